@@ -42,16 +42,23 @@ def enter():
     with contextlib.suppress(PermissionError):
         os.setpriority(os.PRIO_PROCESS, 0, NICENESS)
     first = f'echo {NICENESS} 2>/dev/null >/proc/self/autogroup; exec "$@"'
-    command = ["sh", "-c", first, "sh", *place.unshare(), sys.executable, *sys.argv]
+    # That process ends with this one.
+    tied = ["setpriv", "--pdeathsig", "TERM", "--"]
+    command = ["sh", "-c", first, "sh", *place.unshare(), *tied, sys.executable, *sys.argv]
     child = subprocess.Popen(command, env=dict(os.environ, **{INSIDE: "1"}), start_new_session=True)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: child.terminate())
     return child.wait()
 
 
+def stop(*_):
+    """Ends this script and its programs; a second signal does not interrupt that."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit("error: interrupted; nothing is left running")
+
+
 def run(given):
-    # Ends the tracker too.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    signal.signal(signal.SIGTERM, stop)
     settings = rows.Settings.full() if given.full else rows.Settings.quick()
     results = []
     started = time.monotonic()
@@ -60,7 +67,10 @@ def run(given):
             (name, row) for name, row in rows.ROWS if not given.only or name in given.only
         ]
         for name, row in chosen:
-            result = row(where, settings)
+            try:
+                result = row(where, settings)
+            except (RuntimeError, OSError, subprocess.SubprocessError) as error:
+                result = dict(failures=[str(error)])
             results.append(dict(row=name, **result))
             print(line(results[-1]), flush=True)
     seconds = time.monotonic() - started

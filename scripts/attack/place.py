@@ -17,6 +17,8 @@ ADMIN = f"{V4}:{ADMIN_PORT}"
 # Blocks of addresses in the namespace of the load. The spoofed ones lead nowhere.
 LOCAL = ["10.78.0.0/24", "10.79.0.0/16", "10.80.0.0/16", "fd78::/64", "fd79::/32", "fd80::/32"]
 SPOOFED = ["10.128.0.0/9", "fda0::/16"]
+# The kernel ends a program that is started by this when this script ends, by whatever means.
+TIED = ["setpriv", "--pdeathsig", "KILL", "--"]
 TARGETS = ["--target", f"{V4}:{PORT}", "--target", f"[{V6}]:{PORT}"]
 HONEST = ["--source", "10.78.0.1-10.78.0.64", "--source", "fd78::1-fd78::40"]
 NEWCOMERS = ["--newcomers-from", "10.79.0.0/16", "--newcomers-from", "fd79::/32"]
@@ -89,9 +91,9 @@ class Place:
             (directory / "onrush.toml").write_text(config)
             log = directory / "log"
             command = [
-                *self.inside, "taskset", "-c", str(self.tracker_cpu), BIN / "onrush", "--config", directory / "onrush.toml",
-                "--listen", f"{V4}:{PORT}", "--listen", f"[{V6}]:{PORT}", "--admin", ADMIN, "--workers", str(workers),
-                "--state-dir", directory / "state",
+                *self.inside, *TIED, "taskset", "-c", str(self.tracker_cpu), BIN / "onrush",
+                "--config", directory / "onrush.toml", "--state-dir", directory / "state", "--workers", str(workers),
+                "--listen", f"{V4}:{PORT}", "--listen", f"[{V6}]:{PORT}", "--admin", ADMIN,
             ]
             with open(log, "wb") as output:
                 process = subprocess.Popen(list(map(str, command)), stdout=output, stderr=output)
@@ -112,13 +114,34 @@ class Place:
                     process.wait()
 
 
-def waited(pid):
-    """Seconds that the threads of a process waited for a vCPU (/proc/PID/task/TID/schedstat)."""
-    total = 0
+def times(pid):
+    """Seconds that each thread of a process ran, and waited for a vCPU (/proc/PID/task/TID/schedstat)."""
+    found = {}
     for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
         with contextlib.suppress(OSError):
-            total += int((task / "schedstat").read_text().split()[1])
-    return total / 1e9
+            ran, waited, _ = (task / "schedstat").read_text().split()
+            found[task.name] = (int(ran) / 1e9, int(waited) / 1e9)
+    return found
+
+
+def kept_waiting(before, after):
+    """Seconds for which other programs kept a tracker from its vCPU, at least, between two readings of `times`.
+
+    A thread waits while others run on its vCPU: the tracker's own, or other programs. What exceeds the run time of the
+    tracker's others is due to other programs; a worker exceeds it most, as the other threads wait for the worker. The
+    figure is too low where several workers are busy, as they do not run only while another waits, and where a
+    hypervisor takes the vCPU away.
+    """
+    grown = [(ran - before[task][0], waited - before[task][1])
+             for task, (ran, waited) in after.items() if task in before]
+    whole = sum(ran for ran, _ in grown)
+    return max([0, *(waited - (whole - ran) for ran, waited in grown)])
+
+
+def highest_memory(pid):
+    """The highest resident memory of a process so far in bytes (VmHWM of /proc/PID/status)."""
+    lines = pathlib.Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM:"))
 
 
 def cgroup(pid, share):

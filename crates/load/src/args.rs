@@ -22,7 +22,7 @@ pub(crate) use checks::CheckArgs;
 pub(crate) use mix::MixArgs;
 pub(crate) use output::OutputArgs;
 pub(crate) use pace::PaceArgs;
-pub(crate) use target::TargetArgs;
+pub(crate) use target::{SourceArgs, TargetArgs};
 pub(crate) use verify::VerifyArgs;
 
 use onrush_load::generator::flight::Nanos;
@@ -78,12 +78,10 @@ pub(crate) struct Args {
     pub(crate) output: OutputArgs,
 }
 
-/// The subcommands.
+/// The subcommands. Their help is that of their arguments, which text here would replace.
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
-    /// Checks a tracker against BEP 15, one line per check.
     Verify(VerifyArgs),
-    /// Attacks a tracker beside an honest load.
     Attack(Box<AttackArgs>),
 }
 

@@ -330,6 +330,7 @@ fn report(
         command: std::env::args().collect::<Vec<_>>().join(" "),
         attack: settings.attack,
         targets: honest.setup.targets.clone(),
+        duration: settings.duration.as_secs_f64(),
         seconds: honest.seconds,
         seed: settings.seed,
         flood: FloodReport {
@@ -355,7 +356,7 @@ fn report(
         conservation,
         counters: metrics.map(|(before, after)| after.grown(&before)).unwrap_or_default(),
         bounds: settings.bounds,
-        warnings: warnings(settings, honest, flood),
+        warnings: warnings(honest, flood),
         failures: Vec::new(),
     };
     report.judge();
@@ -363,12 +364,10 @@ fn report(
 }
 
 /// Reasons to doubt the figures, which are this host's.
-fn warnings(settings: &Settings, honest: &Report, flood: &flood::Outcome) -> Vec<String> {
-    let short = honest.seconds < settings.duration.as_secs_f64() - 0.001;
+fn warnings(honest: &Report, flood: &flood::Outcome) -> Vec<String> {
     let late = honest.behind.p99 > 1000.0 && honest.behind.p99 > honest.latency.p99 / 4.0;
     let (skipped, sent) = (flood.skipped, flood.sent.datagrams);
     let all = [
-        (short, format!("ended early, after {:.1} s of the attack", honest.seconds)),
         (
             late,
             format!(
@@ -427,13 +426,16 @@ fn conservation(sent: [u64; 3], before: &Metrics, after: &Metrics, devices: u64)
 fn figures(samples: &[Sample], start: f64) -> Option<TrackerFigures> {
     let within = &samples[samples.partition_point(|sample| sample.time < start)..];
     let [first, .., last] = within else { return None };
-    let half = within.iter().skip(within.len() / 2);
-    let points: Vec<_> = half.map(|sample| (sample.time, sample.rss)).collect();
     let highest = |pick: fn(&Sample) -> f64| within.iter().map(pick).fold(0.0, f64::max);
+    let slope = |pick: fn(&Sample) -> f64| {
+        let half = within.iter().skip(within.len() / 2);
+        tracker::slope(&half.map(|sample| (sample.time, pick(sample))).collect::<Vec<_>>())
+    };
     Some(TrackerFigures {
         cpu_percent: (last.cpu - first.cpu) / (last.time - first.time).max(1e-9) * 100.0,
         memory: [first.rss, highest(|sample| sample.rss), last.rss],
-        memory_slope: tracker::slope(&points),
+        memory_slope: slope(|sample| sample.rss),
+        peers_slope: slope(|sample| sample.peers),
         step: [highest(|sample| sample.step), last.step],
         peers: [first.peers, last.peers],
     })

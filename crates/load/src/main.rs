@@ -161,8 +161,8 @@ fn population(
     seed: u64,
     routed: impl Fn(SocketAddr) -> Option<IpAddr>,
 ) -> Population {
-    let TargetArgs { target, source, sources, .. } = &args.target;
-    let addresses = sources::addresses(target, source, *sources, routed);
+    let TargetArgs { target, from, .. } = &args.target;
+    let addresses = sources::addresses(target, &from.source, from.sources, routed);
     Population::new(&profile.swarms, profile.v6, addresses, seed, args.checks.strangers)
 }
 
@@ -270,7 +270,7 @@ fn check_host(args: &Args) -> anyhow::Result<()> {
     if let Some(&cpu) = args.target.pin.iter().find(|cpu| !allowed.contains(cpu)) {
         return Err(AffinityError::NotAllowed { cpu }).context("--pin");
     }
-    for ip in args.target.source.iter().flat_map(sources::Range::iter) {
+    for ip in args.target.from.source.iter().flat_map(sources::Range::iter) {
         UdpSocket::bind((ip, 0)).with_context(|| format!("--source: cannot send from {ip}"))?;
     }
     Ok(())

@@ -9,9 +9,8 @@ use std::time::Duration;
 use clap::Args;
 use ipnet::IpNet;
 use onrush_load::attack::{Attack, Bounds, Settings, Tracker};
-use onrush_load::sources::{MAX_SOURCES, Range};
 
-use super::{number, seconds, target};
+use super::{SourceArgs, number, seconds, target};
 
 /// Default blocks for a target on 127/8, all of which is local.
 const NEWCOMERS: &str = "127.2.0.0/16";
@@ -37,11 +36,16 @@ Examples:
 /// local, `ip route add local BLOCK dev lo` makes them so (for IPv6 also sysctl
 /// net.ipv6.ip_nonlocal_bind=1). Attack only what you operate.
 ///
+/// Without blocks, all sources are in 127/8. onrush trusts these and applies no limits of sources
+/// to them: for random-hashes, hot-hash and one-prefix set `trusted_sources = []` in `[limits]`, or
+/// name other blocks with --attack-from.
+///
 /// With --admin, every datagram has to be accounted for: sent = received + dropped, and received =
 /// answered + refused, exactly. The tracker may then serve nobody else.
 ///
-/// Exit status: 0 the bounds hold and no datagram is missing, 1 something failed, which is named, 2
-/// the arguments or this host are unusable, 3 the tracker does not answer.
+/// Exit status: 0 the attack ran to its end, the bounds hold and no datagram is missing, 1
+/// something failed, which is named, 2 the arguments or this host are unusable, 3 the tracker does
+/// not answer.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct AttackArgs {
@@ -71,16 +75,9 @@ pub(crate) struct AttackArgs {
     )]
     pub(crate) rate: f64,
 
-    /// Number of established clients' addresses in 127/8, for a tracker on 127/8.
-    #[arg(
-        long, value_name = "N", default_value_t = 64,
-        value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_SOURCES))
-    )]
-    pub(crate) sources: u32,
-
-    /// Addresses of established clients, which are this host's. Repeatable; FIRST-LAST is a range.
-    #[arg(long, value_name = "IP")]
-    pub(crate) source: Vec<Range>,
+    /// Sources of established clients.
+    #[command(flatten)]
+    pub(crate) from: SourceArgs,
 
     /// Block of addresses of newcomers, which are this host's. Repeatable, for both families.
     #[arg(long, value_name = "BLOCK", default_value = NEWCOMERS)]
@@ -172,8 +169,8 @@ impl AttackArgs {
         Settings {
             attack: self.attack,
             targets: self.target.clone(),
-            sources: self.source.clone(),
-            source_count: self.sources,
+            sources: self.from.source.clone(),
+            source_count: self.from.sources,
             honest: self.honest,
             newcomers: self.newcomers,
             newcomers_from: self.newcomers_from.clone(),
@@ -238,6 +235,15 @@ mod tests {
         assert_eq!(found.attack_from.len(), 2);
         assert_eq!(found.bursts.1, Duration::from_millis(50));
         assert_eq!((found.bounds.min_established, found.bounds.max_step), (Some(99.9), Some(0.0)));
+    }
+
+    #[test]
+    fn the_help_names_isolation_trusted_sources_and_exit_status() {
+        let help = settings("--help").unwrap_err();
+        let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+        for part in ["network namespace", "trusted_sources = []", "Exit status: 0"] {
+            assert!(help.contains(part), "{part}: {help}");
+        }
     }
 
     #[test]

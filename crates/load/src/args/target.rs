@@ -15,16 +15,9 @@ pub(crate) struct TargetArgs {
     )]
     pub(crate) target: Vec<SocketAddr>,
 
-    /// Source addresses in 127/8, for a tracker on 127/8.
-    #[arg(
-        long, value_name = "N", default_value_t = 64,
-        value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_SOURCES))
-    )]
-    pub(crate) sources: u32,
-
-    /// Send from this address of the host instead. Repeatable; FIRST-LAST is a range.
-    #[arg(long, value_name = "IP")]
-    pub(crate) source: Vec<Range>,
+    /// Sources.
+    #[command(flatten)]
+    pub(crate) from: SourceArgs,
 
     /// Number of threads that send and receive.
     #[arg(
@@ -53,6 +46,21 @@ pub(crate) struct TargetArgs {
     /// Over loopback the tracker then pays for splitting them.
     #[arg(long)]
     pub(crate) no_coalescing: bool,
+}
+
+/// Arguments about the addresses of clients.
+#[derive(Args, Debug)]
+pub(crate) struct SourceArgs {
+    /// Source addresses of clients in 127/8, for a tracker on 127/8.
+    #[arg(
+        long, value_name = "N", default_value_t = 64,
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_SOURCES))
+    )]
+    pub(crate) sources: u32,
+
+    /// Send from this address of the host instead. Repeatable; FIRST-LAST is a range.
+    #[arg(long, value_name = "IP")]
+    pub(crate) source: Vec<Range>,
 }
 
 impl TargetArgs {

@@ -2,7 +2,7 @@
 //! connects shows here.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
@@ -99,9 +99,8 @@ impl Newcomers {
     fn ask(&mut self, due: Nanos) {
         let number = self.due.len();
         self.due.push((due, false));
-        let place = number % self.targets.len();
-        let (target, sources) = self.targets[place];
-        let source = sources.source(self.seed.wrapping_add((number as u64).wrapping_mul(STRIDE)));
+        let (place, source) = source(&self.targets, self.seed, number);
+        let target = self.targets[place].0;
         let mut bytes = [0; connect::REQUEST_LEN];
         Connect { transaction_id: TransactionId(number as u32) }.write(&mut bytes);
         let to = Return::to(target, place as u16).from_local(source);
@@ -129,6 +128,34 @@ impl Newcomers {
                     }
                 }
             }
+        }
+    }
+}
+
+/// The target of a newcomer, and its source: targets take turns, and each counts its newcomers by
+/// itself, so that no source returns before all of its block have come up.
+fn source(targets: &[(SocketAddr, Prefix)], seed: u64, number: usize) -> (usize, IpAddr) {
+    let place = number % targets.len();
+    let turn = (number / targets.len()) as u64;
+    (place, targets[place].1.source(seed.wrapping_add(turn.wrapping_mul(STRIDE))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn a_source_returns_only_after_the_whole_block() {
+        let target = |address: &str, block: &str| {
+            (address.parse().unwrap(), Prefix::new(block.parse().unwrap()))
+        };
+        let both = [target("10.0.0.1:1", "10.79.0.0/16"), target("[fd00::1]:1", "fd79::/48")];
+        for targets in [&both[..1], &both[..]] {
+            let all = targets.len() << 16;
+            let found: HashSet<_> = (0..all).map(|n| source(targets, 0xABC, n).1).collect();
+            assert_eq!(found.len(), all, "{targets:?}");
+            assert_eq!(source(targets, 0xABC, all), source(targets, 0xABC, 0));
         }
     }
 }

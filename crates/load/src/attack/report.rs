@@ -27,7 +27,9 @@ pub struct AttackReport {
     pub attack: Attack,
     /// The tracker's addresses.
     pub targets: Vec<String>,
-    /// Seconds of the attack, which are the measured ones.
+    /// Seconds of the attack that were asked for.
+    pub duration: f64,
+    /// Seconds of the attack, which are the measured ones: fewer when it was interrupted.
     pub seconds: f64,
     /// Seed of population, mix and attack.
     pub seed: u64,
@@ -82,9 +84,21 @@ pub struct HonestReport {
 }
 
 impl HonestReport {
-    /// Answered requests in percent; 100 without requests.
+    /// Answered requests in percent; 0 without requests.
     pub fn percent(&self) -> f64 {
-        if self.requests == 0 { 100.0 } else { self.answered as f64 * 100.0 / self.requests as f64 }
+        self.answered as f64 * 100.0 / self.requests.max(1) as f64
+    }
+
+    /// Why these requests show nothing about the tracker; `rate` is the argument that sets theirs.
+    fn emptiness(&self, what: &str, rate: &str) -> Option<String> {
+        match (self.requests, self.answered) {
+            (0, _) => Some(format!("no request of {what} was due: raise {rate} or --duration")),
+            (due, 0) => Some(format!(
+                "none of the {due} requests of {what} was answered: check the tracker's log, and \
+                 the route to the sources"
+            )),
+            _ => None,
+        }
     }
 }
 
@@ -97,6 +111,8 @@ pub struct TrackerFigures {
     pub memory: [f64; 3],
     /// Growth of resident memory in the second half, bytes per second.
     pub memory_slope: f64,
+    /// Growth of the number of stored peers in the second half, per second.
+    pub peers_slope: f64,
     /// Overload step: the highest and the last.
     pub step: [f64; 2],
     /// Stored peers: at the start and at the end.
@@ -159,7 +175,7 @@ impl AttackReport {
     /// Fills in what did not hold.
     pub(super) fn judge(&mut self) {
         let bounds = self.bounds;
-        let mut failures = Vec::new();
+        let mut failures = self.incomplete();
         let mut least = |what: &str, found: f64, bound: Option<f64>| {
             if let Some(bound) = bound.filter(|bound| found < *bound) {
                 failures.push(format!("{what} {found:.3} % is below {bound} %"));
@@ -198,10 +214,24 @@ impl AttackReport {
         if self.wrong_replies > 0 {
             failures.push(format!("{} wrong replies to established clients", self.wrong_replies));
         }
-        if self.flood.sent == 0 {
-            failures.push("the attack sent nothing: its sources got no connection id".into());
-        }
         self.failures = failures;
+    }
+
+    /// Reasons why the run shows nothing about the tracker, whatever the bounds.
+    fn incomplete(&self) -> Vec<String> {
+        // The measured window has its length in whole nanoseconds.
+        let interrupted = (self.seconds < self.duration - 1e-3).then(|| {
+            format!(
+                "interrupted after {:.1} of {:.1} s of the attack: run it to its end, or with a \
+                 shorter --duration",
+                self.seconds, self.duration
+            )
+        });
+        let unsent = (self.flood.sent == 0)
+            .then(|| "the attack sent nothing: its sources got no connection id".to_owned());
+        let established = self.established.emptiness("established clients", "--honest");
+        let newcomers = self.newcomers.emptiness("newcomers", "--newcomers");
+        [interrupted, established, newcomers, unsent].into_iter().flatten().collect()
     }
 
     /// The report as indented JSON.
@@ -330,6 +360,7 @@ mod tests {
             command: String::new(),
             attack: Attack::GuessedIds,
             targets: vec!["10.77.0.1:6969".into()],
+            duration: 8.0,
             seconds: 8.0,
             seed: 1,
             flood: FloodReport { rate: 15_000.0, sent: 120_000, ..FloodReport::default() },
@@ -368,7 +399,7 @@ mod tests {
     fn the_verdict_names_what_failed() {
         assert_eq!(failures(|_| ()), Vec::<String>::new());
         type Change = fn(&mut AttackReport);
-        let cases: [(Change, &str); 10] = [
+        let cases: [(Change, &str); 14] = [
             (|report| report.bounds.min_established = Some(99.999), "established"),
             (|report| report.bounds.min_newcomers = Some(99.8), "newcomers"),
             (|report| report.bounds.max_p99 = Some(0.8), "p99"),
@@ -379,6 +410,10 @@ mod tests {
             (|report| report.conservation.as_mut().unwrap().answered -= 2, "by 2"),
             (|report| report.wrong_replies = 1, "wrong replies"),
             (|report| report.flood.sent = 0, "sent nothing"),
+            (|report| report.seconds = 7.9, "shorter --duration"),
+            (|report| report.established = HonestReport::default(), "raise --honest"),
+            (|report| report.newcomers = HonestReport::default(), "raise --newcomers"),
+            (|report| report.established.answered = 0, "none of the 40000"),
         ];
         for (change, named) in cases {
             let found = failures(change);

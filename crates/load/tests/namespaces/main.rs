@@ -1,4 +1,4 @@
-//! `onrush-load attack` in network namespaces, as spoofed sources need.
+//! `onrush-load attack` and `scripts/attack-test` in network namespaces, as spoofed sources need.
 #![cfg(target_os = "linux")]
 
 mod attack;
@@ -6,4 +6,5 @@ mod attack;
 mod faulty;
 #[path = "../../../net/tests/namespaces/namespace.rs"]
 mod namespace;
+mod script;
 mod tracker;
