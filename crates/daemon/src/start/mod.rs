@@ -155,8 +155,8 @@ impl Tracker {
         start.adopt_commitment(incoming.handoff.commitment);
         let mut workers = start.assemble(&mut group, &secrets)?;
         let (access, now) = (&start.lists.access, start.clock.now());
-        let limit = (!force).then_some(settings.limits.peers);
-        incoming.load_peers(shards(&mut workers), map, access, now, limit)?;
+        let limit = settings.limits.peers;
+        incoming.load_peers(shards(&mut workers), map, access, now, limit, force)?;
         // The running process has not overwritten such a file either.
         if let Some(unread) = start.state.snapshot.as_deref().and_then(Unread::at) {
             start.keep_unread(unread);
@@ -303,7 +303,8 @@ impl<'a> Start<'a> {
         let Some(path) = &self.state.snapshot else { return };
         let (access, now) = (&self.lists.access, self.clock.now());
         let options = LoadOptions { map, access, now, extra_age: 0 };
-        match load_at_start(path, shards, options, &mut notify::progress()) {
+        let limit = self.settings.limits.peers;
+        match load_at_start(path, shards, limit, options, &mut notify::progress()) {
             Ok(warning) => self.warnings.extend(warning),
             Err(unread) => self.keep_unread(unread),
         }

@@ -118,8 +118,8 @@ impl Tracker {
         let path = directory.join(SOCKET);
         let listening = lock.share().and_then(|lock| {
             let (orders, clock) = (self.running.orders().clone(), self.clock);
-            let merging = self.merging.clone();
-            Outgoing { handoff, sockets, workers, lock, orders, clock, merging, events }
+            let (limit, merging) = (settings.limits.peers, self.merging.clone());
+            Outgoing { handoff, sockets, workers, lock, orders, clock, limit, merging, events }
                 .listen(&path)
         });
         if let Err(error) | Ok(Some(error)) = &listening {

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::overload::IntervalCommitment;
 
 /// The version of this protocol. Processes of different versions do not upgrade each other.
-pub const PROTOCOL: u32 = 3;
+pub const PROTOCOL: u32 = 4;
 
 /// Upper bound of a message, bytes.
 const MAX_LEN: usize = 1 << 20;
@@ -36,6 +36,12 @@ pub enum Message {
     Accept {
         /// For each address of the handoff whether the new process serves it too.
         keeps: Vec<bool>,
+    },
+    /// Outgoing: the peers follow, as a snapshot.
+    Dump {
+        /// How many peers it stores, and no more than its `limits.peers`. The snapshot may have
+        /// more: some are replaced or stop while the others are sent.
+        peers: u64,
     },
     /// Incoming: the peers are loaded, and it could serve at once.
     Ready,
@@ -162,13 +168,13 @@ pub fn unexpected(message: &Message) -> io::Error {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use std::iter::repeat;
     use std::sync::mpsc::{RecvTimeoutError, channel};
     use std::thread;
 
-    fn handoff(admin: &[&str]) -> Handoff {
+    pub(crate) fn handoff(admin: &[&str]) -> Handoff {
         Handoff {
             version: "0.1.0".into(),
             process: 77,
@@ -189,6 +195,7 @@ mod tests {
             Message::Handoff(handoff(&["127.0.0.1:6970"])),
             Message::Refusal("no".into()),
             Message::Accept { keeps: vec![true, false] },
+            Message::Dump { peers: u64::MAX },
             Message::Release { commitment: IntervalCommitment { lifetime: 7200, seconds: 0 } },
             Message::Acquired,
         ];

@@ -61,6 +61,8 @@ pub struct Outgoing {
     pub orders: Orders,
     /// The workers' clock.
     pub clock: Clock,
+    /// `limits.peers`.
+    pub limit: u64,
     /// Whether this process is still merging the delta of its own predecessor.
     pub merging: Arc<AtomicBool>,
     /// Reports to the main thread.
@@ -240,9 +242,12 @@ impl Outgoing {
         };
         log::info!("process {process} takes over: it gets the peers while this one keeps serving");
         let since = self.clock.now().moment;
-        let subscribe = |shard: &mut Shard, _: Now| Some(shard.subscribe(Interest::Stops));
-        let stops = collect_from_shards(&self.orders, DUMP_TIMEOUT, |_| subscribe)?;
-        self.send_peers(&stream)?;
+        let subscribe = |shard: &mut Shard, _: Now| {
+            Some((shard.subscribe(Interest::Stops), shard.totals().peers()))
+        };
+        let subscribed = collect_from_shards(&self.orders, DUMP_TIMEOUT, |_| subscribe)?;
+        let (stops, peers): (_, Vec<u64>) = subscribed.into_iter().unzip();
+        self.send_peers(&stream, peers.iter().sum())?;
         match receive(&stream, LOAD_TIMEOUT)? {
             Message::Ready => {}
             other => return Err(unexpected(&other)),
@@ -283,7 +288,9 @@ impl Outgoing {
         handover::send(stream, &lock)
     }
 
-    fn send_peers(&self, stream: &UnixStream) -> io::Result<()> {
+    /// Sends all peers, about `peers`.
+    fn send_peers(&self, stream: &UnixStream, peers: u64) -> io::Result<()> {
+        send(stream, &Message::Dump { peers: peers.min(self.limit) })?;
         let mut blocks =
             ShardStream::start(&self.orders, Encoder::default).map_err(io::Error::other)?;
         let to = BufWriter::with_capacity(256 << 10, stream);
