@@ -111,8 +111,8 @@ impl Tracker {
             sockets: addresses.iter().map(|address| address.sockets.len()).collect(),
             passed: settings.sockets_passed,
             shard_key,
-            commitment: None,
             admin: self.admin.iter().map(Server::address).collect(),
+            current: None,
         };
         let sockets = addresses.into_iter().map(|address| address.sockets).collect();
         let path = directory.join(SOCKET);

@@ -407,7 +407,6 @@ mod tests {
     use onrush_store::snapshot::load::from_stream;
 
     const INFO_HASH: InfoHash = InfoHash([7; 20]);
-    const ENDPOINT: Endpoint = Endpoint::V4([192, 0, 2, 1, 0, 80]);
     const NOW: Now = Now { moment: Moment(1 << 20), unix: 1_800_000_000 };
 
     fn shard() -> Shard {

@@ -13,6 +13,9 @@ use crate::overload::IntervalCommitment;
 /// The version of this protocol. Processes of different versions do not upgrade each other.
 pub const PROTOCOL: u32 = 4;
 
+/// Bytes of a write at most, for which the kernel waits once: a timeout applies to each wait.
+const MAX_WRITE: usize = 16 << 10;
+
 /// Upper bound of a message, bytes.
 const MAX_LEN: usize = 1 << 20;
 
@@ -70,10 +73,19 @@ pub struct Handoff {
     pub passed: bool,
     /// The multipliers by which the kernel steers.
     pub shard_key: [u32; 5],
-    /// What the new process has to keep of intervals sent so far.
-    pub commitment: Option<IntervalCommitment>,
     /// The addresses of its admin server: one, or none.
     pub admin: Vec<SocketAddr>,
+    /// What may have changed since it began to serve; `None` unless a handoff was requested.
+    pub current: Option<Current>,
+}
+
+/// The part of a handoff that changes while a process serves.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Current {
+    /// What the new process has to keep of intervals sent so far.
+    pub commitment: IntervalCommitment,
+    /// Why the snapshot was not loaded and must not be overwritten, if so. It may be readable now.
+    pub unread: Option<String>,
 }
 
 impl Handoff {
@@ -130,25 +142,49 @@ pub fn send(mut stream: &UnixStream, message: &Message) -> io::Result<()> {
 /// When the peer has closed the connection or is too slow, or the message is malformed.
 pub fn receive(stream: &UnixStream, limit: Duration) -> io::Result<Message> {
     let timeout = stream.read_timeout()?;
-    let message = Message::decode(UntilDeadline { stream, deadline: Instant::now() + limit });
+    let message = Message::decode(UntilDeadline::new(stream, limit));
     stream.set_read_timeout(timeout)?;
     message
 }
 
-/// Reads from a stream until a deadline.
-struct UntilDeadline<'a> {
+/// Reads or writes a stream until a deadline, and changes its timeouts. A timeout of the stream
+/// alone would begin anew with every byte that arrives or leaves.
+pub struct UntilDeadline<'a> {
     stream: &'a UnixStream,
     deadline: Instant,
 }
 
-impl Read for UntilDeadline<'_> {
-    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+impl<'a> UntilDeadline<'a> {
+    /// For `limit` from now on.
+    pub fn new(stream: &'a UnixStream, limit: Duration) -> Self {
+        Self { stream, deadline: Instant::now() + limit }
+    }
+
+    /// The time that is left, but not more than a timeout.
+    fn left(&self, timeout: Option<Duration>) -> io::Result<Option<Duration>> {
         let left = self.deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err(io::Error::new(io::ErrorKind::TimedOut, "no whole message in time"));
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "the other process is too slow"));
         }
-        self.stream.set_read_timeout(Some(left))?;
+        Ok(Some(timeout.map_or(left, |timeout| left.min(timeout))))
+    }
+}
+
+impl Read for UntilDeadline<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.stream.set_read_timeout(self.left(None)?)?;
         self.stream.read(bytes)
+    }
+}
+
+impl Write for UntilDeadline<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.stream.set_write_timeout(self.left(self.stream.write_timeout()?)?)?;
+        self.stream.write(&bytes[..bytes.len().min(MAX_WRITE)])
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
     }
 }
 
@@ -182,8 +218,11 @@ pub(super) mod tests {
             sockets: vec![3, 2],
             passed: true,
             shard_key: [1, 2, 3, 4, u32::MAX],
-            commitment: Some(IntervalCommitment { lifetime: 7200, seconds: 3780 }),
             admin: admin.iter().map(|address| address.parse().unwrap()).collect(),
+            current: Some(Current {
+                commitment: IntervalCommitment { lifetime: 7200, seconds: 3780 },
+                unread: Some("Is a directory".into()),
+            }),
         }
     }
 
@@ -228,6 +267,29 @@ pub(super) mod tests {
             drop(over);
         });
         assert_eq!(there.read_timeout().unwrap(), Some(Duration::from_secs(60)));
+    }
+
+    #[test]
+    fn a_reader_that_reads_slowly_is_cut_off() {
+        let (here, there) = UnixStream::pair().unwrap();
+        here.set_write_timeout(Some(Duration::from_secs(60))).unwrap();
+        let (over, ended) = channel::<()>();
+        let enough = Duration::from_secs(10);
+        thread::scope(|scope| {
+            // A part is read before a timeout per write expires.
+            scope.spawn(move || {
+                while ended.recv_timeout(Duration::from_millis(10))
+                    == Err(RecvTimeoutError::Timeout)
+                {
+                    (&there).read_exact(&mut [0; 4_096]).unwrap();
+                }
+            });
+            let (began, bytes) = (Instant::now(), [0; 64 << 10]);
+            let mut to = UntilDeadline::new(&here, Duration::from_millis(200));
+            while to.write_all(&bytes).is_ok() && began.elapsed() < enough {}
+            assert!(began.elapsed() < enough, "{:?}", began.elapsed());
+            drop(over);
+        });
     }
 
     #[test]
