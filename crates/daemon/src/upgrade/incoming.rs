@@ -148,8 +148,8 @@ impl Incoming {
         Ok(Self { stream, handoff, kept, keeps, added, lock, stops: Vec::new() })
     }
 
-    /// Accepts the handoff, and loads the peers as they arrive. If they are more than `limit`, which
-    /// is `limits.peers`, those that do not fit are dropped with `force`.
+    /// Accepts the handoff, and loads the peers as they arrive. If they are more than `limit`,
+    /// which is `limits.peers`, those that do not fit are dropped with `force`.
     ///
     /// # Errors
     /// [`TakeoverError`], when the peers do not arrive completely, or are too many without `force`.

@@ -1,5 +1,5 @@
-//! SIGKILL of the old process, of the new one and of the launcher between them, each killed twenty
-//! times, at moments of several stages of an upgrade. Afterwards one process serves with all peers; or none does, if the killed
+//! SIGKILL of the old process, of the new one and of the launcher between them, twenty times each,
+//! at moments of several stages of an upgrade. Afterwards one process serves with all peers; or none does, if the killed
 //! process was the one that served, and a start has the peers of the snapshot. Never do two serve,
 //! and never is a part of the peers served.
 //!

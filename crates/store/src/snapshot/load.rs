@@ -364,9 +364,9 @@ fn remove_oldest_damaged(path: &Path) {
     }
 }
 
-/// Loads the snapshot of the last process at start, as [`load`], and logs the result. Returns a warning for the
-/// operator if peers were lost. A file that is read and not valid is renamed. One that cannot be
-/// read may be valid: it stays, and must not be overwritten.
+/// Loads the snapshot of the last process at start, as [`load`], and logs the result. Returns a
+/// warning for the operator if peers were lost. A file that is read and not valid is renamed. One
+/// that cannot be read may be valid: it stays, and must not be overwritten.
 ///
 /// # Errors
 /// [`Unread`], as long as such a file is there.
