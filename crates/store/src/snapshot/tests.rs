@@ -374,7 +374,7 @@ fn a_full_tracker_fits_into_another_number_of_shards() {
     model.extend([crowd(500)]);
     fs::write(&path, bytes(filled(&model, 3))).unwrap();
     for number in [1, 2, 5] {
-        let max_peers = LIMIT / number as u64;
+        let max_peers = LIMIT / number;
         let settings = ShardSettings { max_peers, ..ShardSettings::default() };
         let mut shards: Vec<_> = (0..number).map(|n| Shard::new(settings, [1; 16], n)).collect();
         let load = |shards: &mut [Shard], limit| {
