@@ -1,7 +1,7 @@
 //! SIGKILL of the old process, of the new one and of the launcher between them, twenty times each,
-//! at moments of several stages of an upgrade. Afterwards one process serves with all peers; or none does, if the killed
-//! process was the one that served, and a start has the peers of the snapshot. Never do two serve,
-//! and never is a part of the peers served.
+//! at moments of several stages of an upgrade. Afterwards one process serves with all peers; or
+//! none does, if the killed process was the one that served, and a start has the peers of the
+//! snapshot. Never do two serve, and never is a part of the peers served.
 //!
 //! Moments come from a seed, which a failure prints; `ONRUSH_SEED=N` repeats them.
 
