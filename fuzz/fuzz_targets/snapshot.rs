@@ -3,25 +3,11 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use onrush_store::snapshot::format::{self, BLOCK_HEAD_LEN, Records, SnapshotCounts};
+use onrush_fuzz::{NOW, snapshot_with};
+use onrush_store::snapshot::format::{self, SnapshotCounts};
 use onrush_store::snapshot::load::{LoadOptions, from_stream, verify};
-use onrush_swarm::{Moment, Shard, ShardMap, ShardSettings};
+use onrush_swarm::{Shard, ShardMap, ShardSettings};
 use onrush_tracker::access::AccessList;
-use onrush_tracker::clock::Now;
-
-const NOW: Now = Now { moment: Moment(1 << 20), unix: 1_800_000_000 };
-
-/// A complete snapshot with these records, and whether the records are valid.
-fn snapshot_with(records: &[u8]) -> (Vec<u8>, bool) {
-    let mut file = format::head(NOW.unix).to_vec();
-    let mut block = vec![0; BLOCK_HEAD_LEN];
-    block.extend_from_slice(records);
-    format::close_block(&mut block, NOW.unix - 100);
-    file.extend_from_slice(&block);
-    let counts = Records::new(records).count();
-    file.extend_from_slice(&format::end(counts.unwrap_or_default(), NOW.unix));
-    (file, counts.is_ok())
-}
 
 fuzz_target!(|bytes: &[u8]| {
     let _ = verify(bytes, &mut || {});

@@ -2,10 +2,11 @@
 """Writes the first inputs of fuzz targets: fuzz_seeds.py DIRECTORY, one subdirectory per target.
 
 Packets that real clients have sent are inputs of `request` and, with valid ids, of `intake`; the example configuration
-and its sections are inputs of `config`.
+and its sections are inputs of `config`. A stop and two peers are an input of `delta`.
 """
 
 import pathlib
+import struct
 import sys
 import tomllib
 
@@ -28,6 +29,14 @@ def of_intake(placement, datagrams):
     return seed
 
 
+def of_delta():
+    """An input of `delta`: a stop, and a swarm with that peer and another one."""
+    name, peer, other = bytes(range(20)), b"\xc0\0\2\1\x1a\xe1", b"\xc0\0\2\2\x1a\xe1"
+    stop = name + b"\4" + peer + struct.pack(">2I", 1, 9)
+    swarm = name + struct.pack(">3I", 1, 2, 0) + peer + b"\0\2" + other + b"\0\4"
+    return struct.pack(">I", 1) + stop + swarm
+
+
 def seeds():
     """Every input as (target, name, bytes)."""
     for file in sorted(PACKETS.glob("*.toml")):
@@ -36,6 +45,7 @@ def seeds():
             yield "request", f"{file.stem}-{number}", datagram
         for placement in (0, 1):
             yield "intake", f"{file.stem}-{placement}", of_intake(placement, packets)
+    yield "delta", "stop-and-peers", of_delta()
     text = CONFIG.read_text()
     yield "config", "example", text.encode()
     # The keys in force instead of comments, section by section: inputs are short.

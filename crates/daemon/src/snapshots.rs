@@ -51,10 +51,15 @@ impl Snapshots {
         }
     }
 
+    /// The file that is not overwritten, if it is still there.
+    pub fn unread(&mut self) -> Option<&Unread> {
+        self.unread.take_if(|unread| !unread.is_there());
+        self.unread.as_ref()
+    }
+
     /// Why nothing may be written to the path at the moment.
     fn obstacle(&mut self) -> Option<String> {
-        self.unread.take_if(|unread| !unread.is_there());
-        self.unread.as_ref().map(Unread::to_string)
+        self.unread().map(Unread::to_string)
     }
 
     /// State of the snapshots.

@@ -58,7 +58,7 @@ fn main() {
     let mut empty = shards(count, peers);
     let options = LoadOptions { map, access: &AccessList::Open, now: clock.now(), extra_age: 0 };
     let began = Instant::now();
-    let loaded = load(&path, empty.iter_mut().collect(), options, &mut || {});
+    let loaded = load(&path, empty.iter_mut().collect(), peers, options, &mut || {});
     println!(
         "loaded:  {} in {:.2} s",
         loaded.expect("a complete snapshot"),

@@ -60,7 +60,7 @@ impl Rules {
             interval_jitter_percent: announce.interval_jitter_percent,
             peer_lifetime: announce.peer_lifetime,
             completed_retention: announce.completed_retention,
-            max_peers: peers.div_ceil(shards),
+            max_peers: (peers / shards).max(1),
             max_idle_swarms: idle_swarms.div_ceil(shards),
             sources: SourceLimits::default(),
         };

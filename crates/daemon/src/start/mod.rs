@@ -152,15 +152,13 @@ impl Tracker {
         let shard_key = incoming.handoff.shard_key;
         let secrets = Secrets { shard_key, ..Secrets::random(keys) };
         let map = shard_map(settings.placement.shards(), &secrets);
-        start.adopt_commitment(incoming.handoff.commitment);
+        let current = incoming.handoff.current.take();
+        start.adopt_commitment(current.as_ref().map(|current| current.commitment));
         let mut workers = start.assemble(&mut group, &secrets)?;
         let (access, now) = (&start.lists.access, start.clock.now());
-        let limit = (!force).then_some(settings.limits.peers);
-        incoming.load_peers(shards(&mut workers), map, access, now, limit)?;
-        // The running process has not overwritten such a file either.
-        if let Some(unread) = start.state.snapshot.as_deref().and_then(Unread::at) {
-            start.keep_unread(unread);
-        }
+        let limit = settings.limits.peers;
+        incoming.load_peers(shards(&mut workers), map, access, now, limit, force)?;
+        start.keep_unread_of(current.and_then(|current| current.unread));
         let mut tracker = start.into_tracker(workers, &group, map)?;
         tracker.acquire_sockets(&mut incoming, pending, settings, journal_length)?;
         tracker.steering = sockets::steer(settings, map, &mut group);
@@ -303,9 +301,23 @@ impl<'a> Start<'a> {
         let Some(path) = &self.state.snapshot else { return };
         let (access, now) = (&self.lists.access, self.clock.now());
         let options = LoadOptions { map, access, now, extra_age: 0 };
-        match load_at_start(path, shards, options, &mut notify::progress()) {
+        let limit = self.settings.limits.peers;
+        match load_at_start(path, shards, limit, options, &mut notify::progress()) {
             Ok(warning) => self.warnings.extend(warning),
             Err(unread) => self.keep_unread(unread),
+        }
+    }
+
+    /// Keeps a snapshot that the running process could not read for this `cause`, and so does not
+    /// overwrite; otherwise one that cannot be read now.
+    fn keep_unread_of(&mut self, cause: Option<String>) {
+        let Some(path) = &self.state.snapshot else { return };
+        let unread = match cause {
+            Some(cause) => Some(Unread { path: path.clone(), cause, partly: false }),
+            None => Unread::at(path),
+        };
+        if let Some(unread) = unread.filter(Unread::is_there) {
+            self.keep_unread(unread);
         }
     }
 

@@ -111,15 +111,15 @@ impl Tracker {
             sockets: addresses.iter().map(|address| address.sockets.len()).collect(),
             passed: settings.sockets_passed,
             shard_key,
-            commitment: None,
             admin: self.admin.iter().map(Server::address).collect(),
+            current: None,
         };
         let sockets = addresses.into_iter().map(|address| address.sockets).collect();
         let path = directory.join(SOCKET);
         let listening = lock.share().and_then(|lock| {
             let (orders, clock) = (self.running.orders().clone(), self.clock);
-            let merging = self.merging.clone();
-            Outgoing { handoff, sockets, workers, lock, orders, clock, merging, events }
+            let (limit, merging) = (settings.limits.peers, self.merging.clone());
+            Outgoing { handoff, sockets, workers, lock, orders, clock, limit, merging, events }
                 .listen(&path)
         });
         if let Err(error) | Ok(Some(error)) = &listening {

@@ -6,6 +6,8 @@ use crossbeam_channel::{Receiver, never};
 
 use super::Supervisor;
 use crate::process::notify::{self, NotifyState};
+use crate::start::Tracker;
+use crate::upgrade::message::Current;
 use crate::upgrade::outgoing::{Event, HandedOver};
 use crate::upgrade::successor::{Program, Successor};
 use onrush_control::api;
@@ -100,12 +102,15 @@ impl Supervisor {
     pub(super) fn handle_upgrade(&mut self, event: Event) -> Option<HandedOver> {
         let now = Instant::now();
         match event {
-            Event::Requested { process, commitment } => {
+            Event::Requested { process, current } => {
                 self.upgrade.process = Some(process);
                 if let Some(successor) = &mut self.upgrade.successor {
                     successor.handoff_requested(now);
                 }
-                let _ = commitment.send(self.tracker.overload.full_commitment(&self.settings, now));
+                let Tracker { overload, snapshots, .. } = &mut self.tracker;
+                let commitment = overload.full_commitment(&self.settings, now);
+                let unread = snapshots.unread().map(|unread| unread.cause.clone());
+                let _ = current.send(Current { commitment, unread });
             }
             Event::Ready { process, version, commitment } => {
                 self.upgrade.is_final = true;

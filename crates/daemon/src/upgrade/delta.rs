@@ -8,13 +8,13 @@
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use crossbeam_channel::{Sender, bounded};
 use onrush_proto::{Endpoint, InfoHash};
-use onrush_swarm::{Change, ChangeKind, ChangeReader, Moment, Shard, ShardMap};
+use onrush_swarm::{Change, ChangeKind, ChangeReader, Moment, Restored, Shard, ShardMap};
 
 use super::collect_from_shards;
 use super::message::read_array;
@@ -107,7 +107,7 @@ fn collect_stops(
 ) -> bool {
     let mut push = |change: &Change| {
         let Change { info_hash, at, completed, kind } = *change;
-        if let ChangeKind::Stopped { endpoint } = kind {
+        if let ChangeKind::Stopped { endpoint } | ChangeKind::Replaced { endpoint } = kind {
             stops.push(Stop { info_hash, endpoint, completed, age: now.since(at) });
         }
     };
@@ -191,11 +191,15 @@ pub fn receive(
         let merged = merge(from, &orders, map, access, clock, stops);
         merging.store(false, Ordering::Release);
         match merged {
-            Ok(counts) => log::info!(
-                "upgrade: the rest has arrived, {} peers in {} swarms",
-                counts.v4 + counts.v6,
-                counts.records
-            ),
+            Ok(Merged { counts: SnapshotCounts { records, v4, v6 }, full }) => {
+                log::info!("upgrade: the rest has arrived, {} peers in {records} swarms", v4 + v6);
+                if full > 0 {
+                    log::warn!(
+                        "upgrade: {full} of these peers were not stored, because limits.peers is \
+                         reached: raise limits.peers"
+                    );
+                }
+            }
             Err(error) => log::warn!(
                 "upgrade: the peers since the dump have not all arrived, and return with their \
                  next announces: {error}"
@@ -206,6 +210,14 @@ pub fn receive(
     Ok(start)
 }
 
+/// A delta that has been merged.
+struct Merged {
+    /// What has arrived.
+    counts: SnapshotCounts,
+    /// Peers that were not stored, because their shard was full.
+    full: u64,
+}
+
 /// Merges a delta into the shards of running workers.
 fn merge(
     from: impl Read,
@@ -214,13 +226,13 @@ fn merge(
     access: Arc<AccessList>,
     clock: Clock,
     stops: Vec<ChangeReader>,
-) -> io::Result<SnapshotCounts> {
+) -> io::Result<Merged> {
     let merge_all = || {
         let mut delta = Delta::new(from, map, access, clock.now());
         while let Some(steps) = delta.next(&|| clock.now())? {
             run_on_shards(orders, steps)?;
         }
-        Ok(delta.counts)
+        Ok(Merged { counts: delta.counts, full: delta.full() })
     };
     let result = merge_all();
     // A peer that stopped here meanwhile may have been stored again by the merge.
@@ -249,6 +261,8 @@ pub struct Delta<R> {
     /// When this process has begun to serve; the delta was written later.
     began: Moment,
     counts: SnapshotCounts,
+    /// Peers that were not stored, because their shard was full.
+    full: Arc<AtomicU64>,
 }
 
 /// What comes next on the stream.
@@ -262,7 +276,7 @@ impl<R: Read> Delta<R> {
     /// A delta for shards by `map` and swarms that `access` permits, written after `began`.
     pub fn new(from: R, map: ShardMap, access: Arc<AccessList>, began: Now) -> Self {
         let (part, counts) = (Part::Stops(from), SnapshotCounts::default());
-        Self { part, map, access, began: began.moment, counts }
+        Self { part, map, access, began: began.moment, counts, full: Arc::default() }
     }
 
     /// Reads the next part. Returns what merges it into each shard, in order; all of it has to be
@@ -292,26 +306,39 @@ impl<R: Read> Delta<R> {
                 let Some(unix) = unix else { return Ok(None) };
                 self.part = Part::Peers(blocks);
                 let block = Arc::new(block);
-                let merge = |shard| -> ShardStep {
+                let merge = |number| -> ShardStep {
                     let (map, access) = (self.map, self.access.clone());
-                    Box::new(merge_block(block.clone(), (unix, self.began), map, access, shard))
+                    let full = self.full.clone();
+                    let mut merge =
+                        merge_block(block.clone(), (unix, self.began), map, access, number);
+                    Box::new(move |shard, now| {
+                        let (restored, more) = merge(shard, now);
+                        full.fetch_add(restored.full, Ordering::Relaxed);
+                        more
+                    })
                 };
                 Ok(Some((0..self.map.shards().into()).map(merge).collect()))
             }
             Part::End => Ok(None),
         }
     }
+
+    /// Peers that were not stored, because their shard was full.
+    pub fn full(&self) -> u64 {
+        self.full.load(Ordering::Relaxed)
+    }
 }
 
-/// Merges the records of a block that belong to the shard with this number. The block has the
-/// records of all shards, whose ages were right at `unix`, seconds since 1970, after `began`.
+/// Merges the records of a block that belong to the shard with this number, step by step. Returns
+/// the outcome for their peers, and whether records remain. The block has the records of all
+/// shards, whose ages were right at `unix`, seconds since 1970, after `began`.
 fn merge_block(
     block: Arc<Vec<u8>>,
     (unix, began): (u64, Moment),
     map: ShardMap,
     access: Arc<AccessList>,
     number: usize,
-) -> impl FnMut(&mut Shard, Now) -> bool {
+) -> impl FnMut(&mut Shard, Now) -> (Restored, bool) {
     let (mut at, mut idle) = (0, Vec::new());
     move |shard, now| {
         let options = LoadOptions { map, access: &access, now, extra_age: OLDER_IN_DELTA };
@@ -319,12 +346,12 @@ fn merge_block(
         let longest = u64::from(now.moment.since(began)) + u64::from(MARGIN);
         let unix = unix.max(now.unix.saturating_sub(longest));
         let mut records = Records::new(&block[at..]);
-        load_records(&mut records, unix, (shard, number), options, STEP, &mut idle);
+        let loaded = load_records(&mut records, unix, (shard, number), options, STEP, &mut idle);
         for (idle_for, completed, info_hash) in idle.drain(..) {
             shard.restore_idle(info_hash, completed, idle_for, now.moment);
         }
         at = block.len() - records.rest();
-        at < block.len()
+        (loaded.peers, at < block.len())
     }
 }
 
@@ -370,27 +397,53 @@ fn apply(shard: &mut Shard, stop: &Stop, since: u32, now: Moment) {
 
 #[cfg(test)]
 mod tests {
-    use onrush_swarm::{PeerView, ShardSettings};
+    use std::collections::BTreeSet;
+
+    use onrush_proto::{Event, TransactionId};
+    use onrush_swarm::{Announce, Interest, PeerView, ShardBatch, ShardSettings, SourceLimits};
 
     use super::super::incoming::load_options;
     use super::*;
     use onrush_store::snapshot::load::from_stream;
 
     const INFO_HASH: InfoHash = InfoHash([7; 20]);
-    const ENDPOINT: Endpoint = Endpoint::V4([192, 0, 2, 1, 0, 80]);
     const NOW: Now = Now { moment: Moment(1 << 20), unix: 1_800_000_000 };
 
     fn shard() -> Shard {
+        // At the limit, newcomers replace peers of sources that occupy more.
+        let sources = SourceLimits { peers: 100, ..SourceLimits::default() };
+        let (peer_lifetime, max_peers) = (1_800, 10);
         let settings =
-            ShardSettings { peer_lifetime: 1_800, max_peers: 10, ..ShardSettings::default() };
+            ShardSettings { peer_lifetime, max_peers, sources, ..ShardSettings::default() };
         Shard::new(settings, [1; 16], 1)
     }
 
     fn shard_with_a_peer() -> Shard {
         let mut shard = shard();
-        let peer = PeerView { endpoint: ENDPOINT, seeder: true, age: 0 };
-        shard.restore(INFO_HASH, 1, [peer].into_iter(), NOW.moment);
+        restore(&mut shard, 80, 0);
         shard
+    }
+
+    fn restore(shard: &mut Shard, port: u8, age: u32) {
+        let endpoint = Endpoint::V4([192, 0, 2, 1, 0, port]);
+        let peer = PeerView { endpoint, seeder: true, age };
+        shard.restore(INFO_HASH, 1, [peer].into_iter(), NOW.moment);
+    }
+
+    fn endpoints(shard: &Shard) -> BTreeSet<Endpoint> {
+        shard.swarms(NOW.moment).flat_map(|it| it.peers).map(|peer| peer.endpoint).collect()
+    }
+
+    /// Merges a delta; returns the number of peers for which there was no room.
+    fn merge(bytes: &[u8], shard: &mut Shard, clock: &dyn Fn() -> Now) -> u64 {
+        let map = ShardMap::new([1; 5], 1);
+        let mut delta = Delta::new(bytes, map, Arc::new(AccessList::Open), NOW);
+        while let Some(steps) = delta.next(clock).unwrap() {
+            for mut part in steps {
+                while part(shard, clock()) {}
+            }
+        }
+        delta.full()
     }
 
     /// Two seconds later, after the wall clock was set by this many seconds.
@@ -404,17 +457,48 @@ mod tests {
     fn a_delta_is_merged_whatever_the_wall_clock_is_set_to() {
         let mut bytes = Vec::new();
         write(&mut bytes, &mut [shard_with_a_peer()], &mut [], NOW.moment, NOW).unwrap();
-        let map = ShardMap::new([1; 5], 1);
         for step in STEPS {
             let mut shard = shard();
-            let mut delta = Delta::new(bytes.as_slice(), map, Arc::new(AccessList::Open), NOW);
-            while let Some(steps) = delta.next(&|| later(step)).unwrap() {
-                for mut part in steps {
-                    while part(&mut shard, later(step)) {}
-                }
-            }
+            merge(&bytes, &mut shard, &|| later(step));
             assert_eq!(shard.totals().peers(), 1, "after a step by {step} s");
         }
+    }
+
+    #[test]
+    fn a_peer_that_was_replaced_after_the_dump_is_replaced_in_the_successor() {
+        let (mut old, mut new) = (shard(), shard());
+        for port in 0..10 {
+            restore(&mut old, port, 100);
+            restore(&mut new, port, 100);
+        }
+        let mut reader = old.subscribe(Interest::Stops);
+        let newcomer = Announce {
+            info_hash: INFO_HASH,
+            endpoint: Endpoint::V4([203, 0, 113, 9, 0, 80]),
+            event: Event::Started,
+            seeder: false,
+            want: 0,
+            transaction_id: TransactionId(1),
+        };
+        let mut batch = ShardBatch::<(), ()>::new(1, 0, 4_096);
+        batch.push_announce(newcomer, ()).unwrap();
+        old.serve(&mut batch, NOW.moment);
+        assert_eq!((old.totals().replaced, old.totals().peers()), (1, 10));
+        let mut bytes = Vec::new();
+        let readers = std::slice::from_mut(&mut reader);
+        write(&mut bytes, std::slice::from_mut(&mut old), readers, NOW.moment, NOW).unwrap();
+        assert_eq!(merge(&bytes, &mut new, &|| later(0)), 0);
+        assert_eq!(endpoints(&new), endpoints(&old));
+    }
+
+    #[test]
+    fn peers_of_a_delta_without_room_are_counted() {
+        let (mut old, mut new) = (shard(), shard());
+        (0..7).for_each(|port| restore(&mut old, port, 0));
+        (100..106).for_each(|port| restore(&mut new, port, 0));
+        let mut bytes = Vec::new();
+        write(&mut bytes, &mut [old], &mut [], NOW.moment, NOW).unwrap();
+        assert_eq!((merge(&bytes, &mut new, &|| later(0)), new.totals().peers()), (3, 10));
     }
 
     #[test]

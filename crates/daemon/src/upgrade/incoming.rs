@@ -10,7 +10,7 @@ use std::time::Duration;
 use onrush_net::bind::{Address, BoundSocket};
 use onrush_net::handover;
 use onrush_net::regroup::AddressSockets;
-use onrush_swarm::{ChangeReader, Interest, Restored, Shard, ShardMap};
+use onrush_swarm::{ChangeReader, Interest, Shard, ShardMap};
 use thiserror::Error;
 
 use super::SOCKET;
@@ -22,7 +22,7 @@ use onrush_config::settings::Listen;
 use onrush_config::{Passed, Settings};
 use onrush_control::version::version;
 use onrush_store::lock::StateLock;
-use onrush_store::snapshot::load::{LoadOptions, from_stream};
+use onrush_store::snapshot::load::{LoadOptions, from_stream, reserve};
 use onrush_tracker::access::AccessList;
 use onrush_tracker::clock::Now;
 
@@ -148,18 +148,19 @@ impl Incoming {
         Ok(Self { stream, handoff, kept, keeps, added, lock, stops: Vec::new() })
     }
 
-    /// Accepts the handoff, and loads the peers as they arrive. `limit` is `limits.peers` if all of
-    /// them have to fit.
+    /// Accepts the handoff, and loads the peers as they arrive. If they are more than `limit`,
+    /// which is `limits.peers`, those that do not fit are dropped with `force`.
     ///
     /// # Errors
-    /// [`TakeoverError`], when the peers do not arrive completely, or do not fit.
+    /// [`TakeoverError`], when the peers do not arrive completely, or are too many without `force`.
     pub fn load_peers(
         &mut self,
         mut shards: Vec<&mut Shard>,
         map: ShardMap,
         access: &AccessList,
         now: Now,
-        limit: Option<u64>,
+        limit: u64,
+        force: bool,
     ) -> Result<(), TakeoverError> {
         let Handoff { version, process, .. } = &self.handoff;
         log::info!("taking over from process {process}, onrush {version}");
@@ -167,17 +168,21 @@ impl Incoming {
         // The delta may contain peers that stop at this process before it arrives.
         self.stops = shards.iter_mut().map(|shard| shard.subscribe(Interest::Stops)).collect();
         let options = load_options(map, access, now);
+        let held = match receive(&self.stream, TIMEOUT)? {
+            Message::Dump { peers } => peers,
+            other => return Err(unexpected(&other).into()),
+        };
+        reserve(&mut shards, limit, held);
         // Unbuffered, so that the messages behind the peers are not read.
         let loaded = from_stream(&self.stream, shards, options, &mut notify::progress())
             .map_err(io::Error::other)?;
         log::info!("upgrade: {loaded}");
-        let Restored { stored, full: lost, .. } = loaded.peers;
-        match limit {
-            Some(limit) if lost > 0 => {
-                Err(TakeoverError::TooManyPeers { peers: stored + lost, lost, limit })
-            }
-            _ => Ok(()),
+        // Neither counts peers that were replaced while the others were sent, nor expired ones.
+        let peers = held.min(loaded.peers.stored + loaded.peers.full);
+        if peers > limit && !force {
+            return Err(TakeoverError::TooManyPeers { peers, lost: peers - limit, limit });
         }
+        Ok(())
     }
 
     /// Waits until the running process has released the sockets. Call when everything slow is
@@ -243,7 +248,85 @@ fn compare(bound: &[SocketAddr], listen: &[Listen]) -> (Vec<bool>, Vec<Address>)
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+    use std::thread;
+
+    use onrush_proto::{Endpoint, InfoHash};
+    use onrush_store::snapshot::encode::Encoder;
+    use onrush_store::snapshot::write::SnapshotWriter;
+    use onrush_swarm::{Moment, PeerView, ShardSettings};
+
+    use super::super::message::tests::handoff;
     use super::*;
+
+    const NOW: Now = Now { moment: Moment(1 << 20), unix: 1_800_000_000 };
+
+    fn shard(max_peers: u64) -> Shard {
+        let settings = ShardSettings { max_peers, ..ShardSettings::default() };
+        Shard::new(settings, [1; 16], 1)
+    }
+
+    /// A dump of this many peers, each of a swarm of its own.
+    fn dump(peers: u16) -> Vec<u8> {
+        let mut source = shard(peers.into());
+        for number in 0..peers {
+            let spread = u32::from(number).wrapping_mul(0x9E37_79B1).to_be_bytes();
+            let hash = InfoHash(std::array::from_fn(|at| spread[at % 4]));
+            let endpoint = Endpoint::V4([192, 0, 2, 1, 0, 80]);
+            let peer = PeerView { endpoint, seeder: true, age: 0 };
+            source.restore(hash, 0, [peer].into_iter(), NOW.moment);
+        }
+        let mut writer = SnapshotWriter::begin(Vec::new(), NOW.unix).unwrap();
+        writer.shards(&mut [source], NOW, Encoder::default(), &mut || {}).unwrap();
+        writer.end(NOW.unix).unwrap().0
+    }
+
+    /// Loads a dump of `sent` peers, of a process that stores `held`, into shards that store
+    /// `limit`. Returns the peers stored, or how many are too many.
+    fn load(held: u64, sent: u16, (shards, limit): (u16, u64), force: bool) -> Result<u64, u64> {
+        let (stream, outgoing) = UnixStream::pair().unwrap();
+        let mut incoming = Incoming {
+            stream,
+            handoff: handoff(&[]),
+            kept: Vec::new(),
+            keeps: Vec::new(),
+            added: Vec::new(),
+            lock: None,
+            stops: Vec::new(),
+        };
+        let sending = thread::spawn(move || {
+            send(&outgoing, &Message::Dump { peers: held }).unwrap();
+            (&outgoing).write_all(&dump(sent)).unwrap();
+            outgoing
+        });
+        let mut of_each: Vec<_> = (0..shards).map(|_| shard(limit / u64::from(shards))).collect();
+        let map = ShardMap::new([3; 5], shards);
+        let all = of_each.iter_mut().collect();
+        let loaded = incoming.load_peers(all, map, &AccessList::Open, NOW, limit, force);
+        sending.join().unwrap();
+        match loaded {
+            Ok(()) => Ok(of_each.iter().map(|shard| shard.totals().peers()).sum()),
+            Err(TakeoverError::TooManyPeers { peers, lost, limit: named }) => {
+                assert_eq!((peers - lost, named), (limit, limit));
+                Err(lost)
+            }
+            Err(other) => panic!("{other}"),
+        }
+    }
+
+    #[test]
+    fn peers_are_too_many_only_if_the_limit_is_smaller_than_what_is_held() {
+        // 20 peers were replaced or stopped after they had been sent.
+        assert_eq!(load(1_000, 1_020, (1, 1_000), false), Ok(1_020));
+        for shards in [1, 2, 3, 7] {
+            assert_eq!(load(1_000, 1_020, (shards, 1_000), false), Ok(1_020), "{shards} shards");
+            assert_eq!(load(1_000, 1_020, (shards, 990), false), Err(10));
+            let forced = load(1_000, 1_020, (shards, 990), true).unwrap();
+            assert!((700..=990).contains(&forced), "{forced} in {shards} shards");
+            // The others have expired here.
+            assert!(load(1_000, 900, (shards, 900), false).is_ok());
+        }
+    }
 
     #[test]
     fn addresses_are_kept_added_and_dropped() {

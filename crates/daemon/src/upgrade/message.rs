@@ -11,7 +11,10 @@ use serde::{Deserialize, Serialize};
 use crate::overload::IntervalCommitment;
 
 /// The version of this protocol. Processes of different versions do not upgrade each other.
-pub const PROTOCOL: u32 = 3;
+pub const PROTOCOL: u32 = 4;
+
+/// Bytes of a write at most, for which the kernel waits once: a timeout applies to each wait.
+const MAX_WRITE: usize = 16 << 10;
 
 /// Upper bound of a message, bytes.
 const MAX_LEN: usize = 1 << 20;
@@ -36,6 +39,12 @@ pub enum Message {
     Accept {
         /// For each address of the handoff whether the new process serves it too.
         keeps: Vec<bool>,
+    },
+    /// Outgoing: the peers follow, as a snapshot.
+    Dump {
+        /// How many peers it stores, and no more than its `limits.peers`. The snapshot may have
+        /// more: some are replaced or stop while the others are sent.
+        peers: u64,
     },
     /// Incoming: the peers are loaded, and it could serve at once.
     Ready,
@@ -64,10 +73,19 @@ pub struct Handoff {
     pub passed: bool,
     /// The multipliers by which the kernel steers.
     pub shard_key: [u32; 5],
-    /// What the new process has to keep of intervals sent so far.
-    pub commitment: Option<IntervalCommitment>,
     /// The addresses of its admin server: one, or none.
     pub admin: Vec<SocketAddr>,
+    /// What may have changed since it began to serve; `None` unless a handoff was requested.
+    pub current: Option<Current>,
+}
+
+/// The part of a handoff that changes while a process serves.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Current {
+    /// What the new process has to keep of intervals sent so far.
+    pub commitment: IntervalCommitment,
+    /// Why the snapshot was not loaded and must not be overwritten, if so. It may be readable now.
+    pub unread: Option<String>,
 }
 
 impl Handoff {
@@ -124,25 +142,49 @@ pub fn send(mut stream: &UnixStream, message: &Message) -> io::Result<()> {
 /// When the peer has closed the connection or is too slow, or the message is malformed.
 pub fn receive(stream: &UnixStream, limit: Duration) -> io::Result<Message> {
     let timeout = stream.read_timeout()?;
-    let message = Message::decode(UntilDeadline { stream, deadline: Instant::now() + limit });
+    let message = Message::decode(UntilDeadline::new(stream, limit));
     stream.set_read_timeout(timeout)?;
     message
 }
 
-/// Reads from a stream until a deadline.
-struct UntilDeadline<'a> {
+/// Reads or writes a stream until a deadline, and changes its timeouts. A timeout of the stream
+/// alone would begin anew with every byte that arrives or leaves.
+pub struct UntilDeadline<'a> {
     stream: &'a UnixStream,
     deadline: Instant,
 }
 
-impl Read for UntilDeadline<'_> {
-    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+impl<'a> UntilDeadline<'a> {
+    /// For `limit` from now on.
+    pub fn new(stream: &'a UnixStream, limit: Duration) -> Self {
+        Self { stream, deadline: Instant::now() + limit }
+    }
+
+    /// The time that is left, but not more than a timeout.
+    fn left(&self, timeout: Option<Duration>) -> io::Result<Option<Duration>> {
         let left = self.deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err(io::Error::new(io::ErrorKind::TimedOut, "no whole message in time"));
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "the other process is too slow"));
         }
-        self.stream.set_read_timeout(Some(left))?;
+        Ok(Some(timeout.map_or(left, |timeout| left.min(timeout))))
+    }
+}
+
+impl Read for UntilDeadline<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.stream.set_read_timeout(self.left(None)?)?;
         self.stream.read(bytes)
+    }
+}
+
+impl Write for UntilDeadline<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.stream.set_write_timeout(self.left(self.stream.write_timeout()?)?)?;
+        self.stream.write(&bytes[..bytes.len().min(MAX_WRITE)])
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
     }
 }
 
@@ -162,13 +204,13 @@ pub fn unexpected(message: &Message) -> io::Error {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use std::iter::repeat;
     use std::sync::mpsc::{RecvTimeoutError, channel};
     use std::thread;
 
-    fn handoff(admin: &[&str]) -> Handoff {
+    pub(crate) fn handoff(admin: &[&str]) -> Handoff {
         Handoff {
             version: "0.1.0".into(),
             process: 77,
@@ -176,8 +218,11 @@ mod tests {
             sockets: vec![3, 2],
             passed: true,
             shard_key: [1, 2, 3, 4, u32::MAX],
-            commitment: Some(IntervalCommitment { lifetime: 7200, seconds: 3780 }),
             admin: admin.iter().map(|address| address.parse().unwrap()).collect(),
+            current: Some(Current {
+                commitment: IntervalCommitment { lifetime: 7200, seconds: 3780 },
+                unread: Some("Is a directory".into()),
+            }),
         }
     }
 
@@ -189,6 +234,7 @@ mod tests {
             Message::Handoff(handoff(&["127.0.0.1:6970"])),
             Message::Refusal("no".into()),
             Message::Accept { keeps: vec![true, false] },
+            Message::Dump { peers: u64::MAX },
             Message::Release { commitment: IntervalCommitment { lifetime: 7200, seconds: 0 } },
             Message::Acquired,
         ];
@@ -221,6 +267,29 @@ mod tests {
             drop(over);
         });
         assert_eq!(there.read_timeout().unwrap(), Some(Duration::from_secs(60)));
+    }
+
+    #[test]
+    fn a_reader_that_reads_slowly_is_cut_off() {
+        let (here, there) = UnixStream::pair().unwrap();
+        here.set_write_timeout(Some(Duration::from_secs(60))).unwrap();
+        let (over, ended) = channel::<()>();
+        let enough = Duration::from_secs(10);
+        thread::scope(|scope| {
+            // A part is read before a timeout per write expires.
+            scope.spawn(move || {
+                while ended.recv_timeout(Duration::from_millis(10))
+                    == Err(RecvTimeoutError::Timeout)
+                {
+                    (&there).read_exact(&mut [0; 4_096]).unwrap();
+                }
+            });
+            let (began, bytes) = (Instant::now(), [0; 64 << 10]);
+            let mut to = UntilDeadline::new(&here, Duration::from_millis(200));
+            while to.write_all(&bytes).is_ok() && began.elapsed() < enough {}
+            assert!(began.elapsed() < enough, "{:?}", began.elapsed());
+            drop(over);
+        });
     }
 
     #[test]

@@ -7,7 +7,8 @@
 //!  │◀─ Handoff: addresses, shard key; sockets and state lock as descriptors ─│
 //!  │   (opens further sockets)                 │
 //!  │── Accept: addresses to keep ─────────────▶│
-//!  │◀─ all peers, as a snapshot ───────────────│ dumps in steps; records stops from here on
+//!  │◀─ Dump: number of peers ──────────────────│ records stops and replacements from here on
+//!  │◀─ all peers, as a snapshot ───────────────│ dumps in steps
 //!  │   (workers wait at a gate)                │
 //!  │── Ready: could serve ────────────────────▶│
 //!  │                                           │ refuses changes; workers stop receiving and drain

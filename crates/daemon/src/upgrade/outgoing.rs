@@ -18,7 +18,9 @@ use onrush_net::bind::BoundSocket;
 use onrush_net::handover;
 use onrush_swarm::{ChangeReader, Interest, Moment, Shard};
 
-use super::message::{Handoff, Message, PROTOCOL, receive, send, unexpected};
+use super::message::{
+    Current, Handoff, Message, PROTOCOL, UntilDeadline, receive, send, unexpected,
+};
 use super::{collect_from_shards, stalled};
 use crate::overload::IntervalCommitment;
 use onrush_control::version::version;
@@ -33,6 +35,11 @@ use onrush_tracker::orders::Orders;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time for each write to the new process.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time for the new process to read all peers, besides [`TIME_PER_PEER`]: other upgrades wait
+/// meanwhile.
+const SEND_TIMEOUT: Duration = Duration::from_secs(60);
+/// Time to read a peer, a multiple of what it takes.
+const TIME_PER_PEER: Duration = Duration::from_micros(10);
 /// Time for the new process to open its sockets, and to finish loading once all peers are sent. It
 /// loads while it receives, so little is left then.
 const LOAD_TIMEOUT: Duration = Duration::from_secs(60);
@@ -61,6 +68,8 @@ pub struct Outgoing {
     pub orders: Orders,
     /// The workers' clock.
     pub clock: Clock,
+    /// `limits.peers`.
+    pub limit: u64,
     /// Whether this process is still merging the delta of its own predecessor.
     pub merging: Arc<AtomicBool>,
     /// Reports to the main thread.
@@ -74,8 +83,8 @@ pub enum Event {
     Requested {
         /// Its process id.
         process: i32,
-        /// For the commitment so far.
-        commitment: Sender<IntervalCommitment>,
+        /// For the current part of the handoff.
+        current: Sender<Current>,
     },
     /// The new process could serve. The sockets are released after the reply; from then on the main
     /// thread makes no changes that the new process would miss.
@@ -226,9 +235,8 @@ impl Outgoing {
         process: i32,
         version: String,
     ) -> io::Result<HandedOver> {
-        let commitment =
-            self.ask_main_thread(|commitment| Event::Requested { process, commitment })?;
-        self.send_handoff(&stream, commitment)?;
+        let current = self.ask_main_thread(|current| Event::Requested { process, current })?;
+        self.send_handoff(&stream, current)?;
         // The new process binds further sockets, and may read long lists.
         let keeps = match receive(&stream, LOAD_TIMEOUT) {
             Ok(Message::Accept { keeps }) => keeps,
@@ -240,9 +248,12 @@ impl Outgoing {
         };
         log::info!("process {process} takes over: it gets the peers while this one keeps serving");
         let since = self.clock.now().moment;
-        let subscribe = |shard: &mut Shard, _: Now| Some(shard.subscribe(Interest::Stops));
-        let stops = collect_from_shards(&self.orders, DUMP_TIMEOUT, |_| subscribe)?;
-        self.send_peers(&stream)?;
+        let subscribe = |shard: &mut Shard, _: Now| {
+            Some((shard.subscribe(Interest::Stops), shard.totals().peers()))
+        };
+        let subscribed = collect_from_shards(&self.orders, DUMP_TIMEOUT, |_| subscribe)?;
+        let (stops, peers): (_, Vec<u64>) = subscribed.into_iter().unzip();
+        self.send_peers(&stream, peers.iter().sum())?;
         match receive(&stream, LOAD_TIMEOUT)? {
             Message::Ready => {}
             other => return Err(unexpected(&other)),
@@ -258,11 +269,8 @@ impl Outgoing {
         Ok(HandedOver { stream, process, since, stops })
     }
 
-    /// Reports an event to the main thread, and waits for the commitment in reply.
-    fn ask_main_thread(
-        &self,
-        event: impl FnOnce(Sender<IntervalCommitment>) -> Event,
-    ) -> io::Result<IntervalCommitment> {
+    /// Reports an event to the main thread, and waits for the reply.
+    fn ask_main_thread<R>(&self, event: impl FnOnce(Sender<R>) -> Event) -> io::Result<R> {
         let (reply, replied) = bounded(1);
         // A failure drops the sender of the reply.
         let _ = self.events.send(event(reply));
@@ -270,8 +278,8 @@ impl Outgoing {
         replied.recv_timeout(MAIN_THREAD_TIMEOUT).map_err(stopping)
     }
 
-    fn send_handoff(&self, stream: &UnixStream, commitment: IntervalCommitment) -> io::Result<()> {
-        let handoff = Handoff { commitment: Some(commitment), ..self.handoff.clone() };
+    fn send_handoff(&self, stream: &UnixStream, current: Current) -> io::Result<()> {
+        let handoff = Handoff { current: Some(current), ..self.handoff.clone() };
         send(stream, &Message::Handoff(handoff))?;
         for sockets in &self.sockets {
             let descriptors: Vec<_> = sockets.iter().map(AsFd::as_fd).collect();
@@ -283,16 +291,20 @@ impl Outgoing {
         handover::send(stream, &lock)
     }
 
-    fn send_peers(&self, stream: &UnixStream) -> io::Result<()> {
+    /// Sends all peers, about `peers`.
+    fn send_peers(&self, stream: &UnixStream, peers: u64) -> io::Result<()> {
+        send(stream, &Message::Dump { peers: peers.min(self.limit) })?;
         let mut blocks =
             ShardStream::start(&self.orders, Encoder::default).map_err(io::Error::other)?;
-        let to = BufWriter::with_capacity(256 << 10, stream);
+        let limit = SEND_TIMEOUT + TIME_PER_PEER * u32::try_from(peers).unwrap_or(u32::MAX);
+        let to = BufWriter::with_capacity(256 << 10, UntilDeadline::new(stream, limit));
         let mut writer = SnapshotWriter::begin(to, self.clock.now().unix)?;
         while let Some(block) = blocks.next(&after(DUMP_TIMEOUT)).map_err(|_| stalled())? {
             writer.block(&block)?;
         }
         let (mut to, _) = writer.end(self.clock.now().unix)?;
-        to.flush()
+        to.flush()?;
+        stream.set_write_timeout(Some(WRITE_TIMEOUT))
     }
 
     /// Stops receiving and releases the sockets. After a failure, workers have to receive again.

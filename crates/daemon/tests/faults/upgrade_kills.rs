@@ -1,10 +1,11 @@
-//! SIGKILL of the old process, of the new one and of the launcher between them, each at sixty
-//! moments of an upgrade. Afterwards one process serves with all peers; or none does, if the killed
-//! process was the one that served, and a start has the peers of the snapshot. Never do two serve,
-//! and never is a part of the peers served.
+//! SIGKILL of the old process, of the new one and of the launcher between them, twenty times each,
+//! at moments of several stages of an upgrade. Afterwards one process serves with all peers; or
+//! none does, if the killed process was the one that served, and a start has the peers of the
+//! snapshot. Never do two serve, and never is a part of the peers served.
 //!
 //! Moments come from a seed, which a failure prints; `ONRUSH_SEED=N` repeats them.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
@@ -26,8 +27,10 @@ use crate::harness::packets::{connect, counts, hash, scrape, seeder, u32_at};
 use crate::harness::process::{Daemon, TIMEOUT, free_address};
 use crate::harness::swarms::{PLACEMENTS, SwarmState, populate, swarm_state};
 
-/// Kills of each process.
-const ROUNDS: usize = 60;
+/// Kills of each process at least.
+const KILLS: usize = 20;
+/// Upgrades for them at most: when the moment comes, the process may not run yet or any more.
+const ROUNDS: usize = 4 * KILLS;
 /// Swarms that are scraped all the time.
 const WATCHED: std::ops::Range<u32> = 5_000..5_003;
 /// Peers of each of them.
@@ -36,7 +39,8 @@ const PEERS: u16 = 20;
 const MORE: std::ops::Range<u32> = 10_000..30_000;
 /// Hashes per burst of announces, and per scrape.
 const BURST: usize = 64;
-/// Log lines of an upgrade, in their usual order. A kill comes shortly after one of them.
+/// Log lines of an upgrade, in their usual order. A kill comes shortly after one of them. The lines
+/// divide the upgrade into stages.
 const STEPS: [&str; 7] = [
     "SIGUSR2: started ",
     "taking over from process ",
@@ -50,6 +54,8 @@ const STEPS: [&str; 7] = [
 const TAKEN_OVER: &str = " has taken over";
 /// The new process has not received the peers that announced during the transfer.
 const REST_LOST: &str = "the peers since the dump have not all arrived";
+/// Stages in which each process is killed at least.
+const MIN_STAGES: usize = 3;
 /// Upper bound of the time between such a line and the kill.
 const AFTER_STEP: Duration = Duration::from_millis(4);
 /// Upper bound of the time between the start of an upgrade and a kill at a random time.
@@ -65,22 +71,33 @@ enum Victim {
     Launcher,
 }
 
+impl Victim {
+    /// The lines after which it runs, for some time at least.
+    fn steps(self) -> &'static [&'static str] {
+        match self {
+            Self::Old => &STEPS[..6],
+            Self::New => &STEPS[1..],
+            Self::Launcher => &STEPS[..5],
+        }
+    }
+}
+
 #[test]
 fn the_old_process_killed_at_any_moment_of_an_upgrade() {
-    kill_at_sixty_moments(Victim::Old);
+    kill_at_every_stage(Victim::Old);
 }
 
 #[test]
 fn the_new_process_killed_at_any_moment_of_an_upgrade() {
-    kill_at_sixty_moments(Victim::New);
+    kill_at_every_stage(Victim::New);
 }
 
 #[test]
 fn the_launcher_killed_at_any_moment_of_an_upgrade() {
-    kill_at_sixty_moments(Victim::Launcher);
+    kill_at_every_stage(Victim::Launcher);
 }
 
-fn kill_at_sixty_moments(victim: Victim) {
+fn kill_at_every_stage(victim: Victim) {
     let seed = std::env::var("ONRUSH_SEED").map_or_else(
         |_| rand::random::<u32>().into(),
         |seed| seed.parse().expect("ONRUSH_SEED is a number"),
@@ -93,21 +110,30 @@ fn kill_at_sixty_moments(victim: Victim) {
         let (watch, address) = (&watch, trackers.address);
         let watching = scope.spawn(move || watch.run(address));
         let ends = EndsWatch(watch);
-        let mut outcomes = [0; 3];
+        let (mut outcomes, mut stages, mut kills) = ([0; 3], BTreeMap::new(), 0);
         for round in 0..ROUNDS {
-            let moment = match round % 2 {
-                0 => Moment::After(
-                    STEPS[round / 2 % STEPS.len()],
+            if kills >= KILLS && stages.len() >= MIN_STAGES {
+                break;
+            }
+            let steps = victim.steps();
+            let moment = match round % 3 {
+                0 | 1 => Moment::After(
+                    steps[(round - round / 3) % steps.len()],
                     random.random_range(Duration::ZERO..AFTER_STEP),
                 ),
                 _ => Moment::At(random.random_range(Duration::ZERO..UPGRADE_TIME)),
             };
             eprintln!("round {round}: {moment:?}");
-            outcomes[trackers.round(victim, moment) as usize] += 1;
+            if let Some((stage, outcome)) = trackers.round(victim, moment) {
+                kills += 1;
+                *stages.entry(stage).or_insert(0) += 1;
+                outcomes[outcome as usize] += 1;
+            }
         }
         drop(ends);
         watching.join().unwrap();
-        eprintln!("{victim:?}: old, new, none serve: {outcomes:?}; {watch:?}");
+        eprintln!("{victim:?}: old, new, none serve: {outcomes:?} by stage {stages:?}; {watch:?}");
+        assert!(kills >= KILLS && stages.len() >= MIN_STAGES, "{stages:?}");
         // The moments are before and after the handoff.
         let [old, new, nobody] = outcomes;
         match victim {
@@ -159,9 +185,9 @@ fn processes(state: &Path) -> Vec<Process> {
     found.collect()
 }
 
-fn send_kill(process: u32) {
-    // It may have exited.
-    let _ = kill(Pid::from_raw(process as i32), Signal::SIGKILL);
+/// Kills a process; whether there was one.
+fn send_kill(process: u32) -> bool {
+    kill(Pid::from_raw(process as i32), Signal::SIGKILL).is_ok()
 }
 
 /// A tracker that is upgraded again and again.
@@ -178,7 +204,9 @@ struct Trackers {
 
 impl Drop for Trackers {
     fn drop(&mut self) {
-        processes(self.state.path()).iter().for_each(|process| send_kill(process.id));
+        processes(self.state.path()).iter().for_each(|process| {
+            send_kill(process.id);
+        });
     }
 }
 
@@ -224,8 +252,9 @@ impl Trackers {
         processes(self.state.path())
     }
 
-    /// Upgrades, kills and checks what is left.
-    fn round(&mut self, victim: Victim, moment: Moment) -> Outcome {
+    /// Upgrades, kills and checks what is left. Returns the number of the last step before the
+    /// kill, and its outcome; `None` if the process did not run.
+    fn round(&mut self, victim: Victim, moment: Moment) -> Option<(usize, Outcome)> {
         let (old, begin) = (self.owner, self.begin_upgrade());
         let start = Instant::now();
         let time = match moment {
@@ -239,7 +268,11 @@ impl Trackers {
             }
         };
         self.daemon.read_until(time);
-        self.kill(victim, old);
+        let stage = self.kill(victim, old).then(|| {
+            let lines = &self.daemon.log()[begin..];
+            let reached = |step: &&str| lines.iter().any(|line| line.contains(*step));
+            STEPS.iter().rposition(reached).unwrap_or(0)
+        });
         let left = self.settle();
         let log = self.daemon.log()[begin..].join("\n");
         let logged = |part: &str| log.contains(part);
@@ -254,7 +287,7 @@ impl Trackers {
             (Victim::Old, Outcome::Nobody) => assert!(!logged(READY), "the new one served:\n{log}"),
             (Victim::New, Outcome::Nobody) => assert!(logged(TAKEN_OVER), "{log}"),
             (Victim::Old, Outcome::Old) | (Victim::New, Outcome::New) => {
-                // The upgrade had ended before the kill, or had not begun: nothing was killed.
+                assert_eq!(stage, None, "a killed process serves:\n{log}");
             }
             _ => {}
         }
@@ -269,7 +302,7 @@ impl Trackers {
                 lines.iter().any(|it| it.contains(UPGRADE_RECEIVED) || it.contains(REST_LOST))
             });
         }
-        outcome
+        stage.map(|stage| (stage, outcome))
     }
 
     /// Starts an upgrade; the number of log lines before it.
@@ -286,14 +319,14 @@ impl Trackers {
         }
     }
 
-    /// Kills the process, which may not run yet or any more.
-    fn kill(&mut self, victim: Victim, old: u32) {
+    /// Kills the process, which may not run yet or any more. Returns whether it ran.
+    fn kill(&mut self, victim: Victim, old: u32) -> bool {
         let found = self.processes().into_iter().find(|process| match victim {
             Victim::Old => process.id == old,
             Victim::New => process.id != old && !process.is_launcher,
             Victim::Launcher => process.is_launcher,
         });
-        found.iter().for_each(|process| send_kill(process.id));
+        found.is_some_and(|process| send_kill(process.id))
     }
 
     /// Waits until one process is left, which answers, or none; its id.

@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
+
 use crate::harness::disk::with_small_disk_at;
 use crate::harness::messages::{
     NO_PEERS, PEERS_RESTORED, SNAPSHOT, SNAPSHOT_FAILED, STOPPED as STOPPED_WITH, TOO_OLD,
@@ -130,13 +132,21 @@ fn a_snapshot_that_cannot_be_read_is_not_overwritten() {
     daemon.line(SNAPSHOT_FAILED);
     assert_eq!(fs::read(path.join(FILE)).unwrap(), good);
     assert_eq!(set_aside(state.path()), 0);
+    // It is readable now, but no process has loaded it.
+    fs::write(&kept, &good).unwrap();
+    renameat2(AT_FDCWD, &path, AT_FDCWD, &kept, RenameFlags::RENAME_EXCHANGE).unwrap();
+    daemon.signal("USR2");
+    daemon.upgraded();
+    daemon.line(SNAPSHOT_FAILED);
+    assert_eq!(fs::read(&path).unwrap(), good);
     // Moved away, it is no longer in the way.
+    let kept = state.path().join("moved");
     fs::rename(&path, &kept).unwrap();
     daemon.line(SNAPSHOT);
     daemon.stop();
 
     // Restored, it is loaded.
-    fs::rename(kept.join(FILE), &path).unwrap();
+    fs::rename(kept, &path).unwrap();
     let daemon = launch_in(state.path(), PLACEMENTS[2], "").serve();
     assert_eq!(swarm_state(daemon.address(), &hashes), before);
     daemon.stop();

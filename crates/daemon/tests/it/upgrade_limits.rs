@@ -57,6 +57,25 @@ fn an_upgrade_that_would_drop_peers_is_refused_unless_forced() {
     daemon.stop();
 }
 
+/// As full as `limits.peers` permits, and with the workers that the configuration has at the time.
+#[test]
+fn a_full_tracker_is_upgraded_whatever_the_number_of_workers() {
+    let state = tempfile::tempdir().unwrap();
+    let tables = "listen = [\"127.0.0.1:0\"]\n[limits]\npeers = 1000\n[workers]\ntotal = 2\n";
+    let mut daemon = with_admin(state.path(), &["--placement", "colocated"], tables);
+    // A worker stores half.
+    announce(&daemon, 1_200);
+    let text = fs::read_to_string(daemon.home().join("onrush.toml")).unwrap();
+    for workers in [2, 3, 1, 2] {
+        daemon.configure(&text.replace("total = 2", &format!("total = {workers}")));
+        let upgraded = daemon.ctl(&["upgrade"]);
+        assert_eq!(upgraded.code, Some(0), "{upgraded:?}");
+        daemon.upgraded();
+        eventually("the gauge is set", || stored_peers(&daemon) == 1_000);
+    }
+    daemon.stop();
+}
+
 /// Without periodic snapshots the last one is that of the last stop, so the new process writes one.
 #[test]
 fn a_new_process_that_is_killed_has_written_a_snapshot() {

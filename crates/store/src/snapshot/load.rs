@@ -261,21 +261,32 @@ fn peer_views<'a>(
     v4.chain(v6)
 }
 
-/// Loads a snapshot file into all shards, in order, each on its own thread.
+/// Lets the shards exceed their equal shares of `limit` peers, if the `peers` to be loaded are not
+/// more in all: large swarms do not spread evenly.
+pub fn reserve(shards: &mut [&mut Shard], limit: u64, peers: u64) {
+    if peers <= limit {
+        shards.iter_mut().for_each(|shard| shard.reserve_for_restore());
+    }
+}
+
+/// Loads a snapshot file into all shards, in order, each on its own thread. They may store `limit`
+/// peers together.
 ///
 /// # Errors
 /// [`LoadError`]; the shards are unchanged unless it is `partly` loaded.
 pub fn load(
     path: &Path,
-    shards: Vec<&mut Shard>,
+    mut shards: Vec<&mut Shard>,
+    limit: u64,
     options: LoadOptions<'_>,
     progress: &mut dyn FnMut(),
 ) -> Result<Loaded, LoadError> {
     let failed = |cause, partly| LoadError { path: path.to_owned(), cause, partly };
     let unusable = |cause| failed(cause, false);
     let mut file = state_file::open(path).map_err(|error| unusable(error.into()))?;
-    verify(BufReader::with_capacity(256 << 10, &file), progress).map_err(unusable)?;
+    let counts = verify(BufReader::with_capacity(256 << 10, &file), progress).map_err(unusable)?;
     file.rewind().map_err(|error| unusable(error.into()))?;
+    reserve(&mut shards, limit, counts.v4 + counts.v6);
     from_stream(BufReader::with_capacity(256 << 10, &file), shards, options, progress)
         .map_err(|cause| failed(cause, true))
 }
@@ -353,20 +364,21 @@ fn remove_oldest_damaged(path: &Path) {
     }
 }
 
-/// Loads the snapshot of the last process at start and logs the result. Returns a warning for the
-/// operator if peers were lost. A file that is read and not valid is renamed. One that cannot be
-/// read may be valid: it stays, and must not be overwritten.
+/// Loads the snapshot of the last process at start, as [`load`], and logs the result. Returns a
+/// warning for the operator if peers were lost. A file that is read and not valid is renamed. One
+/// that cannot be read may be valid: it stays, and must not be overwritten.
 ///
 /// # Errors
 /// [`Unread`], as long as such a file is there.
 pub fn load_at_start(
     path: &Path,
     shards: Vec<&mut Shard>,
+    limit: u64,
     options: LoadOptions<'_>,
     progress: &mut dyn FnMut(),
 ) -> Result<Option<String>, Unread> {
     let began = Instant::now();
-    let error = match load(path, shards, options, progress) {
+    let error = match load(path, shards, limit, options, progress) {
         Ok(loaded) => {
             log::info!("{loaded} in {:.2} s", began.elapsed().as_secs_f64());
             return Ok(None);

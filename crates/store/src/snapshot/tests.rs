@@ -28,6 +28,8 @@ use onrush_tracker::clock::Now;
 use onrush_tracker::lanes::ShardTask;
 
 const LIFETIME: u32 = 3600;
+/// `limits.peers`.
+const LIMIT: u64 = 1_000_000;
 const NOW: Now = Now { moment: Moment(1 << 20), unix: 1_800_000_000 };
 
 /// A swarm of the naive model: `completed`, seconds since its last peer left, peers with age and
@@ -113,7 +115,7 @@ fn seen(shards: &[Shard], now: Now) -> Model {
 fn loaded(path: &Path, number: usize, now: Now) -> (Result<Loaded, LoadError>, Model) {
     let mut shards = shards(number);
     let options = LoadOptions { now, ..options(number) };
-    let loaded = load(path, shards.iter_mut().collect(), options, &mut || {});
+    let loaded = load(path, shards.iter_mut().collect(), LIMIT, options, &mut || {});
     shards.iter().for_each(Shard::check);
     (loaded, seen(&shards, now))
 }
@@ -253,7 +255,8 @@ fn a_damaged_file_is_renamed_and_changes_no_shard() {
     for content in [b"something else".to_vec(), Vec::new(), damaged] {
         fs::write(&path, &content).unwrap();
         let mut shards = shards(1);
-        let warning = load_at_start(&path, shards.iter_mut().collect(), options(1), &mut || {});
+        let warning =
+            load_at_start(&path, shards.iter_mut().collect(), LIMIT, options(1), &mut || {});
         let warning = warning.unwrap().unwrap();
         let aside = format!("{}.damaged-{}", path.display(), NOW.unix);
         assert!(warning.contains(&aside), "{warning}");
@@ -261,7 +264,11 @@ fn a_damaged_file_is_renamed_and_changes_no_shard() {
         assert_eq!(fs::read(&aside).unwrap(), content);
         assert_eq!(shards[0].totals().peers() + shards[0].totals().idle_swarms, 0);
     }
-    assert_eq!(load_at_start(&path, Vec::new(), options(1), &mut || {}), Ok(None), "no file");
+    assert_eq!(
+        load_at_start(&path, Vec::new(), LIMIT, options(1), &mut || {}),
+        Ok(None),
+        "no file"
+    );
 }
 
 /// Such a file may hold all peers: a directory, a link, a pipe, or a file of another user.
@@ -287,7 +294,8 @@ fn a_file_that_cannot_be_read_stays_in_its_place() {
         let (directory, path) = path();
         plant(&path);
         without_rights(&mut || {
-            let unread = load_at_start(&path, Vec::new(), options(1), &mut || {}).unwrap_err();
+            let unread =
+                load_at_start(&path, Vec::new(), LIMIT, options(1), &mut || {}).unwrap_err();
             assert_eq!(Unread::at(&path).as_ref(), Some(&unread));
             let text = unread.to_string();
             assert!(text.contains(path.to_str().unwrap()) && text.contains("restart"), "{text}");
@@ -350,8 +358,38 @@ fn refused_swarms_are_not_loaded() {
     let access = access_list(&Access::Deny(listed), 0, &mut || {}).unwrap();
     let mut shards = shards(1);
     let options = LoadOptions { access: &access, ..options(1) };
-    let result = load(&path, shards.iter_mut().collect(), options, &mut || {}).unwrap();
+    let result = load(&path, shards.iter_mut().collect(), LIMIT, options, &mut || {}).unwrap();
     assert_eq!((result.forbidden, result.peers.stored), (2, 2));
+}
+
+/// A full tracker is loaded by another number of shards, over which its peers do not spread evenly.
+#[test]
+fn a_full_tracker_fits_into_another_number_of_shards() {
+    const LIMIT: u64 = 3_000;
+    let (_directory, path) = path();
+    let peer = |n: u32| [(Endpoint::v4(Ipv4Addr::from(n), 1_000), (0, true))].into();
+    let single = |n: u32| (InfoHash(std::array::from_fn(|at| n.to_be_bytes()[at % 4])), peer(n));
+    let singles = (0..LIMIT as u32 - 500).map(single);
+    let mut model: Model = singles.map(|(hash, peers)| (hash, (0, None, peers))).collect();
+    model.extend([crowd(500)]);
+    fs::write(&path, bytes(filled(&model, 3))).unwrap();
+    for number in [1, 2, 5] {
+        let max_peers = LIMIT / number;
+        let settings = ShardSettings { max_peers, ..ShardSettings::default() };
+        let mut shards: Vec<_> = (0..number).map(|n| Shard::new(settings, [1; 16], n)).collect();
+        let load = |shards: &mut [Shard], limit| {
+            let all = shards.iter_mut().collect();
+            load(&path, all, limit, options(number as usize), &mut || {}).unwrap().peers
+        };
+        // The operator has lowered the limit.
+        let lowered = load(&mut shards, LIMIT - 1);
+        let uneven = shards.iter().any(|shard| shard.totals().peers() < max_peers);
+        assert_eq!(lowered.full > 0, uneven && number > 1, "{lowered:?}");
+        assert!(shards.iter().all(|shard| shard.totals().peers() <= max_peers));
+        let loaded = load(&mut shards, LIMIT);
+        assert_eq!((loaded.stored, loaded.full), (LIMIT, 0), "{number} shards");
+        shards.iter().for_each(Shard::check);
+    }
 }
 
 /// On disk: 32 bytes per swarm, 8 per IPv4 peer, 20 per IPv6 peer, and at most 2 % more.

@@ -11,7 +11,8 @@
 //! |---|---|---|
 //! | [`Announced`] | a peer was stored, or announced again | stores the peer |
 //! | [`Stopped`] | a peer stopped, known here or not | removes the peer |
-//! | [`Expired`] | a sweep removed a peer, or a newcomer replaced it | removes the peer |
+//! | [`Replaced`] | a newcomer to the full shard replaced a peer | removes the peer |
+//! | [`Expired`] | a sweep removed a peer | removes the peer |
 //! | [`SwarmRemoved`] | a swarm was removed by request | removes the swarm |
 //!
 //! Swarms without peers that expire or are evicted are not logged: how long `completed` is retained
@@ -19,6 +20,7 @@
 //!
 //! [`Announced`]: ChangeKind::Announced
 //! [`Stopped`]: ChangeKind::Stopped
+//! [`Replaced`]: ChangeKind::Replaced
 //! [`Expired`]: ChangeKind::Expired
 //! [`SwarmRemoved`]: ChangeKind::SwarmRemoved
 
@@ -70,7 +72,12 @@ pub enum ChangeKind {
         /// The peer.
         endpoint: Endpoint,
     },
-    /// A peer was removed after its lifetime, or for a newcomer.
+    /// A peer was removed before its lifetime had ended, for a newcomer to the full shard.
+    Replaced {
+        /// The peer.
+        endpoint: Endpoint,
+    },
+    /// A peer was removed after its lifetime.
     Expired {
         /// The peer.
         endpoint: Endpoint,
@@ -84,7 +91,8 @@ pub enum ChangeKind {
 pub enum Interest {
     /// All changes.
     All,
-    /// [`ChangeKind::Stopped`] alone: what a walk over the peers cannot show.
+    /// [`ChangeKind::Stopped`] and [`ChangeKind::Replaced`] alone: what neither a walk over the
+    /// peers nor their age can show.
     Stops,
 }
 
@@ -173,7 +181,8 @@ impl ChangeLog {
         let end = self.next.min(reader.next.saturating_add(limit as u64));
         for number in reader.next..end {
             let change = self.entries.get((number % self.capacity as u64) as usize);
-            let stop = matches!(change.kind, ChangeKind::Stopped { .. });
+            let stop =
+                matches!(change.kind, ChangeKind::Stopped { .. } | ChangeKind::Replaced { .. });
             if stop || reader.interest == Interest::All {
                 visit(change);
             }
@@ -257,6 +266,15 @@ impl Shard {
             && log.has_readers(Interest::All)
         {
             log.push(change());
+        }
+    }
+
+    /// Logs that a newcomer of a batch has replaced a peer.
+    pub(crate) fn log_replaced(&mut self, info_hash: InfoHash, endpoint: Endpoint, at: Moment) {
+        // A log without readers is freed after the batch.
+        if let Some(log) = &mut self.changes {
+            let kind = ChangeKind::Replaced { endpoint };
+            log.push(Change { info_hash, at, completed: 0, kind });
         }
     }
 

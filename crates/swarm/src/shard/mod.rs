@@ -93,6 +93,8 @@ pub struct Shard {
     cursor: Cursor,
     by_family: SwarmsByFamily,
     sampler: Sampler,
+    /// The most peers after a restore, at least `max_peers`.
+    max_restored: u64,
     /// What each source occupies, if that is limited.
     sources: Option<Box<Sources>>,
     /// Sources that no limit applies to.
@@ -157,6 +159,7 @@ impl Shard {
             trusted: None,
             passed: PassedSwarms::default(),
             expired: Vec::new(),
+            max_restored: settings.max_peers,
             settings,
             store: Store::new(keys, swarms),
             totals: Totals::default(),
@@ -274,7 +277,7 @@ impl Shard {
         assert_eq!(totals.swarms + totals.idle_swarms, self.store.len() as u64);
         assert_eq!((totals.peers_v4, totals.seeders_v4), (counted.peers_v4, counted.seeders_v4));
         assert_eq!((totals.peers_v6, totals.seeders_v6), (counted.peers_v6, counted.seeders_v6));
-        assert!(totals.peers() <= self.settings.max_peers);
+        assert!(totals.peers() <= self.max_restored);
         assert!(totals.idle_swarms <= self.settings.max_idle_swarms);
         if let Some(sources) = &self.sources {
             let mut stored = Vec::new();

@@ -10,7 +10,6 @@ use onrush_proto::{Endpoint, InfoHash};
 use rand::Rng;
 
 use super::Shard;
-use super::change_log::{Change, ChangeKind};
 use crate::batch::Announce;
 use crate::sample;
 use crate::sources::Exceeded;
@@ -96,8 +95,7 @@ impl Shard {
         let emptied = swarm.peers.is_empty();
         self.peer_removed(&endpoint, seeder);
         self.totals.replaced += 1;
-        let kind = ChangeKind::Expired { endpoint };
-        self.log_change(|| Change { info_hash, at: now, completed: 0, kind });
+        self.log_replaced(info_hash, endpoint, now);
         if emptied {
             self.emptied(place, now);
         }

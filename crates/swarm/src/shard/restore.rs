@@ -36,7 +36,22 @@ impl std::ops::AddAssign for Restored {
     }
 }
 
+/// The part of a shard's ceiling by which restored peers may exceed it.
+const RESERVE: u64 = 8;
+/// By how many peers they may at least: chance spreads few swarms less evenly than many.
+const MIN_RESERVE: u64 = 1_000;
+
 impl Shard {
+    /// From now on, restored peers may exceed the ceiling on peers by an eighth, or by 1,000.
+    /// Newcomers are stored below the ceiling only, so the shard returns to it as peers leave. For
+    /// peers of shards that stored no more in all, but divided the info hashes in another way; and
+    /// for those of running shards, some of which are replaced or stop while the others are read.
+    pub fn reserve_for_restore(&mut self) {
+        let most = self.settings.max_peers;
+        let reserved = most.saturating_add((most / RESERVE).max(MIN_RESERVE));
+        self.max_restored = reserved.min(super::MAX_SWARMS - self.settings.max_idle_swarms);
+    }
+
     /// Stores a swarm, or a part of one, with those of its peers that have not expired. Takes some
     /// 0.2 us, and as much again for each peer beyond the second.
     ///
@@ -148,7 +163,7 @@ impl Shard {
         now: Moment,
     ) -> bool {
         let PeerView { endpoint, seeder, age } = *peer;
-        let may_store = self.has_space();
+        let may_store = self.totals.peers() < self.max_restored;
         let before = match *place {
             None if may_store => {
                 *place = Some(self.store.len() as u32);

@@ -28,7 +28,9 @@ impl Copy {
                 let seen = i64::from(at.0) - i64::from(age);
                 self.peers.insert((info_hash, endpoint), (seeder, seen));
             }
-            ChangeKind::Stopped { endpoint } | ChangeKind::Expired { endpoint } => {
+            ChangeKind::Stopped { endpoint }
+            | ChangeKind::Replaced { endpoint }
+            | ChangeKind::Expired { endpoint } => {
                 self.peers.remove(&(info_hash, endpoint));
             }
             ChangeKind::SwarmRemoved => {
