@@ -87,7 +87,7 @@ impl Watch {
     ) -> Vec<(Level, String)> {
         self.warn_of_stalls(workers, stalled, now);
         self.check_drops(summary.kernel_drops, now);
-        let reached = self.limits.tick(summary, now).into_iter();
+        let reached = self.limits.tick(summary, now, &mut self.limit).into_iter();
         self.lines.extend(reached.map(|text| (Level::Warn, text)));
         self.check_unsent(summary, now);
         if let Some(steer) = steer {
