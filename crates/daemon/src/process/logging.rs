@@ -149,8 +149,8 @@ impl WarningLimit {
         })
     }
 
-    /// As [`check`](Self::check), for a kind of which one warning a minute says everything: those held
-    /// back are not counted.
+    /// As [`check`](Self::check), for a kind of which one warning a minute says everything: those
+    /// held back are not counted.
     pub fn check_once(
         &mut self,
         kind: &'static str,

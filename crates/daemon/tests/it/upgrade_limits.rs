@@ -1,5 +1,5 @@
-//! Upgrades at their limits: fewer peers than there are, and a new process that is killed soon after
-//! it has taken over.
+//! Upgrades at their limits: fewer peers than there are, and a new process that is killed soon
+//! after it has taken over.
 
 use std::fs;
 
