@@ -276,8 +276,8 @@ fn a_path_that_is_not_utf_8_is_a_json_error() {
     }
 }
 
-/// A client that reads a long response slowly is not idle before it has read all of it, though hyper
-/// has all of it in its buffers.
+/// A client that reads a long response slowly is not idle before it has read all of it, though
+/// hyper has all of it in its buffers.
 #[test]
 fn a_connection_that_is_being_written_to_is_not_closed_for_another() {
     // More than the buffers of two sockets take.
