@@ -44,10 +44,18 @@ struct Open {
 struct Connection {
     source: IpAddr,
     in_reserve: bool,
-    /// Since its last response or, before the first request, since it was accepted. `None` from
-    /// the end of a request's head to the end of the response.
-    idle_since: Option<u64>,
+    activity: Activity,
     task: Option<AbortHandle>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Activity {
+    /// No request since then: its last response was written or, before the first, it was accepted.
+    Idle(u64),
+    /// A request is served, from the end of its head to the end of the response's body.
+    Serving,
+    /// The whole response is in buffers, and the client may not have taken all of it.
+    Writing,
 }
 
 impl Connections {
@@ -80,8 +88,8 @@ impl Connections {
             return None;
         }
         let number = open.tick();
-        let idle_since = Some(number);
-        let connection = Connection { source, in_reserve: !has_room, idle_since, task: None };
+        let activity = Activity::Idle(number);
+        let connection = Connection { source, in_reserve: !has_room, activity, task: None };
         open.by_number.insert(number, connection);
         Some(Slot { connections: self.clone(), number, in_reserve: !has_room })
     }
@@ -93,6 +101,15 @@ impl Connections {
         }
     }
 
+    /// Changes what an open connection does, given the current time stamp.
+    fn update(&self, number: u64, change: impl FnOnce(Activity, u64) -> Activity) {
+        let mut open = self.lock();
+        let now = open.tick();
+        if let Some(connection) = open.by_number.get_mut(&number) {
+            connection.activity = change(connection.activity, now);
+        }
+    }
+
     /// The number of open connections.
     pub(crate) fn len(&self) -> usize {
         self.lock().by_number.len()
@@ -100,8 +117,11 @@ impl Connections {
 
     /// Closes the one of these connections that has been idle longest; false if none is idle.
     fn evict(&self, open: &mut Open, of: impl Fn(&Connection) -> bool) -> bool {
-        let idle = open.by_number.iter().filter(|(_, connection)| of(connection));
-        let idle = idle.filter_map(|(number, connection)| Some((connection.idle_since?, *number)));
+        let of = open.by_number.iter().filter(|(_, connection)| of(connection));
+        let idle = of.filter_map(|(number, connection)| match connection.activity {
+            Activity::Idle(since) => Some((since, *number)),
+            Activity::Serving | Activity::Writing => None,
+        });
         let Some((_, number)) = idle.min() else { return false };
         let connection = open.by_number.remove(&number);
         if let Some(task) = connection.and_then(|connection| connection.task) {
@@ -146,11 +166,19 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    /// Marks the connection as in use until the value is dropped.
+    /// Marks the connection as in use until the value is dropped, and then until the response is
+    /// [`written`](Self::written).
     pub(crate) fn in_use(&self) -> InUse {
-        let in_use = InUse { connections: self.connections.clone(), number: self.number };
-        in_use.set_idle(false);
-        in_use
+        self.connections.update(self.number, |_, _| Activity::Serving);
+        InUse { connections: self.connections.clone(), number: self.number }
+    }
+
+    /// Call whenever all bytes of responses so far are written.
+    pub(crate) fn written(&self) {
+        self.connections.update(self.number, |activity, now| match activity {
+            Activity::Writing => Activity::Idle(now),
+            unchanged => unchanged,
+        });
     }
 }
 
@@ -167,19 +195,9 @@ pub(crate) struct InUse {
     number: u64,
 }
 
-impl InUse {
-    fn set_idle(&self, is_idle: bool) {
-        let mut open = self.connections.lock();
-        let now = open.tick();
-        if let Some(connection) = open.by_number.get_mut(&self.number) {
-            connection.idle_since = is_idle.then_some(now);
-        }
-    }
-}
-
 impl Drop for InUse {
     fn drop(&mut self) {
-        self.set_idle(true);
+        self.connections.update(self.number, |_, _| Activity::Writing);
     }
 }
 
@@ -227,19 +245,29 @@ mod tests {
     fn the_connection_idle_longest_is_closed_for_another() {
         let all = Connections::new(3);
         let [first, second, third] = ["10.0.0.1", "10.0.0.2", "10.0.0.3"].map(|a| admit(&all, a));
-        // A request, and a response that ended: idle from then on.
+        // A request, and a response that was written: idle from then on.
         drop(first.in_use());
+        first.written();
         let in_use = second.in_use();
+        // What is written belongs to a former response.
+        second.written();
         let fourth = admit(&all, "10.0.0.4");
         assert_eq!([&first, &second, &third, &fourth].map(is_open), [true, true, false, true]);
         let fifth = admit(&all, "10.0.0.5");
         assert_eq!([&first, &second, &fourth].map(is_open), [false, true, true]);
+        // Produced, but not written.
         drop(in_use);
         drop(third);
         assert_eq!((all.len(), all.evicted.get(), all.rejected.get()), (3, 2, 0));
         assert!(!fifth.in_reserve);
         drop(fifth);
         assert_eq!(all.len(), 2);
+        let [sixth, seventh, eighth] = ["10.0.0.6", "10.0.0.7", "10.0.0.8"].map(|a| admit(&all, a));
+        assert_eq!([&second, &fourth, &sixth].map(is_open), [true, false, false]);
+        assert!(is_open(&seventh) && is_open(&eighth));
+        second.written();
+        let later = ["10.0.0.9", "10.0.0.10", "10.0.0.11"].map(|address| admit(&all, address));
+        assert!(!is_open(&second) && later.iter().all(is_open));
     }
 
     #[test]
@@ -273,6 +301,7 @@ mod tests {
         assert!(all.admit("10.0.0.2".parse().unwrap()).is_none());
         assert_eq!(all.rejected.get(), 1);
         drop(in_use);
+        ordinary.iter().for_each(Slot::written);
         assert!(!admit(&all, "10.0.0.2").in_reserve);
     }
 }

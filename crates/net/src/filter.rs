@@ -7,8 +7,8 @@
 //! word have to be among the valid ones.
 //!
 //! The source of a share is an IPv4 address, or an IPv6 /64, as one host may use all of its
-//! addresses. The hash is not cryptographic: whoever can observe which of many sources pass could
-//! find its keys, so that they have to change every few seconds.
+//! addresses. The hash is not cryptographic: an attacker who observes which of many sources pass
+//! could find its keys, so that they have to change every few seconds.
 //!
 //! Sources: `Documentation/networking/filter.rst` (classic BPF, and the ancillary offset of the
 //! network header). That offset 0 of a UDP socket's filter is the UDP header was measured; the

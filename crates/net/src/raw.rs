@@ -85,7 +85,7 @@ impl RawSender {
         self.spans.push(start..self.bytes.len());
     }
 
-    /// Sends the datagrams and forgets them. One that the kernel refuses is counted and skipped.
+    /// Sends the datagrams, and is empty again. One that the kernel refuses is counted and skipped.
     pub fn send(&mut self) -> Sent {
         let mut sent = Sent::default();
         self.outbound.clear();

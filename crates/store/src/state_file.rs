@@ -1,6 +1,6 @@
-//! Opens the files of the state directory. Symbolic links are not followed: whoever can write to
-//! the directory could otherwise make the tracker write to any file with its rights. Nor are files
-//! opened that are not regular, such as a pipe, which would be waited for.
+//! Opens the files of the state directory. Symbolic links are not followed: a user who can write
+//! to the directory could otherwise make the tracker write to any file with its rights. Nor are
+//! files opened that are not regular, such as a pipe, which would be waited for.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _};

@@ -13,6 +13,7 @@ mod lists;
 mod observation;
 pub(crate) mod openapi;
 mod routes;
+mod stream;
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -43,6 +44,7 @@ use crate::token::Token;
 use crate::view::View;
 use listener::{RETRY_INTERVAL, listening};
 use onrush_config::settings::AdminSettings;
+use stream::WatchedStream;
 
 /// Maximum lifetime of a connection, in multiples of `admin.timeout`.
 const CONNECTION_LIFETIME: u32 = 30;
@@ -221,7 +223,7 @@ async fn serve(stream: TcpStream, router: Router, limit: Duration, slot: Slot) {
     let head_limit = if slot.in_reserve { limit.min(RESERVE_TIMEOUT) } else { limit };
     server.timer(TokioTimer::new()).header_read_timeout(head_limit).max_buf_size(MAX_HEAD);
     server.keep_alive(!slot.in_reserve);
-    let stream = TokioIo::new(Box::pin(stream));
+    let stream = WatchedStream { stream: TokioIo::new(Box::pin(stream)), slot: &slot };
     let router = TowerToHyperService::new(router);
     let service = service_fn(|request: Request<Incoming>| {
         let (in_use, response) = (slot.in_use(), router.call(request));

@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 use tokio::runtime::Runtime;
 
 use super::*;
+use crate::connections::Connections;
 use onrush_config::Settings;
 use onrush_config::settings::Listen;
 
@@ -95,7 +96,9 @@ fn connect(server: &Server, source: IpAddr) -> std::net::TcpStream {
 /// The status and the rest of the response to a request; `None` where the server has closed the
 /// connection.
 fn ask(stream: &mut std::net::TcpStream, path: &str) -> Option<(u16, String)> {
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").ok()?;
+    // One write: the kernel delays the rest of a request until its first part is acknowledged.
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    stream.write_all(request.as_bytes()).ok()?;
     response(stream)
 }
 
@@ -271,4 +274,46 @@ fn a_path_that_is_not_utf_8_is_a_json_error() {
         let (status, text) = response(&mut stream).unwrap();
         assert!(status == 400 && text.contains("{\"error\":"), "{text}");
     }
+}
+
+/// A client that reads a long response slowly is not idle before it has read all of it, though
+/// hyper has all of it in its buffers.
+#[test]
+fn a_connection_that_is_being_written_to_is_not_closed_for_another() {
+    // More than the buffers of two sockets take.
+    const LENGTH: usize = 64 << 20;
+    let long = Router::new().route("/long", axum::routing::get(async || vec![b'.'; LENGTH]));
+    let connections = Connections::new(1);
+    let admit = || connections.admit([127, 0, 0, 1].into()).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    client.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let (stream, _) = listener.accept().unwrap();
+    stream.set_nonblocking(true).unwrap();
+    let slot = admit();
+    let server = thread::spawn(move || {
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let stream = TcpStream::from_std(stream).unwrap();
+            serve(stream, long, Duration::from_secs(20), slot).await;
+        });
+    });
+    client.write_all(b"GET /long HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    // The body has been produced when its first byte arrives.
+    let mut read = Vec::new();
+    while !read.ends_with(b"\r\n\r\n.") {
+        read.push(0);
+        let last = read.len() - 1;
+        client.read_exact(&mut read[last..]).unwrap();
+    }
+    assert!(admit().in_reserve);
+    client.read_exact(&mut vec![0; LENGTH - 1]).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while admit().in_reserve {
+        assert!(Instant::now() < deadline, "the connection is not idle");
+        thread::yield_now();
+    }
+    assert_eq!(connections.evicted.get(), 1);
+    drop(client);
+    server.join().unwrap();
 }

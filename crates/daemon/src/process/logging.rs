@@ -4,6 +4,7 @@ use std::backtrace::{Backtrace, BacktraceStatus};
 use std::collections::HashMap;
 use std::env;
 use std::io::{self, IsTerminal, Write};
+use std::mem;
 use std::panic;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -12,6 +13,7 @@ use std::time::{Duration, Instant};
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use time::OffsetDateTime;
 
+use super::blocking_writer::BlockingWriter;
 use super::log_queue::LogQueue;
 
 /// Bytes of lines that wait for the reader of standard error at most.
@@ -34,7 +36,7 @@ pub fn start(level: LevelFilter) -> io::Result<()> {
         let text = format_args!("{lost} log lines were lost: standard error was not read in time");
         line(Level::Warn, module_path!(), text, false)
     };
-    let write = move || QUEUE.write_to(io::stderr(), report, || false);
+    let write = move || QUEUE.write_to(BlockingWriter(io::stderr()), report, || false);
     thread::Builder::new().name("log".into()).spawn(write)?;
     STARTED.store(true, Ordering::Release);
     let colors = io::stderr().is_terminal() && env::var_os("NO_COLOR").is_none();
@@ -67,7 +69,7 @@ pub fn print(text: &str) {
         QUEUE.flush(FLUSH_TIMEOUT);
     } else {
         // Where standard error cannot be written, nothing is shown.
-        let _ = io::stderr().write_all(text.as_bytes());
+        let _ = BlockingWriter(io::stderr()).write_all(text.as_bytes());
     }
 }
 
@@ -140,26 +142,26 @@ impl WarningLimit {
         now: Instant,
         text: impl FnOnce() -> String,
     ) -> Option<String> {
-        self.check_against(self.per_minute, kind, now, text)
+        let held_back = mem::take(&mut self.admit(self.per_minute, kind, now)?.held_back);
+        Some(match held_back {
+            0 => text(),
+            _ => format!("{} ({held_back} more of these were not shown)", text()),
+        })
     }
 
-    /// As [`check`](Self::check), for a kind of which one warning a minute says everything.
+    /// As [`check`](Self::check), for a kind of which one warning a minute says everything: those
+    /// held back are not counted.
     pub fn check_once(
         &mut self,
         kind: &'static str,
         now: Instant,
         text: impl FnOnce() -> String,
     ) -> Option<String> {
-        self.check_against(self.per_minute.min(1), kind, now, text)
+        self.admit(self.per_minute.min(1), kind, now).map(|_| text())
     }
 
-    fn check_against(
-        &mut self,
-        per_minute: u32,
-        kind: &'static str,
-        now: Instant,
-        text: impl FnOnce() -> String,
-    ) -> Option<String> {
+    /// Counts a warning; `None` if it is held back.
+    fn admit(&mut self, per_minute: u32, kind: &'static str, now: Instant) -> Option<&mut Kind> {
         let entry = self.kinds.entry(kind).or_insert(Kind { since: now, shown: 0, held_back: 0 });
         if now.duration_since(entry.since) >= Duration::from_secs(60) {
             (entry.since, entry.shown) = (now, 0);
@@ -169,10 +171,7 @@ impl WarningLimit {
             return None;
         }
         entry.shown += 1;
-        match std::mem::take(&mut entry.held_back) {
-            0 => Some(text()),
-            held_back => Some(format!("{} ({held_back} more of these were not shown)", text())),
-        }
+        Some(entry)
     }
 }
 

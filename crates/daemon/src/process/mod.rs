@@ -1,6 +1,7 @@
 //! The process: its user, signals, inherited sockets, log, service manager and exit status.
 
 pub mod activation;
+mod blocking_writer;
 pub mod exit;
 pub mod log_queue;
 pub mod logging;

@@ -30,6 +30,7 @@ use onrush_config::Settings;
 use onrush_config::settings::Listen;
 use onrush_control::server::{self, Bound};
 use onrush_control::{AdminError, Server, Token, TokenError};
+use onrush_store::lists::MostEntries;
 use onrush_store::lists::file::ListError;
 use onrush_store::lists::journal::Journal;
 use onrush_store::lock::StateLock;
@@ -58,6 +59,8 @@ pub struct Tracker {
     pub warnings: Vec<String>,
     /// The lists in force.
     pub lists: Lists,
+    /// What lists that are read again are compared with.
+    pub most_entries: MostEntries,
     /// Its files in the state directory.
     pub state: StateDir,
     /// The workers' clock.
@@ -342,6 +345,7 @@ impl<'a> Start<'a> {
             running,
             steering: None,
             warnings,
+            most_entries: MostEntries::of(&lists),
             lists,
             clock,
             snapshots: Snapshots::new(

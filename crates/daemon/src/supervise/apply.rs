@@ -11,7 +11,7 @@ use onrush_config::keys;
 use onrush_config::reload::Changes;
 use onrush_control::api::admin::ReloadReport;
 use onrush_control::request::Responder;
-use onrush_store::lists::check_losses;
+use onrush_store::lists::MostEntries;
 use onrush_tracker::access::{AccessList, Lists};
 
 impl Supervisor {
@@ -58,15 +58,20 @@ impl Supervisor {
         }
     }
 
-    fn apply(&mut self, loaded: Loaded) -> Result<ReloadReport, String> {
+    fn apply(&mut self, mut loaded: Loaded) -> Result<ReloadReport, String> {
         // Keys that change now may contradict the running values of keys that need a restart.
         let Changes { settings, mut changed, restart } =
             Changes::new(&self.settings, loaded.settings, &self.reload.host)
                 .map_err(|problems| problems.to_string())?;
-        if !self.reload.is_forced() {
-            check_losses(&settings, &self.tracker.lists, &loaded.lists)
-                .map_err(|error| error.to_string())?;
-        }
+        self.repeat_list_changes(&mut loaded.lists);
+        self.tracker.most_entries = match self.reload.is_forced() {
+            true => MostEntries::of(&loaded.lists),
+            false => {
+                let most = self.tracker.most_entries;
+                most.with(&settings, &self.tracker.lists, &loaded.lists)
+                    .map_err(|error| error.to_string())?
+            }
+        };
         self.compact_journal(loaded.replayed.as_ref());
         let former_list = self.apply_lists(loaded.lists, &mut changed);
         log::set_max_level(settings.log.level);
@@ -90,37 +95,36 @@ impl Supervisor {
         Ok(ReloadReport { changed, restart, notices })
     }
 
-    /// Puts lists into force, with the changes made while they were read. Returns the former list
-    /// of info hashes. A changed file is added to the `changed` keys, unless one of its table is
-    /// there.
+    /// Applies the changes that were made while these lists were read.
+    fn repeat_list_changes(&self, loaded: &mut Lists) {
+        match self.list_changes.of_kind_since_reload(loaded.access.kind()).as_slice() {
+            [] => {}
+            changes => loaded.access = Arc::new(loaded.access.with(changes)),
+        }
+    }
+
+    /// Puts lists into force. Returns the former list of info hashes. A changed file is added to
+    /// the `changed` keys, unless one of its table is there.
     fn apply_lists(&mut self, loaded: Lists, changed: &mut Vec<String>) -> Arc<AccessList> {
         let lists = &mut self.tracker.lists;
         let former = lists.access.clone();
-        let before = [former.len(), lists.blocked.len()];
+        let before = MostEntries::of(lists);
         let mut add = |keys: &[&str]| {
             if !changed.iter().any(|key| keys.contains(&key.as_str())) {
                 changed.extend(keys.last().map(ToString::to_string));
             }
         };
-        let access = match self.list_changes.of_kind_since_reload(loaded.access.kind()).as_slice() {
-            [] => loaded.access,
-            changes => Arc::new(loaded.access.with(changes)),
-        };
-        if *access != *former {
-            lists.access = access;
+        if *loaded.access != *former {
+            lists.access = loaded.access;
             add(&["access.mode", "access.info_hashes", "access.file"]);
         }
         if loaded.blocked != lists.blocked {
             lists.blocked = loaded.blocked;
             add(&["access.blocked", "access.blocked_file"]);
         }
-        let now = [lists.access.len(), lists.blocked.len()];
-        for (at, name) in ["info hashes", "blocked address ranges"].into_iter().enumerate() {
-            let (before, now) = (before[at], now[at]);
-            if before + now > 0 {
-                log::info!("list of {name}: {before} entries before the reload, {now} now");
-            }
-        }
+        let now = MostEntries::of(lists);
+        log_length("info hashes", before.info_hashes, now.info_hashes);
+        log_length("blocked addresses", before.blocks, now.blocks);
         former
     }
 
@@ -136,6 +140,12 @@ impl Supervisor {
             shown.lists = lists.clone();
             shown.overload = overload.pressure(&self.settings);
         });
+    }
+}
+
+fn log_length(name: &str, before: usize, now: usize) {
+    if before + now > 0 {
+        log::info!("list of {name}: {before} entries before the reload, {now} now");
     }
 }
 

@@ -1,21 +1,22 @@
 //! Warnings that a limit on stored peers is reached: one per limit and minute, with the number of
 //! new peers that were answered and not stored.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use onrush_tracker::metrics::Summary;
 
-/// The time between two warnings of one limit.
-const PERIOD: Duration = Duration::from_secs(60);
+use crate::process::logging::WarningLimit;
 
 /// A limit, and the counter that rises when it is reached.
 struct Limit {
+    kind: &'static str,
     count: fn(&Summary) -> u64,
     warning: fn(u64) -> String,
 }
 
 const LIMITS: [Limit; 5] = [
     Limit {
+        kind: "not stored",
         count: |now| now.refused_full,
         warning: |peers| {
             format!(
@@ -25,6 +26,7 @@ const LIMITS: [Limit; 5] = [
         },
     },
     Limit {
+        kind: "source_peers_per_swarm",
         count: |now| now.refused_per_swarm,
         warning: |peers| {
             format!(
@@ -33,18 +35,21 @@ const LIMITS: [Limit; 5] = [
         },
     },
     Limit {
+        kind: "source_peers",
         count: |now| now.refused_of_source,
         warning: |peers| {
             format!("limits.source_peers is reached by some sources: {peers} {NOT_STORED}")
         },
     },
     Limit {
+        kind: "source_new_swarms",
         count: |now| now.refused_new_swarms,
         warning: |peers| {
             format!("limits.source_new_swarms is reached by some sources: {peers} {NOT_STORED}")
         },
     },
     Limit {
+        kind: "replaced",
         count: |now| now.replaced,
         warning: |peers| {
             format!(
@@ -60,63 +65,63 @@ const NOT_STORED: &str = "of their new peers were not stored in the last minute:
                           large networks behind NAT, add them to limits.trusted_sources, or raise \
                           the limit";
 
+/// Without the limits of single sources.
+const CROWDED: &str = "more sources than the table of limits.source_peers or \
+                       limits.source_new_swarms distinguishes: only the limits of /24 and /48 \
+                       networks apply, 16 times as high; raise these limits, or set them to 0";
+
 /// The counts at the last warning of each limit.
 #[derive(Debug, Default)]
 pub(super) struct LimitWarnings {
     counts: [u64; LIMITS.len()],
-    warned: [Option<Instant>; LIMITS.len()],
-    crowded: Option<Instant>,
 }
 
 impl LimitWarnings {
     /// The warnings that are due, given the sum of all counters.
-    pub(super) fn tick(&mut self, now: &Summary, time: Instant) -> Vec<String> {
+    pub(super) fn tick(
+        &mut self,
+        now: &Summary,
+        time: Instant,
+        warnings: &mut WarningLimit,
+    ) -> Vec<String> {
         let mut lines = Vec::new();
-        for (nth, limit) in LIMITS.iter().enumerate() {
+        for (limit, warned) in LIMITS.iter().zip(&mut self.counts) {
             let count = (limit.count)(now);
-            if count > self.counts[nth] && is_due(&mut self.warned[nth], time) {
-                lines.push((limit.warning)(count - self.counts[nth]));
-                self.counts[nth] = count;
+            let new = count.saturating_sub(*warned);
+            if new > 0
+                && let Some(line) = warnings.check_once(limit.kind, time, || (limit.warning)(new))
+            {
+                lines.push(line);
+                *warned = count;
             }
         }
-        if now.crowded_tables > 0 && is_due(&mut self.crowded, time) {
-            lines.push(
-                "more sources than the table of limits.source_peers or limits.source_new_swarms \
-                 distinguishes: only the limits of /24 and /48 networks apply, 16 times as high; \
-                 raise these limits, or set them to 0"
-                    .to_owned(),
-            );
+        if now.crowded_tables > 0 {
+            lines.extend(warnings.check_once("crowded tables", time, || CROWDED.to_owned()));
         }
         lines
     }
 }
 
-fn is_due(warned: &mut Option<Instant>, time: Instant) -> bool {
-    let due = warned.is_none_or(|last| time.duration_since(last) >= PERIOD);
-    if due {
-        *warned = Some(time);
-    }
-    due
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     #[test]
     fn a_limit_is_warned_of_once_a_minute_with_its_count() {
         let start = Instant::now();
-        let mut warnings = LimitWarnings::default();
+        let (mut warnings, mut limit) = (LimitWarnings::default(), WarningLimit::new(10));
         let mut tick = |refused_of_source, crowded_tables, second| {
             let now = Summary { refused_of_source, crowded_tables, ..Summary::default() };
-            warnings.tick(&now, start + Duration::from_secs(second))
+            warnings.tick(&now, start + Duration::from_secs(second), &mut limit)
         };
         assert_eq!(tick(0, 0, 0), [""; 0]);
         let lines = tick(5, 0, 1);
         assert!(lines[0].contains("limits.source_peers is reached by some sources: 5 of"));
         assert!(lines[0].contains("limits.trusted_sources"), "{lines:?}");
         assert_eq!(tick(50, 0, 30), [""; 0]);
-        assert!(tick(60, 0, 61)[0].contains(": 55 of"));
+        let lines = tick(60, 0, 61);
+        assert!(lines[0].contains(": 55 of") && !lines[0].contains("more of these"), "{lines:?}");
         assert_eq!(tick(60, 0, 200), [""; 0], "nothing new");
         assert!(tick(60, 2, 201)[0].contains("/24 and /48"));
         assert_eq!(tick(60, 2, 260), [""; 0]);

@@ -112,6 +112,7 @@ impl Supervisor {
             lasting: self.tracker.state.journal.is_some(),
         };
         self.tracker.lists.access = list.clone();
+        self.tracker.most_entries.follow_change(former.len(), list.len());
         self.publish_rules();
         self.purge.update(&list, &effective, former, Instant::now());
         self.list_changes.merge(&list);

@@ -96,7 +96,7 @@ impl Watch {
         self.warn_of_stalls(workers, stalled, now);
         self.check_losses(load.lost, now);
         self.check_refusals(load, now);
-        let reached = self.limits.tick(summary, now).into_iter();
+        let reached = self.limits.tick(summary, now, &mut self.limit).into_iter();
         self.lines.extend(reached.map(|text| (Level::Warn, text)));
         self.check_unsent(summary, now);
         if let Some(steer) = steer {

@@ -43,7 +43,9 @@ fn without_free_descriptors_the_tracker_serves_and_refuses_upgrades() {
     let before = swarm_state(address, &hashes);
     let admin = daemon.admin();
     let load = Load::start("127.0.3.8", address);
-    let files = || std::fs::read_dir(format!("/proc/{}/fd", daemon.pid())).unwrap().count();
+    let descriptors = format!("/proc/{}/fd", daemon.pid());
+    let files = || std::fs::read_dir(&descriptors).unwrap().count();
+    let open = files();
     let mut connections = Vec::new();
     load.until("no descriptor is free", || {
         let mut connection = TcpStream::connect(admin).unwrap();
@@ -63,6 +65,7 @@ fn without_free_descriptors_the_tracker_serves_and_refuses_upgrades() {
     assert!(counts.answered + 20 > counts.sent, "{counts:?}");
     assert_eq!(swarm_state(address, &hashes), before);
     drop(connections);
+    load.until("descriptors are free again", || files() <= open);
     let healthy = || request(admin, "GET", "/health", "", "").is_ok_and(|it| it.status == 200);
     load.until("the admin side answers again", healthy);
     daemon.skip();

@@ -8,7 +8,6 @@
 #![forbid(unsafe_code)]
 
 mod account;
-mod blocked_log;
 mod clock;
 mod disk;
 mod limits;

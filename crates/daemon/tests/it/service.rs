@@ -41,6 +41,11 @@ impl NotifySocket {
         eventually("the queue is full", || sender.send(b"filler").is_err());
     }
 
+    /// Discards the messages that have arrived.
+    pub(crate) fn drain(&self) {
+        while self.receive().is_some() {}
+    }
+
     /// The next message, if one arrives within the read time-out.
     fn receive(&self) -> Option<String> {
         let mut bytes = [0; 4096];

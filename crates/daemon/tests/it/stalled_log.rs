@@ -1,23 +1,26 @@
-//! A log whose reader stands still. The tracker serves, is watched, stops and keeps its peers as
-//! with a log that is read, and states how many lines were lost.
+//! A log that is not read. The tracker serves, sends watchdog notifications, writes snapshots and
+//! stops as with a log that is read, and states how many lines were lost.
 
 use std::io::{BufRead, BufReader, PipeReader, pipe};
 use std::net::SocketAddr;
 use std::path::Path;
 
 use nix::fcntl::{FcntlArg, fcntl};
-use onrush_proto::InfoHash;
 
 use crate::harness::client::Client;
 use crate::harness::http::{Metrics, request};
 use crate::harness::messages::LINES_LOST;
-use crate::harness::packets::{random_hash, seeder};
 use crate::harness::process::{Daemon, Launch, eventually, free_address};
 use crate::service::NotifySocket;
-use crate::snapshot::{FILE, launch_in};
+use crate::snapshot::{FILE, launch_in, populate, swarm_state};
 
 /// Datagrams between two checks that the tracker has logged all of them.
 const BURST: usize = 200;
+
+/// A configuration with this admin side and these tables.
+fn config(admin: SocketAddr, tables: &str) -> String {
+    format!("[log]\ntotals_every = 0\n[admin]\nlisten = \"{admin}\"\n{tables}")
+}
 
 /// A tracker with a log of 4 KiB.
 struct Stalled {
@@ -33,11 +36,10 @@ impl Stalled {
         let (address, admin) = (free_address(), free_address());
         let (log, to) = pipe().unwrap();
         fcntl(&to, FcntlArg::F_SETPIPE_SZ(4096)).unwrap();
-        let config = format!("[log]\ntotals_every = 0\n[admin]\nlisten = \"{admin}\"\n");
         let launch = Launch::new(&["--workers", "1", "--log-level", "debug"])
             .flag("--listen", address.to_string())
             .flag("--state-dir", state)
-            .config(&config)
+            .config(&config(admin, ""))
             .configured_admin()
             .environment("WATCHDOG_USEC", "1500000");
         let daemon = notify.launch(launch).start_with_log_to(to.into());
@@ -46,9 +48,16 @@ impl Stalled {
         (Self { daemon, client, admin, refused: 0 }, BufReader::new(log))
     }
 
+    fn metrics(&self) -> Metrics {
+        Metrics::parse(&request(self.admin, "GET", "/metrics", "", "").unwrap().body)
+    }
+
     fn lost(&self) -> usize {
-        let page = request(self.admin, "GET", "/metrics", "", "").unwrap().body;
-        Metrics::parse(&page).sum("onrush_lost_log_lines_total", &[]) as usize
+        self.metrics().sum("onrush_lost_log_lines_total", &[]) as usize
+    }
+
+    fn snapshots(&self) -> f64 {
+        self.metrics().sum("onrush_file_writes_total", &["snapshot", "written"])
     }
 
     /// Sends invalid requests until further lines are lost.
@@ -78,17 +87,19 @@ fn read_until_report(log: &mut impl BufRead) -> (usize, Vec<String>) {
 }
 
 #[test]
-fn a_log_that_nobody_reads_delays_nothing() {
+fn a_log_that_is_not_read_delays_nothing() {
     let (notify, state) = (NotifySocket::new(), tempfile::tempdir().unwrap());
     let (mut stalled, mut log) = Stalled::start(state.path(), &notify);
     stalled.lose_lines();
-    let announced: InfoHash = random_hash();
-    stalled.client.announce(&seeder(announced, 4_001));
+    let address = stalled.client.tracker();
+    let hashes = populate(address);
+    let before = swarm_state(address, &hashes);
+    notify.drain();
     for _ in 0..3 {
         notify.next("WATCHDOG=1");
     }
 
-    // The reader reads on: the lines up to the loss are complete, and their number is right.
+    // The log is read: the lines up to the loss are complete, and their number is right.
     let (lost, lines) = read_until_report(&mut log);
     assert_eq!(lost, stalled.lost());
     let refused = lines.iter().filter(|line| line.contains("refused (short)")).count();
@@ -96,18 +107,22 @@ fn a_log_that_nobody_reads_delays_nothing() {
     let json = request(stalled.admin, "GET", "/stats.json", "", "").unwrap().json();
     assert_eq!(json["lost_log_lines"].as_u64(), Some(lost as u64));
 
-    // It stands still again: a stop takes its course.
+    // It is full again: snapshots are written, and a stop ends the process.
+    stalled.daemon.configure(&config(stalled.admin, "[snapshot]\nevery = 1\n"));
+    stalled.daemon.signal("HUP");
     stalled.lose_lines();
+    let written = stalled.snapshots();
+    eventually("snapshots are written", || stalled.snapshots() >= written + 2.0);
     stalled.daemon.signal("TERM");
     let ended = stalled.daemon.end();
     assert_eq!((ended.code, ended.signal), (Some(0), None));
     assert!(state.path().join(FILE).exists());
     let daemon = launch_in(state.path(), &["--workers", "1"], "").serve();
-    assert_eq!(daemon.client().counts(announced).seeders, 1);
+    assert_eq!(swarm_state(daemon.address(), &hashes), before);
     daemon.stop();
 }
 
-/// The last lines of a start that fails, and of a panic's report, are not lost in the queue.
+/// The last lines of a start that fails are not lost in the queue.
 #[test]
 fn the_final_message_follows_all_lines() {
     let taken = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();

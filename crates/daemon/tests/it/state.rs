@@ -97,7 +97,7 @@ fn a_key_readable_by_others_causes_a_warning() {
     daemon.stop();
 }
 
-/// Whoever can write to the directory can replace the key.
+/// A user who can write to the directory can replace the key.
 #[test]
 fn a_directory_that_others_can_write_to_is_refused() {
     let state = tempfile::tempdir().unwrap();

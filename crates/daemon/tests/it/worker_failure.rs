@@ -1,7 +1,9 @@
 //! A worker that fails ends the process, with the worker's name and the cause. Real sockets do not
 //! fail on demand, so these tests use sockets that do.
 
-use std::io;
+use std::env;
+use std::io::{self, Read, Write, pipe};
+use std::process::{self, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -9,15 +11,19 @@ use std::thread;
 use std::time::Duration;
 
 use crossbeam_channel::{never, unbounded};
+use nix::fcntl::{FcntlArg, fcntl};
+use onrush::Tracker;
 use onrush::cli::Cli;
 use onrush::overload::Overload;
+use onrush::process::exit::{Exit, FAILED};
+use onrush::process::{logging, signals::Signal};
 use onrush::snapshots::Snapshots;
 use onrush::start::StateDir;
 use onrush::supervise::reload::Reload;
 use onrush::supervise::{End, Supervisor};
-use onrush::{Tracker, process::signals::Signal};
 use onrush_config::{Host, Settings};
 use onrush_net::{Received, Reply, Sent, Socket, Waker};
+use onrush_store::lists::MostEntries;
 use onrush_swarm::ShardMap;
 use onrush_testing::memory_tracker::{rules, secrets};
 use onrush_tracker::access::Lists;
@@ -73,6 +79,57 @@ fn a_worker_failure_ends_the_supervisor() {
     assert_eq!(alive.load(Ordering::SeqCst), 0);
 }
 
+/// The report of a panic precedes the final message. Neither of them is waited for where the log is
+/// not read.
+#[test]
+fn a_panic_ends_the_process_whether_its_log_is_read_or_not() {
+    if env::var_os(PANICS).is_some() {
+        end_by_panic();
+    }
+    for is_read in [true, false] {
+        let (mut log, mut to) = pipe().unwrap();
+        if !is_read {
+            let size = fcntl(&to, FcntlArg::F_SETPIPE_SZ(4096)).unwrap();
+            to.write_all(&vec![b'.'; size as usize]).unwrap();
+        }
+        let limit = TIMEOUT.as_secs().to_string();
+        let mut child = Command::new("timeout")
+            .args(["--signal", "KILL", &limit])
+            .arg(env::current_exe().unwrap())
+            .args(["--exact", "--nocapture"])
+            .arg("worker_failure::a_panic_ends_the_process_whether_its_log_is_read_or_not")
+            .env(PANICS, "1")
+            .stdout(Stdio::null())
+            .stderr(to)
+            .spawn()
+            .unwrap();
+        let mut text = String::new();
+        if is_read {
+            log.read_to_string(&mut text).unwrap();
+        }
+        assert_eq!(child.wait().unwrap().code(), Some(FAILED.into()), "{text}");
+        let report = text.find("injected panic on receive 3");
+        let message = text.find("\nonrush: worker-1 failed: ");
+        assert!(report.is_some() == is_read && report <= message, "{text}");
+    }
+}
+
+/// In the environment of a process in which a worker is to panic.
+const PANICS: &str = "ONRUSH_TEST_PANICS";
+
+/// Logs, runs and ends as the daemon does.
+fn end_by_panic() -> ! {
+    logging::start(log::LevelFilter::Info).unwrap();
+    log::info!("a worker is about to panic");
+    let (settings, running, _) = launched("colocated", &[Failure::Never, Failure::Panic]);
+    let mut supervisor = Supervisor::new(tracker(running), settings, no_configuration_file());
+    let End::WorkerFailed(failure) = supervisor.run(&never()) else { panic!("no failure") };
+    let exit = Exit::failed(failure);
+    let code = exit.code;
+    exit.report();
+    process::exit(code.into())
+}
+
 #[test]
 fn without_a_failure_the_supervisor_runs_until_a_stop_signal() {
     let (settings, running, alive) = launched("colocated", &[Failure::Never, Failure::Never]);
@@ -96,6 +153,7 @@ fn tracker(running: Running) -> Tracker {
         running,
         steering: None,
         warnings: Vec::new(),
+        most_entries: MostEntries::of(&lists),
         lists,
         state: StateDir::default(),
         map: ShardMap::new([1; 5], 1),

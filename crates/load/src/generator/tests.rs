@@ -292,8 +292,8 @@ fn an_open_loop_keeps_its_rate() {
 
 #[test]
 fn a_stall_shows_in_the_open_loops_latency() {
-    // The tracker sleeps for a tenth of each second. Those who would have asked meanwhile wait:
-    // a tenth of all, evenly between 0 and 100 ms. More patience than that is needed to see it.
+    // The tracker sleeps for a tenth of each second. Requests of that time wait: a tenth of
+    // all, evenly between 0 and 100 ms. The time-out has to be longer than that.
     let window = Window { start: 0, end: 2 * SECOND };
     let pace = Pace::rate(2000.0);
     let scene = || Scene { pace: pace.clone(), window, conditions: delayed(0), ..Scene::default() };

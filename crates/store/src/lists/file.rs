@@ -84,8 +84,9 @@ pub enum ListError {
     },
     /// The list lost so many entries that its file may be incomplete.
     #[error(
-        "{}: the list has {now} {name}, and the one in force has {before}: its file may be \
-         incomplete; if it is not, apply it with `onrush ctl reload --force`",
+        "{}: the list has {now} {name}, and has had {most} since the start or the last forced \
+         reload: its file may be incomplete; if it is not, apply it with \
+         `onrush ctl reload --force`",
         path.display()
     )]
     Lost {
@@ -93,8 +94,8 @@ pub enum ListError {
         path: PathBuf,
         /// Plural name of the entries.
         name: &'static str,
-        /// Entries of the list in force.
-        before: usize,
+        /// The most entries of the list since the start or the last forced reload.
+        most: usize,
         /// Entries of the list that was read.
         now: usize,
     },

@@ -38,27 +38,65 @@ pub fn load(settings: &Settings, progress: &mut dyn FnMut()) -> Result<Lists, Li
     Ok(Lists { access: Arc::new(access), blocked: Arc::new(AddressSet::new(blocks)) })
 }
 
-/// Checks lists that were read for `settings` against those in `force`.
-///
-/// # Errors
-/// [`ListError::Lost`], when a list with a file lost more than half of its entries.
-pub fn check_losses(settings: &Settings, force: &Lists, read: &Lists) -> Result<(), ListError> {
-    let check = |file: Option<&PathBuf>, name, before: usize, now: usize| match file {
-        Some(file) if now < before.div_ceil(2) => {
-            Err(ListError::Lost { path: file.clone(), name, before, now })
-        }
-        _ => Ok(()),
-    };
-    let file = match &settings.access {
-        Access::Allow(listed) | Access::Deny(listed) => listed.file.as_ref(),
-        Access::Open => None,
-    };
-    // After a change of the mode the list is another one.
-    if read.access.kind() == force.access.kind() {
-        check(file, INFO_HASHES.name, force.access.len(), read.access.len())?;
+/// The most entries of each list since the start or the last forced reload. A list that is read
+/// again is compared with it, and not with the one in force, which may be half of a file already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MostEntries {
+    /// Info hashes.
+    pub info_hashes: usize,
+    /// Blocks of blocked addresses.
+    pub blocks: usize,
+}
+
+impl MostEntries {
+    /// The entries of these lists.
+    pub fn of(lists: &Lists) -> Self {
+        Self { info_hashes: lists.access.len(), blocks: lists.blocked.blocks() }
     }
-    let ranges = [&force.blocked, &read.blocked].map(|list| list.len());
-    check(settings.blocked.file.as_ref(), "address ranges", ranges[0], ranges[1])
+
+    /// The numbers once lists that were `read` for `settings` have replaced those in `force`.
+    ///
+    /// # Errors
+    /// [`ListError::Lost`], when a list with a file has lost more than half of its entries.
+    pub fn with(self, settings: &Settings, force: &Lists, read: &Lists) -> Result<Self, ListError> {
+        let now = Self::of(read);
+        let file = match &settings.access {
+            Access::Allow(listed) | Access::Deny(listed) => listed.file.as_ref(),
+            Access::Open => None,
+        };
+        // After a change of the mode the list is another one.
+        let file = file.filter(|_| read.access.kind() == force.access.kind());
+        let info_hashes = most(file, INFO_HASHES.name, self.info_hashes, now.info_hashes)?;
+        let file = settings.blocked.file.as_ref();
+        let blocks = match most(file, BLOCKS.name, self.blocks, now.blocks) {
+            // The same addresses in fewer blocks.
+            Err(_) if read.blocked.contains_all(&force.blocked) => now.blocks,
+            most => most?,
+        };
+        Ok(Self { info_hashes, blocks })
+    }
+
+    /// Follows a list of info hashes that was changed on request from `before` entries to `now`.
+    pub fn follow_change(&mut self, before: usize, now: usize) {
+        self.info_hashes = (self.info_hashes + now).saturating_sub(before);
+    }
+}
+
+/// The most entries of a list with `most` so far and `now` at present. Without a file the
+/// configuration says what is meant.
+fn most(
+    file: Option<&PathBuf>,
+    name: &'static str,
+    most: usize,
+    now: usize,
+) -> Result<usize, ListError> {
+    match file {
+        None => Ok(now),
+        Some(file) if now < most.div_ceil(2) => {
+            Err(ListError::Lost { path: file.clone(), name, most, now })
+        }
+        Some(_) => Ok(most.max(now)),
+    }
 }
 
 /// The list of info hashes that the settings describe, with the file that they name, which may have
@@ -99,6 +137,8 @@ fn hashes(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::ffi::OsString;
+
     use onrush_proto::InfoHash;
 
     #[test]
@@ -119,31 +159,10 @@ mod tests {
 
     #[test]
     fn a_list_that_lost_more_than_half_of_its_entries_is_refused() {
-        let directory = tempfile::tempdir().unwrap();
-        let at = |name: &str| directory.path().join(name);
-        let lists = |mode: &str, hashes: usize, blocks: usize| {
-            let lines = |of: fn(usize) -> String, number| (0..number).map(of).collect::<String>();
-            std::fs::write(at("hashes"), lines(|n| format!("{n:040x}\n"), hashes)).unwrap();
-            std::fs::write(at("blocks"), lines(|n| format!("10.0.{n}.1\n"), blocks)).unwrap();
-            let text = format!(
-                "[access]\nmode = \"{mode}\"\nfile = {:?}\nblocked_file = {:?}\n",
-                at("hashes"),
-                at("blocks")
-            );
-            let settings = Settings::for_test(&text);
-            let lists = load(&settings, &mut || {}).unwrap();
-            (settings, lists)
-        };
         let loss = |from: (&str, usize, usize), to: (&str, usize, usize)| {
-            let (_, force) = lists(from.0, from.1, from.2);
-            let (settings, read) = lists(to.0, to.1, to.2);
-            match check_losses(&settings, &force, &read) {
-                Ok(()) => None,
-                Err(ListError::Lost { path, before, now, .. }) => {
-                    Some((path.file_name().unwrap().to_owned(), before, now))
-                }
-                Err(other) => panic!("{other}"),
-            }
+            let [from, to] =
+                [from, to].map(|(mode, hashes, blocks)| lists(mode, hashes, &singles(blocks)));
+            lost(MostEntries::of(&from.1).with(&to.0, &from.1, &to.1))
         };
         assert_eq!(loss(("deny", 100, 100), ("deny", 50, 50)), None);
         assert_eq!(loss(("deny", 100, 9), ("deny", 49, 0)), Some(("hashes".into(), 100, 49)));
@@ -153,10 +172,82 @@ mod tests {
         // Another list.
         assert_eq!(loss(("deny", 900, 9), ("allow", 1, 9)), None);
         // Without files the configuration says what is meant.
-        let (_, force) = lists("deny", 900, 200);
+        let (_, force) = lists("deny", 900, &singles(200));
         let settings = Settings::for_test("[access]\nmode = \"deny\"\n");
         let read = load(&settings, &mut || {}).unwrap();
-        assert!(check_losses(&settings, &force, &read).is_ok());
+        let none = MostEntries { info_hashes: 0, blocks: 0 };
+        assert_eq!(MostEntries::of(&force).with(&settings, &force, &read).unwrap(), none);
+    }
+
+    #[test]
+    fn repeated_reloads_do_not_halve_a_list_each_time() {
+        let (_, mut force) = lists("deny", 100, &singles(100));
+        let mut most = MostEntries::of(&force);
+        let mut reload = |hashes, blocks| {
+            let (settings, read) = lists("deny", hashes, &singles(blocks));
+            let with = most.with(&settings, &force, &read);
+            if let Ok(with) = with {
+                (most, force) = (with, read);
+            }
+            lost(with)
+        };
+        assert_eq!(reload(50, 60), None);
+        assert_eq!(reload(49, 60), Some(("hashes".into(), 100, 49)));
+        assert_eq!(reload(50, 49), Some(("blocks".into(), 100, 49)));
+        // What was refused is forgotten; what was accepted and larger counts.
+        assert_eq!(reload(120, 50), None);
+        assert_eq!(reload(59, 50), Some(("hashes".into(), 120, 59)));
+        // Entries that were removed on request are not lost.
+        most.follow_change(120, 80);
+        let (settings, read) = lists("deny", 41, &singles(50));
+        assert_eq!(lost(most.with(&settings, &force, &read)), None);
+    }
+
+    /// The first part of a file of ranges is a loss, and so is a part with its widest range.
+    #[test]
+    fn blocked_sources_may_be_rewritten_as_ranges() {
+        let (_, force) = lists("deny", 1, &singles(200));
+        let most = MostEntries::of(&force);
+        let with = |blocks: &str| {
+            let (settings, read) = lists("deny", 1, blocks);
+            most.with(&settings, &force, &read)
+        };
+        assert_eq!(with("10.0.0.0/24\n").unwrap().blocks, 1);
+        assert_eq!(with("10.0.0.0-10.0.0.199\n2001:db8::/32\n").unwrap().blocks, 2);
+        assert_eq!(lost(with("10.0.0.0/25\n")), Some(("blocks".into(), 200, 1)));
+        let wide = format!("11.0.0.0/8\n{}", singles(98));
+        assert_eq!(lost(with(&wide)), Some(("blocks".into(), 200, 99)));
+    }
+
+    /// Settings and lists with this many info hashes and these blocks in files.
+    fn lists(mode: &str, hashes: usize, blocks: &str) -> (Settings, Lists) {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        let hashes: String = (0..hashes).map(|n| format!("{n:040x}\n")).collect();
+        std::fs::write(at("hashes"), hashes).unwrap();
+        std::fs::write(at("blocks"), blocks).unwrap();
+        let (file, blocked) = (at("hashes"), at("blocks"));
+        let settings = Settings::for_test(&format!(
+            "[access]\nmode = \"{mode}\"\nfile = {file:?}\nblocked_file = {blocked:?}\n"
+        ));
+        let lists = load(&settings, &mut || {}).unwrap();
+        (settings, lists)
+    }
+
+    /// Lines of this many addresses, one after the other.
+    fn singles(number: usize) -> String {
+        (0..number).map(|n| format!("10.0.0.{n}\n")).collect()
+    }
+
+    /// The file whose list was refused, and the numbers of the error.
+    fn lost(with: Result<MostEntries, ListError>) -> Option<(OsString, usize, usize)> {
+        match with {
+            Ok(_) => None,
+            Err(ListError::Lost { path, most, now, .. }) => {
+                Some((path.file_name().unwrap().to_owned(), most, now))
+            }
+            Err(other) => panic!("{other}"),
+        }
     }
 
     /// A truncated file must not stop all service.

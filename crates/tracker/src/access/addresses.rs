@@ -61,14 +61,16 @@ impl FromStr for AddressBlock {
 pub struct AddressSet {
     v4: Ranges<u32>,
     v6: Ranges<u128>,
+    blocks: usize,
 }
 
 impl AddressSet {
     /// The set of these blocks, which may be in any order and overlap. A block of IPv4-mapped
     /// addresses counts as IPv4.
     pub fn new(blocks: impl IntoIterator<Item = AddressBlock>) -> Self {
-        let (mut v4, mut v6) = (Vec::new(), Vec::new());
+        let (mut v4, mut v6, mut number) = (Vec::new(), Vec::new(), 0);
         for block in blocks {
+            number += 1;
             match block {
                 AddressBlock::V4(first, last) => v4.push((first.into(), last.into())),
                 AddressBlock::V6(first, last) => {
@@ -79,7 +81,7 @@ impl AddressSet {
                 }
             }
         }
-        Self { v4: Ranges::new(v4), v6: Ranges::new(v6) }
+        Self { v4: Ranges::new(v4), v6: Ranges::new(v6), blocks: number }
     }
 
     /// Whether the set is empty.
@@ -91,6 +93,16 @@ impl AddressSet {
     /// The number of ranges, after joining blocks that touch.
     pub fn len(&self) -> usize {
         self.v4.firsts.len() + self.v6.firsts.len()
+    }
+
+    /// The number of blocks that it was made of.
+    pub fn blocks(&self) -> usize {
+        self.blocks
+    }
+
+    /// Whether the set has every address of `other`.
+    pub fn contains_all(&self, other: &Self) -> bool {
+        self.v4.contain_all(&other.v4) && self.v6.contain_all(&other.v6)
     }
 
     /// Whether the set has this IPv4 address.
@@ -184,13 +196,23 @@ impl<N: Number> Ranges<N> {
 
     #[inline]
     fn contain(&self, number: N) -> bool {
-        // Only the last range that begins at or before the number can contain it.
+        self.end_of_range(number).is_some_and(|last| number <= last)
+    }
+
+    fn contain_all(&self, other: &Self) -> bool {
+        let mut ranges = other.firsts.iter().zip(&other.lasts);
+        ranges.all(|(first, last)| self.end_of_range(*first).is_some_and(|end| *last <= end))
+    }
+
+    /// The end of the last range that begins at or before the number: no other one can contain it.
+    #[inline]
+    fn end_of_range(&self, number: N) -> Option<N> {
         let (from, to) = match self.before.get(number.bucket()..) {
             Some([from, to, ..]) => (*from as usize, *to as usize),
             _ => (0, self.firsts.len()),
         };
         let after = from + self.firsts[from..to].partition_point(|first| *first <= number);
-        after.checked_sub(1).is_some_and(|at| number <= self.lasts[at])
+        after.checked_sub(1).map(|at| self.lasts[at])
     }
 }
 
@@ -239,6 +261,20 @@ mod tests {
         assert!(list.contains_v4("192.0.2.9".parse().unwrap()));
         assert_eq!(list.len(), 1);
         assert!(AddressSet::default().is_empty() && !list.is_empty());
+    }
+
+    #[test]
+    fn a_set_contains_another_whatever_the_blocks_of_both() {
+        let set = |blocks: &[&str]| AddressSet::new(blocks.iter().map(|text| block(text).unwrap()));
+        let singles = set(&["192.0.2.0", "192.0.2.1", "192.0.2.3", "2001:db8::1"]);
+        assert_eq!((singles.blocks(), singles.len()), (4, 3));
+        let joined = set(&["192.0.2.0/31", "192.0.2.3", "2001:db8::1"]);
+        let wider = set(&["192.0.2.0/24", "2001:db8::/32"]);
+        assert!(joined.contains_all(&singles) && singles.contains_all(&joined));
+        assert!(wider.contains_all(&singles) && !singles.contains_all(&wider));
+        for less in [&["192.0.2.0/24"][..], &["192.0.2.0-192.0.2.2", "2001:db8::/32"], &[]] {
+            assert!(!set(less).contains_all(&singles) && wider.contains_all(&set(less)));
+        }
     }
 
     proptest! {
