@@ -139,8 +139,9 @@ impl Tracker {
         Ok(tracker)
     }
 
-    /// Starts a tracker with the sockets and peers of the process that runs. Peers beyond
-    /// `limits.peers` are dropped if `force` is set, and an error if not.
+    /// Starts a tracker with the sockets and peers of the process that runs. Two things are errors
+    /// without `force`: peers beyond `limits.peers`, which are dropped with it, and a list that has
+    /// less than half of its entries.
     ///
     /// # Errors
     /// [`StartError`]; the running process keeps serving.
@@ -151,11 +152,15 @@ impl Tracker {
         let keys = start.open_state(incoming.lock.take())?;
         let journal_length = start.state.journal.as_ref().map_or(0, Journal::length);
         start.replay_journal(false);
+        let current = incoming.handoff.current.take();
+        let most = match current.as_ref().filter(|_| !force) {
+            Some(current) => current.list_entries.with(settings, None, &start.lists)?,
+            None => MostEntries::of(&start.lists),
+        };
         // The steering program, which both processes share, depends on the key.
         let shard_key = incoming.handoff.shard_key;
         let secrets = Secrets { shard_key, ..Secrets::random(keys) };
         let map = shard_map(settings.placement.shards(), &secrets);
-        let current = incoming.handoff.current.take();
         start.adopt_commitment(current.as_ref().map(|current| current.commitment));
         let mut workers = start.assemble(&mut group, &secrets)?;
         let (access, now) = (&start.lists.access, start.clock.now());
@@ -163,6 +168,7 @@ impl Tracker {
         incoming.load_peers(shards(&mut workers), map, access, now, limit, force)?;
         start.keep_unread_of(current.and_then(|current| current.unread));
         let mut tracker = start.into_tracker(workers, &group, map)?;
+        tracker.most_entries = most;
         tracker.acquire_sockets(&mut incoming, pending, settings, journal_length)?;
         tracker.steering = sockets::steer(settings, map, &mut group);
         if tracker.steering.is_none() {

@@ -90,6 +90,7 @@ impl Tracker {
             }
         };
         let changed = Arc::new(access.with(&changes));
+        self.most_entries.follow_change(access.len(), changed.len());
         self.replaced_list = Some(std::mem::replace(&mut self.lists.access, changed));
     }
 

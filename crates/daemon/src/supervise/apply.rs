@@ -67,9 +67,9 @@ impl Supervisor {
         self.tracker.most_entries = match self.reload.is_forced() {
             true => MostEntries::of(&loaded.lists),
             false => {
-                let most = self.tracker.most_entries;
-                most.with(&settings, &self.tracker.lists, &loaded.lists)
-                    .map_err(|error| error.to_string())?
+                let blocked = Some(&*self.tracker.lists.blocked);
+                let most = &self.tracker.most_entries;
+                most.with(&settings, blocked, &loaded.lists).map_err(|error| error.to_string())?
             }
         };
         self.compact_journal(loaded.replayed.as_ref());

@@ -107,10 +107,11 @@ impl Supervisor {
                 if let Some(successor) = &mut self.upgrade.successor {
                     successor.handoff_requested(now);
                 }
-                let Tracker { overload, snapshots, .. } = &mut self.tracker;
+                let Tracker { overload, snapshots, most_entries, .. } = &mut self.tracker;
                 let commitment = overload.full_commitment(&self.settings, now);
                 let unread = snapshots.unread().map(|unread| unread.cause.clone());
-                let _ = current.send(Current { commitment, unread });
+                let list_entries = most_entries.clone();
+                let _ = current.send(Current { commitment, unread, list_entries });
             }
             Event::Ready { process, version, commitment } => {
                 self.upgrade.is_final = true;

@@ -6,12 +6,13 @@ use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+use onrush_store::lists::MostEntries;
 use serde::{Deserialize, Serialize};
 
 use crate::overload::IntervalCommitment;
 
 /// The version of this protocol. Processes of different versions do not upgrade each other.
-pub const PROTOCOL: u32 = 4;
+pub const PROTOCOL: u32 = 5;
 
 /// Bytes of a write at most, for which the kernel waits once: a timeout applies to each wait.
 const MAX_WRITE: usize = 16 << 10;
@@ -86,6 +87,8 @@ pub struct Current {
     pub commitment: IntervalCommitment,
     /// Why the snapshot was not loaded and must not be overwritten, if so. It may be readable now.
     pub unread: Option<String>,
+    /// The most entries of each list: a file that the new process reads may be incomplete.
+    pub list_entries: MostEntries,
 }
 
 impl Handoff {
@@ -222,6 +225,11 @@ pub(super) mod tests {
             current: Some(Current {
                 commitment: IntervalCommitment { lifetime: 7200, seconds: 3780 },
                 unread: Some("Is a directory".into()),
+                list_entries: MostEntries {
+                    kind: Some("deny".into()),
+                    info_hashes: 1_000_000,
+                    blocks: 7,
+                },
             }),
         }
     }

@@ -56,6 +56,39 @@ fn an_upgrade_that_would_drop_peers_is_refused_unless_forced() {
     daemon.stop();
 }
 
+/// As in a reload: the new process may read a file that is being written.
+#[test]
+fn a_list_that_lost_most_of_its_entries_is_refused_unless_forced() {
+    let state = tempfile::tempdir().unwrap();
+    let file = state.path().join("denied");
+    let write = |entries: u32| {
+        let lines: String = (0..entries).map(|n| format!("{n:040x}\n")).collect();
+        fs::write(&file, lines).unwrap();
+    };
+    write(1_000);
+    let tables =
+        format!("listen = [\"127.0.0.1:0\"]\n[access]\nmode = \"deny\"\nfile = {file:?}\n");
+    let mut daemon = with_admin(state.path(), PLACEMENTS[0], &tables);
+    let upgrade = |daemon: &mut Daemon| {
+        assert_eq!(daemon.ctl(&["upgrade"]).code, Some(0));
+        daemon.upgraded();
+    };
+    write(600);
+    upgrade(&mut daemon);
+    // Compared with the most, which is handed over, and not with what the predecessor read.
+    write(400);
+    let refused = daemon.call("POST", "/api/v1/upgrade", "").error(409);
+    for part in ["1000", "400", "upgrade --force", "denied"] {
+        assert!(refused.contains(part), "{refused}");
+    }
+    daemon.check();
+    assert_eq!(daemon.ctl(&["upgrade", "--force"]).code, Some(0));
+    daemon.upgraded();
+    write(300);
+    upgrade(&mut daemon);
+    daemon.stop();
+}
+
 /// As full as `limits.peers` permits, and with the workers that the configuration has at the time.
 #[test]
 fn a_full_tracker_is_upgraded_whatever_the_number_of_workers() {

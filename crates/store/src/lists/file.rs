@@ -86,7 +86,7 @@ pub enum ListError {
     #[error(
         "{}: the list has {now} {name}, and has had {most} since the start or the last forced \
          reload: its file may be incomplete; if it is not, apply it with \
-         `onrush ctl reload --force`",
+         `onrush ctl reload --force`, or `upgrade --force` in an upgrade",
         path.display()
     )]
     Lost {

@@ -12,6 +12,8 @@ pub mod journal;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use onrush_config::Settings;
 use onrush_config::settings::{Access, Blocked, Listed};
 use onrush_tracker::access::addresses::AddressSet;
@@ -40,8 +42,11 @@ pub fn load(settings: &Settings, progress: &mut dyn FnMut()) -> Result<Lists, Li
 
 /// The most entries of each list since the start or the last forced reload. A list that is read
 /// again is compared with it, and not with the one in force, which may be half of a file already.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// An upgrade hands it over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MostEntries {
+    /// The kind of the list of info hashes: `allow` or `deny`. After a change it is another list.
+    pub kind: Option<String>,
     /// Info hashes.
     pub info_hashes: usize,
     /// Blocks of blocked addresses.
@@ -51,29 +56,37 @@ pub struct MostEntries {
 impl MostEntries {
     /// The entries of these lists.
     pub fn of(lists: &Lists) -> Self {
-        Self { info_hashes: lists.access.len(), blocks: lists.blocked.blocks() }
+        Self {
+            kind: lists.access.kind().map(|kind| kind.name().to_owned()),
+            info_hashes: lists.access.len(),
+            blocks: lists.blocked.blocks(),
+        }
     }
 
-    /// The numbers once lists that were `read` for `settings` have replaced those in `force`.
+    /// The numbers once lists that were `read` for `settings` are in force. Fewer blocks are no loss
+    /// if they contain all addresses that are `blocked` so far, where these are known.
     ///
     /// # Errors
     /// [`ListError::Lost`], when a list with a file has lost more than half of its entries.
-    pub fn with(self, settings: &Settings, force: &Lists, read: &Lists) -> Result<Self, ListError> {
+    pub fn with(
+        &self,
+        settings: &Settings,
+        blocked: Option<&AddressSet>,
+        read: &Lists,
+    ) -> Result<Self, ListError> {
         let now = Self::of(read);
         let file = match &settings.access {
             Access::Allow(listed) | Access::Deny(listed) => listed.file.as_ref(),
             Access::Open => None,
         };
-        // After a change of the mode the list is another one.
-        let file = file.filter(|_| read.access.kind() == force.access.kind());
+        let file = file.filter(|_| self.kind == now.kind);
         let info_hashes = most(file, INFO_HASHES.name, self.info_hashes, now.info_hashes)?;
         let file = settings.blocked.file.as_ref();
         let blocks = match most(file, BLOCKS.name, self.blocks, now.blocks) {
-            // The same addresses in fewer blocks.
-            Err(_) if read.blocked.contains_all(&force.blocked) => now.blocks,
+            Err(_) if blocked.is_some_and(|old| read.blocked.contains_all(old)) => now.blocks,
             most => most?,
         };
-        Ok(Self { info_hashes, blocks })
+        Ok(Self { kind: now.kind, info_hashes, blocks })
     }
 
     /// Follows a list of info hashes that was changed on request from `before` entries to `now`.
@@ -162,7 +175,7 @@ mod tests {
         let loss = |from: (&str, usize, usize), to: (&str, usize, usize)| {
             let [from, to] =
                 [from, to].map(|(mode, hashes, blocks)| lists(mode, hashes, &singles(blocks)));
-            lost(MostEntries::of(&from.1).with(&to.0, &from.1, &to.1))
+            lost(MostEntries::of(&from.1).with(&to.0, Some(&from.1.blocked), &to.1))
         };
         assert_eq!(loss(("deny", 100, 100), ("deny", 50, 50)), None);
         assert_eq!(loss(("deny", 100, 9), ("deny", 49, 0)), Some(("hashes".into(), 100, 49)));
@@ -175,8 +188,8 @@ mod tests {
         let (_, force) = lists("deny", 900, &singles(200));
         let settings = Settings::for_test("[access]\nmode = \"deny\"\n");
         let read = load(&settings, &mut || {}).unwrap();
-        let none = MostEntries { info_hashes: 0, blocks: 0 };
-        assert_eq!(MostEntries::of(&force).with(&settings, &force, &read).unwrap(), none);
+        let now = MostEntries::of(&force).with(&settings, None, &read).unwrap();
+        assert_eq!((now.info_hashes, now.blocks), (0, 0));
     }
 
     #[test]
@@ -185,9 +198,9 @@ mod tests {
         let mut most = MostEntries::of(&force);
         let mut reload = |hashes, blocks| {
             let (settings, read) = lists("deny", hashes, &singles(blocks));
-            let with = most.with(&settings, &force, &read);
-            if let Ok(with) = with {
-                (most, force) = (with, read);
+            let with = most.with(&settings, Some(&force.blocked), &read);
+            if let Ok(with) = &with {
+                (most, force) = (with.clone(), read);
             }
             lost(with)
         };
@@ -200,7 +213,7 @@ mod tests {
         // Entries that were removed on request are not lost.
         most.follow_change(120, 80);
         let (settings, read) = lists("deny", 41, &singles(50));
-        assert_eq!(lost(most.with(&settings, &force, &read)), None);
+        assert_eq!(lost(most.with(&settings, Some(&force.blocked), &read)), None);
     }
 
     /// The first part of a file of ranges is a loss, and so is a part with its widest range.
@@ -210,7 +223,7 @@ mod tests {
         let most = MostEntries::of(&force);
         let with = |blocks: &str| {
             let (settings, read) = lists("deny", 1, blocks);
-            most.with(&settings, &force, &read)
+            most.with(&settings, Some(&force.blocked), &read)
         };
         assert_eq!(with("10.0.0.0/24\n").unwrap().blocks, 1);
         assert_eq!(with("10.0.0.0-10.0.0.199\n2001:db8::/32\n").unwrap().blocks, 2);
