@@ -19,8 +19,19 @@ pub(crate) struct State {
     /// The first and last second in which the announce may have been served.
     /// Negative if an upgrade has made it older than the run.
     pub(crate) seen: (i64, i64),
-    /// Whether the peer may have been removed for another reason than its age.
-    pub(crate) doubtful: bool,
+    /// Whether the peer may not be stored for another reason than its age.
+    pub(crate) doubt: Option<Doubt>,
+}
+
+/// Why a peer may not be stored. The greatest reason counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Doubt {
+    /// Only if its source shares cells of a table with another.
+    Misjudged,
+    /// A limit kept it out, or a newcomer has replaced it.
+    Limited,
+    /// Its swarm was removed, or an upgrade had no room for it.
+    Lost,
 }
 
 /// The states of a peer, in order. Before the first one it was unknown.
@@ -78,7 +89,7 @@ impl History {
                 match state.seeder {
                     Some(seeder) if alive(state.seen.1).1 => {
                         possible.kinds[usize::from(seeder)] = true;
-                        possible.unknown |= state.doubtful || !alive(state.seen.0).0;
+                        possible.unknown |= state.doubt.is_some() || !alive(state.seen.0).0;
                     }
                     _ => possible.unknown = true,
                 }
@@ -96,9 +107,46 @@ impl History {
         self.0.last().is_none_or(|state| state.seeder.is_none())
     }
 
-    /// Its states may have been lost.
-    pub(crate) fn doubt(&mut self) {
-        self.0.iter_mut().for_each(|state| state.doubtful = true);
+    /// An upgrade may have kept or lost the peer, and may have brought it back if it was replaced
+    /// meanwhile.
+    pub(crate) fn doubt_upgrade(&mut self) {
+        self.0.retain(|state| state.arrival != state.reply);
+        self.doubt(Doubt::Lost);
+    }
+
+    /// The announce that arrived then stored nothing: the peer was unknown, and is.
+    pub(crate) fn not_stored(&mut self, arrival: Sequence) {
+        let states = self.0.iter_mut().filter(|state| state.arrival == arrival);
+        states.for_each(|state| state.seeder = None);
+    }
+
+    /// The peer may not be stored.
+    pub(crate) fn doubt(&mut self, reason: Doubt) {
+        self.0.iter_mut().for_each(|state| state.doubt = state.doubt.max(Some(reason)));
+    }
+
+    /// Why the announce that arrived then may not have been stored.
+    pub(crate) fn doubt_announce(&mut self, arrival: Sequence, reason: Doubt) {
+        let states = self.0.iter_mut().filter(|state| state.arrival == arrival);
+        states.for_each(|state| state.doubt = state.doubt.max(Some(reason)));
+    }
+
+    /// Whether it was in doubt when this announce arrived whether the peer is stored.
+    pub(crate) fn in_doubt_before(&self, arrival: Sequence) -> bool {
+        self.0.iter().any(|state| state.arrival < arrival && state.doubt.is_some())
+    }
+
+    /// Whether the peer is stored has become certain, with nothing in flight. Returns why it was
+    /// not, and whether the last state may have ended by its age.
+    pub(crate) fn resolve(&mut self, stored: bool, now: Sequence) -> Option<(Doubt, State)> {
+        let last = self.0.last_mut()?;
+        let doubt = last.doubt.take()?;
+        let state = *last;
+        if !stored {
+            // Without a request, so it arrives with its reply.
+            self.0.push(State { arrival: now, reply: now, seeder: None, ..state });
+        }
+        Some((doubt, state))
     }
 
     /// Its announces count as up to this many seconds earlier.

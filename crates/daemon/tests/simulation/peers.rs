@@ -2,7 +2,7 @@
 //! retransmit without a reply (BEP 15, "Time outs"), and leave with or without `stopped`.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeSet, BinaryHeap};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -17,6 +17,8 @@ use rand::RngExt;
 use rand::rngs::SmallRng;
 
 use onrush_testing::memory_tracker::{TRACKER_V4, TRACKER_V6};
+
+use super::scenario::Addresses;
 
 /// Number of swarms; low numbers have more peers.
 pub(crate) const SWARMS: u32 = 24;
@@ -59,15 +61,24 @@ struct Peer {
 
 impl Peers {
     /// `count` peers, which start within the first minutes.
-    pub(crate) fn new(mut rng: SmallRng, count: usize, network: &Network) -> Self {
-        let peers: Vec<_> = (0..count).map(|_| Peer::new(&mut rng)).collect();
+    pub(crate) fn new(
+        mut rng: SmallRng,
+        count: usize,
+        addresses: Addresses,
+        network: &Network,
+    ) -> Self {
+        let mut peers: Vec<_> = (0..count).map(|_| Peer::new(&mut rng)).collect();
+        let mut taken = BTreeSet::new();
         let addresses: Vec<SocketAddr> = peers
-            .iter()
+            .iter_mut()
             .enumerate()
-            .map(|(n, peer)| match peer.family {
-                // Each in a network of its own: limits apply to networks.
-                Family::V4 => format!("10.{}.{}.1:3000", n / 250, n % 250 + 1).parse().unwrap(),
-                Family::V6 => format!("[2001:db8:{n:x}::1]:3000").parse().unwrap(),
+            .map(|(n, peer)| {
+                let address = peer.address(n, count, addresses, &mut rng);
+                // Two clients with one address and port would be one peer.
+                while !taken.insert((address.ip(), peer.swarm, peer.port)) {
+                    peer.port = rng.random_range(1_024..=65_535);
+                }
+                address
             })
             .collect();
         let endpoint = network.bind(&addresses).unwrap();
@@ -229,6 +240,33 @@ impl Peer {
             answered: Duration::ZERO,
             gone: false,
         }
+    }
+
+    /// The address of the client `n` of `count`. Low numbers of sources have more clients.
+    fn address(
+        &self,
+        n: usize,
+        count: usize,
+        addresses: Addresses,
+        rng: &mut SmallRng,
+    ) -> SocketAddr {
+        let source = match addresses.clients_per_source {
+            1 => n,
+            clients => {
+                let draw: f64 = rng.random();
+                (draw * draw * (count / clients) as f64) as usize
+            }
+        };
+        let network = source / addresses.sources_per_network;
+        let host = source % addresses.sources_per_network + 1;
+        let text = match self.family {
+            Family::V4 => {
+                let port = 3_000 + n;
+                format!("10.{}.{}.{host}:{port}", network / 250, network % 250 + 1)
+            }
+            Family::V6 => format!("[2001:db8:{network:x}:{host:x}::{n:x}]:3000"),
+        };
+        text.parse().expect("an address")
     }
 
     /// Chooses the fields of the next announce.

@@ -22,10 +22,23 @@ pub(crate) struct Scenario {
     /// The configuration.
     pub(crate) text: String,
     pub(crate) conditions: Conditions,
+    /// Whether the workers have few batches, with room for few requests.
+    pub(crate) few_batches: bool,
     pub(crate) receive_buffer: usize,
     pub(crate) peers: usize,
+    /// `limits.peers`, less than a configuration may have.
+    pub(crate) most_peers: Option<u64>,
+    pub(crate) addresses: Addresses,
     /// Faults, with the second of each, in order.
     pub(crate) faults: Vec<(u64, Fault)>,
+}
+
+/// The addresses of the clients.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Addresses {
+    /// Clients of an average source: some sources have many more, others one.
+    pub(crate) clients_per_source: usize,
+    pub(crate) sources_per_network: usize,
 }
 
 /// A fault, or what an operator does.
@@ -52,8 +65,10 @@ impl Scenario {
             1 => "batches_in_flight = 12\nbatch_requests = 4\nscrapes_in_flight = 4",
             _ => "",
         };
+        let (most_peers, of_sources, addresses) = draw_limits(&mut rng);
         let text = format!(
-            "{placement}\n[announce]\ninterval = 60\npeer_lifetime = 180\n[limits]\n{limits}\n",
+            "{placement}\n[announce]\ninterval = 60\npeer_lifetime = 180\n[limits]\n{limits}\n\
+             {of_sources}\n",
         );
         let conditions = Conditions {
             loss: rng.random_range(0.0..0.05),
@@ -78,13 +93,45 @@ impl Scenario {
             faults.push((at, Fault::draw(kind, &mut rng)));
         }
         faults.sort_by_key(|(at, _)| *at);
-        Self { text, conditions, receive_buffer, peers, faults }
+        let few_batches = !limits.is_empty();
+        Self { few_batches, text, conditions, receive_buffer, peers, most_peers, addresses, faults }
+    }
+
+    /// Whether no request has to be refused as busy: batches suffice, and no worker is stalled.
+    pub(crate) fn has_room(&self) -> bool {
+        let stalls = |(_, fault): &(u64, Fault)| matches!(fault, Fault::Stall { .. });
+        !self.few_batches && !self.faults.iter().any(stalls)
     }
 
     /// Seconds of the run.
     pub(crate) fn length(&self) -> u64 {
         self.faults.last().map_or(FAULTY.start, |(at, _)| at + LONGEST_STALL) + CALM
     }
+}
+
+/// `limits.peers`, the limits of a source, and addresses of clients that reach them. A third of the
+/// runs have neither limit, and each client has an address of its own.
+fn draw_limits(rng: &mut SmallRng) -> (Option<u64>, String, Addresses) {
+    let (small, of_sources) = [(false, false), (true, false), (false, true), (true, true)]
+        [[0, 0, 1, 2, 3, 2][rng.random_range(0..6)]];
+    let most_peers = small.then(|| rng.random_range(6..=90));
+    let text = match of_sources {
+        true => format!(
+            "source_peers_per_swarm = {}\nsource_peers = {}\nsource_new_swarms = {}",
+            rng.random_range(0..=3),
+            [0, rng.random_range(3..=24)][rng.random_range(0..2)],
+            rng.random_range(0..=6),
+        ),
+        false => String::new(),
+    };
+    let addresses = match small || of_sources {
+        true => Addresses {
+            clients_per_source: [1, 3, 10, 40][rng.random_range(0..4)],
+            sources_per_network: [1, 4, 250][rng.random_range(0..3)],
+        },
+        false => Addresses { clients_per_source: 1, sources_per_network: 1 },
+    };
+    (most_peers, text, addresses)
 }
 
 impl Fault {

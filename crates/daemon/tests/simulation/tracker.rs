@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use onrush_config::Settings;
-use onrush_proto::InfoHash;
-use onrush_swarm::{Shard, ShardMap};
+use onrush_swarm::Shard;
 use onrush_tracker::assemble::{Secrets, assemble};
 use onrush_tracker::metrics::Summary;
 use onrush_tracker::orders::Orders;
@@ -83,18 +82,5 @@ impl Tracker {
     pub(crate) fn shards(&mut self) -> Vec<&mut Shard> {
         let sides = self.workers.iter_mut().filter_map(|worker| worker.swarm_side.as_mut());
         sides.map(|side| &mut side.shard).collect()
-    }
-
-    /// What its shards store of a swarm: leechers and seeders.
-    pub(crate) fn stored(
-        &mut self,
-        map: &ShardMap,
-        hash: &InfoHash,
-        now: Time,
-    ) -> Option<(u32, u32)> {
-        let moment = now.since(self.started).moment;
-        let shards = self.shards();
-        let summary = shards[map.shard_of(hash)].summary(hash, moment);
-        summary.map(|swarm| (swarm.leechers, swarm.seeders))
     }
 }

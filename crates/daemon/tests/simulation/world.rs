@@ -17,8 +17,10 @@ use onrush_tracker::refusal::{Refusal, UdpRefusal};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-use super::clock::{Clocks, Time};
-use super::model::Model;
+use super::clock::{Clocks, Step, Time};
+use super::coverage::Coverage;
+use super::limits::Limits;
+use super::model::{Model, Stored};
 use super::peers::Peers;
 use super::rules::RuleSet;
 use super::scenario::{CALM, Fault, Scenario};
@@ -31,32 +33,6 @@ use super::upgrade::{Failure, OLDER, Stage, Upgrade};
 const PATIENCE: Duration = Duration::from_secs(CALM - 10);
 /// Events that a failure shows.
 const TRACE: usize = 12;
-
-/// What a run has covered, for the test that all of it is covered.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Coverage {
-    pub(crate) replies: u64,
-    pub(crate) busy: u64,
-    pub(crate) invalid_ids: u64,
-    pub(crate) dropped: u64,
-    pub(crate) expired: u64,
-    pub(crate) upgrades: u64,
-    pub(crate) failed_upgrades: u64,
-    pub(crate) removals: u64,
-}
-
-impl std::ops::AddAssign for Coverage {
-    fn add_assign(&mut self, other: Self) {
-        self.replies += other.replies;
-        self.busy += other.busy;
-        self.invalid_ids += other.invalid_ids;
-        self.dropped += other.dropped;
-        self.expired += other.expired;
-        self.upgrades += other.upgrades;
-        self.failed_upgrades += other.failed_upgrades;
-        self.removals += other.removals;
-    }
-}
 
 struct World {
     rng: SmallRng,
@@ -105,13 +81,15 @@ impl World {
             blocking: false,
         };
         let network = Network::with_options(seed, scenario.conditions.clone(), options);
-        let settings = settings(&scenario.text);
+        let mut settings = settings(&scenario.text);
+        settings.limits.peers = scenario.most_peers.unwrap_or(settings.limits.peers);
         let secrets = secrets(seed);
         let (log, start) = (Log::default(), Instant::now());
         let endpoints = endpoints(&settings, &secrets, &network);
         let sockets: Vec<_> =
             endpoints.into_iter().map(|end| SharedSocket::new(end, log.clone())).collect();
         let rules = RuleSet::new(&settings);
+        let map = shard_map(settings.placement.shards(), &secrets);
         let serving =
             Tracker::new(&settings, &secrets, &rules.rules(&settings), sockets.clone(), 0);
         Self {
@@ -120,8 +98,8 @@ impl World {
             clocks: Clocks::start(),
             log,
             sockets,
-            map: shard_map(settings.placement.shards(), &secrets),
-            model: Model::new(&rules, settings.connection.validity),
+            map,
+            model: Model::new(&rules, Limits::new(&settings), map, settings.connection.validity),
             settings,
             secrets,
             rules,
@@ -138,10 +116,15 @@ impl World {
 
     fn run(&mut self, scenario: &Scenario) -> Result<(), String> {
         let rng = SmallRng::seed_from_u64(self.rng.random());
-        let mut peers = Peers::new(rng, scenario.peers, &self.network);
+        let mut peers = Peers::new(rng, scenario.peers, scenario.addresses, &self.network);
         let mut faults = scenario.faults.iter().peekable();
         let mut next_second = 0;
         while next_second <= scenario.length() {
+            if self.model.beyond {
+                self.finish();
+                self.coverage.cut_short = 1;
+                return Ok(());
+            }
             let second = Duration::from_secs(next_second);
             let due = [peers.next(), self.network.next_arrival(), Some(second)];
             let now = self.network.now();
@@ -166,7 +149,11 @@ impl World {
             return Err(format!("{unanswered} clients got no reply for {PATIENCE:?}"));
         }
         self.finish();
-        Ok(())
+        let Coverage { busy_announces, busy_scrapes, .. } = self.coverage;
+        match !scenario.has_room() || busy_announces + busy_scrapes == 0 {
+            true => Ok(()),
+            false => Err("requests were refused as busy while no worker was stalled".into()),
+        }
     }
 
     /// Lets the workers and an upgrade go on until nothing is left to do, and compares.
@@ -188,11 +175,13 @@ impl World {
         if on_second && !self.purge.is_scheduled() {
             self.model.end_removals(&self.rules.access);
         }
-        if on_second || self.model.has_pending() {
+        let in_doubt = !self.model.in_doubt().is_empty();
+        if on_second || in_doubt || self.model.has_pending() {
             self.compare()?;
         }
-        if on_second && time.second.is_multiple_of(20) {
-            self.audit(time)?;
+        let regular = on_second && time.second.is_multiple_of(20);
+        if in_doubt || regular {
+            self.audit(regular, time)?;
         }
         Ok(())
     }
@@ -208,39 +197,71 @@ impl World {
             Err(refusal) => sum(&|it| it.refused_by_udp[refusal as usize]),
         };
         let replies = sum(&|it| it.replies.iter().sum());
+        if sum(&|it| it.lane_full + it.orphaned) > 0 {
+            return Err("a lane had no room for a batch".into());
+        }
         self.model.compare_counters(sum(&|it| it.datagrams), replies, &refused)
     }
 
-    /// Compares all that is stored. Nothing is in flight.
-    fn audit(&mut self, time: Time) -> Result<(), String> {
-        for hash in self.model.swarms().collect::<Vec<_>>() {
-            let stored = self.serving.stored(&self.map, &hash, time);
-            self.model.audit(hash, stored, time)?;
+    /// Compares what is stored, in all shards or in those in doubt. Nothing is in flight.
+    fn audit(&mut self, all: bool, time: Time) -> Result<(), String> {
+        let moment = time.since(self.serving.started).moment;
+        let shards = self.serving.shards();
+        let (mut unstored, mut stored) = (0, Vec::new());
+        for (number, shard) in shards.into_iter().enumerate() {
+            unstored += shard.totals().refused() + shard.totals().replaced;
+            if all || self.model.in_doubt().contains(&number) {
+                shard.check();
+                stored.push(Stored { shard: number, swarms: shard.swarms(moment).collect() });
+            }
         }
-        self.serving.shards().into_iter().for_each(|shard| shard.check());
-        Ok(())
+        self.model.audit(&stored, unstored, time)
     }
 
     fn finish(&mut self) {
         self.exited.push(self.serving.summary());
-        self.coverage.expired = self.exited.iter().map(|process| process.expired).sum();
-        self.coverage.dropped = self.network.counts().dropped;
-        let Model { replies, busy, invalid_ids, .. } = self.model;
-        self.coverage = Coverage { replies, busy, invalid_ids, ..self.coverage };
+        let sum = |of: fn(&Summary) -> u64| self.exited.iter().map(of).sum::<u64>();
+        let Model { replies, busy: [busy_announces, busy_scrapes], .. } = self.model;
+        let Model { invalid_ids, late_replies, misjudged, .. } = self.model;
+        self.coverage = Coverage {
+            replies,
+            busy_announces,
+            busy_scrapes,
+            invalid_ids,
+            late_replies,
+            misjudged,
+            dropped: self.network.counts().dropped,
+            expired: sum(|it| it.expired),
+            refused_full: sum(|it| it.refused_full),
+            refused_per_swarm: sum(|it| it.refused_per_swarm),
+            refused_of_source: sum(|it| it.refused_of_source),
+            refused_new_swarms: sum(|it| it.refused_new_swarms),
+            replaced: sum(|it| it.replaced),
+            ..self.coverage
+        };
     }
 
     fn cause(&mut self, fault: &Fault, time: Time) {
         self.trace.push(format!("{} s: {fault:?}", time.second));
         match fault {
-            Fault::Clock(step) => self.clocks.step(*step, time.second),
+            Fault::Clock(step) => {
+                match step {
+                    Step::By(_) => self.coverage.clock_steps += 1,
+                    Step::Epoch => self.coverage.clock_resets += 1,
+                }
+                self.clocks.step(*step, time.second);
+            }
             Fault::Stall { worker, seconds } => {
+                self.coverage.stalls += 1;
                 self.serving.stall(*worker, time.second + seconds);
             }
             Fault::Reload => {
+                self.coverage.reloads += 1;
                 let former = self.rules.access.clone();
                 self.rules.draw(&mut self.rng);
                 self.put_into_force(time);
                 if *former != *self.rules.access {
+                    self.coverage.new_lists += 1;
                     self.replace_list(former, time);
                 }
             }
@@ -263,7 +284,7 @@ impl World {
         let orders = self.serving.orders();
         let ticked = self.purge.tick(&self.rules.access, &orders, &stalled, now);
         ticked.expect("a worker takes its orders");
-        self.purge.removed.try_iter().for_each(drop);
+        self.coverage.purged += self.purge.removed.try_iter().sum::<u64>();
     }
 
     fn instant(&self, time: Time) -> Instant {
@@ -276,7 +297,6 @@ impl World {
     }
 
     fn replace_list(&mut self, former: Arc<AccessList>, time: Time) {
-        self.coverage.removals += 1;
         let list = self.rules.access.clone();
         self.purge.start(&list, former, self.instant(time));
         self.model.begin_removal(|hash| !list.permits(hash));
@@ -286,7 +306,7 @@ impl World {
     fn change_list(&mut self, share: f64, time: Time) {
         let former = self.rules.access.clone();
         let Some(changes) = self.rules.change_list(share, &mut self.rng) else { return };
-        self.coverage.removals += 1;
+        self.coverage.list_changes += 1;
         self.put_into_force(time);
         let list = self.rules.access.clone();
         self.purge.update(&list, &changes, former, self.instant(time));
@@ -335,7 +355,7 @@ impl World {
             _ => {
                 let (worked, done) = upgrade.merge(&self.serving, (self.map, &access), time);
                 if done {
-                    self.model.end_upgrade();
+                    self.model.end_upgrade(time);
                     self.trace.push(format!("{} s: the upgrade is complete", time.second));
                     self.coverage.upgrades += 1;
                     return Ok(true);
@@ -346,8 +366,11 @@ impl World {
         match over {
             true => {
                 self.trace.push(format!("{} s: the upgrade has failed", time.second));
-                self.coverage.failed_upgrades += 1;
-                self.model.end_upgrade();
+                match upgrade.stage {
+                    Stage::Pausing(..) => self.coverage.failed_pauses += 1,
+                    _ => self.coverage.failed_dumps += 1,
+                }
+                self.model.end_upgrade(time);
             }
             false => self.upgrade = Some(upgrade),
         }
@@ -361,7 +384,7 @@ impl World {
         self.exited.push(self.serving.summary());
         self.serving = new;
         self.trace.push(format!("{} s: the new process serves", time.second));
-        self.model.begin_merge(OLDER);
+        self.model.begin_merge(OLDER, self.serving.started, time);
         // It has loaded its list before; the one in force may be another.
         self.serving.update(self.rules.rules(&self.settings));
         self.purge = Purge::default();

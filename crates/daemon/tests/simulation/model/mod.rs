@@ -3,8 +3,16 @@
 //! What depends on the implementation is a range: the selection of peers in a list, the time after
 //! its lifetime at which an expired peer is removed, and the order of requests in flight at the
 //! same time. All else must be equal.
+//!
+//! What the tracker draws or approximates is in doubt until nothing is in flight: which peer a
+//! newcomer to a full shard replaces, and whether a newcomer is taken for one of a source that has
+//! reached its limit. Then the model compares what is stored, and continues from that.
+
+mod audit;
+mod newcomers;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -13,15 +21,19 @@ use onrush_proto::{
     Announce, Endpoint, Event, Family, InfoHash, Request, Response, Scrape, ScrapeCounts,
     TransactionId,
 };
+use onrush_swarm::ShardMap;
 use onrush_tracker::access::AccessList;
 use onrush_tracker::limits::AnnounceSettings;
-use onrush_tracker::refusal::{Refusal, UdpRefusal};
+use onrush_tracker::refusal::Refusal;
 
 use super::clock::Time;
-use super::history::{History, Possible, Sequence, State};
+use super::history::{Doubt, History, Possible, Sequence, State};
 use super::ids::IssuedIds;
+use super::limits::{Count, Created, Limits};
 use super::rules::RuleSet;
 use super::socket::Passed;
+use audit::Scope;
+pub(crate) use audit::Stored;
 
 /// The longest time for which a worker takes no turn, seconds.
 pub(crate) const LONGEST_STALL: u64 = 15;
@@ -35,12 +47,31 @@ fn slack(lifetime: i64) -> i64 {
 /// A naive tracker.
 pub(crate) struct Model {
     rules: RuleSet,
+    limits: Limits,
+    map: ShardMap,
     /// The rules so far: since which datagram and second.
     eras: Vec<(Sequence, u64, AnnounceSettings)>,
     ids: IssuedIds,
     swarms: BTreeMap<InfoHash, Swarm>,
     /// Swarms that a removal in progress may remove at any time.
     doubtful: BTreeSet<InfoHash>,
+    /// Swarms that were refused when the changes of an upgrade arrived, and did not get them.
+    outdated: BTreeSet<InfoHash>,
+    /// Whether one of them is permitted again: it has the peers of the dump, which are unknown.
+    pub(crate) beyond: bool,
+    created: Created,
+    /// When the process that serves has started, in seconds of the run.
+    started: u64,
+    /// Shards in which some peers are in doubt for other reasons than their age.
+    in_doubt: BTreeSet<usize>,
+    /// Newcomers that were not stored, and peers that were replaced.
+    unstored: Count,
+    /// Blocks of addresses that are above a limit since an upgrade, which limits no source.
+    inherited: BTreeMap<Scope, u64>,
+    /// Shards that have had no audit since an upgrade.
+    merged: BTreeSet<usize>,
+    /// Whether `unstored` is unknown since an upgrade.
+    recounts: bool,
     /// Requests without a reply, in the order of their arrival.
     pending: Vec<Pending>,
     sequence: Sequence,
@@ -51,10 +82,14 @@ pub(crate) struct Model {
     /// Requests and replies so far.
     pub(crate) requests: u64,
     pub(crate) replies: u64,
-    /// Requests refused as busy.
-    pub(crate) busy: u64,
+    /// Announces and scrapes refused as busy.
+    pub(crate) busy: [u64; 2],
     /// Requests with an invalid id.
     pub(crate) invalid_ids: u64,
+    /// Replies a second or more after their requests.
+    pub(crate) late_replies: u64,
+    /// Peers not stored or replaced because sources share cells of a table.
+    pub(crate) misjudged: u64,
 }
 
 #[derive(Default)]
@@ -66,6 +101,8 @@ struct Swarm {
     peers: BTreeMap<Endpoint, History>,
     /// When it was last removed as a whole.
     removed: Option<Sequence>,
+    /// When one of its peers was last found missing.
+    missed: Option<Sequence>,
 }
 
 /// A request that waits for its reply.
@@ -78,16 +115,23 @@ struct Pending {
 }
 
 enum Kind {
-    Announce {
-        announcer: Endpoint,
-        seeder: bool,
-        stop: bool,
-        want: usize,
-        hash: InfoHash,
-        counts: (bool, bool),
-    },
+    Announce(Asked),
     /// The info hashes, whether each is served, and the least `completed` at arrival.
     Scrape(Vec<(InfoHash, bool, u32)>),
+}
+
+/// An announce.
+#[derive(Clone, Copy)]
+struct Asked {
+    arrival: Sequence,
+    second: u64,
+    hash: InfoHash,
+    announcer: Endpoint,
+    seeder: bool,
+    stop: bool,
+    want: usize,
+    /// Whether it certainly counts as completed, and whether it may.
+    completes: (bool, bool),
 }
 
 /// A reply that is due in the turn of its request.
@@ -97,21 +141,34 @@ enum AtOnce {
 }
 
 impl Model {
-    pub(crate) fn new(rules: &RuleSet, validity: u32) -> Self {
+    pub(crate) fn new(rules: &RuleSet, limits: Limits, map: ShardMap, validity: u32) -> Self {
         Self {
             rules: rules.clone(),
+            limits,
+            map,
             eras: vec![(0, 0, rules.announce.clone())],
             ids: IssuedIds::new(validity),
             swarms: BTreeMap::new(),
             doubtful: BTreeSet::new(),
+            outdated: BTreeSet::new(),
+            beyond: false,
+            created: Created::default(),
+            started: 0,
+            in_doubt: BTreeSet::new(),
+            unstored: Count::default(),
+            inherited: BTreeMap::new(),
+            merged: BTreeSet::new(),
+            recounts: false,
             pending: Vec::new(),
             sequence: 0,
             upgrading_since: None,
             incomplete: false,
             requests: 0,
             replies: 0,
-            busy: 0,
+            busy: [0; 2],
             invalid_ids: 0,
+            late_replies: 0,
+            misjudged: 0,
         }
     }
 
@@ -119,6 +176,7 @@ impl Model {
     pub(crate) fn set_rules(&mut self, rules: &RuleSet, second: u64) {
         self.eras.push((self.sequence, second, rules.announce.clone()));
         self.rules = rules.clone();
+        self.beyond |= self.outdated.iter().any(|hash| rules.access.permits(*hash));
     }
 
     /// Processes the datagrams that passed the tracker's sockets, in order.
@@ -146,10 +204,10 @@ impl Model {
     /// Nothing is in flight: requests without a reply were refused as busy.
     pub(crate) fn settle(&mut self) {
         for Pending { arrival, kind, .. } in std::mem::take(&mut self.pending) {
-            self.busy += 1;
-            if let Kind::Announce { announcer, hash, counts, .. } = kind {
+            self.busy[usize::from(matches!(kind, Kind::Scrape(_)))] += 1;
+            if let Kind::Announce(Asked { announcer, hash, completes, .. }) = kind {
                 let swarm = self.swarms.entry(hash).or_default();
-                swarm.completed.1 -= u32::from(counts.1);
+                swarm.completed.1 -= u32::from(completes.1);
                 if let Some(history) = swarm.peers.get_mut(&announcer) {
                     history.refused(arrival);
                 }
@@ -245,9 +303,9 @@ impl Model {
         let arrival = self.sequence;
         let swarm = self.swarms.entry(hash).or_default();
         let completes = announce.event == Event::Completed && seeder;
-        // Whether it certainly counts as completed, and whether it may.
-        let counts = (completes && !before.kinds[1], completes && before.only() != Some(true));
-        swarm.completed.1 += u32::from(counts.1);
+        let known_seeder = before.only() == Some(true) && !self.limits.replaces();
+        let completes = (completes && !before.kinds[1], completes && !known_seeder);
+        swarm.completed.1 += u32::from(completes.1);
         let seeder_or_stopped = (!stop).then_some(seeder);
         swarm.peers.entry(announcer).or_default().push(State {
             arrival,
@@ -255,10 +313,11 @@ impl Model {
             seeder: seeder_or_stopped,
             // Until the reply, it may be served at any time.
             seen: (at.second as i64, i64::MAX),
-            doubtful: false,
+            doubt: None,
         });
-        let want = usize::from(want);
-        Ok(Kind::Announce { announcer, seeder, stop, want, hash, counts })
+        let (want, second) = (usize::from(want), at.second);
+        let asked = Asked { arrival, second, hash, announcer, seeder, stop, want, completes };
+        Ok(Kind::Announce(asked))
     }
 
     /// Compares a reply.
@@ -293,6 +352,8 @@ impl Model {
             return Err("a reply without a request".into());
         };
         let Pending { arrival, second, kind, .. } = self.pending.remove(place);
+        self.late_replies += u64::from(at.second > second);
+        self.displace_by_pending(at);
         match (kind, reply) {
             (Kind::Scrape(hashes), Response::Scrape(_, counts)) => {
                 if counts.len() != hashes.len() {
@@ -303,24 +364,16 @@ impl Model {
                     .zip(counts.iter())
                     .try_for_each(|(asked, counts)| self.scraped(*asked, &counts, arrival, at))
             }
-            (
-                Kind::Announce { announcer, seeder, stop, want, hash, counts },
-                Response::Announce(head, peers),
-            ) => {
-                let (sequence, complete) = (self.sequence, !self.incomplete);
-                let swarm = self.swarms.entry(hash).or_default();
-                swarm.completed.0 += u32::from(counts.0 && complete);
-                if let Some(history) = swarm.peers.get_mut(&announcer) {
-                    history.answered(arrival, sequence, at.second as i64);
-                }
-                let own = (!stop).then_some(seeder);
+            (Kind::Announce(asked), Response::Announce(head, peers)) => {
                 self.compare_interval(head.interval, arrival, second)?;
-                if swarm_removed_since(self.swarms.get(&hash), arrival) {
+                let own = self.take_effect(&asked, at);
+                if swarm_removed_since(self.swarms.get(&asked.hash), arrival) {
                     return Ok(());
                 }
-                let own = Some((announcer, own));
-                self.compare_counts(hash, own, (head.leechers, head.seeders), arrival, at)?;
-                self.compare_peers(hash, announcer, seeder, want, &peers, arrival, at)
+                let own = Some((asked.announcer, own));
+                let counts = (head.leechers, head.seeders);
+                self.compare_counts(asked.hash, own, counts, arrival, at)?;
+                self.compare_peers(&asked, &peers, at)
             }
             (_, reply) => Err(format!("unexpected reply: {reply:?}")),
         }
@@ -361,14 +414,19 @@ impl Model {
             return Ok(());
         }
         self.compare_counts(hash, None, (counts.leechers, counts.seeders), arrival, at)?;
+        let (least, most) = self.completed(hash);
+        within("completed", counts.completed, least.min(completed), most)
+    }
+
+    /// The least and the greatest number of completed downloads.
+    fn completed(&self, hash: InfoHash) -> (u32, u32) {
         let swarm = self.swarms.get(&hash);
         let (least, most) = swarm.map_or((0, 0), |swarm| swarm.completed);
-        let least = match (self.doubtful.contains(&hash), swarm) {
-            (true, _) => 0,
-            (false, Some(swarm)) if self.incomplete => swarm.dumped,
-            _ => least.min(completed),
-        };
-        within("completed", counts.completed, least, most)
+        match (self.doubtful.contains(&hash), swarm) {
+            (true, _) => (0, most),
+            (false, Some(swarm)) if self.incomplete => (swarm.dumped, most),
+            _ => (least, most),
+        }
     }
 
     /// What a peer may have been between two datagrams.
@@ -406,38 +464,36 @@ impl Model {
     }
 
     /// The least and the greatest number of peers of each kind between `from` and now; `own` is
-    /// the announcer, whose state is known.
+    /// the announcer, and what it may be.
     fn counts(
         &self,
         hash: InfoHash,
-        own: Option<(Endpoint, Option<bool>)>,
+        own: Option<(Endpoint, Possible)>,
         from: Sequence,
         at: Time,
     ) -> ([u32; 2], [u32; 2]) {
         let (mut must, mut may) = ([0; 2], [0; 2]);
-        for endpoint in self.swarms.get(&hash).iter().flat_map(|swarm| swarm.peers.keys()) {
-            if own.is_some_and(|(announcer, _)| announcer == *endpoint) {
-                continue;
-            }
-            let possible = self.possible(hash, *endpoint, from, self.sequence, at.second);
+        let mut count = |possible: Possible| {
             for (kind, count) in may.iter_mut().enumerate() {
                 *count += u32::from(possible.kinds[kind]);
             }
             if let Some(seeder) = possible.only() {
                 must[usize::from(seeder)] += 1;
             }
+        };
+        for endpoint in self.swarms.get(&hash).iter().flat_map(|swarm| swarm.peers.keys()) {
+            if own.is_none_or(|(announcer, _)| announcer != *endpoint) {
+                count(self.possible(hash, *endpoint, from, self.sequence, at.second));
+            }
         }
-        if let Some((_, Some(seeder))) = own {
-            must[usize::from(seeder)] += 1;
-            may[usize::from(seeder)] += 1;
-        }
+        own.into_iter().for_each(|(_, possible)| count(possible));
         (must, may)
     }
 
     fn compare_counts(
         &self,
         hash: InfoHash,
-        own: Option<(Endpoint, Option<bool>)>,
+        own: Option<(Endpoint, Possible)>,
         (leechers, seeders): (u32, u32),
         from: Sequence,
         at: Time,
@@ -447,17 +503,8 @@ impl Model {
         within("seeders", seeders, must[1], may[1])
     }
 
-    #[allow(clippy::too_many_arguments, reason = "the fields of the request")]
-    fn compare_peers(
-        &self,
-        hash: InfoHash,
-        announcer: Endpoint,
-        seeder: bool,
-        want: usize,
-        peers: &Peers<'_>,
-        from: Sequence,
-        at: Time,
-    ) -> Result<(), String> {
+    fn compare_peers(&self, asked: &Asked, peers: &Peers<'_>, at: Time) -> Result<(), String> {
+        let Asked { arrival, hash, announcer, seeder, want, .. } = *asked;
         let listed: BTreeSet<Endpoint> = peers.iter().collect();
         if listed.len() != peers.len() {
             return Err("a peer is listed twice".into());
@@ -468,7 +515,7 @@ impl Model {
             let connectable = *endpoint != announcer
                 && endpoint.family() == announcer.family()
                 && endpoint.port() != 1;
-            let possible = self.possible(hash, *endpoint, from, self.sequence, at.second);
+            let possible = self.possible(hash, *endpoint, arrival, self.sequence, at.second);
             // A seeder needs no seeders.
             if connectable && (possible.kinds[0] || possible.kinds[1] && !seeder) {
                 may.insert(*endpoint);
@@ -486,23 +533,6 @@ impl Model {
         within("peers listed", listed.len() as u32, must, may)
     }
 
-    /// Compares what a shard stores of a swarm with what it should. Nothing is in flight.
-    pub(crate) fn audit(
-        &self,
-        hash: InfoHash,
-        found: Option<(u32, u32)>,
-        at: Time,
-    ) -> Result<(), String> {
-        let found = found.unwrap_or((0, 0));
-        self.compare_counts(hash, None, found, self.sequence, at)
-            .map_err(|problem| format!("{hash:?} is stored with {problem}"))
-    }
-
-    /// The swarms that have or had peers.
-    pub(crate) fn swarms(&self) -> impl Iterator<Item = InfoHash> {
-        self.swarms.keys().copied()
-    }
-
     /// A removal of the swarms that `access` refuses has begun, or may begin at any time.
     pub(crate) fn begin_removal(&mut self, refused: impl Fn(InfoHash) -> bool) {
         self.doubtful.extend(self.swarms.keys().filter(|hash| refused(**hash)));
@@ -510,11 +540,21 @@ impl Model {
 
     /// All removals have ended. What is refused is gone; what is permitted again may be.
     pub(crate) fn end_removals(&mut self, access: &Arc<AccessList>) {
+        self.in_doubt.extend(self.doubtful.iter().map(|hash| self.map.shard_of(hash)));
+        self.outdated.clear();
         for hash in std::mem::take(&mut self.doubtful) {
             let swarm = self.swarms.entry(hash).or_default();
-            swarm.completed.0 = 0;
-            match access.permits(hash) {
-                true => swarm.peers.values_mut().for_each(History::doubt),
+            (swarm.completed.0, swarm.dumped) = (0, 0);
+            // Whether these were replaced before remains unknown.
+            let in_doubt = swarm.peers.values().filter(|peer| peer.in_doubt_before(Sequence::MAX));
+            self.unstored.most += in_doubt.count() as u64;
+            let upgrading = self.upgrading_since.is_some();
+            if !access.permits(hash) {
+                swarm.removed = Some(self.sequence);
+            }
+            match access.permits(hash) || upgrading {
+                // The new process of an upgrade may have it from the dump.
+                true => swarm.peers.values_mut().for_each(|peer| peer.doubt(Doubt::Lost)),
                 false => {
                     *swarm = Swarm { removed: Some(self.sequence), ..Swarm::default() };
                 }
@@ -528,39 +568,29 @@ impl Model {
         self.swarms.values_mut().for_each(|swarm| swarm.dumped = swarm.completed.0);
     }
 
-    /// The other process serves, without the changes since. Peers count as up to `older` seconds
-    /// older than they are.
-    pub(crate) fn begin_merge(&mut self, older: i64) {
-        self.incomplete = true;
+    /// The other process, which has `started` then, serves without the changes since. Peers count
+    /// as up to `older` seconds older than they are.
+    pub(crate) fn begin_merge(&mut self, older: i64, started: u64, now: Time) {
+        (self.incomplete, self.recounts) = (true, true);
+        self.merged.extend(0..usize::from(self.map.shards()));
+        self.started = started;
+        self.created.doubt();
+        self.doubt_upgraded(now.second);
         let swarms = self.swarms.values_mut();
         swarms.flat_map(|swarm| swarm.peers.values_mut()).for_each(|peer| peer.age(older));
     }
 
     /// The changes have arrived, or the upgrade has failed.
-    pub(crate) fn end_upgrade(&mut self) {
+    pub(crate) fn end_upgrade(&mut self, now: Time) {
+        if self.incomplete {
+            self.doubt_upgraded(now.second);
+        }
+        if self.incomplete {
+            self.outdated.clone_from(&self.doubtful);
+            self.beyond |= self.outdated.iter().any(|hash| self.rules.access.permits(*hash));
+        }
         self.upgrading_since = None;
         self.incomplete = false;
-    }
-
-    /// Compares the counters of all processes with the datagrams that passed. Nothing is in flight.
-    pub(crate) fn compare_counters(
-        &self,
-        received: u64,
-        replies: u64,
-        refused: &dyn Fn(Result<Refusal, UdpRefusal>) -> u64,
-    ) -> Result<(), String> {
-        let equal = |what: &str, found: u64, expected: u64| match found == expected {
-            true => Ok(()),
-            false => Err(format!("{what}: {found}, expected {expected}")),
-        };
-        equal("datagrams received", received, self.requests)?;
-        equal("replies", replies, self.replies)?;
-        equal("refused as busy", refused(Ok(Refusal::Busy)), self.busy)?;
-        equal("invalid ids", refused(Err(UdpRefusal::ConnectionId)), self.invalid_ids)?;
-        let silent = Refusal::ALL.iter().filter(|refusal| refusal.text().is_none());
-        let silent: u64 = silent.map(|refusal| refused(Ok(*refusal))).sum::<u64>()
-            + UdpRefusal::ALL.iter().map(|refusal| refused(Err(*refusal))).sum::<u64>();
-        equal("answered and refused", replies + silent, received)
     }
 }
 
@@ -568,7 +598,12 @@ fn swarm_removed_since(swarm: Option<&Swarm>, arrival: Sequence) -> bool {
     swarm.and_then(|swarm| swarm.removed).is_some_and(|removed| removed >= arrival)
 }
 
-fn within(what: &str, found: u32, least: u32, most: u32) -> Result<(), String> {
+fn within<N: Copy + PartialOrd + Display>(
+    what: &str,
+    found: N,
+    least: N,
+    most: N,
+) -> Result<(), String> {
     match (least..=most).contains(&found) {
         true => Ok(()),
         false => Err(format!("{what}: {found}, expected {least} to {most}")),

@@ -1,0 +1,209 @@
+//! What becomes of newcomers, and of the peers that they replace.
+
+use std::collections::BTreeMap;
+
+use onrush_proto::{Endpoint, InfoHash};
+
+use super::super::clock::Time;
+use super::super::history::{Doubt, History, Possible, Sequence};
+use super::super::limits::{Count, Fate, Found, Occupied, add_alike};
+use super::{Asked, Kind, Model, Pending};
+
+impl Pending {
+    /// The announce, unless it is a stop or a scrape.
+    fn announce(&self) -> Option<Asked> {
+        match self.kind {
+            Kind::Announce(asked) if !asked.stop => Some(asked),
+            _ => None,
+        }
+    }
+}
+
+impl Model {
+    /// An announce was answered: decides what has become of its peer. Returns what the peer may be.
+    pub(super) fn take_effect(&mut self, asked: &Asked, at: Time) -> Possible {
+        let Asked { arrival, hash, announcer, seeder, stop, completes, .. } = *asked;
+        let before = self.before(asked, at);
+        let fate = match before.unknown && !stop {
+            true => self.admit(asked, before, at),
+            false => Fate::Stored,
+        };
+        let (sequence, complete) = (self.sequence, !self.incomplete);
+        let swarm = self.swarms.entry(hash).or_default();
+        swarm.completed.0 += u32::from(completes.0 && complete && fate == Fate::Stored);
+        swarm.completed.1 -= u32::from(completes.1 && fate == Fate::Refused);
+        if let Some(history) = swarm.peers.get_mut(&announcer) {
+            // What became of the announce before this one remains unknown.
+            self.unstored.most += u64::from(history.in_doubt_before(arrival));
+            history.answered(arrival, sequence, at.second as i64);
+            match fate {
+                Fate::Stored => {}
+                Fate::Refused => history.not_stored(arrival),
+                Fate::Open(doubt) => history.doubt_announce(arrival, doubt),
+            }
+        }
+        let mut own = Possible { unknown: stop || fate != Fate::Stored, kinds: [false; 2] };
+        own.kinds[usize::from(seeder)] = !stop && fate != Fate::Refused;
+        own
+    }
+
+    /// What the peer may have been when its announce took effect.
+    fn before(&self, asked: &Asked, at: Time) -> Possible {
+        let Asked { arrival, hash, announcer, .. } = *asked;
+        self.possible(hash, announcer, arrival, arrival - 1, at.second)
+    }
+
+    /// What becomes of a peer that was unknown before its announce, or may have been.
+    fn admit(&mut self, asked: &Asked, before: Possible, at: Time) -> Fate {
+        let found = self.find(asked, at);
+        let fate = match self.limits.fate(&found) {
+            // A known peer may announce again.
+            Fate::Refused if before.kinds != [false; 2] => Fate::Open(Doubt::Limited),
+            fate => fate,
+        };
+        let shard = self.map.shard_of(&asked.hash);
+        match fate {
+            Fate::Stored => {}
+            Fate::Refused => {
+                self.unstored.add(true);
+                return fate;
+            }
+            Fate::Open(_) => drop(self.in_doubt.insert(shard)),
+        }
+        if found.creates.1 {
+            let known = before.kinds != [false; 2];
+            let certain = found.creates.0 && fate == Fate::Stored && !known;
+            self.created.push(asked.announcer, shard, self.minutes(asked, at), certain);
+        }
+        self.displace(asked, at);
+        fate
+    }
+
+    /// A newcomer may replace any peer of its shard, if that is full.
+    fn displace(&mut self, asked: &Asked, at: Time) {
+        let known = self.swarms.values().map(|swarm| swarm.peers.len() as u64).sum::<u64>();
+        if !self.limits.replaces() || known < self.limits.peers {
+            return;
+        }
+        let others = self.others(asked, at);
+        if Count::of(&others).most < self.limits.peers {
+            return;
+        }
+        self.in_doubt.insert(self.map.shard_of(&asked.hash));
+        let occupied = Occupied::by(&others);
+        for (hash, endpoint, _) in others {
+            let reason = match occupied.outweighs(&endpoint, &asked.announcer).1 {
+                true => Doubt::Limited,
+                false => Doubt::Misjudged,
+            };
+            let swarm = self.swarms.entry(hash).or_default();
+            swarm.peers.entry(endpoint).or_default().doubt(reason);
+        }
+    }
+
+    /// Newcomers whose replies are due may have replaced others already.
+    pub(super) fn displace_by_pending(&mut self, at: Time) {
+        for asked in self.pending.iter().filter_map(Pending::announce).collect::<Vec<_>>() {
+            if self.before(&asked, at).unknown {
+                self.displace(&asked, at);
+            }
+        }
+    }
+
+    /// What a newcomer finds.
+    fn find(&self, asked: &Asked, at: Time) -> Found {
+        let Asked { hash, announcer, completes, .. } = *asked;
+        let others = self.others(asked, at);
+        let in_swarm: Vec<_> = others.iter().filter(|(of, ..)| *of == hash).copied().collect();
+        let (least, most) = self.completed(hash);
+        let peers = Count::of(&in_swarm);
+        let unknown = peers.most == 0 && most == u32::from(completes.1);
+        let may_be_unknown = peers.least == 0 && least == 0;
+        let shard = self.map.shard_of(&hash);
+        let (mut created, mut all_created) =
+            self.created.of(&announcer, shard, self.minutes(asked, at));
+        for other in self.pending.iter().filter_map(Pending::announce) {
+            // It may have created a swarm already.
+            all_created.add(false);
+            add_alike(&mut created, &other.announcer, &announcer, false);
+        }
+        let occupied = Occupied::by(&others);
+        Found {
+            in_swarm: Occupied::by(&in_swarm).of(&announcer),
+            in_shard: occupied.of(&announcer),
+            all: Count::of(&others),
+            creates: (unknown, may_be_unknown),
+            created,
+            all_created,
+            replaceable: replaceable(&others, &occupied, &announcer),
+        }
+    }
+
+    /// The first and the last minute, by the clock of the process, in which an announce may have
+    /// been served.
+    fn minutes(&self, asked: &Asked, at: Time) -> [u32; 2] {
+        [asked.second, at.second]
+            .map(|second| Time { second, ..at }.since(self.started).moment.0 / 60)
+    }
+
+    /// The peers besides a newcomer in its shard, with what each may be.
+    fn others(&self, asked: &Asked, at: Time) -> Vec<(InfoHash, Endpoint, Possible)> {
+        let shard = self.map.shard_of(&asked.hash);
+        let mut others = self.peers_of(shard, asked.arrival, at.second);
+        others.retain(|(hash, endpoint, _)| (*hash, *endpoint) != (asked.hash, asked.announcer));
+        others
+    }
+
+    /// The peers of a shard, with what each may have been since `from`.
+    fn peers_of(
+        &self,
+        shard: usize,
+        from: Sequence,
+        second: u64,
+    ) -> Vec<(InfoHash, Endpoint, Possible)> {
+        let mut peers = Vec::new();
+        for (hash, swarm) in self.swarms.iter().filter(|(hash, _)| self.map.shard_of(hash) == shard)
+        {
+            let possible = swarm.peers.keys().map(|endpoint| {
+                let possible = self.possible(*hash, *endpoint, from, self.sequence, second);
+                (*hash, *endpoint, possible)
+            });
+            peers.extend(possible.filter(|(.., peer)| peer.kinds != [false; 2]));
+        }
+        peers
+    }
+
+    /// An upgrade has no room for some of the peers that a full shard has had since it began, and
+    /// may bring back those that were removed since.
+    pub(super) fn doubt_upgraded(&mut self, second: u64) {
+        let since = self.upgrading_since.expect("an upgrade");
+        let of_shard = |shard| Count::of(&self.peers_of(shard, since, second)).most;
+        let shards = 0..usize::from(self.map.shards());
+        let full: Vec<_> = shards.map(|shard| of_shard(shard) > self.limits.peers).collect();
+        for (hash, swarm) in &mut self.swarms {
+            let shard = self.map.shard_of(hash);
+            if full[shard] || swarm.missed.is_some_and(|missed| missed >= since) {
+                self.in_doubt.insert(shard);
+                // A swarm without room for any of its peers is not stored.
+                (swarm.completed.0, swarm.dumped) = (0, 0);
+                swarm.peers.values_mut().for_each(History::doubt_upgrade);
+            }
+        }
+    }
+}
+
+/// The share of peers in an average swarm that a newcomer may replace.
+fn replaceable(
+    others: &[(InfoHash, Endpoint, Possible)],
+    occupied: &Occupied,
+    newcomer: &Endpoint,
+) -> f64 {
+    let mut swarms: BTreeMap<InfoHash, (u32, u32)> = BTreeMap::new();
+    for (hash, endpoint, possible) in others {
+        let swarm = swarms.entry(*hash).or_default();
+        swarm.0 += u32::from(!possible.unknown && occupied.outweighs(endpoint, newcomer).0);
+        swarm.1 += 1;
+    }
+    let shares = swarms.values().map(|(some, all)| f64::from(*some) / f64::from(*all));
+    shares.sum::<f64>() / swarms.len().max(1) as f64
+}
