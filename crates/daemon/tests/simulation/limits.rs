@@ -115,7 +115,7 @@ impl Limits {
         let (limits, shards) = (&settings.limits, settings.placement.shards() as u64);
         let share = |limit: u64| if limit == 0 { 0 } else { (limit / shards).max(1) };
         Self {
-            peers: limits.peers.div_ceil(shards),
+            peers: share(limits.peers).max(1),
             of_source: share(limits.source_peers.unwrap_or(0)),
             per_swarm: limits.source_peers_per_swarm.into(),
             new_swarms: share(limits.source_new_swarms.into()),
