@@ -63,8 +63,8 @@ impl MostEntries {
         }
     }
 
-    /// The numbers once lists that were `read` for `settings` are in force. Fewer blocks are no loss
-    /// if they contain all addresses that are `blocked` so far, where these are known.
+    /// The numbers once lists that were `read` for `settings` are in force. Fewer blocks are no
+    /// loss if they contain all addresses that are `blocked` so far, where these are known.
     ///
     /// # Errors
     /// [`ListError::Lost`], when a list with a file has lost more than half of its entries.
