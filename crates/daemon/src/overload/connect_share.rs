@@ -47,11 +47,13 @@ pub struct ConnectShare {
     settling: u32,
     hold: u32,
     quiet_for: u32,
+    /// What the filter dropped in the last second in which all connects passed.
+    junk: u64,
 }
 
 impl Default for ConnectShare {
     fn default() -> Self {
-        Self { share: None, growth: GROWTH, settling: 0, hold: 0, quiet_for: 0 }
+        Self { share: None, growth: GROWTH, settling: 0, hold: 0, quiet_for: 0, junk: 0 }
     }
 }
 
@@ -81,11 +83,15 @@ impl ConnectShare {
         if self.quiet_for > QUIET {
             return self.stop();
         }
+        if share >= 1.0 {
+            self.junk = load.shed;
+        }
+        let sent = Sent::of(load, share, load.shed.saturating_sub(self.junk));
         let lossy = load.lost_by_busy as f64 > LOSS * load.arrived() as f64;
         let mut settling = SETTLING;
-        let new = match target(load, share) {
+        let new = match sent.target() {
             Some(_) if lossy && self.settling > 0 => return false,
-            Some(_) if lossy && is_uneven(load, share) => {
+            Some(_) if lossy && sent.is_uneven() => {
                 settling = RETRY;
                 1.0
             }
@@ -110,40 +116,56 @@ impl ConnectShare {
     }
 }
 
-/// Connects and other requests in a second in which `share` of all connects passed the filter.
-fn sent(load: &Load, share: f64) -> (f64, f64) {
-    // What is lost consists of the same as what is received.
-    let of_connects = load.connects as f64 / load.received.max(1) as f64;
-    let arrived = load.arrived() as f64;
-    let passed = of_connects * arrived;
-    // Where the flood passes whole, nearly nothing was shed.
-    ((passed / share).min(passed + load.shed as f64), arrived - passed)
+/// Datagrams per second.
+struct Sent {
+    connects: f64,
+    others: f64,
+    /// What the tracker can receive, if datagrams were lost.
+    capacity: f64,
+    /// The chance that a connect had.
+    thinned_chance: f64,
 }
 
-/// Whether a connect's chance is well below what it were without thinning.
-fn is_uneven(load: &Load, share: f64) -> bool {
-    let (connects, others) = sent(load, share);
-    let capacity = load.received as f64;
-    let without = capacity / (connects + others).max(1.0);
-    share * capacity / (load.arrived().max(1) as f64) < without - PRICE - UNEVEN
-}
+impl Sent {
+    /// What was sent in a second in which `share` of all sources could connect, and the filter
+    /// dropped `thinned` connects.
+    fn of(load: &Load, share: f64, thinned: u64) -> Self {
+        let capacity = load.received as f64;
+        let arrived = load.arrived() as f64;
+        // What is lost consists of the same as what is received.
+        let passed = load.connects as f64 / capacity.max(1.0) * arrived;
+        // Where the flood passes whole, nearly nothing was thinned.
+        let connects = (passed / share).min(passed + thinned as f64);
+        let thinned_chance = share * capacity / arrived.max(1.0);
+        Self { connects, others: arrived - passed, capacity, thinned_chance }
+    }
 
-/// The share of connects with which the rest finds room, from a second in which `share` of them
-/// arrived and datagrams were lost. `None` if connects are not the majority.
-fn target(load: &Load, share: f64) -> Option<f64> {
-    let capacity = load.received as f64;
-    let (connects, others) = sent(load, share);
-    if connects <= others {
-        return None;
+    /// The chance of every request without thinning.
+    fn chance(&self) -> f64 {
+        self.capacity / (self.connects + self.others).max(1.0)
     }
-    let without_loss = (capacity * HEADROOM - others) / connects;
-    let chance = capacity / (others + connects) - PRICE;
-    if without_loss >= chance {
-        return Some(without_loss.clamp(LEAST, 1.0));
+
+    /// Whether a connect's chance was well below what it were without thinning.
+    fn is_uneven(&self) -> bool {
+        self.thinned_chance < self.chance() - PRICE - UNEVEN
     }
-    // Some loss stays: s C / (A + s F) is the chance.
-    let lossy = chance * others / (capacity - chance * connects);
-    Some(if chance > 0.0 { lossy.max(without_loss).clamp(LEAST, 1.0) } else { LEAST })
+
+    /// The share of connects with which the rest finds room. `None` if connects are not the
+    /// majority.
+    fn target(&self) -> Option<f64> {
+        let Self { connects, others, capacity, .. } = *self;
+        if connects <= others {
+            return None;
+        }
+        let without_loss = (capacity * HEADROOM - others) / connects;
+        let chance = self.chance() - PRICE;
+        if without_loss >= chance {
+            return Some(without_loss.clamp(LEAST, 1.0));
+        }
+        // Some loss stays: s C / (A + s F) is the chance.
+        let lossy = chance * others / (capacity - chance * connects);
+        Some(if chance > 0.0 { lossy.max(without_loss).clamp(LEAST, 1.0) } else { LEAST })
+    }
 }
 
 #[cfg(test)]
@@ -160,6 +182,8 @@ mod tests {
         /// Where the hash of each source of the flood stands among all, 0 to 1, in this slot.
         /// Empty: the flood has as many sources as datagrams.
         sources: Vec<f64>,
+        /// Datagrams that the filter drops whatever the share.
+        junk: u64,
     }
 
     /// Requests in a second.
@@ -171,7 +195,7 @@ mod tests {
 
     impl Model {
         fn new(capacity: f64) -> Self {
-            Self { capacity, shed: ConnectShare::default(), sources: Vec::new() }
+            Self { capacity, shed: ConnectShare::default(), sources: Vec::new(), junk: 0 }
         }
 
         /// The part of the flood that passes a filter with this share.
@@ -200,7 +224,7 @@ mod tests {
                     lost,
                     lost_by_busy: lost,
                     connects: (connects * queued) as u64,
-                    shed: (arrivals.connects - connects) as u64,
+                    shed: (arrivals.connects - connects) as u64 + self.junk,
                     ..Load::default()
                 };
                 self.shed.tick(&load, lost as f64 > 0.05 * arrived);
@@ -258,15 +282,15 @@ mod tests {
         }
     }
 
-    /// A flood of few sources, which passes whole or in large parts.
+    /// A flood of few sources, which passes whole or in large parts, with and without junk.
     #[test]
     fn newcomers_pay_little_in_a_flood_of_few_sources() {
         let arrivals = Arrivals { connects: 110_000.0, others: 10_000.0 };
-        for (sources, capacity) in
-            [1, 2, 3, 4, 8, 16, 64].into_iter().flat_map(|n| [20e3, 60e3, 90e3].map(|c| (n, c)))
-        {
+        let number = |n| [20e3, 60e3, 90e3].map(|c| [0, 300_000].map(|junk| (n, c, junk)));
+        let cases = [1, 2, 3, 4, 8, 16, 64].map(number);
+        for (sources, capacity, junk) in cases.into_iter().flatten().flatten() {
             let mut rng = SmallRng::seed_from_u64(sources as u64);
-            let mut model = Model::new(capacity);
+            let mut model = Model { junk, ..Model::new(capacity) };
             let (mut connect, mut other) = (0.0, 0.0);
             const SLOTS: u32 = 120;
             for _ in 0..SLOTS {
@@ -279,7 +303,8 @@ mod tests {
             let seconds = f64::from(SLOTS * 16);
             let (connect, other) = (connect / seconds, other / seconds);
             let random = capacity / 120_000.0;
-            let said = format!("{sources} at {capacity}: {connect:.3}, {other:.3}, {random:.3}");
+            let said =
+                format!("{sources}, {capacity}, {junk}: {connect:.3}, {other:.3}, {random:.3}");
             assert!(connect >= random - 0.04 && other >= random - 0.005, "{said}");
         }
     }

@@ -25,7 +25,8 @@ pub struct Load {
     pub lost: u64,
     /// The part of them that busy workers lost.
     pub lost_by_busy: u64,
-    /// Requests refused as busy: their shard held its share of the batches.
+    /// Requests refused as busy: their shard held its share of the batches, or as many scrapes
+    /// were in progress as `limits.scrapes_in_flight` permits.
     pub refused: u64,
     /// The part of them that busy workers caused: all of them in a second in which a worker with a
     /// shard was busy, and none in any other, in which a burst exceeded the share of batches. A

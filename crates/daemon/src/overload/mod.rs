@@ -35,6 +35,8 @@ use connect_share::ConnectShare;
 use load::Load;
 use policy::{Change, Policy, STEPS};
 
+/// From a filter that the kernel refuses until the next one is tried: memory may have been short.
+const FILTER_RETRY: Duration = Duration::from_secs(5 * 60);
 /// Upper bound of a peer's lifetime, seconds: the range of a stored age.
 const LONGEST_LIFETIME: u32 = onrush_swarm::shard::MAX_PEER_LIFETIME;
 
@@ -45,8 +47,8 @@ pub struct Overload {
     connects: ConnectShare,
     /// The filter, with the key by which the sources of a share are chosen.
     shedding: Shedding,
-    /// Whether the kernel has refused a filter at a socket.
-    filter_refused: bool,
+    /// The kernel has refused a filter at a socket: none is tried until then.
+    filter_refused: Option<Instant>,
     /// End of the commitment to longer intervals sent before, and its peer lifetime in seconds.
     committed: Option<(Instant, u32)>,
 }
@@ -81,7 +83,7 @@ impl Default for Overload {
     fn default() -> Self {
         let (policy, connects) = (Policy::default(), ConnectShare::default());
         let shedding = Shedding::with_random_key();
-        Self { policy, connects, shedding, filter_refused: false, committed: None }
+        Self { policy, connects, shedding, filter_refused: None, committed: None }
     }
 }
 
@@ -98,7 +100,8 @@ impl Overload {
         let before = self.pressure(settings);
         let was_shed = self.is_shedding();
         let change = self.policy.tick(settings.overload.drop_share, load);
-        let can_shed = can_shed && !self.filter_refused;
+        self.filter_refused.take_if(|until| now >= *until);
+        let can_shed = can_shed && self.filter_refused.is_none();
         let changed_share = match can_shed && settings.overload.drop_share > 0 {
             true => self.connects.tick(load, self.policy.is_pressed()),
             false => self.connects.stop(),
@@ -136,23 +139,28 @@ impl Overload {
         (expired || change.is_some() || changed_share, messages)
     }
 
-    /// Call every second with all workers. After the first filter that the kernel refuses no load
-    /// is shed any more; returns the warning of it.
-    pub fn check_filters(&mut self, workers: &[(&str, &WorkerMetrics)]) -> Option<String> {
+    /// Call every second with all workers. After a filter that the kernel refuses no load is shed
+    /// for [`FILTER_RETRY`]; returns the warning of it.
+    pub fn check_filters(
+        &mut self,
+        workers: &[(&str, &WorkerMetrics)],
+        now: Instant,
+    ) -> Option<String> {
         let mut errors = workers.iter().map(|(_, metrics)| metrics.filter_error.get());
-        let number = errors.find(|number| *number != 0 && !self.filter_refused)?;
-        self.filter_refused = true;
+        let number = errors.find(|number| *number != 0 && self.is_shedding())?;
+        self.filter_refused = Some(now + FILTER_RETRY);
         let error = io::Error::from_raw_os_error(number as i32);
         Some(format!(
-            "the kernel refuses the filter for load shedding: {error}; no load is shed until a \
-             restart: permit setsockopt with SO_ATTACH_FILTER where a sandbox forbids it, and \
-             raise net.core.optmem_max where memory is short"
+            "the kernel refuses the filter for load shedding: {error}; no load is shed for {} \
+             minutes: permit setsockopt with SO_ATTACH_FILTER where a sandbox forbids it, and \
+             raise net.core.optmem_max where memory is short",
+            FILTER_RETRY.as_secs() / 60
         ))
     }
 
     /// Whether the kernel is to drop datagrams.
     pub fn is_shedding(&self) -> bool {
-        self.connects.get().is_some() && !self.filter_refused
+        self.connects.get().is_some() && self.filter_refused.is_none()
     }
 
     /// The current step, the interval that it leads to, and the share of connects.
@@ -245,14 +253,23 @@ mod tests {
             Self { settings, overload, now, messages: Vec::new() }
         }
 
-        /// Advances by `seconds`, each with 10,000 datagrams, nine tenths of them connects. Busy
-        /// workers lose `percent` of all.
+        /// Advances by `seconds`, each with 10,000 datagrams, nine tenths of them connects, of
+        /// which the filter lets its share pass. Without it busy workers lose `percent` of all.
         fn seconds(&mut self, seconds: u32, percent: u64) {
             for _ in 0..seconds {
                 self.now += Duration::from_secs(1);
-                let (received, lost) = (100 * (100 - percent), 100 * percent);
-                let connects = received / 10 * 9;
-                let load = Load { received, lost, lost_by_busy: lost, connects, ..Load::default() };
+                let passed = (9_000.0 * self.overload.connects.get().unwrap_or(1.0)) as u64;
+                let arrived = 1_000 + passed;
+                let received = arrived.min(100 * (100 - percent));
+                let lost = arrived - received;
+                let load = Load {
+                    received,
+                    lost,
+                    lost_by_busy: lost,
+                    connects: received * passed / arrived,
+                    shed: 9_000 - passed,
+                    ..Load::default()
+                };
                 let (_, messages) = self.overload.tick(&self.settings, &load, true, self.now);
                 self.messages.extend(messages);
             }
@@ -284,7 +301,7 @@ mod tests {
         assert_eq!((rules.announce.interval, rules.shard.peer_lifetime), (5400, 10_800));
         assert_eq!(fixture.messages.len(), 9, "a line for each step and for the filter");
         let share = rules.shedding.map(|shedding| shedding.share());
-        assert!(share.is_some_and(|share| share < 0.1), "{share:?}");
+        assert!(share.is_some_and(|share| share < 0.3), "{share:?}");
         let shown = fixture.overload.pressure(&fixture.settings);
         assert_eq!((shown.step, Some(shown.connect_share)), (8, share));
     }
@@ -344,23 +361,28 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_filter_is_warned_of_once_and_ends_load_shedding() {
+    fn a_refused_filter_is_warned_of_once_and_ends_load_shedding_for_minutes() {
         let mut fixture = Fixture::new("[overload]\nlongest_interval = 3600\n");
         let workers = [WorkerMetrics::default(), WorkerMetrics::default()];
         let named = workers.each_ref().map(|worker| ("worker", worker));
-        assert_eq!(fixture.overload.check_filters(&named), None);
+        assert_eq!(fixture.overload.check_filters(&named, fixture.now), None);
         fixture.seconds(5, 90);
         assert!(fixture.overload.is_shedding() && fixture.rules().shedding.is_some());
         let enomem = 12;
         workers[1].filter_error.set(enomem);
-        let warning = fixture.overload.check_filters(&named).unwrap();
+        let warning = fixture.overload.check_filters(&named, fixture.now).unwrap();
         assert!(warning.contains("os error 12") && warning.contains("net.core.optmem_max"));
         assert!(!fixture.overload.is_shedding(), "drops of this second are not the filter's");
         fixture.seconds(100, 90);
-        assert_eq!(fixture.overload.check_filters(&named), None);
+        assert_eq!(fixture.overload.check_filters(&named, fixture.now), None);
         assert!(!fixture.overload.is_shedding() && fixture.rules().shedding.is_none());
         let shown = fixture.overload.pressure(&fixture.settings);
         assert_eq!((shown.interval, shown.connect_share.to_bits()), (3600, 1f64.to_bits()));
+        // The worker has removed what it has.
+        workers[1].filter_error.set(0);
+        fixture.seconds(300, 90);
+        assert_eq!(fixture.overload.check_filters(&named, fixture.now), None);
+        assert!(fixture.overload.is_shedding() && fixture.rules().shedding.is_some());
     }
 
     #[test]

@@ -252,7 +252,7 @@ impl Supervisor {
         exports.tick(&settings.export, running.orders(), now);
         snapshots.tick(running.orders(), *clock, now);
         let workers: Vec<_> = running.workers().collect();
-        if let Some(warning) = overload.check_filters(&workers) {
+        if let Some(warning) = overload.check_filters(&workers, now) {
             log::warn!("{warning}");
         }
         // Before the sum, which contains the reasons of drops.

@@ -3,7 +3,7 @@
 //! no such loss has no effect.
 
 use std::fs;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -94,14 +94,25 @@ fn source(block: u8, number: u8, tracker: SocketAddr) -> Client {
     Client::at(IpAddr::V4(Ipv4Addr::new(127, 0, block, number)), tracker)
 }
 
-/// Sends connects from many sources, faster than the worker can reply.
+/// Sends connects from many sources, faster than the worker can reply. The sockets accept no
+/// replies: what full buffers of other sockets lose counts as losses, as far as drops at the
+/// tracker's may be.
 fn flood(tracker: SocketAddr, part: u8, over: &AtomicBool) {
-    let clients: Vec<Client> = (1..=SOURCES).map(|n| source(1 + part, n, tracker)).collect();
+    let elsewhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 9));
+    let connected = |n| {
+        let socket = UdpSocket::bind((Ipv4Addr::new(127, 0, 1 + part, n), 0)).unwrap();
+        socket.connect(elsewhere).unwrap();
+        socket
+    };
+    let sockets: Vec<UdpSocket> = (1..=SOURCES).map(connected).collect();
     let bytes = connect(1);
     // The flood ends when the test has failed, too.
     let deadline = Instant::now() + 2 * TIMEOUT;
     while !over.load(Ordering::Relaxed) && Instant::now() < deadline {
-        clients.iter().for_each(|client| client.send(&bytes));
+        for socket in &sockets {
+            // What a full buffer of the device refuses is sent in the next round.
+            let _ = socket.send_to(&bytes, tracker);
+        }
     }
 }
 

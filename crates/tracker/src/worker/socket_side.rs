@@ -225,7 +225,10 @@ impl<S: Socket> SocketSide<S> {
         // After an error, some of the kernel sockets may have the filter; tried again every second.
         self.filter = None;
         match self.socket.set_filter(filter.as_ref()) {
-            Ok(()) => (self.filter, self.filter_warned) = (Some(filter), false),
+            Ok(()) => {
+                (self.filter, self.filter_warned) = (Some(filter), false);
+                metrics.filter_error.set(0);
+            }
             // The thread that supervises the workers ends the load shedding and warns.
             Err(error) if filter.is_some() => {
                 metrics.filter_error.set(error.raw_os_error().unwrap_or(i32::MAX) as u64);
