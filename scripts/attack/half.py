@@ -12,8 +12,8 @@ LEAST = dict(newcomers=-5, established=3)
 COMPARISONS, FURTHER, CLOSE = 3, 2, 3
 # Runs of a row that search for the limit.
 TRIES = 6
-# Length of every run. Shedding begins after some four seconds. Receive buffers take in some 26,000 datagrams beyond what
-# is served, which in a run of half the length are points more: only runs of the same length can be compared.
+# Length of every run. Shedding begins after some four seconds. Receive buffers take in thousands of datagrams beyond
+# those served, which are more percent of a shorter run: only runs of the same length can be compared.
 SECONDS = 10
 
 
