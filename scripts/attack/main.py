@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 
+import load
 import place
 import rows
 
@@ -69,8 +70,8 @@ def run(given):
         for name, row in chosen:
             try:
                 result = row(where, settings)
-            except (RuntimeError, OSError, subprocess.SubprocessError) as error:
-                result = dict(failures=[str(error)])
+            except Exception as error:  # A row that cannot run fails alone.
+                result = dict(failures=[f"{type(error).__name__}: {error}"])
             results.append(dict(row=name, **result))
             print(line(results[-1]), flush=True)
     seconds = time.monotonic() - started
@@ -91,9 +92,16 @@ def run(given):
 
 
 def line(result):
-    if not result["failures"]:
-        return f"ok     {result['row']}"
-    return f"FAILED {result['row']}: " + "; ".join(result["failures"])
+    text = f"FAILED {result['row']}: " if result["failures"] else f"ok     {result['row']}: "
+    runs = [*result.get("repeated", []), result]
+    told = [result["note"]] if "note" in result else []
+    told += result["failures"]
+    if len(runs) > 1 or result["failures"]:
+        told += [f"(disturbed: {cause})" for cause in result.get("disturbances", [])]
+    for number, run in enumerate(runs[:-1], 1):
+        told.append(f"(run {number}: {', '.join(run['failures'] + run['disturbances'])})")
+    told += [f"warning: {warning}" for warning in result.get("report", {}).get("warnings", []) if "memory" in warning]
+    return (text + "; ".join(told)).removesuffix(": ")
 
 
 HEADS = ["row", "result", "established %", "newcomers %", "p99 ms", "CPU %", "MiB", "step", "sent", "balance"]
@@ -107,9 +115,9 @@ def table(results):
         if report is None:
             lines.append(first + [result.get("figure", "")] + [""] * 7)
             continue
-        percent = [f"{rows.percent(report[kind]):.3f}" for kind in ("established", "newcomers")]
+        percent = [f"{load.percent(report[kind]):.3f}" for kind in ("established", "newcomers")]
         tracker = report["tracker"]
-        balance = rows.balance(report)
+        balance = load.balance(report)
         lines.append(first + percent + [
             f"{report['established']['latency']['p99'] / 1000:.2f}", f"{tracker['cpu_percent']:.0f}",
             f"{tracker['memory'][1] / 2**20:.1f}", f"{tracker['step'][0]:.0f}",

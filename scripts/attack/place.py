@@ -55,6 +55,10 @@ def vcpus():
     return allowed[0], allowed[min(1, len(allowed) - 1)]
 
 
+class Ended(Exception):
+    """A tracker ended by itself: no disturbance explains that."""
+
+
 class Place:
     """The namespaces, for as long as a `with` lasts. This process is in that of the load."""
 
@@ -105,6 +109,7 @@ class Place:
                     time.sleep(0.05)
                 yield process
             finally:
+                ended = process.poll()
                 process.send_signal(signal.SIGCONT)
                 process.terminate()
                 try:
@@ -112,6 +117,9 @@ class Place:
                 except subprocess.TimeoutExpired:
                     process.kill()
                     process.wait()
+                # Not by a signal of this script.
+                if ended:
+                    raise Ended(f"the tracker ended with status {ended}:\n{log.read_text()[-3000:]}")
 
 
 def times(pid):
@@ -129,13 +137,34 @@ def kept_waiting(before, after):
 
     A thread waits while others run on its vCPU: the tracker's own, or other programs. What exceeds the run time of the
     tracker's others is due to other programs; a worker exceeds it most, as the other threads wait for the worker. The
-    figure is too low where several workers are busy, as they do not run only while another waits, and where a
-    hypervisor takes the vCPU away.
+    figure is too low where several workers are busy, as they do not run only while another waits.
     """
     grown = [(ran - before[task][0], waited - before[task][1])
              for task, (ran, waited) in after.items() if task in before]
     whole = sum(ran for ran, _ in grown)
     return max([0, *(waited - (whole - ran) for ran, waited in grown)])
+
+
+def steal():
+    """Seconds for which the hypervisor took each vCPU away (/proc/stat)."""
+    lines = map(str.split, pathlib.Path("/proc/stat").read_text().splitlines())
+    return {int(line[0][3:]): int(line[8]) / os.sysconf("SC_CLK_TCK") for line in lines
+            if line[0].startswith("cpu") and line[0] != "cpu"}
+
+
+class Watch:
+    """What keeps tracker and load from their vCPUs, from now on."""
+
+    def __init__(self, where, pid):
+        self.pid, self.vcpus = pid, {where.tracker_cpu, where.load_cpu}
+        self.began, self.times, self.steal = time.monotonic(), times(pid), steal()
+
+    def shares(self):
+        """The share of time for each cause."""
+        seconds, now = time.monotonic() - self.began, steal()
+        taken = max(now[vcpu] - self.steal[vcpu] for vcpu in self.vcpus)
+        return {"other programs kept the tracker waiting": kept_waiting(self.times, times(self.pid)) / seconds,
+                "the hypervisor took a vCPU": taken / seconds}
 
 
 def highest_memory(pid):

@@ -323,6 +323,7 @@ fn report(
         let sent = [honest.datagrams_sent, newcomers.sent, flood.sent.datagrams + flood.connects];
         conservation(sent, before, after, lost_by_devices)
     });
+    let tracker = figures(samples, *start, honest.seconds);
     let mut report = AttackReport {
         format: report::FORMAT,
         version: env!("CARGO_PKG_VERSION").into(),
@@ -352,11 +353,11 @@ fn report(
         },
         wrong_replies: honest.wrong_replies(),
         behind: honest.behind,
-        tracker: figures(samples, *start),
+        tracker,
         conservation,
         counters: metrics.map(|(before, after)| after.grown(&before)).unwrap_or_default(),
         bounds: settings.bounds,
-        warnings: warnings(honest, flood),
+        warnings: warnings(honest, flood, tracker.as_ref()),
         failures: Vec::new(),
     };
     report.judge();
@@ -364,7 +365,11 @@ fn report(
 }
 
 /// Reasons to doubt the figures, which are this host's.
-fn warnings(honest: &Report, flood: &flood::Outcome) -> Vec<String> {
+fn warnings(
+    honest: &Report,
+    flood: &flood::Outcome,
+    tracker: Option<&TrackerFigures>,
+) -> Vec<String> {
     let late = honest.behind.p99 > 1000.0 && honest.behind.p99 > honest.latency.p99 / 4.0;
     let (skipped, sent) = (flood.skipped, flood.sent.datagrams);
     let all = [
@@ -391,6 +396,11 @@ fn warnings(honest: &Report, flood: &flood::Outcome) -> Vec<String> {
         (
             skipped * 10 > sent,
             format!("{skipped} datagrams of the attack were left out: lower --attack"),
+        ),
+        (
+            tracker.is_some_and(|tracker| tracker.memory_slope.is_none()),
+            "the tracker's memory was read too seldom to say whether it grows: raise --duration"
+                .into(),
         ),
     ];
     all.into_iter().filter(|(applies, _)| *applies).map(|(_, text)| text).collect()
@@ -422,20 +432,20 @@ fn conservation(sent: [u64; 3], before: &Metrics, after: &Metrics, devices: u64)
     }
 }
 
-/// Figures of the samples since `start`; none for fewer than two.
-fn figures(samples: &[Sample], start: f64) -> Option<TrackerFigures> {
+/// Figures of the samples since `start` of an attack of this length; none for fewer than two.
+fn figures(samples: &[Sample], start: f64, seconds: f64) -> Option<TrackerFigures> {
     let within = &samples[samples.partition_point(|sample| sample.time < start)..];
     let [first, .., last] = within else { return None };
     let highest = |pick: fn(&Sample) -> f64| within.iter().map(pick).fold(0.0, f64::max);
-    let slope = |pick: fn(&Sample) -> f64| {
-        let half = within.iter().skip(within.len() / 2);
-        tracker::slope(&half.map(|sample| (sample.time, pick(sample))).collect::<Vec<_>>())
+    let growth = |pick: fn(&Sample) -> f64| {
+        let readings: Vec<_> = within.iter().map(|sample| (sample.time, pick(sample))).collect();
+        tracker::growth(&readings, start, seconds)
     };
     Some(TrackerFigures {
         cpu_percent: (last.cpu - first.cpu) / (last.time - first.time).max(1e-9) * 100.0,
         memory: [first.rss, highest(|sample| sample.rss), last.rss],
-        memory_slope: slope(|sample| sample.rss),
-        peers_slope: slope(|sample| sample.peers),
+        memory_slope: growth(|sample| sample.rss),
+        peers_slope: growth(|sample| sample.peers),
         step: [highest(|sample| sample.step), last.step],
         peers: [first.peers, last.peers],
     })

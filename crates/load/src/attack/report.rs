@@ -109,10 +109,11 @@ pub struct TrackerFigures {
     pub cpu_percent: f64,
     /// Resident memory in bytes: at the start, the highest, at the end.
     pub memory: [f64; 3],
-    /// Growth of resident memory in the second half, bytes per second.
-    pub memory_slope: f64,
-    /// Growth of the number of stored peers in the second half, per second.
-    pub peers_slope: f64,
+    /// Growth of resident memory in the second half, bytes per second: the difference between the
+    /// medians of its two quarters, by the length of a quarter. None for too few readings.
+    pub memory_slope: Option<f64>,
+    /// Growth of the number of stored peers in the second half, per second, likewise.
+    pub peers_slope: Option<f64>,
     /// Overload step: the highest and the last.
     pub step: [f64; 2],
     /// Stored peers: at the start and at the end.
@@ -265,12 +266,15 @@ impl AttackReport {
         ];
         if let Some(tracker) = &self.tracker {
             let [before, highest, after] = tracker.memory.map(mebibytes);
-            let slope = tracker.memory_slope / f64::from(1 << 20);
+            let slope = tracker.memory_slope.map_or_else(
+                || "growth unknown".into(),
+                |slope| format!("{:+.2} MiB/s", slope / f64::from(1 << 20)),
+            );
             facts.extend([
                 ("tracker's CPU", format!("{:.0} % of a vCPU", tracker.cpu_percent)),
                 (
                     "tracker's memory",
-                    format!("{before} before, {highest} at most, {after} after, {slope:+.2} MiB/s"),
+                    format!("{before} before, {highest} at most, {after} after, {slope}"),
                 ),
                 (
                     "overload step",

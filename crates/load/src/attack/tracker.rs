@@ -192,15 +192,32 @@ impl Tracker {
     }
 }
 
-/// The rate at which a figure grows, in units per second: the slope of the straight line with the
-/// least squares. 0 for fewer than two readings.
-pub(super) fn slope(points: &[(f64, f64)]) -> f64 {
-    let count = points.len() as f64;
-    let mean = |pick: fn(&(f64, f64)) -> f64| points.iter().map(pick).sum::<f64>() / count;
-    let (x, y) = (mean(|point| point.0), mean(|point| point.1));
-    let products = points.iter().map(|point| (point.0 - x) * (point.1 - y)).sum::<f64>();
-    let squares = points.iter().map(|point| (point.0 - x).powi(2)).sum::<f64>();
-    if squares > 0.0 { products / squares } else { 0.0 }
+/// Readings in the second half without which its growth is not judged, and the part of the whole
+/// time over which they have to be spread. With these, both quarters of that half have readings.
+const LEAST_READINGS: usize = 8;
+const LEAST_SPREAD: f64 = 1.0 / 3.0;
+
+/// How fast a figure grows in the second half of `seconds` from `start`, in units per second: from
+/// the median of the third quarter to that of the fourth. A single step counts with its height at
+/// most, wherever it is. `None` for too few readings, given as time and value.
+pub(super) fn growth(readings: &[(f64, f64)], start: f64, seconds: f64) -> Option<f64> {
+    let quarter = seconds / 4.0;
+    let from = |time: f64| readings.partition_point(|reading| reading.0 < time);
+    let [third, fourth, end] = [2.0, 3.0, 4.0].map(|number| from(start + number * quarter));
+    let half = &readings[third..end];
+    let ([first, .., last], LEAST_READINGS..) = (half, half.len()) else { return None };
+    if last.0 - first.0 < seconds * LEAST_SPREAD {
+        return None;
+    }
+    Some((median(&readings[fourth..end]) - median(&readings[third..fourth])) / quarter)
+}
+
+/// The median value of at least one reading.
+fn median(readings: &[(f64, f64)]) -> f64 {
+    let mut values: Vec<_> = readings.iter().map(|reading| reading.1).collect();
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 }
 }
 
 #[cfg(test)]
@@ -233,9 +250,40 @@ mod tests {
         assert_eq!(grown.into_iter().collect::<Vec<_>>(), [(name.to_owned(), 10)]);
     }
 
+    /// Four readings a second for 8 s from second 2 on.
+    fn readings(value: impl Fn(f64) -> f64) -> Vec<(f64, f64)> {
+        (0..32).map(|n| f64::from(n) / 4.0).map(|time| (2.0 + time, value(time))).collect()
+    }
+
     #[test]
-    fn slopes() {
-        assert_eq!(slope(&[(0.0, 5.0), (1.0, 7.0), (2.0, 9.0)]), 2.0);
-        assert_eq!((slope(&[]), slope(&[(1.0, 1.0)])), (0.0, 0.0));
+    fn growth_is_that_of_the_second_half() {
+        let of = |value: fn(f64) -> f64| growth(&readings(value), 2.0, 8.0);
+        assert_eq!(of(|time| 5.0 + 3.0 * time), Some(3.0));
+        assert_eq!(of(|time| if time < 4.0 { time } else { 4.0 }), Some(0.0));
+    }
+
+    /// A step counts with its height over the quarter of 2 s, not with more.
+    #[test]
+    fn a_step_counts_with_its_height_at_most() {
+        for at in 0..32 {
+            let step = |time: f64| if time < f64::from(at) / 4.0 { 0.0 } else { 10.0 };
+            let found = growth(&readings(step), 2.0, 8.0).unwrap() * 2.0;
+            assert!((0.0..=10.0).contains(&found), "{found} at {at}");
+            assert!(at != 24 || found == 10.0, "{found}");
+        }
+    }
+
+    /// Most readings may be early ones, where the observer was late afterwards.
+    #[test]
+    fn growth_needs_enough_readings_of_the_second_half() {
+        let all = readings(|time| time);
+        assert_eq!(growth(&[], 2.0, 8.0), None);
+        assert_eq!(growth(&all[..16], 2.0, 8.0), None, "none of the second half");
+        assert_eq!(growth(&all[..26], 2.0, 8.0), None, "ten within 2.25 s");
+        let sparse: Vec<_> = all.iter().copied().step_by(3).collect();
+        assert_eq!(growth(&sparse, 2.0, 8.0), None, "five");
+        let late: Vec<_> = all.iter().map(|(time, value)| (time + 8.0, *value)).collect();
+        assert_eq!(growth(&late, 2.0, 8.0), None, "after the end");
+        assert!(growth(&all[..28], 2.0, 8.0).is_some(), "twelve within 2.75 s");
     }
 }
