@@ -18,12 +18,11 @@ use onrush_tracker::lanes::ShardTask;
 use onrush_tracker::orders::Orders;
 
 use super::clock::Time;
-use super::model::LONGEST_STALL;
 use super::tracker::Tracker;
 
-/// Seconds by which peers may count as older after an upgrade: of the dump, of stored ages and of
-/// clocks, and the time that a stalled worker takes for the dump.
-pub(crate) const OLDER: i64 = OLDER_IN_DUMP as i64 + 16 + LONGEST_STALL as i64;
+/// Seconds by which peers may count as older after an upgrade, besides the time that the dump has
+/// taken: of the dump, of stored ages and of clocks.
+const OLDER: i64 = OLDER_IN_DUMP as i64 + 16;
 
 /// When an upgrade fails, if it does: the process that serves goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +40,9 @@ pub(crate) struct Upgrade {
     begun: Time,
     /// When the new process has started.
     pub(crate) started: u64,
+    /// Seconds by which peers may count as older: ages are loaded as if the dump took no time,
+    /// and it waits for stalled workers.
+    pub(crate) older: i64,
     pub(crate) failure: Option<Failure>,
     /// Readers of the stops since then, of the process that serves.
     stops: Vec<ChangeReader>,
@@ -104,7 +106,8 @@ impl Upgrade {
         let subscribe = |shard: &mut Shard, _: Now| Some(shard.subscribe(Interest::Stops));
         let subscribed = on_every_shard(&serving.orders(), |_| subscribe);
         let stage = Stage::Subscribing(subscribed);
-        Self { stage, begun: now, started, failure, stops: Vec::new(), own: Vec::new() }
+        let (stops, own) = (Vec::new(), Vec::new());
+        Self { stage, begun: now, started, older: OLDER, failure, stops, own }
     }
 
     /// Starts the dump once every shard has been subscribed to. Returns whether it has.
@@ -142,6 +145,7 @@ impl Upgrade {
             moved = true;
         }
         let ended = (*unfinished == 0).then(|| writer.take()).flatten();
+        self.older = OLDER + (now.second - self.begun.second) as i64;
         (moved, ended.map(|writer| writer.end(now.unix).expect("memory").0))
     }
 

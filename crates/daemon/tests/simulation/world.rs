@@ -26,7 +26,7 @@ use super::rules::RuleSet;
 use super::scenario::{CALM, Fault, Scenario};
 use super::socket::{Log, SharedSocket};
 use super::tracker::Tracker;
-use super::upgrade::{Failure, OLDER, Stage, Upgrade};
+use super::upgrade::{Failure, Stage, Upgrade};
 
 /// Seconds within which every client gets a reply to an announce once faults have ended: an
 /// interval, and time-outs while datagrams are lost.
@@ -384,7 +384,7 @@ impl World {
         self.exited.push(self.serving.summary());
         self.serving = new;
         self.trace.push(format!("{} s: the new process serves", time.second));
-        self.model.begin_merge(OLDER, self.serving.started, time);
+        self.model.begin_merge(upgrade.older, self.serving.started, time);
         // It has loaded its list before; the one in force may be another.
         self.serving.update(self.rules.rules(&self.settings));
         self.purge = Purge::default();
