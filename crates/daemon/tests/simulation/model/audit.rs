@@ -112,8 +112,8 @@ impl Model {
         self.misjudged += u64::from(alive && doubt == Doubt::Misjudged);
     }
 
-    /// No shard stores more peers than its share, and no source more than its limit, except for what
-    /// an upgrade has brought: no newcomer is added to that.
+    /// No shard stores more peers than its share, and no source more than its limit, except for
+    /// what an upgrade has brought: no newcomer is added to that.
     fn audit_limits(&mut self, shard: usize, swarms: &[SwarmView]) -> Result<(), String> {
         let peers = swarms.iter().map(|swarm| swarm.peers.len() as u64).sum::<u64>();
         let all = (shard, None, Vec::new());
