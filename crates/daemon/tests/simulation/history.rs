@@ -30,7 +30,7 @@ pub(crate) enum Doubt {
     Misjudged,
     /// A limit kept it out, or a newcomer has replaced it.
     Limited,
-    /// Its swarm was removed, or an upgrade had no room for it.
+    /// Its swarm was removed, or an upgrade may have brought it back.
     Lost,
 }
 

@@ -6,9 +6,8 @@ use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded};
 use onrush::upgrade::delta::{self, Delta, OLDER_IN_DUMP, own_stops};
-use onrush::upgrade::incoming::load_options;
+use onrush::upgrade::incoming::{TakeoverError, load_dump, load_options};
 use onrush_store::snapshot::encode::{Block, Encoder};
-use onrush_store::snapshot::load::from_stream;
 use onrush_store::snapshot::write::SnapshotWriter;
 use onrush_store::stream::{Part, StreamTask};
 use onrush_swarm::{ChangeReader, Interest, Shard, ShardMap};
@@ -18,12 +17,11 @@ use onrush_tracker::lanes::ShardTask;
 use onrush_tracker::orders::Orders;
 
 use super::clock::Time;
-use super::model::LONGEST_STALL;
 use super::tracker::Tracker;
 
-/// Seconds by which peers may count as older after an upgrade: of the dump, of stored ages and of
-/// clocks, and the time that a stalled worker takes for the dump.
-pub(crate) const OLDER: i64 = OLDER_IN_DUMP as i64 + 16 + LONGEST_STALL as i64;
+/// Seconds by which peers may count as older after an upgrade, besides the time that the dump has
+/// taken: of the dump, of stored ages and of clocks.
+const OLDER: i64 = OLDER_IN_DUMP as i64 + 16;
 
 /// When an upgrade fails, if it does: the process that serves goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +39,12 @@ pub(crate) struct Upgrade {
     begun: Time,
     /// When the new process has started.
     pub(crate) started: u64,
+    /// Seconds by which peers may count as older: ages are loaded as if the dump took no time,
+    /// and it waits for stalled workers.
+    pub(crate) older: i64,
     pub(crate) failure: Option<Failure>,
+    /// Peers of the process that serves.
+    held: u64,
     /// Readers of the stops since then, of the process that serves.
     stops: Vec<ChangeReader>,
     /// Those of the new process.
@@ -50,7 +53,7 @@ pub(crate) struct Upgrade {
 
 /// How far it is.
 pub(crate) enum Stage {
-    Subscribing(Receiver<ChangeReader>),
+    Subscribing(Receiver<(ChangeReader, u64)>),
     Dumping(Receiver<Part<Block>>, usize, Option<SnapshotWriter<Vec<u8>>>),
     /// The new process has loaded the dump, and waits until this second.
     Loaded(Box<Tracker>, u64),
@@ -101,16 +104,22 @@ impl Upgrade {
         started: u64,
         failure: Option<Failure>,
     ) -> Self {
-        let subscribe = |shard: &mut Shard, _: Now| Some(shard.subscribe(Interest::Stops));
+        let subscribe = |shard: &mut Shard, _: Now| {
+            Some((shard.subscribe(Interest::Stops), shard.totals().peers()))
+        };
         let subscribed = on_every_shard(&serving.orders(), |_| subscribe);
         let stage = Stage::Subscribing(subscribed);
-        Self { stage, begun: now, started, failure, stops: Vec::new(), own: Vec::new() }
+        let (stops, own) = (Vec::new(), Vec::new());
+        Self { stage, begun: now, started, older: OLDER, failure, held: 0, stops, own }
     }
 
     /// Starts the dump once every shard has been subscribed to. Returns whether it has.
     pub(crate) fn start_dump(&mut self, serving: &Tracker, now: Time) -> bool {
         let Stage::Subscribing(subscribed) = &self.stage else { return false };
-        self.stops.extend(subscribed.try_iter());
+        for (stops, peers) in subscribed.try_iter() {
+            self.stops.push(stops);
+            self.held += peers;
+        }
         let orders = serving.orders();
         if self.stops.len() < orders.shards() {
             return false;
@@ -142,23 +151,31 @@ impl Upgrade {
             moved = true;
         }
         let ended = (*unfinished == 0).then(|| writer.take()).flatten();
+        self.older = OLDER + (now.second - self.begun.second) as i64;
         (moved, ended.map(|writer| writer.end(now.unix).expect("memory").0))
     }
 
-    /// The new process loads the dump.
+    /// The new process loads the dump, and serves after `until`. Returns whether it has room for
+    /// the peers: `limit` is `limits.peers`.
     pub(crate) fn load(
         &mut self,
         mut new: Tracker,
         dump: &[u8],
         (map, access): (ShardMap, &AccessList),
+        limit: u64,
         until: u64,
-    ) {
+    ) -> bool {
         let now = self.begun.since(new.started);
         let mut shards = new.shards();
         self.own = shards.iter_mut().map(|shard| shard.subscribe(Interest::Stops)).collect();
         let options = load_options(map, access, now);
-        from_stream(dump, shards, options, &mut || {}).expect("a valid dump");
-        self.stage = Stage::Loaded(Box::new(new), until);
+        match load_dump(dump, self.held, shards, options, limit, false) {
+            Ok(()) => self.stage = Stage::Loaded(Box::new(new), until),
+            // An upgrade shortly before has left more than the limit.
+            Err(TakeoverError::TooManyPeers { .. }) => return false,
+            Err(error) => panic!("{error}"),
+        }
+        true
     }
 
     /// Asks the workers to stop receiving, and gives up at `deadline`.

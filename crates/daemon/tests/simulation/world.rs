@@ -26,7 +26,7 @@ use super::rules::RuleSet;
 use super::scenario::{CALM, Fault, Scenario};
 use super::socket::{Log, SharedSocket};
 use super::tracker::Tracker;
-use super::upgrade::{Failure, OLDER, Stage, Upgrade};
+use super::upgrade::{Failure, Stage, Upgrade};
 
 /// Seconds within which every client gets a reply to an announce once faults have ended: an
 /// interval, and time-outs while datagrams are lost.
@@ -323,13 +323,14 @@ impl World {
             Stage::Dumping(..) => {
                 let (moved, dump) = upgrade.dump(time);
                 if let Some(dump) = dump {
-                    over = upgrade.failure == Some(Failure::InDump);
                     let rules = self.rules.rules(&self.settings);
                     let (settings, sockets) = (&self.settings, self.sockets.clone());
                     let new =
                         Tracker::new(settings, &self.secrets, &rules, sockets, upgrade.started);
                     let until = time.second + self.rng.random_range(0..5);
-                    upgrade.load(new, &dump, (self.map, &access), until);
+                    let limit = self.settings.limits.peers;
+                    let fits = upgrade.load(new, &dump, (self.map, &access), limit, until);
+                    over = !fits || upgrade.failure == Some(Failure::InDump);
                 }
                 moved
             }
@@ -355,7 +356,7 @@ impl World {
             _ => {
                 let (worked, done) = upgrade.merge(&self.serving, (self.map, &access), time);
                 if done {
-                    self.model.end_upgrade(time);
+                    self.model.end_upgrade();
                     self.trace.push(format!("{} s: the upgrade is complete", time.second));
                     self.coverage.upgrades += 1;
                     return Ok(true);
@@ -370,7 +371,7 @@ impl World {
                     Stage::Pausing(..) => self.coverage.failed_pauses += 1,
                     _ => self.coverage.failed_dumps += 1,
                 }
-                self.model.end_upgrade(time);
+                self.model.end_upgrade();
             }
             false => self.upgrade = Some(upgrade),
         }
@@ -384,7 +385,7 @@ impl World {
         self.exited.push(self.serving.summary());
         self.serving = new;
         self.trace.push(format!("{} s: the new process serves", time.second));
-        self.model.begin_merge(OLDER, self.serving.started, time);
+        self.model.begin_merge(upgrade.older, self.serving.started);
         // It has loaded its list before; the one in force may be another.
         self.serving.update(self.rules.rules(&self.settings));
         self.purge = Purge::default();

@@ -13,7 +13,7 @@ use super::super::limits::{Count, blocks};
 use super::{Model, within};
 
 /// Where the peers of a block of addresses are counted: a shard, a swarm if the limit is that of
-/// swarms, and the block.
+/// swarms, and the block, which is empty for all addresses.
 pub(super) type Scope = (usize, Option<InfoHash>, Vec<u8>);
 
 /// What a shard stores.
@@ -102,8 +102,8 @@ impl Model {
         if stored || state.seeder.is_none() {
             return;
         }
-        swarm.missed = Some(now);
         if doubt == Doubt::Lost {
+            swarm.lost = Some(now);
             return;
         }
         // It may also have expired, or have been removed with its swarm.
@@ -112,11 +112,13 @@ impl Model {
         self.misjudged += u64::from(alive && doubt == Doubt::Misjudged);
     }
 
-    /// No shard stores more peers than its share, and no source more than its limit.
+    /// No shard stores more peers than its share, and no source more than its limit, except for
+    /// what an upgrade has brought: no newcomer is added to that.
     fn audit_limits(&mut self, shard: usize, swarms: &[SwarmView]) -> Result<(), String> {
         let peers = swarms.iter().map(|swarm| swarm.peers.len() as u64).sum::<u64>();
-        within("peers of a shard", peers, 0, self.limits.peers)?;
-        let mut counts: BTreeMap<Scope, (u64, u64)> = BTreeMap::new();
+        let all = (shard, None, Vec::new());
+        let mut counts: BTreeMap<Scope, (u64, u64)> =
+            BTreeMap::from([(all, (peers, self.limits.peers))]);
         for swarm in swarms {
             let scopes =
                 [(Some(swarm.info_hash), self.limits.per_swarm), (None, self.limits.of_source)];

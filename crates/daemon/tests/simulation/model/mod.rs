@@ -66,7 +66,7 @@ pub(crate) struct Model {
     in_doubt: BTreeSet<usize>,
     /// Newcomers that were not stored, and peers that were replaced.
     unstored: Count,
-    /// Blocks of addresses that are above a limit since an upgrade, which limits no source.
+    /// What is above a limit since an upgrade, which limits neither shards nor sources.
     inherited: BTreeMap<Scope, u64>,
     /// Shards that have had no audit since an upgrade.
     merged: BTreeSet<usize>,
@@ -101,8 +101,8 @@ struct Swarm {
     peers: BTreeMap<Endpoint, History>,
     /// When it was last removed as a whole.
     removed: Option<Sequence>,
-    /// When one of its peers was last found missing.
-    missed: Option<Sequence>,
+    /// When one of its peers was last found missing after a removal of the swarm.
+    lost: Option<Sequence>,
 }
 
 /// A request that waits for its reply.
@@ -570,22 +570,20 @@ impl Model {
 
     /// The other process, which has `started` then, serves without the changes since. Peers count
     /// as up to `older` seconds older than they are.
-    pub(crate) fn begin_merge(&mut self, older: i64, started: u64, now: Time) {
+    pub(crate) fn begin_merge(&mut self, older: i64, started: u64) {
         (self.incomplete, self.recounts) = (true, true);
         self.merged.extend(0..usize::from(self.map.shards()));
         self.started = started;
         self.created.doubt();
-        self.doubt_upgraded(now.second);
+        self.doubt_upgraded();
         let swarms = self.swarms.values_mut();
         swarms.flat_map(|swarm| swarm.peers.values_mut()).for_each(|peer| peer.age(older));
     }
 
     /// The changes have arrived, or the upgrade has failed.
-    pub(crate) fn end_upgrade(&mut self, now: Time) {
+    pub(crate) fn end_upgrade(&mut self) {
         if self.incomplete {
-            self.doubt_upgraded(now.second);
-        }
-        if self.incomplete {
+            self.doubt_upgraded();
             self.outdated.clone_from(&self.doubtful);
             self.beyond |= self.outdated.iter().any(|hash| self.rules.access.permits(*hash));
         }

@@ -173,18 +173,13 @@ impl Model {
         peers
     }
 
-    /// An upgrade has no room for some of the peers that a full shard has had since it began, and
-    /// may bring back those that were removed since.
-    pub(super) fn doubt_upgraded(&mut self, second: u64) {
+    /// An upgrade may bring back peers whose swarm was removed since it began. It loses none: the
+    /// shards exceed their shares meanwhile.
+    pub(super) fn doubt_upgraded(&mut self) {
         let since = self.upgrading_since.expect("an upgrade");
-        let of_shard = |shard| Count::of(&self.peers_of(shard, since, second)).most;
-        let shards = 0..usize::from(self.map.shards());
-        let full: Vec<_> = shards.map(|shard| of_shard(shard) > self.limits.peers).collect();
         for (hash, swarm) in &mut self.swarms {
-            let shard = self.map.shard_of(hash);
-            if full[shard] || swarm.missed.is_some_and(|missed| missed >= since) {
-                self.in_doubt.insert(shard);
-                // A swarm without room for any of its peers is not stored.
+            if swarm.lost.is_some_and(|lost| lost >= since) {
+                self.in_doubt.insert(self.map.shard_of(hash));
                 (swarm.completed.0, swarm.dumped) = (0, 0);
                 swarm.peers.values_mut().for_each(History::doubt_upgrade);
             }
