@@ -1,7 +1,7 @@
 //! The new process's side of an upgrade: it requests sockets and peers, and acquires the sockets
 //! once it could serve.
 
-use std::io;
+use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ use onrush_config::settings::Listen;
 use onrush_config::{Passed, Settings};
 use onrush_control::version::version;
 use onrush_store::lock::StateLock;
-use onrush_store::snapshot::load::{LoadOptions, from_stream, reserve};
+use onrush_store::snapshot::load::{LoadOptions, from_stream};
 use onrush_tracker::access::AccessList;
 use onrush_tracker::clock::Now;
 
@@ -172,17 +172,8 @@ impl Incoming {
             Message::Dump { peers } => peers,
             other => return Err(unexpected(&other).into()),
         };
-        reserve(&mut shards, limit, held);
         // Unbuffered, so that the messages behind the peers are not read.
-        let loaded = from_stream(&self.stream, shards, options, &mut notify::progress())
-            .map_err(io::Error::other)?;
-        log::info!("upgrade: {loaded}");
-        // Neither counts peers that were replaced while the others were sent, nor expired ones.
-        let peers = held.min(loaded.peers.stored + loaded.peers.full);
-        if peers > limit && !force {
-            return Err(TakeoverError::TooManyPeers { peers, lost: peers - limit, limit });
-        }
-        Ok(())
+        load_dump(&self.stream, held, shards, options, limit, force)
     }
 
     /// Waits until the running process has released the sockets. Call when everything slow is
@@ -205,6 +196,35 @@ impl Incoming {
     pub fn acquire(&self) -> Result<(), TakeoverError> {
         Ok(send(&self.stream, &Message::Acquired)?)
     }
+}
+
+/// Loads the dump of a process that stores `held` peers. If they are more than `limit`, which is
+/// `limits.peers`, those that do not fit are dropped with `force`.
+///
+/// # Errors
+/// [`TakeoverError`], when the dump cannot be read, or has too many peers without `force`.
+pub fn load_dump(
+    from: impl Read,
+    held: u64,
+    mut shards: Vec<&mut Shard>,
+    options: LoadOptions<'_>,
+    limit: u64,
+    force: bool,
+) -> Result<(), TakeoverError> {
+    // Without `force` no peer may be dropped, also if some of those held have expired and the
+    // others are few enough.
+    if held <= limit || !force {
+        shards.iter_mut().for_each(|shard| shard.reserve_for_restore());
+    }
+    let loaded =
+        from_stream(from, shards, options, &mut notify::progress()).map_err(io::Error::other)?;
+    log::info!("upgrade: {loaded}");
+    // Neither counts peers that were replaced while the others were sent, nor expired ones.
+    let peers = held.min(loaded.peers.stored + loaded.peers.full);
+    if peers > limit && !force {
+        return Err(TakeoverError::TooManyPeers { peers, lost: peers - limit, limit });
+    }
+    Ok(())
 }
 
 /// How a dump is loaded that is written from `now` on.
@@ -324,7 +344,7 @@ mod tests {
             let forced = load(1_000, 1_020, (shards, 990), true).unwrap();
             assert!((700..=990).contains(&forced), "{forced} in {shards} shards");
             // The others have expired here.
-            assert!(load(1_000, 900, (shards, 900), false).is_ok());
+            assert_eq!(load(1_000, 900, (shards, 900), false), Ok(900), "{shards} shards");
         }
     }
 

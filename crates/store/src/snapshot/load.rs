@@ -263,7 +263,7 @@ fn peer_views<'a>(
 
 /// Lets the shards exceed their equal shares of `limit` peers, if the `peers` to be loaded are not
 /// more in all: large swarms do not spread evenly.
-pub fn reserve(shards: &mut [&mut Shard], limit: u64, peers: u64) {
+fn reserve(shards: &mut [&mut Shard], limit: u64, peers: u64) {
     if peers <= limit {
         shards.iter_mut().for_each(|shard| shard.reserve_for_restore());
     }
