@@ -10,6 +10,7 @@ use std::time::Instant;
 use crossbeam_channel::{Receiver, bounded};
 use onrush_proto::{Endpoint, InfoHash};
 use onrush_swarm::{PeerView, Restored, Shard, ShardMap};
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::format::{
@@ -406,7 +407,7 @@ pub fn load_at_start(
 }
 
 /// A snapshot that could not be read, and is not overwritten.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
 #[error(
     "{path} could not be read{}: {cause}; it is not overwritten, so no snapshot is written: make \
      it readable for the tracker's user and restart, which loads it, or move it away, and the next \
@@ -414,7 +415,8 @@ pub fn load_at_start(
     if *.partly { " to its end" } else { "" }
 )]
 pub struct Unread {
-    /// The file.
+    /// The file. Not handed over in an upgrade: each process has its own path to it.
+    #[serde(skip)]
     pub path: PathBuf,
     /// Why it could not be read.
     pub cause: String,
