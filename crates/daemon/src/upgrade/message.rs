@@ -87,7 +87,7 @@ pub struct Current {
     /// What the new process has to keep of intervals sent so far.
     pub commitment: IntervalCommitment,
     /// The snapshot that was not loaded and must not be overwritten, if so. It may be readable now.
-    pub unread: Option<Unread>,
+    pub unread: Option<Box<Unread>>,
     /// The most entries of each list: a file that the new process reads may be incomplete.
     pub list_entries: MostEntries,
 }
@@ -235,11 +235,11 @@ pub(super) mod tests {
             admin: admin.iter().map(|address| address.parse().unwrap()).collect(),
             current: Some(Current {
                 commitment: IntervalCommitment { lifetime: 7200, seconds: 3780 },
-                unread: Some(Unread {
+                unread: Some(Box::new(Unread {
                     path: PathBuf::new(),
                     cause: "Is a directory".into(),
                     partly: true,
-                }),
+                })),
                 list_entries: MostEntries {
                     kind: Some("deny".into()),
                     info_hashes: 1_000_000,
