@@ -461,8 +461,9 @@ keys! {
 
         /// The maximum number of concurrent connections. One source, an IPv4 address or an IPv6
         /// /64, may have a quarter of them, at least 8; behind a proxy all clients are one source.
-        /// Beyond either limit the connection that has been idle longest is closed. If none is
-        /// idle, a request gets status 503, except /health and /ready.
+        /// Beyond either limit the connection that has been idle longest is closed, and if
+        /// none is idle, one whose client has read a response for longer than admin.timeout. If
+        /// there is none, a request gets status 503, except /health and /ready.
         pub connections: usize = integer(1..=4096, "connections").default("64"),
 
         /// The maximum length of a request body. A longer one gets status 413.

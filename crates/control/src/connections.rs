@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
 
 use axum::body::{Body, Bytes};
 use hyper::body::{Frame, SizeHint};
@@ -26,8 +27,10 @@ const LEAST_SHARE: usize = 8;
 pub(crate) struct Connections {
     limit: usize,
     share: usize,
+    /// How long a response may be written before its connection may be closed for another one.
+    timeout: Duration,
     open: Mutex<Open>,
-    /// Idle connections that were closed for another one.
+    /// Connections that were closed for another one.
     pub(crate) evicted: Counter,
     /// Connections that got status 503 because all others were in use.
     pub(crate) rejected: Counter,
@@ -36,8 +39,8 @@ pub(crate) struct Connections {
 #[derive(Debug, Default)]
 struct Open {
     by_number: BTreeMap<u64, Connection>,
-    /// Increases with every change, and is both number and time stamp.
-    clock: u64,
+    /// The number of the next connection.
+    next: u64,
 }
 
 #[derive(Debug)]
@@ -51,18 +54,19 @@ struct Connection {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Activity {
     /// No request since then: its last response was written or, before the first, it was accepted.
-    Idle(u64),
+    Idle(Instant),
     /// A request is served, from the end of its head to the end of the response's body.
     Serving,
-    /// The whole response is in buffers, and the client may not have taken all of it.
-    Writing,
+    /// The whole response is in buffers since then, and the client may not have taken all of it.
+    Writing(Instant),
 }
 
 impl Connections {
-    pub(crate) fn new(limit: usize) -> Arc<Self> {
+    pub(crate) fn new(limit: usize, timeout: Duration) -> Arc<Self> {
         Arc::new(Self {
             limit,
             share: (limit / SHARE).max(LEAST_SHARE).min(limit),
+            timeout,
             open: Mutex::default(),
             evicted: Counter::default(),
             rejected: Counter::default(),
@@ -70,25 +74,26 @@ impl Connections {
     }
 
     /// The place for a new connection. Where the source has its share, or all places are taken, the
-    /// one that has been idle longest is closed. If none is idle, the place is in the reserve;
-    /// there is none if that is in use, too.
-    pub(crate) fn admit(self: &Arc<Self>, address: IpAddr) -> Option<Slot> {
+    /// one that has been idle longest is closed, or one that is read too slowly. If there is none,
+    /// the place is in the reserve, unless that is in use, too.
+    pub(crate) fn admit(self: &Arc<Self>, address: IpAddr, now: Instant) -> Option<Slot> {
         let source = source(address);
         let mut open = self.lock();
         let ordinary = |c: &Connection| !c.in_reserve;
         let of_source = |c: &Connection| !c.in_reserve && c.source == source;
         let has_room = if open.count(of_source) >= self.share {
-            self.evict(&mut open, of_source)
+            self.evict(&mut open, now, of_source)
         } else {
-            open.count(ordinary) < self.limit || self.evict(&mut open, ordinary)
+            open.count(ordinary) < self.limit || self.evict(&mut open, now, ordinary)
         };
         let in_reserve = |c: &Connection| c.in_reserve;
-        if !has_room && open.count(in_reserve) >= RESERVE && !self.evict(&mut open, in_reserve) {
+        let is_full = !has_room && open.count(in_reserve) >= RESERVE;
+        if is_full && !self.evict(&mut open, now, in_reserve) {
             self.rejected.add(1);
             return None;
         }
-        let number = open.tick();
-        let activity = Activity::Idle(number);
+        let (number, activity) = (open.next, Activity::Idle(now));
+        open.next += 1;
         let connection = Connection { source, in_reserve: !has_room, activity, task: None };
         open.by_number.insert(number, connection);
         Some(Slot { connections: self.clone(), number, in_reserve: !has_room })
@@ -101,12 +106,10 @@ impl Connections {
         }
     }
 
-    /// Changes what an open connection does, given the current time stamp.
-    fn update(&self, number: u64, change: impl FnOnce(Activity, u64) -> Activity) {
-        let mut open = self.lock();
-        let now = open.tick();
-        if let Some(connection) = open.by_number.get_mut(&number) {
-            connection.activity = change(connection.activity, now);
+    /// Changes what an open connection does.
+    fn update(&self, number: u64, change: impl FnOnce(Activity) -> Activity) {
+        if let Some(connection) = self.lock().by_number.get_mut(&number) {
+            connection.activity = change(connection.activity);
         }
     }
 
@@ -115,14 +118,19 @@ impl Connections {
         self.lock().by_number.len()
     }
 
-    /// Closes the one of these connections that has been idle longest; false if none is idle.
-    fn evict(&self, open: &mut Open, of: impl Fn(&Connection) -> bool) -> bool {
+    /// Closes the one of these connections that has been idle longest. If none is idle, the one
+    /// whose response has been written longest, if that is longer than the timeout: a client that
+    /// takes a little before each timeout keeps its connection otherwise. False if there is none.
+    fn evict(&self, open: &mut Open, now: Instant, of: impl Fn(&Connection) -> bool) -> bool {
         let of = open.by_number.iter().filter(|(_, connection)| of(connection));
-        let idle = of.filter_map(|(number, connection)| match connection.activity {
-            Activity::Idle(since) => Some((since, *number)),
-            Activity::Serving | Activity::Writing => None,
+        let closable = of.filter_map(|(number, connection)| match connection.activity {
+            Activity::Idle(since) => Some((false, since, *number)),
+            Activity::Writing(since) if now.saturating_duration_since(since) > self.timeout => {
+                Some((true, since, *number))
+            }
+            Activity::Serving | Activity::Writing(_) => None,
         });
-        let Some((_, number)) = idle.min() else { return false };
+        let Some((.., number)) = closable.min() else { return false };
         let connection = open.by_number.remove(&number);
         if let Some(task) = connection.and_then(|connection| connection.task) {
             task.abort();
@@ -140,11 +148,6 @@ impl Connections {
 impl Open {
     fn count(&self, of: impl Fn(&Connection) -> bool) -> usize {
         self.by_number.values().filter(|connection| of(connection)).count()
-    }
-
-    fn tick(&mut self) -> u64 {
-        self.clock += 1;
-        self.clock
     }
 }
 
@@ -169,14 +172,14 @@ impl Slot {
     /// Marks the connection as in use until the value is dropped, and then until the response is
     /// [`written`](Self::written).
     pub(crate) fn in_use(&self) -> InUse {
-        self.connections.update(self.number, |_, _| Activity::Serving);
+        self.connections.update(self.number, |_| Activity::Serving);
         InUse { connections: self.connections.clone(), number: self.number }
     }
 
     /// Call whenever all bytes of responses so far are written.
     pub(crate) fn written(&self) {
-        self.connections.update(self.number, |activity, now| match activity {
-            Activity::Writing => Activity::Idle(now),
+        self.connections.update(self.number, |activity| match activity {
+            Activity::Writing(_) => Activity::Idle(Instant::now()),
             unchanged => unchanged,
         });
     }
@@ -197,7 +200,7 @@ pub(crate) struct InUse {
 
 impl Drop for InUse {
     fn drop(&mut self) {
-        self.connections.update(self.number, |_, _| Activity::Writing);
+        self.connections.update(self.number, |_| Activity::Writing(Instant::now()));
     }
 }
 
@@ -232,8 +235,10 @@ impl hyper::body::Body for ResponseBody {
 mod tests {
     use super::*;
 
+    const TIMEOUT: Duration = Duration::from_secs(100);
+
     fn admit(connections: &Arc<Connections>, address: &str) -> Slot {
-        connections.admit(address.parse().unwrap()).unwrap()
+        connections.admit(address.parse().unwrap(), Instant::now()).unwrap()
     }
 
     /// Whether the connection is still open.
@@ -243,7 +248,7 @@ mod tests {
 
     #[test]
     fn the_connection_idle_longest_is_closed_for_another() {
-        let all = Connections::new(3);
+        let all = Connections::new(3, TIMEOUT);
         let [first, second, third] = ["10.0.0.1", "10.0.0.2", "10.0.0.3"].map(|a| admit(&all, a));
         // A request, and a response that was written: idle from then on.
         drop(first.in_use());
@@ -271,8 +276,30 @@ mod tests {
     }
 
     #[test]
+    fn a_connection_that_is_read_too_slowly_is_closed_if_none_is_idle() {
+        let all = Connections::new(3, TIMEOUT);
+        let [first, second, third] = ["10.0.0.1", "10.0.0.2", "10.0.0.3"].map(|a| admit(&all, a));
+        let _in_use = first.in_use();
+        drop(third.in_use());
+        drop(second.in_use());
+        let admit_later = |address: &str, seconds| {
+            let now = Instant::now() + Duration::from_secs(seconds);
+            all.admit(address.parse().unwrap(), now).unwrap()
+        };
+        assert!(admit_later("10.0.0.4", 50).in_reserve);
+        let fifth = admit_later("10.0.0.5", 101);
+        let open = [&first, &second, &third, &fifth].map(is_open);
+        assert!(!fifth.in_reserve && open == [true, true, false, true], "{open:?}");
+        // The idle one comes first.
+        let sixth = admit_later("10.0.0.6", 101);
+        let open = [&first, &second, &fifth, &sixth].map(is_open);
+        assert_eq!(open, [true, true, false, true]);
+        assert_eq!(all.evicted.get(), 2);
+    }
+
+    #[test]
     fn a_source_has_a_quarter_of_the_places() {
-        let all = Connections::new(64);
+        let all = Connections::new(64, TIMEOUT);
         let other = admit(&all, "10.0.0.1");
         // Addresses of one /64, and an IPv4 address in both forms, are one source each.
         for addresses in [["2001:db8::1", "2001:db8::2:3"], ["10.0.0.2", "::ffff:10.0.0.2"]] {
@@ -284,13 +311,13 @@ mod tests {
         }
         assert!(is_open(&other), "the oldest of all");
         for (limit, share) in [(1, 1), (8, 8), (20, 8), (64, 16), (4096, 1024)] {
-            assert_eq!(Connections::new(limit).share, share, "of {limit}");
+            assert_eq!(Connections::new(limit, TIMEOUT).share, share, "of {limit}");
         }
     }
 
     #[test]
     fn without_an_idle_connection_the_reserve_is_used() {
-        let all = Connections::new(8);
+        let all = Connections::new(8, TIMEOUT);
         let ordinary: Vec<Slot> = (0..8).map(|_| admit(&all, "::1")).collect();
         let in_use: Vec<InUse> = ordinary.iter().map(Slot::in_use).collect();
         let reserve: Vec<Slot> = (0..2 * RESERVE).map(|_| admit(&all, "10.0.0.1")).collect();
@@ -298,7 +325,7 @@ mod tests {
         assert_eq!(all.len(), 8 + RESERVE);
         assert!(ordinary.iter().all(is_open) && reserve[RESERVE..].iter().all(is_open));
         let _reserve_in_use: Vec<InUse> = reserve.iter().map(Slot::in_use).collect();
-        assert!(all.admit("10.0.0.2".parse().unwrap()).is_none());
+        assert!(all.admit("10.0.0.2".parse().unwrap(), Instant::now()).is_none());
         assert_eq!(all.rejected.get(), 1);
         drop(in_use);
         ordinary.iter().for_each(Slot::written);

@@ -23,7 +23,8 @@ pub enum Request {
     Export(Responder<Result<ExportReport, String>>),
     /// Start the successor process. The response is sent when it takes over.
     Upgrade {
-        /// Whether peers that do not fit into the successor are dropped.
+        /// Whether peers that do not fit into the successor are dropped, and a list that lost most
+        /// of its entries is accepted.
         force: bool,
         /// Gets the result.
         responder: Responder<Result<Successor, String>>,

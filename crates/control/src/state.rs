@@ -47,7 +47,7 @@ impl ServerState {
             timeout: settings.timeout,
             walk: tokio::sync::Mutex::default(),
             requests: Counter::default(),
-            connections: Connections::new(settings.connections),
+            connections: Connections::new(settings.connections, settings.timeout),
             hosts: settings.hosts.clone(),
             in_progress: Arc::default(),
             readiness: Mutex::new(Readiness::Starting),

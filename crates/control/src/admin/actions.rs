@@ -77,8 +77,9 @@ pub(crate) async fn export(State(state): SharedState) -> Result<Json<ExportRepor
 #[cfg_attr(test, utoipa::path(post, path = "/api/v1/upgrade", params(UpgradeQuery), responses(
     (status = 202, description = "The new process takes over", body = Successor),
     (status = 400, description = "The query is wrong"),
-    (status = 409, description = "The upgrade failed, or would drop peers without `force`, or \
-                                  another one is in progress: this process continues to serve"),
+    (status = 409, description = "The upgrade failed, or would drop peers or most of a list \
+                                  without `force`, or another one is in progress: this process \
+                                  continues to serve"),
     (status = 503, description = "The tracker does not serve, or is busy"),
     (status = 504, description = "Not loaded within five minutes; it may still take over"),
 )))]

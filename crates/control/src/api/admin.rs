@@ -88,7 +88,8 @@ pub struct ReloadReport {
 #[cfg_attr(test, derive(utoipa::IntoParams), into_params(parameter_in = Query))]
 #[serde(deny_unknown_fields)]
 pub struct UpgradeQuery {
-    /// Whether peers are dropped for which the new process has no room by `limits.peers`.
+    /// Drops the peers for which the new process has no room by `limits.peers`, and accepts a list
+    /// that lost more than half of its entries.
     #[serde(default)]
     #[cfg_attr(test, param(default = false))]
     pub force: bool,

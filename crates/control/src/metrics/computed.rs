@@ -139,7 +139,7 @@ declare_computed! {
     Gauge "onrush_admin_connections_limit" [] "admin.connections"
         => |all, to| to.put(&[], all.settings.admin.connections as f64);
     Counter "onrush_admin_evicted_connections" []
-        "Idle HTTP connections closed for another one, because too many were open"
+        "HTTP connections, idle or read slowly, closed for another one because too many were open"
         => |all, to| to.put(&[], all.admin.evicted as f64);
     Counter "onrush_admin_rejected_connections" []
         "HTTP connections refused because too many were in use"

@@ -203,7 +203,7 @@ async fn accept(listener: tokio::net::TcpListener, routers: Routers, state: Arc<
             }
         };
         // Without a place for it, the connection is closed.
-        let Some(slot) = state.connections.admit(peer.ip()) else { continue };
+        let Some(slot) = state.connections.admit(peer.ip(), Instant::now()) else { continue };
         let router = if slot.in_reserve { &routers.reserve } else { &routers.all };
         let number = slot.number;
         let task = tokio::spawn(serve(stream, router.clone(), state.timeout, slot));

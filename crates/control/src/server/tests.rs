@@ -283,8 +283,8 @@ fn a_connection_that_is_being_written_to_is_not_closed_for_another() {
     // More than the buffers of two sockets take.
     const LENGTH: usize = 64 << 20;
     let long = Router::new().route("/long", axum::routing::get(async || vec![b'.'; LENGTH]));
-    let connections = Connections::new(1);
-    let admit = || connections.admit([127, 0, 0, 1].into()).unwrap();
+    let connections = Connections::new(1, Duration::from_secs(20));
+    let admit = || connections.admit([127, 0, 0, 1].into(), Instant::now()).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     client.set_read_timeout(Some(Duration::from_secs(20))).unwrap();

@@ -72,7 +72,8 @@ pub struct Cli {
     #[arg(long, conflicts_with = "check_config")]
     pub upgrade: bool,
 
-    /// Take over even if limits.peers has no room for all peers: those that do not fit are dropped
+    /// Take over even if limits.peers has no room for all peers, which drops those that do not fit,
+    /// or if a list has lost more than half of its entries
     #[arg(long, requires = "upgrade")]
     pub force: bool,
 

@@ -317,12 +317,12 @@ impl<'a> Start<'a> {
         }
     }
 
-    /// Keeps a snapshot that the running process could not read for this `cause`, and so does not
-    /// overwrite; otherwise one that cannot be read now.
-    fn keep_unread_of(&mut self, cause: Option<String>) {
+    /// Keeps a snapshot that the running process could not read, and so does not overwrite;
+    /// otherwise one that cannot be read now.
+    fn keep_unread_of(&mut self, unread: Option<Box<Unread>>) {
         let Some(path) = &self.state.snapshot else { return };
-        let unread = match cause {
-            Some(cause) => Some(Unread { path: path.clone(), cause, partly: false }),
+        let unread = match unread {
+            Some(unread) => Some(Unread { path: path.clone(), ..*unread }),
             None => Unread::at(path),
         };
         if let Some(unread) = unread.filter(Unread::is_there) {

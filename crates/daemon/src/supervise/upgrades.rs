@@ -109,7 +109,7 @@ impl Supervisor {
                 }
                 let Tracker { overload, snapshots, most_entries, .. } = &mut self.tracker;
                 let commitment = overload.full_commitment(&self.settings, now);
-                let unread = snapshots.unread().map(|unread| unread.cause.clone());
+                let unread = snapshots.unread().cloned().map(Box::new);
                 let list_entries = most_entries.clone();
                 let _ = current.send(Current { commitment, unread, list_entries });
             }

@@ -115,8 +115,8 @@ fn collect_stops(
         Ok(more) => more,
         Err(lost) => {
             log::warn!(
-                "upgrade: {} changes of a shard were lost: peers that stopped among them stay \
-                 until they expire",
+                "upgrade: {} changes of a shard were lost: peers that stopped or were replaced \
+                 among them stay until they expire",
                 lost.changes
             );
             true
@@ -195,8 +195,8 @@ pub fn receive(
                 log::info!("upgrade: the rest has arrived, {} peers in {records} swarms", v4 + v6);
                 if full > 0 {
                     log::warn!(
-                        "upgrade: {full} of these peers were not stored, because limits.peers is \
-                         reached: raise limits.peers"
+                        "upgrade: {full} of these peers were not stored, because their workers \
+                         have no room by limits.peers: raise limits.peers"
                     );
                 }
             }

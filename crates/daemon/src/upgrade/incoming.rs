@@ -10,7 +10,7 @@ use std::time::Duration;
 use onrush_net::bind::{Address, BoundSocket};
 use onrush_net::handover;
 use onrush_net::regroup::AddressSockets;
-use onrush_swarm::{ChangeReader, Interest, Shard, ShardMap};
+use onrush_swarm::{ChangeReader, Interest, Restored, Shard, ShardMap};
 use thiserror::Error;
 
 use super::SOCKET;
@@ -22,7 +22,7 @@ use onrush_config::settings::Listen;
 use onrush_config::{Passed, Settings};
 use onrush_control::version::version;
 use onrush_store::lock::StateLock;
-use onrush_store::snapshot::load::{LoadOptions, from_stream};
+use onrush_store::snapshot::load::{LoadOptions, from_stream, reserve};
 use onrush_tracker::access::AccessList;
 use onrush_tracker::clock::Now;
 
@@ -198,8 +198,8 @@ impl Incoming {
     }
 }
 
-/// Loads the dump of a process that stores `held` peers. If they are more than `limit`, which is
-/// `limits.peers`, those that do not fit are dropped with `force`.
+/// Loads the dump of a process that stores `held` peers, into shards that share `limit` peers,
+/// which is `limits.peers`. With `force`, those that do not fit are dropped.
 ///
 /// # Errors
 /// [`TakeoverError`], when the dump cannot be read, or has too many peers without `force`.
@@ -214,15 +214,20 @@ pub fn load_dump(
     // Without `force` no peer may be dropped, also if some of those held have expired and the
     // others are few enough.
     if held <= limit || !force {
-        shards.iter_mut().for_each(|shard| shard.reserve_for_restore());
+        reserve(&mut shards, limit);
     }
     let loaded =
         from_stream(from, shards, options, &mut notify::progress()).map_err(io::Error::other)?;
     log::info!("upgrade: {loaded}");
+    let Restored { stored, full, .. } = loaded.peers;
     // Neither counts peers that were replaced while the others were sent, nor expired ones.
-    let peers = held.min(loaded.peers.stored + loaded.peers.full);
-    if peers > limit && !force {
-        return Err(TakeoverError::TooManyPeers { peers, lost: peers - limit, limit });
+    let peers = held.min(stored + full);
+    let lost = peers.saturating_sub(limit).max(full);
+    if lost > 0 && !force {
+        return Err(TakeoverError::TooManyPeers { peers, lost, limit });
+    }
+    if full > 0 {
+        log::warn!("upgrade: {full} peers were dropped, as limits.peers = {limit} has no room");
     }
     Ok(())
 }
@@ -286,13 +291,14 @@ mod tests {
         Shard::new(settings, [1; 16], 1)
     }
 
-    /// A dump of this many peers, each of a swarm of its own.
-    fn dump(peers: u16) -> Vec<u8> {
+    /// A dump of this many peers, of which the first `crowd` share a swarm.
+    fn dump(peers: u16, crowd: u16) -> Vec<u8> {
         let mut source = shard(peers.into());
-        for number in 0..peers {
-            let spread = u32::from(number).wrapping_mul(0x9E37_79B1).to_be_bytes();
+        for number in 1..=peers {
+            let spread = u32::from(number.max(crowd)).wrapping_mul(0x9E37_79B1).to_be_bytes();
             let hash = InfoHash(std::array::from_fn(|at| spread[at % 4]));
-            let endpoint = Endpoint::V4([192, 0, 2, 1, 0, 80]);
+            let [high, low] = number.to_be_bytes();
+            let endpoint = Endpoint::V4([192, 0, 2, 1, high, low]);
             let peer = PeerView { endpoint, seeder: true, age: 0 };
             source.restore(hash, 0, [peer].into_iter(), NOW.moment);
         }
@@ -303,7 +309,16 @@ mod tests {
 
     /// Loads a dump of `sent` peers, of a process that stores `held`, into shards that store
     /// `limit`. Returns the peers stored, or how many are too many.
-    fn load(held: u64, sent: u16, (shards, limit): (u16, u64), force: bool) -> Result<u64, u64> {
+    fn load(held: u64, sent: u16, into: (u16, u64), force: bool) -> Result<u64, u64> {
+        load_dump_of(held, dump(sent, 0), into, force)
+    }
+
+    fn load_dump_of(
+        held: u64,
+        dump: Vec<u8>,
+        (shards, limit): (u16, u64),
+        force: bool,
+    ) -> Result<u64, u64> {
         let (stream, outgoing) = UnixStream::pair().unwrap();
         let mut incoming = Incoming {
             stream,
@@ -316,7 +331,7 @@ mod tests {
         };
         let sending = thread::spawn(move || {
             send(&outgoing, &Message::Dump { peers: held }).unwrap();
-            (&outgoing).write_all(&dump(sent)).unwrap();
+            (&outgoing).write_all(&dump).unwrap();
             outgoing
         });
         let mut of_each: Vec<_> = (0..shards).map(|_| shard(limit / u64::from(shards))).collect();
@@ -345,6 +360,14 @@ mod tests {
             assert!((700..=990).contains(&forced), "{forced} in {shards} shards");
             // The others have expired here.
             assert_eq!(load(1_000, 900, (shards, 900), false), Ok(900), "{shards} shards");
+        }
+    }
+
+    #[test]
+    fn a_swarm_larger_than_the_part_of_its_shard_is_kept() {
+        for force in [false, true] {
+            let loaded = load_dump_of(4_000, dump(4_000, 3_000), (8, 8_000), force);
+            assert_eq!(loaded, Ok(4_000));
         }
     }
 

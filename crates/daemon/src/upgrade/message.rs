@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use onrush_store::lists::MostEntries;
+use onrush_store::snapshot::load::Unread;
 use serde::{Deserialize, Serialize};
 
 use crate::overload::IntervalCommitment;
@@ -85,8 +86,8 @@ pub struct Handoff {
 pub struct Current {
     /// What the new process has to keep of intervals sent so far.
     pub commitment: IntervalCommitment,
-    /// Why the snapshot was not loaded and must not be overwritten, if so. It may be readable now.
-    pub unread: Option<String>,
+    /// The snapshot that was not loaded and must not be overwritten, if so. It may be readable now.
+    pub unread: Option<Box<Unread>>,
     /// The most entries of each list: a file that the new process reads may be incomplete.
     pub list_entries: MostEntries,
 }
@@ -167,7 +168,7 @@ impl<'a> UntilDeadline<'a> {
     fn left(&self, timeout: Option<Duration>) -> io::Result<Option<Duration>> {
         let left = self.deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err(io::Error::new(io::ErrorKind::TimedOut, "the other process is too slow"));
+            return Err(too_slow());
         }
         Ok(Some(timeout.map_or(left, |timeout| left.min(timeout))))
     }
@@ -176,19 +177,28 @@ impl<'a> UntilDeadline<'a> {
 impl Read for UntilDeadline<'_> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         self.stream.set_read_timeout(self.left(None)?)?;
-        self.stream.read(bytes)
+        self.stream.read(bytes).map_err(timed_out)
     }
 }
 
 impl Write for UntilDeadline<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.stream.set_write_timeout(self.left(self.stream.write_timeout()?)?)?;
-        self.stream.write(&bytes[..bytes.len().min(MAX_WRITE)])
+        self.stream.write(&bytes[..bytes.len().min(MAX_WRITE)]).map_err(timed_out)
     }
 
     fn flush(&mut self) -> io::Result<()> {
         self.stream.flush()
     }
+}
+
+fn too_slow() -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, "the other process is too slow")
+}
+
+/// The kernel reports the timeout of a blocking socket as that of one that does not block.
+fn timed_out(error: io::Error) -> io::Error {
+    if error.kind() == io::ErrorKind::WouldBlock { too_slow() } else { error }
 }
 
 /// Reads an array of bytes.
@@ -210,6 +220,7 @@ pub fn unexpected(message: &Message) -> io::Error {
 pub(super) mod tests {
     use super::*;
     use std::iter::repeat;
+    use std::path::PathBuf;
     use std::sync::mpsc::{RecvTimeoutError, channel};
     use std::thread;
 
@@ -224,7 +235,11 @@ pub(super) mod tests {
             admin: admin.iter().map(|address| address.parse().unwrap()).collect(),
             current: Some(Current {
                 commitment: IntervalCommitment { lifetime: 7200, seconds: 3780 },
-                unread: Some("Is a directory".into()),
+                unread: Some(Box::new(Unread {
+                    path: PathBuf::new(),
+                    cause: "Is a directory".into(),
+                    partly: true,
+                })),
                 list_entries: MostEntries {
                     kind: Some("deny".into()),
                     info_hashes: 1_000_000,
@@ -270,7 +285,8 @@ pub(super) mod tests {
                 }
             });
             let began = Instant::now();
-            assert!(receive(&there, Duration::from_millis(200)).is_err());
+            let cut_off = receive(&there, Duration::from_millis(200)).unwrap_err();
+            assert_eq!(cut_off.kind(), io::ErrorKind::TimedOut);
             assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
             drop(over);
         });
@@ -294,9 +310,12 @@ pub(super) mod tests {
             });
             let (began, bytes) = (Instant::now(), [0; 64 << 10]);
             let mut to = UntilDeadline::new(&here, Duration::from_millis(200));
-            while to.write_all(&bytes).is_ok() && began.elapsed() < enough {}
-            assert!(began.elapsed() < enough, "{:?}", began.elapsed());
+            let mut written = Ok(());
+            while written.is_ok() && began.elapsed() < enough {
+                written = to.write_all(&bytes);
+            }
             drop(over);
+            assert_eq!(written.unwrap_err().kind(), io::ErrorKind::TimedOut);
         });
     }
 

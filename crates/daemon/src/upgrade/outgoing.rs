@@ -16,7 +16,7 @@ use std::time::Duration;
 use crossbeam_channel::{Sender, after, bounded};
 use onrush_net::bind::BoundSocket;
 use onrush_net::handover;
-use onrush_swarm::{ChangeReader, Interest, Moment, Shard};
+use onrush_swarm::{ChangeReader, Interest, Moment, Shard, Totals};
 
 use super::message::{
     Current, Handoff, Message, PROTOCOL, UntilDeadline, receive, send, unexpected,
@@ -35,11 +35,11 @@ use onrush_tracker::orders::Orders;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time for each write to the new process.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time for the new process to read all peers, besides [`TIME_PER_PEER`]: other upgrades wait
+/// Time for the new process to read all peers, besides [`TIME_PER_ITEM`]: other upgrades wait
 /// meanwhile.
 const SEND_TIMEOUT: Duration = Duration::from_secs(60);
-/// Time to read a peer, a multiple of what it takes.
-const TIME_PER_PEER: Duration = Duration::from_micros(10);
+/// Time to read a peer, or a swarm without peers: a multiple of what it takes.
+const TIME_PER_ITEM: Duration = Duration::from_micros(10);
 /// Time for the new process to open its sockets, and to finish loading once all peers are sent. It
 /// loads while it receives, so little is left then.
 const LOAD_TIMEOUT: Duration = Duration::from_secs(60);
@@ -248,12 +248,11 @@ impl Outgoing {
         };
         log::info!("process {process} takes over: it gets the peers while this one keeps serving");
         let since = self.clock.now().moment;
-        let subscribe = |shard: &mut Shard, _: Now| {
-            Some((shard.subscribe(Interest::Stops), shard.totals().peers()))
-        };
+        let subscribe =
+            |shard: &mut Shard, _: Now| Some((shard.subscribe(Interest::Stops), shard.totals()));
         let subscribed = collect_from_shards(&self.orders, DUMP_TIMEOUT, |_| subscribe)?;
-        let (stops, peers): (_, Vec<u64>) = subscribed.into_iter().unzip();
-        self.send_peers(&stream, peers.iter().sum())?;
+        let (stops, totals): (_, Vec<Totals>) = subscribed.into_iter().unzip();
+        self.send_peers(&stream, &totals)?;
         match receive(&stream, LOAD_TIMEOUT)? {
             Message::Ready => {}
             other => return Err(unexpected(&other)),
@@ -291,12 +290,14 @@ impl Outgoing {
         handover::send(stream, &lock)
     }
 
-    /// Sends all peers, about `peers`.
-    fn send_peers(&self, stream: &UnixStream, peers: u64) -> io::Result<()> {
+    /// Sends all peers. The shards had these totals a moment ago.
+    fn send_peers(&self, stream: &UnixStream, totals: &[Totals]) -> io::Result<()> {
+        let peers: u64 = totals.iter().map(Totals::peers).sum();
+        let idle: u64 = totals.iter().map(|totals| totals.idle_swarms).sum();
         send(stream, &Message::Dump { peers: peers.min(self.limit) })?;
         let mut blocks =
             ShardStream::start(&self.orders, Encoder::default).map_err(io::Error::other)?;
-        let limit = SEND_TIMEOUT + TIME_PER_PEER * u32::try_from(peers).unwrap_or(u32::MAX);
+        let limit = SEND_TIMEOUT + TIME_PER_ITEM * u32::try_from(peers + idle).unwrap_or(u32::MAX);
         let to = BufWriter::with_capacity(256 << 10, UntilDeadline::new(stream, limit));
         let mut writer = SnapshotWriter::begin(to, self.clock.now().unix)?;
         while let Some(block) = blocks.next(&after(DUMP_TIMEOUT)).map_err(|_| stalled())? {

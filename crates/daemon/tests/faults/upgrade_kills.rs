@@ -72,6 +72,16 @@ enum Victim {
 }
 
 impl Victim {
+    /// Whether these numbers of kills have all outcomes before and after the handoff.
+    fn has_all(self, outcomes: [usize; 3]) -> bool {
+        let [old, new, nobody] = outcomes.map(|kills| kills > 0);
+        match self {
+            Self::Old => new && nobody,
+            Self::New => old && nobody,
+            Self::Launcher => new,
+        }
+    }
+
     /// The lines after which it runs, for some time at least.
     fn steps(self) -> &'static [&'static str] {
         match self {
@@ -111,10 +121,8 @@ fn kill_at_every_stage(victim: Victim) {
         let watching = scope.spawn(move || watch.run(address));
         let ends = EndsWatch(watch);
         let (mut outcomes, mut stages, mut kills) = ([0; 3], BTreeMap::new(), 0);
+        let mut complete = false;
         for round in 0..ROUNDS {
-            if kills >= KILLS && stages.len() >= MIN_STAGES {
-                break;
-            }
             let steps = victim.steps();
             let moment = match round % 3 {
                 0 | 1 => Moment::After(
@@ -129,18 +137,15 @@ fn kill_at_every_stage(victim: Victim) {
                 *stages.entry(stage).or_insert(0) += 1;
                 outcomes[outcome as usize] += 1;
             }
+            complete = kills >= KILLS && stages.len() >= MIN_STAGES && victim.has_all(outcomes);
+            if complete {
+                break;
+            }
         }
         drop(ends);
         watching.join().unwrap();
         eprintln!("{victim:?}: old, new, none serve: {outcomes:?} by stage {stages:?}; {watch:?}");
-        assert!(kills >= KILLS && stages.len() >= MIN_STAGES, "{stages:?}");
-        // The moments are before and after the handoff.
-        let [old, new, nobody] = outcomes;
-        match victim {
-            Victim::Old => assert!(new > 0 && nobody > 0, "{outcomes:?}"),
-            Victim::New => assert!(old > 0 && nobody > 0, "{outcomes:?}"),
-            Victim::Launcher => assert!(new > 0 && nobody == 0, "{outcomes:?}"),
-        }
+        assert!(complete, "after {kills} kills: {outcomes:?}, {stages:?}");
     });
     assert!(watch.scrapes.into_inner() > 100);
 }

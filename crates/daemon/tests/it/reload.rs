@@ -186,6 +186,15 @@ fn a_list_that_follows_its_removed_entries_is_accepted() {
     daemon.stop();
 }
 
+/// Sets a flag when it is dropped.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Half of a file cannot be told from a shorter list, but the half of that half can be.
 #[test]
 fn a_list_that_is_rewritten_in_place_never_loses_most_of_its_entries() {
@@ -199,6 +208,8 @@ fn a_list_that_is_rewritten_in_place_never_loses_most_of_its_entries() {
     let daemon = launch.admin_api(&access).serve();
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
+        // Also when an assertion fails: the scope waits for the thread.
+        let _ends = Ends(&done);
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
                 let (first, second) = text.split_at(text.len() / 2 / 41 * 41);
@@ -214,7 +225,6 @@ fn a_list_that_is_rewritten_in_place_never_loses_most_of_its_entries() {
             let entries = daemon.call("GET", "/api/v1/list", "").json()["entries"].as_u64();
             assert!(entries.is_some_and(|entries| entries >= 30_000), "{entries:?}");
         }
-        done.store(true, Ordering::Relaxed);
     });
     assert_eq!(daemon.call("POST", "/api/v1/reload", "").status, 200);
     daemon.stop();

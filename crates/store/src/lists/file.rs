@@ -84,9 +84,10 @@ pub enum ListError {
     },
     /// The list lost so many entries that its file may be incomplete.
     #[error(
-        "{}: the list has {now} {name}, and has had {most} since the start or the last forced \
-         reload: its file may be incomplete; if it is not, apply it with \
-         `onrush ctl reload --force`, or `upgrade --force` in an upgrade",
+        "{}: the list has {now} {name}, and has had {most} since the last start without an \
+         upgrade, or the last forced reload or upgrade: its file may be incomplete; if it is not, \
+         apply it with `onrush ctl reload --force`, or in an upgrade with `upgrade --force` or \
+         after a reload that accepts it",
         path.display()
     )]
     Lost {
@@ -94,7 +95,7 @@ pub enum ListError {
         path: PathBuf,
         /// Plural name of the entries.
         name: &'static str,
-        /// The most entries of the list since the start or the last forced reload.
+        /// The most entries of the list, as [`MostEntries`](super::MostEntries) counts them.
         most: usize,
         /// Entries of the list that was read.
         now: usize,

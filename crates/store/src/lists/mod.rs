@@ -40,9 +40,9 @@ pub fn load(settings: &Settings, progress: &mut dyn FnMut()) -> Result<Lists, Li
     Ok(Lists { access: Arc::new(access), blocked: Arc::new(AddressSet::new(blocks)) })
 }
 
-/// The most entries of each list since the start or the last forced reload. A list that is read
-/// again is compared with it, and not with the one in force, which may be half of a file already.
-/// An upgrade hands it over.
+/// The most entries of each list since the last start without an upgrade, or the last forced reload
+/// or upgrade. A list that is read again is compared with it, and not with the one in force, which
+/// may be half of a file already. An upgrade hands it over.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MostEntries {
     /// The kind of the list of info hashes: `allow` or `deny`. After a change it is another list.

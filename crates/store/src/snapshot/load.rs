@@ -10,6 +10,7 @@ use std::time::Instant;
 use crossbeam_channel::{Receiver, bounded};
 use onrush_proto::{Endpoint, InfoHash};
 use onrush_swarm::{PeerView, Restored, Shard, ShardMap};
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::format::{
@@ -261,16 +262,20 @@ fn peer_views<'a>(
     v4.chain(v6)
 }
 
-/// Lets the shards exceed their equal shares of `limit` peers, if the `peers` to be loaded are not
-/// more in all: large swarms do not spread evenly.
-fn reserve(shards: &mut [&mut Shard], limit: u64, peers: u64) {
-    if peers <= limit {
-        shards.iter_mut().for_each(|shard| shard.reserve_for_restore());
-    }
+/// Peers of a dump by shards that store `limit` in all, at most: it has both the peers that were
+/// replaced after they had been written, and the newcomers that replaced them.
+pub fn most_in_dump(limit: u64) -> u64 {
+    limit.saturating_add((limit / 8).max(1_000))
 }
 
-/// Loads a snapshot file into all shards, in order, each on its own thread. They may store `limit`
-/// peers together.
+/// Lets each of the shards, which share `limit` peers equally, load all peers of a dump: a large
+/// swarm may exceed the share of its shard.
+pub fn reserve(shards: &mut [&mut Shard], limit: u64) {
+    shards.iter_mut().for_each(|shard| shard.reserve_for_restore(most_in_dump(limit)));
+}
+
+/// Loads a snapshot file into all shards, in order, each on its own thread. They share `limit`
+/// peers equally, which a shard may exceed if the file is a dump of no more peers in all.
 ///
 /// # Errors
 /// [`LoadError`]; the shards are unchanged unless it is `partly` loaded.
@@ -286,7 +291,9 @@ pub fn load(
     let mut file = state_file::open(path).map_err(|error| unusable(error.into()))?;
     let counts = verify(BufReader::with_capacity(256 << 10, &file), progress).map_err(unusable)?;
     file.rewind().map_err(|error| unusable(error.into()))?;
-    reserve(&mut shards, limit, counts.v4 + counts.v6);
+    if counts.v4 + counts.v6 <= most_in_dump(limit) {
+        reserve(&mut shards, limit);
+    }
     from_stream(BufReader::with_capacity(256 << 10, &file), shards, options, progress)
         .map_err(|cause| failed(cause, true))
 }
@@ -400,7 +407,7 @@ pub fn load_at_start(
 }
 
 /// A snapshot that could not be read, and is not overwritten.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
 #[error(
     "{path} could not be read{}: {cause}; it is not overwritten, so no snapshot is written: make \
      it readable for the tracker's user and restart, which loads it, or move it away, and the next \
@@ -408,7 +415,8 @@ pub fn load_at_start(
     if *.partly { " to its end" } else { "" }
 )]
 pub struct Unread {
-    /// The file.
+    /// The file. Not handed over in an upgrade: each process has its own path to it.
+    #[serde(skip)]
     pub path: PathBuf,
     /// Why it could not be read.
     pub cause: String,

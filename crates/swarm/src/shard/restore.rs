@@ -36,20 +36,13 @@ impl std::ops::AddAssign for Restored {
     }
 }
 
-/// The part of a shard's ceiling by which restored peers may exceed it.
-const RESERVE: u64 = 8;
-/// By how many peers they may at least: chance spreads few swarms less evenly than many.
-const MIN_RESERVE: u64 = 1_000;
-
 impl Shard {
-    /// From now on, restored peers may exceed the ceiling on peers by an eighth, or by 1,000.
+    /// From now on, restored peers may exceed the ceiling on peers, up to `most` in this shard.
     /// Newcomers are stored below the ceiling only, so the shard returns to it as peers leave. For
-    /// peers of shards that stored no more in all, but divided the info hashes in another way; and
-    /// for those of running shards, some of which are replaced or stop while the others are read.
-    pub fn reserve_for_restore(&mut self) {
-        let most = self.settings.max_peers;
-        let reserved = most.saturating_add((most / RESERVE).max(MIN_RESERVE));
-        self.max_restored = reserved.min(super::MAX_SWARMS - self.settings.max_idle_swarms);
+    /// peers of shards that divided the info hashes in another way: the caller bounds their sum.
+    pub fn reserve_for_restore(&mut self, most: u64) {
+        let most = most.min(super::MAX_SWARMS - self.settings.max_idle_swarms);
+        self.max_restored = most.max(self.settings.max_peers);
     }
 
     /// Stores a swarm, or a part of one, with those of its peers that have not expired. Takes some

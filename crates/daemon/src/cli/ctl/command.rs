@@ -89,7 +89,8 @@ pub enum Action {
     /// printed and the running process keeps serving. Loading millions of peers takes seconds: see
     /// --timeout.
     Upgrade {
-        /// Drop the peers for which the new limits.peers has no room
+        /// Drop the peers for which the new limits.peers has no room, and accept lists that have
+        /// lost more than half of their entries
         #[arg(long)]
         force: bool,
     },
