@@ -44,9 +44,9 @@ fn sweep_period(peer_lifetime: u32) -> Duration {
 }
 
 impl Rules {
-    /// Rules for `shards` shards that together store at most `peers` peers (each at least one) and
-    /// `idle_swarms` swarms without peers. Scrapes may have as many info hashes as BEP 15 allows; bogons are served, and
-    /// sources are not limited.
+    /// Rules for `shards` shards that together store at most `peers` peers (each may store one)
+    /// and `idle_swarms` swarms without peers. Scrapes may have as many info hashes as BEP 15
+    /// allows; bogons are served, and sources are not limited.
     pub fn new(
         announce: AnnounceSettings,
         shards: usize,

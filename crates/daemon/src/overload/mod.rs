@@ -140,7 +140,7 @@ impl Overload {
     }
 
     /// Call every second with all workers. After a filter that the kernel refuses no load is shed
-    /// for [`FILTER_RETRY`]; returns the warning of it.
+    /// for five minutes; returns the warning of it.
     pub fn check_filters(
         &mut self,
         workers: &[(&str, &WorkerMetrics)],

@@ -330,7 +330,8 @@ impl Socket for Refusing {
 
 const ENOMEM: i32 = 12;
 
-/// The supervisor's reaction: `a_refused_filter_is_warned_of_once_and_ends_load_shedding_for_minutes`.
+/// The supervisor's reaction:
+/// `a_refused_filter_is_warned_of_once_and_ends_load_shedding_for_minutes`.
 #[test]
 fn a_refused_filter_is_reported_and_removed_from_every_socket() {
     let (network, settings) = (flooded_network(), settings(&one_worker()));
