@@ -13,9 +13,7 @@
 
 use super::load::Load;
 
-/// By how much the chance of a connect may be below what it were without shedding. Measured, it is
-/// two points more: announces take more time than the connects in whose place they are received, so
-/// that fewer datagrams are.
+/// By how much the chance of a connect may be below what it were without shedding.
 const PRICE: f64 = 0.02;
 /// The part of the capacity that is planned with.
 const HEADROOM: f64 = 0.98;
