@@ -72,7 +72,7 @@ impl Snapshots {
         self.interval = interval;
     }
 
-    /// Makes a snapshot due, whatever the interval, as soon as `merging` is cleared.
+    /// Makes a snapshot due as soon as `merging` is cleared, regardless of the interval.
     pub fn write_once_merged(&mut self, merging: Arc<AtomicBool>) {
         self.merging = Some(merging);
     }

@@ -157,12 +157,13 @@ impl Sent {
         }
         let without_loss = (capacity * HEADROOM - others) / connects;
         let chance = self.chance() - PRICE;
-        if without_loss >= chance {
-            return Some(without_loss.clamp(LEAST, 1.0));
-        }
-        // Some loss stays: s C / (A + s F) is the chance.
-        let lossy = chance * others / (capacity - chance * connects);
-        Some(if chance > 0.0 { lossy.max(without_loss).clamp(LEAST, 1.0) } else { LEAST })
+        let share = if without_loss >= chance || chance <= 0.0 {
+            without_loss
+        } else {
+            // Some loss stays: s C / (A + s F) is the chance.
+            (chance * others / (capacity - chance * connects)).max(without_loss)
+        };
+        Some(share.clamp(LEAST, 1.0))
     }
 }
 
@@ -180,7 +181,7 @@ mod tests {
         /// Where the hash of each source of the flood stands among all, 0 to 1, in this slot.
         /// Empty: the flood has as many sources as datagrams.
         sources: Vec<f64>,
-        /// Datagrams that the filter drops whatever the share.
+        /// Datagrams that the filter drops at any share.
         junk: u64,
     }
 

@@ -10,7 +10,7 @@ use onrush_tracker::refusal::Refusal;
 /// them while it is mostly idle has too small a buffer for bursts: neither load shedding nor other
 /// steering helps.
 const BUSY: f64 = 0.5;
-/// A worker without a turn for so long stands still, as an idle one takes four in a second. It
+/// A worker without a turn for so long is stalled, as an idle one takes four in a second. It
 /// counts as busy: the time of a turn is added to the counters at its end.
 const STALLED: Duration = Duration::from_millis(500);
 
@@ -31,7 +31,7 @@ pub struct Load {
     /// The part of them that busy workers caused: all of them in a second in which a worker with a
     /// shard was busy, and none in any other, in which a burst exceeded the share of batches. A
     /// worker without a shard causes none: it takes back every served batch in each turn, and
-    /// receives no requests while it stands still.
+    /// receives no requests while it is stalled.
     pub refused_by_busy: u64,
     /// Connects among the datagrams received.
     pub connects: u64,
@@ -46,7 +46,7 @@ pub struct WorkerLoad {
     pub received: u64,
     /// Datagrams lost because a receive buffer was full.
     pub lost: u64,
-    /// Whether the worker was in turns with work for at least half of the second, or stood still.
+    /// Whether the worker was in turns with work for at least half of the second, or stalled.
     pub is_busy: bool,
 }
 

@@ -77,7 +77,7 @@ impl SteeringBackoff {
 
     /// Call every second with each worker's load. Workers after those with sockets have no effect.
     /// Changes nothing where more than half of the workers lose some: then the host is overloaded,
-    /// whatever the steering.
+    /// with or without steering.
     pub fn observe(&mut self, loads: &[WorkerLoad], now: Moment) -> Vec<Change> {
         let mut dropping = 0;
         for (worker, WorkerLoad { received, lost, is_busy }) in self.workers.iter_mut().zip(loads) {

@@ -38,7 +38,7 @@ const PORT: u16 = 6_969;
 fn serve(addresses: &[&str]) -> Daemon {
     let addresses: Vec<String> =
         addresses.iter().map(|ip| SocketAddr::new(ip.parse().unwrap(), PORT).to_string()).collect();
-    // A client of these tests stands for many.
+    // A client of these tests represents many.
     let config = format!("listen = {addresses:?}\n[limits]\nsource_peers_per_swarm = 0\n");
     Launch::new(&["--workers", "2"]).admin().config(&config).serve()
 }

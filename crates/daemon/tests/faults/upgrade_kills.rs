@@ -74,10 +74,10 @@ enum Victim {
 impl Victim {
     /// Whether these numbers of kills have all outcomes before and after the handoff.
     fn has_all(self, outcomes: [usize; 3]) -> bool {
-        let [old, new, nobody] = outcomes.map(|kills| kills > 0);
+        let [old, new, neither] = outcomes.map(|kills| kills > 0);
         match self {
-            Self::Old => new && nobody,
-            Self::New => old && nobody,
+            Self::Old => new && neither,
+            Self::New => old && neither,
             Self::Launcher => new,
         }
     }
@@ -159,12 +159,12 @@ enum Moment {
     At(Duration),
 }
 
-/// Who serves after a kill.
+/// Which of the two processes of an upgrade serves after a kill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     Old,
     New,
-    Nobody,
+    Neither,
 }
 
 /// A process of the tracker under test.
@@ -174,8 +174,8 @@ struct Process {
     is_launcher: bool,
 }
 
-/// The processes that run with a state directory, in no order. One that has exited and that nobody
-/// has waited for has no command line any more.
+/// The processes that run with a state directory, in no order. A zombie has no command line and is
+/// not among them.
 fn processes(state: &Path) -> Vec<Process> {
     let state = state.to_str().unwrap();
     let all = fs::read_dir("/proc").unwrap().flatten();
@@ -257,8 +257,8 @@ impl Trackers {
         processes(self.state.path())
     }
 
-    /// Upgrades, kills and checks what is left. Returns the number of the last step before the
-    /// kill, and its outcome; `None` if the process did not run.
+    /// Starts an upgrade, kills the victim, and checks which process serves. Returns the number of
+    /// the last step before the kill, and its outcome; `None` if the victim did not run.
     fn round(&mut self, victim: Victim, moment: Moment) -> Option<(usize, Outcome)> {
         let (old, begin) = (self.owner, self.begin_upgrade());
         let start = Instant::now();
@@ -284,13 +284,15 @@ impl Trackers {
         let outcome = match left {
             Some(id) if id == old => Outcome::Old,
             Some(_) => Outcome::New,
-            None => Outcome::Nobody,
+            None => Outcome::Neither,
         };
         match (victim, outcome) {
-            (Victim::Launcher, Outcome::Nobody) => panic!("nobody serves:\n{log}"),
+            (Victim::Launcher, Outcome::Neither) => panic!("no process serves:\n{log}"),
             // Before the handoff the old process was the one that served, and after it the new.
-            (Victim::Old, Outcome::Nobody) => assert!(!logged(READY), "the new one served:\n{log}"),
-            (Victim::New, Outcome::Nobody) => assert!(logged(TAKEN_OVER), "{log}"),
+            (Victim::Old, Outcome::Neither) => {
+                assert!(!logged(READY), "the new one served:\n{log}")
+            }
+            (Victim::New, Outcome::Neither) => assert!(logged(TAKEN_OVER), "{log}"),
             (Victim::Old, Outcome::Old) | (Victim::New, Outcome::New) => {
                 assert_eq!(stage, None, "a killed process serves:\n{log}");
             }
@@ -404,7 +406,7 @@ impl Watch {
         let all = ScrapeCounts { seeders: PEERS.into(), completed: 0, leechers: 0 };
         let mut reply = [0; 1024];
         while !self.over.load(Ordering::Relaxed) {
-            // Fails while the port is closed: nobody serves.
+            // Fails while the port is closed: no process serves.
             let _ = socket.send_to(&scrape(id, transaction(), &hashes), address);
             // One more receive than there are replies, so that time passes.
             while let Ok(len) = socket.recv(&mut reply) {

@@ -218,7 +218,7 @@ impl AttackReport {
         self.failures = failures;
     }
 
-    /// Reasons why the run shows nothing about the tracker, whatever the bounds.
+    /// Reasons why the run shows nothing about the tracker, at any bounds.
     fn incomplete(&self) -> Vec<String> {
         // The measured window has its length in whole nanoseconds.
         let interrupted = (self.seconds < self.duration - 1e-3).then(|| {
