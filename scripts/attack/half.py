@@ -8,8 +8,8 @@ import place
 UNSHED = "[overload]\ndrop_share = 0\n"
 # Points by which load shedding has to change the answered requests at least. Established clients gained 4 to 17.
 LEAST = dict(newcomers=-5, established=1)
-# Comparisons of a row, and further ones if a median is within CLOSE points of its bound.
-COMPARISONS, FURTHER, CLOSE = 3, 2, 3
+# Further comparisons of a row if a median is within CLOSE points of its bound.
+FURTHER, CLOSE = 2, 3
 # Runs of a row that search for the limit.
 TRIES = 6
 # Length of every run. Shedding begins after some four seconds. Receive buffers take in thousands of datagrams beyond
@@ -26,10 +26,11 @@ def row(name):
     """
     def run(where, settings):
         half = Half(where, name, settings)
-        half.compare(COMPARISONS)
+        watch = place.Watch(where)
+        half.compare(settings.comparisons)
         if any(abs(gain - LEAST[kind]) < CLOSE for kind, gain in half.medians().items()):
-            half.compare(COMPARISONS + FURTHER)
-        return half.result()
+            half.compare(settings.comparisons + FURTHER)
+        return dict(half.result(), disturbances=watch.disturbances())
     return run
 
 
@@ -111,16 +112,16 @@ class Half:
             failures += report["failures"] + load.memory(report)
         failures += [f"{shed(report)} datagrams were shed without load shedding"
                      for report in self.unshed if shed(report)]
-        failures += ["nothing was shed with load shedding" for _, report, _ in self.pairs if not shed(report)]
+        slow = ["nothing was shed with load shedding" for _, report, _ in self.pairs if not shed(report)]
         medians = self.medians()
-        failures += [f"{kind}: {gain:+.1f} points by shedding, less than {LEAST[kind]:+} (median of {len(self.pairs)})"
-                     for kind, gain in medians.items() if gain < LEAST[kind]]
-        if len(self.pairs) < COMPARISONS:
+        slow += [f"{kind}: {gain:+.1f} points by shedding, less than {LEAST[kind]:+} (median of {len(self.pairs)})"
+                 for kind, gain in medians.items() if gain < LEAST[kind]]
+        if len(self.pairs) < self.settings.comparisons:
             parts = ", ".join(f"{received(report):.0%}" for report in self.unshed)
-            failures.append(f"only {len(self.pairs)} of {COMPARISONS} comparisons: no limit was found at which half is "
-                            f"received without shedding, but {parts or 'nothing'}")
-            failures += self.errors
+            slow.append(f"only {len(self.pairs)} of {self.settings.comparisons} comparisons: no limit was found at "
+                        f"which half is received without shedding, but {parts or 'nothing'}")
+            slow += self.errors
         figure = ", ".join(f"{kind} {gain:+.1f}" for kind, gain in medians.items())
         result = dict(with_shedding=self.shed, without_shedding=self.unshed, gains=medians, limited_by=self.way,
-                      share_of_vcpu=self.share, errors=self.errors, note=figure, failures=failures)
+                      share_of_vcpu=self.share, errors=self.errors, note=figure, failures=failures, slow=slow)
         return dict(result, report=self.pairs[-1][1]) if self.pairs else result

@@ -13,6 +13,13 @@ PEER_BYTES, TABLE_BYTES = 69, 64 << 20
 # takes memory in groups of pages and returns unused ones after up to ten seconds; such a step counts with its height.
 # 384 KiB is a byte per datagram with --full, and 13 without, so a leak of an allocation per datagram fails a row.
 LEAK_BYTES = 384 << 10
+# What is measured of a report, and the sign with which it counts: a bound is the least of the first, the most of others.
+FIGURES = {
+    "established": ("established clients answered", "%", 1, lambda report: percent(report["established"])),
+    "newcomers": ("newcomers answered", "%", 1, lambda report: percent(report["newcomers"])),
+    "p99": ("p99 of established clients", "ms", -1, lambda report: report["established"]["latency"]["p99"] / 1000),
+    "step": ("overload step", "", -1, lambda report: report["tracker"]["step"][0]),
+}
 # A run that ends with one of these has no result.
 ERRORS = (RuntimeError, OSError, subprocess.SubprocessError)
 
@@ -36,8 +43,18 @@ def attack(name, *more, honest, rate, seconds, targets=place.TARGETS):
 
 
 def judged(report):
-    """All that is wrong in a report, whatever the row."""
-    return [*report["failures"], *unsent(report), *memory(report), *growth(report)]
+    """All that is wrong in a report, whatever the row and the speed of the machine."""
+    return [*report["failures"], *memory(report), *growth(report)]
+
+
+def slow(report, **bounds):
+    """What is out of these bounds, by name of FIGURES, and can be due to the speed of the machine."""
+    found = unsent(report)
+    for figure, bound in bounds.items():
+        what, unit, sign, of = FIGURES[figure]
+        if (of(report) - bound) * sign < 0:
+            found.append(f"{what}: {of(report):.3f} {unit}, {'less' if sign > 0 else 'more'} than {bound}")
+    return found
 
 
 def unsent(report):

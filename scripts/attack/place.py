@@ -17,6 +17,8 @@ ADMIN = f"{V4}:{ADMIN_PORT}"
 # Blocks of addresses in the namespace of the load. The spoofed ones lead nowhere.
 LOCAL = ["10.78.0.0/24", "10.79.0.0/16", "10.80.0.0/16", "fd78::/64", "fd79::/32", "fd80::/32"]
 SPOOFED = ["10.128.0.0/9", "fda0::/16"]
+# A run is disturbed if what is not part of it takes a vCPU away for more than this share of the time.
+DISTURBED = 0.05
 # The kernel ends a program that is started by this when this script ends, by whatever means.
 TIED = ["setpriv", "--pdeathsig", "KILL", "--"]
 TARGETS = ["--target", f"{V4}:{PORT}", "--target", f"[{V6}]:{PORT}"]
@@ -153,18 +155,23 @@ def steal():
 
 
 class Watch:
-    """What keeps tracker and load from their vCPUs, from now on."""
+    """What keeps a tracker and the load from their vCPUs, from now on.
 
-    def __init__(self, where, pid):
+    Without the pid of a tracker, as that of a limited one waits anyhow, only what the hypervisor takes.
+    """
+
+    def __init__(self, where, pid=None):
         self.pid, self.vcpus = pid, {where.tracker_cpu, where.load_cpu}
-        self.began, self.times, self.steal = time.monotonic(), times(pid), steal()
+        self.began, self.times, self.steal = time.monotonic(), pid and times(pid), steal()
 
-    def shares(self):
-        """The share of time for each cause."""
+    def disturbances(self):
+        """What took a vCPU away for more than a share DISTURBED of the time."""
         seconds, now = time.monotonic() - self.began, steal()
         taken = max(now[vcpu] - self.steal[vcpu] for vcpu in self.vcpus)
-        return {"other programs kept the tracker waiting": kept_waiting(self.times, times(self.pid)) / seconds,
-                "the hypervisor took a vCPU": taken / seconds}
+        shares = {"the hypervisor took a vCPU": taken / seconds}
+        if self.pid:
+            shares["other programs kept the tracker waiting"] = kept_waiting(self.times, times(self.pid)) / seconds
+        return [f"{what} for {share:.0%} of the time" for what, share in shares.items() if share > DISTURBED]
 
 
 def highest_memory(pid):
