@@ -85,15 +85,20 @@ def memory(report):
 
 
 def growth(report):
-    """What is wrong with the growth of the tracker's memory, which `onrush-load attack` warns of if it is unknown."""
+    """What is wrong with the growth of the tracker's memory."""
     tracker = report["tracker"]
-    if tracker["memory_slope"] is None:
+    if unknown_growth(report):
         return []
     unexplained = tracker["memory_slope"] - max(0, tracker["peers_slope"]) * PEER_BYTES
     leaked = unexplained * report["seconds"] / 4
     if leaked <= LEAK_BYTES:
         return []
     return [f"memory grew by {leaked:.0f} bytes from the third quarter to the fourth beside that of new peers"]
+
+
+def unknown_growth(report):
+    """Whether the tracker's memory was read too rarely to judge its growth."""
+    return ["the growth of memory is unknown"] if report["tracker"]["memory_slope"] is None else []
 
 
 def excess(before, highest, new_peers):

@@ -43,7 +43,7 @@ class Settings:
 
 
 def on_tracker(config="", workers=1):
-    """A row on a tracker of its own, repeated with a fresh one while it is wrong and was disturbed."""
+    """A row on a tracker of its own, repeated with a fresh one while it is slow and was disturbed."""
     def decorate(measure):
         def row(where, settings):
             repeated = []
@@ -51,16 +51,16 @@ def on_tracker(config="", workers=1):
                 with where.tracker(config, workers) as process:
                     watch = place.Watch(where, process.pid)
                     try:
-                        result, error = dict(dict(slow=[]), **measure(settings, process)), []
-                    except load.ERRORS as caught:
-                        result, error = dict(failures=[str(caught)], slow=[]), ["it ended with an error"]
-                    disturbances = error + late(result.get("report"), settings) + watch.disturbances()
+                        result = dict(dict(slow=[]), **measure(settings, process))
+                    except load.ERRORS as error:
+                        result = dict(failures=[], slow=[f"it ended with an error: {error}"])
+                    result["disturbances"] = late(result.get("report"), settings) + watch.disturbances()
                 if "report" in result:
                     result["failures"] += load.judged(result["report"])
+                    result["slow"] += load.unknown_growth(result["report"])
                     result["slow"] += steering(result["report"]) if workers > 1 else []
-                result["disturbances"] = disturbances
-                wrong = result["failures"] or result["slow"]
-                if not wrong or not disturbances or len(repeated) == settings.attempts - 1:
+                last = len(repeated) == settings.attempts - 1
+                if result["failures"] or not result["slow"] or not result["disturbances"] or last:
                     return dict(result, repeated=repeated)
                 repeated.append(result)
         return row
@@ -160,27 +160,42 @@ def highest_rate():
 
 
 def soak(minutes, parts=6):
-    """70 % of the highest rate in six parts of the same tracker: memory and latency do not grow."""
-    def row(where, _):
+    """70 % of the highest rate in six parts of the same tracker: memory and latency do not grow.
+
+    Latency and loss are judged in the parts that nothing disturbed, which have to be half of them.
+    """
+    def row(where, settings):
         with where.tracker():
             rate = int(highest_rate() * 0.7)
-        reports, failures = [], []
-        with where.tracker():
+        reports, failures, disturbances, judged = [], [], [], []
+        with where.tracker() as process:
             for part in range(parts):
+                watch = place.Watch(where, process.pid)
                 report = load.attack("guessed-ids", "--seed", 7, honest=rate, rate=100, seconds=minutes * 60 / parts)
-                wrong = load.judged(report) + load.slow(report, established=99.9, newcomers=99)
+                disturbed = late(report, settings) + watch.disturbances()
+                wrong = load.judged(report) + load.unknown_growth(report)
+                if disturbed:
+                    disturbances += [f"part {part + 1}: {cause}" for cause in disturbed]
+                else:
+                    wrong += load.slow(report, established=99.9, newcomers=99)
+                    judged.append(report)
                 failures += [f"part {part + 1}: {failure}" for failure in wrong]
                 reports.append(report)
+        if len(judged) < parts / 2:
+            failures.append(f"only {len(judged)} of {parts} parts were not disturbed")
         # The first part fills the swarms.
         later = reports[1:]
         for name, allowed in [("p50", lambda us: us * 1.5 + 100), ("p99", lambda us: us * 2 + 5000)]:
-            figures = [report["established"]["latency"][name] for report in later]
-            if figures[-1] > allowed(min(figures[:-1])):
+            figures = [report["established"]["latency"][name] for report in judged if report in later]
+            if figures[1:] and figures[-1] > allowed(min(figures[:-1])):
                 failures.append(f"{name} rose from {min(figures[:-1]):.0f} to {figures[-1]:.0f} us")
         grown = later[-1]["tracker"]["memory"][2] - later[0]["tracker"]["memory"][2]
         if grown > 2 << 20:
             failures.append(f"memory grew by {grown / 2**20:.1f} MiB after the first part")
-        return dict(report=reports[-1], parts=reports, rate=rate, failures=failures, slow=[])
+        note = f"{rate} requests/s; p99 of the parts judged " + ", ".join(
+            f"{report['established']['latency']['p99'] / 1000:.1f}" for report in judged) + " ms"
+        return dict(report=reports[-1], parts=reports, rate=rate, note=note, failures=failures, slow=[],
+                    disturbances=disturbances)
     return row
 
 

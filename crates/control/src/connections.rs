@@ -55,9 +55,12 @@ struct Connection {
 enum Activity {
     /// No request since then: its last response was written or, before the first, it was accepted.
     Idle(Instant),
-    /// A request is served, from the end of its head to the end of the response's body.
+    /// A request is served, from the end of its head to the beginning of the response's body.
     Serving,
-    /// The whole response is in buffers since then, and the client may not have taken all of it.
+    /// The response's body is produced since then, as fast as the client takes it.
+    Producing(Instant),
+    /// Its body began then, the whole response is in buffers, and the client may not have taken all
+    /// of it.
     Writing(Instant),
 }
 
@@ -125,10 +128,11 @@ impl Connections {
         let of = open.by_number.iter().filter(|(_, connection)| of(connection));
         let closable = of.filter_map(|(number, connection)| match connection.activity {
             Activity::Idle(since) => Some((false, since, *number)),
-            Activity::Writing(since) if now.saturating_duration_since(since) > self.timeout => {
-                Some((true, since, *number))
+            Activity::Producing(since) | Activity::Writing(since) => {
+                let is_slow = now.saturating_duration_since(since) > self.timeout;
+                is_slow.then_some((true, since, *number))
             }
-            Activity::Serving | Activity::Writing(_) => None,
+            Activity::Serving => None,
         });
         let Some((.., number)) = closable.min() else { return false };
         let connection = open.by_number.remove(&number);
@@ -200,15 +204,26 @@ pub(crate) struct InUse {
 
 impl Drop for InUse {
     fn drop(&mut self) {
-        self.connections.update(self.number, |_| Activity::Writing(Instant::now()));
+        self.connections.update(self.number, |activity| match activity {
+            Activity::Producing(since) => Activity::Writing(since),
+            _ => Activity::Writing(Instant::now()),
+        });
     }
 }
 
 /// The body of a response. The connection is in use until the whole body is produced.
 #[derive(Debug)]
 pub(crate) struct ResponseBody {
-    pub(crate) body: Body,
-    pub(crate) _in_use: InUse,
+    body: Body,
+    _in_use: InUse,
+}
+
+impl ResponseBody {
+    /// The body of the response to the request in progress, which begins now.
+    pub(crate) fn new(body: Body, in_use: InUse) -> Self {
+        in_use.connections.update(in_use.number, |_| Activity::Producing(Instant::now()));
+        Self { body, _in_use: in_use }
+    }
 }
 
 impl hyper::body::Body for ResponseBody {
@@ -273,6 +288,25 @@ mod tests {
         second.written();
         let later = ["10.0.0.9", "10.0.0.10", "10.0.0.11"].map(|address| admit(&all, address));
         assert!(!is_open(&second) && later.iter().all(is_open));
+    }
+
+    /// As that of a published list, which is produced while it is read.
+    #[test]
+    fn a_connection_whose_body_is_produced_too_slowly_is_closed_if_none_is_idle() {
+        let all = Connections::new(2, TIMEOUT);
+        let [first, second] = ["10.0.0.1", "10.0.0.2"].map(|a| admit(&all, a));
+        let _serving = first.in_use();
+        let body = ResponseBody::new(Body::empty(), second.in_use());
+        let admit_later = |address: &str, seconds| {
+            let now = Instant::now() + Duration::from_secs(seconds);
+            all.admit(address.parse().unwrap(), now).unwrap()
+        };
+        // A part of it was written.
+        second.written();
+        assert!(admit_later("10.0.0.3", 50).in_reserve);
+        let fourth = admit_later("10.0.0.4", 101);
+        assert!(!fourth.in_reserve && is_open(&first) && !is_open(&second));
+        drop(body);
     }
 
     #[test]

@@ -7,8 +7,9 @@
 //! repeatedly from the worker's counters (`scripts/bench-observe` counts the threads separately).
 //! `serve` is the shard's part of an announce alone, and `serve-mix` the same for swarms of one to
 //! three peers of which some percent come and go; `unlimited-serve-mix` is that without limits of
-//! sources. `echo-KIND` is the cost of the network and of
-//! this program for the same datagrams, without a tracker: it is subtracted.
+//! sources. `full-serve` is for newcomers to a full shard that find no peer to replace, with
+//! `ONRUSH_PEERS` peers (20,000 by default), two in each swarm. `echo-KIND` is the cost of the
+//! network and of this program for the same datagrams, without a tracker: it is subtracted.
 
 #![forbid(unsafe_code)]
 
@@ -47,7 +48,7 @@ fn main() {
     let Some((kind, requests)) = parsed else {
         eprintln!(
             "usage: instructions \
-             [echo-|watched-|split-]connect|announce|announce-v6|scrape|scrape-one|serve| \
+             [echo-|watched-|split-]connect|announce|announce-v6|scrape|scrape-one|[full-]serve| \
              [unlimited-]serve-mix REQUESTS"
         );
         std::process::exit(2);
@@ -55,6 +56,7 @@ fn main() {
     match (kind.ask, kind.echo) {
         (Ask::Serve, echo) => shard_alone(requests, !echo),
         (Ask::ServeMix { limited }, echo) => shard_with_churn(requests, limited, !echo),
+        (Ask::ServeFull, echo) => full_shard(requests, !echo),
         (_, true) => echo(&kind, requests),
         (_, false) => serve(&kind, requests),
     }
@@ -84,6 +86,8 @@ enum Ask {
     ServeMix {
         limited: bool,
     },
+    /// The same with newcomers to a full shard.
+    ServeFull,
 }
 
 impl Kind {
@@ -99,6 +103,7 @@ impl Kind {
             "scrape" => (Ask::Scrape(10), Family::V4),
             "scrape-one" => (Ask::Scrape(1), Family::V4),
             "serve" if !split => (Ask::Serve, Family::V4),
+            "full-serve" if !split => (Ask::ServeFull, Family::V4),
             "serve-mix" if !split => (Ask::ServeMix { limited: true }, Family::V4),
             "unlimited-serve-mix" if !split => (Ask::ServeMix { limited: false }, Family::V4),
             _ => return None,
@@ -128,7 +133,7 @@ impl Kind {
         match self.ask {
             Ask::Connect => 16,
             Ask::Scrape(hashes) => 8 + usize::from(hashes) * 12,
-            Ask::Announce | Ask::Serve | Ask::ServeMix { .. } => {
+            Ask::Announce | Ask::Serve | Ask::ServeMix { .. } | Ask::ServeFull => {
                 20 + usize::from(PEERS) * self.family.peer_len()
             }
         }
@@ -252,31 +257,18 @@ fn shard_with_churn(requests: usize, limited: bool, serve: bool) {
     let mut shard =
         Shard::new(ShardSettings { sources, ..Default::default() }, *b"a key for counts", 1);
     let mut batch: ShardBatch<u64, u64> = ShardBatch::new(BATCH, 0, BATCH * (20 + 200 * 6));
-    let announce = |swarm: u32, peer: u32, event| {
-        let mut info_hash = [7; 20];
-        info_hash[..4].copy_from_slice(&swarm.to_le_bytes());
-        let [a, b, c, d] = peer.wrapping_mul(0x9E37_79B1).to_be_bytes();
-        onrush_swarm::Announce {
-            info_hash: InfoHash(info_hash),
-            endpoint: onrush_proto::Endpoint::V4([a, b, c, d, 0x1A, 0xE1]),
-            event,
-            seeder: peer.is_multiple_of(3),
-            want: PEERS,
-            transaction_id: TransactionId(peer),
-        }
-    };
     let of_mix = |number: u32| match number % 64 {
         // Each of these stops 32 requests later.
         at @ (5 | 37) => {
             let swarm = if at == 5 { number % MIX_SWARMS } else { MIX_SWARMS + number };
-            announce(swarm, 1 << 20 | number, onrush_proto::Event::Started)
+            distinct(swarm, 1 << 20 | number, onrush_proto::Event::Started)
         }
         at @ (21 | 53) => {
             let number = number - 16;
             let swarm = if at == 21 { number % MIX_SWARMS } else { MIX_SWARMS + number };
-            announce(swarm, 1 << 20 | number, onrush_proto::Event::Stopped)
+            distinct(swarm, 1 << 20 | number, onrush_proto::Event::Stopped)
         }
-        _ => announce(number % MIX_SWARMS, number % (2 * MIX_SWARMS), onrush_proto::Event::None),
+        _ => distinct(number % MIX_SWARMS, number % (2 * MIX_SWARMS), onrush_proto::Event::None),
     };
     let mut run = |numbers: std::ops::Range<u32>, serve: bool| {
         for first in numbers.clone().step_by(BATCH) {
@@ -292,6 +284,49 @@ fn shard_with_churn(requests: usize, limited: bool, serve: bool) {
     let known = 4 * MIX_SWARMS;
     run(0..known, true);
     run(known..known + requests as u32, serve);
+}
+
+/// An announce of a peer with an address of its own.
+fn distinct(swarm: u32, peer: u32, event: onrush_proto::Event) -> onrush_swarm::Announce {
+    let mut info_hash = [7; 20];
+    info_hash[..4].copy_from_slice(&swarm.to_le_bytes());
+    let [a, b, c, d] = peer.wrapping_mul(0x9E37_79B1).to_be_bytes();
+    onrush_swarm::Announce {
+        info_hash: InfoHash(info_hash),
+        endpoint: onrush_proto::Endpoint::V4([a, b, c, d, 0x1A, 0xE1]),
+        event,
+        seeder: peer.is_multiple_of(3),
+        want: PEERS,
+        transaction_id: TransactionId(peer),
+    }
+}
+
+/// Announces of newcomers to known swarms of a full shard. No source occupies more than others, so
+/// every newcomer looks at as many peers as there are draws, and replaces none.
+fn full_shard(requests: usize, serve: bool) {
+    let peers =
+        std::env::var("ONRUSH_PEERS").map_or(20_000, |text| text.parse().expect("a number"));
+    let sources = SourceLimits { peers_per_swarm: 64, peers: 10_000, new_swarms: 3_000 };
+    let settings = ShardSettings { sources, max_peers: peers.into(), ..Default::default() };
+    let mut shard = Shard::new(settings, *b"a key for counts", 1);
+    let mut batch: ShardBatch<u64, u64> = ShardBatch::new(BATCH, 0, BATCH * (20 + 200 * 6));
+    let mut run = |numbers: std::ops::Range<u32>, serve: bool| {
+        for first in numbers.clone().step_by(BATCH) {
+            batch.clear();
+            for number in first..numbers.end.min(first + BATCH as u32) {
+                let swarm = number % (peers / 2);
+                let announce = distinct(swarm, number, onrush_proto::Event::Started);
+                batch.push_announce(announce, 0).expect("there is room");
+            }
+            if serve {
+                shard.serve(&mut batch, Moment(10));
+            }
+        }
+    };
+    run(0..peers, true);
+    run(peers..peers + requests as u32, serve);
+    let refused = if serve { requests as u64 } else { 0 };
+    assert_eq!(shard.totals().refused_full, refused, "every newcomer is refused");
 }
 
 fn network(kind: &Kind) -> (Network, Endpoint) {
@@ -348,7 +383,7 @@ fn packet(ask: Ask, swarm: u8, client: u8, connection_id: ConnectionId) -> Vec<u
                 (0..hashes).map(|n| InfoHash([(swarm + n) % SWARMS; 20])).collect();
             Scrape::write(connection_id, transaction_id, &hashes, &mut bytes)
         }
-        Ask::Announce | Ask::Serve | Ask::ServeMix { .. } => Announce {
+        Ask::Announce | Ask::Serve | Ask::ServeMix { .. } | Ask::ServeFull => Announce {
             transaction_id,
             peer_id: PeerId([client; 20]),
             left: u64::from(client % 2),

@@ -143,7 +143,7 @@ mod tests {
 
     /// An IPv6 /64 is one source.
     #[test]
-    fn addresses_of_one_network_share_their_fate() {
+    fn addresses_of_one_network_are_shed_together() {
         let share = Share { up_to: u32::MAX / 2, keys: [5, 6, 7, 8] };
         for network in 0..64u128 {
             let at = |host: u128| IpAddr::V6(Ipv6Addr::from_bits(network << 64 | host));

@@ -227,7 +227,7 @@ async fn serve(stream: TcpStream, router: Router, limit: Duration, slot: Slot) {
     let router = TowerToHyperService::new(router);
     let service = service_fn(|request: Request<Incoming>| {
         let (in_use, response) = (slot.in_use(), router.call(request));
-        async { response.await.map(|r| r.map(|body| ResponseBody { body, _in_use: in_use })) }
+        async { response.await.map(|r| r.map(|body| ResponseBody::new(body, in_use))) }
     });
     let connection = server.serve_connection(stream, service);
     let mut connection = std::pin::pin!(connection);

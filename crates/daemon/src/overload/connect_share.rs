@@ -3,9 +3,9 @@
 //! With the capacity C, connects F and other requests A in a second, a full buffer lets C / (A + F)
 //! of everything through. If only a share s of the connects arrives, with A + s F at most C, every
 //! request with a connection id is served, and a connect with the probability s. That is never more
-//! than C / (A + F), so that newcomers pay for the others: little if the connects are a flood, and
-//! much if they are few. Connects are therefore thinned only while they are the majority, and only
-//! so far that a connect's chance falls by at most 2 points.
+//! than C / (A + F): newcomers lose what others gain, which is little if the connects are a flood,
+//! and much if they are few. Connects are therefore thinned only while they are the majority, and
+//! only so far that a connect's chance falls by at most 2 points.
 //!
 //! Connects of many sources are thinned evenly. A flood of a few sources passes whole in one choice
 //! of sources and in another not at all. Where the connects that arrive show that the share removes
@@ -239,7 +239,7 @@ mod tests {
     /// Half, a third and a twentieth of what arrives can be served; connects are the flood, a half,
     /// a quarter, or few. Newcomers lose at most three points, and clients with an id gain.
     #[test]
-    fn newcomers_pay_little_and_established_clients_gain() {
+    fn newcomers_lose_little_and_established_clients_gain() {
         for capacity in [60_000.0, 40_000.0, 6_000.0] {
             for connects in [117_000.0, 90_000.0, 62_000.0, 30_000.0, 2_200.0] {
                 let arrivals = Arrivals { connects, others: 120_000.0 - connects };
@@ -261,7 +261,7 @@ mod tests {
     /// As on a host that others share: the share falls at once and rises slowly, so that it must
     /// not stay at what the worst second needed.
     #[test]
-    fn newcomers_pay_little_at_a_changing_capacity() {
+    fn newcomers_lose_little_at_a_changing_capacity() {
         let arrivals = Arrivals { connects: 110_000.0, others: 10_000.0 };
         for seconds in [3, 7, 15] {
             let mut model = Model::new(0.0);
@@ -283,7 +283,7 @@ mod tests {
 
     /// A flood of few sources, which passes whole or in large parts, with and without junk.
     #[test]
-    fn newcomers_pay_little_in_a_flood_of_few_sources() {
+    fn newcomers_lose_little_in_a_flood_of_few_sources() {
         let arrivals = Arrivals { connects: 110_000.0, others: 10_000.0 };
         let number = |n| [20e3, 60e3, 90e3].map(|c| [0, 300_000].map(|junk| (n, c, junk)));
         let cases = [1, 2, 3, 4, 8, 16, 64].map(number);

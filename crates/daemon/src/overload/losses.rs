@@ -23,7 +23,7 @@ const UNEXPLAINED_FOR: u32 = 2;
 /// drops are unknown.
 const UNREAD_FOR: u32 = 10;
 /// Seconds after the end of a filter in which drops may still be its own.
-const FILTER_ECHO: u32 = 3;
+const FILTER_DROPS_FOR: u32 = 3;
 
 /// Divides the drops at sockets by their reason, once a second.
 #[derive(Debug)]
@@ -161,7 +161,7 @@ impl Losses {
         filtered: bool,
     ) -> Vec<Reasons> {
         self.filtered_for =
-            if filtered { FILTER_ECHO } else { self.filtered_for.saturating_sub(1) };
+            if filtered { FILTER_DROPS_FOR } else { self.filtered_for.saturating_sub(1) };
         let new = |(drops, divided): (&u64, &u64)| drops.saturating_sub(*divided);
         let mut pending: Vec<u64> = drops.iter().zip(&self.divided).map(new).collect();
         let all: u64 = pending.iter().sum();
@@ -408,7 +408,7 @@ mod tests {
                 counts.checksum += u64::from(checksum);
                 divide(&drops, counts, filtered);
             }
-            (0..FILTER_ECHO + UNEXPLAINED_FOR).for_each(|_| divide(&drops, counts, false));
+            (0..FILTER_DROPS_FOR + UNEXPLAINED_FOR).for_each(|_| divide(&drops, counts, false));
             prop_assert_eq!(reasons, drops);
         }
     }

@@ -150,8 +150,8 @@ pub(crate) struct AttackArgs {
     #[arg(long, value_name = "MIB", value_parser = number(1.0..=1e9, ""))]
     pub(crate) max_memory: Option<f64>,
 
-    /// Upper bound on the overload step.
-    #[arg(long, value_name = "STEP", value_parser = number(0.0..=100.0, ""))]
+    /// Upper bound on the overload step, which is read from the admin side.
+    #[arg(long, value_name = "STEP", requires = "admin", value_parser = number(0.0..=100.0, ""))]
     pub(crate) max_step: Option<f64>,
 
     /// Write the report as JSON, `-` for standard output (the table then goes to standard error).
@@ -228,13 +228,21 @@ mod tests {
         let found = settings(
             "bursts -t 10.77.0.1:1 -t [fd77::1]:1 --attack-from 10.128.0.0/9 --attack-from \
              fd80::/32 --period 5 --burst 0.05 --attack 1e5 --min-established 99.9 --max-p99 10 \
-             --max-step 0",
+             --max-step 0 --admin 10.77.0.1:6980",
         )
         .unwrap();
         assert_eq!(found.targets.len(), 2);
         assert_eq!(found.attack_from.len(), 2);
         assert_eq!(found.bursts.1, Duration::from_millis(50));
         assert_eq!((found.bounds.min_established, found.bounds.max_step), (Some(99.9), Some(0.0)));
+    }
+
+    #[test]
+    fn a_bound_on_the_overload_step_needs_the_admin_side() {
+        let error =
+            settings("junk -t 10.77.0.1:1 --attack-from 10.128.0.0/9 --max-step 0 --tracker-pid 1");
+        let error = error.unwrap_err();
+        assert!(error.contains("--admin"), "{error}");
     }
 
     #[test]

@@ -105,9 +105,9 @@ pub(super) struct Sample {
     pub(super) cpu: f64,
     /// Resident memory in bytes.
     pub(super) rss: f64,
-    /// Overload step; 0 without metrics.
+    /// Overload step; 0 without an admin side.
     pub(super) step: f64,
-    /// Peers stored; 0 without metrics.
+    /// Peers stored; 0 without an admin side.
     pub(super) peers: f64,
 }
 
@@ -178,7 +178,7 @@ impl Tracker {
 
     fn sample(&self, span: &Span) -> Option<Sample> {
         let time = span.now() as f64 / 1e9;
-        let metrics = self.metrics().ok().flatten();
+        let metrics = self.metrics().ok()?;
         let metric = |name| metrics.as_ref().map(|metrics| metrics.sum(name));
         let cpu = self.pid.and_then(|pid| Cpu::of_process(pid).ok()).map(|cpu| cpu.total());
         let rss = self.pid.and_then(|pid| Memory::of(pid).ok()).map(|memory| memory.rss as f64);

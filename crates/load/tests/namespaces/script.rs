@@ -69,7 +69,7 @@ fn a_tracker_that_does_not_start_fails_the_row() {
     let programs = programs("#!/bin/sh\necho 'address in use'\nexit 1\n");
     let output = script(programs.path()).output().expect("bash is needed");
     assert_eq!(output.status.code(), Some(1), "{}", text(&output));
-    for part in ["FAILED connects", "address in use", "0 passed, 1 failed"] {
+    for part in ["FAILED    connects", "address in use", "0 passed, 1 failed"] {
         assert!(text(&output).contains(part), "{part}: {}", text(&output));
     }
 }

@@ -34,6 +34,9 @@ pub struct SocketSide<S: Socket> {
     max_hashes: usize,
     /// The last time of the work that is done once a second.
     second: Option<Moment>,
+    /// The kernel's drops before the first turn: while peers were loaded, and by the process that
+    /// had the socket before.
+    dropped_before: Option<u64>,
     /// What the kernel is to drop under overload.
     shedding: Option<Shedding>,
     /// The filter that the kernel was given last. `None`: it may have one of another process.
@@ -73,6 +76,7 @@ impl<S: Socket> SocketSide<S> {
             receive_batch: settings.receive_batch,
             max_hashes,
             second: None,
+            dropped_before: None,
             shedding: None,
             filter: None,
             filter_warned: false,
@@ -207,7 +211,9 @@ impl<S: Socket> SocketSide<S> {
         }
         if self.second != Some(now.moment) {
             self.second = Some(now.moment);
-            metrics.socket_drops.set(self.socket.dropped());
+            let dropped = self.socket.dropped();
+            let before = *self.dropped_before.get_or_insert(dropped);
+            metrics.socket_drops.set(dropped - before);
             self.renew_filter(now.unix, metrics);
         }
     }

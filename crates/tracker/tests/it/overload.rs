@@ -296,6 +296,21 @@ fn guessed_ids_with_a_valid_tag_are_not_shed() {
     assert_eq!(flood(Flood::TaggedIds, Some(1.0)), UNSHED);
 }
 
+/// Peers are loaded, or another process has the socket, before a worker's first turn.
+#[test]
+fn drops_before_the_first_turn_are_not_counted() {
+    let (network, settings) = (flooded_network(), settings(&one_worker()));
+    let mut world = TestTracker::new(&settings, &secrets(1), &network, |endpoint| endpoint);
+    let mut client = network.bind(&[CLIENT.parse().unwrap()]).unwrap();
+    let junk = vec![Flood::Junk.datagram(1, ConnectionId(0)); 3 * BUFFER];
+    let mut counted = |second| {
+        send(&mut client, &junk);
+        world.settle(at(second));
+        world.workers[0].metrics.socket_drops.get()
+    };
+    assert_eq!((counted(1), counted(2)), (0, 2 * BUFFER as u64));
+}
+
 /// A worker with several kernel sockets, of which one refuses a filter after others have taken it.
 struct Refusing(Endpoint);
 

@@ -6,7 +6,7 @@ use onrush_proto::{Endpoint, InfoHash};
 
 use super::super::clock::Time;
 use super::super::history::{Doubt, History, Possible, Sequence};
-use super::super::limits::{Count, Fate, Found, Occupied, add_alike};
+use super::super::limits::{Count, Found, Occupied, Outcome, add_alike};
 use super::{Asked, Kind, Model, Pending};
 
 impl Pending {
@@ -24,26 +24,26 @@ impl Model {
     pub(super) fn take_effect(&mut self, asked: &Asked, at: Time) -> Possible {
         let Asked { arrival, hash, announcer, seeder, stop, completes, .. } = *asked;
         let before = self.before(asked, at);
-        let fate = match before.unknown && !stop {
+        let outcome = match before.unknown && !stop {
             true => self.admit(asked, before, at),
-            false => Fate::Stored,
+            false => Outcome::Stored,
         };
         let (sequence, complete) = (self.sequence, !self.incomplete);
         let swarm = self.swarms.entry(hash).or_default();
-        swarm.completed.0 += u32::from(completes.0 && complete && fate == Fate::Stored);
-        swarm.completed.1 -= u32::from(completes.1 && fate == Fate::Refused);
+        swarm.completed.0 += u32::from(completes.0 && complete && outcome == Outcome::Stored);
+        swarm.completed.1 -= u32::from(completes.1 && outcome == Outcome::Refused);
         if let Some(history) = swarm.peers.get_mut(&announcer) {
             // What became of the announce before this one remains unknown.
             self.unstored.most += u64::from(history.in_doubt_before(arrival));
             history.answered(arrival, sequence, at.second as i64);
-            match fate {
-                Fate::Stored => {}
-                Fate::Refused => history.not_stored(arrival),
-                Fate::Open(doubt) => history.doubt_announce(arrival, doubt),
+            match outcome {
+                Outcome::Stored => {}
+                Outcome::Refused => history.not_stored(arrival),
+                Outcome::Open(doubt) => history.doubt_announce(arrival, doubt),
             }
         }
-        let mut own = Possible { unknown: stop || fate != Fate::Stored, kinds: [false; 2] };
-        own.kinds[usize::from(seeder)] = !stop && fate != Fate::Refused;
+        let mut own = Possible { unknown: stop || outcome != Outcome::Stored, kinds: [false; 2] };
+        own.kinds[usize::from(seeder)] = !stop && outcome != Outcome::Refused;
         own
     }
 
@@ -54,29 +54,29 @@ impl Model {
     }
 
     /// What becomes of a peer that was unknown before its announce, or may have been.
-    fn admit(&mut self, asked: &Asked, before: Possible, at: Time) -> Fate {
+    fn admit(&mut self, asked: &Asked, before: Possible, at: Time) -> Outcome {
         let found = self.find(asked, at);
-        let fate = match self.limits.fate(&found) {
+        let outcome = match self.limits.outcome(&found) {
             // A known peer may announce again.
-            Fate::Refused if before.kinds != [false; 2] => Fate::Open(Doubt::Limited),
-            fate => fate,
+            Outcome::Refused if before.kinds != [false; 2] => Outcome::Open(Doubt::Limited),
+            outcome => outcome,
         };
         let shard = self.map.shard_of(&asked.hash);
-        match fate {
-            Fate::Stored => {}
-            Fate::Refused => {
+        match outcome {
+            Outcome::Stored => {}
+            Outcome::Refused => {
                 self.unstored.add(true);
-                return fate;
+                return outcome;
             }
-            Fate::Open(_) => drop(self.in_doubt.insert(shard)),
+            Outcome::Open(_) => drop(self.in_doubt.insert(shard)),
         }
         if found.creates.1 {
             let known = before.kinds != [false; 2];
-            let certain = found.creates.0 && fate == Fate::Stored && !known;
+            let certain = found.creates.0 && outcome == Outcome::Stored && !known;
             self.created.push(asked.announcer, shard, self.minutes(asked, at), certain);
         }
         self.displace(asked, at);
-        fate
+        outcome
     }
 
     /// A newcomer may replace any peer of its shard, if that is full.
