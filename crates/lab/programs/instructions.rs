@@ -7,9 +7,9 @@
 //! repeatedly from the worker's counters (`scripts/bench-observe` counts the threads separately).
 //! `serve` is the shard's part of an announce alone, and `serve-mix` the same for swarms of one to
 //! three peers of which some percent come and go; `unlimited-serve-mix` is that without limits of
-//! sources. `full-serve` is for newcomers to a full shard that find no peer to replace, with
-//! `ONRUSH_PEERS` peers (20,000 by default), two in each swarm. `echo-KIND` is the cost of the
-//! network and of this program for the same datagrams, without a tracker: it is subtracted.
+//! sources. `full-serve` is for newcomers to a full shard, with `ONRUSH_PEERS` peers (20,000 by
+//! default), two in each swarm. `echo-KIND` is the cost of the network and of this program for the
+//! same datagrams, without a tracker: it is subtracted.
 
 #![forbid(unsafe_code)]
 
@@ -302,7 +302,8 @@ fn distinct(swarm: u32, peer: u32, event: onrush_proto::Event) -> onrush_swarm::
 }
 
 /// Announces of newcomers to known swarms of a full shard. No source occupies more than others, so
-/// every newcomer looks at as many peers as there are draws, and replaces none.
+/// every newcomer looks at as many peers as there are draws; a few replace one, as the tables that
+/// count the peers of sources have errors.
 fn full_shard(requests: usize, serve: bool) {
     let peers =
         std::env::var("ONRUSH_PEERS").map_or(20_000, |text| text.parse().expect("a number"));
@@ -325,8 +326,8 @@ fn full_shard(requests: usize, serve: bool) {
     };
     run(0..peers, true);
     run(peers..peers + requests as u32, serve);
-    let refused = if serve { requests as u64 } else { 0 };
-    assert_eq!(shard.totals().refused_full, refused, "every newcomer is refused");
+    let (totals, newcomers) = (shard.totals(), if serve { requests as u64 } else { 0 });
+    assert_eq!(totals.refused_full + totals.replaced, newcomers, "the shard is full");
 }
 
 fn network(kind: &Kind) -> (Network, Endpoint) {
