@@ -1,12 +1,15 @@
-// Tests the tracker's status page in a browser: it shows the tracker's numbers under load, while the tracker is down and
-// after a restart. Then the page is broken in several ways, and the checks must find each. Called by scripts/browser-test
-// with its directory and that of the programs; uses ports 25121 (of ::1 too) and 25122 of 127.0.0.1.
+// Tests the tracker's status page in a browser: it shows the tracker's numbers under load, while the tracker is down,
+// after a restart, at the sizes of public trackers, and without scripts. Then the page is broken in several ways, and
+// the checks must find each. Called by scripts/browser-test with its directory and that of the programs; uses ports
+// 25121 (of ::1 too) and 25122 of 127.0.0.1.
 
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
+import { hostname } from 'node:os';
 import { join, resolve } from 'node:path';
 
 import { contrasts } from './inside.mjs';
+import { value } from './labels.mjs';
 import { legible, listen, sideways } from './look.mjs';
 import { end, load, stop, tracker, until } from './tracker.mjs';
 
@@ -53,7 +56,8 @@ function watchShifts() {
   }).observe({ type: 'layout-shift', buffered: true });
 }
 
-async function open(browser, change) {
+// Opens the page. `change` changes its text, `adjust` the statistics that it requests.
+async function open(browser, change, adjust) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 1600 } });
   context.setDefaultTimeout(10_000);
   const page = await context.newPage();
@@ -66,6 +70,12 @@ async function open(browser, change) {
       const body = change(before);
       if (body === before) throw new Error('the text to break is not in the page');
       await route.fulfill({ response: answer, body });
+    });
+  }
+  if (adjust) {
+    await page.route(`${base}/stats.json`, async (route) => {
+      const response = await route.fetch();
+      await route.fulfill({ response, json: adjust(await response.json()) });
     });
   }
   const answer = await page.goto(`${base}/`, { waitUntil: 'load' });
@@ -144,7 +154,7 @@ async function look({ page, errors, requested }, pictures) {
   await page.emulateMedia({ media: 'screen' });
   await page.setViewportSize({ width: 1280, height: 900 });
   found.push(['no errors', errors]);
-  const known = [`${base}/`, `${base}/stats.json`];
+  const known = ['/', '/stats.json', '/favicon.ico'].map((path) => base + path);
   found.push(['no other requests', requested.filter((url) => !known.includes(url) && !url.startsWith('data:'))]);
   return found.map(([name, wrong]) => [name, [wrong].flat().filter(Boolean).join('; ')]);
 }
@@ -156,7 +166,51 @@ async function head({ page, answer }) {
   const { version } = await stats();
   const versionLine = await text(page, 'version');
   check('version and address', versionLine.includes(version) && versionLine.includes(at.udp) ? '' : `it is: ${versionLine}`);
+  const title = await page.title();
+  check('the title names the host', title.endsWith(`${hostname()} · onrush`) ? '' : title);
+  const icon = await fetch(`${base}/favicon.ico`);
+  check('an icon', icon.ok && icon.headers.get('content-type') === 'image/svg+xml' ? '' : `status ${icon.status}`);
   check('it serves', (await text(page, 'state')).includes('Serving') ? '' : await text(page, 'state'));
+}
+
+// The axis of a chart at the sizes of public trackers: its labels rise from 0 by equal steps, and the line of IPv4 peers
+// ends at their number by these labels. Returns errors.
+async function axes(browser, change = (page) => page) {
+  const wrong = [];
+  for (const peers of [150e3, 400e3, 250e6]) {
+    const adjust = (stats) => { stats.families.ipv4.peers = peers; return stats; };
+    const empty = (page) => change(page.replace(/(id="first">)[^<]*/, '$1null'));
+    const { context, page } = await open(browser, empty, adjust);
+    await page.waitForSelector('#stored path');
+    const { ticks, end } = await page.evaluate(() => {
+      const texts = [...document.querySelectorAll('#stored text[text-anchor=end]')].filter((text) => text.previousSibling?.matches('.grid'));
+      return {
+        // Labels of the axis are four pixels below their value.
+        ticks: texts.map((text) => [text.textContent, Number(text.getAttribute('y')) - 4]),
+        end: Number(document.querySelector('#stored path').getAttribute('d').split(' ').at(-1)),
+      };
+    });
+    await context.close();
+    const values = ticks.map(([label]) => value(label));
+    const [zero, top] = [ticks[0][1], ticks.at(-1)[1]];
+    const drawn = (values.at(-1) * (zero - end)) / (zero - top);
+    if (!values.every((n, at) => n === at * values[1])) wrong.push(`labels at ${peers} peers: ${ticks.map(([label]) => label)}`);
+    if (!(Math.abs(drawn - peers) < peers * 0.02)) wrong.push(`${peers} peers are drawn at ${drawn}`);
+  }
+  return wrong;
+}
+
+async function withoutScripts(browser) {
+  const context = await browser.newContext({ javaScriptEnabled: false, viewport: { width: 1280, height: 900 } });
+  const page = await context.newPage();
+  await page.goto(`${base}/`, { waitUntil: 'load' });
+  const content = await page.locator('body').innerText();
+  const { totals } = await stats();
+  await page.screenshot({ path: join(place, 'status-noscript.png'), fullPage: true });
+  const peers = totals.peers.toLocaleString('en-US');
+  check('without scripts the page has the numbers', totals.peers > 0 && content.includes(peers) ? '' : `no ${peers} in ${content}`);
+  check('without scripts nothing stays empty', content.match(/Connecting|–/)?.[0]);
+  await context.close();
 }
 
 // The page follows the tracker's numbers.
@@ -238,7 +292,7 @@ const breakages = [
   ['cells too narrow', '1280 pixels: no cell', style('td { font-size: 2.5rem; }')],
   ['a page without its first reading', 'no layout shifts', (page) => page.replace(/(id="first">)[^<]*/, '$1null').replace('wait(first ? 1000 : 0)', 'wait(700)')],
   ['a script without the nonce of the response', 'no errors', (page) => page.replace('</body>', '<script>1</script></body>')],
-  ['a picture from another host', 'no errors', (page) => page.replace('</main>', '<img src="http://127.0.0.1:9/x.png" alt=""></main>')],
+  ['a picture from another host', 'no errors', (page) => page.replace('<footer>', '<img src="http://127.0.0.1:9/x.png" alt=""><footer>')],
   ['a page that requests once', 'rates are shown', (page) => page.replace('wait(first ? 1000 : 0);', '')],
   ['rates divided by undefined', 'no invalid number', (page) => page.replace('(now - before) / seconds', 'before / undefined')],
   ['a family that is not drawn', 'peers and swarms are drawn', (page) => page.replace('ipv6: families.ipv6.peers', 'ipv6: 0')],
@@ -263,6 +317,10 @@ try {
   await underLoad(intact);
   const found = await look(intact, true);
   for (const [name, why] of found) check(name, why);
+  check('labels of axes are right', await axes(browser));
+  const cut = await axes(browser, (page) => page.replace('tickLabel(n * tick)', "count(n * tick).replace(/\\.?0+(?=\\u00a0)/, '')"));
+  check('detected: labels without the zeros of whole numbers', cut.length >= 3 ? '' : `only: ${cut.join('; ')}`);
+  await withoutScripts(browser);
   await hidden(intact);
   await restart(intact, running);
   await intact.context.close();

@@ -14,6 +14,7 @@
 //! | [`stall`] | detection of stalled workers |
 //! | [`token`] | the token of the admin API |
 //! | [`version`] | version and build |
+//! | [`numbers`] | numbers for people |
 //! | `state`, `connections` | what the routes share; the open connections |
 
 #![forbid(unsafe_code)]
@@ -23,6 +24,7 @@ pub mod api;
 pub mod client;
 pub mod files;
 pub mod metrics;
+pub mod numbers;
 pub mod page;
 pub mod readiness;
 pub mod request;

@@ -53,7 +53,7 @@ class Chart {
     const parts = [];
     for (let n = 0; n <= 4; n += height > 150 ? 1 : 2) {
       parts.push(svg('line', { class: 'grid', x1: left, x2: right, y1: y(n * tick), y2: y(n * tick) }));
-      parts.push(svg('text', { x: left - 7, y: y(n * tick) + 4, 'text-anchor': 'end' }, count(n * tick).replace(/\.?0+(?=\u00a0)/, '')));
+      parts.push(svg('text', { x: left - 7, y: y(n * tick) + 4, 'text-anchor': 'end' }, tickLabel(n * tick)));
     }
     parts.push(...this.times(length, right - left, (ago) => x(last - ago), height - 5));
     for (const [name, , style] of this.lines) parts.push(svg('path', { class: style, d: this.path(name, x, y, last - length) }));

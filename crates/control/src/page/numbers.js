@@ -10,6 +10,8 @@ function scaled(n, step, units) {
 const count = (n) => scaled(n, 1000, ['', 'k', 'M', 'G', 'T']);
 const bytes = (n) => scaled(n, 1024, ['B', 'KiB', 'MiB', 'GiB', 'TiB']);
 const bits = (n) => scaled(n * 8, 1000, ['bit/s', 'kbit/s', 'Mbit/s', 'Gbit/s']);
+// A label of an axis: as `count`, without the zeros at the end of its decimals.
+const tickLabel = (n) => count(n).replace(/(\.\d*?)0+(?!\d)/, '$1').replace(/\.(?!\d)/, '');
 const exact = (n) => n.toLocaleString('en-US');
 const percent = (part) => {
   const p = part * 100;
@@ -27,6 +29,14 @@ const sum = (numbers) => numbers.reduce((a, b) => a + b, 0);
 const OVERLOAD_REASONS = ['busy'];
 const refusals = (stats) => Object.entries(stats.totals.refused).filter(([name]) => !OVERLOAD_REASONS.includes(name));
 
+// Swarms with peers of IPv4 and of IPv6; null where they are unknown. A pass over all swarms counts them every two minutes;
+// while swarms come or go faster than that, the counts contradict the sum, which is of this moment.
+function familySwarms({ families, totals }) {
+  const { ipv4: { family_swarms: v4 }, ipv6: { family_swarms: v6 } } = families;
+  if (v4 === undefined || v6 === undefined) return { ipv4: null, ipv6: null };
+  const fits = Math.max(v4, v6) <= totals.swarms * 1.05 && totals.swarms <= (v4 + v6) * 1.05;
+  return fits ? { ipv4: v4, ipv6: v6 } : { ipv4: null, ipv6: null };
+}
 // Gauges in the chart of stored peers and swarms.
 const levels = ({ families, totals }) => ({ ipv4: families.ipv4.peers, ipv6: families.ipv6.peers, swarms: totals.swarms });
 

@@ -1,6 +1,8 @@
 // Requests statistics every two seconds while the page is visible. After a failure it retries less often
 // and shows a countdown.
 const INTERVAL = 2000, RETRY_AFTER = [2000, 4000, 8000, 10000], TIMEOUT = 5000;
+// The name of the host, and of the program.
+const TITLE = document.title;
 const rates = new Chart(by('rates'), [['replies', 'Replies', 'line0'], ['announces', 'Announces', 'line1'], ['connects', 'Connects', 'line2'], ['scrapes', 'Scrapes', 'line3'], ['refused', 'Refused', 'line4']], by('rates-key'));
 const stored = new Chart(by('stored'), [['ipv4', 'IPv4 peers', 'line1'], ['ipv6', 'IPv6 peers', 'line2'], ['swarms', 'Swarms with peers', 'line3']], by('stored-key'));
 const lost = new Chart(by('lost'), LOSSES.map(([name, label, style]) => [name, label, style]));
@@ -40,7 +42,7 @@ function take(stats) {
   showLimits(stats);
   showFacts(stats);
   showState(stats);
-  document.title = perSecond ? `${count((stats.totals.datagrams - old.totals.datagrams) / seconds)}/s · onrush` : 'onrush';
+  document.title = perSecond ? `${count((stats.totals.datagrams - old.totals.datagrams) / seconds)}/s · ${TITLE}` : TITLE;
   before = stats;
 }
 function fail(starting) {
@@ -51,7 +53,7 @@ function fail(starting) {
   failures += 1;
   document.body.classList.add('stale');
   state(starting ? 'warn' : 'bad', starting ? '◌' : '✕', starting ? 'Starting' : 'Not reachable');
-  document.title = 'not reachable · onrush';
+  document.title = `not reachable · ${TITLE}`;
   return RETRY_AFTER[Math.min(failures, RETRY_AFTER.length) - 1];
 }
 function wait(milliseconds) {

@@ -21,6 +21,7 @@ use onrush_config::settings::AdminSettings;
 pub(super) fn public_routes() -> Vec<Route> {
     vec![
         ("/", get(page::page)),
+        ("/favicon.ico", get(page::icon)),
         ("/health", get(observation::health)),
         ("/ready", get(observation::ready)),
         ("/metrics", get(observation::metrics)),

@@ -29,6 +29,7 @@ use onrush_config::Settings;
     ),
     paths(
         page::page,
+        page::icon,
         observation::health,
         observation::ready,
         observation::metrics,
