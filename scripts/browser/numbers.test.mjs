@@ -8,8 +8,8 @@ import { runInNewContext } from 'node:vm';
 import { value } from './labels.mjs';
 
 const source = (name) => readFileSync(new URL(`../../crates/control/src/page/${name}`, import.meta.url), 'utf8');
-const { familySwarms, step, tickLabel } = runInNewContext(`${source('numbers.js')}${source('chart.js')}
-({ familySwarms, step, tickLabel })`);
+const { age, familySwarms, pointsOf, step, tickLabel } = runInNewContext(`${source('numbers.js')}${source('chart.js')}
+({ age, familySwarms, pointsOf, step, tickLabel })`);
 
 test('every label of an axis has the value of its line', () => {
   for (let most = 1; most < 1e12; most *= 1.07) {
@@ -44,4 +44,19 @@ test('swarms by family are shown only where they fit the sum', () => {
   // An IPv4 tracker on which some swarms have come since the pass.
   assert.deepEqual(shown(100e3, 0, 101e3), { ipv4: 100e3, ipv6: 0 });
   assert.deepEqual(shown(0, 0, 0), { ipv4: 0, ipv6: 0 });
+});
+
+test('points of the past have the time of the middle of their step, and gaps have no values', () => {
+  const span = { until: 10_000, step: 60, values: { replies: [1, null, 3], swarms: [4, null, null] } };
+  // Through JSON, as the objects are of another context.
+  assert.deepEqual(JSON.parse(JSON.stringify(pointsOf(span))), [
+    { time: 9_850, drawn: { replies: 1, swarms: 4 } },
+    { time: 9_910, drawn: null },
+    { time: 9_970, drawn: { replies: 3 } },
+  ]);
+  assert.equal(pointsOf({ until: 7, step: 1, values: {} }).length, 0);
+});
+
+test('labels of the time axis have the largest whole unit', () => {
+  assert.deepEqual([10, 60, 90, 1200, 7200, 86400, 432000].map(age), ['10 s', '1 min', '90 s', '20 min', '2 h', '1 d', '5 d']);
 });

@@ -77,6 +77,8 @@ async function open(browser, change, adjust) {
       const response = await route.fetch();
       await route.fulfill({ response, json: adjust(await response.json()) });
     });
+    // The past has other numbers.
+    await page.route(`${base}/history.json`, (route) => route.fulfill({ status: 404 }));
   }
   const answer = await page.goto(`${base}/`, { waitUntil: 'load' });
   return { context, page, answer, ...heard };
@@ -128,6 +130,11 @@ async function look({ page, errors, requested }, pictures) {
   found.push(['rates are shown', counted ? '' : `requests are ${await text(page, 't-requests')}`]);
   const content = await page.locator('main').innerText();
   found.push(['no invalid number', content.match(NONE)?.[0]]);
+  // The page itself adds a point every two seconds.
+  const past = () => page.evaluate(() => document.querySelector('#stored path').getAttribute('d').split('L').length);
+  found.push(['the past is drawn', (await until(async () => (await past()) >= 10, 3)) ? '' : `${await past()} points`]);
+  const points = await past();
+  found.push(['the charts go on', (await until(async () => (await past()) > points, 6)) ? '' : `${points} points`]);
   const paths = await page.locator('#rates path').count();
   found.push(['the chart has its five lines', paths === 5 ? '' : `${paths} lines`]);
   found.push(['peers and swarms are drawn', await drawn(page)]);
@@ -154,7 +161,7 @@ async function look({ page, errors, requested }, pictures) {
   await page.emulateMedia({ media: 'screen' });
   await page.setViewportSize({ width: 1280, height: 900 });
   found.push(['no errors', errors]);
-  const known = ['/', '/stats.json', '/favicon.ico'].map((path) => base + path);
+  const known = ['/', '/stats.json', '/history.json', '/favicon.ico'].map((path) => base + path);
   found.push(['no other requests', requested.filter((url) => !known.includes(url) && !url.startsWith('data:'))]);
   return found.map(([name, wrong]) => [name, [wrong].flat().filter(Boolean).join('; ')]);
 }
@@ -181,7 +188,7 @@ async function axes(browser, change = (page) => page) {
     const adjust = (stats) => { stats.families.ipv4.peers = peers; return stats; };
     const empty = (page) => change(page.replace(/(id="first">)[^<]*/, '$1null'));
     const { context, page } = await open(browser, empty, adjust);
-    await page.waitForSelector('#stored path');
+    await until(() => page.evaluate(() => document.querySelector('#stored path')?.getAttribute('d')), 10);
     const { ticks, end } = await page.evaluate(() => {
       const texts = [...document.querySelectorAll('#stored text[text-anchor=end]')].filter((text) => text.previousSibling?.matches('.grid'));
       return {
@@ -241,6 +248,17 @@ async function underLoad({ page }) {
   check('software of clients', clients.some((line) => line.includes('qBittorrent')) ? '' : `${clients}`);
 }
 
+// The charts show an hour or a month.
+async function spans({ page }) {
+  const labels = () => page.locator('#stored text').allTextContents();
+  await page.getByRole('button', { name: 'Month' }).click();
+  const [month, pressed] = [await labels(), await page.locator('#spans [aria-pressed=true]').allInnerTexts()];
+  check('the charts show a month', month.some((label) => / h$/.test(label)) && `${pressed}` === 'Month' ? '' : `${month}; ${pressed}`);
+  await page.getByRole('button', { name: 'Hour' }).click();
+  const hour = await labels();
+  check('the charts show an hour', hour.some((label) => / (s|min)$/.test(label)) ? '' : `${hour}`);
+}
+
 // A hidden page sends no requests.
 async function hidden({ page, requested }) {
   const hide = (hidden) => page.evaluate((hidden) => {
@@ -273,6 +291,10 @@ async function restart({ page, errors }, running) {
   check('the page reports the restart', (await text(page, 'says')).includes('restarted') ? '' : await text(page, 'says'));
   const rate = await until(async () => /^\d/.test(await text(page, 't-requests')), 10);
   const content = await page.locator('main').innerText();
+  const { hour } = await (await fetch(`${base}/history.json`)).json();
+  const replies = hour.values.replies;
+  const kept = replies.slice(0, -Math.ceil((await stats()).uptime) - 1).some((rate) => rate > 100);
+  check('the history is kept over the restart', kept ? '' : `replies per second: ${replies.join(' ')}`);
   check('decreased counters make no rates', rate ? content.match(NONE)?.[0] : 'there are no rates');
   const other = errors.slice(before).filter((error) => !REFUSED.test(error));
   check('no other errors in between', other);
@@ -295,8 +317,9 @@ const breakages = [
   ['a picture from another host', 'no errors', (page) => page.replace('<footer>', '<img src="http://127.0.0.1:9/x.png" alt=""><footer>')],
   ['a page that requests once', 'rates are shown', (page) => page.replace('wait(first ? 1000 : 0);', '')],
   ['rates divided by undefined', 'no invalid number', (page) => page.replace('(now - before) / seconds', 'before / undefined')],
-  ['a family that is not drawn', 'peers and swarms are drawn', (page) => page.replace('ipv6: families.ipv6.peers', 'ipv6: 0')],
-  ['a chart of peers without updates', 'peers and swarms are drawn', (page) => page.replace('stored.add(stats.time, levels(stats));', 'if (!before) stored.add(stats.time, levels(stats));')],
+  ['a family that is not drawn', 'peers and swarms are drawn', (page) => page.replace('peers_ipv6: families.ipv6.peers', 'peers_ipv6: 0')],
+  ['a chart of peers without updates', 'the charts go on', (page) => page.replace('stored.add(stats.time, levels(stats));', 'if (!before) stored.add(stats.time, levels(stats));')],
+  ['charts that begin with the page', 'the past is drawn', (page) => page.replace('if (!old) askPast();', '')],
   ['a request to another path', 'no other requests', script("fetch('lists')")],
 ];
 
@@ -321,6 +344,7 @@ try {
   const cut = await axes(browser, (page) => page.replace('tickLabel(n * tick)', "count(n * tick).replace(/\\.?0+(?=\\u00a0)/, '')"));
   check('detected: labels without the zeros of whole numbers', cut.length >= 3 ? '' : `only: ${cut.join('; ')}`);
   await withoutScripts(browser);
+  await spans(intact);
   await hidden(intact);
   await restart(intact, running);
   await intact.context.close();

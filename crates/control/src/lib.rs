@@ -9,6 +9,7 @@
 //! | [`server`] | listener, connections, routes, authorization, `/health`, `/metrics`, `/lists` |
 //! | [`admin`] | the admin API: reload, export, upgrade, access list, swarms |
 //! | [`metrics`] | a snapshot of all state, as JSON and for Prometheus |
+//! | [`history`] | rates, peers and swarms of the last hour and month |
 //! | [`page`] | `/`: the status page |
 //! | [`client`] | HTTP client for `onrush ctl` and `onrush top` |
 //! | [`stall`] | detection of stalled workers |
@@ -23,6 +24,7 @@ pub mod admin;
 pub mod api;
 pub mod client;
 pub mod files;
+pub mod history;
 pub mod metrics;
 pub mod numbers;
 pub mod page;

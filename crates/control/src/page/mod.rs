@@ -1,4 +1,5 @@
-//! `/`: the status page. It consists of one HTML document and loads only `/stats.json`.
+//! `/`: the status page. It consists of one HTML document and loads only `/stats.json` and
+//! `/history.json`.
 //!
 //! The document is assembled from the files below, which are compiled into the program. It embeds a
 //! first set of statistics, so the page is complete at the first paint. Its content security policy
@@ -23,7 +24,9 @@ use axum::response::{IntoResponse, Response};
 use nix::unistd::gethostname;
 
 use crate::api::stats::Stats;
+use crate::history::Means;
 use crate::state::SharedState;
+use crate::view::View;
 
 const STYLE: &str = include_str!("style.css");
 const FRAME: &str = include_str!("frame.html");
@@ -41,9 +44,8 @@ const SCRIPT: &str = concat!(
      content_type = "image/svg+xml"),
 )))]
 pub(crate) async fn icon() -> impl IntoResponse {
-    let headers =
-        [(header::CONTENT_TYPE, "image/svg+xml"), (header::CACHE_CONTROL, "max-age=86400")];
-    (headers, include_str!("icon.svg"))
+    let image = (header::CONTENT_TYPE, "image/svg+xml");
+    ([image, (header::CACHE_CONTROL, "max-age=86400")], include_str!("icon.svg"))
 }
 
 /// The status page.
@@ -51,12 +53,27 @@ pub(crate) async fn icon() -> impl IntoResponse {
     (status = 200, description = "The status page", body = String, content_type = "text/html"),
 )))]
 pub(crate) async fn page(State(state): SharedState) -> Response {
-    let stats = state.snapshot().ok().map(|snapshot| Stats::of(&snapshot));
-    let host = gethostname().ok().map(|name| name.to_string_lossy().into_owned());
-    respond(stats.as_ref(), host.as_deref(), rand::random())
+    let recent = |view: &View| view.parts.history.recent(plain::RECENT);
+    let shown = Shown {
+        stats: state.snapshot().ok().map(|snapshot| Stats::of(&snapshot)),
+        recent: state.view().map(recent).unwrap_or_default(),
+        host: gethostname().ok().map(|name| name.to_string_lossy().into_owned()),
+    };
+    respond(&shown, rand::random())
 }
 
-fn respond(stats: Option<&Stats>, host: Option<&str>, nonce: u128) -> Response {
+/// What the page shows when it is loaded.
+#[derive(Default)]
+struct Shown {
+    /// `None` until the tracker has started.
+    stats: Option<Stats>,
+    /// Means of the last seconds.
+    recent: Means,
+    /// The name of the host, if it is known.
+    host: Option<String>,
+}
+
+fn respond(shown: &Shown, nonce: u128) -> Response {
     let nonce = format!("{nonce:032x}");
     let policy = format!(
         "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; \
@@ -69,21 +86,23 @@ fn respond(stats: Option<&Stats>, host: Option<&str>, nonce: u128) -> Response {
         (header::REFERRER_POLICY, "no-referrer".to_owned()),
         (header::CONTENT_SECURITY_POLICY, policy),
     ];
-    (headers, html(stats, host, &nonce)).into_response()
+    (headers, html(shown, &nonce)).into_response()
 }
 
-fn html(stats: Option<&Stats>, host: Option<&str>, nonce: &str) -> String {
-    let first = data(stats);
-    let host = host.map(plain::escaped);
+fn html(shown: &Shown, nonce: &str) -> String {
+    let first = data(shown.stats.as_ref());
+    let host = shown.host.as_deref().map(plain::escaped);
     let title = host.as_ref().map_or_else(String::new, |host| format!("{host} · "));
     let heading = host.map_or_else(String::new, |host| format!(" <small>on {host}</small>"));
-    let frame = FRAME.replace("{plain}", &plain::content(stats)).replace("{host}", &heading);
+    let plain = plain::content(shown.stats.as_ref(), &shown.recent);
+    let frame = FRAME.replace("{plain}", &plain).replace("{host}", &heading);
     let refresh = plain::REFRESH;
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <title>{title}onrush</title>\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta name=\"robots\" content=\"noindex\">\n<link rel=\"icon\" href=\"favicon.ico\">\n\
+         <meta name=\"robots\" content=\"noindex\">\n\
+         <link rel=\"icon\" href=\"favicon.ico\">\n\
          <style nonce=\"{nonce}\">\n{STYLE}</style>\n\
          <noscript><meta http-equiv=\"refresh\" content=\"{refresh}\">\
          <style nonce=\"{nonce}\">.live {{ display: none; }}</style></noscript>\n\
@@ -110,7 +129,7 @@ mod tests {
 
     #[test]
     fn only_style_and_script_with_the_nonce_are_permitted() {
-        let response = respond(None, None, 0xABC);
+        let response = respond(&Shown::default(), 0xABC);
         let nonce = "00000000000000000000000000000abc";
         let policy = header_of(&response, header::CONTENT_SECURITY_POLICY);
         assert!(policy.starts_with("default-src 'none';"), "{policy}");
@@ -118,24 +137,24 @@ mod tests {
         assert!(!policy.contains("unsafe"), "{policy}");
         assert_eq!(header_of(&response, header::CONTENT_TYPE), "text/html; charset=utf-8");
         assert_eq!(header_of(&response, header::CACHE_CONTROL), "no-store");
-        let page = html(None, None, nonce);
+        let page = html(&Shown::default(), nonce);
         assert_eq!(page.matches(&format!("nonce=\"{nonce}\"")).count(), 3);
     }
 
     #[test]
     fn embedded_statistics_cannot_end_their_element() {
         let stats = Stats { version: "</script><b>".to_owned(), pid: 7, ..Stats::default() };
-        let page = html(Some(&stats), None, "n");
+        let page = html(&Shown { stats: Some(stats.clone()), ..Shown::default() }, "n");
         assert_eq!(page.matches("</script>").count(), 2);
         let (_, rest) = page.split_once("id=\"first\">").expect("embedded data");
         let (json, _) = rest.split_once("</script>").expect("an end tag");
         assert_eq!(serde_json::from_str::<Stats>(json).expect("statistics"), stats);
-        assert!(html(None, None, "n").contains("id=\"first\">null</script>"));
+        assert!(html(&Shown::default(), "n").contains("id=\"first\">null</script>"));
     }
 
     #[test]
     fn the_page_refers_to_no_other_host() {
-        let page = html(None, None, "n").replace("http://www.w3.org/2000/svg", "");
+        let page = html(&Shown::default(), "n").replace("http://www.w3.org/2000/svg", "");
         for word in
             ["http:", "https:", "src=\"", "@import", "url(", "innerHTML", " style=\"", " onclick"]
         {
@@ -145,10 +164,11 @@ mod tests {
 
     #[test]
     fn the_page_names_its_host() {
-        let page = html(None, Some("tracker-1<b>"), "n");
+        let host = Some("tracker-1<b>".to_owned());
+        let page = html(&Shown { host, ..Shown::default() }, "n");
         assert!(page.contains("<title>tracker-1&lt;b&gt; · onrush</title>"), "{page}");
         assert!(page.contains("on tracker-1&lt;b&gt;</small></h1>"), "{page}");
-        assert!(html(None, None, "n").contains("<title>onrush</title>"));
+        assert!(html(&Shown::default(), "n").contains("<title>onrush</title>"));
     }
 
     /// What a browser without scripts shows is complete, and what only scripts fill is hidden.
@@ -156,17 +176,14 @@ mod tests {
     fn without_scripts_the_page_has_the_numbers() {
         let mut stats = Stats { version: "0.1.0".to_owned(), ..Stats::default() };
         stats.totals.traffic.peers = 1_234_567;
-        let page = html(Some(&stats), None, "n");
-        let plain: String = page
-            .split("<noscript>")
-            .skip(1)
-            .map(|rest| rest.split("</noscript>").next().unwrap())
-            .collect();
+        let page = html(&Shown { stats: Some(stats), ..Shown::default() }, "n");
+        let elements = page.split("<noscript>").skip(1);
+        let plain: String = elements.filter_map(|rest| rest.split("</noscript>").next()).collect();
         for part in ["<td>1,234,567</td>", "<td>0.1.0</td>", "http-equiv=\"refresh\"", ".live {"] {
             assert!(plain.contains(part), "{part}: {plain}");
         }
-        for element in ["<main class=\"live\">", "class=\"state live\"", "class=\"says live\""] {
-            assert!(page.contains(element), "{element}");
+        for part in ["<main class=\"live\">", "class=\"state live\"", "class=\"says live\""] {
+            assert!(page.contains(part), "{part}");
         }
     }
 }

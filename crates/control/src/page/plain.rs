@@ -3,21 +3,26 @@
 use std::fmt::{Display, Write};
 
 use crate::api::stats::{FamilyStats, Stats};
+use crate::history::Means;
 use crate::numbers::grouped;
 use crate::stall::STALL_THRESHOLD;
 
 /// How often such a browser requests the page again, in seconds.
 pub(super) const REFRESH: u32 = 10;
 
-/// The tables; a sentence while the tracker has no statistics.
-pub(super) fn content(stats: Option<&Stats>) -> String {
+/// Seconds whose mean rates are shown.
+pub(super) const RECENT: usize = 60;
+
+/// The tables; a sentence while the tracker has no statistics. `recent` are means of the last
+/// [`RECENT`] seconds.
+pub(super) fn content(stats: Option<&Stats>, recent: &Means) -> String {
     let tables = match stats {
-        Some(stats) => main_numbers(stats) + &families(stats),
+        Some(stats) => main_numbers(stats) + &rates(recent) + &families(stats),
         None => "<p>The tracker is starting.</p>\n".to_owned(),
     };
     format!(
         "<main>\n<section class=\"wide\"><p>This page is loaded again every {REFRESH} seconds. \
-         With JavaScript it shows rates, charts and workers too.</p></section>\n{tables}</main>\n"
+         With JavaScript it shows charts and workers too.</p></section>\n{tables}</main>\n"
     )
 }
 
@@ -35,9 +40,10 @@ pub(super) fn escaped(text: &str) -> String {
 
 fn main_numbers(stats: &Stats) -> String {
     let Stats { totals, limits, overload, .. } = stats;
-    let shed = totals.worker.kernel_shed;
-    let lost = totals.worker.kernel_drops + totals.unsent.values().sum::<u64>() + shed;
-    let refused = totals.traffic.refused.values().sum();
+    let busy = totals.traffic.refused.get("busy").copied().unwrap_or_default();
+    let refused = totals.traffic.refused.values().sum::<u64>() - busy;
+    let dropped = totals.worker.kernel_drops + totals.worker.kernel_shed + busy;
+    let lost = dropped + totals.unsent.values().sum::<u64>();
     let rows = [
         ("State", state(stats)),
         ("Overload level", format!("{} of 8", overload.step)),
@@ -55,6 +61,24 @@ fn main_numbers(stats: &Stats) -> String {
     ];
     let body = rows.iter().fold(String::new(), |body, (name, value)| body + &row(name, [value]));
     section("This tracker", "", &body)
+}
+
+/// Rates; a dash where the tracker has just started.
+fn rates(recent: &Means) -> String {
+    let rows: [(&str, &[&str]); 6] = [
+        ("Replies", &["replies"]),
+        ("Announces", &["announces"]),
+        ("Connects", &["connects"]),
+        ("Scrapes", &["scrapes"]),
+        ("Refused", &["refused"]),
+        ("Dropped, shed or not sent", &["kernel_drops", "kernel_shed", "busy", "unsent"]),
+    ];
+    let body = rows.iter().fold(String::new(), |body, (label, names)| {
+        let rates = names.iter().map(|name| recent.get(name).copied().flatten());
+        let rate = rates.sum::<Option<f32>>();
+        body + &row(label, [rate.map_or("–".to_owned(), |rate| grouped(rate.round() as u64))])
+    });
+    section(&format!("Per second, in the last {RECENT} seconds"), "", &body)
 }
 
 fn families(stats: &Stats) -> String {
@@ -134,20 +158,24 @@ mod tests {
             workers: vec![WorkerStats::default(), worker],
             ..Stats::default()
         };
-        let content = content(Some(&stats));
+        let recent = Means::from([("replies", Some(45_678.4)), ("connects", None)]);
+        let content = content(Some(&stats), &recent);
         for part in [
             "Peers</th><td>1,234,567</td><td>433</td><td>1,235,000</td>",
             "<td>serving, stalled: worker-3</td>",
             "<td>1 d 2 h 3 min</td>",
+            "Replies</th><td>45,678</td>",
+            "Connects</th><td>–</td>",
         ] {
             assert!(content.contains(part), "{part}: {content}");
         }
-        assert!(super::content(None).contains("starting"));
+        assert!(super::content(None, &recent).contains("starting"));
     }
 
     #[test]
     fn text_cannot_become_markup() {
         let stats = Stats { version: "<b>&\"".to_owned(), ..Stats::default() };
-        assert!(content(Some(&stats)).contains("<td>&lt;b&gt;&amp;&quot;</td>"));
+        let content = content(Some(&stats), &Means::default());
+        assert!(content.contains("<td>&lt;b&gt;&amp;&quot;</td>"));
     }
 }

@@ -43,10 +43,10 @@ const REASONS = {
   action: 'unknown action', source_port: 'from port 0', port: 'announces port 0', no_hash: 'scrape without info hash',
 };
 const LOSSES = [
-  ['kernel', 'dropped by the kernel', 'line1', 'Receive buffers were full: raise socket.receive_buffer, or add workers'],
+  ['kernel_drops', 'dropped by the kernel', 'line1', 'Receive buffers were full: raise socket.receive_buffer, or add workers'],
   ['unsent', 'replies not sent', 'line3', 'Send buffers were full, or the kernel refused: raise socket.send_buffer'],
   ['busy', 'no free batch or full lane', 'line2', 'No batch was free or a lane was full; clients retry'],
-  ['shed', 'shed by the kernel under overload', 'line4', 'No requests, ids that cannot be valid, and connects in a flood of them'],
+  ['kernel_shed', 'shed by the kernel under overload', 'line4', 'No requests, ids that cannot be valid, and connects in a flood of them'],
 ];
 function counted(body, name, label, now, before, seconds) {
   const [line, a, b] = row(by(body), name, label, ['', '']);

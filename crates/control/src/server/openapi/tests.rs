@@ -34,6 +34,7 @@ use onrush_config::Settings;
         observation::ready,
         observation::metrics,
         observation::stats,
+        observation::history,
         super::openapi,
         lists::lists,
         admin::actions::reload,
