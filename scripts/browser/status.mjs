@@ -1,12 +1,15 @@
-// Tests the tracker's status page in a browser: it shows the tracker's numbers under load, while the tracker is down and
-// after a restart. Then the page is broken in several ways, and the checks must find each. Called by scripts/browser-test
-// with its directory and that of the programs; uses ports 25121 (of ::1 too) and 25122 of 127.0.0.1.
+// Tests the tracker's status page in a browser: it shows the tracker's numbers under load, while the tracker is down,
+// after a restart, at the sizes of public trackers, and without scripts. Then the page is broken in several ways, and
+// the checks must find each. Called by scripts/browser-test with its directory and that of the programs; uses ports
+// 25121 (of ::1 too) and 25122 of 127.0.0.1.
 
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
+import { hostname } from 'node:os';
 import { join, resolve } from 'node:path';
 
 import { contrasts } from './inside.mjs';
+import { value } from './labels.mjs';
 import { legible, listen, sideways } from './look.mjs';
 import { end, load, stop, tracker, until } from './tracker.mjs';
 
@@ -53,7 +56,8 @@ function watchShifts() {
   }).observe({ type: 'layout-shift', buffered: true });
 }
 
-async function open(browser, change) {
+// Opens the page. `change` changes its text, `adjust` the statistics that it requests.
+async function open(browser, change, adjust) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 1600 } });
   context.setDefaultTimeout(10_000);
   const page = await context.newPage();
@@ -67,6 +71,14 @@ async function open(browser, change) {
       if (body === before) throw new Error('the text to break is not in the page');
       await route.fulfill({ response: answer, body });
     });
+  }
+  if (adjust) {
+    await page.route(`${base}/stats.json`, async (route) => {
+      const response = await route.fetch();
+      await route.fulfill({ response, json: adjust(await response.json()) });
+    });
+    // The past has other numbers.
+    await page.route(`${base}/history.json`, (route) => route.fulfill({ status: 404 }));
   }
   const answer = await page.goto(`${base}/`, { waitUntil: 'load' });
   return { context, page, answer, ...heard };
@@ -118,6 +130,11 @@ async function look({ page, errors, requested }, pictures) {
   found.push(['rates are shown', counted ? '' : `requests are ${await text(page, 't-requests')}`]);
   const content = await page.locator('main').innerText();
   found.push(['no invalid number', content.match(NONE)?.[0]]);
+  // The page itself adds a point every two seconds.
+  const past = () => page.evaluate(() => document.querySelector('#stored path').getAttribute('d').split('L').length);
+  found.push(['the past is drawn', (await until(async () => (await past()) >= 10, 3)) ? '' : `${await past()} points`]);
+  const points = await past();
+  found.push(['the charts go on', (await until(async () => (await past()) > points, 6)) ? '' : `${points} points`]);
   const paths = await page.locator('#rates path').count();
   found.push(['the chart has its five lines', paths === 5 ? '' : `${paths} lines`]);
   found.push(['peers and swarms are drawn', await drawn(page)]);
@@ -144,7 +161,7 @@ async function look({ page, errors, requested }, pictures) {
   await page.emulateMedia({ media: 'screen' });
   await page.setViewportSize({ width: 1280, height: 900 });
   found.push(['no errors', errors]);
-  const known = [`${base}/`, `${base}/stats.json`];
+  const known = ['/', '/stats.json', '/history.json', '/favicon.ico'].map((path) => base + path);
   found.push(['no other requests', requested.filter((url) => !known.includes(url) && !url.startsWith('data:'))]);
   return found.map(([name, wrong]) => [name, [wrong].flat().filter(Boolean).join('; ')]);
 }
@@ -156,7 +173,51 @@ async function head({ page, answer }) {
   const { version } = await stats();
   const versionLine = await text(page, 'version');
   check('version and address', versionLine.includes(version) && versionLine.includes(at.udp) ? '' : `it is: ${versionLine}`);
+  const title = await page.title();
+  check('the title names the host', title.endsWith(`${hostname()} · onrush`) ? '' : title);
+  const icon = await fetch(`${base}/favicon.ico`);
+  check('an icon', icon.ok && icon.headers.get('content-type') === 'image/svg+xml' ? '' : `status ${icon.status}`);
   check('it serves', (await text(page, 'state')).includes('Serving') ? '' : await text(page, 'state'));
+}
+
+// The axis of a chart at the sizes of public trackers: its labels rise from 0 by equal steps, and the line of IPv4 peers
+// ends at their number by these labels. Returns errors.
+async function axes(browser, change = (page) => page) {
+  const wrong = [];
+  for (const peers of [150e3, 400e3, 250e6]) {
+    const adjust = (stats) => { stats.families.ipv4.peers = peers; return stats; };
+    const empty = (page) => change(page.replace(/(id="first">)[^<]*/, '$1null'));
+    const { context, page } = await open(browser, empty, adjust);
+    await until(() => page.evaluate(() => document.querySelector('#stored path')?.getAttribute('d')), 10);
+    const { ticks, end } = await page.evaluate(() => {
+      const texts = [...document.querySelectorAll('#stored text[text-anchor=end]')].filter((text) => text.previousSibling?.matches('.grid'));
+      return {
+        // Labels of the axis are four pixels below their value.
+        ticks: texts.map((text) => [text.textContent, Number(text.getAttribute('y')) - 4]),
+        end: Number(document.querySelector('#stored path').getAttribute('d').split(' ').at(-1)),
+      };
+    });
+    await context.close();
+    const values = ticks.map(([label]) => value(label));
+    const [zero, top] = [ticks[0][1], ticks.at(-1)[1]];
+    const drawn = (values.at(-1) * (zero - end)) / (zero - top);
+    if (!values.every((n, at) => n === at * values[1])) wrong.push(`labels at ${peers} peers: ${ticks.map(([label]) => label)}`);
+    if (!(Math.abs(drawn - peers) < peers * 0.02)) wrong.push(`${peers} peers are drawn at ${drawn}`);
+  }
+  return wrong;
+}
+
+async function withoutScripts(browser) {
+  const context = await browser.newContext({ javaScriptEnabled: false, viewport: { width: 1280, height: 900 } });
+  const page = await context.newPage();
+  await page.goto(`${base}/`, { waitUntil: 'load' });
+  const content = await page.locator('body').innerText();
+  const { totals } = await stats();
+  await page.screenshot({ path: join(place, 'status-noscript.png'), fullPage: true });
+  const peers = totals.peers.toLocaleString('en-US');
+  check('without scripts the page has the numbers', totals.peers > 0 && content.includes(peers) ? '' : `no ${peers} in ${content}`);
+  check('without scripts nothing stays empty', content.match(/Connecting|–/)?.[0]);
+  await context.close();
 }
 
 // The page follows the tracker's numbers.
@@ -185,6 +246,17 @@ async function underLoad({ page }) {
   check('the chart of peers rises under load', heights.at(-1) < heights[0] - 20 ? '' : grown);
   const clients = await page.locator('#clients tr').allInnerTexts();
   check('software of clients', clients.some((line) => line.includes('qBittorrent')) ? '' : `${clients}`);
+}
+
+// The charts show an hour or a month.
+async function spans({ page }) {
+  const labels = () => page.locator('#stored text').allTextContents();
+  await page.getByRole('button', { name: 'Month' }).click();
+  const [month, pressed] = [await labels(), await page.locator('#spans [aria-pressed=true]').allInnerTexts()];
+  check('the charts show a month', month.some((label) => / h$/.test(label)) && `${pressed}` === 'Month' ? '' : `${month}; ${pressed}`);
+  await page.getByRole('button', { name: 'Hour' }).click();
+  const hour = await labels();
+  check('the charts show an hour', hour.some((label) => / (s|min)$/.test(label)) ? '' : `${hour}`);
 }
 
 // A hidden page sends no requests.
@@ -219,6 +291,10 @@ async function restart({ page, errors }, running) {
   check('the page reports the restart', (await text(page, 'says')).includes('restarted') ? '' : await text(page, 'says'));
   const rate = await until(async () => /^\d/.test(await text(page, 't-requests')), 10);
   const content = await page.locator('main').innerText();
+  const { hour } = await (await fetch(`${base}/history.json`)).json();
+  const replies = hour.values.replies;
+  const kept = replies.slice(0, -Math.ceil((await stats()).uptime) - 1).some((rate) => rate > 100);
+  check('the history is kept over the restart', kept ? '' : `replies per second: ${replies.join(' ')}`);
   check('decreased counters make no rates', rate ? content.match(NONE)?.[0] : 'there are no rates');
   const other = errors.slice(before).filter((error) => !REFUSED.test(error));
   check('no other errors in between', other);
@@ -238,11 +314,12 @@ const breakages = [
   ['cells too narrow', '1280 pixels: no cell', style('td { font-size: 2.5rem; }')],
   ['a page without its first reading', 'no layout shifts', (page) => page.replace(/(id="first">)[^<]*/, '$1null').replace('wait(first ? 1000 : 0)', 'wait(700)')],
   ['a script without the nonce of the response', 'no errors', (page) => page.replace('</body>', '<script>1</script></body>')],
-  ['a picture from another host', 'no errors', (page) => page.replace('</main>', '<img src="http://127.0.0.1:9/x.png" alt=""></main>')],
+  ['a picture from another host', 'no errors', (page) => page.replace('<footer>', '<img src="http://127.0.0.1:9/x.png" alt=""><footer>')],
   ['a page that requests once', 'rates are shown', (page) => page.replace('wait(first ? 1000 : 0);', '')],
   ['rates divided by undefined', 'no invalid number', (page) => page.replace('(now - before) / seconds', 'before / undefined')],
-  ['a family that is not drawn', 'peers and swarms are drawn', (page) => page.replace('ipv6: families.ipv6.peers', 'ipv6: 0')],
-  ['a chart of peers without updates', 'peers and swarms are drawn', (page) => page.replace('stored.add(stats.time, levels(stats));', 'if (!before) stored.add(stats.time, levels(stats));')],
+  ['a family that is not drawn', 'peers and swarms are drawn', (page) => page.replace('peers_ipv6: families.ipv6.peers', 'peers_ipv6: 0')],
+  ['a chart of peers without updates', 'the charts go on', (page) => page.replace('stored.add(stats.time, levels(stats));', 'if (!before) stored.add(stats.time, levels(stats));')],
+  ['charts that begin with the page', 'the past is drawn', (page) => page.replace('if (!old) askPast();', '')],
   ['a request to another path', 'no other requests', script("fetch('lists')")],
 ];
 
@@ -263,6 +340,11 @@ try {
   await underLoad(intact);
   const found = await look(intact, true);
   for (const [name, why] of found) check(name, why);
+  check('labels of axes are right', await axes(browser));
+  const cut = await axes(browser, (page) => page.replace('tickLabel(n * tick)', "count(n * tick).replace(/\\.?0+(?=\\u00a0)/, '')"));
+  check('detected: labels without the zeros of whole numbers', cut.length >= 3 ? '' : `only: ${cut.join('; ')}`);
+  await withoutScripts(browser);
+  await spans(intact);
   await hidden(intact);
   await restart(intact, running);
   await intact.context.close();

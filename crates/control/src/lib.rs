@@ -9,11 +9,13 @@
 //! | [`server`] | listener, connections, routes, authorization, `/health`, `/metrics`, `/lists` |
 //! | [`admin`] | the admin API: reload, export, upgrade, access list, swarms |
 //! | [`metrics`] | a snapshot of all state, as JSON and for Prometheus |
+//! | [`history`] | rates, peers and swarms of the last hour and month |
 //! | [`page`] | `/`: the status page |
 //! | [`client`] | HTTP client for `onrush ctl` and `onrush top` |
 //! | [`stall`] | detection of stalled workers |
 //! | [`token`] | the token of the admin API |
 //! | [`version`] | version and build |
+//! | [`numbers`] | numbers for people |
 //! | `state`, `connections` | what the routes share; the open connections |
 
 #![forbid(unsafe_code)]
@@ -22,7 +24,9 @@ pub mod admin;
 pub mod api;
 pub mod client;
 pub mod files;
+pub mod history;
 pub mod metrics;
+pub mod numbers;
 pub mod page;
 pub mod readiness;
 pub mod request;

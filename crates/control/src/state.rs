@@ -171,7 +171,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn unix(time: SystemTime) -> f64 {
+pub(crate) fn unix(time: SystemTime) -> f64 {
     time.duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
 }
 
@@ -179,6 +179,7 @@ fn unix(time: SystemTime) -> f64 {
 mod tests {
     use super::*;
     use crate::files::Files;
+    use crate::history::History;
     use crate::view::Parts;
     use onrush_config::Settings;
     use onrush_swarm::ShardMap;
@@ -199,6 +200,7 @@ mod tests {
             map: ShardMap::new([1; 5], 1),
             addresses: Vec::new(),
             files: Files::default(),
+            history: Arc::new(History::new(Instant::now())),
             lost_log_lines: || 0,
         };
         let settings = Arc::new(settings);

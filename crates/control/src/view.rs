@@ -11,6 +11,7 @@ use onrush_swarm::ShardMap;
 
 use crate::api::stats::Overload;
 use crate::files::Files;
+use crate::history::History;
 use crate::request::Request;
 use onrush_config::Settings;
 use onrush_tracker::access::Lists;
@@ -44,6 +45,8 @@ pub struct Parts {
     pub addresses: Vec<SocketAddr>,
     /// State of the files that the daemon writes.
     pub files: Files,
+    /// Rates, peers and swarms over time.
+    pub history: Arc<History>,
     /// Reads the number of log lines lost since the start.
     pub lost_log_lines: fn() -> u64,
 }

@@ -1,5 +1,5 @@
-//! Files that a thread writes from the contents of running shards: one at a time, counted and
-//! logged.
+//! Files that a thread writes, mostly from the contents of running shards: one at a time, counted
+//! and logged.
 
 use std::fmt::Display;
 use std::io;

@@ -9,7 +9,8 @@
 //! | [`upgrade`] | a new process takes over sockets and peers |
 //! | [`overload`] | longer intervals and load shedding |
 //! | [`snapshots`] | when peers are written to disk |
-//! | `file_writer` | the thread that writes a snapshot or an export |
+//! | [`history_file`] | rates, peers and swarms over time on disk |
+//! | `file_writer` | the thread that writes a snapshot, an export or the history |
 //! | [`process`] | user, signals, logging, the service manager, exit statuses |
 
 #![forbid(unsafe_code)]
@@ -21,6 +22,7 @@ compile_error!(
 );
 
 pub mod cli;
+pub mod history_file;
 pub mod overload;
 pub mod process;
 pub mod snapshots;

@@ -11,10 +11,12 @@
 //! | [`export`] | the full scrape in a file |
 //! | [`stream`] | the contents of running shards for a thread that writes a snapshot or an export |
 //! | [`atomic_file`] | a file that is whole or not there |
+//! | [`damaged_file`] | a file that is not valid is renamed |
 
 #![forbid(unsafe_code)]
 
 pub mod atomic_file;
+pub mod damaged_file;
 pub mod export;
 pub mod key_file;
 pub mod lists;

@@ -1,6 +1,7 @@
 //! JSON types of the admin side, shared by server and client.
 
 pub mod admin;
+pub mod history;
 pub mod stats;
 
 mod health;

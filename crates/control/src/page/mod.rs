@@ -1,4 +1,5 @@
-//! `/`: the status page. It consists of one HTML document and loads only `/stats.json`.
+//! `/`: the status page. It consists of one HTML document and loads only `/stats.json` and
+//! `/history.json`.
 //!
 //! The document is assembled from the files below, which are compiled into the program. It embeds a
 //! first set of statistics, so the page is complete at the first paint. Its content security policy
@@ -7,18 +8,25 @@
 //! | file | contents |
 //! |---|---|
 //! | `frame.html` | the sections, without numbers |
+//! | `plain.rs` | the main numbers in tables, for browsers that run no scripts |
 //! | `style.css` | light and dark scheme, small windows, print |
 //! | `numbers.js` | number formats; counters and gauges of the charts |
 //! | `chart.js` | line charts over time |
 //! | `show.js` | updates the sections from statistics |
 //! | `poll.js` | requests statistics, and reports failures |
+//! | `icon.svg` | the icon: three bars in a square |
+
+mod plain;
 
 use axum::extract::State;
 use axum::http::{HeaderName, header};
 use axum::response::{IntoResponse, Response};
+use nix::unistd::gethostname;
 
 use crate::api::stats::Stats;
+use crate::history::Means;
 use crate::state::SharedState;
+use crate::view::View;
 
 const STYLE: &str = include_str!("style.css");
 const FRAME: &str = include_str!("frame.html");
@@ -29,26 +37,47 @@ const SCRIPT: &str = concat!(
     include_str!("poll.js"),
 );
 
-/// Three bars in a square. Without an icon, browsers would request /favicon.ico.
-const ICON: &str = "data:image/svg+xml,\
-    %3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E\
-    %3Crect width='16' height='16' rx='3' fill='%230067a8'/%3E\
-    %3Cpath d='M4 12V8M8 12V4M12 12V6' stroke='white' stroke-width='2'/%3E%3C/svg%3E";
+/// The icon. Its path is the one that browsers request for pages without a link to an icon, such as
+/// `/stats.json`.
+#[cfg_attr(test, utoipa::path(get, path = "/favicon.ico", responses(
+    (status = 200, description = "The icon of the pages", body = String,
+     content_type = "image/svg+xml"),
+)))]
+pub(crate) async fn icon() -> impl IntoResponse {
+    let image = (header::CONTENT_TYPE, "image/svg+xml");
+    ([image, (header::CACHE_CONTROL, "max-age=86400")], include_str!("icon.svg"))
+}
 
 /// The status page.
 #[cfg_attr(test, utoipa::path(get, path = "/", responses(
     (status = 200, description = "The status page", body = String, content_type = "text/html"),
 )))]
 pub(crate) async fn page(State(state): SharedState) -> Response {
-    let stats = state.snapshot().ok().map(|snapshot| Stats::of(&snapshot));
-    respond(stats.as_ref(), rand::random())
+    let recent = |view: &View| view.parts.history.recent(plain::RECENT);
+    let shown = Shown {
+        stats: state.snapshot().ok().map(|snapshot| Stats::of(&snapshot)),
+        recent: state.view().map(recent).unwrap_or_default(),
+        host: gethostname().ok().map(|name| name.to_string_lossy().into_owned()),
+    };
+    respond(&shown, rand::random())
 }
 
-fn respond(stats: Option<&Stats>, nonce: u128) -> Response {
+/// What the page shows when it is loaded.
+#[derive(Default)]
+struct Shown {
+    /// `None` until the tracker has started.
+    stats: Option<Stats>,
+    /// Means of the last seconds.
+    recent: Means,
+    /// The name of the host, if it is known.
+    host: Option<String>,
+}
+
+fn respond(shown: &Shown, nonce: u128) -> Response {
     let nonce = format!("{nonce:032x}");
     let policy = format!(
         "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; \
-         connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; \
+         connect-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; \
          frame-ancestors 'none'"
     );
     let headers: [(HeaderName, String); 4] = [
@@ -57,17 +86,27 @@ fn respond(stats: Option<&Stats>, nonce: u128) -> Response {
         (header::REFERRER_POLICY, "no-referrer".to_owned()),
         (header::CONTENT_SECURITY_POLICY, policy),
     ];
-    (headers, html(stats, &nonce)).into_response()
+    (headers, html(shown, &nonce)).into_response()
 }
 
-fn html(stats: Option<&Stats>, nonce: &str) -> String {
-    let first = data(stats);
+fn html(shown: &Shown, nonce: &str) -> String {
+    let first = data(shown.stats.as_ref());
+    let host = shown.host.as_deref().map(plain::escaped);
+    let title = host.as_ref().map_or_else(String::new, |host| format!("{host} · "));
+    let heading = host.map_or_else(String::new, |host| format!(" <small>on {host}</small>"));
+    let plain = plain::content(shown.stats.as_ref(), &shown.recent);
+    let frame = FRAME.replace("{plain}", &plain).replace("{host}", &heading);
+    let refresh = plain::REFRESH;
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <title>onrush</title>\n\
+         <title>{title}onrush</title>\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta name=\"robots\" content=\"noindex\">\n<link rel=\"icon\" href=\"{ICON}\">\n\
-         <style nonce=\"{nonce}\">\n{STYLE}</style>\n</head>\n<body>\n{FRAME}\
+         <meta name=\"robots\" content=\"noindex\">\n\
+         <link rel=\"icon\" href=\"favicon.ico\">\n\
+         <style nonce=\"{nonce}\">\n{STYLE}</style>\n\
+         <noscript><meta http-equiv=\"refresh\" content=\"{refresh}\">\
+         <style nonce=\"{nonce}\">.live {{ display: none; }}</style></noscript>\n\
+         </head>\n<body>\n{frame}\
          <script type=\"application/json\" id=\"first\">{first}</script>\n\
          <script nonce=\"{nonce}\">\n'use strict';\n{SCRIPT}</script>\n</body>\n</html>\n"
     )
@@ -90,7 +129,7 @@ mod tests {
 
     #[test]
     fn only_style_and_script_with_the_nonce_are_permitted() {
-        let response = respond(None, 0xABC);
+        let response = respond(&Shown::default(), 0xABC);
         let nonce = "00000000000000000000000000000abc";
         let policy = header_of(&response, header::CONTENT_SECURITY_POLICY);
         assert!(policy.starts_with("default-src 'none';"), "{policy}");
@@ -98,28 +137,53 @@ mod tests {
         assert!(!policy.contains("unsafe"), "{policy}");
         assert_eq!(header_of(&response, header::CONTENT_TYPE), "text/html; charset=utf-8");
         assert_eq!(header_of(&response, header::CACHE_CONTROL), "no-store");
-        let page = html(None, nonce);
-        assert_eq!(page.matches(&format!("nonce=\"{nonce}\"")).count(), 2);
+        let page = html(&Shown::default(), nonce);
+        assert_eq!(page.matches(&format!("nonce=\"{nonce}\"")).count(), 3);
     }
 
     #[test]
     fn embedded_statistics_cannot_end_their_element() {
         let stats = Stats { version: "</script><b>".to_owned(), pid: 7, ..Stats::default() };
-        let page = html(Some(&stats), "n");
+        let page = html(&Shown { stats: Some(stats.clone()), ..Shown::default() }, "n");
         assert_eq!(page.matches("</script>").count(), 2);
         let (_, rest) = page.split_once("id=\"first\">").expect("embedded data");
         let (json, _) = rest.split_once("</script>").expect("an end tag");
         assert_eq!(serde_json::from_str::<Stats>(json).expect("statistics"), stats);
-        assert!(html(None, "n").contains("id=\"first\">null</script>"));
+        assert!(html(&Shown::default(), "n").contains("id=\"first\">null</script>"));
     }
 
     #[test]
     fn the_page_refers_to_no_other_host() {
-        let page = html(None, "n").replace("http://www.w3.org/2000/svg", "");
+        let page = html(&Shown::default(), "n").replace("http://www.w3.org/2000/svg", "");
         for word in
             ["http:", "https:", "src=\"", "@import", "url(", "innerHTML", " style=\"", " onclick"]
         {
             assert!(!page.contains(word), "{word}");
+        }
+    }
+
+    #[test]
+    fn the_page_names_its_host() {
+        let host = Some("tracker-1<b>".to_owned());
+        let page = html(&Shown { host, ..Shown::default() }, "n");
+        assert!(page.contains("<title>tracker-1&lt;b&gt; · onrush</title>"), "{page}");
+        assert!(page.contains("on tracker-1&lt;b&gt;</small></h1>"), "{page}");
+        assert!(html(&Shown::default(), "n").contains("<title>onrush</title>"));
+    }
+
+    /// What a browser without scripts shows is complete, and what only scripts fill is hidden.
+    #[test]
+    fn without_scripts_the_page_has_the_numbers() {
+        let mut stats = Stats { version: "0.1.0".to_owned(), ..Stats::default() };
+        stats.totals.traffic.peers = 1_234_567;
+        let page = html(&Shown { stats: Some(stats), ..Shown::default() }, "n");
+        let elements = page.split("<noscript>").skip(1);
+        let plain: String = elements.filter_map(|rest| rest.split("</noscript>").next()).collect();
+        for part in ["<td>1,234,567</td>", "<td>0.1.0</td>", "http-equiv=\"refresh\"", ".live {"] {
+            assert!(plain.contains(part), "{part}: {plain}");
+        }
+        for part in ["<main class=\"live\">", "class=\"state live\"", "class=\"says live\""] {
+            assert!(page.contains(part), "{part}");
         }
     }
 }

@@ -10,6 +10,8 @@ function scaled(n, step, units) {
 const count = (n) => scaled(n, 1000, ['', 'k', 'M', 'G', 'T']);
 const bytes = (n) => scaled(n, 1024, ['B', 'KiB', 'MiB', 'GiB', 'TiB']);
 const bits = (n) => scaled(n * 8, 1000, ['bit/s', 'kbit/s', 'Mbit/s', 'Gbit/s']);
+// A label of an axis: as `count`, without the zeros at the end of its decimals.
+const tickLabel = (n) => count(n).replace(/(\.\d*?)0+(?!\d)/, '$1').replace(/\.(?!\d)/, '');
 const exact = (n) => n.toLocaleString('en-US');
 const percent = (part) => {
   const p = part * 100;
@@ -27,10 +29,18 @@ const sum = (numbers) => numbers.reduce((a, b) => a + b, 0);
 const OVERLOAD_REASONS = ['busy'];
 const refusals = (stats) => Object.entries(stats.totals.refused).filter(([name]) => !OVERLOAD_REASONS.includes(name));
 
-// Gauges in the chart of stored peers and swarms.
-const levels = ({ families, totals }) => ({ ipv4: families.ipv4.peers, ipv6: families.ipv6.peers, swarms: totals.swarms });
+// Swarms with peers of IPv4 and of IPv6; null where they are unknown. A pass over all swarms counts them every two minutes;
+// while swarms come or go faster than that, the counts contradict the sum, which is of this moment.
+function familySwarms({ families, totals }) {
+  const { ipv4: { family_swarms: v4 }, ipv6: { family_swarms: v6 } } = families;
+  if (v4 === undefined || v6 === undefined) return { ipv4: null, ipv6: null };
+  const fits = Math.max(v4, v6) <= totals.swarms * 1.05 && totals.swarms <= (v4 + v6) * 1.05;
+  return fits ? { ipv4: v4, ipv6: v6 } : { ipv4: null, ipv6: null };
+}
+// Gauges in the chart of stored peers and swarms; names as in history.json.
+const levels = ({ families, totals }) => ({ peers_ipv4: families.ipv4.peers, peers_ipv6: families.ipv6.peers, swarms: totals.swarms });
 
-// Counters whose rates are shown in charts.
+// Counters whose rates are shown in charts; names as in history.json.
 function counts(stats) {
   const all = stats.totals;
   return {
@@ -39,9 +49,9 @@ function counts(stats) {
     connects: all.connects,
     scrapes: all.scrapes,
     refused: sum(refusals(stats).map(([, n]) => n)),
-    kernel: all.kernel_drops,
+    kernel_drops: all.kernel_drops,
     unsent: sum(Object.values(all.unsent)),
-    shed: all.kernel_shed,
+    kernel_shed: all.kernel_shed,
     busy: all.refused.busy ?? 0,
   };
 }
@@ -50,4 +60,13 @@ function counts(stats) {
 function continues(before, after) {
   const [a, b] = [counts(before), counts(after)];
   return before.pid === after.pid && after.uptime >= before.uptime && Object.keys(a).every((name) => b[name] >= a[name]);
+}
+// The points of a span of history.json: times in seconds since 1970, of the middle of a step, and the values by name; null
+// where the tracker did not run.
+function pointsOf({ until, step, values }) {
+  const names = Object.keys(values), length = values[names[0]]?.length ?? 0;
+  return Array.from({ length }, (_, at) => {
+    const known = names.filter((name) => values[name][at] !== null).map((name) => [name, values[name][at]]);
+    return { time: until - (length - at - 0.5) * step, drawn: known.length ? Object.fromEntries(known) : null };
+  });
 }

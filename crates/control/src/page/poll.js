@@ -1,11 +1,30 @@
 // Requests statistics every two seconds while the page is visible. After a failure it retries less often
 // and shows a countdown.
 const INTERVAL = 2000, RETRY_AFTER = [2000, 4000, 8000, 10000], TIMEOUT = 5000;
+// The name of the host, and of the program.
+const TITLE = document.title;
 const rates = new Chart(by('rates'), [['replies', 'Replies', 'line0'], ['announces', 'Announces', 'line1'], ['connects', 'Connects', 'line2'], ['scrapes', 'Scrapes', 'line3'], ['refused', 'Refused', 'line4']], by('rates-key'));
-const stored = new Chart(by('stored'), [['ipv4', 'IPv4 peers', 'line1'], ['ipv6', 'IPv6 peers', 'line2'], ['swarms', 'Swarms with peers', 'line3']], by('stored-key'));
+const stored = new Chart(by('stored'), [['peers_ipv4', 'IPv4 peers', 'line1'], ['peers_ipv6', 'IPv6 peers', 'line2'], ['swarms', 'Swarms with peers', 'line3']], by('stored-key'));
 const lost = new Chart(by('lost'), LOSSES.map(([name, label, style]) => [name, label, style]));
 let before = null, failures = 0, since = 0, timer = 0, asking = false, retryAt = 0, restarted = false;
 
+const charts = [rates, stored, lost];
+for (const button of by('spans').children) {
+  button.addEventListener('click', () => {
+    for (const other of by('spans').children) other.setAttribute('aria-pressed', String(other === button));
+    for (const chart of charts) chart.setSpan(button.dataset.span);
+  });
+}
+// Draws what was before the page was opened, or while it was hidden. Without an answer the charts begin now.
+async function askPast() {
+  try {
+    const answer = await fetch('history.json', { cache: 'no-store', signal: AbortSignal.timeout(TIMEOUT) });
+    if (!answer.ok) return;
+    const { hour, month } = await answer.json();
+    const [hours, months] = [pointsOf(hour), pointsOf(month)];
+    for (const chart of charts) chart.setPast(hours, months);
+  } catch {}
+}
 function state(level, mark, text) {
   const element = by('state');
   // Screen readers announce this element, so it is set only when it changes.
@@ -28,6 +47,7 @@ function take(stats) {
   put(by('says'), restarted ? `The tracker was restarted ${span(stats.uptime)} ago: counters start from 0.` : NBSP);
   // Statistics too close together or too far apart give no meaningful current rate.
   const old = same && seconds > 0.2 && seconds < 12 ? before : null;
+  if (!old) askPast();
   const [a, b] = [counts(stats), old && counts(old)];
   const perSecond = b && Object.fromEntries(Object.keys(a).map((name) => [name, (a[name] - b[name]) / seconds]));
   if (before) for (const chart of [rates, lost]) chart.add(stats.time, perSecond);
@@ -40,18 +60,18 @@ function take(stats) {
   showLimits(stats);
   showFacts(stats);
   showState(stats);
-  document.title = perSecond ? `${count((stats.totals.datagrams - old.totals.datagrams) / seconds)}/s · onrush` : 'onrush';
+  document.title = perSecond ? `${count((stats.totals.datagrams - old.totals.datagrams) / seconds)}/s · ${TITLE}` : TITLE;
   before = stats;
 }
 function fail(starting) {
   if (failures === 0) {
     since = Date.now();
-    for (const chart of [rates, stored, lost]) if (chart.points.length) chart.add(chart.points.at(-1).time, null);
+    for (const chart of charts) if (chart.points.length) chart.add(chart.points.at(-1).time, null);
   }
   failures += 1;
   document.body.classList.add('stale');
   state(starting ? 'warn' : 'bad', starting ? '◌' : '✕', starting ? 'Starting' : 'Not reachable');
-  document.title = 'not reachable · onrush';
+  document.title = `not reachable · ${TITLE}`;
   return RETRY_AFTER[Math.min(failures, RETRY_AFTER.length) - 1];
 }
 function wait(milliseconds) {

@@ -43,10 +43,10 @@ const REASONS = {
   action: 'unknown action', source_port: 'from port 0', port: 'announces port 0', no_hash: 'scrape without info hash',
 };
 const LOSSES = [
-  ['kernel', 'dropped by the kernel', 'line1', 'Receive buffers were full: raise socket.receive_buffer, or add workers'],
+  ['kernel_drops', 'dropped by the kernel', 'line1', 'Receive buffers were full: raise socket.receive_buffer, or add workers'],
   ['unsent', 'replies not sent', 'line3', 'Send buffers were full, or the kernel refused: raise socket.send_buffer'],
   ['busy', 'no free batch or full lane', 'line2', 'No batch was free or a lane was full; clients retry'],
-  ['shed', 'shed by the kernel under overload', 'line4', 'No requests, ids that cannot be valid, and connects in a flood of them'],
+  ['kernel_shed', 'shed by the kernel under overload', 'line4', 'No requests, ids that cannot be valid, and connects in a flood of them'],
 ];
 function counted(body, name, label, now, before, seconds) {
   const [line, a, b] = row(by(body), name, label, ['', '']);
@@ -75,7 +75,7 @@ function showFamilies(stats, before, seconds) {
   const old = before && { ...before.families, all: before.totals };
   const line = (name, label, of) => {
     const [, ...cells] = row(by('families'), name, label, ['', '', '']);
-    families.forEach(([family, data], n) => put(cells[n], ...of(data, old?.[family])));
+    families.forEach(([family, data], n) => put(cells[n], ...of(data, old?.[family], family)));
   };
   const level = (key) => (data) => [count(data[key]), exact(data[key])];
   const speed = (key) => (data, old) => [rateText(rate(data[key], old?.[key], seconds)), `${exact(data[key])} since start`];
@@ -84,8 +84,8 @@ function showFamilies(stats, before, seconds) {
   line('leechers', 'Leechers', level('leechers'));
   line('share', 'Share of peers', (data) => [stats.totals.peers ? percent(data.peers / stats.totals.peers) : '–', '']);
   // A swarm with peers of both families is one swarm, so the last cell is not a sum.
-  const swarms = (data) => (data === stats.totals ? data.swarms : data.family_swarms);
-  line('swarms', 'Swarms with such peers', (data) => (swarms(data) === undefined ? ['–', 'first counted within two minutes of the start'] : [count(swarms(data)), exact(swarms(data))]));
+  const swarms = { ...familySwarms(stats), all: stats.totals.swarms };
+  line('swarms', 'Swarms with such peers', (data, old, family) => (swarms[family] === null ? ['–', 'being counted, which takes two minutes'] : [count(swarms[family]), exact(swarms[family])]));
   line('announces', 'Announces per second', speed('announces'));
   line('partial', 'of them partial seeds', (data, old) => [rateText(rate(data.events.paused, old?.events.paused, seconds)), `${exact(data.events.paused)} since start`]);
   line('scrapes', 'Scrapes per second', speed('scrapes'));

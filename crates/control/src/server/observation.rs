@@ -1,17 +1,18 @@
-//! `/health`, `/ready`, `/metrics` and `/stats.json`.
+//! `/health`, `/ready`, `/metrics`, `/stats.json` and `/history.json`.
 
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
+use crate::api::history::History;
 use crate::api::stats::Stats;
 use crate::api::{Health, Problem, Ready};
 use crate::metrics::prometheus::{self, Format};
 use crate::readiness::Readiness;
-use crate::state::SharedState;
+use crate::state::{SharedState, unix};
 
 /// Liveness: every worker took a turn within the last five seconds.
 #[cfg_attr(test, utoipa::path(get, path = "/health", responses(
@@ -67,6 +68,16 @@ pub(super) async fn metrics(
 )))]
 pub(super) async fn stats(State(state): SharedState) -> Result<Json<Stats>, Problem> {
     Ok(Json(Stats::of(&state.snapshot()?)))
+}
+
+/// Rates, peers and swarms of the last hour by seconds, and of the last month by hours.
+#[cfg_attr(test, utoipa::path(get, path = "/history.json", responses(
+    (status = 200, description = "Values over time", body = History),
+    (status = 503, description = "The tracker is starting"),
+)))]
+pub(super) async fn history(State(state): SharedState) -> Result<Json<History>, Problem> {
+    let history = &state.serving()?.parts.history;
+    Ok(Json(history.report(Instant::now(), unix(SystemTime::now()) as u64)))
 }
 
 #[cfg(test)]

@@ -21,10 +21,12 @@ use onrush_config::settings::AdminSettings;
 pub(super) fn public_routes() -> Vec<Route> {
     vec![
         ("/", get(page::page)),
+        ("/favicon.ico", get(page::icon)),
         ("/health", get(observation::health)),
         ("/ready", get(observation::ready)),
         ("/metrics", get(observation::metrics)),
         ("/stats.json", get(observation::stats)),
+        ("/history.json", get(observation::history)),
         ("/lists", get(lists::lists)),
         ("/openapi.json", get(openapi::openapi)),
     ]
@@ -66,7 +68,7 @@ async fn not_found() -> Problem {
     Problem::new(
         StatusCode::NOT_FOUND,
         "there is nothing at this path: / is the status page; /openapi.json describes /health, \
-         /ready, /metrics, /stats.json, /lists and the admin API under /api/v1",
+         /ready, /metrics, /stats.json, /history.json, /lists and the admin API under /api/v1",
     )
 }
 

@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
+use onrush_control::numbers::grouped;
+
 /// A count: `12,345`, `12.3 M`.
 pub fn count(value: f64) -> String {
     match value {
@@ -11,18 +13,6 @@ pub fn count(value: f64) -> String {
         v if v > 0.0 && v < 10.0 && v.fract() != 0.0 => format!("{v:.1}"),
         v => grouped(v.round() as u64),
     }
-}
-
-fn grouped(value: u64) -> String {
-    let digits = value.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// A rate per second; `-` if there is none yet.

@@ -9,7 +9,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, never};
 use onrush_net::adopt::Adopted;
@@ -20,6 +20,7 @@ use onrush_net::steering::Steering;
 use onrush_swarm::{Shard, ShardMap};
 use thiserror::Error;
 
+use crate::history_file::HistoryFile;
 use crate::overload::advertised_interval::CommitmentFile;
 use crate::overload::{IntervalCommitment, Overload};
 use crate::process::{notify, user};
@@ -28,6 +29,7 @@ use crate::upgrade::incoming::{Incoming, TakeoverError};
 use crate::upgrade::outgoing::Event;
 use onrush_config::Settings;
 use onrush_config::settings::Listen;
+use onrush_control::history::History;
 use onrush_control::server::{self, Bound};
 use onrush_control::{AdminError, Server, Token, TokenError};
 use onrush_store::lists::MostEntries;
@@ -79,6 +81,8 @@ pub struct Tracker {
     pub map: ShardMap,
     /// The admin server, if it is on.
     pub admin: Option<Server>,
+    /// Rates, peers and swarms over time.
+    pub history: Arc<History>,
 }
 
 /// Why a tracker cannot start. Each message names the remedy.
@@ -183,6 +187,11 @@ impl Tracker {
     /// Opens the workers' gate, and listens for a process that takes over.
     fn serve(&mut self, settings: &Settings, group: Group, shard_key: [u32; 5]) {
         self.running.begin();
+        // In an upgrade the previous process has written its history when it released the sockets.
+        if let Some(file) = &self.state.history {
+            let loaded = file.load(&self.history, Instant::now(), self.clock.now().unix);
+            self.warnings.extend(loaded);
+        }
         self.warnings.extend(group.notices.iter().map(Notice::to_string));
         self.listen_for_successor(settings, group, shard_key);
     }
@@ -208,10 +217,23 @@ pub struct StateDir {
     pub journal: Option<Journal>,
     /// The interval commitment.
     pub commitment: Option<CommitmentFile>,
+    /// The history.
+    pub history: Option<HistoryFile>,
     /// The snapshot's path, unless snapshots are off.
     pub snapshot: Option<PathBuf>,
     /// A file at that path that cannot be read, and is not overwritten.
     pub unread_snapshot: Option<Unread>,
+}
+
+impl StateDir {
+    /// Writes the history for the next process, and waits for the disk up to `limit`.
+    pub(crate) fn write_history(&mut self, history: &History, clock: Clock, limit: Duration) {
+        if let Some(file) = &mut self.history
+            && let Some(warning) = file.write(history, Instant::now(), clock.now().unix, limit)
+        {
+            log::warn!("{warning}");
+        }
+    }
 }
 
 impl<'a> Start<'a> {
@@ -262,6 +284,7 @@ impl<'a> Start<'a> {
                 lock,
                 journal,
                 commitment: Some(commitment),
+                history: Some(HistoryFile::new(directory, Instant::now())),
                 snapshot,
                 unread_snapshot: None,
             };
@@ -366,6 +389,7 @@ impl<'a> Start<'a> {
             merging: Arc::default(),
             map,
             admin,
+            history: Arc::new(History::new(Instant::now())),
         })
     }
 }

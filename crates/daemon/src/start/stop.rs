@@ -11,6 +11,8 @@ use crate::upgrade::delta;
 use crate::upgrade::outgoing::HandedOver;
 use onrush_tracker::metrics::Summary;
 
+/// Time for the last history to be written.
+const HISTORY_TIMEOUT: Duration = Duration::from_secs(3);
 /// Time for a process to exit after its sockets are closed.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -23,6 +25,7 @@ impl Tracker {
         }
         let (summary, shards) = self.running.stop_and_take_shards();
         let written = self.snapshots.write_final(shards, self.clock);
+        self.state.write_history(&self.history, self.clock, HISTORY_TIMEOUT);
         drop(self.state.lock);
         (summary, written)
     }

@@ -110,6 +110,7 @@ impl Supervisor {
                 snapshot: tracker.snapshots.writes().clone(),
                 export: exports.writes().clone(),
             },
+            history: tracker.history.clone(),
             lost_log_lines: logging::lost_lines,
         };
         let in_force = InForce {
@@ -248,7 +249,9 @@ impl Supervisor {
     /// Periodic work, once a second.
     fn tick(&mut self, now: Instant) {
         let Self { tracker, watch, purge, lifeline, exports, settings, upgrade, stalls, .. } = self;
-        let Tracker { running, snapshots, clock, lists, steering, overload, .. } = tracker;
+        let Tracker {
+            running, snapshots, clock, lists, steering, overload, history, state, ..
+        } = tracker;
         exports.tick(&settings.export, running.orders(), now);
         snapshots.tick(running.orders(), *clock, now);
         let workers: Vec<_> = running.workers().collect();
@@ -258,6 +261,12 @@ impl Supervisor {
         // Before the sum, which contains the reasons of drops.
         self.losses.tick(&workers, overload.is_shedding());
         let summary = running.summary();
+        history.record(&summary, now);
+        if let Some(file) = &mut state.history
+            && let Some(warning) = file.tick(history, now, clock.now().unix)
+        {
+            log::warn!("{warning}");
+        }
         let turns = workers.iter().map(|(_, metrics)| metrics.turns.get());
         let stalled = stalls.observe(turns, now);
         let load = self.readings.tick(&workers, &stalled, now);

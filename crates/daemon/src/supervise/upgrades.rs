@@ -1,6 +1,6 @@
 //! Upgrades: a successor is started on request, and watched until it has the sockets or has failed.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, never};
 
@@ -12,6 +12,9 @@ use crate::upgrade::outgoing::{Event, HandedOver};
 use crate::upgrade::successor::{Program, Successor};
 use onrush_control::api;
 use onrush_control::request::Responder;
+
+/// Time for the history to be written: the new process waits.
+const HISTORY_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Replies to the request for an upgrade.
 pub(super) type UpgradeResponder = Responder<Result<api::Successor, String>>;
@@ -115,6 +118,9 @@ impl Supervisor {
             }
             Event::Ready { process, version, commitment } => {
                 self.upgrade.is_final = true;
+                // It reads the history once it has the sockets.
+                let Tracker { state, history, clock, .. } = &mut self.tracker;
+                state.write_history(history, *clock, HISTORY_TIMEOUT);
                 if let Some(responder) = self.upgrade.responder.take() {
                     responder.respond(Ok(api::Successor { process: process as u32, version }));
                 }

@@ -115,7 +115,8 @@ fn links_in_the_state_directory_are_not_followed() {
     let state = tempfile::tempdir().unwrap();
     let at = |name: &str| state.path().join(name);
     fs::write(at("victim"), "precious").unwrap();
-    let others = ["access.changes", "overload.interval", "onrush.snapshot", "upgrade.sock"];
+    let others =
+        ["access.changes", "history.json", "overload.interval", "onrush.snapshot", "upgrade.sock"];
     for names in [&others[..], &["lock"]] {
         for name in names {
             let _ = fs::remove_file(at(name));
@@ -136,7 +137,9 @@ fn links_in_the_state_directory_are_not_followed() {
 
 #[test]
 fn pipes_in_place_of_files_do_not_block_the_start() {
-    for name in ["connection.key", "access.changes", "overload.interval", "onrush.snapshot"] {
+    for name in
+        ["connection.key", "access.changes", "history.json", "overload.interval", "onrush.snapshot"]
+    {
         let state = tempfile::tempdir().unwrap();
         mkfifo(&state.path().join(name), Mode::S_IRWXU).unwrap();
         let launch = launch_in(state.path()).config("[access]\nmode = \"deny\"\n");

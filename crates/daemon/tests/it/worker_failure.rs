@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{never, unbounded};
 use nix::fcntl::{FcntlArg, fcntl};
@@ -22,6 +22,7 @@ use onrush::start::StateDir;
 use onrush::supervise::reload::Reload;
 use onrush::supervise::{End, Supervisor};
 use onrush_config::{Host, Settings};
+use onrush_control::history::History;
 use onrush_net::{Received, Reply, Sent, Socket, Waker};
 use onrush_store::lists::MostEntries;
 use onrush_swarm::ShardMap;
@@ -164,6 +165,7 @@ fn tracker(running: Running) -> Tracker {
         overload: Overload::default(),
         replaced_list: None,
         merging: Default::default(),
+        history: Arc::new(History::new(Instant::now())),
     }
 }
 

@@ -1,6 +1,5 @@
 //! Loads a snapshot into shards. A file is read twice, so that a damaged one changes no shard.
 
-use std::fs;
 use std::io::{self, BufReader, ErrorKind, Read, Seek};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,13 +15,11 @@ use thiserror::Error;
 use super::format::{
     self, BlockHead, Damage, HEAD_LEN, MAGIC, Peers, Record, Records, SnapshotCounts,
 };
-use crate::atomic_file::numbered_files;
+use crate::damaged_file::set_aside;
 use crate::state_file;
 use onrush_tracker::access::AccessList;
 use onrush_tracker::clock::Now;
 
-/// Damaged files that are kept at most.
-const MAX_DAMAGED: usize = 3;
 /// Blocks queued for a shard at most.
 const QUEUED_BLOCKS: usize = 8;
 
@@ -344,31 +341,6 @@ pub fn from_stream(
         }
         Ok(loaded)
     })
-}
-
-/// Renames a damaged file, so that it is neither read again nor overwritten; returns its new path.
-///
-/// # Errors
-/// When the file cannot be renamed.
-pub fn set_aside(path: &Path, unix: u64) -> io::Result<PathBuf> {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".damaged-{unix}"));
-    let renamed = path.with_file_name(name);
-    fs::rename(path, &renamed)?;
-    remove_oldest_damaged(path);
-    Ok(renamed)
-}
-
-/// Removes all but the youngest [`MAX_DAMAGED`] damaged files, so that repeated restarts cannot
-/// fill the disk.
-fn remove_oldest_damaged(path: &Path) {
-    let mut damaged = numbered_files(path, ".damaged-", "");
-    damaged.sort_unstable();
-    let surplus = damaged.len().saturating_sub(MAX_DAMAGED);
-    for (_, path) in damaged.iter().take(surplus) {
-        // Damaged files cost only disk space.
-        let _ = fs::remove_file(path);
-    }
 }
 
 /// Loads the snapshot of the last process at start, as [`load`], and logs the result. Returns a

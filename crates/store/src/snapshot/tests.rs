@@ -16,9 +16,7 @@ use tempfile::TempDir;
 
 use super::encode::Encoder;
 use super::format::{self, Damage};
-use super::load::{
-    LoadError, LoadOptions, Loaded, ReadError, Unread, load, load_at_start, set_aside, verify,
-};
+use super::load::{LoadError, LoadOptions, Loaded, ReadError, Unread, load, load_at_start, verify};
 use super::write::{write_all, write_file};
 use crate::lists::access_list;
 use crate::stream::{Part, StreamTask};
@@ -323,22 +321,6 @@ fn an_error_of_writing_names_the_file_and_a_full_disk_its_room() {
         assert_eq!(text.contains(&former), full, "{text}");
     }
     assert_eq!(fs::read(&path).unwrap(), sample());
-}
-
-/// Repeated starts with a damaged file do not fill the disk.
-#[test]
-fn a_few_damaged_files_are_kept() {
-    let (directory, path) = path();
-    fs::write(directory.path().join("onrush.snapshot.damaged-by-hand"), "mine").unwrap();
-    for unix in [50, 9, 100, 70, 60] {
-        fs::write(&path, unix.to_string()).unwrap();
-        set_aside(&path, unix).unwrap();
-    }
-    let names = fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name());
-    let mut names: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
-    names.sort();
-    let left = ["100", "60", "70", "by-hand"].map(|end| format!("onrush.snapshot.damaged-{end}"));
-    assert_eq!(names, left);
 }
 
 #[test]

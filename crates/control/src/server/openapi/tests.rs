@@ -29,10 +29,12 @@ use onrush_config::Settings;
     ),
     paths(
         page::page,
+        page::icon,
         observation::health,
         observation::ready,
         observation::metrics,
         observation::stats,
+        observation::history,
         super::openapi,
         lists::lists,
         admin::actions::reload,

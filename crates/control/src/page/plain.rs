@@ -1,0 +1,181 @@
+//! The content of the page for browsers that run no scripts: the main numbers in tables.
+
+use std::fmt::{Display, Write};
+
+use crate::api::stats::{FamilyStats, Stats};
+use crate::history::Means;
+use crate::numbers::grouped;
+use crate::stall::STALL_THRESHOLD;
+
+/// How often such a browser requests the page again, in seconds.
+pub(super) const REFRESH: u32 = 10;
+
+/// Seconds whose mean rates are shown.
+pub(super) const RECENT: usize = 60;
+
+/// The tables; a sentence while the tracker has no statistics. `recent` are means of the last
+/// [`RECENT`] seconds.
+pub(super) fn content(stats: Option<&Stats>, recent: &Means) -> String {
+    let tables = match stats {
+        Some(stats) => main_numbers(stats) + &rates(recent) + &families(stats),
+        None => "<p>The tracker is starting.</p>\n".to_owned(),
+    };
+    format!(
+        "<main>\n<section class=\"wide\"><p>This page is loaded again every {REFRESH} seconds. \
+         With JavaScript it shows charts and workers too.</p></section>\n{tables}</main>\n"
+    )
+}
+
+/// Text for HTML.
+pub(super) fn escaped(text: &str) -> String {
+    let named = |character| match character {
+        '&' => "&amp;".to_owned(),
+        '<' => "&lt;".to_owned(),
+        '>' => "&gt;".to_owned(),
+        '"' => "&quot;".to_owned(),
+        other => other.to_string(),
+    };
+    text.chars().map(named).collect()
+}
+
+fn main_numbers(stats: &Stats) -> String {
+    let Stats { totals, limits, overload, .. } = stats;
+    let busy = totals.traffic.refused.get("busy").copied().unwrap_or_default();
+    let refused = totals.traffic.refused.values().sum::<u64>() - busy;
+    let dropped = totals.worker.kernel_drops + totals.worker.kernel_shed + busy;
+    let lost = dropped + totals.unsent.values().sum::<u64>();
+    let rows = [
+        ("State", state(stats)),
+        ("Overload level", format!("{} of 8", overload.step)),
+        ("Up for", duration(stats.uptime as u64)),
+        ("Addresses", stats.addresses.join(" ")),
+        ("Version", stats.version.clone()),
+        ("Requests since start", grouped(totals.traffic.incoming.datagrams)),
+        ("Replies since start", grouped(totals.worker.sent)),
+        ("Refused since start", grouped(refused)),
+        ("Dropped, shed or not sent since start", grouped(lost)),
+        ("Swarms with peers", grouped(totals.shard.swarms)),
+        ("Swarms without peers", grouped(totals.shard.idle_swarms)),
+        ("Limit of peers", grouped(limits.peers)),
+        ("Memory", format!("{} MB", grouped(stats.memory.resident / 1_000_000))),
+    ];
+    let body = rows.iter().fold(String::new(), |body, (name, value)| body + &row(name, [value]));
+    section("This tracker", "", &body)
+}
+
+/// Rates; a dash where the tracker has just started.
+fn rates(recent: &Means) -> String {
+    let rows: [(&str, &[&str]); 6] = [
+        ("Replies", &["replies"]),
+        ("Announces", &["announces"]),
+        ("Connects", &["connects"]),
+        ("Scrapes", &["scrapes"]),
+        ("Refused", &["refused"]),
+        ("Dropped, shed or not sent", &["kernel_drops", "kernel_shed", "busy", "unsent"]),
+    ];
+    let body = rows.iter().fold(String::new(), |body, (label, names)| {
+        let rates = names.iter().map(|name| recent.get(name).copied().flatten());
+        let rate = rates.sum::<Option<f32>>();
+        body + &row(label, [rate.map_or("–".to_owned(), |rate| grouped(rate.round() as u64))])
+    });
+    section(&format!("Per second, in the last {RECENT} seconds"), "", &body)
+}
+
+fn families(stats: &Stats) -> String {
+    type Read = fn(&FamilyStats) -> u64;
+    let rows: [(&str, Read); 6] = [
+        ("Peers", |family| family.peers),
+        ("Seeders", |family| family.seeders),
+        ("Leechers", |family| family.leechers),
+        ("Connects since start", |family| family.incoming.connects),
+        ("Announces since start", |family| family.incoming.announces),
+        ("Scrapes since start", |family| family.incoming.scrapes),
+    ];
+    let columns = [&stats.families.ipv4, &stats.families.ipv6, &stats.totals.traffic];
+    let body = rows.iter().fold(String::new(), |body, (name, read)| {
+        body + &row(name, columns.map(|family| grouped(read(family))))
+    });
+    let head = "<thead><tr><th scope=\"col\" class=\"first\"><span class=\"unseen\">What</span>\
+                </th><th scope=\"col\">IPv4</th><th scope=\"col\">IPv6</th>\
+                <th scope=\"col\">Both</th></tr></thead>";
+    section("By family", head, &body)
+}
+
+fn section(title: &str, head: &str, body: &str) -> String {
+    format!(
+        "<section class=\"wide\"><h2>{title}</h2>\n<table class=\"families\">{head}<tbody>\n{body}\
+         </tbody></table></section>\n"
+    )
+}
+
+fn row<T: Display>(name: &str, cells: impl IntoIterator<Item = T>) -> String {
+    let mut row = format!("<tr><th scope=\"row\" class=\"first\">{name}</th>");
+    for cell in cells {
+        // Writing to a string cannot fail.
+        let _ = write!(row, "<td>{}</td>", escaped(&cell.to_string()));
+    }
+    row + "</tr>\n"
+}
+
+fn state(stats: &Stats) -> String {
+    let is_stalled = |still_for: f64| still_for >= STALL_THRESHOLD.as_secs_f64();
+    let stalled = stats.workers.iter().filter(|worker| is_stalled(worker.still_for));
+    let names: Vec<&str> = stalled.map(|worker| worker.name.as_str()).collect();
+    match names.is_empty() {
+        true => stats.stage.clone(),
+        false => format!("{}, stalled: {}", stats.stage, names.join(", ")),
+    }
+}
+
+/// `3 d 4 h 5 min`, without leading zeros.
+fn duration(seconds: u64) -> String {
+    let parts = [(seconds / 86_400, "d"), (seconds / 3_600 % 24, "h"), (seconds / 60 % 60, "min")];
+    let parts: Vec<_> = parts
+        .iter()
+        .skip_while(|(number, _)| *number == 0)
+        .map(|(number, unit)| format!("{number} {unit}"))
+        .collect();
+    if parts.is_empty() { format!("{seconds} s") } else { parts.join(" ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::stats::{Families, Totals, WorkerStats};
+
+    #[test]
+    fn the_tables_have_the_numbers_and_the_state() {
+        let ipv4 = FamilyStats { peers: 1_234_567, ..FamilyStats::default() };
+        let ipv6 = FamilyStats { peers: 433, ..FamilyStats::default() };
+        let traffic = FamilyStats { peers: 1_235_000, ..FamilyStats::default() };
+        let worker =
+            WorkerStats { name: "worker-3".into(), still_for: 7.0, ..WorkerStats::default() };
+        let stats = Stats {
+            stage: "serving".to_owned(),
+            uptime: 93_784.5,
+            families: Families { ipv4, ipv6 },
+            totals: Totals { traffic, ..Totals::default() },
+            workers: vec![WorkerStats::default(), worker],
+            ..Stats::default()
+        };
+        let recent = Means::from([("replies", Some(45_678.4)), ("connects", None)]);
+        let content = content(Some(&stats), &recent);
+        for part in [
+            "Peers</th><td>1,234,567</td><td>433</td><td>1,235,000</td>",
+            "<td>serving, stalled: worker-3</td>",
+            "<td>1 d 2 h 3 min</td>",
+            "Replies</th><td>45,678</td>",
+            "Connects</th><td>–</td>",
+        ] {
+            assert!(content.contains(part), "{part}: {content}");
+        }
+        assert!(super::content(None, &recent).contains("starting"));
+    }
+
+    #[test]
+    fn text_cannot_become_markup() {
+        let stats = Stats { version: "<b>&\"".to_owned(), ..Stats::default() };
+        let content = content(Some(&stats), &Means::default());
+        assert!(content.contains("<td>&lt;b&gt;&amp;&quot;</td>"));
+    }
+}

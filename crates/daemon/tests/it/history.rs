@@ -1,0 +1,82 @@
+//! The history of rates, peers and swarms: recorded every second, and kept over restarts and
+//! upgrades.
+
+use std::fs;
+
+use onrush::history_file::FILE;
+
+use crate::harness::messages::NO_HISTORY;
+use crate::harness::packets::{random_hash, seeder};
+use crate::harness::process::{Daemon, Launch, eventually, mode};
+use crate::harness::swarms::{launch_in, set_aside};
+
+/// A value of the last seconds, oldest first.
+fn seconds(daemon: &Daemon, name: &str) -> Vec<Option<f64>> {
+    let history = daemon.get("/history.json").json();
+    let values = history["hour"]["values"][name].as_array().expect("a list of values");
+    values.iter().map(|value| value.as_f64()).collect()
+}
+
+/// Announces a peer to a new swarm, and waits until that is in the history.
+fn announce_and_record(daemon: &Daemon) {
+    daemon.client().announce(&seeder(random_hash(), 4_000));
+    let is_recorded = |name, least| {
+        eventually(name, || seconds(daemon, name).last().copied().flatten() >= Some(least));
+    };
+    is_recorded("swarms", 1.0);
+    is_recorded("peers_ipv4", 1.0);
+    let announced = |rate: &Option<f64>| *rate > Some(0.0);
+    eventually("an announce is recorded", || seconds(daemon, "announces").iter().any(announced));
+}
+
+#[test]
+fn the_history_survives_a_restart_and_an_upgrade() {
+    let state = tempfile::tempdir().unwrap();
+    // Without peers from before, swarms in the history are those of the process before.
+    let config = "[snapshot]\nenabled = false\n";
+    let launch = || launch_in(state.path(), &["--workers", "1"], config).admin();
+    let first = launch().serve();
+    announce_and_record(&first);
+    let recorded = seconds(&first, "swarms");
+    first.stop();
+    assert_eq!(mode(&state.path().join(FILE)), 0o600);
+
+    let second = launch().serve();
+    let kept = seconds(&second, "swarms");
+    assert!(kept.starts_with(&recorded), "{recorded:?} is not the begin of {kept:?}");
+    announce_and_record(&second);
+    let recorded = seconds(&second, "swarms");
+    let mut third = launch().flags(&["--upgrade"]).start();
+    third.serving();
+    assert_eq!(second.end().code, Some(0));
+    let mut kept = Vec::new();
+    eventually("the new process records", || {
+        kept = seconds(&third, "swarms");
+        kept.len() > recorded.len() && kept.last() == Some(&Some(1.0))
+    });
+    assert!(kept.starts_with(&recorded), "{recorded:?} is not the begin of {kept:?}");
+    assert_eq!(set_aside(state.path()), 0);
+    third.stop();
+}
+
+#[test]
+fn a_damaged_history_is_renamed_and_reported() {
+    let state = tempfile::tempdir().unwrap();
+    fs::write(state.path().join(FILE), "{\"version\":1,\"hour\":").unwrap();
+    let mut daemon = launch_in(state.path(), &[], "").admin().start();
+    let line = daemon.line(NO_HISTORY);
+    assert!(line.contains("WARN") && line.contains(FILE), "{line}");
+    daemon.serving();
+    daemon.check();
+    assert_eq!(set_aside(state.path()), 1);
+    daemon.stop();
+    assert!(fs::read_to_string(state.path().join(FILE)).unwrap().ends_with("}\n"));
+}
+
+/// Without a state directory the history is that of the process.
+#[test]
+fn a_tracker_without_a_state_directory_has_a_history() {
+    let daemon = Launch::on_loopback().admin().flag("--state-dir", "/proc/nope").serve();
+    announce_and_record(&daemon);
+    daemon.stop();
+}
