@@ -281,8 +281,8 @@ impl Supervisor {
         let interval = overload.pressure(&self.settings).interval;
         let (changed, messages) = overload.tick(&self.settings, load, can_shed, now);
         let other_interval = overload.pressure(&self.settings).interval != interval;
-        for message in messages {
-            log::warn!("{message}");
+        for (level, text) in messages {
+            log::log!(level, "{text}");
         }
         if changed {
             self.publish_rules();
