@@ -26,15 +26,16 @@ use onrush_store::lists::file::ListError;
 fn main() -> ExitCode {
     // First, since the file may be replaced by the next version.
     let program = Program::current();
-    let cli = Cli::parse();
+    let mut cli = Cli::parse();
     match &cli.command {
         Some(Command::Doctor(doctor)) => return doctor::run(doctor).report(),
         Some(Command::Ctl(ctl)) => return ctl::run(ctl).report(),
         Some(Command::Top(top)) => return top::run(top).report(),
-        None if cli.upgrade && successor::is_launcher() => {
-            return successor::run_launcher(cli.force).report();
+        None if successor::is_launcher() => return successor::run_launcher().report(),
+        None => {
+            cli.upgrade |= successor::is_successor();
+            cli.force |= successor::is_forced();
         }
-        None => {}
     }
     let passed = match activation::take() {
         Err(error) => return Exit::failed(error).report(),

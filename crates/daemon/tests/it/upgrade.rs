@@ -316,7 +316,7 @@ fn a_running_process_starts_its_successor() {
     let state = tempfile::tempdir().unwrap();
     let mut daemon = with_admin(state.path(), PLACEMENTS[0], "listen = [\"127.0.0.1:0\"]");
     let address = daemon.address();
-    let first = daemon.pid();
+    let (first, flags) = (daemon.pid(), command_line(&daemon));
     let hashes = populate(address);
     let before = swarm_state(address, &hashes);
     let ((), sent, lost) = under_load(address, |load| {
@@ -335,10 +335,12 @@ fn a_running_process_starts_its_successor() {
     // No process remains between the two: the new one is a child of the reaper of orphans.
     let parent = daemon.status("PPid").parse::<u32>().unwrap();
     assert!(parent != first && parent != std::process::id(), "{parent}");
-    let flags = fs::read(format!("/proc/{}/cmdline", daemon.pid())).unwrap();
-    let flags = String::from_utf8(flags).unwrap();
-    assert_eq!(flags.matches("--upgrade").count(), 1, "{flags:?}");
+    assert_eq!(command_line(&daemon), flags, "the same for `ps` and `systemctl status`");
     assert!(daemon.stop().text().contains(SNAPSHOT));
+}
+
+fn command_line(daemon: &Daemon) -> String {
+    String::from_utf8(fs::read(format!("/proc/{}/cmdline", daemon.pid())).unwrap()).unwrap()
 }
 
 #[test]
