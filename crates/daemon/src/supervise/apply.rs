@@ -5,10 +5,11 @@ use std::time::Instant;
 
 use super::Supervisor;
 use super::reload::{Loaded, ReloadResult};
-use crate::process::notify;
+use crate::process::{log_output, notify};
 use crate::start::Tracker;
 use onrush_config::keys;
 use onrush_config::reload::Changes;
+use onrush_config::settings::LogFormat;
 use onrush_control::api::admin::ReloadReport;
 use onrush_control::request::Responder;
 use onrush_store::lists::MostEntries;
@@ -75,6 +76,7 @@ impl Supervisor {
         self.compact_journal(loaded.replayed.as_ref());
         let former_list = self.apply_lists(loaded.lists, &mut changed);
         log::set_max_level(settings.log.level);
+        log_output::set_json(settings.log.format == LogFormat::Json);
         self.watch.update(&settings);
         self.tracker.snapshots.set_interval(settings.snapshot.every);
         let former = std::mem::replace(&mut self.settings, Arc::new(settings));

@@ -13,6 +13,7 @@ mod export;
 mod flood;
 mod harness;
 mod hot_hash;
+mod journal;
 mod kills;
 mod live_lists;
 mod logs;
