@@ -173,7 +173,8 @@ class Case:
         try:
             self.host.write(config, before.replace("interval = 1800", "interval = 900"))
             self.host.run("systemctl", "reload", "onrush")
-            self.host.until("the reload in the log", lambda: "changed: announce.interval" in self.host.journal("onrush", since))
+            changed = "announce.interval: 1800 -> 900"
+            self.host.until("the reload in the log", lambda: changed in self.host.journal("onrush", since))
             self.host.until("the end of the reload", lambda: self.host.show("onrush", "ActiveState") == "active")
             assert self.host.main_pid("onrush.service") == pid
             # systemd ends a service that sends RELOADING=1 and never READY=1.

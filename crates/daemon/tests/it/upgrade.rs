@@ -9,13 +9,15 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
+use nix::unistd::Uid;
 use onrush::upgrade::message::PROTOCOL;
 use onrush_proto::InfoHash;
 
 use crate::harness::client::Client;
 use crate::harness::messages::{
     ADMIN_LISTENS, NO_ADMIN, PEERS_RESTORED, SNAPSHOT, SUCCESSOR_FAILED, TOO_OLD, UNAVAILABLE,
-    UPGRADE_BEGINS, UPGRADE_DONE, UPGRADE_FAILED, UPGRADE_LEFT, UPGRADE_RECEIVED, UPGRADE_RUNNING,
+    UPGRADE_BEGINS, UPGRADE_DONE, UPGRADE_FAILED, UPGRADE_LEFT, UPGRADE_RECEIVED,
+    UPGRADE_REQUESTED, UPGRADE_RUNNING,
 };
 use crate::harness::network::in_own_network;
 use crate::harness::packets::{STOPPED, connect, leecher, random_hash, seeder};
@@ -336,7 +338,14 @@ fn a_running_process_starts_its_successor() {
     let parent = daemon.status("PPid").parse::<u32>().unwrap();
     assert!(parent != first && parent != std::process::id(), "{parent}");
     assert_eq!(command_line(&daemon), flags, "the same for `ps` and `systemctl status`");
-    assert!(daemon.stop().text().contains(SNAPSHOT));
+    let ended = daemon.stop();
+    assert!(ended.text().contains(SNAPSHOT));
+    let requests: Vec<_> =
+        ended.log.iter().filter(|line| line.contains(UPGRADE_REQUESTED)).collect();
+    assert!(requests[0].contains("127.0.0.1:") && requests[1].contains("SIGUSR2"), "{requests:?}");
+    let user = format!("of user {}", Uid::effective());
+    let begins = ended.log.iter().filter(|line| line.contains(UPGRADE_BEGINS));
+    assert_eq!(begins.filter(|line| line.contains(&user)).count(), 2, "{:?}", ended.log);
 }
 
 fn command_line(daemon: &Daemon) -> String {
@@ -565,5 +574,7 @@ fn workers_and_addresses_change_without_a_loss() {
             assert!(foreign * 10 < local, "{foreign} of {local} at {workers}");
         }
     }
-    daemon.stop();
+    let log = daemon.stop().text();
+    let changes = ["workers.total: 4 -> 2", "workers.placement: \"colocated\" -> \"split\""];
+    assert!(changes.iter().all(|change| log.contains(change)), "{log}");
 }
