@@ -4,6 +4,7 @@ that has only a loopback interface.
 This machine is not changed. Of its units only the journal is started.
 """
 
+import json
 import os
 import shutil
 import signal
@@ -139,10 +140,16 @@ class Host:
         """A property of a unit."""
         return self.run("systemctl", "show", "--value", "-p", key, unit).stdout.strip()
 
-    def journal(self, unit, since):
-        """The journal of a unit since a time (seconds since the epoch)."""
+    def journal(self, unit, since, *options):
+        """The messages of a unit in the journal since a time (seconds since the epoch)."""
         self.run("journalctl", "--sync")  # flushes the last lines
-        return self.run("journalctl", "-u", unit, "-o", "cat", "--no-pager", f"--since=@{since:.3f}").stdout
+        command = ["journalctl", "-u", unit, "-o", "cat", "--no-pager", f"--since=@{since:.3f}", *options]
+        return self.run(*command).stdout
+
+    def errors(self, unit, since):
+        """The messages of a unit's program in the journal with priority `err` or more, each as a text."""
+        lines = self.journal(unit, since, "-p", "err", "-o", "json", "-q", "-t", unit).splitlines()
+        return [json.loads(line)["MESSAGE"] for line in lines]
 
     def main_pid(self, unit):
         """The pid of a unit's main process, seen from outside."""

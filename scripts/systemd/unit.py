@@ -121,8 +121,8 @@ class Case:
             pid, since = self.start()
             assert_served(self.host)
             assert not any(re.fullmatch(r"\d+", cpus) for _, cpus in workers(pid).values()) or VCPUS == 1
-            journal = self.host.journal("onrush", since)
-            assert re.search(r"WARN.*worker.*pinned", journal), journal
+            warnings = self.host.journal("onrush", since, "-p", "warning")
+            assert re.search("worker.*pinned", warnings), self.host.journal("onrush", since)
         finally:
             self.host.drop_in("onrush.service", "")
 
@@ -142,7 +142,7 @@ class Case:
         key = self.host.run("cat", "/var/lib/onrush/connection.key").stdout
         _, since = self.start()
         assert self.host.run("cat", "/var/lib/onrush/connection.key").stdout == key
-        assert not re.search("WARN.*--state-dir", self.host.journal("onrush", since))
+        assert "--state-dir" not in self.host.journal("onrush", since, "-p", "warning")
 
     def the_doctor_inspects_the_host_in_the_sandbox(self):
         """A unit with the same sandbox runs the doctor."""
@@ -173,13 +173,48 @@ class Case:
         try:
             self.host.write(config, before.replace("interval = 1800", "interval = 900"))
             self.host.run("systemctl", "reload", "onrush")
-            self.host.until("the reload in the log", lambda: "changed: announce.interval" in self.host.journal("onrush", since))
+            changed = "announce.interval: 1800 -> 900"
+            self.host.until("the reload in the log", lambda: changed in self.host.journal("onrush", since))
             self.host.until("the end of the reload", lambda: self.host.show("onrush", "ActiveState") == "active")
             assert self.host.main_pid("onrush.service") == pid
             # systemd ends a service that sends RELOADING=1 and never READY=1.
             assert_served(self.host)
         finally:
             self.host.write(config, before)
+
+    def a_rejected_reload_is_an_error_of_the_journal(self):
+        """One entry with its priority and all of its lines, without a second time."""
+        _, since = self.start()
+        config = "/etc/onrush/onrush.toml"
+        with open(self.host.path(config)) as file:
+            before = file.read()
+        try:
+            self.host.write(config, before.replace("interval = 1800", "intervall = 900"))
+            self.host.run("systemctl", "kill", "--kill-whom=main", "--signal=SIGHUP", "onrush")
+            errors = self.host.until("the error", lambda: self.host.errors("onrush", since))
+            assert len(errors) == 1 and "onrush.toml:" in errors[0] and "announce.intervall" in errors[0], errors
+            assert errors[0].count("\n") >= 3, errors
+            journal = self.host.journal("onrush", since)
+            assert "serves udp://" in journal and not re.search(r"\d\d:\d\d:\d\d\.\d\d\dZ|\[onrush", journal), journal
+            assert_served(self.host)
+        finally:
+            self.host.write(config, before)
+
+    def an_error_at_the_start_is_one_error_of_the_journal(self):
+        """Also though the process ends at once, and the journal reads its unit from /proc."""
+        for option in ["--config /nowhere", "--nothing", "--listen 192.0.2.1:6969"]:
+            self.host.drop_in("onrush.service", f"[Service]\nRestart=no\nExecStart=\nExecStart=/usr/bin/onrush {option}\n")
+            try:
+                for _ in range(5):
+                    since = time.time()
+                    self.host.run("systemctl", "reset-failed", "onrush.service", check=False)
+                    started = self.host.run("systemctl", "restart", "onrush.service", check=False)
+                    assert started.returncode != 0
+                    errors = self.host.errors("onrush", since)
+                    named = option.split()[-1].removesuffix(":6969")
+                    assert len(errors) == 1 and named in errors[0], (option, errors)
+            finally:
+                self.host.drop_in("onrush.service", "")
 
     def a_killed_service_is_restarted(self):
         pid, _ = self.start()
@@ -382,7 +417,7 @@ class Case:
             journal = self.host.journal("onrush", since)
             assert re.search(r"udp://0\.0\.0\.0:6969.*udp://\[::\]:6969.*systemd", journal), journal
             assert "2 colocated" in journal and "steer" in journal, journal
-            assert not re.search("WARN.*--listen", journal), journal
+            assert "--listen" not in self.host.journal("onrush", since, "-p", "warning"), journal
             assert_served(self.host)
             sockets = self.host.run("ss", "-Hulnm", "sport = :6969").stdout
             # ReceiveBuffer=4M of systemd may exceed rmem_max, and the daemon keeps that size.
@@ -412,7 +447,8 @@ class Case:
             assert_served(self.host)
             journal = self.host.journal("onrush", since)
             assert "1 colocated" in journal, journal
-            assert VCPUS == 1 or re.search(f"WARN.*1 of {VCPUS} workers", journal), journal
+            warnings = self.host.journal("onrush", since, "-p", "warning")
+            assert VCPUS == 1 or f"1 of {VCPUS} workers" in warnings, journal
         finally:
             self.stop()
 

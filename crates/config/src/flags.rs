@@ -8,7 +8,7 @@ use clap::builder::{
 };
 use onrush_toml_keys::{Document, Value, parses};
 
-use crate::keys::{LEVELS, MAX_WORKERS, PLACEMENTS};
+use crate::keys::{LEVELS, LOG_FORMATS, MAX_WORKERS, PLACEMENTS};
 use crate::values::{ListenAt, is_admin_at};
 
 /// The flags. Each overrides its key in the file.
@@ -50,6 +50,11 @@ pub struct Flags {
     #[arg(long, value_name = "LEVEL",
           value_parser = PossibleValuesParser::new(LEVELS.iter().copied()))]
     pub log_level: Option<String>,
+
+    /// Format of log entries; the journal of systemd gets neither [default: text]
+    #[arg(long, value_name = "FORMAT",
+          value_parser = PossibleValuesParser::new(LOG_FORMATS.iter().copied()))]
+    pub log_format: Option<String>,
 }
 
 impl Flags {
@@ -62,6 +67,7 @@ impl Flags {
             ("--state-dir", "state_dir", self.state_dir.as_ref().map(text)),
             ("--admin", "admin.listen", self.admin.as_ref().map(text)),
             ("--log-level", "log.level", self.log_level.as_ref().map(text)),
+            ("--log-format", "log.format", self.log_format.as_ref().map(text)),
         ] {
             if let Some(value) = value {
                 document.set(flag, key, &value);

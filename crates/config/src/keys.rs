@@ -18,7 +18,7 @@ use onrush_tracker::limits::AnnounceSettings;
 use serde::Deserialize;
 
 use crate::values::{
-    AccessMode, Listen, ListenAt, Pin, PlacementMode, admin, default_admin, is_admin_at,
+    AccessMode, Listen, ListenAt, LogFormat, Pin, PlacementMode, admin, default_admin, is_admin_at,
     is_host_name, is_name, is_path, seconds,
 };
 
@@ -28,6 +28,8 @@ pub const MAX_WORKERS: usize = 1024;
 pub const PLACEMENTS: &[&str] = &["auto", "split", "colocated"];
 /// The words of `log.level`.
 pub const LEVELS: &[&str] = &["off", "error", "warn", "info", "debug", "trace"];
+/// The words of `log.format`.
+pub const LOG_FORMATS: &[&str] = &["text", "json"];
 /// The longest interval, in seconds.
 pub(crate) const MAX_INTERVAL: u32 = 43_200;
 
@@ -157,7 +159,7 @@ keys! {
         /// swarm.
         pub(crate) export: ExportSettings = table(ExportSettings::KEYS),
 
-        /// The log, on standard error.
+        /// The log, in the journal if systemd has started the tracker, otherwise on standard error.
         pub(crate) log: LogSettings = table(LogSettings::KEYS),
     }
 
@@ -491,12 +493,18 @@ keys! {
         pub every: Duration = integer(0..=604_800, "seconds").default("3600").on_reload(),
     }
 
-    /// The log.
+    /// The log, in the journal if systemd has started the tracker, otherwise on standard error.
     #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
     pub struct LogSettings {
         /// The lowest level that is logged. "debug" and "trace" log single packets; do not use them
         /// under load. Flag: --log-level.
         pub level: LevelFilter = word(LEVELS).default("\"info\"").on_reload(),
+
+        /// The format of entries. "text" is a line with time, level and module, or several lines;
+        /// "json" is one line in any case, an object with time, level, pid, module and message.
+        /// Under systemd neither applies: the journal gets each entry with its priority. Flag:
+        /// --log-format, which also applies to errors of this file.
+        pub format: LogFormat = word(LOG_FORMATS).default("\"text\"").on_reload(),
 
         /// The time between lines with totals, at level info; 0 disables them.
         #[serde(deserialize_with = "seconds")]

@@ -1,10 +1,69 @@
 //! Reloads: the settings that apply without a restart, and the keys that need one.
 
-use onrush_toml_keys::{Applied, Problems, Values};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use onrush_toml_keys::{Applied, Problems, Value, Values};
 
 use crate::host::Host;
 use crate::keys::SCHEMA;
 use crate::settings::Settings;
+
+/// Entries of a list that are shown. A longer one is shown by their number.
+const SHOWN: usize = 4;
+
+/// A key that has changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// Its path.
+    pub key: String,
+    /// The old and the new value, or what else has changed.
+    pub what: String,
+}
+
+impl Change {
+    fn new(key: &str, old: Option<String>, new: Option<String>) -> Self {
+        let unset = || "unset".to_owned();
+        let what = format!("{} -> {}", old.unwrap_or_else(unset), new.unwrap_or_else(unset));
+        Self { key: key.to_owned(), what }
+    }
+
+    /// All changes between two configurations, each as [`Settings::shown`] shows it.
+    pub fn between(old: &ShownValues, new: &ShownValues) -> Vec<Self> {
+        let keys: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+        let changed = keys.into_iter().filter(|key| old.get(*key) != new.get(*key));
+        changed.map(|key| Self::new(key, old.get(key).cloned(), new.get(key).cloned())).collect()
+    }
+}
+
+/// Changes in one line. Values may have commas.
+pub fn joined<'a>(changes: impl IntoIterator<Item = &'a Change>) -> String {
+    changes.into_iter().map(Change::to_string).collect::<Vec<_>>().join("; ")
+}
+
+/// Values as the log shows them, by the paths of their keys.
+pub type ShownValues = BTreeMap<String, String>;
+
+impl Settings {
+    /// The value of each key that has one, for [`Change::between`].
+    pub fn shown(&self) -> ShownValues {
+        self.values.iter().map(|(key, value)| (key.clone(), shown(value))).collect()
+    }
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.key, self.what)
+    }
+}
+
+/// A value as it is written in the file.
+fn shown(value: &Value) -> String {
+    match value {
+        Value::Array(list) if list.len() > SHOWN => format!("{} entries", list.len()),
+        value => value.to_string(),
+    }
+}
 
 /// A changed configuration, compared with the running settings.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,9 +72,9 @@ pub struct Changes {
     /// `restart`.
     pub settings: Settings,
     /// Keys whose changes apply now, in the order of declaration.
-    pub changed: Vec<String>,
+    pub changed: Vec<Change>,
     /// Keys whose changes need an upgrade or a restart.
-    pub restart: Vec<String>,
+    pub restart: Vec<Change>,
 }
 
 impl Changes {
@@ -38,7 +97,9 @@ impl Changes {
             let alone = Settings::of_values(alone, host)
                 .map(|settings| Settings { values: running.values.clone(), ..settings });
             if alone.as_ref() != Ok(running) {
-                if applies { changed.push(path) } else { restart.push(path) }
+                let of = |values: &Values| values.get(&path).map(shown);
+                let change = Change::new(&path, of(&running.values), of(&read.values));
+                if applies { changed.push(change) } else { restart.push(change) }
             }
         }
         Ok(Self { settings: Settings::of_values(values, host)?, changed, restart })

@@ -16,7 +16,7 @@ pub use crate::keys::{
     AdminSettings, ConnectionSettings, ExportSettings, Limits, LogSettings, OverloadSettings,
     ScrapeSettings, SnapshotSettings, SocketSettings,
 };
-pub use crate::values::Listen;
+pub use crate::values::{Listen, LogFormat};
 
 /// Memory per peer at most, on average: one alone in its swarm, with its share of the tables,
 /// takes 58 to 61 bytes (crates/lab/programs/memory.rs). The text of `limits.peers` has it, too.

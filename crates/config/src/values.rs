@@ -123,6 +123,16 @@ pub(crate) enum AccessMode {
     Deny,
 }
 
+/// `log.format`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// For humans.
+    Text,
+    /// For programs.
+    Json,
+}
+
 /// `workers.pin`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -2,12 +2,28 @@
 //! so two changes never run at the same time.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use thiserror::Error;
 
 use crate::api::admin::{ExportReport, ListUpdate, ReloadReport, Successor};
 use onrush_tracker::access::overlay::ListChange;
+
+/// The sender of a request, for the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Caller {
+    /// A client of the admin API, or the proxy in front of it.
+    Address(SocketAddr),
+}
+
+impl fmt::Display for Caller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address(address) => write!(f, "{address} (admin API)"),
+        }
+    }
+}
 
 /// A request. The main thread answers each one through its [`Responder`].
 #[derive(Debug)]
@@ -16,6 +32,8 @@ pub enum Request {
     Reload {
         /// Whether a list that lost most of its entries is accepted.
         force: bool,
+        /// Who requests it.
+        caller: Caller,
         /// Gets the result.
         responder: Responder<Result<ReloadReport, String>>,
     },
@@ -26,11 +44,20 @@ pub enum Request {
         /// Whether peers that do not fit into the successor are dropped, and a list that lost most
         /// of its entries is accepted.
         force: bool,
+        /// Who requests it.
+        caller: Caller,
         /// Gets the result.
         responder: Responder<Result<Successor, String>>,
     },
-    /// Add info hashes to the access list or remove them; later changes override earlier ones.
-    ChangeList(Vec<ListChange>, Responder<Result<ListUpdate, ListChangeError>>),
+    /// Add info hashes to the access list or remove them.
+    ChangeList {
+        /// Later ones override earlier ones.
+        changes: Vec<ListChange>,
+        /// Who requests it.
+        caller: Caller,
+        /// Gets the result.
+        responder: Responder<Result<ListUpdate, ListChangeError>>,
+    },
 }
 
 /// Why the access list was not changed.

@@ -13,12 +13,13 @@ use onrush::cli::doctor;
 use onrush::cli::top;
 use onrush::cli::{Cli, Command, Task, print};
 use onrush::process::exit::{Exit, GOOD};
-use onrush::process::{activation, logging, signals, user};
+use onrush::process::{activation, log_output, logging, signals, user};
 use onrush::supervise::reload::Reload;
 use onrush::supervise::{End, Supervisor};
 use onrush::upgrade::incoming::passed_sockets;
 use onrush::upgrade::successor::{self, Program};
 use onrush::{StartError, Tracker};
+use onrush_config::settings::LogFormat;
 use onrush_config::{Host, Passed, Settings};
 use onrush_net::{adopt::Adopted, affinity};
 use onrush_store::lists::file::ListError;
@@ -26,16 +27,26 @@ use onrush_store::lists::file::ListError;
 fn main() -> ExitCode {
     // First, since the file may be replaced by the next version.
     let program = Program::current();
-    let cli = Cli::parse();
+    log_output::register();
+    let mut cli = match Cli::try_parse() {
+        // The journal gets an error as any other; a terminal gets it with colors.
+        Err(error) if error.use_stderr() && log_output::is_journal() => {
+            return Exit::wrong(error).report();
+        }
+        parsed => parsed.unwrap_or_else(|error| error.exit()),
+    };
     match &cli.command {
         Some(Command::Doctor(doctor)) => return doctor::run(doctor).report(),
         Some(Command::Ctl(ctl)) => return ctl::run(ctl).report(),
         Some(Command::Top(top)) => return top::run(top).report(),
-        None if cli.upgrade && successor::is_launcher() => {
-            return successor::run_launcher(cli.force).report();
+        None if successor::is_launcher() => return successor::run_launcher().report(),
+        None => {
+            cli.upgrade |= successor::is_successor();
+            cli.force |= successor::is_forced();
         }
-        None => {}
     }
+    // Before the file is read, as its errors are written in this format.
+    log_output::set_json(cli.flags.log_format.as_deref() == Some("json"));
     let passed = match activation::take() {
         Err(error) => return Exit::failed(error).report(),
         Ok(passed) => passed,
@@ -74,6 +85,7 @@ fn serve(
     if let Some(name) = &settings.user {
         user::load_names(name, settings.group.as_deref());
     }
+    log_output::set_json(settings.log.format == LogFormat::Json);
     logging::start(settings.log.level).map_err(StartError::Threads)?;
     // Before the start, so that an early signal does not end the process in the middle of it.
     let signals = signals::listen().map_err(StartError::Threads)?;

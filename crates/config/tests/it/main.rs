@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Parser;
-use onrush_config::settings::{Access, Blocked, Listen};
+use onrush_config::settings::{Access, Blocked, Listen, LogFormat};
 use onrush_config::{Flags, Host, Problems, Settings, print_config, reference};
 use onrush_tracker::limits::{AnnounceSettings, Placement};
 
@@ -244,7 +244,8 @@ fn workers_take_vcpus_in_the_order_of_the_host() {
 fn flags_override_the_file_and_are_named_in_problems() {
     let file = "listen = [\"127.0.0.1:1\"]\nstate_dir = \"/file\"\n[log]\nlevel = \"warn\"\n";
     let two = ["--listen", ":80", "--listen", "[::1]:81"];
-    let flags = [&two[..], &["--state-dir", "here", "--log-level", "trace"]].concat();
+    let log = ["--log-level", "trace", "--log-format", "json"];
+    let flags = [&two[..], &["--state-dir", "here"], &log[..]].concat();
     let (settings, _) = with(file, &flags, &host(4)).unwrap();
     let shown: Vec<_> =
         settings.listen.iter().map(|l| (l.address.to_string(), l.optional)).collect();
@@ -252,7 +253,8 @@ fn flags_override_the_file_and_are_named_in_problems() {
     assert_eq!(shown, expected.map(|(address, optional)| (address.to_owned(), optional)));
     let here = std::env::current_dir().unwrap().join("here");
     assert_eq!(settings.state_dir, Some(here), "relative to the current directory");
-    assert_eq!(settings.log.level, log::LevelFilter::Trace);
+    let log = &settings.log;
+    assert_eq!((log.level, log.format), (log::LevelFilter::Trace, LogFormat::Json));
 
     let wrong = with("", &["--listen", "6969", "--listen", "0.0.0.0:6969"], &host(4)).unwrap_err();
     let wrong = wrong.to_string();

@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
+use axum::{Extension, Json};
 
 use super::LONG_TIMEOUT;
 use super::wait::main_thread;
 use crate::api::Problem;
 use crate::api::admin::{ExportReport, ReloadQuery, ReloadReport, Successor, UpgradeQuery};
-use crate::request::Request;
+use crate::request::{Caller, Request};
 use crate::state::SharedState;
 
 /// Time limit until the successor has all peers. A connection may last 300 s by default.
@@ -37,10 +37,11 @@ fn read<Q>(query: Result<Query<Q>, QueryRejection>) -> Result<Q, Problem> {
 )))]
 pub(crate) async fn reload(
     State(state): SharedState,
+    Extension(caller): Extension<Caller>,
     query: Result<Query<ReloadQuery>, QueryRejection>,
 ) -> Result<Json<ReloadReport>, Problem> {
     let ReloadQuery { force } = read(query)?;
-    let request = |responder| Request::Reload { force, responder };
+    let request = |responder| Request::Reload { force, caller, responder };
     let reloaded = main_thread(state.serving()?, LONG_TIMEOUT, request).await?;
     reloaded.map(Json).map_err(|errors| {
         let error =
@@ -85,10 +86,11 @@ pub(crate) async fn export(State(state): SharedState) -> Result<Json<ExportRepor
 )))]
 pub(crate) async fn upgrade(
     State(state): SharedState,
+    Extension(caller): Extension<Caller>,
     query: Result<Query<UpgradeQuery>, QueryRejection>,
 ) -> Result<(StatusCode, Json<Successor>), Problem> {
     let UpgradeQuery { force } = read(query)?;
-    let request = |responder| Request::Upgrade { force, responder };
+    let request = |responder| Request::Upgrade { force, caller, responder };
     let upgraded = main_thread(state.serving()?, UPGRADE_TIMEOUT, request).await?;
     let successor = upgraded.map_err(|cause| Problem::new(StatusCode::CONFLICT, cause))?;
     Ok((StatusCode::ACCEPTED, Json(successor)))

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use axum::Json;
 use axum::extract::rejection::{JsonRejection, PathRejection};
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
+use axum::{Extension, Json};
 use onrush_proto::InfoHash;
 
 use super::swarm::{info_hash_of, parse_info_hash};
@@ -13,7 +13,7 @@ use super::wait::main_thread;
 use crate::api::Problem;
 use crate::api::admin::{ListEntries, ListEntry, ListUpdate};
 use crate::api::stats::ListState;
-use crate::request::{ListChangeError, Request};
+use crate::request::{Caller, ListChangeError, Request};
 use crate::state::{ServerState, SharedState};
 use onrush_tracker::access::overlay::ListChange;
 
@@ -60,9 +60,10 @@ pub(crate) async fn entry(
 )))]
 pub(crate) async fn add(
     State(state): SharedState,
+    Extension(caller): Extension<Caller>,
     entries: Result<Json<ListEntries>, JsonRejection>,
 ) -> Result<Json<ListUpdate>, Problem> {
-    change(&state, entries, true).await
+    change(&state, caller, entries, true).await
 }
 
 /// Removes info hashes from the list: all of them, or none where one is invalid.
@@ -76,13 +77,15 @@ pub(crate) async fn add(
 )))]
 pub(crate) async fn remove(
     State(state): SharedState,
+    Extension(caller): Extension<Caller>,
     entries: Result<Json<ListEntries>, JsonRejection>,
 ) -> Result<Json<ListUpdate>, Problem> {
-    change(&state, entries, false).await
+    change(&state, caller, entries, false).await
 }
 
 async fn change(
     state: &ServerState,
+    caller: Caller,
     entries: Result<Json<ListEntries>, JsonRejection>,
     listed: bool,
 ) -> Result<Json<ListUpdate>, Problem> {
@@ -91,7 +94,7 @@ async fn change(
     let hashes: BTreeSet<InfoHash> =
         entries.info_hashes.iter().map(|text| parse_info_hash(text)).collect::<Result<_, _>>()?;
     let changes = hashes.into_iter().map(|info_hash| ListChange { info_hash, listed }).collect();
-    let request = |responder| Request::ChangeList(changes, responder);
+    let request = |responder| Request::ChangeList { changes, caller, responder };
     let changed = main_thread(state.serving()?, state.timeout, request).await?;
     changed.map(Json).map_err(|error| {
         let status = match error {

@@ -88,7 +88,7 @@ pub struct Stats {
     pub overload: Overload,
     /// Files written by the daemon.
     pub files: Files,
-    /// Counter: log lines lost because standard error was not read in time.
+    /// Counter: log lines lost because the log was not read in time.
     pub lost_log_lines: u64,
     /// The admin side itself.
     pub admin: AdminStats,

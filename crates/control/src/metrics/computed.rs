@@ -130,7 +130,7 @@ declare_computed! {
     Gauge "onrush_file_write_duration_seconds" [file] "Duration of the last successful write"
         => |all, to| each_written(all, to, |writes, _| writes.seconds);
     Counter "onrush_lost_log_lines" []
-        "Log lines lost because standard error was not read in time"
+        "Log lines lost because the log was not read in time"
         => |all, to| to.put(&[], all.lost_log_lines as f64);
     Counter "onrush_admin_requests" [] "HTTP requests answered"
         => |all, to| to.put(&[], all.admin.requests as f64);

@@ -39,6 +39,7 @@ pub use listener::{AdminError, Bound, bind, bind_later};
 
 use crate::connections::{ResponseBody, Slot};
 use crate::readiness::Readiness;
+use crate::request::Caller;
 use crate::state::ServerState;
 use crate::token::Token;
 use crate::view::View;
@@ -206,7 +207,8 @@ async fn accept(listener: tokio::net::TcpListener, routers: Routers, state: Arc<
         let Some(slot) = state.connections.admit(peer.ip(), Instant::now()) else { continue };
         let router = if slot.in_reserve { &routers.reserve } else { &routers.all };
         let number = slot.number;
-        let task = tokio::spawn(serve(stream, router.clone(), state.timeout, slot));
+        let caller = Caller::Address(peer);
+        let task = tokio::spawn(serve(stream, router.clone(), caller, state.timeout, slot));
         state.connections.serves(number, task.abort_handle());
         // The connection reads a request that has arrived before further ones can displace it.
         yield_now().await;
@@ -214,7 +216,7 @@ async fn accept(listener: tokio::net::TcpListener, routers: Routers, state: Arc<
 }
 
 /// Serves one connection until it closes or exceeds a time limit, then frees its slot.
-async fn serve(stream: TcpStream, router: Router, limit: Duration, slot: Slot) {
+async fn serve(stream: TcpStream, router: Router, caller: Caller, limit: Duration, slot: Slot) {
     let _ = stream.set_nodelay(true);
     let mut stream = TimeoutStream::new(stream);
     // A client that does not read its response must not keep the connection.
@@ -225,7 +227,8 @@ async fn serve(stream: TcpStream, router: Router, limit: Duration, slot: Slot) {
     server.keep_alive(!slot.in_reserve);
     let stream = WatchedStream { stream: TokioIo::new(Box::pin(stream)), slot: &slot };
     let router = TowerToHyperService::new(router);
-    let service = service_fn(|request: Request<Incoming>| {
+    let service = service_fn(|mut request: Request<Incoming>| {
+        request.extensions_mut().insert(caller);
         let (in_use, response) = (slot.in_use(), router.call(request));
         async { response.await.map(|r| r.map(|body| ResponseBody::new(body, in_use))) }
     });

@@ -295,7 +295,8 @@ fn a_connection_that_is_being_written_to_is_not_closed_for_another() {
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let stream = TcpStream::from_std(stream).unwrap();
-            serve(stream, long, Duration::from_secs(20), slot).await;
+            let caller = Caller::Address(([127, 0, 0, 1], 1).into());
+            serve(stream, long, caller, Duration::from_secs(20), slot).await;
         });
     });
     client.write_all(b"GET /long HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();

@@ -21,6 +21,7 @@ pub mod policy;
 use std::io;
 use std::time::{Duration, Instant};
 
+use log::Level;
 use serde::{Deserialize, Serialize};
 
 use onrush_config::Settings;
@@ -96,7 +97,7 @@ impl Overload {
         load: &Load,
         can_shed: bool,
         now: Instant,
-    ) -> (bool, Vec<String>) {
+    ) -> (bool, Vec<(Level, String)>) {
         let before = self.pressure(settings);
         let was_shed = self.is_shedding();
         let change = self.policy.tick(settings.overload.drop_share, load);
@@ -107,36 +108,59 @@ impl Overload {
             false => self.connects.stop(),
         };
         let expired = self.committed.take_if(|(until, _)| now >= *until).is_some();
-        let after = self.pressure(settings);
+        if change == Some(Change::Down) {
+            self.commit(settings, before.interval, now);
+        }
+        let messages = self.messages(settings, change, (before.step, was_shed));
+        (expired || change.is_some() || changed_share, messages)
+    }
+
+    /// What has changed since a second with this step, in which load was shed or not, for the log:
+    /// warnings of more overload, and information about less. A second that ends the overload has
+    /// one message.
+    fn messages(
+        &self,
+        settings: &Settings,
+        change: Option<Change>,
+        (former_step, was_shed): (u32, bool),
+    ) -> Vec<(Level, String)> {
+        let stats::Overload { step, interval, connect_share } = self.pressure(settings);
+        let is_shed = self.is_shedding();
+        if step == 0 && !is_shed && (former_step > 0 || was_shed) {
+            let text = format!(
+                "overload ended: the interval is {interval} s again, and all connects are answered"
+            );
+            return vec![(Level::Info, text)];
+        }
         let mut messages = Vec::new();
         if let Some(change) = change {
-            let cause = match change {
-                Change::Up { lost, refused } => format!(
-                    "workers are busy, {lost} % of datagrams are lost and {refused} % are refused \
-                     as busy"
-                ),
-                Change::Down => {
-                    self.commit(settings, before.interval, now);
-                    "few datagrams are lost or refused now".to_owned()
+            let (level, cause) = match change {
+                Change::Up { lost, refused } => {
+                    let cause = format!(
+                        "workers are busy, {lost} % of datagrams are lost and {refused} % are \
+                         refused as busy"
+                    );
+                    (Level::Warn, cause)
                 }
+                Change::Down => (Level::Info, "few datagrams are lost or refused now".to_owned()),
             };
-            messages.push(format!(
-                "overload: {cause}; the interval is {} s now, and connects of {:.0} % of all \
-                 sources are answered",
-                after.interval,
-                after.connect_share * 100.0,
-            ));
+            let text = format!(
+                "overload: {cause}; the interval is {interval} s now, and connects of {:.0} % of \
+                 all sources are answered",
+                connect_share * 100.0,
+            );
+            messages.push((level, text));
         }
-        match (was_shed, self.is_shedding()) {
-            (false, true) => messages.push(
-                "load shedding begins: the kernel drops what is no request, and, in a flood of \
-                 connects, connects of a part of all sources"
-                    .to_owned(),
-            ),
-            (true, false) => messages.push("load shedding ends".to_owned()),
+        match (was_shed, is_shed) {
+            (false, true) => {
+                let text = "load shedding begins: the kernel drops what is no request, and, in a \
+                            flood of connects, connects of a part of all sources";
+                messages.push((Level::Warn, text.to_owned()));
+            }
+            (true, false) => messages.push((Level::Info, "load shedding ends".to_owned())),
             _ => {}
         }
-        (expired || change.is_some() || changed_share, messages)
+        messages
     }
 
     /// Call every second with all workers. After a filter that the kernel refuses no load is shed
@@ -243,7 +267,7 @@ mod tests {
         settings: Settings,
         overload: Overload,
         now: Instant,
-        messages: Vec<String>,
+        messages: Vec<(Level, String)>,
     }
 
     impl Fixture {
@@ -291,11 +315,8 @@ mod tests {
         let rules = fixture.rules();
         assert_eq!((rules.announce.interval, rules.shard.interval), (2250, 2250));
         assert_eq!((rules.announce.peer_lifetime, rules.shard.peer_lifetime), (4500, 4500));
-        assert!(
-            fixture.messages[0].contains("the interval is 2250 s now"),
-            "{:?}",
-            fixture.messages
-        );
+        let (level, text) = &fixture.messages[0];
+        assert!(*level == Level::Warn && text.contains("the interval is 2250 s now"), "{text}");
         fixture.seconds(100, 90);
         let rules = fixture.rules();
         assert_eq!((rules.announce.interval, rules.shard.peer_lifetime), (5400, 10_800));
@@ -304,6 +325,21 @@ mod tests {
         assert!(share.is_some_and(|share| share < 0.3), "{share:?}");
         let shown = fixture.overload.pressure(&fixture.settings);
         assert_eq!((shown.step, Some(shown.connect_share)), (8, share));
+    }
+
+    #[test]
+    fn recovery_is_no_warning_and_its_end_is_one_line() {
+        let mut fixture = Fixture::new("[overload]\nlongest_interval = 3600\n");
+        fixture.seconds(100, 90);
+        let rise = std::mem::take(&mut fixture.messages);
+        assert!(rise.iter().all(|(level, _)| *level == Level::Warn), "{rise:?}");
+        fixture.seconds(8 * 40, 0);
+        let recovery = fixture.messages;
+        assert!(recovery.iter().all(|(level, _)| *level == Level::Info), "{recovery:?}");
+        let is_end = |(_, text): &&(Level, String)| text.contains(" 1800 s");
+        assert_eq!(recovery.iter().filter(is_end).count(), 1, "{recovery:?}");
+        let (_, last) = recovery.last().unwrap();
+        assert!(last.contains("overload ended") && last.contains(" 1800 s"), "{recovery:?}");
     }
 
     #[test]

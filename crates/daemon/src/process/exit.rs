@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 
-use super::logging;
+use super::{log_output, logging};
 
 /// Stopped as requested, or wrote what it was asked for.
 pub const GOOD: u8 = 0;
@@ -67,6 +67,9 @@ impl Exit {
         }
         // Last, since it may wait for a reader. Without a reader, only the status remains.
         logging::print(&self.text);
+        if self.code != GOOD {
+            log_output::linger();
+        }
         ExitCode::from(self.code)
     }
 }

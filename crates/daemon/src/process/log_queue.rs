@@ -1,27 +1,30 @@
 //! The queue between the threads that log and the thread that writes. No thread that logs waits for
 //! the reader of the log: what does not fit into the queue is dropped and counted.
 
-use std::io::{ErrorKind, Write};
 use std::mem;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Lines on their way to the log.
+use super::log_entry::Entry;
+
+/// Entries on their way to the log.
 #[derive(Debug)]
 pub struct LogQueue {
     state: Mutex<State>,
-    /// Notified when lines have arrived, and when all are written.
+    /// Notified when entries have arrived, and when all are written.
     changed: Condvar,
-    /// Bytes that wait at most. The writer holds as many more.
+    /// Bytes that wait at most. The writer holds as many more, and their form as text.
     capacity: usize,
 }
 
 #[derive(Debug)]
 struct State {
-    waiting: Vec<u8>,
-    /// Whether the writer has taken lines that are not written yet.
+    waiting: Vec<Entry>,
+    /// Bytes of the entries that wait.
+    bytes: usize,
+    /// Whether the writer has taken entries that are not written yet.
     writing: bool,
-    /// Lines lost since the start.
+    /// Entries lost since the start.
     lost: u64,
     /// How many of them the log states.
     reported: u64,
@@ -30,27 +33,28 @@ struct State {
 impl LogQueue {
     /// An empty queue for this many bytes.
     pub const fn new(capacity: usize) -> Self {
-        let state = State { waiting: Vec::new(), writing: false, lost: 0, reported: 0 };
+        let state = State { waiting: Vec::new(), bytes: 0, writing: false, lost: 0, reported: 0 };
         Self { state: Mutex::new(state), changed: Condvar::new(), capacity }
     }
 
-    /// Adds whole lines, unless they do not fit.
-    pub fn push(&self, lines: &str) {
+    /// Adds an entry, unless it does not fit.
+    pub fn push(&self, entry: Entry) {
         let mut state = self.lock();
-        if state.waiting.len() + lines.len() > self.capacity {
-            state.lost += count(lines.as_bytes());
+        if state.bytes + entry.bytes() > self.capacity {
+            state.lost += 1;
         } else {
-            state.waiting.extend_from_slice(lines.as_bytes());
+            state.bytes += entry.bytes();
+            state.waiting.push(entry);
             self.changed.notify_all();
         }
     }
 
-    /// Lines lost since the start.
+    /// Entries lost since the start.
     pub fn lost(&self) -> u64 {
         self.lock().lost
     }
 
-    /// Waits until all lines are written, or until `limit` has passed.
+    /// Waits until all entries are written, or until `limit` has passed.
     pub fn flush(&self, limit: Duration) {
         let deadline = Instant::now() + limit;
         let mut state = self.lock();
@@ -64,24 +68,25 @@ impl LogQueue {
         }
     }
 
-    /// Writes lines as they arrive, until `stop` returns true after a batch. Lines that cannot be
-    /// written are lost; `report` makes a line that states how many were lost.
+    /// Passes entries to `write` as they arrive, until `stop` returns true after a batch. `write`
+    /// returns how many it has written; the rest is lost. `report` makes an entry that states how
+    /// many were lost.
     pub fn write_to(
         &self,
-        mut to: impl Write,
-        report: impl Fn(u64) -> String,
+        mut write: impl FnMut(&[Entry]) -> usize,
+        report: impl Fn(u64) -> Entry,
         mut stop: impl FnMut() -> bool,
     ) {
         let mut batch = Vec::new();
         loop {
             let lost = self.take(&mut batch);
             if lost > 0 {
-                batch.extend_from_slice(report(lost).as_bytes());
+                batch.push(report(lost));
             }
-            let unwritten = count(&batch[write(&mut to, &batch)..]);
+            let unwritten = (batch.len() - write(&batch)) as u64;
             batch.clear();
             if unwritten > 0 {
-                // The report itself is the last line, and not one of those lost.
+                // The report itself is the last entry, and not one of those lost.
                 let mut state = self.lock();
                 state.lost += unwritten - u64::from(lost > 0);
                 state.reported -= lost;
@@ -92,16 +97,16 @@ impl LogQueue {
         }
     }
 
-    /// Waits for lines and moves them into an empty `batch`. Returns the number of lines lost that
-    /// the log does not state yet.
-    fn take(&self, batch: &mut Vec<u8>) -> u64 {
+    /// Waits for entries and moves them into an empty `batch`. Returns the number of entries lost
+    /// that the log does not state yet.
+    fn take(&self, batch: &mut Vec<Entry>) -> u64 {
         let mut state = self.lock();
         state.writing = false;
         self.changed.notify_all();
         while state.waiting.is_empty() {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        state.writing = true;
+        (state.writing, state.bytes) = (true, 0);
         mem::swap(&mut state.waiting, batch);
         let lost = state.lost - state.reported;
         state.reported = state.lost;
@@ -114,30 +119,11 @@ impl LogQueue {
     }
 }
 
-/// The number of lines, each of which ends with a line break.
-fn count(lines: &[u8]) -> u64 {
-    lines.iter().filter(|byte| **byte == b'\n').count() as u64
-}
-
-/// Writes until an error, for example of a full disk or a pipe without a reader. Returns the number
-/// of bytes written.
-fn write(to: &mut impl Write, bytes: &[u8]) -> usize {
-    let mut written = 0;
-    while written < bytes.len() {
-        match to.write(&bytes[written..]) {
-            Ok(0) => break,
-            Ok(more) => written += more,
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(_) => break,
-        }
-    }
-    written
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::log_output::write_lines;
     use super::*;
-    use std::io;
+    use std::io::{self, Write};
     use std::sync::mpsc::{Receiver, Sender, channel};
     use std::thread;
 
@@ -160,13 +146,13 @@ mod tests {
         }
     }
 
-    /// Runs `test` with a queue for 100 bytes, the permits of its writer, and what is written. The
-    /// writer ends after `batches`.
+    /// Runs `test` with a queue for twenty entries of four characters, the permits of its writer,
+    /// and what is written. The writer ends after `batches`.
     fn with_queue(
         batches: usize,
         test: impl FnOnce(&LogQueue, Sender<io::Result<usize>>, Receiver<Vec<u8>>),
     ) {
-        let queue = LogQueue::new(100);
+        let queue = LogQueue::new(20 * Entry::last("four").bytes());
         let (permit, permits) = channel();
         let (to, written) = channel();
         thread::scope(|scope| {
@@ -175,11 +161,19 @@ mod tests {
                 batch += 1;
                 batch == batches
             };
-            let report = |lost| format!("lost {lost}\n");
-            let (queue, log) = (&queue, Paced { permits, written: to });
-            scope.spawn(move || queue.write_to(log, report, stop));
+            let report = |lost| Entry::last(&format!("lost {lost}"));
+            let (queue, mut log) = (&queue, Paced { permits, written: to });
+            let write = move |entries: &[Entry]| {
+                write_lines(entries, &mut log, |entry, into| entry.to_text(false, into))
+            };
+            scope.spawn(move || queue.write_to(write, report, stop));
             test(queue, permit, written);
         });
+    }
+
+    /// Adds entries that are shown as these lines.
+    fn push(queue: &LogQueue, texts: &[&str]) {
+        texts.iter().for_each(|text| queue.push(Entry::last(text)));
     }
 
     /// Waits until the writer has taken everything that waits.
@@ -192,12 +186,12 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_do_not_fit_are_dropped_and_their_number_follows() {
+    fn entries_that_do_not_fit_are_dropped_and_their_number_follows() {
         with_queue(2, |queue, permit, written| {
-            queue.push("first\n");
+            push(queue, &["first"]);
             await_taken(queue);
-            // The writer is blocked. Twenty of these lines fit.
-            (0..27).for_each(|_| queue.push("four\n"));
+            // The writer is blocked. Twenty of these entries fit.
+            push(queue, &["four"; 27]);
             assert_eq!(queue.lost(), 7);
             queue.flush(Duration::from_millis(1));
             permit.send(Ok(2)).unwrap();
@@ -210,21 +204,26 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_cannot_be_written_are_counted() {
-        with_queue(3, |queue, permit, written| {
+    fn entries_that_cannot_be_written_are_counted() {
+        with_queue(4, |queue, permit, written| {
             let full = || Err(io::ErrorKind::StorageFull.into());
-            queue.push("a1\na2\na3\n");
-            permit.send(Ok(3)).unwrap();
+            push(queue, &["first"]);
+            await_taken(queue);
+            push(queue, &["a1\nlong", "a2", "a3"]);
+            permit.send(Ok(6)).unwrap();
+            assert_eq!(written.recv().unwrap(), b"first\n");
+            // The first one, and a part of the second.
+            permit.send(Ok(9)).unwrap();
             permit.send(full()).unwrap();
             queue.flush(Duration::from_secs(30));
-            assert_eq!((written.recv().unwrap(), queue.lost()), (b"a1\n".to_vec(), 2));
-            // Neither this line nor the number of the lost ones can be written.
+            assert_eq!((written.recv().unwrap(), queue.lost()), (b"a1\nlong\na".to_vec(), 2));
+            // Neither this entry nor the number of the lost ones can be written.
             permit.send(full()).unwrap();
-            queue.push("b\n");
+            push(queue, &["b"]);
             queue.flush(Duration::from_secs(30));
             assert_eq!(queue.lost(), 3);
             drop(permit);
-            queue.push("c\n");
+            push(queue, &["c"]);
             assert_eq!(written.recv().unwrap(), b"c\nlost 3\n");
         });
     }
@@ -233,10 +232,10 @@ mod tests {
     fn a_flush_waits_until_everything_is_written() {
         with_queue(2, |queue, permit, written| {
             drop(permit);
-            queue.push("last\n");
+            push(queue, &["last"]);
             queue.flush(Duration::from_secs(30));
             assert_eq!(written.try_recv().unwrap(), b"last\n");
-            queue.push("end\n");
+            push(queue, &["end"]);
         });
     }
 }

@@ -2,46 +2,45 @@
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::collections::HashMap;
-use std::env;
-use std::io::{self, IsTerminal, Write};
+use std::io;
 use std::mem;
 use std::panic;
+use std::slice;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use log::{Level, LevelFilter, Log, Metadata, Record};
-use time::OffsetDateTime;
 
-use super::blocking_writer::BlockingWriter;
+use super::log_entry::Entry;
+use super::log_output;
 use super::log_queue::LogQueue;
 
-/// Bytes of lines that wait for the reader of standard error at most.
+/// Bytes of entries that wait for the reader of the log at most.
 const CAPACITY: usize = 1 << 20;
-/// Time for the last lines at the end of the process.
+/// Time for the last entries at the end of the process.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The lines on their way to standard error.
+/// The entries on their way to the log.
 static QUEUE: LogQueue = LogQueue::new(CAPACITY);
-/// Whether a thread writes the lines of [`QUEUE`].
+/// Whether a thread writes the entries of [`QUEUE`].
 static STARTED: AtomicBool = AtomicBool::new(false);
 
-/// Starts logging to standard error, with colours on a terminal. A thread of its own writes:
-/// standard error may be a pipe without a reader, and no other thread may wait for it. Call once.
+/// Starts logging. A thread of its own writes: standard error may be a pipe without a reader, and
+/// no other thread may wait for it. Call once.
 ///
 /// # Errors
 /// When the thread cannot be started.
 pub fn start(level: LevelFilter) -> io::Result<()> {
     let report = |lost| {
-        let text = format_args!("{lost} log lines were lost: standard error was not read in time");
-        line(Level::Warn, module_path!(), text, false)
+        let text = format!("{lost} log lines were lost: the log was not read in time");
+        Entry::new(Level::Warn, module_path!(), text)
     };
-    let write = move || QUEUE.write_to(BlockingWriter(io::stderr()), report, || false);
+    let write = move || QUEUE.write_to(log_output::write, report, || false);
     thread::Builder::new().name("log".into()).spawn(write)?;
     STARTED.store(true, Ordering::Release);
-    let colors = io::stderr().is_terminal() && env::var_os("NO_COLOR").is_none();
     // Fails only if a logger is set already.
-    let _ = log::set_boxed_logger(Box::new(Queued { colors }));
+    let _ = log::set_boxed_logger(Box::new(Queued));
     log::set_max_level(level);
     panic::set_hook(Box::new(|panicked| {
         let name = thread::current().name().unwrap_or("without a name").to_owned();
@@ -61,22 +60,21 @@ pub fn lost_lines() -> u64 {
     QUEUE.lost()
 }
 
-/// Writes a text to standard error behind all log lines, at every log level, and waits until it is
-/// written: at most a second if the pipe is full.
+/// Writes a final message behind all entries of the log, at every log level, and waits until it is
+/// written: at most a second if the log is not read.
 pub fn print(text: &str) {
+    let entry = (!text.is_empty()).then(|| Entry::last(text));
     if STARTED.load(Ordering::Acquire) {
-        QUEUE.push(text);
+        entry.into_iter().for_each(|entry| QUEUE.push(entry));
         QUEUE.flush(FLUSH_TIMEOUT);
-    } else {
-        // Where standard error cannot be written, nothing is shown.
-        let _ = BlockingWriter(io::stderr()).write_all(text.as_bytes());
+    } else if let Some(entry) = entry {
+        // Where it cannot be written, nothing is shown.
+        log_output::write(slice::from_ref(&entry));
     }
 }
 
-/// Puts lines into [`QUEUE`].
-struct Queued {
-    colors: bool,
-}
+/// Puts entries into [`QUEUE`].
+struct Queued;
 
 impl Log for Queued {
     fn enabled(&self, _: &Metadata<'_>) -> bool {
@@ -85,32 +83,12 @@ impl Log for Queued {
     }
 
     fn log(&self, record: &Record<'_>) {
-        QUEUE.push(&line(record.level(), record.target(), *record.args(), self.colors));
+        QUEUE.push(Entry::of(record));
     }
 
     fn flush(&self) {
         QUEUE.flush(FLUSH_TIMEOUT);
     }
-}
-
-/// A line of the log, with the time in UTC.
-fn line(level: Level, target: &str, text: std::fmt::Arguments<'_>, colors: bool) -> String {
-    let now = OffsetDateTime::now_utc();
-    let (year, month, day) = now.to_calendar_date();
-    let (hour, minute, second, milli) = now.to_hms_milli();
-    let (color, reset) = match level {
-        _ if !colors => ("", ""),
-        Level::Error => ("\x1b[31m", "\x1b[0m"),
-        Level::Warn => ("\x1b[33m", "\x1b[0m"),
-        Level::Info => ("\x1b[36m", "\x1b[0m"),
-        Level::Debug => ("\x1b[35m", "\x1b[0m"),
-        Level::Trace => ("", ""),
-    };
-    format!(
-        "{year:04}-{:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{milli:03}Z \
-         {color}{level:<5}{reset} [{target}] {text}\n",
-        u8::from(month),
-    )
 }
 
 /// Limits the warnings of each kind per minute, and counts those held back.

@@ -3,6 +3,8 @@
 pub mod activation;
 mod blocking_writer;
 pub mod exit;
+pub mod log_entry;
+pub mod log_output;
 pub mod log_queue;
 pub mod logging;
 pub mod notify;

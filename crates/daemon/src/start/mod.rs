@@ -28,6 +28,7 @@ use crate::snapshots::Snapshots;
 use crate::upgrade::incoming::{Incoming, TakeoverError};
 use crate::upgrade::outgoing::Event;
 use onrush_config::Settings;
+use onrush_config::reload::{Change, ShownValues, joined};
 use onrush_config::settings::Listen;
 use onrush_control::history::History;
 use onrush_control::server::{self, Bound};
@@ -157,6 +158,7 @@ impl Tracker {
         let journal_length = start.state.journal.as_ref().map_or(0, Journal::length);
         start.replay_journal(false);
         let current = incoming.handoff.current.take();
+        log_changes(settings, current.as_ref().map(|current| &current.values));
         let most = match current.as_ref().filter(|_| !force) {
             Some(current) => current.list_entries.with(settings, None, &start.lists)?,
             None => MostEntries::of(&start.lists),
@@ -391,6 +393,15 @@ impl<'a> Start<'a> {
             admin,
             history: Arc::new(History::new(Instant::now())),
         })
+    }
+}
+
+/// Logs what the configuration changes in that of the running process, where that is known.
+fn log_changes(settings: &Settings, running: Option<&ShownValues>) {
+    let running = running.filter(|values| !values.is_empty());
+    let changes = running.map_or_else(Vec::new, |old| Change::between(old, &settings.shown()));
+    if !changes.is_empty() {
+        log::info!("changed by this upgrade: {}", joined(&changes));
     }
 }
 

@@ -4,36 +4,38 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::Supervisor;
+use super::list_diff::ListDiff;
 use super::reload::{Loaded, ReloadResult};
-use crate::process::notify;
+use crate::process::{log_output, notify};
 use crate::start::Tracker;
 use onrush_config::keys;
-use onrush_config::reload::Changes;
+use onrush_config::reload::{Change, Changes, joined};
+use onrush_config::settings::LogFormat;
 use onrush_control::api::admin::ReloadReport;
 use onrush_control::request::Responder;
 use onrush_store::lists::MostEntries;
 use onrush_tracker::access::{AccessList, Lists};
 
 impl Supervisor {
-    /// Starts a reload, unless an upgrade is in progress. `cause` is for the log; if `forced`, a
-    /// list that lost most of its entries is accepted.
+    /// Starts a reload, unless an upgrade is in progress. `by` says in the log who requests it; if
+    /// `forced`, a list that lost most of its entries is accepted.
     pub(super) fn start_reload(
         &mut self,
-        cause: &str,
+        by: &str,
         forced: bool,
         responder: Option<Responder<ReloadResult>>,
     ) {
         if self.upgrade.is_running() {
             // The successor may have read the former configuration.
             let why = "an upgrade is under way: reload when it is over";
-            log::warn!("{cause}: {why}");
+            log::warn!("reload requested by {by}: {why}");
             if let Some(responder) = responder {
                 responder.respond(Err(why.to_owned()));
             }
             return;
         }
         notify::reloading();
-        self.reload.start(cause, forced, self.tracker.state.journal.as_ref(), responder);
+        self.reload.start(by, forced, self.tracker.state.journal.as_ref(), responder);
         self.ready_unless_loading();
     }
 
@@ -41,7 +43,10 @@ impl Supervisor {
     pub(super) fn finish_reload(&mut self, loaded: Result<Loaded, String>) {
         let result = loaded.and_then(|loaded| self.apply(loaded));
         if let Err(problems) = &result {
-            log::error!("the reload was rejected; the configuration in force stays:\n{problems}");
+            let by = self.reload.requested_by();
+            log::error!(
+                "reload by {by} was rejected; the configuration in force stays:\n{problems}"
+            );
         }
         if self.tracker.state.journal.is_some() {
             // The next reload finds these changes in the journal.
@@ -75,6 +80,7 @@ impl Supervisor {
         self.compact_journal(loaded.replayed.as_ref());
         let former_list = self.apply_lists(loaded.lists, &mut changed);
         log::set_max_level(settings.log.level);
+        log_output::set_json(settings.log.format == LogFormat::Json);
         self.watch.update(&settings);
         self.tracker.snapshots.set_interval(settings.snapshot.every);
         let former = std::mem::replace(&mut self.settings, Arc::new(settings));
@@ -89,10 +95,10 @@ impl Supervisor {
         }
         let mut notices: Vec<String> = loaded.notices.iter().map(ToString::to_string).collect();
         notices.extend(self.tracker.lists.access.warning().map(str::to_owned));
-        report(&notices, &changed, &restart);
+        report(&self.reload.requested_by(), &notices, &changed, &restart);
         // Even of an unchanged list, so that a reload repeats a purge that has failed.
         self.purge.start(&self.tracker.lists.access, former_list, now);
-        Ok(ReloadReport { changed, restart, notices })
+        Ok(ReloadReport { changed: keys_of(changed), restart: keys_of(restart), notices })
     }
 
     /// Applies the changes that were made while these lists were read.
@@ -105,16 +111,20 @@ impl Supervisor {
 
     /// Puts lists into force. Returns the former list of info hashes. A changed file is added to
     /// the `changed` keys, unless one of its table is there.
-    fn apply_lists(&mut self, loaded: Lists, changed: &mut Vec<String>) -> Arc<AccessList> {
+    fn apply_lists(&mut self, loaded: Lists, changed: &mut Vec<Change>) -> Arc<AccessList> {
         let lists = &mut self.tracker.lists;
         let former = lists.access.clone();
         let before = MostEntries::of(lists);
         let mut add = |keys: &[&str]| {
-            if !changed.iter().any(|key| keys.contains(&key.as_str())) {
-                changed.extend(keys.last().map(ToString::to_string));
+            if !changed.iter().any(|change| keys.contains(&change.key.as_str())) {
+                let what = "other entries".to_owned();
+                let of = |key: &&str| Change { key: (*key).to_owned(), what };
+                changed.extend(keys.last().map(of));
             }
         };
+        let mut difference = String::new();
         if *loaded.access != *former {
+            difference = ListDiff::between(&former, &loaded.access).to_string();
             lists.access = loaded.access;
             add(&["access.mode", "access.info_hashes", "access.file"]);
         }
@@ -123,8 +133,8 @@ impl Supervisor {
             add(&["access.blocked", "access.blocked_file"]);
         }
         let now = MostEntries::of(lists);
-        log_length("info hashes", before.info_hashes, now.info_hashes);
-        log_length("blocked addresses", before.blocks, now.blocks);
+        log_length("info hashes", before.info_hashes, now.info_hashes, &difference);
+        log_length("blocked addresses", before.blocks, now.blocks, "");
         former
     }
 
@@ -143,30 +153,37 @@ impl Supervisor {
     }
 }
 
-fn log_length(name: &str, before: usize, now: usize) {
+fn log_length(name: &str, before: usize, now: usize, difference: &str) {
     if before + now > 0 {
-        log::info!("list of {name}: {before} entries before the reload, {now} now");
+        let separator = if difference.is_empty() { "" } else { "; " };
+        log::info!(
+            "list of {name}: {before} entries before the reload, {now} now{separator}{difference}"
+        );
     }
 }
 
-fn report(notices: &[String], changed: &[String], restart: &[String]) {
+fn keys_of(changes: Vec<Change>) -> Vec<String> {
+    changes.into_iter().map(|change| change.key).collect()
+}
+
+fn report(by: &str, notices: &[String], changed: &[Change], restart: &[Change]) {
     for notice in notices {
         log::warn!("{notice}");
     }
     match changed {
-        [] => log::info!("configuration reloaded: nothing has changed"),
-        keys => log::info!("configuration reloaded; changed: {}", keys.join(", ")),
+        [] => log::info!("configuration reloaded by {by}: nothing has changed"),
+        changes => log::info!("configuration reloaded by {by}: {}", joined(changes)),
     }
-    let (upgrade, restart): (Vec<&str>, Vec<&str>) =
-        restart.iter().map(String::as_str).partition(|key| !keys::is_restart_only(key));
+    let (upgrade, restart): (Vec<&Change>, Vec<&Change>) =
+        restart.iter().partition(|change| !keys::is_restart_only(&change.key));
     if !upgrade.is_empty() {
         log::warn!(
             "the old values stay in force until an upgrade (`onrush ctl upgrade`) or a \
              restart for: {}",
-            upgrade.join(", ")
+            joined(upgrade)
         );
     }
     if !restart.is_empty() {
-        log::warn!("the old values stay in force until a restart for: {}", restart.join(", "));
+        log::warn!("the old values stay in force until a restart for: {}", joined(restart));
     }
 }

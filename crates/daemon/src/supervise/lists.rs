@@ -7,8 +7,9 @@ use std::time::Instant;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
 use super::Supervisor;
+use super::list_diff::ListDiff;
 use onrush_control::api::admin::ListUpdate;
-use onrush_control::request::ListChangeError;
+use onrush_control::request::{Caller, ListChangeError};
 use onrush_store::lists::journal::ReplayedList;
 use onrush_tracker::access::AccessList;
 use onrush_tracker::access::ListKind;
@@ -65,6 +66,7 @@ impl Supervisor {
     pub(super) fn change_list(
         &mut self,
         changes: &[ListChange],
+        caller: Caller,
     ) -> Result<ListUpdate, ListChangeError> {
         if self.upgrade.is_final {
             return Err(ListChangeError::Upgrading);
@@ -116,11 +118,14 @@ impl Supervisor {
         self.publish_rules();
         self.purge.update(&list, &effective, former, Instant::now());
         self.list_changes.merge(&list);
-        log::info!(
-            "list changed: {} info hashes added or removed, {} listed now",
-            effective.len(),
-            list.len()
-        );
+        let (kind, entries) = (kind.name(), list.len());
+        match effective.as_slice() {
+            [] => log::info!("{kind} list: a change by {caller} has no effect"),
+            some => {
+                let diff = ListDiff::of(some);
+                log::info!("{kind} list changed by {caller}: {diff}; entries now: {entries}");
+            }
+        }
         Ok(changed)
     }
 

@@ -4,7 +4,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`reload`], `apply` | the configuration is read again, compared, and put into force |
-//! | `lists` | changes of the list of info hashes without reading its file |
+//! | `lists`, `list_diff` | changes of the list of info hashes without reading its file |
 //! | [`purge`] | removal of swarms that the access list no longer permits |
 //! | `upgrades` | a successor takes over |
 //! | `lifeline` | ready, status and watchdog for the service manager |
@@ -16,6 +16,7 @@ mod apply;
 mod exports;
 mod lifeline;
 mod limit_warnings;
+mod list_diff;
 mod lists;
 pub mod purge;
 pub mod reload;
@@ -230,13 +231,15 @@ impl Supervisor {
 
     fn handle_request(&mut self, request: Request) {
         match request {
-            Request::Reload { force, responder } => {
-                self.start_reload("reload", force, Some(responder));
+            Request::Reload { force, caller, responder } => {
+                self.start_reload(&caller.to_string(), force, Some(responder));
             }
             Request::Export(responder) => self.export(Some(responder)),
-            Request::Upgrade { force, responder } => self.upgrade_by_request(force, responder),
-            Request::ChangeList(changes, responder) => {
-                responder.respond(self.change_list(&changes))
+            Request::Upgrade { force, caller, responder } => {
+                self.upgrade_by_request(force, caller, responder);
+            }
+            Request::ChangeList { changes, caller, responder } => {
+                responder.respond(self.change_list(&changes, caller));
             }
         }
     }
@@ -290,8 +293,8 @@ impl Supervisor {
         let interval = overload.pressure(&self.settings).interval;
         let (changed, messages) = overload.tick(&self.settings, load, can_shed, now);
         let other_interval = overload.pressure(&self.settings).interval != interval;
-        for message in messages {
-            log::warn!("{message}");
+        for (level, text) in messages {
+            log::log!(level, "{text}");
         }
         if changed {
             self.publish_rules();

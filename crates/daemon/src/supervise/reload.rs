@@ -47,13 +47,18 @@ pub struct Reload {
 /// Requests that one reading of the configuration serves.
 #[derive(Default)]
 struct Requests {
+    /// Who has sent them, each once.
+    senders: Vec<String>,
     /// Whether one of them is forced. The others then get the result that they would get after it.
     forced: bool,
     responders: Vec<Responder<ReloadResult>>,
 }
 
 impl Requests {
-    fn add(&mut self, forced: bool, responder: Option<Responder<ReloadResult>>) {
+    fn add(&mut self, sender: &str, forced: bool, responder: Option<Responder<ReloadResult>>) {
+        if !self.senders.iter().any(|known| known == sender) {
+            self.senders.push(sender.to_owned());
+        }
         self.forced |= forced;
         self.responders.extend(responder);
     }
@@ -71,22 +76,27 @@ impl Reload {
     }
 
     /// Starts to read the configuration. If it is being read already, it is read once more
-    /// afterwards, since the file may have changed. `cause` is for the log; if `forced`, a list
-    /// that lost most of its entries is accepted.
+    /// afterwards, since the file may have changed. `by` says in the log who requests it; if
+    /// `forced`, a list that lost most of its entries is accepted.
     pub fn start(
         &mut self,
-        cause: &str,
+        by: &str,
         forced: bool,
         journal: Option<&Journal>,
         responder: Option<Responder<ReloadResult>>,
     ) {
         if self.loading {
-            self.later.get_or_insert_default().add(forced, responder);
-            log::info!("{cause}: another reload follows the one in progress");
+            self.later.get_or_insert_default().add(by, forced, responder);
+            log::info!("reload requested by {by}: it follows the one in progress");
             return;
         }
-        log::info!("{cause}: reloading the configuration");
-        self.waiting.add(forced, responder);
+        let with_force = if forced { " with force" } else { "" };
+        log::info!("reload requested by {by}{with_force}: reading the configuration");
+        self.waiting.add(by, forced, responder);
+        self.load(journal);
+    }
+
+    fn load(&mut self, journal: Option<&Journal>) {
         let (flags, host, sender) = (self.flags.clone(), self.host.clone(), self.sender.clone());
         let journal = journal.cloned();
         let load = move || {
@@ -101,6 +111,11 @@ impl Reload {
                 self.respond(&Err(why));
             }
         }
+    }
+
+    /// Who has requested the current reading.
+    pub(super) fn requested_by(&self) -> String {
+        self.waiting.senders.join(" and ")
     }
 
     /// Whether the current reading is forced.
@@ -119,7 +134,7 @@ impl Reload {
         self.respond(result);
         if let Some(later) = self.later.take() {
             self.waiting = later;
-            self.start("reload", false, journal, None);
+            self.load(journal);
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::upgrade::message::Current;
 use crate::upgrade::outgoing::{Event, HandedOver};
 use crate::upgrade::successor::{Program, Successor};
 use onrush_control::api;
-use onrush_control::request::Responder;
+use onrush_control::request::{Caller, Responder};
 
 /// Time for the history to be written: the new process waits.
 const HISTORY_TIMEOUT: Duration = Duration::from_secs(1);
@@ -69,15 +69,21 @@ impl Supervisor {
         }
     }
 
-    /// The admin API requests an upgrade, in which peers may be dropped with `force`.
-    pub(super) fn upgrade_by_request(&mut self, force: bool, responder: UpgradeResponder) {
-        if let Err(why) = self.start_successor("upgrade", force) {
+    /// A client of the admin API requests an upgrade, in which peers may be dropped with `force`.
+    pub(super) fn upgrade_by_request(
+        &mut self,
+        force: bool,
+        caller: Caller,
+        responder: UpgradeResponder,
+    ) {
+        if let Err(why) = self.start_successor(&caller.to_string(), force) {
             return responder.respond(Err(why));
         }
         self.upgrade.responder = Some(responder);
     }
 
-    fn start_successor(&mut self, cause: &str, force: bool) -> Result<(), String> {
+    /// `by` says in the log who requests it.
+    fn start_successor(&mut self, by: &str, force: bool) -> Result<(), String> {
         if let Some(process) = self.upgrade.process {
             return Err(format!("an upgrade is under way already: process {process} takes over"));
         }
@@ -96,7 +102,11 @@ impl Supervisor {
         let successor = program
             .start(force, Instant::now())
             .map_err(|error| format!("cannot start {path}: {error}"))?;
-        log::info!("{cause}: started {path}, which takes over once it has loaded the peers");
+        let with_force = if force { " with force" } else { "" };
+        log::info!(
+            "upgrade requested by {by}{with_force}: started {path}, which takes over once it has \
+             loaded the peers"
+        );
         self.upgrade.successor = Some(successor);
         Ok(())
     }
@@ -114,7 +124,8 @@ impl Supervisor {
                 let commitment = overload.full_commitment(&self.settings, now);
                 let unread = snapshots.unread().cloned().map(Box::new);
                 let list_entries = most_entries.clone();
-                let _ = current.send(Current { commitment, unread, list_entries });
+                let values = self.settings.shown();
+                let _ = current.send(Current { commitment, unread, list_entries, values });
             }
             Event::Ready { process, version, commitment } => {
                 self.upgrade.is_final = true;

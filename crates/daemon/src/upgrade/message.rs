@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+use onrush_config::reload::ShownValues;
 use onrush_store::lists::MostEntries;
 use onrush_store::snapshot::load::Unread;
 use serde::{Deserialize, Serialize};
@@ -90,6 +91,9 @@ pub struct Current {
     pub unread: Option<Box<Unread>>,
     /// The most entries of each list: a file that the new process reads may be incomplete.
     pub list_entries: MostEntries,
+    /// Its configuration, for the log of the new process.
+    #[serde(default)]
+    pub values: ShownValues,
 }
 
 impl Handoff {
@@ -245,6 +249,7 @@ pub(super) mod tests {
                     info_hashes: 1_000_000,
                     blocks: 7,
                 },
+                values: [("announce.interval".into(), "1800".into())].into(),
             }),
         }
     }

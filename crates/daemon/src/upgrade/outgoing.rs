@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Sender, after, bounded};
 use onrush_net::bind::BoundSocket;
-use onrush_net::handover;
+use onrush_net::handover::{self, Peer};
 use onrush_swarm::{ChangeReader, Interest, Moment, Shard, Totals};
 
 use super::message::{
@@ -177,8 +177,8 @@ impl Outgoing {
     fn serve(&self, stream: UnixStream) -> bool {
         let result = match self.receive_request(&stream) {
             Ok(None) => return false,
-            Ok(Some((process, version))) => {
-                self.hand_over(stream, process, version).inspect_err(|_| {
+            Ok(Some((peer, version))) => {
+                self.hand_over(stream, peer, version).inspect_err(|_| {
                     // The main thread may have ended.
                     let _ = self.events.send(Event::Failed);
                 })
@@ -195,9 +195,9 @@ impl Outgoing {
         }
     }
 
-    /// Authenticates the peer and reads its request. Returns the id and the build of the process
-    /// that takes over; `None` if the connection needs nothing more.
-    fn receive_request(&self, stream: &UnixStream) -> io::Result<Option<(i32, String)>> {
+    /// Authenticates the peer and reads its request. Returns the process that takes over, and its
+    /// build; `None` if the connection needs nothing more.
+    fn receive_request(&self, stream: &UnixStream) -> io::Result<Option<(Peer, String)>> {
         let peer = handover::peer(stream)?;
         let own = nix::unistd::Uid::effective().as_raw();
         if peer.user != own && peer.user != 0 {
@@ -215,7 +215,7 @@ impl Outgoing {
                 "the previous upgrade is still merging peers: try again in a few seconds".to_owned()
             }
             Message::Request { protocol: PROTOCOL, version } => {
-                return Ok(Some((peer.process, version)));
+                return Ok(Some((peer, version)));
             }
             Message::Request { protocol, version: other } => format!(
                 "onrush {} has version {PROTOCOL} of the upgrade protocol, and onrush {other} \
@@ -232,7 +232,7 @@ impl Outgoing {
     fn hand_over(
         &self,
         stream: UnixStream,
-        process: i32,
+        Peer { process, user }: Peer,
         version: String,
     ) -> io::Result<HandedOver> {
         let current = self.ask_main_thread(|current| Event::Requested { process, current })?;
@@ -246,7 +246,11 @@ impl Outgoing {
                 return Err(io::Error::new(error.kind(), why));
             }
         };
-        log::info!("process {process} takes over: it gets the peers while this one keeps serving");
+        log::info!(
+            "process {process} of user {user} takes over: onrush {} -> {version}; it gets the \
+             peers while this one keeps serving",
+            self.handoff.version
+        );
         let since = self.clock.now().moment;
         let subscribe =
             |shard: &mut Shard, _: Now| Some((shard.subscribe(Interest::Stops), shard.totals()));

@@ -10,6 +10,9 @@
 //! Launcher and successor have a Unix socket to the running process as standard input. When it is
 //! closed the launcher exits; on a byte it kills the successor. A successor that fails writes its
 //! final message to it ([`Exit::report`]).
+//!
+//! Both have the command line of the running process, so that the same one is shown by `ps` and
+//! `systemctl status` before and after an upgrade. The environment has what is different.
 
 use std::env;
 use std::ffi::OsString;
@@ -19,7 +22,7 @@ use std::net::Shutdown;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{self, Command, ExitStatus};
 use std::thread;
@@ -34,10 +37,10 @@ use crate::process::signals;
 
 /// The [`UPGRADE_ROLE`] of the launcher.
 const LAUNCHER: &str = "launcher";
-/// The flag of a process that takes over.
-const UPGRADE: &str = "--upgrade";
-/// The flag by which it may drop peers.
-const FORCE: &str = "--force";
+/// Environment variable that stands for `--force`, next to [`UPGRADE_ROLE`].
+const UPGRADE_FORCE: &str = "ONRUSH_UPGRADE_FORCE";
+/// The flags of a process that an operator has started to take over: the next ones lack them.
+const FLAGS: [&str; 2] = ["--upgrade", "--force"];
 /// Tells the launcher to kill the successor.
 const KILL: u8 = b'k';
 /// Time for a successor to request the handoff: lists of millions of entries take seconds to load.
@@ -54,6 +57,8 @@ const MAX_MESSAGE: u64 = 64 << 10;
 pub struct Program {
     /// The path of the executable.
     pub path: PathBuf,
+    /// The name by which it was started.
+    name: OsString,
     args: Vec<OsString>,
 }
 
@@ -64,12 +69,17 @@ impl Program {
         let name = args.next().unwrap_or_default();
         let executable = env::current_exe().ok();
         let path = find_program(Path::new(&name), env::var_os("PATH"), executable.as_deref());
-        Self { path, args: args.filter(|arg| arg != UPGRADE && arg != FORCE).collect() }
+        let is_kept = |arg: &OsString| !FLAGS.iter().any(|flag| arg == flag);
+        Self { path, name, args: args.filter(is_kept).collect() }
     }
 
     fn command(&self, role: &str, force: bool) -> Command {
         let mut command = Command::new(&self.path);
-        command.args(&self.args).arg(UPGRADE).args(force.then_some(FORCE)).env(UPGRADE_ROLE, role);
+        command.arg0(&self.name).args(&self.args).env(UPGRADE_ROLE, role);
+        match force {
+            true => command.env(UPGRADE_FORCE, "1"),
+            false => command.env_remove(UPGRADE_FORCE),
+        };
         // Passed sockets arrive by the handoff. The watchdog is for the main process, which the
         // manager learns by MAINPID, not by the id in the environment.
         for name in ["LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES", "WATCHDOG_PID"] {
@@ -186,24 +196,33 @@ pub fn is_launcher() -> bool {
     env::var_os(UPGRADE_ROLE).is_some_and(|role| role == LAUNCHER)
 }
 
-/// Starts the successor, with or without `--force`. Exits with its status, or when the
-/// running process closes the socket.
-pub fn run_launcher(force: bool) -> Exit {
+/// Whether the running process has started this one to take over, as `--upgrade` says otherwise.
+pub fn is_successor() -> bool {
+    env::var_os(UPGRADE_ROLE).is_some_and(|role| role == SUCCESSOR)
+}
+
+/// Whether the running process has requested what `--force` requests otherwise.
+pub fn is_forced() -> bool {
+    env::var_os(UPGRADE_FORCE).is_some()
+}
+
+/// Starts the successor. Exits with its status, or when the running process closes the socket.
+pub fn run_launcher() -> Exit {
     // Catches and discards signals sent to all processes of a unit: the launcher exits with the
     // successor, or with the running process.
     let _signals = signals::listen();
-    launch(force).map_or_else(Exit::failed, |code| Exit { code, text: String::new() })
+    launch().map_or_else(Exit::failed, |code| Exit { code, text: String::new() })
 }
 
 /// The exit status of the launcher.
-fn launch(force: bool) -> Result<u8, String> {
+fn launch() -> Result<u8, String> {
     let failed = |what: &'static str| move |error: io::Error| format!("{what}: {error}");
     let stdin = || {
         let stdin = io::stdin().as_fd().try_clone_to_owned();
         stdin.map_err(failed("no connection to the running onrush"))
     };
     let mut control = UnixStream::from(stdin()?);
-    let successor = Program::current().command(SUCCESSOR, force).stdin(stdin()?).spawn();
+    let successor = Program::current().command(SUCCESSOR, is_forced()).stdin(stdin()?).spawn();
     let mut successor = successor.map_err(failed("cannot start the successor"))?;
     let pid = Pid::from_raw(successor.id() as i32);
     let control = thread::Builder::new().name("control".into()).spawn(move || {

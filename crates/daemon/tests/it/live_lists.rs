@@ -13,12 +13,13 @@ use onrush::process::signals::Signal;
 use onrush::supervise::reload::Reload;
 use onrush::supervise::{End, Supervisor};
 use onrush_config::{Flags, Host, Settings};
-use onrush_control::request::{Request, Responder};
+use onrush_control::request::{Caller, Request, Responder};
 use onrush_proto::InfoHash;
 use onrush_tracker::access::overlay::ListChange;
 
+use crate::harness::messages::LIST_CHANGED;
 use crate::harness::packets::{leecher, random_hash};
-use crate::harness::process::{Daemon, Launch, TIMEOUT, eventually};
+use crate::harness::process::{Daemon, Launch, TIMEOUT, eventually, free_address};
 
 /// A daemon with a deny list in the file `list` of this directory, which holds its state too.
 fn start(directory: &Path, placement: &str) -> Daemon {
@@ -49,6 +50,27 @@ fn reload_changes_list(daemon: &Daemon) -> bool {
     let expected = [serde_json::json!([]), serde_json::json!(["access.file"])];
     assert!(expected.contains(changed), "{changed}");
     changed[0] == "access.file"
+}
+
+#[test]
+fn the_log_has_what_a_change_adds_and_removes_and_for_whom() {
+    let directory = tempfile::tempdir().unwrap();
+    let hashes = [(); 5].map(|()| random_hash());
+    write_list(directory.path(), &hashes[..1]);
+    let mut daemon = start(directory.path(), "colocated");
+    assert_eq!(daemon.change_list("POST", &hashes).status, 200);
+    let line = daemon.line(LIST_CHANGED);
+    let named = hashes[1..].iter().filter(|hash| line.contains(&hash.to_string())).count();
+    assert!(named == 3 && line.contains("and 1 more"), "{line}");
+    for part in ["deny list", "127.0.0.1:", "added ", "entries now: 5"] {
+        assert!(line.contains(part), "{part}: {line}");
+    }
+    assert_eq!(change(&daemon, "DELETE", hashes[0]), 1);
+    let line = daemon.line(LIST_CHANGED);
+    assert!(line.contains(&format!("removed {}", hashes[0])), "{line}");
+    assert_eq!(change(&daemon, "DELETE", hashes[0]), 0);
+    assert!(daemon.line("has no effect").contains("127.0.0.1:"));
+    daemon.stop();
 }
 
 fn journal(directory: &Path) -> String {
@@ -156,7 +178,8 @@ fn many_changes_are_merged() {
         let changes = hashes.iter().map(|hash| ListChange { info_hash: *hash, listed });
         let (sender, receiver) = channel();
         let responder = Responder::new(move |result| sender.send(result).unwrap());
-        view.request(Request::ChangeList(changes.collect(), responder)).unwrap();
+        let (changes, caller) = (changes.collect(), Caller::Address(free_address()));
+        view.request(Request::ChangeList { changes, caller, responder }).unwrap();
         receiver.recv_timeout(TIMEOUT).unwrap().unwrap();
     };
     let hashes: Vec<InfoHash> = (0..9_000).map(|_| random_hash()).collect();

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 use onrush_proto::InfoHash;
 
 use crate::harness::client::{Client, transaction};
-use crate::harness::messages::{KERNEL_DROPPED, NOT_SENT, READY, TOTALS};
+use crate::harness::messages::{
+    KERNEL_DROPPED, NOT_SENT, READY, RELOAD_REJECTED, RELOADED, STOPPED, TOTALS,
+};
 use crate::harness::network::{in_own_network, ip};
 use crate::harness::packets::{connect, leecher, random_hash, seeder};
 use crate::harness::process::{Daemon, Launch, eventually, free_address};
@@ -35,6 +37,48 @@ fn a_level_logs_its_lines_and_more_severe_ones() {
         let expected: Vec<_> = (0..5).map(|at| at > 0 && at < shown).collect();
         assert_eq!(levels, expected, "{word}: {}", ended.text());
     }
+}
+
+/// Whatever an entry consists of, and from the first one to the last message.
+#[test]
+fn json_is_an_object_per_entry() {
+    let taken = free_address();
+    let config = format!("listen = [\"{taken}\"]\n[log]\nformat = \"json\"\n");
+    let mut daemon = Launch::new(&[]).config(&config).start();
+    Client::new(taken).await_tracker();
+    daemon.configure("[announce]\nintervall = 900\n");
+    daemon.signal("HUP");
+    let rejected = json(&daemon.line(RELOAD_REJECTED));
+    assert_eq!(rejected["level"], "error");
+    let message = rejected["message"].as_str().unwrap();
+    assert!(message.contains("onrush.toml:2:1: ") && message.lines().count() > 3, "{message}");
+
+    // A start that fails.
+    let again = Launch::new(&["--log-level", "off"]).config(&config).start().end();
+    assert_eq!((again.code, again.log.len()), (Some(1), 1), "{again:?}");
+    let last = json(&again.log[0]);
+    assert!(last["message"].as_str().unwrap().contains(&taken.to_string()), "{last}");
+    let wrong = ["--log-format", "json", "--config", "/nowhere"];
+    let wrong = Launch::new(&wrong).start().end();
+    assert_eq!((wrong.code, wrong.log.len()), (Some(2), 1), "{wrong:?}");
+    assert_eq!(json(&wrong.log[0])["level"], "error");
+
+    daemon.configure(&config.replace("json", "text"));
+    daemon.signal("HUP");
+    daemon.line(RELOADED);
+    let ended = daemon.stop();
+    let (objects, rest): (Vec<String>, Vec<String>) =
+        ended.log.into_iter().partition(|line| line.starts_with('{'));
+    let all = objects.iter().map(|line| json(line)).all(|entry| {
+        let has = |key: &str| entry[key].as_str().is_some_and(|text| !text.is_empty());
+        ["time", "level", "module", "message"].iter().all(|key| has(key)) && entry["pid"].is_u64()
+    });
+    assert!(all && objects.len() > 5, "{objects:#?}");
+    assert!(rest.iter().any(|line| line.contains(STOPPED)), "{rest:#?}");
+}
+
+fn json(line: &str) -> serde_json::Value {
+    serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))
 }
 
 #[test]

@@ -14,6 +14,7 @@ mod flood;
 mod harness;
 mod history;
 mod hot_hash;
+mod journal;
 mod kills;
 mod live_lists;
 mod logs;

@@ -11,7 +11,7 @@ use onrush_proto::ScrapeCounts;
 use crate::harness::client::Client;
 use crate::harness::messages::{PURGED_ONE, RELOAD_REJECTED, RELOADED};
 use crate::harness::packets::{connect, leecher, random_hash, seeder};
-use crate::harness::process::{Daemon, Launch, eventually, free_address};
+use crate::harness::process::{Daemon, Launch, TOKEN_FILE, eventually, free_address};
 
 const LISTEN: &str = "listen = [\"127.0.0.1:0\"]\n";
 
@@ -32,7 +32,42 @@ fn reload(daemon: &Daemon, config: &str) {
 /// Waits for a reload that has changed these keys.
 fn applied(daemon: &mut Daemon, keys: &str) {
     let line = daemon.line(RELOADED);
-    assert!(line.contains(keys), "{line}");
+    assert!(keys.split(", ").all(|key| line.contains(key)), "{line}");
+}
+
+/// Old and new values, the entries of a list, and who has requested the reload.
+#[test]
+fn the_log_has_what_a_reload_changes_and_for_whom() {
+    let directory = tempfile::tempdir().unwrap();
+    let list = directory.path().join("list");
+    let hashes = [(); 6].map(|()| random_hash().to_string());
+    fs::write(&list, hashes[..2].join("\n")).unwrap();
+    let config = |interval| {
+        format!(
+            "{LISTEN}{TOKEN_FILE}[announce]\ninterval = {interval}\n[access]\nmode = \"deny\"\n\
+             file = {list:?}\n"
+        )
+    };
+    let mut daemon = Launch::new(&[]).admin().config(&config(1800)).serve();
+    daemon.configure(&config(2400));
+    daemon.signal("HUP");
+    let line = daemon.line(RELOADED);
+    assert!(line.contains("SIGHUP") && line.contains("announce.interval: 1800 -> 2400"), "{line}");
+
+    fs::write(&list, hashes[1..].join("\n")).unwrap();
+    assert_eq!(daemon.call("POST", "/api/v1/reload", "").status, 200);
+    let line = daemon.line("list of info hashes");
+    assert!(line.contains(&format!("removed {}", hashes[0])), "{line}");
+    assert_eq!(hashes[2..].iter().filter(|hash| line.contains(*hash)).count(), 3, "{line}");
+    assert!(line.contains("and 1 more") && !line.contains(&hashes[1]), "{line}");
+    let line = daemon.line(RELOADED);
+    assert!(line.contains("127.0.0.1:") && line.contains("access.file"), "{line}");
+
+    daemon.configure("nonsense\n");
+    assert_eq!(daemon.call("POST", "/api/v1/reload", "").status, 422);
+    let line = daemon.line(RELOAD_REJECTED);
+    assert!(line.contains("127.0.0.1:"), "{line}");
+    daemon.stop();
 }
 
 #[test]

@@ -9,13 +9,15 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
+use nix::unistd::Uid;
 use onrush::upgrade::message::PROTOCOL;
 use onrush_proto::InfoHash;
 
 use crate::harness::client::Client;
 use crate::harness::messages::{
     ADMIN_LISTENS, NO_ADMIN, PEERS_RESTORED, SNAPSHOT, SUCCESSOR_FAILED, TOO_OLD, UNAVAILABLE,
-    UPGRADE_BEGINS, UPGRADE_DONE, UPGRADE_FAILED, UPGRADE_LEFT, UPGRADE_RECEIVED, UPGRADE_RUNNING,
+    UPGRADE_BEGINS, UPGRADE_DONE, UPGRADE_FAILED, UPGRADE_LEFT, UPGRADE_RECEIVED,
+    UPGRADE_REQUESTED, UPGRADE_RUNNING,
 };
 use crate::harness::network::in_own_network;
 use crate::harness::packets::{STOPPED, connect, leecher, random_hash, seeder};
@@ -316,7 +318,7 @@ fn a_running_process_starts_its_successor() {
     let state = tempfile::tempdir().unwrap();
     let mut daemon = with_admin(state.path(), PLACEMENTS[0], "listen = [\"127.0.0.1:0\"]");
     let address = daemon.address();
-    let first = daemon.pid();
+    let (first, flags) = (daemon.pid(), command_line(&daemon));
     let hashes = populate(address);
     let before = swarm_state(address, &hashes);
     let ((), sent, lost) = under_load(address, |load| {
@@ -335,10 +337,19 @@ fn a_running_process_starts_its_successor() {
     // No process remains between the two: the new one is a child of the reaper of orphans.
     let parent = daemon.status("PPid").parse::<u32>().unwrap();
     assert!(parent != first && parent != std::process::id(), "{parent}");
-    let flags = fs::read(format!("/proc/{}/cmdline", daemon.pid())).unwrap();
-    let flags = String::from_utf8(flags).unwrap();
-    assert_eq!(flags.matches("--upgrade").count(), 1, "{flags:?}");
-    assert!(daemon.stop().text().contains(SNAPSHOT));
+    assert_eq!(command_line(&daemon), flags, "the same for `ps` and `systemctl status`");
+    let ended = daemon.stop();
+    assert!(ended.text().contains(SNAPSHOT));
+    let requests: Vec<_> =
+        ended.log.iter().filter(|line| line.contains(UPGRADE_REQUESTED)).collect();
+    assert!(requests[0].contains("127.0.0.1:") && requests[1].contains("SIGUSR2"), "{requests:?}");
+    let user = format!("of user {}", Uid::effective());
+    let begins = ended.log.iter().filter(|line| line.contains(UPGRADE_BEGINS));
+    assert_eq!(begins.filter(|line| line.contains(&user)).count(), 2, "{:?}", ended.log);
+}
+
+fn command_line(daemon: &Daemon) -> String {
+    String::from_utf8(fs::read(format!("/proc/{}/cmdline", daemon.pid())).unwrap()).unwrap()
 }
 
 #[test]
@@ -563,5 +574,7 @@ fn workers_and_addresses_change_without_a_loss() {
             assert!(foreign * 10 < local, "{foreign} of {local} at {workers}");
         }
     }
-    daemon.stop();
+    let log = daemon.stop().text();
+    let changes = ["workers.total: 4 -> 2", "workers.placement: \"colocated\" -> \"split\""];
+    assert!(changes.iter().all(|change| log.contains(change)), "{log}");
 }

@@ -14,6 +14,7 @@ use utoipa::{Modify, OpenApi};
 
 use crate::Token;
 use crate::api::Problem;
+use crate::request::Caller;
 use crate::server::{lists, observation, routes};
 use crate::state::ServerState;
 use crate::{admin, page};
@@ -122,6 +123,7 @@ fn router() -> axum::Router {
 async fn accepts(router: &axum::Router, method: &str, path: &str) -> bool {
     let request = Request::builder().method(method.to_uppercase().as_str()).uri(path);
     let request = request.header("Host", "localhost");
+    let request = request.extension(Caller::Address(([127, 0, 0, 1], 1).into()));
     let request = request.header("Authorization", format!("Bearer {TOKEN}"));
     let service = TowerToHyperService::new(router.clone());
     let response = service.call(request.body(Body::empty()).unwrap()).await.unwrap();

@@ -11,10 +11,12 @@ pub(crate) const STOPPED: &str = "stopped: ";
 pub(crate) const ADMIN_LISTENS: &str = " shows metrics";
 /// The admin side cannot listen, and the tracker serves without it.
 pub(crate) const NO_ADMIN: &str = "no metrics, health and admin API over HTTP";
-/// A reload was applied; the changed keys follow.
+/// A reload was applied; for whom and the changed keys follow.
 pub(crate) const RELOADED: &str = "configuration reloaded";
 /// A reload was rejected; the former configuration stays in force.
 pub(crate) const RELOAD_REJECTED: &str = "the configuration in force stays";
+/// The admin API has changed the list; what and for whom follow.
+pub(crate) const LIST_CHANGED: &str = " list changed by ";
 /// The purge after a list change has removed one swarm.
 pub(crate) const PURGED_ONE: &str = "removed 1 swarm";
 /// Log lines were lost; their number is before it.
@@ -57,7 +59,9 @@ pub(crate) const NO_EXPORT: &str = "export failed";
 pub(crate) const NO_STATE: &str = "will not survive a restart";
 /// The daemon runs with root's rights.
 pub(crate) const AS_ROOT: &str = "running as root";
-/// A successor has connected and receives the peers; its process id is in the line.
+/// A successor is started; for whom follows.
+pub(crate) const UPGRADE_REQUESTED: &str = "upgrade requested by ";
+/// A successor has connected and receives the peers; its process id and user are in the line.
 pub(crate) const UPGRADE_BEGINS: &str = " takes over: ";
 /// The successor has received the changes made during the transfer.
 pub(crate) const UPGRADE_RECEIVED: &str = "upgrade: the rest has arrived";

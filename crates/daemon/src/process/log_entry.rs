@@ -1,0 +1,206 @@
+//! An entry of the log and its forms: text with the time, a JSON object, lines with a priority, and
+//! a message of the journal's protocol. An entry may have several lines.
+
+use std::fmt;
+use std::io::Write as _;
+
+use log::{Level, Record};
+use serde::Serialize;
+use time::OffsetDateTime;
+
+/// The name of the program in the journal.
+const IDENTIFIER: &str = "onrush";
+
+/// An entry of the log.
+#[derive(Debug)]
+pub struct Entry {
+    time: OffsetDateTime,
+    level: Level,
+    /// The module that logs; `None` for a final message, which as text is shown without a head.
+    module: Option<&'static str>,
+    /// Without a line break at the end.
+    text: String,
+}
+
+/// An entry as JSON.
+#[derive(Serialize)]
+struct Json<'a> {
+    time: String,
+    level: String,
+    pid: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    module: Option<&'a str>,
+    message: &'a str,
+}
+
+impl Entry {
+    /// An entry of a module.
+    pub fn new(level: Level, module: &'static str, text: String) -> Self {
+        Self { time: OffsetDateTime::now_utc(), level, module: Some(module), text }
+    }
+
+    /// A record of the `log` crate.
+    pub fn of(record: &Record<'_>) -> Self {
+        let module = record.module_path_static().unwrap_or(IDENTIFIER);
+        Self::new(record.level(), module, record.args().to_string())
+    }
+
+    /// The final message of a process that fails.
+    pub fn last(text: &str) -> Self {
+        let text = text.trim_end_matches('\n').to_owned();
+        Self { module: None, ..Self::new(Level::Error, IDENTIFIER, text) }
+    }
+
+    /// Bytes of memory.
+    pub fn bytes(&self) -> usize {
+        size_of::<Self>() + self.text.len()
+    }
+
+    /// Appends the time in UTC, the level, the module and the text; of a final message the text.
+    pub fn to_text(&self, colors: bool, into: &mut Vec<u8>) {
+        // Writing to memory does not fail.
+        let _ = match self.module {
+            None => writeln!(into, "{}", self.text),
+            Some(module) => {
+                let (level, time) = (self.level, Timestamp(self.time));
+                let (color, reset) = color(level).filter(|_| colors).unwrap_or_default();
+                writeln!(into, "{time} {color}{level:<5}{reset} [{module}] {}", self.text)
+            }
+        };
+    }
+
+    /// Appends a line with a JSON object.
+    pub fn to_json(&self, into: &mut Vec<u8>) {
+        let json = Json {
+            time: Timestamp(self.time).to_string(),
+            level: self.level.as_str().to_lowercase(),
+            pid: std::process::id(),
+            module: self.module,
+            message: self.message(),
+        };
+        let _ = serde_json::to_writer(&mut *into, &json);
+        into.push(b'\n');
+    }
+
+    /// Appends the text with its priority before each line (sd-daemon(3)).
+    pub fn to_prioritized_lines(&self, into: &mut Vec<u8>) {
+        for line in self.message().lines() {
+            let _ = writeln!(into, "<{}>{line}", self.priority());
+        }
+    }
+
+    /// The message in the journal's native protocol. A field with line breaks has its length
+    /// before it, as eight bytes.
+    pub fn to_journal(&self) -> Vec<u8> {
+        let (priority, message) = (self.priority(), self.message());
+        let fields = format!("PRIORITY={priority}\nSYSLOG_IDENTIFIER={IDENTIFIER}\nMESSAGE\n");
+        let length = (message.len() as u64).to_le_bytes();
+        [fields.as_bytes(), &length, message.as_bytes(), b"\n"].concat()
+    }
+
+    /// The text, without the program's name before final messages.
+    fn message(&self) -> &str {
+        self.text.strip_prefix("onrush: ").unwrap_or(&self.text)
+    }
+
+    /// As in syslog(3).
+    fn priority(&self) -> u8 {
+        match self.level {
+            Level::Error => 3,
+            Level::Warn => 4,
+            Level::Info => 6,
+            Level::Debug | Level::Trace => 7,
+        }
+    }
+}
+
+/// The sequences that begin and end the color of a level on a terminal.
+fn color(level: Level) -> Option<(&'static str, &'static str)> {
+    let color = match level {
+        Level::Error => "\x1b[31m",
+        Level::Warn => "\x1b[33m",
+        Level::Info => "\x1b[36m",
+        Level::Debug => "\x1b[35m",
+        Level::Trace => return None,
+    };
+    Some((color, "\x1b[0m"))
+}
+
+/// A time as in RFC 3339, in milliseconds.
+struct Timestamp(OffsetDateTime);
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (year, month, day) = self.0.to_calendar_date();
+        let (hour, minute, second, milli) = self.0.to_hms_milli();
+        let month = u8::from(month);
+        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{milli:03}Z")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(text: &str) -> Entry {
+        let time = OffsetDateTime::from_unix_timestamp(1_795_000_000).unwrap();
+        Entry { time, ..Entry::new(Level::Warn, "onrush::here", text.to_owned()) }
+    }
+
+    fn written(write: impl FnOnce(&mut Vec<u8>)) -> String {
+        let mut bytes = Vec::new();
+        write(&mut bytes);
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn text_has_time_level_and_module_and_a_final_message_has_none() {
+        let text = |entry: Entry, colors| written(|into| entry.to_text(colors, into));
+        let head = "2026-11-18T11:06:40.000Z";
+        let plain = format!("{head} WARN  [onrush::here] first\nsecond\n");
+        assert_eq!(text(entry("first\nsecond"), false), plain);
+        let colored = format!("{head} \x1b[33mWARN \x1b[0m [onrush::here] first\n");
+        assert_eq!(text(entry("first"), true), colored);
+        assert_eq!(text(Entry::last("onrush: why\n  remedy\n"), true), "onrush: why\n  remedy\n");
+    }
+
+    #[test]
+    fn json_is_one_line() {
+        let json = written(|into| entry("a \"file\"\nsecond").to_json(into));
+        assert_eq!(json.matches('\n').count(), 1, "{json}");
+        let value: serde_json::Value = serde_json::from_str(&json).unwrap();
+        let expected = serde_json::json!({
+            "time": "2026-11-18T11:06:40.000Z",
+            "level": "warn",
+            "pid": std::process::id(),
+            "module": "onrush::here",
+            "message": "a \"file\"\nsecond",
+        });
+        assert_eq!(value, expected);
+        let last = written(|into| Entry::last("onrush: why\n").to_json(into));
+        let last: serde_json::Value = serde_json::from_str(&last).unwrap();
+        assert_eq!((&last["level"], &last["message"]), (&"error".into(), &"why".into()));
+        assert_eq!(last.get("module"), None);
+    }
+
+    #[test]
+    fn each_line_has_a_priority_without_the_journal() {
+        let lines = |entry: Entry| written(|into| entry.to_prioritized_lines(into));
+        assert_eq!(lines(entry("first\n  second")), "<4>first\n<4>  second\n");
+        assert_eq!(lines(Entry::last("onrush: why\n  remedy\n")), "<3>why\n<3>  remedy\n");
+        for (level, number) in [(Level::Info, 6), (Level::Debug, 7), (Level::Trace, 7)] {
+            let entry = Entry::new(level, "onrush", "text".to_owned());
+            assert_eq!(lines(entry), format!("<{number}>text\n"));
+        }
+    }
+
+    #[test]
+    fn a_message_of_the_journal_has_its_length() {
+        let message = entry("one\ntwo").to_journal();
+        let fields = b"PRIORITY=4\nSYSLOG_IDENTIFIER=onrush\nMESSAGE\n";
+        assert_eq!(message, [fields, &b"\x07\0\0\0\0\0\0\0one\ntwo\n"[..]].concat());
+        // In bytes, of which a character may have two.
+        let message = entry("one\ntwö").to_journal();
+        assert!(message.ends_with("\x08\0\0\0\0\0\0\0one\ntwö\n".as_bytes()), "{message:?}");
+    }
+}
