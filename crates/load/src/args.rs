@@ -219,6 +219,14 @@ mod tests {
         assert_eq!(settings.worker.limit, 1250);
     }
 
+    #[test]
+    fn targets_are_urls_and_names_too() {
+        let args = args("-t udp://127.0.0.1:1/announce -t udp://[::1]:1 -t localhost:2").unwrap();
+        let found: Vec<_> = args.target.target.iter().map(ToString::to_string).collect();
+        assert_eq!(found[..2], ["127.0.0.1:1", "[::1]:1"]);
+        assert!(args.target.target[2].ip().is_loopback(), "{found:?}");
+    }
+
     fn even(segments: &[(f64, f64, f64)]) -> Pace {
         let segment = |&(from, to, seconds): &(f64, f64, f64)| Segment { from, to, seconds };
         let segments = segments.iter().map(segment).collect();
@@ -298,11 +306,12 @@ mod tests {
     #[test]
     fn invalid_arguments_are_named() {
         for (line, named) in [
-            ("--target tracker", "expected IP:PORT, like 127.0.0.1:6969 or [::1]:6969"),
-            ("--target 127.0.0.1", "expected IP:PORT"),
-            ("--target ::1:", "--target"),
+            ("--target tracker", "--target <URL|HOST:PORT>': there is no port"),
+            ("--target ::1:6969", "[::1]:6969"),
             ("--target 127.0.0.1:0", "port 0"),
+            ("--target http://127.0.0.1:6969/announce", "udp://HOST:PORT/announce"),
             ("-t 127.0.0.1:1 -t 127.0.0.1:1", "twice"),
+            ("-t 127.0.0.1:1 -t udp://127.0.0.1:1/announce", "twice"),
             ("--rate 0", "--rate"),
             ("--rate fast", "no number"),
             ("--rate 10 --ramp 1-2", "--ramp"),

@@ -3,7 +3,6 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use clap::Args;
@@ -53,9 +52,12 @@ pub(crate) struct AttackArgs {
     #[arg(value_name = "NAME")]
     pub(crate) attack: Attack,
 
-    /// The tracker's address. May be given twice, once for each family.
+    /// The tracker: udp://HOST:PORT/announce, HOST:PORT or `[IPV6]:PORT`.
+    ///
+    /// A name stands for its first address, of IPv4 if it has one. May be given twice, once for
+    /// each family.
     #[arg(
-        long, short, value_name = "ADDR", default_value = "127.0.0.1:6969",
+        long, short, value_name = "URL|HOST:PORT", default_value = "127.0.0.1:6969",
         value_parser = target::target
     )]
     pub(crate) target: Vec<SocketAddr>,
@@ -79,11 +81,15 @@ pub(crate) struct AttackArgs {
     #[command(flatten)]
     pub(crate) from: SourceArgs,
 
-    /// Block of addresses of newcomers, which are this host's. Repeatable, for both families.
+    /// Block of addresses of newcomers, which are this host's.
+    ///
+    /// Repeatable, for both families.
     #[arg(long, value_name = "BLOCK", default_value = NEWCOMERS)]
     pub(crate) newcomers_from: Vec<IpNet>,
 
-    /// Block of addresses of the attack: spoofed, or this host's. Repeatable, for both families.
+    /// Block of addresses of the attack: spoofed, or this host's.
+    ///
+    /// Repeatable, for both families.
     #[arg(long, value_name = "BLOCK", default_value = ATTACKERS)]
     pub(crate) attack_from: Vec<IpNet>,
 
@@ -125,9 +131,10 @@ pub(crate) struct AttackArgs {
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
 
-    /// Address of the tracker's admin side: counters, overload step, memory and CPU time are
-    /// reported, and the balance of datagrams is checked.
-    #[arg(long, value_name = "ADDR", value_parser = target::target)]
+    /// Address of the tracker's admin side, for its counters, memory and CPU time.
+    ///
+    /// The overload step is reported too, and the balance of datagrams is checked.
+    #[arg(long, value_name = "IP:PORT")]
     pub(crate) admin: Option<SocketAddr>,
 
     /// The tracker's process, for its CPU time and memory, where they are not from --admin.
@@ -154,7 +161,9 @@ pub(crate) struct AttackArgs {
     #[arg(long, value_name = "STEP", value_parser = number(0.0..=100.0, ""))]
     pub(crate) max_step: Option<f64>,
 
-    /// Write the report as JSON, `-` for standard output (the table then goes to standard error).
+    /// Write the report as JSON; `-` for standard output.
+    ///
+    /// With `-` the table goes to standard error.
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
 
@@ -164,8 +173,8 @@ pub(crate) struct AttackArgs {
 }
 
 impl AttackArgs {
-    /// The settings; the run ends early once `stop` is set.
-    pub(crate) fn settings(&self, stop: Arc<AtomicBool>) -> Settings {
+    /// The settings.
+    pub(crate) fn settings(&self) -> Settings {
         Settings {
             attack: self.attack,
             targets: self.target.clone(),
@@ -192,7 +201,7 @@ impl AttackArgs {
                 max_step: self.max_step,
             },
             quiet: self.quiet,
-            stop,
+            stop: Arc::default(),
         }
     }
 }
@@ -207,7 +216,7 @@ mod tests {
         let words = ["onrush-load", "attack"].into_iter().chain(line.split_whitespace());
         match Args::try_parse_from(words).map_err(|error| error.to_string())?.command {
             Some(Command::Attack(args)) => {
-                let settings = args.settings(Arc::default());
+                let settings = args.settings();
                 onrush_load::attack::check(&settings).map_err(|error| error.to_string())?;
                 Ok(settings)
             }
@@ -232,6 +241,8 @@ mod tests {
         )
         .unwrap();
         assert_eq!(found.targets.len(), 2);
+        let urls = settings("connects -t udp://10.77.0.1:1/announce -t udp://[fd77::1]:1").unwrap();
+        assert_eq!(urls.targets, found.targets);
         assert_eq!(found.attack_from.len(), 2);
         assert_eq!(found.bursts.1, Duration::from_millis(50));
         assert_eq!((found.bounds.min_established, found.bounds.max_step), (Some(99.9), Some(0.0)));
@@ -254,6 +265,7 @@ mod tests {
             ("connects --attack 0", "--attack"),
             ("connects --attack-from 10.0.0.0", "--attack-from"),
             ("connects -t 127.0.0.1:1 -t 127.0.0.2:1", "--target"),
+            ("connects -t ::1:6969", "--target"),
             ("bursts --period 1 --burst 2", "--burst"),
             ("connects --min-newcomers 101", "--min-newcomers"),
             ("connects --admin localhost", "--admin"),
