@@ -30,6 +30,10 @@ use onrush_load::generator::{Pace, Settings};
 use onrush_load::plan::Profile;
 use onrush_load::report::search::Purpose;
 use onrush_load::run::RunSettings;
+use onrush_load::search::{Aim, Times};
+
+/// Measured seconds of the closed loop with which a search begins.
+const CLOSED_LOOP: Duration = Duration::from_secs(1);
 
 const EXAMPLES: &str = "\
 Examples:
@@ -45,7 +49,7 @@ Examples:
 ///
 /// Exit status: 0 all replies were right, 1 some replies were wrong, 2 the arguments or this host
 /// are unusable, 3 the tracker does not answer, 4 more requests were lost than --max-loss allows,
-/// or --find-max found no rate within its bounds.
+/// or --find-max held no rate within its bounds.
 #[derive(Parser, Debug)]
 #[command(
     name = "onrush-load",
@@ -137,6 +141,29 @@ impl Args {
         }
     }
 
+    /// The aim of a search.
+    pub(crate) fn aim(&self) -> Aim {
+        // A round ends when its last requests are answered or lost.
+        let whole = |warmup, duration| warmup + duration + self.pace.timeout;
+        let Self { bounds, pace, .. } = self;
+        bounds.aim(Times::new(
+            whole(bounds.warmup(), CLOSED_LOOP),
+            whole(bounds.warmup(), bounds.round),
+            whole(pace.warmup, pace.duration()),
+        ))
+    }
+
+    /// The settings of the closed loop with which a search begins.
+    pub(crate) fn closed_loop(&self, seed: u64, stop: &Arc<AtomicBool>) -> RunSettings {
+        RunSettings {
+            warmup: self.bounds.warmup(),
+            duration: CLOSED_LOOP,
+            stop: Arc::clone(stop),
+            quiet: true,
+            ..self.run_settings(seed)
+        }
+    }
+
     /// The settings of a round of a search.
     pub(crate) fn round(
         &self,
@@ -155,7 +182,7 @@ impl Args {
         };
         RunSettings {
             worker,
-            warmup: if confirm { self.pace.warmup } else { self.bounds.round / 4 },
+            warmup: if confirm { self.pace.warmup } else { self.bounds.warmup() },
             duration,
             stop: Arc::clone(stop),
             quiet: self.output.quiet || !confirm,
@@ -249,9 +276,12 @@ mod tests {
     #[test]
     fn a_search_has_short_rounds_and_a_long_confirmation() {
         let args = args("--find-max --poisson --round 1 --max-p99 5 --duration 20").unwrap();
-        let aim = args.bounds.aim();
+        let aim = args.aim();
         assert_eq!((aim.bounds.loss_percent, aim.bounds.p99_ms, aim.resolution), (0.1, 5.0, 0.02));
         let stop = Arc::default();
+        let closed = args.closed_loop(1, &stop);
+        assert_eq!(closed.worker.pace, Pace::InFlight(256));
+        assert_eq!((closed.warmup.as_secs_f64(), closed.duration.as_secs_f64()), (0.25, 1.0));
         for (purpose, seconds) in [(Purpose::Narrow, 1.0), (Purpose::Confirm, 20.0)] {
             let settings = args.round(1, purpose, 8000.0, &stop);
             let Pace::Open(schedule) = settings.worker.pace else { panic!("{settings:?}") };
@@ -259,6 +289,17 @@ mod tests {
             assert_eq!(schedule.segments, [Segment { from: 8000.0, to: 8000.0, seconds }]);
             assert_eq!((settings.duration.as_secs_f64(), settings.worker.limit), (seconds, 10_000));
         }
+    }
+
+    #[test]
+    fn a_search_takes_less_than_a_minute_by_default() {
+        let of = |line: &str| args(line).unwrap().aim().times;
+        assert!(of("--find-max").total < Duration::from_secs(60));
+        // Longer rounds take longer.
+        let longer = of("--find-max --round 4 --duration 20");
+        assert_eq!(longer.round, Duration::from_secs(6));
+        assert_eq!(longer.confirmation, Duration::from_secs(23));
+        assert!(longer.total > Duration::from_secs(90));
     }
 
     #[test]

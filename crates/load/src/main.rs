@@ -10,6 +10,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use anyhow::{Context as _, Error};
 use args::{Args, AttackArgs, Command, SourceArgs, TargetArgs, VerifyArgs};
@@ -17,6 +18,7 @@ use clap::Parser as _;
 use onrush_load::affinity;
 use onrush_load::attack;
 use onrush_load::environment::Environment;
+use onrush_load::number::grouped;
 use onrush_load::plan::{Plan, Population, Profile};
 use onrush_load::probe::{self, Patience};
 use onrush_load::report::search::Round;
@@ -199,7 +201,7 @@ fn status(args: &Args, report: &Report) -> u8 {
     } else if report.wrong_replies() > 0 {
         WRONG
     } else if not_found {
-        eprintln!("onrush-load: no rate was found and confirmed within the bounds");
+        eprintln!("onrush-load: no rate was held within the bounds");
         EXCEEDED
     } else if let Some(max) = exceeded {
         eprintln!(
@@ -240,16 +242,21 @@ fn once(args: &Args, plan: &Plan, seed: u64, settings: &RunSettings) -> anyhow::
     Ok(report)
 }
 
-/// Runs rounds at several rates, each reported by a line.
+/// Runs a closed loop, then rounds at several rates, each reported by a line.
 fn find_max(args: &Args, plan: &Plan, seed: u64, stop: &Arc<AtomicBool>) -> anyhow::Result<Report> {
+    let begin = Instant::now();
+    let closed = once(args, plan, seed, &args.closed_loop(seed, stop))?;
     let measure = |purpose, rate| once(args, plan, seed, &args.round(seed, purpose, rate, stop));
-    let print = |round: &Round| {
+    let print = |line: &str| {
         if !args.output.quiet {
             // A closed standard error does not end the measurement.
-            drop(writeln!(std::io::stderr(), "{}", round.line()));
+            drop(writeln!(std::io::stderr(), "{line}"));
         }
     };
-    search(args.bounds.aim(), measure, print, || stop.load(Ordering::Relaxed))
+    print(&format!("closed loop: {} requests per second", grouped(closed.sent_rate)));
+    let print = |round: &Round| print(&round.line());
+    let stopped = || stop.load(Ordering::Relaxed);
+    search(args.aim(), closed, measure, print, || begin.elapsed(), stopped)
 }
 
 /// A warning about source addresses without peers: they only connect, which changes the mix.

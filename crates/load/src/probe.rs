@@ -191,8 +191,8 @@ impl ProbeError {
         let look = format!("try: ss -lun 'sport = :{port}'");
         match self {
             Self::Closed => format!(
-                "nothing listens on {target} (UDP): start a tracker there or name the right address \
-                 ({look})"
+                "nothing listens on {target} (UDP): start a tracker there, or name the right \
+                 address ({look})"
             ),
             Self::Silent => format!(
                 "{target} does not answer a connect request: check that it is a UDP tracker and \
