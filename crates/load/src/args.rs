@@ -1,8 +1,9 @@
-//! The command line. One file per group of arguments in `--help`.
+//! The command line. One file per subject.
 
 mod attack;
 mod bounds;
 mod checks;
+mod help;
 mod mix;
 mod output;
 mod pace;
@@ -19,6 +20,7 @@ use clap::{Parser, Subcommand};
 pub(crate) use attack::AttackArgs;
 pub(crate) use bounds::BoundArgs;
 pub(crate) use checks::CheckArgs;
+pub(crate) use help::parse;
 pub(crate) use mix::MixArgs;
 pub(crate) use output::OutputArgs;
 pub(crate) use pace::PaceArgs;
@@ -35,14 +37,6 @@ use onrush_load::search::{Aim, Times};
 /// Measured seconds of the closed loop with which a search begins.
 const CLOSED_LOOP: Duration = Duration::from_secs(1);
 
-const EXAMPLES: &str = "\
-Examples:
-  onrush-load                                      closed loop, ten seconds, 127.0.0.1:6969
-  onrush-load -t [::1]:6969 --rate 5000 --poisson  5,000 requests/s as from many clients
-  onrush-load --find-max --tracker-pid 4711        highest rate within 0.1 % loss, 10 ms at p99
-  onrush-load verify tracker.example.org:6969      check conformance to BEP 15
-  onrush-load attack random-hashes                 what honest clients get during an attack";
-
 /// Puts a UDP BitTorrent tracker (BEP 15) under load and checks every reply.
 ///
 /// Without options it keeps 256 requests in flight for ten seconds (a closed loop).
@@ -56,7 +50,7 @@ Examples:
     version = onrush_load::version(),
     max_term_width = 100,
     args_conflicts_with_subcommands = true,
-    after_help = EXAMPLES
+    after_help = help::EXAMPLES
 )]
 pub(crate) struct Args {
     /// Another task than load.

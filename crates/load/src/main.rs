@@ -14,7 +14,6 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Error};
 use args::{Args, AttackArgs, Command, SourceArgs, TargetArgs, VerifyArgs};
-use clap::Parser as _;
 use onrush_load::affinity;
 use onrush_load::attack;
 use onrush_load::environment::Environment;
@@ -44,7 +43,7 @@ const EXCEEDED: u8 = 4;
 const PROBED_SOURCES: u32 = 8;
 
 fn main() -> ExitCode {
-    let status = execute(&Args::parse()).unwrap_or_else(|error| {
+    let status = execute(&args::parse()).unwrap_or_else(|error| {
         eprintln!("onrush-load: {error:#}");
         UNUSABLE
     });

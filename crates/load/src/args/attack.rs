@@ -9,21 +9,11 @@ use clap::Args;
 use ipnet::IpNet;
 use onrush_load::attack::{Attack, Bounds, Settings, Tracker};
 
-use super::{SourceArgs, number, seconds, target};
+use super::{SourceArgs, help, number, seconds, target};
 
 /// Default blocks for a target on 127/8, all of which is local.
 const NEWCOMERS: &str = "127.2.0.0/16";
 const ATTACKERS: &str = "127.64.0.0/10";
-
-const EXAMPLES: &str = "\
-Examples:
-  onrush-load attack random-hashes                     on 127.0.0.1:6969, from sources in 127/8
-  onrush-load attack scrapes --admin 127.0.0.1:6980    with memory, overload step and the balance of
-                                                       datagrams
-  unshare --map-root-user --net sh -c 'ip link set lo up; onrush --admin 127.0.0.1:6980 &
-    sleep 1; onrush-load attack connects --admin 127.0.0.1:6980 --min-newcomers 99'
-                                                       spoofed sources, in a namespace of their own
-  scripts/attack-test                                  all of them, between two namespaces";
 
 /// Attacks a tracker beside an honest load, and reports what honest clients got.
 ///
@@ -46,7 +36,7 @@ Examples:
 /// something failed, which is named, 2 the arguments or this host are unusable, 3 the tracker does
 /// not answer.
 #[derive(Args, Debug)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = help::ATTACK_EXAMPLES)]
 pub(crate) struct AttackArgs {
     /// The attack.
     #[arg(value_name = "NAME")]

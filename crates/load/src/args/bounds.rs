@@ -13,7 +13,6 @@ const LOSS: f64 = 0.1;
 
 /// Arguments about bounds.
 #[derive(Args, Debug)]
-#[command(next_help_heading = "Bounds, and the highest rate within them")]
 pub(crate) struct BoundArgs {
     /// Find the highest rate within the bounds, in at most a minute.
     ///

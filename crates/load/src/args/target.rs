@@ -8,7 +8,6 @@ use onrush_verify::address::TrackerAddress;
 
 /// Arguments about target and sources.
 #[derive(Args, Debug)]
-#[command(next_help_heading = "Target and sources")]
 pub(crate) struct TargetArgs {
     /// The tracker: udp://HOST:PORT/announce, HOST:PORT or `[IPV6]:PORT`.
     ///
