@@ -13,26 +13,28 @@ const ABOUT: &str =
 
 const AFTER_HELP: &str = "\
 Examples:
-  onrush-bench list                              trackers found, and how to install the others
-  onrush-bench plan                              the rounds of a run, and their duration
-  onrush-bench run --out results                 the run; writes results/report.md
-  onrush-bench run --out results --within 15     as many rounds as fit into 15 minutes
-  onrush-bench run --resume results              continue an interrupted run
-  onrush-bench report results                    write its report again
-  onrush-bench run --out r --contenders onrush,aquatic --mix spread,bursts --rounds 7
-  onrush-bench run --out r --cores 1,2,4 --load-workers 8,12 --cpu-mode split-pairs --mix published
+  onrush-bench list                           trackers found, others to install
+  onrush-bench plan                           the rounds of a run, their duration
+  onrush-bench run --out results              the run; writes results/report.md
+  onrush-bench run --out results --within 15  rounds that fit into 15 minutes
+  onrush-bench run --resume results           continue an interrupted run
+  onrush-bench report results                 write its report again
+  onrush-bench run --out r --contenders onrush,aquatic --mix spread --rounds 7
+  onrush-bench run --out r --cores 1,2,4 --load-workers 8 --mix published
 
-scripts/bench-peers installs the other trackers by package name; scripts/bench-compare does all.
-docs/BENCHMARKS.md describes the method and the noise.
+scripts/bench-peers installs the other trackers by package name;
+scripts/bench-compare does all. docs/BENCHMARKS.md describes the method and the
+noise.
 
-A round: start the tracker on its vCPUs, wait until it answers a connect, warm up, measure a closed
-loop (the maximum), then open loops at shares of that maximum, in which latency counts from the time
-a request was due; then stop it. The result of a round is written at once; a failed round is shown
-as failed.
+A round: start the tracker on its vCPUs, wait until it answers a connect, warm
+up, measure a closed loop (the maximum), then open loops at shares of that
+maximum, in which latency counts from the time a request was due; then stop it.
+The result of a round is written at once; a failed round is shown as failed.
 
 Exit codes:
   0    done (failed rounds are in the report)
-  1    no round has a figure, or results cannot be written; with --strict also when a round failed
+  1    no round has a figure, or results cannot be written; with --strict also
+       when a round failed
   2    the arguments or this host are unusable
   130  ended by a signal; continue with --resume";
 
@@ -135,6 +137,13 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Args::command().debug_assert();
+    }
+
+    /// Longer lines would be wrapped once more.
+    #[test]
+    fn the_help_is_wrapped_once() {
+        let help = Args::command().term_width(80).render_long_help().to_string();
+        assert!(help.contains(AFTER_HELP), "{help}");
     }
 
     #[test]

@@ -1,8 +1,9 @@
-//! The command line. One file per group of arguments in `--help`.
+//! The command line. One file per subject.
 
 mod attack;
 mod bounds;
 mod checks;
+mod help;
 mod mix;
 mod output;
 mod pace;
@@ -19,6 +20,7 @@ use clap::{Parser, Subcommand};
 pub(crate) use attack::AttackArgs;
 pub(crate) use bounds::BoundArgs;
 pub(crate) use checks::CheckArgs;
+pub(crate) use help::parse;
 pub(crate) use mix::MixArgs;
 pub(crate) use output::OutputArgs;
 pub(crate) use pace::PaceArgs;
@@ -30,14 +32,10 @@ use onrush_load::generator::{Pace, Settings};
 use onrush_load::plan::Profile;
 use onrush_load::report::search::Purpose;
 use onrush_load::run::RunSettings;
+use onrush_load::search::{Aim, Times};
 
-const EXAMPLES: &str = "\
-Examples:
-  onrush-load                                      closed loop, ten seconds, 127.0.0.1:6969
-  onrush-load -t [::1]:6969 --rate 5000 --poisson  5,000 requests/s as from many clients
-  onrush-load --find-max --tracker-pid 4711        highest rate within 0.1 % loss, 10 ms at p99
-  onrush-load verify tracker.example.org:6969      check conformance to BEP 15
-  onrush-load attack random-hashes                 what honest clients get during an attack";
+/// Measured seconds of the closed loop with which a search begins.
+const CLOSED_LOOP: Duration = Duration::from_secs(1);
 
 /// Puts a UDP BitTorrent tracker (BEP 15) under load and checks every reply.
 ///
@@ -45,14 +43,14 @@ Examples:
 ///
 /// Exit status: 0 all replies were right, 1 some replies were wrong, 2 the arguments or this host
 /// are unusable, 3 the tracker does not answer, 4 more requests were lost than --max-loss allows,
-/// or --find-max found no rate within its bounds.
+/// or --find-max held no rate within its bounds.
 #[derive(Parser, Debug)]
 #[command(
     name = "onrush-load",
     version = onrush_load::version(),
     max_term_width = 100,
     args_conflicts_with_subcommands = true,
-    after_help = EXAMPLES
+    after_help = help::EXAMPLES
 )]
 pub(crate) struct Args {
     /// Another task than load.
@@ -137,6 +135,29 @@ impl Args {
         }
     }
 
+    /// The aim of a search.
+    pub(crate) fn aim(&self) -> Aim {
+        // A round ends when its last requests are answered or lost.
+        let whole = |warmup, duration| warmup + duration + self.pace.timeout;
+        let Self { bounds, pace, .. } = self;
+        bounds.aim(Times::new(
+            whole(bounds.warmup(), CLOSED_LOOP),
+            whole(bounds.warmup(), bounds.round),
+            whole(pace.warmup, pace.duration()),
+        ))
+    }
+
+    /// The settings of the closed loop with which a search begins.
+    pub(crate) fn closed_loop(&self, seed: u64, stop: &Arc<AtomicBool>) -> RunSettings {
+        RunSettings {
+            warmup: self.bounds.warmup(),
+            duration: CLOSED_LOOP,
+            stop: Arc::clone(stop),
+            quiet: true,
+            ..self.run_settings(seed)
+        }
+    }
+
     /// The settings of a round of a search.
     pub(crate) fn round(
         &self,
@@ -155,7 +176,7 @@ impl Args {
         };
         RunSettings {
             worker,
-            warmup: if confirm { self.pace.warmup } else { self.bounds.round / 4 },
+            warmup: if confirm { self.pace.warmup } else { self.bounds.warmup() },
             duration,
             stop: Arc::clone(stop),
             quiet: self.output.quiet || !confirm,
@@ -219,6 +240,14 @@ mod tests {
         assert_eq!(settings.worker.limit, 1250);
     }
 
+    #[test]
+    fn targets_are_urls_and_names_too() {
+        let args = args("-t udp://127.0.0.1:1/announce -t udp://[::1]:1 -t localhost:2").unwrap();
+        let found: Vec<_> = args.target.target.iter().map(ToString::to_string).collect();
+        assert_eq!(found[..2], ["127.0.0.1:1", "[::1]:1"]);
+        assert!(args.target.target[2].ip().is_loopback(), "{found:?}");
+    }
+
     fn even(segments: &[(f64, f64, f64)]) -> Pace {
         let segment = |&(from, to, seconds): &(f64, f64, f64)| Segment { from, to, seconds };
         let segments = segments.iter().map(segment).collect();
@@ -241,9 +270,12 @@ mod tests {
     #[test]
     fn a_search_has_short_rounds_and_a_long_confirmation() {
         let args = args("--find-max --poisson --round 1 --max-p99 5 --duration 20").unwrap();
-        let aim = args.bounds.aim();
+        let aim = args.aim();
         assert_eq!((aim.bounds.loss_percent, aim.bounds.p99_ms, aim.resolution), (0.1, 5.0, 0.02));
         let stop = Arc::default();
+        let closed = args.closed_loop(1, &stop);
+        assert_eq!(closed.worker.pace, Pace::InFlight(256));
+        assert_eq!((closed.warmup.as_secs_f64(), closed.duration.as_secs_f64()), (0.25, 1.0));
         for (purpose, seconds) in [(Purpose::Narrow, 1.0), (Purpose::Confirm, 20.0)] {
             let settings = args.round(1, purpose, 8000.0, &stop);
             let Pace::Open(schedule) = settings.worker.pace else { panic!("{settings:?}") };
@@ -251,6 +283,17 @@ mod tests {
             assert_eq!(schedule.segments, [Segment { from: 8000.0, to: 8000.0, seconds }]);
             assert_eq!((settings.duration.as_secs_f64(), settings.worker.limit), (seconds, 10_000));
         }
+    }
+
+    #[test]
+    fn a_search_takes_less_than_a_minute_by_default() {
+        let of = |line: &str| args(line).unwrap().aim().times;
+        assert!(of("--find-max").total < Duration::from_secs(60));
+        // Longer rounds take longer.
+        let longer = of("--find-max --round 4 --duration 20");
+        assert_eq!(longer.round, Duration::from_secs(6));
+        assert_eq!(longer.confirmation, Duration::from_secs(23));
+        assert!(longer.total > Duration::from_secs(90));
     }
 
     #[test]
@@ -298,11 +341,12 @@ mod tests {
     #[test]
     fn invalid_arguments_are_named() {
         for (line, named) in [
-            ("--target tracker", "expected IP:PORT, like 127.0.0.1:6969 or [::1]:6969"),
-            ("--target 127.0.0.1", "expected IP:PORT"),
-            ("--target ::1:", "--target"),
+            ("--target tracker", "--target <URL|HOST:PORT>': there is no port"),
+            ("--target ::1:6969", "[::1]:6969"),
             ("--target 127.0.0.1:0", "port 0"),
+            ("--target http://127.0.0.1:6969/announce", "udp://HOST:PORT/announce"),
             ("-t 127.0.0.1:1 -t 127.0.0.1:1", "twice"),
+            ("-t 127.0.0.1:1 -t udp://127.0.0.1:1/announce", "twice"),
             ("--rate 0", "--rate"),
             ("--rate fast", "no number"),
             ("--rate 10 --ramp 1-2", "--ramp"),

@@ -1,5 +1,6 @@
 //! CPU time of processes and threads, from /proc (proc_pid_stat(5)).
 
+use std::collections::HashMap;
 use std::io;
 use std::ops::Sub;
 use std::path::Path;
@@ -29,6 +30,20 @@ impl Cpu {
     /// When there is no such process, or no /proc.
     pub fn of_process(pid: u32) -> io::Result<Self> {
         Self::read(Path::new(&format!("/proc/{pid}/stat")))
+    }
+
+    /// CPU time of each thread of a process, by thread id.
+    ///
+    /// # Errors
+    /// When there is no such process, or no /proc.
+    pub fn of_threads(pid: u32) -> io::Result<HashMap<u32, Self>> {
+        let tasks = std::fs::read_dir(format!("/proc/{pid}/task"))?;
+        let threads = tasks.flatten().filter_map(|task| {
+            let id = task.file_name().to_str()?.parse().ok()?;
+            // A thread may have ended meanwhile.
+            Some((id, Self::read(&task.path().join("stat")).ok()?))
+        });
+        Ok(threads.collect())
     }
 
     /// CPU time of this process.
@@ -106,6 +121,10 @@ mod tests {
         let process = Cpu::of_self().unwrap();
         assert!(process.total() + 0.05 >= Cpu::of_thread().unwrap().total());
         assert!(Cpu::of_process(std::process::id()).is_ok());
+        let threads = Cpu::of_threads(std::process::id()).unwrap();
+        let busiest = threads.values().map(Cpu::total).fold(0.0, f64::max);
+        assert!(busiest >= 0.05 && busiest <= Cpu::of_self().unwrap().total() + 0.05, "{busiest}");
+        assert!(Cpu::of_threads(u32::MAX).is_err());
         assert!(Cpu::of_process(u32::MAX).is_err());
     }
 }

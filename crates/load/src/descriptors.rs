@@ -21,7 +21,7 @@ pub fn reserve(sockets: u64) -> Result<(), String> {
         format!(
             "{sockets} sockets need {needed} open files, and this process may have {hard}: run \
              `ulimit -n {needed}` as root before (above 1048576 also `sysctl -w \
-             fs.nr_open={needed}`), or use fewer --sources or --workers"
+             fs.nr_open={needed}`), or use fewer --sources"
         )
     })
 }

@@ -27,6 +27,7 @@
 //! | [`environment`] | facts about the measuring machine |
 //! | [`latency`] | a distribution of latencies in seven figures |
 //! | [`number`] | numbers as reports write them |
+//! | `text` | text for terminals of 80 columns |
 //! | [`chart`] | pictures of lines and bars, as SVG |
 //! | [`affinity`] | vCPUs (of `onrush-net`) |
 
@@ -53,6 +54,7 @@ pub mod search;
 pub mod series;
 pub mod sources;
 pub mod tally;
+mod text;
 mod version;
 
 pub use onrush_net::affinity;

@@ -10,16 +10,16 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::Instant;
 
 use anyhow::{Context as _, Error};
-use args::{Args, AttackArgs, Command, TargetArgs, VerifyArgs};
-use clap::Parser as _;
+use args::{Args, AttackArgs, Command, SourceArgs, TargetArgs, VerifyArgs};
 use onrush_load::affinity;
 use onrush_load::attack;
 use onrush_load::environment::Environment;
+use onrush_load::number::grouped;
 use onrush_load::plan::{Plan, Population, Profile};
-use onrush_load::probe::probe;
+use onrush_load::probe::{self, Patience};
 use onrush_load::report::search::Round;
 use onrush_load::report::{Report, Setup};
 use onrush_load::run::{RunSettings, run};
@@ -39,11 +39,11 @@ const NO_REPLY: u8 = 3;
 /// only with `--max-loss`. The status differs from [`WRONG`], which takes precedence: a wrong reply
 /// is a fault at any rate, loss only at this one.
 const EXCEEDED: u8 = 4;
-/// How long the probe waits for a reply.
-const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
+/// Number of source addresses that are tried while a target is silent.
+const PROBED_SOURCES: u32 = 8;
 
 fn main() -> ExitCode {
-    let status = execute(&Args::parse()).unwrap_or_else(|error| {
+    let status = execute(&args::parse()).unwrap_or_else(|error| {
         eprintln!("onrush-load: {error:#}");
         UNUSABLE
     });
@@ -78,22 +78,51 @@ fn verify(args: &VerifyArgs) -> anyhow::Result<u8> {
 
 /// Attacks beside an honest load.
 fn attack(args: &AttackArgs) -> anyhow::Result<u8> {
-    let settings = args.settings(interrupt::watch().context("cannot watch for Ctrl-C")?);
+    let mut settings = args.settings();
     attack::check(&settings)?;
     attack::check_isolation(settings.attack).map_err(Error::msg)?;
-    let mut routed = HashMap::new();
-    for &target in &settings.targets {
-        match probe(target, None, PROBE_TIMEOUT) {
-            Ok(local) => drop(routed.insert(target, local)),
-            Err(failure) => {
-                eprintln!("onrush-load: {}", failure.advice(target));
-                return Ok(NO_REPLY);
-            }
-        }
-    }
+    let Some(routed) = routed(&settings.targets, &args.from, args.quiet) else {
+        return Ok(NO_REPLY);
+    };
+    settings.stop = interrupt::watch().context("cannot watch for Ctrl-C")?;
     let report = attack::attack(&settings, |target| routed.get(&target).copied())?;
     print(args.json.as_deref(), &report.to_table(), || report.to_json())?;
     Ok(if report.failures.is_empty() { 0 } else { WRONG })
+}
+
+/// This host's address towards each target; `None`, with the reason on standard error, when one of
+/// them does not answer.
+fn routed(
+    targets: &[SocketAddr],
+    from: &SourceArgs,
+    quiet: bool,
+) -> Option<HashMap<SocketAddr, IpAddr>> {
+    let mut routed = HashMap::new();
+    for &target in targets {
+        let family = Family::of(target.ip());
+        let count = from.sources.min(PROBED_SOURCES);
+        let sources = sources::addresses(&[target], &from.source, count, |_| None);
+        let known = sources.count(family).min(PROBED_SOURCES);
+        let sources: Vec<_> = (0..known).map(|number| sources.get(family, number)).collect();
+        let patience = Patience::default();
+        let waiting = || {
+            if !quiet {
+                eprintln!(
+                    "onrush-load: no reply from {target} yet; a tracker under overload sheds \
+                     connects: trying for {} s",
+                    patience.silence.as_secs()
+                );
+            }
+        };
+        match probe::patiently(target, &sources, patience, waiting) {
+            Ok(local) => drop(routed.insert(target, local)),
+            Err(failure) => {
+                eprintln!("onrush-load: --target: {}", failure.advice(target));
+                return None;
+            }
+        }
+    }
+    Some(routed)
 }
 
 /// Prints the text; writes the JSON to a file or, with the text on standard error, to standard
@@ -132,16 +161,9 @@ fn load(args: &Args, profile: Profile) -> anyhow::Result<u8> {
     // Unusable arguments are reported before a tracker that does not answer.
     check_host(args)?;
     check_files(args)?;
-    let mut routed = HashMap::new();
-    for &target in &args.target.target {
-        match probe(target, None, PROBE_TIMEOUT) {
-            Ok(local) => drop(routed.insert(target, local)),
-            Err(failure) => {
-                eprintln!("onrush-load: {}", failure.advice(target));
-                return Ok(NO_REPLY);
-            }
-        }
-    }
+    let Some(routed) = routed(&args.target.target, &args.target.from, args.output.quiet) else {
+        return Ok(NO_REPLY);
+    };
     let seed = args.mix.seed.unwrap_or_else(rand::random);
     let population = population(args, &profile, seed, |target| routed.get(&target).copied());
     let plan = Plan::new(profile, population, seed);
@@ -178,7 +200,7 @@ fn status(args: &Args, report: &Report) -> u8 {
     } else if report.wrong_replies() > 0 {
         WRONG
     } else if not_found {
-        eprintln!("onrush-load: no rate was found and confirmed within the bounds");
+        eprintln!("onrush-load: no rate was held within the bounds");
         EXCEEDED
     } else if let Some(max) = exceeded {
         eprintln!(
@@ -219,16 +241,21 @@ fn once(args: &Args, plan: &Plan, seed: u64, settings: &RunSettings) -> anyhow::
     Ok(report)
 }
 
-/// Runs rounds at several rates, each reported by a line.
+/// Runs a closed loop, then rounds at several rates, each reported by a line.
 fn find_max(args: &Args, plan: &Plan, seed: u64, stop: &Arc<AtomicBool>) -> anyhow::Result<Report> {
+    let begin = Instant::now();
+    let closed = once(args, plan, seed, &args.closed_loop(seed, stop))?;
     let measure = |purpose, rate| once(args, plan, seed, &args.round(seed, purpose, rate, stop));
-    let print = |round: &Round| {
+    let print = |line: &str| {
         if !args.output.quiet {
             // A closed standard error does not end the measurement.
-            drop(writeln!(std::io::stderr(), "{}", round.line()));
+            drop(writeln!(std::io::stderr(), "{line}"));
         }
     };
-    search(args.bounds.aim(), measure, print, || stop.load(Ordering::Relaxed))
+    print(&format!("closed loop: {} requests per second", grouped(closed.sent_rate)));
+    let print = |round: &Round| print(&round.line());
+    let stopped = || stop.load(Ordering::Relaxed);
+    search(args.aim(), closed, measure, print, || begin.elapsed(), stopped)
 }
 
 /// A warning about source addresses without peers: they only connect, which changes the mix.

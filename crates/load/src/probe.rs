@@ -1,5 +1,5 @@
-//! Probes before a run: whether the target answers a connect, and whether a tracker with an allow
-//! list serves a certain swarm yet.
+//! Probes before a run: whether the target answers a connect, also while it sheds load, and whether
+//! a tracker with an allow list serves a certain swarm yet.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -14,8 +14,24 @@ use onrush_proto::{
 
 /// Interval between announces to a swarm that is refused.
 const RETRY: Duration = Duration::from_millis(50);
-/// Number of connects.
+/// Number of connects of a probe.
 const TRIES: u32 = 5;
+
+/// How long a target is probed.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// The time of one probe.
+    pub probe: Duration,
+    /// How long probes of a silent target are repeated. A tracker under overload drops the connects
+    /// of a part of all sources; onrush makes another choice every 16 s.
+    pub silence: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self { probe: Duration::from_secs(2), silence: Duration::from_secs(20) }
+    }
+}
 
 /// Why a target is not usable.
 #[derive(Debug)]
@@ -42,6 +58,32 @@ pub fn probe(
 ) -> Result<IpAddr, ProbeError> {
     let (socket, _) = connect(target, source, timeout)?;
     Ok(socket.local_addr().map_err(ProbeError::Unreachable)?.ip())
+}
+
+/// [`probe`]s a target until it answers: from the address that routing picks and, where nothing
+/// comes back, also from `sources` in turn. Calls `waiting` once before it repeats.
+///
+/// # Errors
+/// Why the target is not usable.
+pub fn patiently(
+    target: SocketAddr,
+    sources: &[IpAddr],
+    patience: Patience,
+    waiting: impl FnOnce(),
+) -> Result<IpAddr, ProbeError> {
+    let mut found = probe(target, None, patience.probe);
+    if matches!(found, Err(ProbeError::Silent)) {
+        waiting();
+    }
+    let end = Instant::now() + patience.silence;
+    let each = sources.iter().copied().map(Some).chain([None]);
+    for source in each.cycle() {
+        if !matches!(found, Err(ProbeError::Silent)) || Instant::now() >= end {
+            break;
+        }
+        found = probe(target, source, patience.probe / 2);
+    }
+    found
 }
 
 /// Whether `target` serves the swarm of this info hash within `timeout`. Announces a peer until it
@@ -150,11 +192,13 @@ impl ProbeError {
         match self {
             Self::Closed => format!(
                 "nothing listens on {target} (UDP): start a tracker there, or name the right \
-                 address with --target ({look})"
+                 address ({look})"
             ),
             Self::Silent => format!(
                 "{target} does not answer a connect request: check that it is a UDP tracker and \
-                 that no firewall drops UDP ({look}, and: tcpdump -ni any udp port {port})"
+                 that no firewall drops UDP ({look}, and: tcpdump -ni any udp port {port}). A \
+                 tracker under overload may shed connects: try again in a minute, or configure \
+                 overload.drop_share = 0 in onrush to measure it"
             ),
             Self::NotATracker => format!(
                 "{target} answers, but not as a UDP tracker (BEP 15): check which service listens \
@@ -204,21 +248,61 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_port_is_reported() {
+    fn a_silent_port_is_reported_with_shedding_as_a_cause() {
         let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let dead = probe(silent.local_addr().unwrap(), None, TIMEOUT).unwrap_err();
+        let target = silent.local_addr().unwrap();
+        let patience = Patience { probe: TIMEOUT, silence: TIMEOUT };
+        let mut waited = 0;
+        let dead = patiently(target, &[], patience, || waited += 1).unwrap_err();
         assert!(matches!(dead, ProbeError::Silent), "{dead:?}");
+        assert_eq!(waited, 1);
+        assert!(dead.advice(target).contains("overload.drop_share = 0"));
+    }
+
+    /// A tracker that sheds load answers some sources only: here none of the first probe.
+    #[test]
+    fn other_sources_are_tried_where_nothing_comes_back() {
+        let answers = UdpSocket::bind("127.0.0.1:0").unwrap();
+        answers.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        let target = answers.local_addr().unwrap();
+        let served: IpAddr = "127.0.0.9".parse().unwrap();
+        let thread = std::thread::spawn(move || {
+            let mut request = [0; REQUEST_LEN];
+            let client = loop {
+                let (_, client) = answers.recv_from(&mut request).unwrap();
+                if client.ip() == served {
+                    break client;
+                }
+            };
+            answers.send_to(&connect_reply(&request), client).unwrap();
+        });
+        let sources = ["127.0.0.8".parse().unwrap(), served];
+        let patience = Patience { probe: TIMEOUT, silence: Duration::from_secs(5) };
+        let found = patiently(target, &sources, patience, || ()).unwrap();
+        thread.join().unwrap();
+        assert_eq!(found, served);
+    }
+
+    #[test]
+    fn a_closed_port_needs_no_patience() {
+        let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let target = SocketAddr::from(([127, 0, 0, 1], port));
+        let patience = Patience { probe: TIMEOUT, silence: Duration::from_secs(3600) };
+        let dead = patiently(target, &[], patience, || panic!("it waits")).unwrap_err();
+        assert!(matches!(dead, ProbeError::Closed), "{dead:?}");
+    }
+
+    fn connect_reply(request: &[u8]) -> Vec<u8> {
+        let transaction = u32::from_be_bytes(*request[12..].first_chunk().unwrap());
+        let mut reply = [0; RESPONSE_LEN];
+        let transaction_id = TransactionId(transaction);
+        ConnectResponse { transaction_id, connection_id: ConnectionId(9) }.write(&mut reply);
+        reply.to_vec()
     }
 
     #[test]
     fn a_tracker_answers_and_the_source_is_returned() {
-        let (target, thread) = answering(1, |request| {
-            let transaction = u32::from_be_bytes(*request[12..].first_chunk().unwrap());
-            let mut reply = [0; RESPONSE_LEN];
-            let transaction_id = TransactionId(transaction);
-            ConnectResponse { transaction_id, connection_id: ConnectionId(9) }.write(&mut reply);
-            reply.to_vec()
-        });
+        let (target, thread) = answering(1, connect_reply);
         let source = "127.0.0.9".parse().unwrap();
         let found = probe(target, Some(source), Duration::from_secs(5)).unwrap();
         thread.join().unwrap();

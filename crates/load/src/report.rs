@@ -6,6 +6,7 @@ mod html;
 pub mod search;
 mod steps;
 mod table;
+mod verdict;
 
 pub use curve::CurvePoint;
 
@@ -84,6 +85,9 @@ pub struct Report {
     pub sleeps: u64,
     /// The tracker's CPU time within the window.
     pub tracker_cpu: Option<CpuReport>,
+    /// CPU time of the tracker's busiest thread within the window, in percent of one vCPU.
+    #[serde(default)]
+    pub tracker_busiest_percent: Option<f64>,
     /// The load tester's CPU time within the window.
     pub own_cpu: Option<CpuReport>,
     /// CPU time of each load worker within the window, in percent of one vCPU.
@@ -220,6 +224,8 @@ pub struct HostMeasurements {
     pub seconds: f64,
     /// The tracker's CPU time within the window.
     pub tracker_cpu: Option<Cpu>,
+    /// CPU time in seconds of the tracker's busiest thread within the window.
+    pub tracker_busiest: Option<f64>,
     /// The load tester's CPU time within the window.
     pub own_cpu: Option<Cpu>,
     /// Each worker's CPU time within the window.
@@ -281,6 +287,7 @@ impl Report {
             receive_batches: tally.batches,
             sleeps: tally.waits,
             tracker_cpu: host.tracker_cpu.map(cpu),
+            tracker_busiest_percent: host.tracker_busiest.map(|time| time / seconds * 100.0),
             own_cpu: host.own_cpu.map(cpu),
             worker_percent: host.worker_cpu.iter().map(|c| c.total() / seconds * 100.0).collect(),
             curve: curve::curve(&all),
@@ -332,12 +339,16 @@ impl Report {
         ratio((lost * sent + unsent) * 100.0, sent + unsent)
     }
 
+    /// Whether a load worker used all of its vCPU. In an open loop at a high rate a worker spins
+    /// between due times, so that its CPU time says nothing about its limit.
+    fn has_busy_worker(&self) -> bool {
+        let closed = matches!(self.setup.pace, Pace::InFlight(_));
+        closed && self.worker_percent.iter().any(|percent| *percent > 95.0)
+    }
+
     /// Adds warnings about these figures.
     fn warn(&mut self) {
-        let closed = matches!(self.setup.pace, Pace::InFlight(_));
-        // In an open loop at a high rate a worker spins between due times, so its CPU time says
-        // nothing about its limit.
-        if closed && self.worker_percent.iter().any(|percent| *percent > 95.0) {
+        if self.has_busy_worker() {
             // The number of vCPUs of the tracker is unknown here, so the warning names its usage.
             let tracker = self.tracker_cpu.map_or(String::new(), |cpu| {
                 format!(" (the tracker used {:.0} % of one)", cpu.percent)
@@ -452,6 +463,7 @@ pub(crate) mod tests {
             started: 1_700_000_000,
             seconds: 2.0,
             tracker_cpu: Some(Cpu { user: 0.5, system: 1.0 }),
+            tracker_busiest: Some(1.25),
             own_cpu: Some(Cpu { user: 0.25, system: 0.5 }),
             worker_cpu: vec![Cpu { user: 0.25, system: 0.5 }],
             dropped_here: 3,

@@ -1,5 +1,6 @@
 //! A run: workers on their vCPUs, warm-up, measured window, drain.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -142,10 +143,11 @@ struct WorkerOutcome {
 }
 
 /// Counters at one edge of the window.
-#[derive(Clone, Copy)]
 struct Edge {
     /// CPU time of the tracker; none where it is not observed, or has ended.
     tracker: Option<Cpu>,
+    /// CPU time of its threads.
+    threads: HashMap<u32, Cpu>,
     own: Option<Cpu>,
     thread: Option<Cpu>,
     /// Replies that the kernel dropped, and requests that it refused.
@@ -161,6 +163,7 @@ impl Edge {
         Self {
             // The results remain valid where the tracker has ended.
             tracker: tracker.and_then(|pid| Cpu::of_process(pid).ok()),
+            threads: tracker.and_then(|pid| Cpu::of_threads(pid).ok()).unwrap_or_default(),
             own: Cpu::of_self().ok(),
             thread: Cpu::of_thread().ok(),
             dropped,
@@ -178,6 +181,8 @@ fn work<S: Socket>(
     recorder: &Recorder,
 ) -> anyhow::Result<WorkerOutcome> {
     let clock = || nanos(span.epoch.elapsed());
+    // One worker's readings are enough.
+    let tracker = tracker.filter(|_| worker == 0);
     let (mut interval, mut start, mut end) = (0, None, None);
     loop {
         let now = clock();
@@ -301,11 +306,17 @@ fn report(
         let edges = outcomes.iter().filter_map(|outcomes| outcomes.edges.as_ref());
         edges.map(|(start, end)| count(end) - count(start)).sum()
     };
+    let busiest = || {
+        let (start, end) = outcomes.first()?.edges.as_ref()?;
+        let spent = |(id, cpu): (&u32, &Cpu)| Some((*cpu - *start.threads.get(id)?).total());
+        end.threads.iter().filter_map(spent).reduce(f64::max)
+    };
     let first = |pick| outcomes.first().and_then(|outcomes| between(outcomes, pick));
     let host = HostMeasurements {
         started,
         seconds: measured.as_secs_f64(),
         tracker_cpu: first(|edge| edge.tracker),
+        tracker_busiest: busiest(),
         own_cpu: first(|edge| edge.own),
         worker_cpu: outcomes.iter().filter_map(|h| between(h, |edge| edge.thread)).collect(),
         dropped_here: grown(|edge| edge.dropped),

@@ -14,11 +14,13 @@
 //! | [`fixture`] | what one check works with: info hashes, clients, the shared large swarm |
 //! | [`exchange`] | a client: requests with repeats, silence |
 //! | [`message`] | requests and replies, field by field |
+//! | [`address`] | the address of a tracker: an announce URL, or host and port |
 //! | [`target`] | the tracker's addresses, source addresses and time |
 //! | [`reachability`] | whether anything answers at the target |
 
 #![forbid(unsafe_code)]
 
+pub mod address;
 pub mod check;
 pub mod checks;
 pub mod exchange;

@@ -9,8 +9,11 @@ use crate::message::connect_request;
 
 /// How long each of the connect requests is waited for.
 const WAIT: Duration = Duration::from_millis(500);
-/// How often a connect request is sent.
-const TRIES: usize = 6;
+/// The time for a first reply, where the checks depend on it. A tracker under overload drops the
+/// connects of a part of all sources; onrush makes another choice every 16 s.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+/// The time for a closed port to open, and for the address of the other family to answer.
+pub(crate) const BRIEFLY: Duration = Duration::from_secs(3);
 
 /// Why the checks cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -25,7 +28,8 @@ pub enum Unreachable {
     /// No datagram came back.
     #[error(
         "{0} does not answer a connect request: check that it is a UDP tracker and that no \
-         firewall drops UDP (try: ss -lun 'sport = :{port}', and: tcpdump -ni any udp port {port})",
+         firewall drops UDP (try: ss -lun 'sport = :{port}', and: tcpdump -ni any udp port \
+         {port}). A tracker under overload may shed connects: try again in a minute",
         port = .0.port()
     )]
     Silent(SocketAddr),
@@ -38,16 +42,25 @@ pub enum Unreachable {
 /// comes back from the target's address. Returns the source address.
 ///
 /// # Errors
-/// When none comes back within three seconds.
-pub fn check(target: SocketAddr, source: Option<IpAddr>) -> Result<IpAddr, Unreachable> {
+/// When none comes back within `patience`, or the port is closed for three seconds.
+pub fn check(
+    target: SocketAddr,
+    source: Option<IpAddr>,
+    patience: Duration,
+) -> Result<IpAddr, Unreachable> {
     let no_route = |error| Unreachable::NoRoute(target, error);
     let local = source.map_or_else(|| route_to(target), Ok).map_err(no_route)?;
     // A connected socket reports a closed port; the other one sees replies from another port.
     let connected = UdpSocket::bind((local, 0)).map_err(no_route)?;
     connected.connect(target).map_err(no_route)?;
     let any_port = UdpSocket::bind((local, 0)).map_err(no_route)?;
+    let begin = Instant::now();
     let mut closed = false;
-    for attempt in 0..TRIES {
+    for attempt in 0.. {
+        let patience = if closed { patience.min(BRIEFLY) } else { patience };
+        if begin.elapsed() >= patience {
+            break;
+        }
         let end = Instant::now() + WAIT;
         let reply = match attempt % 2 {
             0 => connected.send(&connect_request()).and_then(|_| receive(&connected, target)),

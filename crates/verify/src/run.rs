@@ -10,7 +10,7 @@ use onrush_proto::InfoHash;
 use crate::check::{Check, CheckResult, Group, Needs, fails, skipped};
 use crate::checks::{self, checks};
 use crate::fixture::{Fixture, Session};
-use crate::reachability::{self, Unreachable};
+use crate::reachability::{self, BRIEFLY, Unreachable};
 use crate::report::{Conformance, Row};
 use crate::target::Target;
 
@@ -34,6 +34,8 @@ pub struct Settings {
     pub timeout: Duration,
     /// Only this part of the list.
     pub only: Option<Group>,
+    /// How long the first reply may take, as a tracker under overload sheds connects.
+    pub patience: Duration,
 }
 
 /// Runs the checks.
@@ -41,9 +43,11 @@ pub struct Settings {
 /// # Errors
 /// When nothing answers a connect request at the target.
 pub fn verify(settings: &Settings) -> Result<Conformance, Unreachable> {
-    let local = reachability::check(settings.target, settings.sources.first().copied())?;
+    let source = settings.sources.first().copied();
+    let local = reachability::check(settings.target, source, settings.patience)?;
     let mut target = Target::new(settings.target, &settings.sources, local, settings.timeout);
-    target.also = settings.also.filter(|also| reachability::check(*also, None).is_ok());
+    let answers = |also: &SocketAddr| reachability::check(*also, None, BRIEFLY).is_ok();
+    target.also = settings.also.filter(answers);
     let session = Session::new(target, settings.hashes.clone());
     let refusal = session.refusal();
     let chosen: Vec<&Check> =

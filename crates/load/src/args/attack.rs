@@ -3,28 +3,17 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use clap::Args;
 use ipnet::IpNet;
 use onrush_load::attack::{Attack, Bounds, Settings, Tracker};
 
-use super::{SourceArgs, number, seconds, target};
+use super::{SourceArgs, help, number, seconds, target};
 
 /// Default blocks for a target on 127/8, all of which is local.
 const NEWCOMERS: &str = "127.2.0.0/16";
 const ATTACKERS: &str = "127.64.0.0/10";
-
-const EXAMPLES: &str = "\
-Examples:
-  onrush-load attack random-hashes                     on 127.0.0.1:6969, from sources in 127/8
-  onrush-load attack scrapes --admin 127.0.0.1:6980    with memory, overload step and the balance of
-                                                       datagrams
-  unshare --map-root-user --net sh -c 'ip link set lo up; onrush --admin 127.0.0.1:6980 &
-    sleep 1; onrush-load attack connects --admin 127.0.0.1:6980 --min-newcomers 99'
-                                                       spoofed sources, in a namespace of their own
-  scripts/attack-test                                  all of them, between two namespaces";
 
 /// Attacks a tracker beside an honest load, and reports what honest clients got.
 ///
@@ -47,15 +36,18 @@ Examples:
 /// something failed, which is named, 2 the arguments or this host are unusable, 3 the tracker does
 /// not answer.
 #[derive(Args, Debug)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = help::ATTACK_EXAMPLES)]
 pub(crate) struct AttackArgs {
     /// The attack.
     #[arg(value_name = "NAME")]
     pub(crate) attack: Attack,
 
-    /// The tracker's address. May be given twice, once for each family.
+    /// The tracker: udp://HOST:PORT/announce, HOST:PORT or `[IPV6]:PORT`.
+    ///
+    /// A name stands for its first address, of IPv4 if it has one. May be given twice, once for
+    /// each family.
     #[arg(
-        long, short, value_name = "ADDR", default_value = "127.0.0.1:6969",
+        long, short, value_name = "URL|HOST:PORT", default_value = "127.0.0.1:6969",
         value_parser = target::target
     )]
     pub(crate) target: Vec<SocketAddr>,
@@ -79,11 +71,15 @@ pub(crate) struct AttackArgs {
     #[command(flatten)]
     pub(crate) from: SourceArgs,
 
-    /// Block of addresses of newcomers, which are this host's. Repeatable, for both families.
+    /// Block of addresses of newcomers, which are this host's.
+    ///
+    /// Repeatable, for both families.
     #[arg(long, value_name = "BLOCK", default_value = NEWCOMERS)]
     pub(crate) newcomers_from: Vec<IpNet>,
 
-    /// Block of addresses of the attack: spoofed, or this host's. Repeatable, for both families.
+    /// Block of addresses of the attack: spoofed, or this host's.
+    ///
+    /// Repeatable, for both families.
     #[arg(long, value_name = "BLOCK", default_value = ATTACKERS)]
     pub(crate) attack_from: Vec<IpNet>,
 
@@ -125,9 +121,10 @@ pub(crate) struct AttackArgs {
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
 
-    /// Address of the tracker's admin side: counters, overload step, memory and CPU time are
-    /// reported, and the balance of datagrams is checked.
-    #[arg(long, value_name = "ADDR", value_parser = target::target)]
+    /// Address of the tracker's admin side, for its counters, memory and CPU time.
+    ///
+    /// The overload step is reported too, and the balance of datagrams is checked.
+    #[arg(long, value_name = "IP:PORT")]
     pub(crate) admin: Option<SocketAddr>,
 
     /// The tracker's process, for its CPU time and memory, where they are not from --admin.
@@ -154,7 +151,9 @@ pub(crate) struct AttackArgs {
     #[arg(long, value_name = "STEP", requires = "admin", value_parser = number(0.0..=100.0, ""))]
     pub(crate) max_step: Option<f64>,
 
-    /// Write the report as JSON, `-` for standard output (the table then goes to standard error).
+    /// Write the report as JSON; `-` for standard output.
+    ///
+    /// With `-` the table goes to standard error.
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
 
@@ -164,8 +163,8 @@ pub(crate) struct AttackArgs {
 }
 
 impl AttackArgs {
-    /// The settings; the run ends early once `stop` is set.
-    pub(crate) fn settings(&self, stop: Arc<AtomicBool>) -> Settings {
+    /// The settings.
+    pub(crate) fn settings(&self) -> Settings {
         Settings {
             attack: self.attack,
             targets: self.target.clone(),
@@ -192,7 +191,7 @@ impl AttackArgs {
                 max_step: self.max_step,
             },
             quiet: self.quiet,
-            stop,
+            stop: Arc::default(),
         }
     }
 }
@@ -207,7 +206,7 @@ mod tests {
         let words = ["onrush-load", "attack"].into_iter().chain(line.split_whitespace());
         match Args::try_parse_from(words).map_err(|error| error.to_string())?.command {
             Some(Command::Attack(args)) => {
-                let settings = args.settings(Arc::default());
+                let settings = args.settings();
                 onrush_load::attack::check(&settings).map_err(|error| error.to_string())?;
                 Ok(settings)
             }
@@ -232,6 +231,8 @@ mod tests {
         )
         .unwrap();
         assert_eq!(found.targets.len(), 2);
+        let urls = settings("connects -t udp://10.77.0.1:1/announce -t udp://[fd77::1]:1").unwrap();
+        assert_eq!(urls.targets, found.targets);
         assert_eq!(found.attack_from.len(), 2);
         assert_eq!(found.bursts.1, Duration::from_millis(50));
         assert_eq!((found.bounds.min_established, found.bounds.max_step), (Some(99.9), Some(0.0)));
@@ -262,6 +263,7 @@ mod tests {
             ("connects --attack 0", "--attack"),
             ("connects --attack-from 10.0.0.0", "--attack-from"),
             ("connects -t 127.0.0.1:1 -t 127.0.0.2:1", "--target"),
+            ("connects -t ::1:6969", "--target"),
             ("bursts --period 1 --burst 2", "--burst"),
             ("connects --min-newcomers 101", "--min-newcomers"),
             ("connects --admin localhost", "--admin"),

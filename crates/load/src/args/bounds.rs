@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use onrush_load::report::search::Bounds;
-use onrush_load::search::Aim;
+use onrush_load::search::{Aim, Times};
 
 use super::{number, seconds};
 
@@ -13,15 +13,18 @@ const LOSS: f64 = 0.1;
 
 /// Arguments about bounds.
 #[derive(Args, Debug)]
-#[command(next_help_heading = "Bounds, and the highest rate within them")]
 pub(crate) struct BoundArgs {
-    /// Find the highest rate within the bounds: short open-loop rounds that double the rate and
-    /// then halve the interval, and a round of --duration that confirms it. Takes about a minute.
+    /// Find the highest rate within the bounds, in at most a minute.
+    ///
+    /// Starts from the rate of a closed loop; short open-loop rounds then find the highest rate,
+    /// and a round of --duration confirms it. Longer rounds, a longer --duration or --timeout
+    /// lengthen the search. The result is marked as confirmed or not confirmed.
     #[arg(long, conflicts_with_all = ["rate", "ramp", "steps"])]
     pub(crate) find_max: bool,
 
-    /// Percent of requests that may be lost; exit with status 4 above it [default with --find-max:
-    /// 0.1].
+    /// Percent of requests that may be lost [default with --find-max: 0.1].
+    ///
+    /// The exit status is 4 above it.
     #[arg(long, value_name = "%", value_parser = number(0.0..=100.0, ""))]
     pub(crate) max_loss: Option<f64>,
 
@@ -48,10 +51,15 @@ pub(crate) struct BoundArgs {
 }
 
 impl BoundArgs {
-    /// The aim of a search.
-    pub(crate) fn aim(&self) -> Aim {
+    /// The aim of a search of this length.
+    pub(super) fn aim(&self, times: Times) -> Aim {
         let loss_percent = self.max_loss.unwrap_or(LOSS);
         let bounds = Bounds { loss_percent, p99_ms: self.max_p99 };
-        Aim { bounds, resolution: self.resolution / 100.0 }
+        Aim { bounds, resolution: self.resolution / 100.0, times }
+    }
+
+    /// The load before each round but the confirming ones.
+    pub(super) fn warmup(&self) -> Duration {
+        self.round / 4
     }
 }

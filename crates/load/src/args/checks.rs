@@ -5,7 +5,6 @@ use onrush_load::check::Strictness;
 
 /// Arguments about the checks of replies.
 #[derive(Args, Debug)]
-#[command(next_help_heading = "Checks")]
 pub(crate) struct CheckArgs {
     /// Count replies as wrong that differ from the expected ones within what BEP 15 leaves open.
     #[arg(long)]

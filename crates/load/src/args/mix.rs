@@ -8,7 +8,6 @@ use super::number;
 
 /// Arguments about the traffic.
 #[derive(Args, Debug)]
-#[command(next_help_heading = "Traffic")]
 pub(crate) struct MixArgs {
     /// The profile: a name, or a file.
     #[arg(

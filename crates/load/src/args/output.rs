@@ -6,14 +6,17 @@ use clap::Args;
 
 /// Arguments about output.
 #[derive(Args, Debug)]
-#[command(next_help_heading = "Output")]
 pub(crate) struct OutputArgs {
-    /// The tracker's process: its CPU time, memory and the datagrams that the kernel dropped at
-    /// its sockets are reported.
+    /// The tracker's process: its CPU time, memory and drops are reported.
+    ///
+    /// Drops are datagrams for which its sockets had no room. The report then says whether the
+    /// tracker limited the rate.
     #[arg(long, value_name = "PID")]
     pub(crate) tracker_pid: Option<u32>,
 
-    /// Write the report as JSON, `-` for standard output (the table then goes to standard error).
+    /// Write the report as JSON; `-` for standard output.
+    ///
+    /// With `-` the table goes to standard error.
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
 

@@ -20,7 +20,6 @@ const DURATION: Duration = Duration::from_secs(10);
 
 /// Arguments about rate and duration.
 #[derive(Args, Debug)]
-#[command(next_help_heading = "Rate and duration")]
 pub(crate) struct PaceArgs {
     /// Closed loop: requests in flight per worker [default: 256]. Open loop (--rate, --ramp,
     /// --steps, --find-max): the limit per worker, above which requests wait [default: 1.25 times
@@ -31,8 +30,9 @@ pub(crate) struct PaceArgs {
     )]
     pub(crate) in_flight: Option<u32>,
 
-    /// Open loop: send this many requests per second, whatever comes back. Latency then counts
-    /// from the time at which a request was due.
+    /// Open loop: send this many requests per second, whatever comes back.
+    ///
+    /// Latency then counts from the time at which a request was due.
     #[arg(
         long, short, value_name = "R", value_parser = rate, conflicts_with_all = ["ramp", "steps"]
     )]

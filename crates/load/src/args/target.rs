@@ -4,14 +4,18 @@ use std::net::SocketAddr;
 
 use clap::Args;
 use onrush_load::sources::{MAX_SOURCES, Range};
+use onrush_verify::address::TrackerAddress;
 
 /// Arguments about target and sources.
 #[derive(Args, Debug)]
-#[command(next_help_heading = "Target and sources")]
 pub(crate) struct TargetArgs {
-    /// The tracker's address. Repeatable, for several addresses of either family.
+    /// The tracker: udp://HOST:PORT/announce, HOST:PORT or `[IPV6]:PORT`.
+    ///
+    /// A name stands for its first address, of IPv4 if it has one. Repeatable, for several
+    /// addresses of either family.
     #[arg(
-        long, short, value_name = "ADDR", default_value = "127.0.0.1:6969", value_parser = target
+        long, short, value_name = "URL|HOST:PORT", default_value = "127.0.0.1:6969",
+        value_parser = target
     )]
     pub(crate) target: Vec<SocketAddr>,
 
@@ -74,9 +78,6 @@ impl TargetArgs {
             return Err(format!("--pin names {pins} vCPUs for {workers} --workers"));
         }
         for (n, target) in self.target.iter().enumerate() {
-            if target.port() == 0 {
-                return Err(format!("--target {target}: port 0 is not a valid destination"));
-            }
             if self.target[..n].contains(target) {
                 return Err(format!("--target {target} is given twice"));
             }
@@ -85,8 +86,7 @@ impl TargetArgs {
     }
 }
 
+/// The first address of the tracker.
 pub(super) fn target(text: &str) -> Result<SocketAddr, String> {
-    text.parse().map_err(|_| {
-        "expected IP:PORT, like 127.0.0.1:6969 or [::1]:6969 (names are not resolved)".to_owned()
-    })
+    Ok(text.parse::<TrackerAddress>()?.first())
 }

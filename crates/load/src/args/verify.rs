@@ -1,6 +1,6 @@
 //! The arguments of `onrush-load verify`.
 
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,7 +8,9 @@ use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
 use onrush_proto::InfoHash;
 use onrush_verify::Settings;
+use onrush_verify::address::TrackerAddress;
 use onrush_verify::check::Group;
+use onrush_verify::reachability::PATIENCE;
 
 use super::seconds;
 
@@ -23,14 +25,15 @@ use super::seconds;
 /// are unusable.
 #[derive(Args, Debug)]
 pub(crate) struct VerifyArgs {
-    /// The tracker: name or address and port, like tracker.example.org:6969 or `[::1]:6969`.
-    #[arg(value_name = "HOST:PORT")]
-    pub(crate) target: String,
+    /// The tracker: udp://tracker.example.org:6969/announce, tracker.example.org:6969 or
+    /// `[::1]:6969`.
+    #[arg(value_name = "URL|HOST:PORT")]
+    pub(crate) target: TrackerAddress,
 
     /// The same tracker's address of the other family, to check that counts include both
     /// [default: the name's address].
-    #[arg(long, value_name = "HOST:PORT")]
-    pub(crate) also: Option<String>,
+    #[arg(long, value_name = "URL|HOST:PORT")]
+    pub(crate) also: Option<TrackerAddress>,
 
     /// Send from this address of the host. With two of them the check runs whether connection ids
     /// are bound to an address.
@@ -64,20 +67,17 @@ pub(crate) struct VerifyArgs {
 }
 
 impl VerifyArgs {
-    /// The settings, with names resolved and files read.
+    /// The settings, with files read.
     ///
     /// # Errors
-    /// When a name has no address, or a file no info hashes: which, and the expected form.
+    /// When an argument is of the wrong family, or a file has no info hashes: which, and the
+    /// expected form.
     pub(crate) fn settings(&self) -> anyhow::Result<Settings> {
-        let found = resolve(&self.target)?;
-        let target = found[0];
-        let other = |addresses: &[SocketAddr]| {
-            addresses.iter().copied().find(|address| address.is_ipv4() != target.is_ipv4())
-        };
+        let target = self.target.first();
         let also = match &self.also {
-            None => other(&found),
-            Some(named) => Some(other(&resolve(named)?).with_context(|| {
-                format!("--also {named} has no address of the other family than {target}")
+            None => self.target.of_other_family(target),
+            Some(named) => Some(named.of_other_family(target).with_context(|| {
+                format!("--also has no address of the other family than {target}")
             })?),
         };
         if let Some(ip) = self.source.iter().find(|ip| ip.is_ipv4() != target.is_ipv4()) {
@@ -85,7 +85,7 @@ impl VerifyArgs {
         }
         let hashes = self.hashes()?;
         let (sources, timeout, only) = (self.source.clone(), self.timeout, self.only);
-        Ok(Settings { target, also, sources, hashes, timeout, only })
+        Ok(Settings { target, also, sources, hashes, timeout, only, patience: PATIENCE })
     }
 
     fn hashes(&self) -> anyhow::Result<Vec<InfoHash>> {
@@ -108,40 +108,6 @@ impl VerifyArgs {
             }
         }
         Ok(hashes)
-    }
-}
-
-/// The addresses of a name, IPv4 first.
-fn resolve(text: &str) -> anyhow::Result<Vec<SocketAddr>> {
-    let Some((_, port)) = text.rsplit_once(':') else {
-        bail!("{text} has no port: expected HOST:PORT, like 127.0.0.1:6969 or [::1]:6969");
-    };
-    if port.parse::<u16>().is_ok_and(|port| port == 0) {
-        bail!("{text}: port 0 cannot be sent to");
-    }
-    let found = text.to_socket_addrs().with_context(|| {
-        format!("{text}: expected HOST:PORT, like tracker.example.org:6969 or [::1]:6969")
-    })?;
-    let mut found: Vec<SocketAddr> = found.map(plain).collect();
-    let is_unicast = |to: &&SocketAddr| !to.ip().is_unspecified() && !to.ip().is_multicast();
-    if let Some(other) = found.iter().find(|to| !is_unicast(to)) {
-        let ip = other.ip();
-        bail!("{text}: {ip} is not a unicast address; for this host use 127.0.0.1 or [::1]");
-    }
-    found.sort_by_key(SocketAddr::is_ipv6);
-    found.dedup();
-    if found.is_empty() {
-        bail!("{text} has no address");
-    }
-    Ok(found)
-}
-
-/// Turns an IPv4-mapped address (RFC 4291, section 2.5.5.2) into the IPv4 address, over which the
-/// datagrams travel.
-fn plain(address: SocketAddr) -> SocketAddr {
-    match address.ip().to_canonical() {
-        ip @ IpAddr::V4(_) => SocketAddr::new(ip, address.port()),
-        IpAddr::V6(_) => address,
     }
 }
 
@@ -169,7 +135,9 @@ mod tests {
         assert_eq!(both.only, Some(Group::AnythingElse));
         let mapped = settings("[::ffff:127.0.0.1]:6969").unwrap();
         assert_eq!(mapped.target, "127.0.0.1:6969".parse().unwrap());
-        assert!(settings("localhost:6969").unwrap().target.ip().is_loopback());
+        for named in ["localhost:6969", "udp://localhost:6969/announce"] {
+            assert!(settings(named).unwrap().target.ip().is_loopback(), "{named}");
+        }
     }
 
     #[test]
@@ -189,12 +157,9 @@ mod tests {
     #[test]
     fn invalid_arguments_are_named() {
         for (line, named) in [
-            ("127.0.0.1", "has no port"),
-            ("127.0.0.1:0", "port 0"),
-            ("0.0.0.0:6969", "not a unicast address"),
-            ("[::]:6969", "not a unicast address"),
-            ("239.0.0.1:6969", "not a unicast address"),
-            ("127.0.0.1:x", "expected HOST:PORT"),
+            ("127.0.0.1", "<URL|HOST:PORT>': there is no port"),
+            ("0.0.0.0:6969", "<URL|HOST:PORT>"),
+            ("127.0.0.1:1 --also ::1", "--also <URL|HOST:PORT>"),
             ("127.0.0.1:1 --also 127.0.0.2:1", "other family"),
             ("127.0.0.1:1 --source ::1", "--source"),
             ("127.0.0.1:1 --timeout 0", "--timeout"),

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::kind::Attack;
 use crate::latency::Latency;
 use crate::number::{Unit, grouped, mebibytes};
+use crate::text::{fact, wrapped};
 
 /// The version of the JSON. Keys are only added under one version.
 pub const FORMAT: u32 = 1;
@@ -293,10 +294,9 @@ impl AttackReport {
         if let Some(conservation) = &self.conservation {
             facts.extend(balance(conservation));
         }
-        let mut lines: Vec<_> =
-            facts.into_iter().map(|(name, text)| format!("{name:<18}{text}")).collect();
-        lines.extend(self.warnings.iter().map(|warning| format!("warning: {warning}")));
-        lines.extend(self.failures.iter().map(|failure| format!("failed: {failure}")));
+        let mut lines: Vec<_> = facts.iter().flat_map(|(name, text)| fact(name, text)).collect();
+        lines.extend(self.warnings.iter().flat_map(|text| wrapped("warning: ", text)));
+        lines.extend(self.failures.iter().flat_map(|text| wrapped("failed: ", text)));
         lines.join("\n") + "\n"
     }
 }
@@ -354,6 +354,7 @@ fn balance(conservation: &Conservation) -> [(&'static str, String); 2] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::text::WIDTH;
 
     fn report() -> AttackReport {
         let latency = Latency { p50: 40.0, p99: 900.0, max: 2000.0, ..Latency::default() };
@@ -454,8 +455,10 @@ mod tests {
             "160,400 = 160,300 received + 100 dropped (no room 100): exact",
             "160,300 = 40,300 answered + 120,000 refused (connection_id 120,000): exact",
         ] {
-            assert!(table.contains(part), "{part:?} is not in:\n{table}");
+            let words = table.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(words.contains(part), "{part:?} is not in:\n{table}");
         }
+        assert!(table.lines().all(|line| line.chars().count() <= WIDTH), "{table}");
         let back: AttackReport = serde_json::from_str(&report.to_json()).unwrap();
         assert_eq!(back, report);
     }

@@ -1,7 +1,8 @@
 //! The figures of a report, laid out once for the text and for the page.
 
 use super::{CpuReport, KindReport, Report, steps};
-use crate::number::{grouped, mebibytes};
+use crate::latency::Latency;
+use crate::number::{Unit, grouped, mebibytes};
 
 /// A name and its value.
 pub(super) type Fact = (&'static str, String);
@@ -83,15 +84,16 @@ pub(super) fn figures(report: &Report) -> Vec<Fact> {
             ),
         ),
     ];
-    for (name, cpu) in [("tracker CPU", report.tracker_cpu), ("load tester CPU", report.own_cpu)] {
-        if let Some(CpuReport { time, percent, per_reply }) = cpu {
-            let text = format!(
-                "{percent:.0} % ({:.2} s user, {:.2} s system), {per_reply:.3} us per right reply",
-                time.user, time.system
-            );
-            figures.push((name, text));
-        }
-    }
+    let cpu = |CpuReport { time, percent, per_reply }| {
+        format!(
+            "{percent:.0} % ({:.2} s user, {:.2} s system), {per_reply:.3} us per right reply",
+            time.user, time.system
+        )
+    };
+    let thread = report.tracker_busiest_percent.map(|percent| format!("{percent:.0} %"));
+    figures.extend(report.tracker_cpu.map(|tracker| ("tracker CPU", cpu(tracker))));
+    figures.extend(thread.map(|text| ("busiest thread", text)));
+    figures.extend(report.own_cpu.map(|own| ("load tester CPU", cpu(own))));
     if let Some(tracker) = &report.tracker {
         let [rss, peak] = [tracker.rss, tracker.peak_rss].map(|bytes| mebibytes(bytes as f64));
         let drops = tracker.drops.map_or("not readable".into(), |drops| grouped(drops as f64));
@@ -101,47 +103,61 @@ pub(super) fn figures(report: &Report) -> Vec<Fact> {
     figures
 }
 
-const KIND_HEADS: &[&str] = &[
-    "kind", "requests", "right", "wrong", "lost", "repeats", "p50 us", "p90 us", "p99 us",
-    "p99.9 us", "max us",
-];
-
-/// A row per kind of request, and one of all.
+/// Counts: a row per kind of request, and one of all.
 pub(super) fn kinds(report: &Report) -> Grid {
-    let sum = |of: fn(&KindReport) -> u64| report.kinds.iter().map(of).sum();
-    let all = KindReport {
-        requests: sum(|kind| kind.requests),
-        right: sum(|kind| kind.right),
-        wrong: sum(|kind| kind.wrong),
-        lost: sum(|kind| kind.lost),
-        repeats: sum(|kind| kind.repeats),
-        latency: report.latency,
-        ..report.kinds[0].clone()
+    let counts = |kind: &KindReport| {
+        [kind.requests, kind.right, kind.wrong, kind.lost, kind.repeats]
+            .map(|count| count as f64)
+            .map(grouped)
     };
-    let sent = report.kinds.iter().filter(|kind| kind.requests > 0);
-    let mut rows: Vec<_> = sent.map(|kind| row(kind.kind.name(), kind)).collect();
-    rows.push(row("all", &all));
+    let row = |kind: &KindReport| {
+        let mut cells = counts(kind);
+        if !kind.kind.is_answered() {
+            // Silence is their right reply.
+            cells[1..].fill(String::new());
+            cells[1] = "silence".into();
+        }
+        std::iter::once(kind.kind.name().to_owned()).chain(cells).collect()
+    };
+    let sum = |of: fn(&KindReport) -> u64| grouped(report.kinds.iter().map(of).sum::<u64>() as f64);
+    let all = vec![
+        "all".to_owned(),
+        sum(|kind| kind.requests),
+        sum(|kind| kind.right),
+        sum(|kind| kind.wrong),
+        sum(|kind| kind.lost),
+        sum(|kind| kind.repeats),
+    ];
     Grid {
         title: "By kind of request",
         class: "kinds",
         note: String::new(),
-        heads: KIND_HEADS,
-        rows,
+        heads: &["kind", "requests", "right", "wrong", "lost", "repeats"],
+        rows: sent(report).map(row).chain([all]).collect(),
     }
 }
 
-fn row(name: &str, kind: &KindReport) -> Vec<String> {
-    let mut row = vec![name.to_owned(), grouped(kind.requests as f64)];
-    if !kind.kind.is_answered() {
-        row.push("silence".into());
-        row.resize(KIND_HEADS.len(), String::new());
-        return row;
+/// Latencies: a row per kind of request that is answered, and one of all.
+pub(super) fn latencies(report: &Report) -> Grid {
+    let row = |name: &str, latency: &Latency| {
+        let Latency { p50, p90, p99, p999, max, .. } = *latency;
+        let cells = [p50, p90, p99, p999, max].map(|us| Unit::Micros.label(us));
+        std::iter::once(name.to_owned()).chain(cells).collect()
+    };
+    let answered = sent(report).filter(|kind| kind.kind.is_answered());
+    let rows = answered.map(|kind| row(kind.kind.name(), &kind.latency));
+    Grid {
+        title: "Latency by kind of request",
+        class: "latencies",
+        note: String::new(),
+        heads: &["latency", "p50", "p90", "p99", "p99.9", "max"],
+        rows: rows.chain([row("all", &report.latency)]).collect(),
     }
-    let counts = [kind.right, kind.wrong, kind.lost, kind.repeats];
-    row.extend(counts.map(|count| grouped(count as f64)));
-    let latency = kind.latency;
-    row.extend([latency.p50, latency.p90, latency.p99, latency.p999, latency.max].map(grouped));
-    row
+}
+
+/// The kinds of request that were sent.
+fn sent(report: &Report) -> impl Iterator<Item = &KindReport> {
+    report.kinds.iter().filter(|kind| kind.requests > 0)
 }
 
 /// A row per step of the load; none where it has only one.
@@ -151,14 +167,7 @@ pub(super) fn by_step(report: &Report) -> Option<Grid> {
         title: "By step",
         class: "steps",
         note: String::new(),
-        heads: &[
-            "step",
-            "measured",
-            "sent per second",
-            "right replies per second",
-            "lost",
-            "p99, at most",
-        ],
+        heads: &["step", "measured", "sent/s", "right/s", "lost", "p99 max"],
         rows,
     })
 }

@@ -2,7 +2,8 @@
 
 use askama::Template;
 
-use super::figures::{Fact, Grid, by_step, figures, kinds, rounds, setup};
+use super::figures::{Fact, Grid, by_step, figures, kinds, latencies, rounds, setup};
+use super::verdict::verdict;
 use super::{CurvePoint, Report};
 use crate::chart::{Axis, Line, Lines, Span, lines};
 use crate::number::{Unit, grouped};
@@ -13,8 +14,8 @@ use crate::series::Sample;
 #[template(path = "report.html")]
 struct Page<'a> {
     report: &'a Report,
-    /// Whether all is right, and the sentence that says so.
-    verdict: (bool, String),
+    /// Whether all is right, and the sentences that say so.
+    verdict: (bool, Vec<String>),
     headline: Vec<(&'static str, String, String)>,
     plots: Vec<String>,
     grids: Vec<Grid>,
@@ -36,7 +37,10 @@ impl Report {
             verdict: verdict(self),
             headline: headline(self),
             plots: plots(self),
-            grids: [rounds(self), by_step(self), Some(kinds(self))].into_iter().flatten().collect(),
+            grids: [rounds(self), by_step(self), Some(kinds(self)), Some(latencies(self))]
+                .into_iter()
+                .flatten()
+                .collect(),
             lists: [
                 ("Figures", owned(figures(self))),
                 ("Setup", owned(setup(self))),
@@ -47,29 +51,20 @@ impl Report {
     }
 }
 
-fn verdict(report: &Report) -> (bool, String) {
-    let (right, wrong) = (report.right_replies(), report.wrong_replies());
-    let text = match (right, wrong) {
-        (0, 0) if report.answerable() == 0 => "No request deserved a reply.".into(),
-        (0, 0) => "No reply arrived.".into(),
-        (_, 0) => format!("All {} replies were right.", grouped(right as f64)),
-        _ => format!(
-            "{} of {} replies were wrong.",
-            grouped(wrong as f64),
-            grouped((right + wrong) as f64)
-        ),
-    };
-    (wrong == 0 && (right > 0 || report.answerable() == 0), text)
-}
-
 fn headline(report: &Report) -> Vec<(&'static str, String, String)> {
-    let mut all = vec![
+    let mut all = Vec::new();
+    if let Some(search) = &report.search {
+        let unit = if search.confirmed { "requests per second" } else { "not confirmed" };
+        let rate = search.found.map_or_else(|| "none".into(), grouped);
+        all.push(("highest rate", rate, unit.to_owned()));
+    }
+    all.extend([
         ("right replies", grouped(report.rate), "per second".to_owned()),
         ("lost", format!("{:.3}", report.loss_percent), "% of requests".into()),
         ("latency p50", Unit::Micros.label(report.latency.p50), String::new()),
         ("latency p99", Unit::Micros.label(report.latency.p99), String::new()),
         ("peers per reply", format!("{:.1}", report.peers_per_reply), String::new()),
-    ];
+    ]);
     if let Some(cpu) = report.tracker_cpu {
         all.push(("tracker's CPU", format!("{:.2}", cpu.per_reply), "us per right reply".into()));
     }
@@ -80,7 +75,7 @@ fn headline(report: &Report) -> Vec<(&'static str, String, String)> {
 }
 
 fn plots(report: &Report) -> Vec<String> {
-    let mut plots = vec![rates(report), latencies(report), percentiles(report)];
+    let mut plots = vec![rates(report), latency(report), percentiles(report)];
     if report.series.iter().any(|sample| sample.tracker.is_some()) {
         plots.extend([cpu(report), memory(report), drops(report)]);
     }
@@ -126,7 +121,7 @@ fn rates(report: &Report) -> String {
     over_time(report, "Rate over time", Axis::linear("per second"), &shown)
 }
 
-fn latencies(report: &Report) -> String {
+fn latency(report: &Report) -> String {
     over_time(
         report,
         "Latency over time",
@@ -216,7 +211,10 @@ mod tests {
         for part in ["grow", "20,000", "confirm", "<td>held</td>", "loss 3.000 %"] {
             assert!(table.contains(part), "{part} is not in {table}");
         }
-        assert!(page.contains("12,346 requests per second"), "what was found");
+        let first = page.split("class=\"figures\"").nth(1).unwrap().split("</div>").next().unwrap();
+        assert!(first.contains("highest rate") && first.contains("12,346"), "{first}");
+        let verdict = page.split("class=\"verdict").nth(1).unwrap().split("</p>").next().unwrap();
+        assert!(verdict.contains("12,346 requests per second"), "{verdict}");
     }
 
     #[test]

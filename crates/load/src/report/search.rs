@@ -21,9 +21,12 @@ pub struct Search {
     pub bounds: Bounds,
     /// Wanted distance between the highest held rate and the lowest failed one, in percent.
     pub resolution_percent: f64,
+    /// The requests per second of the closed loop that the search began with.
+    #[serde(default)]
+    pub closed_loop: f64,
     /// The highest held rate in requests per second; none when no rate was held.
     pub found: Option<f64>,
-    /// Whether a longer round confirmed it. A search that is interrupted confirms nothing.
+    /// Whether a longer round confirmed it.
     #[serde(default)]
     pub confirmed: bool,
     /// Verdict of the next higher rate, or of its confirmation; none when no rate failed.
@@ -63,7 +66,7 @@ pub struct Round {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Purpose {
-    /// Doubles the rate until it fails, or divides it until it is held.
+    /// Raises the rate until it fails, or lowers it until it is held.
     Grow,
     /// Halves the interval between the highest held and the lowest failed rate.
     Narrow,
@@ -180,15 +183,21 @@ impl Round {
         ]
     }
 
-    /// The round's line in the text.
+    /// The round's line in the text. The figures beside the verdict show its reason.
     pub fn line(&self) -> String {
-        let [purpose, rate, replies, loss, p99, _, verdict] = self.cells();
+        let [purpose, rate, replies, loss, p99, ..] = self.cells();
+        let verdict = match self.verdict {
+            Verdict::Held => "held",
+            Verdict::Lost => "loss",
+            Verdict::Slow => "slow",
+            Verdict::LoadTester => "load tester",
+        };
         let wrong = match self.wrong {
             0 => String::new(),
-            wrong => format!("  WRONG {wrong}"),
+            wrong => format!("\n{:7} WRONG {wrong}", ""),
         };
         format!(
-            "{purpose:<8}{rate:>12}/s{replies:>12} replies/s  loss {loss:>9}  p99 {p99:>8}  \
+            "{purpose:<7}{rate:>11}/s{replies:>11} right/s{loss:>10} lost{p99:>8} p99  \
              {verdict}{wrong}"
         )
     }
@@ -210,26 +219,54 @@ impl Search {
         )
     }
 
-    /// A warning about the result, where it may mislead.
-    pub fn warning(&self) -> Option<String> {
-        match (self.found, self.limit) {
-            (Some(_), _) if !self.confirmed => Some(
-                "the search was interrupted: the highest rate held until then is not confirmed"
-                    .into(),
+    /// The result in a sentence.
+    pub fn sentence(&self) -> String {
+        let last = self.rounds.last();
+        match (self.found, last) {
+            (Some(rate), Some(last)) if self.confirmed => format!(
+                "Highest rate: {} requests per second, confirmed over {:.1} s.",
+                grouped(rate),
+                last.seconds
             ),
-            (None, Some(Verdict::LoadTester)) => Some(
-                "no rate was found because of the load tester's own limit: give it more --workers \
-                 and vCPUs"
-                    .into(),
+            (Some(rate), last) => {
+                let failed = last.filter(|round| round.purpose == Purpose::Confirm);
+                let why = failed.map_or("the search was ended before", |round| round.why.as_str());
+                format!(
+                    "Highest rate: {} requests per second, not confirmed: {why}.",
+                    grouped(rate)
+                )
+            }
+            (None, Some(last)) => format!(
+                "No rate held; the last one tried was {} requests per second: {}.",
+                grouped(last.rate),
+                last.why
             ),
-            (Some(_), Some(Verdict::LoadTester)) => Some(
-                "the highest rate is the load tester's limit, not the tracker's: give it more \
-                 --workers and vCPUs"
-                    .into(),
-            ),
-            (Some(_), None) => Some("the tracker held every rate that was tried".into()),
-            _ => None,
+            (None, None) => "No rate was tried: the search was ended before.".into(),
         }
+    }
+
+    /// What limits the found rate, in a sentence; none where no rate failed or held.
+    pub fn limit(&self) -> Option<String> {
+        self.found?;
+        Some(match self.limit? {
+            Verdict::Held => return None,
+            Verdict::Lost => {
+                format!(
+                    "Limited by loss: higher rates lose more than {} %.",
+                    self.bounds.loss_percent
+                )
+            }
+            Verdict::Slow => {
+                format!(
+                    "Limited by latency: at higher rates the p99 exceeds {} ms.",
+                    self.bounds.p99_ms
+                )
+            }
+            Verdict::LoadTester => {
+                "Limited by the load tester, not by the tracker: give it more --workers and vCPUs."
+                    .into()
+            }
+        })
     }
 }
 
@@ -304,6 +341,7 @@ pub(crate) mod tests {
         Search {
             bounds: BOUNDS,
             resolution_percent: 2.0,
+            closed_loop: 30_000.0,
             found: Some(12_345.6),
             confirmed: true,
             limit: Some(Verdict::LoadTester),
@@ -313,16 +351,46 @@ pub(crate) mod tests {
 
     #[test]
     fn the_text_has_every_round() {
-        let search = example();
-        let warning = search.warning().unwrap();
-        assert!(warning.contains("the load tester's limit"), "{warning}");
         let mut report = crate::report::tests::example();
-        report.search = Some(search);
+        report.search = Some(example());
         let text = report.to_table();
-        for part in
-            ["p99 <= 10 ms, to 2 %: 12,346 requests per second", "20,000/s", "failed: loss 3.000 %"]
-        {
+        for part in ["p99 <= 10 ms, to 2 %", "20,000/s", "3.000 % lost", "  loss\n"] {
             assert!(text.contains(part), "{part} is not in {text}");
+        }
+    }
+
+    /// The line fits a terminal whatever its figures.
+    #[test]
+    fn a_line_fits_80_columns() {
+        for verdict in [Verdict::Held, Verdict::Lost, Verdict::Slow, Verdict::LoadTester] {
+            let mut round = example().rounds.remove(0);
+            (round.purpose, round.verdict) = (Purpose::Confirm, verdict);
+            (round.rate, round.replies_rate) = (99_999_999.0, 99_999_999.0);
+            (round.loss_percent, round.p99) = (100.0, 999.4e6);
+            let fits = |line: &str| line.len() <= 80;
+            assert!(round.wrong > 0 && round.line().lines().all(fits), "{}", round.line());
+        }
+    }
+
+    #[test]
+    fn the_result_is_a_sentence() {
+        let confirm = |mut search: Search, why: &str| {
+            let mut round = search.rounds[0].clone();
+            (round.purpose, round.why) = (Purpose::Confirm, why.into());
+            search.rounds.push(round);
+            search
+        };
+        let unconfirmed = Search { confirmed: false, ..example() };
+        let nothing = Search { found: None, confirmed: false, ..example() };
+        for (search, parts) in [
+            (example(), ["12,346 requests per second", "confirmed over 2.0 s"]),
+            (confirm(unconfirmed.clone(), "loss 1 %"), ["not confirmed: loss 1 %", "12,346"]),
+            (unconfirmed, ["not confirmed", "was ended before"]),
+            (nothing.clone(), ["No rate held", "20,000 requests per second: loss 3.000 %"]),
+            (Search { rounds: Vec::new(), ..nothing }, ["No rate", "was ended before"]),
+        ] {
+            let sentence = search.sentence();
+            assert!(parts.iter().all(|part| sentence.contains(part)), "{parts:?}: {sentence}");
         }
     }
 }

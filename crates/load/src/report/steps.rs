@@ -21,7 +21,7 @@ pub(super) fn rows(report: &Report) -> Vec<Vec<String>> {
         };
         let lost = report.series.iter().filter(sent_then).map(|sample| sample.lost).sum::<u64>();
         vec![
-            name.to_owned(),
+            name.trim_start_matches("step ").replace(" per second", "/s"),
             format!("{:.1} s", total.seconds),
             grouped(total.sent_rate()),
             grouped(total.rate()),
@@ -60,13 +60,13 @@ mod tests {
             sample(3.5, "drain", 0, 10, 9e9),
         ];
         let wanted = [
-            ["step 1: 1,000 per second", "1.0 s", "1,000", "800", "10.000 %", "300 us"],
-            ["step 2: 2,000 per second", "1.0 s", "2,000", "1,800", "2.000 %", "200 us"],
+            ["1: 1,000/s", "1.0 s", "1,000", "800", "10.000 %", "300 us"],
+            ["2: 2,000/s", "1.0 s", "2,000", "1,800", "2.000 %", "200 us"],
         ];
         assert_eq!(rows(&report), wanted);
         let shown = report.to_table();
-        assert!(shown.contains("step 2: 2,000 per second"), "{shown}");
-        assert!(report.to_html().contains("step 1: 1,000 per second"));
+        assert!(shown.contains("2: 2,000/s"), "{shown}");
+        assert!(report.to_html().contains("1: 1,000/s"));
     }
 
     #[test]
@@ -74,6 +74,6 @@ mod tests {
         let mut report = super::super::tests::example();
         report.series = vec![sample(0.5, "measure", 10, 0, 1.0)];
         assert!(rows(&report).is_empty());
-        assert!(!report.to_table().contains("step 1"));
+        assert!(!report.to_table().contains("1: "));
     }
 }

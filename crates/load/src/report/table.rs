@@ -1,21 +1,28 @@
 //! The report as text.
 
-use super::figures::{Fact, by_step, figures, kinds, setup};
+use super::figures::{Fact, by_step, figures, kinds, latencies, setup};
+use super::search::Round;
+use super::verdict::verdict;
 use super::{Findings, Report};
 use crate::number::grouped;
+use crate::text::{fact, wrapped};
 
 /// The whole report; ends with a line feed.
 pub(super) fn table(report: &Report) -> String {
-    let kinds = kinds(report);
-    let mut lines = named(setup(report));
+    let (_, sentences) = verdict(report);
+    let mut lines: Vec<_> = sentences.iter().flat_map(|text| wrapped("", text)).collect();
     lines.push(String::new());
-    lines.extend(kinds.lines());
+    lines.extend(named(setup(report)));
+    lines.push(String::new());
+    lines.extend(kinds(report).lines());
     let of_kinds: u64 = report.kinds.iter().map(|kind| kind.wrong).sum();
     let others = report.wrong_replies().saturating_sub(of_kinds);
     if others > 0 {
         let others = grouped(others as f64);
         lines.push(format!("and {others} wrong replies to no request in flight"));
     }
+    lines.push(String::new());
+    lines.extend(latencies(report).lines());
     lines.push(String::new());
     lines.extend(named(figures(report)));
     if let Some(steps) = by_step(report) {
@@ -25,15 +32,16 @@ pub(super) fn table(report: &Report) -> String {
     lines.extend(findings("wrong replies", &report.wrong));
     lines.extend(findings("different within what BEP 15 leaves open", &report.differs));
     if let Some(search) = &report.search {
-        lines.push(format!("\n{}", search.headline()));
-        lines.extend(search.rounds.iter().map(|round| format!("  {}", round.line())));
+        lines.push(String::new());
+        lines.extend(wrapped("", &search.headline()));
+        lines.extend(search.rounds.iter().map(Round::line));
     }
-    lines.extend(report.warnings.iter().map(|warning| format!("warning: {warning}")));
+    lines.extend(report.warnings.iter().flat_map(|text| wrapped("warning: ", text)));
     lines.join("\n") + "\n"
 }
 
 fn named(facts: Vec<Fact>) -> Vec<String> {
-    facts.into_iter().map(|(name, text)| format!("{name:<18}{text}")).collect()
+    facts.iter().flat_map(|(name, text)| fact(name, text)).collect()
 }
 
 fn findings(title: &str, all: &[Findings]) -> Vec<String> {
@@ -55,11 +63,15 @@ fn findings(title: &str, all: &[Findings]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use crate::latency::Latency;
+    use crate::series::Sample;
+    use crate::text::WIDTH;
+
     #[test]
     fn the_table_has_the_main_figures() {
         let table = super::super::tests::example().to_table();
         for part in [
-            "announce     1,010    1,000      0    10",
+            "announce     1,010    1,000      0    10        0",
             "junk            90  silence",
             "500 per second",
             "1500.000 us per right reply",
@@ -71,6 +83,34 @@ mod tests {
         ] {
             assert!(table.contains(part), "{part:?} is not in:\n{table}");
         }
-        assert!(table.lines().all(|line| line.len() < 180));
+        assert!(table.starts_with("500 right replies per second."), "the verdict: {table}");
+    }
+
+    /// Only examples of replies are longer, each a word of hexadecimal digits.
+    #[test]
+    fn the_table_fits_80_columns() {
+        let mut report = super::super::tests::example();
+        let target = report.setup.targets[0].clone();
+        report.setup.targets = vec![target; 9];
+        let large = 9_999_999_999;
+        for kind in &mut report.kinds {
+            (kind.requests, kind.right) = (large, large);
+            (kind.wrong, kind.lost, kind.repeats) = (123_456, 1_234_567, 1_234_567);
+            kind.latency = Latency { p50: 9.99e3, max: 9.99e5, ..kind.latency };
+        }
+        report.search = Some(super::super::search::tests::example());
+        report.warnings.push("a long warning ".repeat(20));
+        let step = |number: u32| Sample {
+            time: f64::from(number),
+            seconds: 1.0,
+            phase: format!("step {number}: 5,000 to 12,000,000 per second"),
+            right: 9_999_999,
+            sent: 9_999_999,
+            ..Sample::default()
+        };
+        report.series = vec![step(1), step(2)];
+        let table = report.to_table();
+        let long = |line: &&str| line.chars().count() > WIDTH && !line.contains("reply: ");
+        assert_eq!(table.lines().filter(long).collect::<Vec<_>>(), [""; 0], "{table}");
     }
 }

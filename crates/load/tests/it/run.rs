@@ -147,8 +147,32 @@ fn a_target_that_does_not_answer_exits_with_3() {
     let output = load(&[format!("--target={target}")], "");
     assert_eq!(output.status.code(), Some(3));
     let said = stderr(&output);
-    assert!(said.contains(&target) && said.contains("ss -lun"), "{said}");
+    for part in [target.as_str(), "ss -lun", "--target"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
     assert!(output.stdout.is_empty());
+}
+
+/// As under overload: the first connect is repeated until it gets a reply.
+#[test]
+fn a_tracker_that_sheds_connects_is_measured() {
+    let tracker = Server::start(Fault::ShedsConnects);
+    let output = load(&tracker.targets()[..1], "");
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(said.contains("sheds connects"), "{said}");
+}
+
+#[test]
+fn targets_are_urls_and_names() {
+    let tracker = Server::start(Fault::Nothing);
+    let port = tracker.addresses[0].port();
+    for target in [format!("udp://127.0.0.1:{port}/announce"), format!("localhost:{port}")] {
+        let (target, more) = (format!("-t={target}"), "--quiet --json -");
+        let output = load(&[target], more);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        assert!(report(&output).right_replies() > 0);
+    }
 }
 
 /// Unusable arguments are reported before a target that does not answer.

@@ -66,4 +66,13 @@ fn a_target_that_does_not_answer_exits_with_2() {
     let message = stderr(&output);
     assert_eq!(output.status.code(), Some(2), "{message}");
     assert!(message.contains("127.0.0.1:1") && message.contains("ss -lun"), "{message}");
+    assert!(!message.contains("--target"), "a flag of other commands: {message}");
+}
+
+#[test]
+fn an_announce_url_is_a_target() {
+    let server = Server::start(Fault::Nothing);
+    let url = format!("udp://localhost:{}/announce", server.addresses[0].port());
+    let output = verify(&[&url, "--only", "connect"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
 }

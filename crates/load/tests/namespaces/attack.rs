@@ -173,12 +173,15 @@ fn spoofed_sources_are_refused_with_a_way_out() {
         let nobody = ["127.0.0.1:1".parse().unwrap()];
         let silent = run(&nobody, "connects");
         assert_eq!(silent.status.code(), Some(3), "{}", error(&silent));
+        assert!(error(&silent).contains("--target"), "{}", error(&silent));
         ip("route add default via 192.0.2.2");
         for name in ["connects", "guessed-ids", "junk", "bad-checksums", "bursts"] {
             let output = run(&nobody, name);
             assert_eq!(output.status.code(), Some(2), "{name}: {}", error(&output));
             assert!(error(&output).contains("ip route del default"), "{}", error(&output));
         }
+        let named = run(&[], "connects --target udp://localhost:1/announce");
+        assert_eq!(named.status.code(), Some(2), "{}", error(&named));
         let own = run(&nobody, "scrapes");
         assert_eq!(own.status.code(), Some(3), "{}", error(&own));
     });
@@ -194,4 +197,7 @@ fn spoofed_sources_are_refused_outside_of_a_namespace() {
     let output = run(&targets, "connects");
     assert_eq!(output.status.code(), Some(2), "{}", error(&output));
     assert!(error(&output).contains("unshare --map-root-user --net"), "{}", error(&output));
+    let named = run(&[], "connects --target localhost:1");
+    assert_eq!(named.status.code(), Some(2), "{}", error(&named));
+    assert!(error(&named).contains("unshare --map-root-user --net"), "{}", error(&named));
 }

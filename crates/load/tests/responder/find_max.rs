@@ -30,6 +30,8 @@ fn the_capacity_of_a_server_is_found() {
     let report = report(&output);
     let search = report.search.as_ref().unwrap();
     let found = search.found.unwrap();
+    assert!(search.confirmed && search.closed_loop > CAPACITY / 4.0, "{said}");
+    assert!(said.contains("Highest rate: "), "the verdict: {said}");
     assert!((CAPACITY * 0.6..CAPACITY * 1.15).contains(&found), "{found}: {said}");
     assert!(
         (report.sent_rate - found).abs() < found * 0.05,
@@ -39,6 +41,21 @@ fn the_capacity_of_a_server_is_found() {
     assert!((last.purpose, last.verdict) == (Purpose::Confirm, Verdict::Held), "{said}");
     assert!(search.rounds.iter().any(|round| !round.held() && !round.why.is_empty()), "{said}");
     assert!(said.contains("highest rate with loss"), "{said}");
+}
+
+/// A bound on the latency that no rate meets: the search ends in its time and says so.
+#[test]
+fn a_search_without_a_result_ends_in_time() {
+    let tracker = Server::start(Fault::Nothing);
+    let more = "--find-max --max-p99 0.01 --round 0.2 --duration 0.2 --warmup 0 --timeout 0.1";
+    let begin = Instant::now();
+    let output = command(&tracker, more).output().unwrap();
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(4), "{said}");
+    assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
+    let search = report(&output).search.unwrap();
+    assert_eq!((search.found, search.confirmed), (None, false), "{said}");
+    assert!(!search.rounds.is_empty() && said.contains("No rate held"), "{said}");
 }
 
 #[test]

@@ -38,6 +38,8 @@ pub(crate) enum Fault {
     LosesDatagrams,
     OnlyConnects,
     // Connect
+    /// The first [`SHED`] connects get no reply, as under overload.
+    ShedsConnects,
     LongConnect,
     ZeroId,
     OneIdForAll,
@@ -107,6 +109,9 @@ pub(crate) enum Fault {
     AnswersEmptyScrape,
     ErrorWithoutText,
 }
+
+/// More connects than are sent in two seconds without patience.
+const SHED: u64 = 8;
 
 #[derive(Clone, Copy)]
 struct Peer {
@@ -252,7 +257,9 @@ impl Tracker {
     }
 
     fn connect(&mut self, connect: &Connect, len: usize, source: SocketAddr) -> Option<Vec<u8>> {
-        if self.has(Fault::StrictLength) && len != 16 {
+        if self.has(Fault::StrictLength) && len != 16
+            || self.has(Fault::ShedsConnects) && self.received <= SHED
+        {
             return None;
         }
         let mut reply = [0; 16];

@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use faulty::{Fault, Server};
 use onrush_proto::InfoHash;
+use onrush_verify::check::Group;
 use onrush_verify::checks::checks;
+use onrush_verify::reachability::PATIENCE;
 use onrush_verify::report::{Conformance, Outcome, Row};
 use onrush_verify::{Settings, verify};
 
@@ -22,6 +24,7 @@ fn settings(server: &Server) -> Settings {
         hashes: Vec::new(),
         timeout: Duration::from_millis(200),
         only: None,
+        patience: Duration::from_secs(3),
     }
 }
 
@@ -71,6 +74,14 @@ fn a_conforming_tracker_passes_over_ipv6() {
 fn lost_datagrams_cause_no_failure() {
     let server = Server::start(Fault::LosesDatagrams);
     let report = verify(&settings(&server)).unwrap();
+    assert_eq!(report.count(Outcome::Fails), 0, "{:?}", not_passed(&report));
+}
+
+#[test]
+fn a_tracker_that_sheds_connects_is_waited_for() {
+    let server = Server::start(Fault::ShedsConnects);
+    let (only, patience) = (Some(Group::Connect), PATIENCE);
+    let report = verify(&Settings { only, patience, ..patient(&server) }).unwrap();
     assert_eq!(report.count(Outcome::Fails), 0, "{:?}", not_passed(&report));
 }
 
@@ -255,9 +266,11 @@ fn an_unreachable_target_is_an_error() {
     let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let target = silent.local_addr().unwrap();
     let server = Server::start(Fault::Nothing);
-    let settings = Settings { target, ..settings(&server) };
+    let patience = Duration::from_secs(1);
+    let settings = Settings { target, patience, ..settings(&server) };
     let error = verify(&settings).unwrap_err();
     assert!(matches!(error, Unreachable::Silent(_)), "{error}");
+    assert!(error.to_string().contains("may shed connects"), "{error}");
     drop(silent);
     let error = verify(&settings).unwrap_err();
     assert!(matches!(error, Unreachable::Closed(_)), "{error}");

@@ -1,0 +1,167 @@
+//! `-h` and `--help`: options grouped by how often they are needed, and examples.
+//!
+//! Lines of examples have at most 80 columns, as clap would wrap longer ones once more.
+
+use clap::{Command, CommandFactory as _, FromArgMatches as _};
+
+use super::Args;
+
+/// Options of every day by their ids: those of `-h`, and the first ones of `--help`.
+const EVERYDAY: [&str; 11] = [
+    "target",
+    "profile",
+    "rate",
+    "duration",
+    "find_max",
+    "max_loss",
+    "workers",
+    "tracker_pid",
+    "json",
+    "html",
+    "quiet",
+];
+/// Options that hardly anybody needs.
+const RARELY: [&str; 10] = [
+    "burst",
+    "no_bursts",
+    "no_coalescing",
+    "zipf",
+    "resolution",
+    "round",
+    "strangers",
+    "sample",
+    "write_hashes",
+    "hgrm",
+];
+/// [`EVERYDAY`] of `attack`.
+const ATTACK_EVERYDAY: [&str; 11] = [
+    "target",
+    "honest",
+    "rate",
+    "duration",
+    "newcomers_from",
+    "attack_from",
+    "admin",
+    "min_established",
+    "min_newcomers",
+    "json",
+    "quiet",
+];
+/// [`RARELY`] of `attack`.
+const ATTACK_RARELY: [&str; 4] = ["period", "burst", "timeout", "swarms"];
+
+/// The examples of the command.
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  onrush-load                                  closed loop, 10 s, 127.0.0.1:6969
+  onrush-load -t [::1]:6969 --rate 5000        open loop, 5,000 requests/s
+  onrush-load --find-max --tracker-pid 4711    the highest rate within bounds
+  onrush-load verify tracker.example.org:6969  conformance to BEP 15
+  onrush-load attack random-hashes             what clients get in an attack";
+
+/// The examples of `attack`.
+pub(super) const ATTACK_EXAMPLES: &str = "\
+Examples:
+  On 127.0.0.1:6969, from sources in 127/8:
+    onrush-load attack random-hashes
+  With memory, overload step and the balance of datagrams:
+    onrush-load attack scrapes --admin 127.0.0.1:6980
+  With spoofed sources, in a namespace of their own:
+    unshare --map-root-user --net sh -c 'ip link set lo up
+      onrush --admin 127.0.0.1:6980 & sleep 1
+      onrush-load attack connects --admin 127.0.0.1:6980 --min-newcomers 99'
+  All of them, between two namespaces:
+    scripts/attack-test";
+
+/// The arguments of this process; ends it where they are wrong, or ask for help.
+pub(crate) fn parse() -> Args {
+    Args::from_arg_matches(&command().get_matches()).unwrap_or_else(|error| error.exit())
+}
+
+/// The command line with its options in groups.
+fn command() -> Command {
+    grouped(Args::command(), &EVERYDAY, &RARELY)
+        .mut_subcommand("attack", |attack| grouped(attack, &ATTACK_EVERYDAY, &ATTACK_RARELY))
+}
+
+fn grouped(command: Command, everyday: &[&str], rarely: &[&str]) -> Command {
+    command.mut_args(|arg| {
+        let id = arg.get_id().as_str();
+        if arg.is_positional() || everyday.contains(&id) {
+            return arg;
+        }
+        let needed = if rarely.contains(&id) { "Rarely needed" } else { "Sometimes needed" };
+        arg.hide_short_help(true).help_heading(needed)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The subcommands, and the command itself.
+    const NAMES: [&str; 3] = ["", "verify", "attack"];
+
+    /// `-h` and `--help` in a terminal of 80 columns.
+    fn helps(name: &str) -> [String; 2] {
+        let mut command = command().term_width(80);
+        command.build();
+        let command = match name {
+            "" => &mut command,
+            name => command.find_subcommand_mut(name).unwrap(),
+        };
+        [command.render_help().to_string(), command.render_long_help().to_string()]
+    }
+
+    fn options(help: &str) -> usize {
+        help.lines().filter(|line| line.trim_start().starts_with('-')).count()
+    }
+
+    #[test]
+    fn the_short_help_has_about_a_dozen_options() {
+        for name in NAMES {
+            let [short, long] = helps(name);
+            assert!((9..=14).contains(&options(&short)), "{} options:\n{short}", options(&short));
+            assert!(short.lines().count() <= 50, "{} lines:\n{short}", short.lines().count());
+            let at = |heading: &str| long.find(heading);
+            assert!(name == "verify" || at("Sometimes needed:") < at("Rarely needed:"), "{long}");
+        }
+        let all = Args::command();
+        let [short, long] = helps("");
+        for option in all.get_arguments().filter_map(|arg| arg.get_long()) {
+            assert!(long.contains(&format!("--{option}")), "{option}");
+        }
+        assert!(short.contains("--find-max") && !short.contains("--no-bursts"), "{short}");
+    }
+
+    /// A misspelt id would be in the wrong group.
+    #[test]
+    fn the_groups_name_options() {
+        let mut command = command();
+        let attack = command.find_subcommand_mut("attack").unwrap().clone();
+        for (command, ids) in [
+            (&command, [&EVERYDAY[..], &RARELY].concat()),
+            (&attack, [&ATTACK_EVERYDAY[..], &ATTACK_RARELY].concat()),
+        ] {
+            for id in ids {
+                let found = command.get_arguments().find(|arg| arg.get_id().as_str() == id);
+                assert!(found.is_some(), "{id}");
+            }
+        }
+    }
+
+    #[test]
+    fn lines_fit_80_columns_and_are_wrapped_once() {
+        for name in NAMES {
+            for help in helps(name) {
+                let long = help.lines().find(|line| line.chars().count() > 80);
+                assert_eq!(long, None, "{name}: {help}");
+            }
+        }
+        for (name, examples) in [("", EXAMPLES), ("attack", ATTACK_EXAMPLES)] {
+            for help in helps(name) {
+                assert!(help.contains(examples), "{help}");
+            }
+        }
+    }
+}
