@@ -20,14 +20,15 @@ use onrush_net::steering::Steering;
 use onrush_swarm::{Shard, ShardMap};
 use thiserror::Error;
 
+use crate::host_check::{self, refusals};
 use crate::overload::advertised_interval::CommitmentFile;
 use crate::overload::{IntervalCommitment, Overload};
 use crate::process::{notify, user};
 use crate::snapshots::Snapshots;
 use crate::upgrade::incoming::{Incoming, TakeoverError};
 use crate::upgrade::outgoing::Event;
-use onrush_config::Settings;
 use onrush_config::settings::Listen;
+use onrush_config::{Refused, Settings};
 use onrush_control::server::{self, Bound};
 use onrush_control::{AdminError, Server, Token, TokenError};
 use onrush_store::lists::MostEntries;
@@ -117,6 +118,21 @@ pub enum StartError {
          in the unit, or `ulimit -u`"
     )]
     Threads(io::Error),
+}
+
+impl StartError {
+    /// The value of the configuration that the host refuses, if it is one.
+    pub fn refused(&self, settings: &Settings) -> Option<Refused> {
+        Some(match self {
+            Self::User(error) => refusals::user(error),
+            Self::Bind(error) => refusals::address(error, settings),
+            Self::State(error) => refusals::state(error, settings),
+            Self::List(error) => refusals::list(error, settings),
+            Self::Admin(error) => refusals::admin(error),
+            Self::Token(error) => refusals::token(error),
+            Self::Takeover(_) | Self::Poll(_) | Self::Threads(_) => return None,
+        })
+    }
 }
 
 impl Tracker {
@@ -228,6 +244,7 @@ impl<'a> Start<'a> {
             None if user::is_root() => warnings.push(AS_ROOT.to_owned()),
             None => {}
         }
+        warnings.extend(host_check::export(settings).map(|refused| refused.to_string()));
         // Early, so that `/ready` reports the start while lists and state are loaded.
         let admin = start_admin(settings, bind_admin, &mut warnings)?;
         // Before the sockets, whose buffers would fill up meanwhile, and as the user that reloads

@@ -12,6 +12,7 @@ mod doctor;
 mod export;
 mod flood;
 mod harness;
+mod host_check;
 mod hot_hash;
 mod kills;
 mod live_lists;
