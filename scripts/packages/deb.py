@@ -65,7 +65,7 @@ class Package:
             "/usr/share/bash-completion/completions/onrush", "/usr/share/zsh/vendor-completions/_onrush",
             "/usr/share/fish/vendor_completions.d/onrush.fish", "/usr/share/doc/onrush/copyright",
             "/usr/share/doc/onrush/OPERATING.md", "/usr/share/doc/onrush/CONFIGURATION.md",
-            "/usr/share/doc/onrush/METRICS.md", "/usr/lib/sysctl.d/60-onrush.conf",
+            "/usr/share/doc/onrush/METRICS.md", "/usr/lib/sysctl.d/10-onrush.conf",
             "/usr/share/lintian/overrides/onrush",
         ]:
             assert any(name in listed for name in [path, path + ".gz"]), f"{path} is not in {listed}"
@@ -75,6 +75,19 @@ class Package:
         assert "onrush" in self.host.run("bash", "-c",
             "source /usr/share/bash-completion/completions/onrush; complete -p onrush").stdout
         assert self.host.run("dpkg-query", "-W", "-f", "${Conffiles}", "onrush").stdout.split()[0] == "/etc/onrush/onrush.toml"
+
+    def the_check_needs_no_environment_of_the_unit(self):
+        """As root, while the service holds the addresses."""
+        checked = self.host.run("onrush", "--config", "/etc/onrush/onrush.toml", "--check-config").stdout
+        assert re.search(r"state +/var/lib/onrush\n", checked), checked
+        assert re.search(r"user +checked as user onrush, as which the service runs", checked), checked
+
+    def a_larger_sysctl_of_the_operator_takes_precedence(self):
+        self.host.write("/etc/sysctl.d/30-net.conf", "net.core.rmem_max = 26214400\n")
+        lines = self.host.run("systemd-analyze", "cat-config", "sysctl.d").stdout.splitlines()
+        values = [line.split("=")[1].strip() for line in lines if re.match(r"net.core.rmem_max *=", line)]
+        assert "4194304" in values and values[-1] == "26214400", values
+        self.host.remove("/etc/sysctl.d/30-net.conf")
 
     def an_upgrade_keeps_changed_configuration(self):
         config = "/etc/onrush/onrush.toml"
@@ -133,10 +146,12 @@ class Package:
         assert_served(self.host)
 
     def a_purge_removes_everything(self):
-        self.host.run("dpkg", "-P", "onrush")
+        self.host.write("/etc/onrush/admin.token", "0123456789abcdef\n", 0o600)
+        purged = self.host.run("dpkg", "-P", "onrush")
+        assert "warning" not in purged.stderr, purged.stderr
         for path in ["/etc/onrush", "/var/lib/onrush", "/usr/share/doc/onrush", "/usr/lib/systemd/system/onrush.service",
                      "/etc/systemd/system/multi-user.target.wants/onrush.service", "/etc/systemd/system/onrush.service",
-                     "/usr/lib/sysctl.d/60-onrush.conf"]:
+                     "/usr/lib/sysctl.d/10-onrush.conf"]:
             assert not os.path.lexists(self.host.path(path)), path
         assert self.host.run("dpkg", "-l", "onrush", check=False).returncode != 0
 

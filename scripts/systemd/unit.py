@@ -50,7 +50,9 @@ class Case:
         host.put(binary, "/usr/bin/onrush")
         for unit in ["onrush.service", "onrush.socket"]:
             host.put(f"{config}/{unit}", f"/usr/lib/systemd/system/{unit}", 0o644)
-        host.put(f"{config}/onrush.toml", "/etc/onrush/onrush.toml", 0o644)
+        with open(f"{config}/onrush.toml") as file:
+            # As in the package.
+            host.write("/etc/onrush/onrush.toml", file.read().replace("\n# state_dir =", "\nstate_dir ="))
         host.put(f"{config}/onrush.sysusers", "/usr/lib/sysusers.d/onrush.conf", 0o644)
         host.run("systemd-sysusers", "/usr/lib/sysusers.d/onrush.conf")
         host.run("systemctl", "daemon-reload")
@@ -215,6 +217,53 @@ class Case:
                     assert len(errors) == 1 and named in errors[0], (option, errors)
             finally:
                 self.host.drop_in("onrush.service", "")
+
+    def a_reload_of_a_refused_configuration_fails(self):
+        pid, since = self.start()
+        config = "/etc/onrush/onrush.toml"
+        with open(self.host.path(config)) as file:
+            before = file.read()
+        missing = before.replace('mode = "open"', 'mode = "deny"').replace("# file =", "file =", 1)
+        assert missing.count('\nfile = "/etc/onrush/denied.txt"') == 1
+        try:
+            for text, error in [(before + "\nnonsense\n", "onrush.toml:"), (missing, "`access.file`")]:
+                self.host.write(config, text)
+                reload = self.host.run("systemctl", "reload", "onrush", check=False)
+                assert reload.returncode != 0, reload
+                # The tracker got no signal, and serves on.
+                journal = self.host.journal("onrush", since)
+                assert error in journal and "SIGHUP" not in journal, journal
+                assert self.host.main_pid("onrush.service") == pid
+                assert self.host.show("onrush", "ActiveState") == "active"
+                assert_served(self.host)
+        finally:
+            self.host.write(config, before)
+        self.host.run("systemctl", "reload", "onrush")
+        self.host.until("the reload in the log", lambda: "SIGHUP" in self.host.journal("onrush", since))
+
+    def the_check_tells_the_running_service_from_another_program(self):
+        self.start()
+        config = "/etc/onrush/onrush.toml"
+        check = ["onrush", "--config", config, "--check-config"]
+        # By root, and by the user of the service: before a reload it holds the addresses.
+        for command in [check, ["runuser", "-u", "onrush", "--", *check]]:
+            checked = self.host.run(*command)
+            assert "checked as user onrush" in checked.stdout, checked.stdout
+        self.stop()
+        self.host.write("/run/systemd/system/squatter.service", "[Service]\nExecStart=/usr/bin/python3 -c \""
+                        "import socket, time; s = socket.socket(type=socket.SOCK_DGRAM); s.bind(('0.0.0.0', 6969)); "
+                        "time.sleep(600)\"\n")
+        self.host.run("systemctl", "daemon-reload")
+        self.host.run("systemctl", "start", "squatter")
+        try:
+            checked = self.host.until("the other program has the port", lambda: (
+                lambda done: done if done.returncode else None)(self.host.run(*check, check=False)))
+            taken = r"`listen\.0`: 0\.0\.0\.0:6969 is taken by python3 \(process (\d+), squatter\.service\)"
+            found = re.search(taken, checked.stderr)
+            assert checked.returncode == 2 and found, checked
+            assert f"systemctl status {found[1]}" in checked.stderr, checked
+        finally:
+            self.host.run("systemctl", "stop", "squatter")
 
     def a_killed_service_is_restarted(self):
         pid, _ = self.start()

@@ -102,8 +102,8 @@ keys! {
 
         /// The directory for persistent state: the key of connection ids, snapshots, changes of
         /// lists. It is created if missing. If it is not writable, the tracker logs a warning and
-        /// keeps the key in memory; connection ids then become invalid with a restart. Flag:
-        /// --state-dir.
+        /// keeps the key in memory; connection ids then become invalid with a restart.
+        /// `--check-config` reports it as an error. Flag: --state-dir.
         pub(crate) state_dir: Option<PathBuf> = PATH
             .derived(
                 "$STATE_DIRECTORY (set by systemd), else $XDG_STATE_HOME/onrush, else \
@@ -483,7 +483,8 @@ keys! {
         /// The file, replaced by renaming a complete new one. Its name selects the format: .txt for
         /// one line per swarm (info hash in hexadecimal, seeders, leechers, completed), .bencode or
         /// .benc for the reply to a full scrape over HTTP (BEP 48), with .gz behind for
-        /// compression. An export takes 32 bytes of memory per swarm.
+        /// compression. An export takes 32 bytes of memory per swarm. A directory that cannot be
+        /// written is a warning, and an error of `--check-config`.
         pub file: Option<PathBuf> = PATH
             .derived("nothing is exported", "\"/var/lib/onrush/scrape.txt.gz\"")
             .on_reload(),

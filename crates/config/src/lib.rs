@@ -9,6 +9,7 @@
 //! | [`settings`] | the settings |
 //! | [`placement`] | the default placement of workers |
 //! | `resolve` | from file, flags and host to settings |
+//! | `refused` | values that the host refuses, with their places |
 //! | [`reload`] | from a changed file to the settings that apply without a restart |
 //! | `summary` | the settings in a few lines |
 //! | [`format`](mod@format) | numbers in messages |
@@ -24,6 +25,7 @@ pub mod format;
 pub mod host;
 pub mod keys;
 pub mod placement;
+mod refused;
 pub mod reload;
 mod resolve;
 pub mod secret_file;
@@ -34,6 +36,7 @@ pub mod values;
 pub use flags::Flags;
 pub use host::{Host, Passed};
 pub use onrush_toml_keys::{Problem, Problems, regular_file};
+pub use refused::{Places, Refused};
 pub use settings::Settings;
 
 /// The default file, with every key and its documentation: `onrush --print-config`.

@@ -33,11 +33,7 @@ impl Settings {
     /// # Errors
     /// Everything that is wrong with file and flags.
     pub fn load(flags: &Flags, host: &Host) -> Result<(Self, Vec<String>), Problems> {
-        let document = match &flags.config {
-            Some(path) => Document::load(&SCHEMA, SCHEMA.defaults(), path)?,
-            None => Document::parse(&SCHEMA, SCHEMA.defaults(), "the defaults", ""),
-        };
-        resolve(document, flags, host)
+        resolve(flags.document()?, flags, host)
     }
 
     /// The same for the text of a file called `name`.

@@ -1,12 +1,13 @@
 //! The settings of the daemon: checked, resolved against the host, and independent of how they
 //! were written.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use onrush_proto::InfoHash;
 use onrush_swarm::{ShardSettings, SourceLimits};
-use onrush_toml_keys::Values;
+use onrush_toml_keys::{Value, Values};
 use onrush_tracker::access::Lists;
 use onrush_tracker::access::addresses::{AddressBlock, AddressSet};
 use onrush_tracker::limits::{AnnounceSettings, Placement, WorkerSettings};
@@ -16,6 +17,7 @@ pub use crate::keys::{
     AdminSettings, ConnectionSettings, ExportSettings, Limits, LogSettings, OverloadSettings,
     ScrapeSettings, SnapshotSettings, SocketSettings,
 };
+use crate::values::ListenAt;
 pub use crate::values::{Listen, LogFormat};
 
 /// Memory per peer at most, on average: one alone in its swarm, with its share of the tables,
@@ -84,6 +86,19 @@ impl Settings {
             batch_requests: self.limits.batch_requests,
             scrapes_in_flight: self.limits.scrapes_in_flight,
             connection_validity: self.connection.validity,
+        }
+    }
+
+    /// The entry of `listen` that an address comes from, like `listen.0`.
+    pub fn listen_key(&self, address: SocketAddr) -> String {
+        let has = |entry: &Value| {
+            let at = entry.as_str().and_then(|text| text.parse().ok());
+            at.is_some_and(|ListenAt(at)| at.iter().any(|listen| listen.address == address))
+        };
+        let entries = self.values.get("listen").and_then(Value::as_array);
+        match entries.and_then(|entries| entries.iter().position(has)) {
+            Some(nth) => format!("listen.{nth}"),
+            None => "listen".to_owned(),
         }
     }
 

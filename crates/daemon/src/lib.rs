@@ -4,6 +4,8 @@
 //! | module | contents |
 //! |---|---|
 //! | [`cli`] | the command line: flags, and the subcommands `ctl`, `top` and `doctor` |
+//! | [`host_check`] | what this host says of a configuration |
+//! | [`ports`] | which processes hold an address |
 //! | [`start`] | from settings to a running tracker: user, sockets, state, workers |
 //! | [`supervise`] | the main thread while workers run: signals, reload, lists, watch, exports |
 //! | [`upgrade`] | a new process takes over sockets and peers |
@@ -23,7 +25,9 @@ compile_error!(
 
 pub mod cli;
 pub mod history_file;
+pub mod host_check;
 pub mod overload;
+pub mod ports;
 pub mod process;
 pub mod snapshots;
 pub mod start;

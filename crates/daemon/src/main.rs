@@ -8,11 +8,12 @@ mod greeting;
 use std::process::ExitCode;
 
 use clap::Parser;
+use onrush::cli::check;
 use onrush::cli::ctl;
 use onrush::cli::doctor;
 use onrush::cli::top;
 use onrush::cli::{Cli, Command, Task, print};
-use onrush::process::exit::{Exit, GOOD};
+use onrush::process::exit::{Exit, FAILED, GOOD};
 use onrush::process::{activation, log_output, logging, signals, user};
 use onrush::supervise::reload::Reload;
 use onrush::supervise::{End, Supervisor};
@@ -20,7 +21,7 @@ use onrush::upgrade::incoming::passed_sockets;
 use onrush::upgrade::successor::{self, Program};
 use onrush::{StartError, Tracker};
 use onrush_config::settings::LogFormat;
-use onrush_config::{Host, Passed, Settings};
+use onrush_config::{Flags, Host, Passed, Problems, Settings};
 use onrush_net::{adopt::Adopted, affinity};
 use onrush_store::lists::file::ListError;
 
@@ -58,8 +59,9 @@ fn main() -> ExitCode {
     let exit = match cli.task(&host) {
         Err(problems) => Exit::wrong(problems),
         Ok(Task::Show(text)) => print(&text, GOOD),
+        Ok(Task::Check(settings, notices)) => check::run(&cli.flags, &settings, notices, &host),
         Ok(Task::Serve(settings, notices)) => {
-            serve(*settings, &notices, passed, cli, host, program).unwrap_or_else(failed_start)
+            serve(*settings, &notices, passed, cli, host, program).unwrap_or_else(Exit::failed)
         }
     };
     exit.report()
@@ -82,16 +84,18 @@ fn serve(
     program: Program,
 ) -> Result<Exit, StartError> {
     let host_warnings = doctor::host_warnings(&settings, &host);
-    if let Some(name) = &settings.user {
-        user::load_names(name, settings.group.as_deref());
-    }
+    user::load_names(settings.user.as_deref(), settings.group.as_deref());
     log_output::set_json(settings.log.format == LogFormat::Json);
     logging::start(settings.log.level).map_err(StartError::Threads)?;
     // Before the start, so that an early signal does not end the process in the middle of it.
     let signals = signals::listen().map_err(StartError::Threads)?;
-    let tracker = match cli.upgrade {
-        true => Tracker::take_over(&settings, cli.force)?,
-        false => Tracker::start(&settings, passed)?,
+    let started = match cli.upgrade {
+        true => Tracker::take_over(&settings, cli.force),
+        false => Tracker::start(&settings, passed),
+    };
+    let tracker = match started {
+        Ok(tracker) => tracker,
+        Err(error) => return Ok(failed_start(&error, &cli.flags, &settings)),
     };
     for notice in notices {
         log::warn!("{notice}");
@@ -135,21 +139,29 @@ fn serve(
 }
 
 /// The exit status and final message of a start that has failed.
-fn failed_start(error: StartError) -> Exit {
+fn failed_start(error: &StartError, flags: &Flags, settings: &Settings) -> Exit {
+    let Some(refused) = error.refused(settings) else { return Exit::failed(error) };
+    let problems = flags.places().problems([refused]);
     match error {
         // The next start reads it again, and systemd starts no tracker again that exits with 2.
-        error @ StartError::List(ListError::Changed { .. }) => Exit::failed(error),
+        StartError::List(ListError::Changed { .. }) => failed(&problems),
         // Parts of the configuration.
         StartError::List(_) | StartError::Token(_) => {
-            Exit::wrong(format!("{error}\nnothing was started.\n"))
+            Exit::wrong(format!("{problems}nothing was started.\n"))
         }
-        error => Exit::failed(error),
+        _ => failed(&problems),
     }
+}
+
+/// A start that may succeed later without a change of the configuration.
+fn failed(problems: &Problems) -> Exit {
+    Exit { code: FAILED, text: format!("onrush: cannot start:\n{problems}") }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use onrush_net::bind::BindError;
     use onrush_tracker::running::WorkerFailure;
     use std::io;
 
@@ -161,11 +173,17 @@ mod tests {
             (exit.code, exit.text.as_str()),
             (1, "onrush: worker-3 failed: it panicked: why\n")
         );
-        let exit = failed_start(ListError::Empty { path: "list".into() }.into());
+        let settings = Settings::for_test("listen = ['127.0.0.1:80']");
+        let failed = |error: StartError| failed_start(&error, &Flags::default(), &settings);
+        let exit = failed(ListError::Empty { path: "list".into() }.into());
         assert_eq!(exit.code, 2);
-        let exit = failed_start(ListError::Changed { path: "list".into() }.into());
+        let exit = failed(ListError::Changed { path: "list".into() }.into());
         assert_eq!(exit.code, 1);
-        let exit = failed_start(StartError::Poll(io::ErrorKind::OutOfMemory.into()));
+        assert!(exit.text.contains("`access.file`: list: "), "{}", exit.text);
+        let exit = failed(BindError::NotHere { address: settings.listen[0].address }.into());
+        assert_eq!(exit.code, 1);
+        assert!(exit.text.contains("`listen.0`: this host has no address"), "{}", exit.text);
+        let exit = failed(StartError::Poll(io::ErrorKind::OutOfMemory.into()));
         assert_eq!(exit.code, 1);
         assert!(exit.text.starts_with("onrush: cannot set up polling: "), "{}", exit.text);
     }

@@ -250,6 +250,17 @@ pub fn bind_group(addresses: &[Address], options: &Options) -> Result<Group, Bin
     Ok(Group { workers, addresses: wanted, notices })
 }
 
+/// Checks that [`bind_group`] could bind an address now, without keeping it.
+///
+/// # Errors
+/// The [`BindError`] that it would return.
+pub fn check(Address { address, optional }: Address) -> Result<(), BindError> {
+    match probe(address, true) {
+        Err(failure) if !(optional && failure.is_absence()) => Err(failure.into_error(address)),
+        _ => Ok(()),
+    }
+}
+
 /// A placeholder socket whose port is free of other groups, and is shared from now on. A socket
 /// that sets SO_REUSEPORT before it binds port 0 may get the port of another group of this user and
 /// take datagrams from it; a port found by a probe and bound later could be taken in between.

@@ -30,6 +30,7 @@
 //! | [`steering`] | which socket of a group receives a datagram (classic BPF) |
 //! | [`filter`] | which datagrams the kernel drops before it queues them (classic BPF) |
 //! | [`affinity`] | the vCPUs of the process, pinning a thread to one |
+//! | [`clock`] | how wrong the wall clock may be (Linux) |
 //! | [`mio`] | the portable backend; recvmmsg and sendmmsg on Linux |
 //! | [`memory`] | a network within the process: loss, delay and reordering from a seed |
 //! | [`raw`] | datagrams from any source address, for load tests (Linux) |
@@ -40,6 +41,8 @@ pub mod affinity;
 pub mod bind;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod bpf;
+#[cfg(target_os = "linux")]
+pub mod clock;
 mod counters;
 pub mod filter;
 pub mod handover;

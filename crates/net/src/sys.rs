@@ -44,6 +44,20 @@ pub(crate) fn get_option<T: Plain>(
     Errno::result(result).map(|_| len as usize)
 }
 
+/// The bound of the wall clock's error in microseconds, by adjtimex(2).
+#[cfg(target_os = "linux")]
+pub(crate) fn clock_error() -> Result<u64, Errno> {
+    let mut state = mem::MaybeUninit::<libc::timex>::zeroed();
+    // SAFETY: the kernel writes within `state`, of which zero bytes are a valid value; its `modes`
+    // of 0 make the call a read.
+    // Reason: neither nix nor rustix has the call.
+    let (result, micros) = unsafe {
+        let result = libc::adjtimex(state.as_mut_ptr());
+        (result, state.assume_init_ref().maxerror)
+    };
+    Errno::result(result).map(|_| u64::try_from(micros).unwrap_or(0))
+}
+
 /// Types that the kernel may read and write as bytes.
 ///
 /// # Safety

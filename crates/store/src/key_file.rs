@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use onrush_tracker::connection::{Key, Keys};
 use thiserror::Error;
 
-use crate::atomic_file::AtomicFile;
+use crate::atomic_file::{AtomicFile, check_directory};
 
 /// Why no keys could be loaded.
 #[derive(Debug, Error)]
@@ -64,18 +64,37 @@ pub enum KeyError {
 /// # Errors
 /// [`KeyError`], whose text names the remedy.
 pub fn load_or_create(path: &Path, open: fn(&Path) -> io::Result<File>) -> Result<Keys, KeyError> {
+    if let Some(keys) = load(path, open)? {
+        return Ok(keys);
+    }
+    let keys = Keys::random();
+    match create(&keys, path) {
+        Ok(()) => Ok(keys),
+        Err(source) => Err(KeyError::Create { path: path.to_owned(), source }),
+    }
+}
+
+/// Checks that [`load_or_create`] would succeed, and creates no file.
+///
+/// # Errors
+/// The [`KeyError`] that it would return.
+pub fn check(path: &Path, open: fn(&Path) -> io::Result<File>) -> Result<(), KeyError> {
+    let is_there = load(path, open)?.is_some();
+    let directory = path.parent().filter(|_| !is_there);
+    directory
+        .map_or(Ok(()), check_directory)
+        .map_err(|source| KeyError::Create { path: path.to_owned(), source })
+}
+
+/// The keys in a file; `None` if there is none.
+fn load(path: &Path, open: fn(&Path) -> io::Result<File>) -> Result<Option<Keys>, KeyError> {
     match open(path).and_then(io::read_to_string) {
-        Ok(text) => parse(&text).map_err(|(line, problem)| KeyError::Content {
+        Ok(text) => parse(&text).map(Some).map_err(|(line, problem)| KeyError::Content {
             path: path.to_owned(),
             line,
             problem,
         }),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let keys = Keys::random();
-            create(&keys, path)
-                .map(|()| keys)
-                .map_err(|source| KeyError::Create { path: path.to_owned(), source })
-        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(source) => Err(KeyError::Read { path: path.to_owned(), source }),
     }
 }

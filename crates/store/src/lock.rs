@@ -14,7 +14,7 @@ use thiserror::Error;
 use crate::state_file;
 
 /// File name of the lock in the state directory.
-const FILE: &str = "lock";
+pub(crate) const FILE: &str = "lock";
 /// Permissions with which other users could open a directory, and lock it themselves.
 const OTHERS_READ: u32 = 0o044;
 /// Attempts to lock a file that is replaced meanwhile.
@@ -116,6 +116,15 @@ impl StateLock {
     }
 }
 
+/// The process that last took the lock of a directory, by the lock file. It may have ended.
+///
+/// # Errors
+/// When the file cannot be read, or has no number.
+pub fn last_holder(directory: &Path) -> std::io::Result<u32> {
+    let number = state_file::read_to_string(&directory.join(FILE))?;
+    number.trim().parse().map_err(std::io::Error::other)
+}
+
 /// Locks the directory itself. `None` where other users could do so as well, and where the file
 /// system cannot (NFS): there the lock of the file has to suffice.
 fn lock_directory(directory: &Path) -> Result<Option<Flock<File>>, LockError> {
@@ -209,6 +218,7 @@ mod tests {
         let error = StateLock::take(directory.path()).unwrap_err().to_string();
         assert!(error.contains(&format!("process {}", std::process::id())), "{error}");
         assert!(error.contains("--state-dir"), "{error}");
+        assert_eq!(last_holder(directory.path()).unwrap(), std::process::id());
         drop(first);
         StateLock::take(directory.path()).unwrap();
     }

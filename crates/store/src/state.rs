@@ -1,18 +1,20 @@
 //! The state directory, opened at start: its lock and the key of connection ids.
 
-use std::fs::{self, DirBuilder};
+use std::fs::{self, DirBuilder, File};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use nix::unistd::Uid;
 use thiserror::Error;
 
-use crate::key_file::{KeyError, load_or_create};
-use crate::lock::{LockError, StateLock};
-use crate::state_file;
-use onrush_config::Settings;
+use crate::atomic_file::check_directory;
+use crate::key_file::{self, KeyError, load_or_create};
+use crate::lock::{self, LockError, StateLock};
+use crate::{snapshot, state_file};
 use onrush_config::regular_file;
 use onrush_config::secret_file::readable_by_others;
+use onrush_config::{Refused, Settings};
 use onrush_tracker::connection::Keys;
 
 /// The key's file name in the state directory.
@@ -96,6 +98,40 @@ impl State {
         Ok(state)
     }
 
+    /// What keeps [`open`](Self::open) from creating a missing state directory, for the current
+    /// user. Creates a file beside it for a moment.
+    pub fn check_creation(settings: &Settings) -> Option<Refused> {
+        let directory = settings.state_dir.as_deref().filter(|directory| is_missing(directory))?;
+        let parent = directory.ancestors().find(|directory| !is_missing(directory))?;
+        let error = check_directory(parent).err()?;
+        let directory = directory.display();
+        let what = format!("{directory} cannot be created in {}: {error}", parent.display());
+        Some(unusable(&format!("{what}\n  create it for the tracker's user, or {ANOTHER}")))
+    }
+
+    /// What [`open`](Self::open) would refuse or do without, for the current user and without
+    /// locking anything. Creates a file in the state directory for a moment.
+    pub fn check(settings: &Settings) -> Vec<Refused> {
+        let mut refused = Vec::new();
+        let directory = settings.state_dir.as_deref().filter(|directory| !is_missing(directory));
+        if let Some(directory) = directory {
+            match check_writers(directory) {
+                Err(error) => refused.push(unusable(&error)),
+                Ok(()) => refused.extend(check_files(directory, settings.snapshot.enabled)),
+            }
+        }
+        let key = match (&settings.connection.key_file, directory) {
+            (Some(path), _) => key_file::check(path, regular_file::open)
+                .map_err(|error| Refused::new("connection.key_file", &error)),
+            (None, Some(directory)) => key_file::check(&directory.join(KEY_FILE), state_file::open)
+                .map_err(|error| unusable(&error)),
+            (None, None) => Ok(()),
+        };
+        // A directory that cannot be written has been reported.
+        refused.extend(key.err().filter(|key| !refused.iter().any(|other| other.key == key.key)));
+        refused
+    }
+
     /// Creates and locks the directory, unless the lock is held already, and checks who may write
     /// to it.
     fn prepare_directory(&mut self, directory: &Path) -> Result<(), StateError> {
@@ -137,6 +173,42 @@ impl State {
             ));
         }
     }
+}
+
+/// The remedy that names another state directory.
+const ANOTHER: &str = "name another directory as `state_dir` (or --state-dir)";
+
+fn is_missing(directory: &Path) -> bool {
+    matches!(directory.symlink_metadata(), Err(error) if error.kind() == io::ErrorKind::NotFound)
+}
+
+/// The first of what keeps the current user from using a state directory and its files.
+fn check_files(directory: &Path, snapshots: bool) -> Option<Refused> {
+    let remedy = format!("make it usable for the tracker's user, or {ANOTHER}");
+    let refused = |path: &Path, lacks: &str, error| {
+        unusable(&format!("{} cannot be {lacks}: {error}\n  {remedy}", path.display()))
+    };
+    if let Err(error) = check_directory(directory) {
+        return Some(refused(directory, "written", error));
+    }
+    let (mut read, mut write) = (File::options(), File::options());
+    read.read(true);
+    write.read(true).write(true);
+    let mut files = vec![(lock::FILE, &mut write)];
+    if snapshots {
+        files.push((snapshot::FILE, &mut read));
+    }
+    let mut files = files.into_iter().map(|(name, options)| (directory.join(name), options));
+    files.find_map(|(path, options)| match state_file::open_with(options, &path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Some(refused(&path, "opened", error))
+        }
+        _ => None,
+    })
+}
+
+fn unusable(error: &impl std::fmt::Display) -> Refused {
+    Refused::new("state_dir", error)
 }
 
 /// Fails if users other than root and that of this process can write to the directory. The last
@@ -205,6 +277,66 @@ mod tests {
         let state = State::open(&settings, None).unwrap();
         assert_eq!(state.keys, keys);
         assert!(state.lock.is_none() && state.warnings.len() == 1, "{:?}", state.warnings);
+    }
+
+    /// What a check finds, and whether the directory is as it was.
+    fn checked(settings: &Settings, root: &Path) -> Vec<Refused> {
+        let names = || fs::read_dir(root).unwrap().count();
+        let before = names();
+        let found = State::check_creation(settings).into_iter().chain(State::check(settings));
+        let found = found.collect();
+        assert_eq!(names(), before, "a file is left");
+        found
+    }
+
+    #[test]
+    fn a_check_finds_what_open_would_and_creates_nothing() {
+        let root = tempfile::tempdir().unwrap();
+        for directory in [root.path().to_owned(), root.path().join("a/b")] {
+            assert_eq!(checked(&settings(&directory), root.path()), []);
+        }
+        let file = root.path().join("file");
+        fs::write(&file, "").unwrap();
+        for (directory, part) in [
+            (Path::new("/proc/nope"), "/proc/nope cannot be created in /proc: "),
+            (&file, "/file cannot be written: "),
+            (&file.join("below"), "/file/below cannot be "),
+        ] {
+            let found = checked(&settings(directory), root.path());
+            assert!(found.len() == 1 && found[0].key == "state_dir", "{found:?}");
+            assert!(found[0].what.contains(part), "{found:?}");
+            assert!(found[0].remedy.as_ref().unwrap().contains("--state-dir"), "{found:?}");
+        }
+        let state = root.path().join("state");
+        drop(State::open(&settings(&state), None).unwrap());
+        assert_eq!(checked(&settings(&state), &state), []);
+        // A directory of that name cannot be opened for writing, not even by root.
+        fs::remove_file(state.join("lock")).unwrap();
+        fs::create_dir(state.join("lock")).unwrap();
+        let found = checked(&settings(&state), &state);
+        assert!(found[0].what.contains("state/lock cannot be opened"), "{found:?}");
+        fs::set_permissions(&state, fs::Permissions::from_mode(0o777)).unwrap();
+        let found = checked(&settings(&state), &state);
+        assert!(found[0].what.contains("other users can write"), "{found:?}");
+        assert!(found[0].remedy.as_ref().unwrap().contains("chmod go-w"), "{found:?}");
+    }
+
+    #[test]
+    fn a_check_reads_the_key() {
+        let root = tempfile::tempdir().unwrap();
+        let key = root.path().join("key");
+        let named = Settings::for_test(&format!("[connection]\nkey_file = {key:?}\n"));
+        assert_eq!(checked(&named, root.path()), []);
+        fs::write(&key, "current 00\n").unwrap();
+        let found = checked(&named, root.path());
+        assert_eq!((found.len(), found[0].key.as_str()), (1, "connection.key_file"));
+        assert!(found[0].what.contains("key:1: the current key"), "{found:?}");
+        fs::rename(&key, root.path().join(KEY_FILE)).unwrap();
+        let found = checked(&settings(root.path()), root.path());
+        assert_eq!((found.len(), found[0].key.as_str()), (1, "state_dir"));
+        let elsewhere = Settings::for_test("[connection]\nkey_file = \"/proc/nope/key\"\n");
+        let found = checked(&elsewhere, root.path());
+        assert!(found[0].what.contains("cannot create the key file /proc/nope/key"), "{found:?}");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The command line: flags of the daemon, and the subcommands `ctl`, `doctor` and `top`.
 
+pub mod check;
 pub mod ctl;
 pub mod doctor;
 pub mod format;
@@ -11,10 +12,8 @@ use clap::{Parser, Subcommand};
 
 use ctl::Ctl;
 use doctor::Doctor;
-use onrush_config::settings::Access;
-use onrush_config::{Flags, Host, Problem, Problems, Settings, print_config};
+use onrush_config::{Flags, Host, Problems, Settings, print_config};
 use onrush_control::client::ClientError;
-use onrush_tracker::access::Lists;
 use top::Top;
 
 use crate::process::exit::Exit;
@@ -81,7 +80,10 @@ pub struct Cli {
     #[arg(long, exclusive = true)]
     pub print_config: bool,
 
-    /// Print the settings on this host, or the errors of file and flags, and exit
+    /// Check file and flags and what they name on this host, print the settings or the errors, exit
+    ///
+    /// Addresses, files and directories are tried as the user that the service runs as, if root
+    /// checks. The running tracker of the same configuration may hold the addresses.
     #[arg(long)]
     pub check_config: bool,
 
@@ -106,6 +108,8 @@ pub enum Command {
 pub enum Task {
     /// Print this text and exit with 0.
     Show(String),
+    /// Check these settings against the host, and print them with these notices.
+    Check(Box<Settings>, Vec<String>),
     /// Serve with these settings, after logging these notices.
     Serve(Box<Settings>, Vec<String>),
 }
@@ -120,39 +124,11 @@ impl Cli {
             return Ok(Task::Show(print_config()));
         }
         let (settings, notices) = Settings::load(&self.flags, host)?;
-        if self.check_config {
-            let lists = onrush_store::lists::load(&settings, &mut || {})
-                .map_err(|error| Problem::in_file("the lists", "access", error.to_string()))?;
-            return Ok(Task::Show(self.check_report(&settings, &lists, &notices, host)));
-        }
-        Ok(Task::Serve(Box::new(settings), notices))
-    }
-
-    fn check_report(
-        &self,
-        settings: &Settings,
-        lists: &Lists,
-        notices: &[String],
-        host: &Host,
-    ) -> String {
-        let what = match &self.flags.config {
-            Some(path) => format!("{} is valid.", path.display()),
-            None => "No --config: the defaults.".to_owned(),
-        };
-        let mut report = format!("{what} Settings on this host:\n\n{}", settings.summary(host));
-        if settings.access != Access::Open {
-            let listed = lists.access.len();
-            report.push_str(&format!("  list      {listed} info hashes\n"));
-        }
-        if !lists.blocked.is_empty() {
-            let ranges = lists.blocked.len();
-            report.push_str(&format!("  blocked   {ranges} address ranges\n"));
-        }
-        let notices = notices.iter().map(String::as_str);
-        for notice in notices.chain(lists.access.warning()) {
-            report.push_str(&format!("\nNote: {notice}\n"));
-        }
-        report
+        let settings = Box::new(settings);
+        Ok(match self.check_config {
+            true => Task::Check(settings, notices),
+            false => Task::Serve(settings, notices),
+        })
     }
 }
 

@@ -44,12 +44,42 @@ pub enum UserError {
     },
 }
 
-/// Loads the name service modules for this user and group. Call while the process has one
-/// thread: glibc 2.36 was seen to crash when libnss_systemd was loaded while threads were starting.
-pub fn load_names(user: &str, group: Option<&str>) {
+/// Loads the name service modules for this user and group, and for the current user. Call while
+/// the process has one thread: glibc 2.36 was seen to crash when libnss_systemd was loaded while
+/// threads were starting.
+pub fn load_names(user: Option<&str>, group: Option<&str>) {
     // Missing names are reported by `become_user`.
-    let _ = User::from_name(user);
+    let _ = user.map(User::from_name);
     let _ = group.map(Group::from_name);
+    current();
+}
+
+/// The name of the current user, or its id if it has no name.
+pub fn current() -> String {
+    name(Uid::effective().as_raw())
+}
+
+/// The name of the user with this id, or the id if there is none.
+pub fn name(id: u32) -> String {
+    match User::from_uid(Uid::from_raw(id)) {
+        Ok(Some(user)) => user.name,
+        _ => id.to_string(),
+    }
+}
+
+/// The user and the group that the configuration names; without `group` that of the user.
+///
+/// # Errors
+/// [`UserError::Missing`].
+pub fn find(user: &str, group: Option<&str>) -> Result<(User, Gid), UserError> {
+    let missing = |key, name: &str| UserError::Missing { key, name: name.to_owned() };
+    let account = User::from_name(user).ok().flatten().ok_or_else(|| missing("user", user))?;
+    let gid = match group.map(|name| (name, Group::from_name(name))) {
+        None => account.gid,
+        Some((_, Ok(Some(found)))) => found.gid,
+        Some((name, _)) => return Err(missing("group", name)),
+    };
+    Ok((account, gid))
 }
 
 /// Switches to `user` (and `group`, or the user's own), keeping only the capability to bind ports
@@ -63,13 +93,7 @@ pub fn become_user(
     group: Option<&str>,
     state_dir: Option<&Path>,
 ) -> Result<(), UserError> {
-    let missing = |key, name: &str| UserError::Missing { key, name: name.to_owned() };
-    let account = User::from_name(user).ok().flatten().ok_or_else(|| missing("user", user))?;
-    let gid = match group.map(|name| (name, Group::from_name(name))) {
-        None => account.gid,
-        Some((_, Ok(Some(found)))) => found.gid,
-        Some((name, _)) => return Err(missing("group", name)),
-    };
+    let (account, gid) = find(user, group)?;
     let refused = |why| UserError::Refused { user: user.to_owned(), why };
     let now = Uid::effective();
     if now == account.uid {

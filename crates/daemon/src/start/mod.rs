@@ -21,15 +21,16 @@ use onrush_swarm::{Shard, ShardMap};
 use thiserror::Error;
 
 use crate::history_file::HistoryFile;
+use crate::host_check::{self, refusals};
 use crate::overload::advertised_interval::CommitmentFile;
 use crate::overload::{IntervalCommitment, Overload};
 use crate::process::{notify, user};
 use crate::snapshots::Snapshots;
 use crate::upgrade::incoming::{Incoming, TakeoverError};
 use crate::upgrade::outgoing::Event;
-use onrush_config::Settings;
 use onrush_config::reload::{Change, ShownValues, joined};
 use onrush_config::settings::Listen;
+use onrush_config::{Refused, Settings};
 use onrush_control::history::History;
 use onrush_control::server::{self, Bound};
 use onrush_control::{AdminError, Server, Token, TokenError};
@@ -122,6 +123,21 @@ pub enum StartError {
          in the unit, or `ulimit -u`"
     )]
     Threads(io::Error),
+}
+
+impl StartError {
+    /// The value of the configuration that the host refuses, if it is one.
+    pub fn refused(&self, settings: &Settings) -> Option<Refused> {
+        Some(match self {
+            Self::User(error) => refusals::user(error),
+            Self::Bind(error) => refusals::address(error, settings),
+            Self::State(error) => refusals::state(error, settings),
+            Self::List(error) => refusals::list(error, settings),
+            Self::Admin(error) => refusals::admin(error),
+            Self::Token(error) => refusals::token(error),
+            Self::Takeover(_) | Self::Poll(_) | Self::Threads(_) => return None,
+        })
+    }
 }
 
 impl Tracker {
@@ -252,6 +268,7 @@ impl<'a> Start<'a> {
             None if user::is_root() => warnings.push(AS_ROOT.to_owned()),
             None => {}
         }
+        warnings.extend(host_check::export(settings).map(|refused| refused.to_string()));
         // Early, so that `/ready` reports the start while lists and state are loaded.
         let admin = start_admin(settings, bind_admin, &mut warnings)?;
         // Before the sockets, whose buffers would fill up meanwhile, and as the user that reloads

@@ -6,6 +6,7 @@ use std::time::Instant;
 use super::Supervisor;
 use super::list_diff::ListDiff;
 use super::reload::{Loaded, ReloadResult};
+use crate::host_check::refusals;
 use crate::process::{log_output, notify};
 use crate::start::Tracker;
 use onrush_config::keys;
@@ -74,7 +75,8 @@ impl Supervisor {
             false => {
                 let blocked = Some(&*self.tracker.lists.blocked);
                 let most = &self.tracker.most_entries;
-                most.with(&settings, blocked, &loaded.lists).map_err(|error| error.to_string())?
+                most.with(&settings, blocked, &loaded.lists)
+                    .map_err(|error| self.reload.problem(refusals::list(&error, &settings)))?
             }
         };
         self.compact_journal(loaded.replayed.as_ref());

@@ -6,8 +6,9 @@ use std::thread;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
+use crate::host_check::{self, refusals};
 use crate::process::notify;
-use onrush_config::{Flags, Host, Settings};
+use onrush_config::{Flags, Host, Refused, Settings};
 use onrush_control::Token;
 use onrush_control::api::admin::ReloadReport;
 use onrush_control::request::Responder;
@@ -118,6 +119,11 @@ impl Reload {
         self.waiting.senders.join(" and ")
     }
 
+    /// The message for a value that the host refuses, with its place.
+    pub(super) fn problem(&self, refused: Refused) -> String {
+        self.flags.places().problems([refused]).to_string()
+    }
+
     /// Whether the current reading is forced.
     pub(super) fn is_forced(&self) -> bool {
         self.waiting.forced
@@ -142,10 +148,12 @@ impl Reload {
 fn load(flags: &Flags, host: &Host, journal: Option<&Journal>) -> Result<Loaded, String> {
     let (settings, mut notices) =
         Settings::load(flags, host).map_err(|problems| problems.to_string())?;
-    let token =
-        Token::load(settings.admin.token_file.as_deref()).map_err(|error| error.to_string())?;
+    let problem = |refused| flags.places().problems([refused]).to_string();
+    let token = Token::load(settings.admin.token_file.as_deref())
+        .map_err(|error| problem(refusals::token(&error)))?;
     let mut lists = onrush_store::lists::load(&settings, &mut notify::progress())
-        .map_err(|error| error.to_string())?;
+        .map_err(|error| problem(refusals::list(&error, &settings)))?;
+    notices.extend(host_check::export(&settings).map(|refused| refused.to_string()));
     let replayed = journal.map(|journal| journal.replay((*lists.access).clone()));
     if let Some(replayed) = &replayed {
         if replayed.unreadable {

@@ -13,6 +13,7 @@ mod export;
 mod flood;
 mod harness;
 mod history;
+mod host_check;
 mod hot_hash;
 mod journal;
 mod kills;

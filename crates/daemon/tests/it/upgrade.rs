@@ -408,7 +408,7 @@ fn an_admin_address_of_another_program_is_reported() {
         move_admin(&daemon, http, elsewhere);
         let ended = daemon.ctl(&["upgrade"]);
         assert_eq!(ended.code, Some(1), "{ended:?}");
-        assert!(ended.text().contains(&format!("admin.listen: {elsewhere} ")), "{ended:?}");
+        assert!(ended.text().contains(&format!("`admin.listen`: {elsewhere} ")), "{ended:?}");
         daemon.check();
         assert_eq!(daemon.ctl(&["health"]).code, Some(0));
 

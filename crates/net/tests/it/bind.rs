@@ -3,7 +3,9 @@
 use std::net::SocketAddr;
 
 use onrush_net::Notice;
-use onrush_net::bind::{Address, BindError, Buffers, Group, Options, bind_client, bind_group};
+use onrush_net::bind::{
+    Address, BindError, Buffers, Group, Options, bind_client, bind_group, check,
+};
 
 const PLAIN: Options =
     Options { workers: 1, buffers: Buffers { receive: 0, send: 0 }, probe: true };
@@ -87,6 +89,21 @@ fn a_socket_of_another_process_is_found_without_a_probe() {
         let error = refused(bind_group(&[address(taken, false)], &Options { probe, ..PLAIN }));
         assert!(matches!(error, BindError::Taken { .. }), "{error}");
     }
+}
+
+#[test]
+fn a_check_reports_what_binding_would_and_keeps_nothing() {
+    let first = bind_group(&[named("127.0.0.1:0")], &PLAIN).unwrap();
+    let taken = first.addresses[0];
+    let error = check(address(taken, false)).unwrap_err();
+    assert!(matches!(error, BindError::Taken { address } if address == taken), "{error}");
+    let elsewhere: SocketAddr = "198.51.100.7:0".parse().unwrap();
+    let error = check(address(elsewhere, false)).unwrap_err();
+    assert!(matches!(error, BindError::NotHere { .. }), "{error}");
+    check(address(elsewhere, true)).unwrap();
+    drop(first);
+    check(address(taken, false)).unwrap();
+    bind_group(&[address(taken, false)], &PLAIN).unwrap();
 }
 
 #[test]

@@ -124,11 +124,27 @@ pub enum ListError {
         path: PathBuf,
     },
     /// Lines that are not entries.
-    #[error("{0}")]
-    Lines(
+    #[error("{text}")]
+    Lines {
+        /// The file.
+        path: PathBuf,
         /// The first of them with number and fault, their number, and the form of a line.
-        String,
-    ),
+        text: String,
+    },
+}
+
+impl ListError {
+    /// The file.
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::Read { path, .. }
+            | Self::Changed { path }
+            | Self::Lost { path, .. }
+            | Self::Long { path, .. }
+            | Self::Empty { path }
+            | Self::Lines { path, .. } => path,
+        }
+    }
 }
 
 /// Reads a file with at most `most` entries, which must not change meanwhile. Calls `progress`
@@ -219,7 +235,7 @@ fn read_all<T>(
     let more = if total > SHOWN { "; the first are shown" } else { "" };
     let least = if total == MAX_BAD { "at least " } else { "" };
     let text = format!("{bad}{least}{total} lines of the list are not {name}{more}; {form}");
-    Err(ListError::Lines(text))
+    Err(ListError::Lines { path: path.to_owned(), text })
 }
 
 /// Reads the next line with its end. Returns whether it is whole, and `None` at the end of the

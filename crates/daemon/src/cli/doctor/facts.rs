@@ -2,8 +2,13 @@
 //! show it.
 
 use std::collections::BTreeSet;
+use std::net::{IpAddr, ToSocketAddrs as _, UdpSocket};
+use std::path::PathBuf;
+use std::time::Duration;
 
 use onrush_config::Settings;
+
+use crate::ports::Holder;
 
 /// The input of all checks.
 #[derive(Clone, Debug)]
@@ -34,13 +39,19 @@ pub struct Facts {
     pub conntrack: Option<Conntrack>,
     /// Network cards.
     pub cards: Vec<Card>,
-    /// Processes that hold the tracker's ports.
+    /// The sockets at the tracker's ports, and their processes.
     pub holders: Vec<Holder>,
+    /// How wrong the wall clock may be.
+    pub clock_error: Option<Duration>,
+    /// The file system of the state directory, if snapshots are written to it.
+    pub state_disk: Option<StateDisk>,
+    /// The addresses of the tracker's name, if it was given.
+    pub records: Option<Records>,
     /// The frequency governor of each vCPU that has one.
     pub governors: Vec<Governor>,
     /// The clock source of the kernel.
     pub clock: Option<String>,
-    /// Process id of the tracker that holds the port: limits, user, quota and memory are those of
+    /// Process id of the tracker that holds a port: limits, user, quota and memory are those of
     /// this process. `None` if none runs or it cannot be read: they are those of the current
     /// process.
     pub tracker: Option<u32>,
@@ -102,13 +113,49 @@ pub struct Card {
     pub interrupts: Vec<Vec<usize>>,
 }
 
-/// A process that holds a UDP port.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Holder {
-    /// The port.
-    pub port: u16,
-    /// Process id and name; `None` if the current user may not see the process.
-    pub process: Option<(u32, String)>,
+/// The file system of the state directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StateDisk {
+    /// The state directory.
+    pub directory: PathBuf,
+    /// Bytes that the tracker may still write.
+    pub free: u64,
+    /// Bytes of the last snapshot; 0 without one.
+    pub snapshot: u64,
+}
+
+/// The addresses of the tracker's name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Records {
+    /// The name.
+    pub name: String,
+    /// Its addresses, or why there are none.
+    pub found: Result<Vec<Record>, String>,
+}
+
+/// An address of a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// The address.
+    pub address: IpAddr,
+    /// Whether this host has it.
+    pub is_local: bool,
+}
+
+impl Records {
+    /// Asks the resolver of this host.
+    pub fn look_up(name: &str) -> Self {
+        let found = (name, 0).to_socket_addrs().map_err(|error| error.to_string());
+        let found = found.map(|addresses| {
+            let addresses: BTreeSet<IpAddr> = addresses.map(|address| address.ip()).collect();
+            let record = |address| {
+                // Only an address of this host can be bound.
+                Record { address, is_local: UdpSocket::bind((address, 0)).is_ok() }
+            };
+            addresses.into_iter().map(record).collect()
+        });
+        Self { name: name.to_owned(), found }
+    }
 }
 
 impl Facts {

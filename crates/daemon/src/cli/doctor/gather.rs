@@ -3,7 +3,7 @@
 //! | module | contents |
 //! |---|---|
 //! | `cards` | network cards and the vCPUs that their interrupts reach |
-//! | `processes` | holders of ports, and limits of the tracker's process |
+//! | `processes` | limits of the tracker's process |
 
 mod cards;
 mod processes;
@@ -14,11 +14,15 @@ use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader, ErrorKind};
 use std::path::{Path, PathBuf};
 
+use nix::sys::statvfs::statvfs;
 use onrush_config::{Host, Settings};
+use onrush_net::clock;
+use onrush_store::snapshot;
 use procfs_core::net::{Snmp, Snmp6};
 use procfs_core::{FromRead, Meminfo};
 
-use super::facts::{Conntrack, Facts, Governor, Udp, ports};
+use super::facts::{Conntrack, Facts, Governor, StateDisk, Udp, ports};
+use crate::ports::{Protocol, holders};
 
 impl Facts {
     /// Reads the files of a host below `root`. A `quick` look leaves out what takes long on a busy
@@ -53,7 +57,14 @@ impl Facts {
                 (memory.swap_total, memory.swap_total.saturating_sub(memory.swap_free))
             }),
             conntrack: conntrack(&mut files, &ports, quick),
-            holders: if quick { Vec::new() } else { processes::holders(&mut files, &ports) },
+            holders: match quick {
+                true => Vec::new(),
+                false => holders(root, Protocol::Udp, |address| ports.contains(&address.port())),
+            },
+            // Of the running kernel, which has no file for it.
+            clock_error: clock::max_error().ok().filter(|_| root == Path::new("/")),
+            state_disk: state_disk(root, settings),
+            records: None,
             tracker: None,
             files: None,
             root: None,
@@ -155,6 +166,16 @@ fn tracked(files: &mut Files<'_>, ports: &BTreeSet<u16>) -> Option<u64> {
     };
     let lines = BufReader::new(table.ok()?).lines().map_while(Result::ok);
     Some(lines.filter(|line| is_ours(line)).count() as u64)
+}
+
+/// The file system of the state directory, or of the directory that it will be created in.
+fn state_disk(root: &Path, settings: &Settings) -> Option<StateDisk> {
+    let directory = settings.state_dir.as_ref().filter(|_| settings.snapshot.enabled)?;
+    let here = root.join(directory.strip_prefix("/").unwrap_or(directory));
+    let found = here.ancestors().find_map(|directory| statvfs(directory).ok())?;
+    let snapshot = fs::metadata(here.join(snapshot::FILE)).map_or(0, |metadata| metadata.len());
+    let free = found.blocks_available() * found.fragment_size();
+    Some(StateDisk { directory: directory.clone(), free, snapshot })
 }
 
 fn governors(files: &mut Files<'_>) -> Vec<Governor> {

@@ -7,7 +7,8 @@
 //! |---|---|
 //! | [`facts`] | the facts about the host |
 //! | `gather` | reading them from /proc and /sys |
-//! | `buffers`, `conntrack`, `cards`, `cpus`, `limits`, `memory`, `ports` | the checks |
+//! | `cards`, `conntrack`, `buffers`, `ports` | checks of the network |
+//! | `cpus`, `limits`, `memory`, `disk`, `time`, `dns` | the other checks |
 //! | `report` | findings as text, as JSON, and as a line of the log |
 
 pub mod facts;
@@ -16,11 +17,14 @@ mod buffers;
 mod cards;
 mod conntrack;
 mod cpus;
+mod disk;
+mod dns;
 mod gather;
 mod limits;
 mod memory;
 mod ports;
 mod report;
+mod time;
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -32,6 +36,7 @@ use serde::Serialize;
 use crate::cli::print_or;
 use crate::process::exit::{Exit, FAILED, GOOD, WRONG};
 pub use facts::Facts;
+use facts::Records;
 use onrush_config::{Flags, Host, Settings};
 
 const AFTER_HELP: &str = "\
@@ -44,6 +49,10 @@ Exit codes:
   1  problems were found
   2  the host cannot be read, or the configuration is wrong";
 
+/// The file of permanent sysctls. No package has a file of this name, which one in /etc would
+/// replace (sysctl.d(5)).
+const SYSCTL_FILE: &str = "/etc/sysctl.d/61-onrush-local.conf";
+
 /// Check this host for what slows or stops a tracker, with the command that fixes it
 #[derive(Clone, Debug, ClapArgs)]
 #[command(after_help = AFTER_HELP)]
@@ -52,7 +61,15 @@ pub struct Doctor {
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 
-    /// Write the findings as JSON
+    /// Also print the checks that found nothing
+    #[arg(long)]
+    pub all: bool,
+
+    /// Compare the DNS records of the tracker's name with the addresses that it listens on
+    #[arg(long, value_name = "HOST")]
+    pub name: Option<String>,
+
+    /// Write the findings of all checks as JSON
     #[arg(long)]
     pub json: bool,
 
@@ -120,7 +137,7 @@ impl Finding {
     /// With the sysctl that fixes it.
     fn sysctl(self, name: &str, value: impl std::fmt::Display) -> Self {
         self.fix(format!("sysctl -w {name}={value}"))
-            .keep(format!("the line `{name} = {value}` in /etc/sysctl.d/60-onrush.conf"))
+            .keep(format!("the line `{name} = {value}` in {SYSCTL_FILE}"))
     }
 }
 
@@ -134,6 +151,9 @@ pub fn checks(facts: &Facts) -> Vec<Finding> {
         cpus::check(facts),
         limits::check(facts),
         memory::check(facts),
+        disk::check(facts),
+        time::check(facts),
+        dns::check(facts),
     ]
     .concat()
 }
@@ -146,7 +166,8 @@ pub fn run(doctor: &Doctor) -> Exit {
         Ok((settings, _)) => settings,
         Err(problems) => return Exit::wrong(problems),
     };
-    let facts = Facts::gather(&doctor.root, &settings, &host, false);
+    let mut facts = Facts::gather(&doctor.root, &settings, &host, false);
+    facts.records = doctor.name.as_deref().map(Records::look_up);
     if facts.is_empty() {
         let root = doctor.root.display();
         return Exit {
@@ -158,7 +179,8 @@ pub fn run(doctor: &Doctor) -> Exit {
     let text = if doctor.json {
         report::json(&findings, &facts.unreadable)
     } else {
-        report::text(&findings, &facts.unreadable, std::io::stdout().is_terminal())
+        let colours = std::io::stdout().is_terminal();
+        report::text(&findings, &facts.unreadable, doctor.all, colours)
     };
     let problems = findings.iter().any(|finding| finding.severity == Severity::Problem);
     // Exit status 1 means that the host has problems.

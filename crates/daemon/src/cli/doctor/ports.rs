@@ -1,7 +1,8 @@
 //! The tracker's ports: free, or held by which process.
 
-use super::facts::{Holder, ports};
+use super::facts::ports;
 use super::{Facts, Finding};
+use crate::ports::Holder;
 
 const NAME: &str = "port";
 
@@ -10,20 +11,22 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
 }
 
 fn of(port: u16, holders: &[Holder]) -> Finding {
-    let mut holders = holders.iter().filter(|holder| holder.port == port);
-    let Some(Holder { process, .. }) = holders.next() else {
+    let holders: Vec<_> = holders.iter().filter(|it| it.address.port() == port).collect();
+    let mut processes = holders.iter().flat_map(|holder| &holder.processes);
+    let is_tracker = |name: &str| name == "onrush" || name == "systemd";
+    if holders.is_empty() {
         return Finding::ok(NAME, format!("UDP port {port} is free"));
-    };
-    match process {
-        Some((pid, name)) if name == "onrush" || name == "systemd" => {
-            Finding::ok(NAME, format!("UDP port {port} is served by {name} (process {pid})"))
-        }
-        Some((pid, name)) => {
-            let what = format!(
-                "UDP port {port} is held by {name} (process {pid}): the tracker will not start"
-            );
-            Finding::problem(NAME, what).fix(format!("kill {pid}, or set `listen` to another port"))
-        }
+    }
+    if let Some(other) = processes.clone().find(|process| !is_tracker(&process.name)) {
+        let what = format!("UDP port {port} is held by {other}: the tracker will not start");
+        return Finding::problem(NAME, what).fix(format!(
+            "`systemctl status {}` shows it: stop it if it is not needed, or set `listen` to \
+             another port",
+            other.id
+        ));
+    }
+    match processes.next() {
+        Some(tracker) => Finding::ok(NAME, format!("UDP port {port} is served by {tracker}")),
         None => {
             let what = format!("UDP port {port} is held by a process that this user may not see");
             Finding::note(NAME, what).fix(format!("ss -ulpn 'sport = :{port}'"))

@@ -7,12 +7,17 @@ use serde::Serialize;
 use super::{Finding, Severity};
 use crate::cli::format::escaped;
 
-/// Findings as text: problems first, then notes, then the rest.
-pub(super) fn text(findings: &[Finding], unreadable: &[String], colours: bool) -> String {
+/// Findings as text: problems first, then notes, then, if `all` are wanted, the rest.
+pub(super) fn text(
+    findings: &[Finding],
+    unreadable: &[String],
+    all: bool,
+    colours: bool,
+) -> String {
     let mut findings: Vec<_> = findings.iter().collect();
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     let mut text = String::new();
-    for finding in &findings {
+    for finding in findings.iter().filter(|it| all || it.severity != Severity::Ok) {
         let (word, colour) = match finding.severity {
             Severity::Problem => ("problem", "31"),
             Severity::Note => ("note", "33"),
@@ -38,7 +43,9 @@ pub(super) fn text(findings: &[Finding], unreadable: &[String], colours: bool) -
     };
     let (problems, notes) =
         (counted(Severity::Problem, "problem"), counted(Severity::Note, "note"));
-    let _ = writeln!(text, "\n{problems}, {notes}, {} ok", count(Severity::Ok));
+    let gap = if text.is_empty() { "" } else { "\n" };
+    let rest = if all { "" } else { " (--all shows them)" };
+    let _ = writeln!(text, "{gap}{problems}, {notes}, {} ok{rest}", count(Severity::Ok));
     text
 }
 
@@ -86,14 +93,22 @@ mod tests {
 
     #[test]
     fn problems_come_first_and_colours_need_a_terminal() {
-        let plain = text(&findings(), &["/proc/irq: denied".into()], false);
+        let plain = text(&findings(), &["/proc/irq: denied".into()], true, false);
         let expected = "problem  rmem_max     it is small\n         fix:         sysctl -w \
                         net.core.rmem_max=7\n         permanent:   the line `net.core.rmem_max = \
-                        7` in /etc/sysctl.d/60-onrush.conf\nnote     swap         there is \
+                        7` in /etc/sysctl.d/61-onrush-local.conf\nnote     swap         there is \
                         some\nok       clock        it is tsc\nunreadable /proc/irq: denied\n\n1 \
                         problem, 1 note, 1 ok\n";
         assert_eq!(plain, expected);
-        assert!(text(&findings(), &[], true).starts_with("\x1b[31mproblem"));
+        assert!(text(&findings(), &[], false, true).starts_with("\x1b[31mproblem"));
+    }
+
+    #[test]
+    fn only_findings_are_printed_unless_all_are_wanted() {
+        let some = text(&findings(), &[], false, false);
+        assert!(!some.contains("tsc") && some.contains("1 ok (--all"), "{some}");
+        let nothing = text(&findings()[..1], &[], false, false);
+        assert_eq!(nothing, "0 problems, 0 notes, 1 ok (--all shows them)\n");
     }
 
     /// Names of processes are chosen by other users of the host.
@@ -102,7 +117,7 @@ mod tests {
         let findings =
             [Finding::problem("ports", "held by \u{1b}]0;x\u{7}\u{9b}2J").fix("\u{1b}c")];
         let unreadable = ["/proc/\u{202e}".to_owned()];
-        for shown in [text(&findings, &unreadable, false), json(&findings, &unreadable)] {
+        for shown in [text(&findings, &unreadable, true, false), json(&findings, &unreadable)] {
             let escapes = |c: char| c != '\n' && c.is_control() || c == '\u{202e}';
             assert!(!shown.contains(escapes), "{shown:?}");
         }

@@ -1,11 +1,14 @@
 //! Every check, by its findings on made-up hosts.
 
+use std::time::Duration;
+
 use onrush_config::{Host, Settings};
 use onrush_tracker::limits::Placement;
 
 use super::Severity::{self, Note, Problem};
-use super::facts::{Card, Conntrack, Governor, Holder, Udp};
+use super::facts::{Card, Conntrack, Governor, Record, Records, StateDisk, Udp};
 use super::{Facts, Finding, checks};
+use crate::ports::{Holder, Process};
 
 /// The finding of this name on a host of four vCPUs without files, after `change`.
 fn finding(name: &str, change: impl FnOnce(&mut Facts)) -> Option<Finding> {
@@ -63,17 +66,103 @@ fn more_than_rare_drops_are_a_note() {
     }
 }
 
+fn held(port: u16, processes: &[(u32, &str)]) -> Holder {
+    let process = |&(id, name): &(u32, &str)| {
+        let unit = Some(format!("{name}.service"));
+        Process { id, name: name.into(), unit }
+    };
+    let processes = processes.iter().map(process).collect();
+    Holder { address: ([0, 0, 0, 0], port).into(), user: 9, processes }
+}
+
 #[test]
-fn a_port_held_by_another_process_is_a_problem() {
-    let held = |severity, part: &str, process: Option<(u32, &str)>| {
-        let process = process.map(|(pid, name)| (pid, name.to_owned()));
-        let holders = vec![Holder { port: 80, process: None }, Holder { port: 6969, process }];
+fn a_port_held_by_another_process_is_a_problem_that_names_the_service() {
+    let held = |severity, part: &str, processes: &[(u32, &str)]| {
+        let holders = vec![held(80, &[]), held(6969, processes)];
         finds("port", severity, part, |facts| facts.holders = holders);
     };
     finds("port", Severity::Ok, "6969 is free", |_| {});
-    held(Severity::Ok, "served by onrush", Some((7, "onrush")));
-    held(Problem, "opentracker (process 7)", Some((7, "opentracker")));
-    held(Note, "ss -ulpn", None);
+    held(Severity::Ok, "served by onrush (process 7, onrush.service)", &[(7, "onrush")]);
+    held(Problem, "opentracker (process 7, opentracker.service)", &[(7, "opentracker")]);
+    held(Problem, "`systemctl status 7`", &[(7, "opentracker")]);
+    held(Note, "ss -ulpn", &[]);
+}
+
+/// A file of the package's name would replace it (sysctl.d(5)).
+#[test]
+fn permanent_sysctls_have_a_file_of_their_own() {
+    let keep = |name: &str, change: fn(&mut Facts)| finding(name, change).unwrap().keep.unwrap();
+    for keep in [
+        keep("rmem_max", |facts| facts.rmem_max = Some(1)),
+        keep("early_demux", |facts| facts.early_demux = Some(true)),
+        keep("rfs", |facts| facts.flow_entries = Some(1)),
+        keep("backlog", |facts| facts.backlog = Some(1)),
+    ] {
+        assert!(keep.contains("/etc/sysctl.d/61-onrush-local.conf"), "{keep}");
+    }
+}
+
+#[test]
+fn an_unsynchronised_clock_matters_to_hosts_that_share_a_key() {
+    assert_eq!(finding("time", |_| {}), None, "the kernel does not say");
+    let error = |millis| Some(Duration::from_millis(millis));
+    finds("time", Severity::Ok, "12 ms", |facts| facts.clock_error = error(12));
+    finds("time", Note, "systemd-timesyncd", |facts| facts.clock_error = error(16_000));
+    finds("time", Problem, "connection.key_file", |facts| {
+        facts.clock_error = error(16_000);
+        facts.settings.connection.key_file = Some("/etc/onrush/connection.key".into());
+    });
+}
+
+#[test]
+fn the_disk_has_room_for_two_snapshots() {
+    let disk = |free, snapshot| {
+        move |facts: &mut Facts| {
+            facts.settings.limits.peers = 1_000_000;
+            let directory = "/var/lib/onrush".into();
+            facts.state_disk = Some(StateDisk { directory, free, snapshot });
+        }
+    };
+    finds("disk", Severity::Ok, "/var/lib/onrush", disk(48_000_000, 0));
+    finds("disk", Severity::Ok, "", disk(28_000_000, 20_000_000));
+    finds("disk", Note, "limits.peers take about 48", disk(47_999_999, 0));
+    finds("disk", Problem, "will fail", disk(19_000_000, 20_000_000));
+    assert_eq!(finding("disk", |_| {}), None, "there is no state directory");
+}
+
+#[test]
+fn records_of_the_name_are_compared_with_the_addresses() {
+    let with = |listen: &str, found: Result<Vec<(&str, bool)>, &str>| {
+        let settings = Settings::for_test(&format!("listen = [{listen}]"));
+        let record = |(address, is_local): (&str, bool)| Record {
+            address: address.parse().unwrap(),
+            is_local,
+        };
+        let found = found.map(|found| found.into_iter().map(record).collect());
+        let found = found.map_err(str::to_owned);
+        let records = Records { name: "t.example".into(), found };
+        move |facts: &mut Facts| (facts.settings, facts.records) = (settings, Some(records))
+    };
+    let (v4, v6) = ("198.51.100.7", "2001:db8::7");
+    finds("dns", Problem, "does not resolve: why", with("':6969'", Err("why")));
+    finds("dns", Problem, "dig AAAA t.example", with("':6969'", Ok(vec![])));
+    finds("dns", Severity::Ok, v4, with("':6969'", Ok(vec![(v4, true)])));
+    finds("dns", Severity::Ok, v6, with("'[2001:db8::7]:6969'", Ok(vec![(v6, true)])));
+    finds("dns", Note, "no address of this host", with("':6969'", Ok(vec![(v4, false)])));
+    let only_v4 = with("'0.0.0.0:6969'", Ok(vec![(v6, true)]));
+    finds("dns", Problem, "does not listen over IPv6", only_v4);
+    let elsewhere = with("'127.0.0.1:6969'", Ok(vec![(v4, true)]));
+    finds("dns", Problem, "add 198.51.100.7 to `listen`", elsewhere);
+    assert_eq!(finding("dns", |_| {}), None, "no name was given");
+}
+
+#[test]
+fn names_are_looked_up_on_this_host() {
+    let found = Records::look_up("127.0.0.1").found;
+    let address = "127.0.0.1".parse().unwrap();
+    assert_eq!(found, Ok(vec![Record { address, is_local: true }]));
+    // RFC 5737
+    assert!(!Records::look_up("192.0.2.7").found.unwrap()[0].is_local);
 }
 
 #[track_caller]

@@ -9,7 +9,8 @@ use tempfile::TempDir;
 use super::*;
 
 use crate::cli::doctor::checks;
-use crate::cli::doctor::facts::{Card, Holder};
+use crate::cli::doctor::facts::Card;
+use crate::ports::{Holder, Process};
 
 /// A host with a few files.
 struct Made(TempDir);
@@ -231,12 +232,30 @@ fn limits_are_those_of_the_running_tracker() {
 #[test]
 fn the_holder_of_the_port_is_named() {
     let made = Made::new(&[("proc/net/udp", UDP_SOCKET), ("proc/77/comm", "opentracker\n")]);
+    made.file("proc/77/cgroup", "0::/system.slice/opentracker.service\n");
+    let (address, user) = (([0, 0, 0, 0], 6969).into(), 1000);
     let hidden = made.facts();
-    assert_eq!(hidden.holders, [Holder { port: 6969, process: None }]);
+    assert_eq!(hidden.holders, [Holder { address, user, processes: vec![] }]);
     made.open_socket();
-    let facts = made.facts();
-    assert_eq!(facts.holders, [Holder { port: 6969, process: Some((77, "opentracker".into())) }]);
+    let (name, unit) = ("opentracker".into(), Some("opentracker.service".into()));
+    let processes = vec![Process { id: 77, name, unit }];
+    assert_eq!(made.facts().holders, [Holder { address, user, processes }]);
     assert_eq!(made.look(true).holders, []);
+}
+
+#[test]
+fn the_disk_of_the_state_directory_has_room_and_a_snapshot() {
+    let made = Made::new(&[("var/lib/onrush/onrush.snapshot", "12345")]);
+    let host = Host::default();
+    let disk = |text: &str| {
+        let settings = Settings::for_test(text);
+        Facts::gather(made.path(), &settings, &host, true).state_disk
+    };
+    let found = disk("state_dir = '/var/lib/onrush'").unwrap();
+    assert!(found.free > 0 && found.snapshot == 5, "{found:?}");
+    assert_eq!(disk("state_dir = '/var/lib/other/onrush'").unwrap().snapshot, 0);
+    assert_eq!(disk("state_dir = '/var/lib/onrush'\nsnapshot.enabled = false"), None);
+    assert_eq!(disk(""), None);
 }
 
 #[test]

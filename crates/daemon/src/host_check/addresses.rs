@@ -1,0 +1,156 @@
+//! Whether the addresses of the settings can be bound. The running tracker of the same
+//! configuration holds them before a reload, which is as it should be.
+
+use std::io::ErrorKind;
+
+use onrush_config::settings::Listen;
+use onrush_config::{Refused, Settings};
+use onrush_control::{AdminError, server};
+use onrush_net::bind::{self, Address, BindError};
+use onrush_store::lock;
+use onrush_store::state::State;
+
+use super::refusals;
+use crate::ports::{Holder, Process, Protocol};
+
+/// Tries every address. `user` is that of the service.
+pub(super) fn check(
+    settings: &Settings,
+    user: u32,
+    refused: &mut Vec<Refused>,
+    notes: &mut Vec<String>,
+) {
+    let running = Running { process: RunningProcess::of(settings), user };
+    // A service manager has bound sockets that it passes.
+    for &Listen { address, optional } in settings.listen.iter().filter(|_| !settings.sockets_passed)
+    {
+        let Err(error) = bind::check(Address { address, optional }) else { continue };
+        let found = refusals::address(&error, settings);
+        match error {
+            BindError::Taken { address } => {
+                match running.holds(Protocol::Udp, &refusals::conflicts(Protocol::Udp, address)) {
+                    Some(true) => {}
+                    Some(false) => refused.push(found),
+                    None => notes.push(unseen(&found)),
+                }
+            }
+            _ => refused.push(found),
+        }
+    }
+    let Some(listen) = settings.admin.listen else { return };
+    let Err(error) = server::bind(listen) else { return };
+    let found = refusals::admin(&error);
+    let holds = match error {
+        AdminError::Taken(address) => {
+            running.holds(Protocol::Tcp, &refusals::conflicts(Protocol::Tcp, address))
+        }
+        _ => Some(false),
+    };
+    match holds {
+        Some(true) => {}
+        Some(false) if listen.optional => notes.push(format!("no admin side: {found}")),
+        Some(false) => refused.push(found),
+        None => notes.push(unseen(&found)),
+    }
+}
+
+fn unseen(taken: &Refused) -> String {
+    format!("cannot see whether the running tracker holds the address: {taken}")
+}
+
+/// The running tracker of the configuration, if there is one.
+struct Running {
+    process: RunningProcess,
+    /// The user that the service runs as.
+    user: u32,
+}
+
+/// The process of that tracker, by the lock of the state directory.
+enum RunningProcess {
+    /// The last one that took the lock.
+    Id(u32),
+    /// None has taken the lock.
+    Absent,
+    /// There is no directory, or its lock cannot be read.
+    Unknown,
+}
+
+impl RunningProcess {
+    fn of(settings: &Settings) -> Self {
+        match settings.state_dir.as_deref().map(lock::last_holder) {
+            Some(Ok(id)) => Self::Id(id),
+            // A directory that cannot be created has no lock although a tracker runs.
+            Some(Err(error)) if error.kind() == ErrorKind::NotFound => {
+                match State::check_creation(settings) {
+                    None => Self::Absent,
+                    Some(_) => Self::Unknown,
+                }
+            }
+            _ => Self::Unknown,
+        }
+    }
+}
+
+impl Running {
+    /// Whether all of these sockets are the tracker's; `None` if their processes cannot be seen.
+    fn holds(&self, protocol: Protocol, sockets: &[Holder]) -> Option<bool> {
+        let is_own = |process: &Process| match self.process {
+            // A socket unit holds what it passes to the tracker.
+            _ if protocol == Protocol::Udp && process.name == "systemd" => true,
+            RunningProcess::Id(id) => process.id == id,
+            RunningProcess::Absent => false,
+            RunningProcess::Unknown => process.name == "onrush",
+        };
+        let mut unseen = false;
+        for Holder { user, processes, .. } in sockets {
+            if processes.is_empty() && *user == self.user {
+                unseen = true;
+            } else if !processes.iter().any(is_own) {
+                return Some(false);
+            }
+        }
+        match sockets {
+            [] => Some(false),
+            _ => (!unseen).then_some(true),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn held(user: u32, processes: &[(u32, &str)]) -> Holder {
+        let process = |&(id, name): &(u32, &str)| Process { id, name: name.into(), unit: None };
+        let processes = processes.iter().map(process).collect();
+        Holder { address: "0.0.0.0:6969".parse().unwrap(), user, processes }
+    }
+
+    #[test]
+    fn sockets_of_the_process_with_the_lock_are_the_trackers() {
+        let running = Running { process: RunningProcess::Id(7), user: 100 };
+        let holds = |sockets: &[Holder]| running.holds(Protocol::Udp, sockets);
+        assert_eq!(holds(&[held(100, &[(7, "onrush")])]), Some(true));
+        // An upgrade is under way, or systemd has opened the socket.
+        assert_eq!(holds(&[held(100, &[(6, "onrush"), (7, "onrush")])]), Some(true));
+        assert_eq!(holds(&[held(0, &[(1, "systemd")])]), Some(true));
+        // A second copy, another program, a process of another user.
+        assert_eq!(holds(&[held(100, &[(8, "onrush")])]), Some(false));
+        assert_eq!(holds(&[held(100, &[(7, "onrush")]), held(9, &[(9, "x")])]), Some(false));
+        assert_eq!(holds(&[held(9, &[])]), Some(false));
+        assert_eq!(holds(&[]), Some(false));
+        // This user may not see the processes of the service.
+        assert_eq!(holds(&[held(100, &[])]), None);
+        assert_eq!(running.holds(Protocol::Tcp, &[held(0, &[(1, "systemd")])]), Some(false));
+    }
+
+    #[test]
+    fn without_a_readable_lock_the_name_of_the_process_counts() {
+        let holds = |process, name| {
+            Running { process, user: 100 }.holds(Protocol::Udp, &[held(100, &[(7, name)])])
+        };
+        assert_eq!(holds(RunningProcess::Unknown, "onrush"), Some(true));
+        assert_eq!(holds(RunningProcess::Unknown, "opentracker"), Some(false));
+        assert_eq!(holds(RunningProcess::Absent, "onrush"), Some(false));
+    }
+}

@@ -1,0 +1,133 @@
+//! What this host says of a configuration: the user, addresses, files and directories that it
+//! names. `--check-config` finds with the same functions what a start and a reload refuse, and
+//! what they do without.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`refusals`] | errors as refused values of keys |
+//! | `addresses` | whether addresses can be bound, or are those of the running tracker |
+
+mod addresses;
+pub mod refusals;
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+
+use nix::unistd::{Uid, User};
+use onrush_config::{Refused, Settings};
+use onrush_control::Token;
+use onrush_store::atomic_file::check_directory;
+use onrush_store::state::State;
+use onrush_tracker::access::Lists;
+
+use crate::process::user::{self, UserError};
+
+/// The findings of a check.
+pub struct Findings {
+    /// Values that the tracker cannot use.
+    pub refused: Vec<Refused>,
+    /// What it does without, or cannot be seen.
+    pub notes: Vec<String>,
+    /// The lists, unless one of them is refused.
+    pub lists: Option<Lists>,
+    /// The user for whom files were tried, and the user that the service runs as.
+    pub users: String,
+}
+
+/// The user that the service runs as, where it is not the current one.
+struct ServiceUser {
+    name: String,
+    id: u32,
+    /// How that is known.
+    source: String,
+}
+
+/// Tries everything on this host that the settings name, as the user that the service runs as: root
+/// becomes that user, so the process is good for nothing else afterwards. Nothing is left behind.
+pub fn check(settings: &Settings) -> Findings {
+    let (mut refused, mut notes) = (Vec::new(), Vec::new());
+    let service = service_user(settings).unwrap_or_else(|error| {
+        refused.push(refusals::user(&error));
+        None
+    });
+    // As the user of the check. Root sees who holds an address, and a start by root creates the
+    // state directory before it changes the user.
+    let id = service.as_ref().map_or_else(|| Uid::effective().as_raw(), |service| service.id);
+    addresses::check(settings, id, &mut refused, &mut notes);
+    let creation = State::check_creation(settings).map(|refused| refused.as_user(&user::current()));
+    if let Some(service) = service.as_ref().filter(|_| user::is_root())
+        && let Err(error) = user::become_user(&service.name, settings.group.as_deref(), None)
+    {
+        refused.push(refusals::user(&error));
+    }
+    let user = user::current();
+    let state = State::check(settings).into_iter().map(|refused| refused.as_user(&user));
+    for found in creation.into_iter().chain(state) {
+        // The tracker does without a directory that was not asked for.
+        match found.key == "state_dir" && !settings.values.contains_key("state_dir") {
+            true => notes.push(found.to_string()),
+            false => refused.push(found),
+        }
+    }
+    refused.extend(export(settings));
+    let token_file = settings.admin.token_file.as_deref();
+    match Token::load(token_file) {
+        Ok(_) => notes.extend(Token::warning(token_file)),
+        Err(error) => refused.push(refusals::token(&error)),
+    }
+    let lists = onrush_store::lists::load(settings, &mut || {});
+    let lists = lists.map_err(|error| refused.push(refusals::list(&error, settings))).ok();
+    Findings { refused, notes, lists, users: users(&user, service.as_ref()) }
+}
+
+/// Whether the file of exports cannot be written.
+pub fn export(settings: &Settings) -> Option<Refused> {
+    let path = settings.export.file.as_deref()?;
+    let directory = path.parent()?;
+    let error: io::Error = match path.is_dir() {
+        true => io::ErrorKind::IsADirectory.into(),
+        false => check_directory(directory).err()?,
+    };
+    let path = path.display();
+    let error = format!(
+        "exports to {path} will fail: {error}\n  create {} for the tracker's user, and under \
+         systemd add it to ReadWritePaths= of the unit",
+        directory.display()
+    );
+    Some(Refused::new("export.file", &error).as_user(&user::current()))
+}
+
+/// The user that the configuration names, else the owner of the state directory: a tracker of
+/// another user refuses it. `None` if that is the current user.
+fn service_user(settings: &Settings) -> Result<Option<ServiceUser>, UserError> {
+    let found = match (&settings.user, &settings.state_dir) {
+        (Some(name), _) => {
+            let (account, _) = user::find(name, settings.group.as_deref())?;
+            Some((account, "`user`".to_owned()))
+        }
+        (None, Some(directory)) => {
+            let owner = fs::metadata(directory).map_or(0, |metadata| metadata.uid());
+            let account = User::from_uid(Uid::from_raw(owner)).ok().flatten();
+            let source = format!("the owner of {}", directory.display());
+            account.filter(|_| owner != 0).map(|account| (account, source))
+        }
+        (None, None) => None,
+    };
+    Ok(found.filter(|(account, _)| account.uid != Uid::effective()).map(|(account, source)| {
+        ServiceUser { name: account.name, id: account.uid.as_raw(), source }
+    }))
+}
+
+fn users(checked: &str, service: Option<&ServiceUser>) -> String {
+    match service {
+        None => format!("checked as user {checked}"),
+        Some(ServiceUser { name, source, .. }) if name == checked => {
+            format!("checked as user {checked}, as which the service runs ({source})")
+        }
+        Some(ServiceUser { name, source, .. }) => format!(
+            "checked as user {checked}, but the service runs as {name} ({source}): check as root \
+             to see what {name} may do"
+        ),
+    }
+}

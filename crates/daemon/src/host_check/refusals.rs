@@ -1,0 +1,106 @@
+//! Errors of single steps as refused values: the key, what is wrong, and the remedy.
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use onrush_config::{Refused, Settings};
+use onrush_control::{AdminError, TokenError};
+use onrush_net::bind::BindError;
+use onrush_store::lists::file::ListError;
+use onrush_store::state::StateError;
+
+use crate::ports::{Holder, Protocol, holders, overlap};
+use crate::process::user::{self, UserError};
+
+/// A user or group that cannot be changed to.
+pub fn user(error: &UserError) -> Refused {
+    let key = match error {
+        UserError::Missing { key, .. } => *key,
+        UserError::NotRoot(..) | UserError::Refused { .. } => "user",
+    };
+    Refused::new(key, error)
+}
+
+/// An address that cannot be bound.
+pub fn address(error: &BindError, settings: &Settings) -> Refused {
+    match error {
+        BindError::Taken { address } => {
+            taken(&settings.listen_key(*address), Protocol::Udp, *address)
+        }
+        BindError::Forbidden { address }
+        | BindError::NotHere { address }
+        | BindError::NoFamily { address }
+        | BindError::System { address, .. } => Refused::new(settings.listen_key(*address), error),
+        _ => Refused::new("listen", error),
+    }
+}
+
+/// An admin side that cannot be served.
+pub fn admin(error: &AdminError) -> Refused {
+    match error {
+        AdminError::Taken(address) => taken("admin.listen", Protocol::Tcp, *address),
+        AdminError::Bind { .. } | AdminError::Start(_) => Refused::new("admin.listen", error),
+    }
+}
+
+/// A file without a valid token.
+pub fn token(error: &TokenError) -> Refused {
+    let refused = Refused::new("admin.token_file", error);
+    match error {
+        TokenError::Read { .. } => refused.as_user(&user::current()),
+        TokenError::Form { .. } => refused,
+    }
+}
+
+/// A list that is not used.
+pub fn list(error: &ListError, settings: &Settings) -> Refused {
+    let is_blocked = settings.blocked.file.as_deref() == Some(error.path());
+    let key = if is_blocked { "access.blocked_file" } else { "access.file" };
+    let refused = Refused::new(key, error);
+    match error {
+        ListError::Read { .. } => refused.as_user(&user::current()),
+        _ => refused,
+    }
+}
+
+/// A state directory or a key file that would be damaged.
+pub fn state(error: &StateError, settings: &Settings) -> Refused {
+    match error {
+        StateError::Key(_) if settings.connection.key_file.is_some() => {
+            Refused::new("connection.key_file", error)
+        }
+        _ => Refused::new("state_dir", error),
+    }
+}
+
+/// An address that another process has.
+fn taken(key: &str, protocol: Protocol, address: SocketAddr) -> Refused {
+    let holders = conflicts(protocol, address);
+    let flag = if protocol == Protocol::Udp { 'u' } else { 't' };
+    let find = format!("find it as root: ss -{flag}lpn 'sport = :{}'", address.port());
+    let (by, find) = match holders.first() {
+        Some(Holder { processes, .. }) if !processes.is_empty() => {
+            let process = &processes[0];
+            (process.to_string(), format!("`systemctl status {}` shows it", process.id))
+        }
+        Some(Holder { user, .. }) => (format!("a process of user {}", user::name(*user)), find),
+        None => ("another process".to_owned(), find),
+    };
+    let text = format!(
+        "{address} is taken by {by}\n  {find}; stop it if it is not needed, or write another \
+         address"
+    );
+    Refused::new(key, &text)
+}
+
+/// The sockets that keep an address from being bound.
+pub(super) fn conflicts(protocol: Protocol, address: SocketAddr) -> Vec<Holder> {
+    let mut found = holders(Path::new("/"), protocol, |other| other.port() == address.port());
+    if found.iter().any(|holder| overlap(address, holder.address)) {
+        found.retain(|holder| overlap(address, holder.address));
+    } else {
+        // A socket of `::` may have IPv4's port as well.
+        found.retain(|holder| holder.address.ip().is_unspecified());
+    }
+    found
+}

@@ -1,0 +1,238 @@
+//! What `--check-config`, a start and a reload say of the addresses, users, files and directories
+//! that a configuration names.
+
+use std::fs;
+use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::Path;
+
+use tempfile::TempDir;
+
+use crate::harness::http::TOKEN;
+use crate::harness::messages::RELOAD_REJECTED;
+use crate::harness::process::{Daemon, Ended, Launch, free_address, nobody, require_root};
+
+/// The result of a check of a file with this text, on a free address.
+fn checked(config: &str) -> Ended {
+    Launch::on_loopback().flags(&["--check-config"]).configured_admin().config(config).start().end()
+}
+
+/// Asserts that a check refuses a value at this line and column with all of these parts.
+#[track_caller]
+fn refuses(config: &str, place: &str, parts: &[&str]) {
+    let ended = checked(config);
+    assert_eq!((ended.code, ended.output.as_str()), (Some(2), ""), "{config}\n{}", ended.text());
+    let text = ended.text();
+    assert!(text.contains(&format!("/onrush.toml:{place}: ")), "{place}:\n{text}");
+    for part in parts.iter().chain(&["checked as user "]) {
+        assert!(text.contains(part), "{part}:\n{text}");
+    }
+}
+
+#[test]
+fn an_unknown_user_fails_the_check() {
+    let parts = ["`user`: there is no user `nosuchuser`", "useradd --system nosuchuser"];
+    refuses("user = \"nosuchuser\"\n", "1:8", &parts);
+    let group = "user = \"nobody\"\ngroup = \"nosuchgroup\"\n";
+    refuses(group, "2:9", &["groupadd --system nosuchgroup"]);
+}
+
+#[test]
+fn a_missing_token_file_fails_the_check() {
+    let config = "[admin]\nlisten = \"off\"\ntoken_file = \"/nonexistent/token\"\n";
+    refuses(config, "3:14", &["`admin.token_file`: /nonexistent/token cannot be read", "as user "]);
+}
+
+#[test]
+fn a_short_token_fails_the_check() {
+    let place = tempfile::tempdir().unwrap();
+    let token = place.path().join("token");
+    fs::write(&token, "short").unwrap();
+    let config = format!("[admin]\nlisten = \"off\"\ntoken_file = {token:?}\n");
+    refuses(&config, "3:14", &["`admin.token_file`", "it has 5 characters", "head -c24"]);
+}
+
+#[test]
+fn an_admin_address_of_another_host_fails_the_check() {
+    // RFC 5737
+    let config = "[admin]\nlisten = \"192.0.2.7:6970\"\n";
+    refuses(config, "2:10", &["`admin.listen`: cannot listen on 192.0.2.7:6970", "`ip addr`"]);
+}
+
+#[test]
+fn a_state_directory_that_cannot_be_created_fails_the_check() {
+    let config = "state_dir = \"/proc/nope\"\n[admin]\nlisten = \"off\"\n";
+    refuses(config, "1:13", &["`state_dir`: /proc/nope cannot be created in /proc"]);
+    // It is not asked for: the tracker does without.
+    let launch = Launch::on_loopback().flags(&["--check-config"]);
+    let ended = launch.environment("STATE_DIRECTORY", "/proc/nope").start().end();
+    assert_eq!(ended.code, Some(0), "{}", ended.text());
+    assert!(ended.output.contains("Note: state_dir: /proc/nope cannot"), "{}", ended.output);
+}
+
+#[test]
+fn an_export_without_its_directory_fails_the_check_and_is_warned_of_at_start_and_reload() {
+    let config = "[admin]\nlisten = \"off\"\n[export]\nfile = \"/nonexistent/scrape.txt\"\n";
+    refuses(config, "4:8", &["`export.file`: exports to /nonexistent/scrape.txt will fail"]);
+    let mut daemon = Launch::on_loopback().config(config).serve();
+    let warning = "export.file: exports to /nonexistent/scrape.txt will fail";
+    daemon.wait_for_line(warning);
+    daemon.skip();
+    daemon.signal("HUP");
+    let line = daemon.line(warning);
+    assert!(line.contains(" WARN "), "{line}");
+    daemon.stop();
+}
+
+#[test]
+fn a_port_taken_by_another_process_fails_the_check_by_the_name_of_the_process() {
+    let (udp, tcp) =
+        (UdpSocket::bind("127.0.0.1:0").unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
+    let (udp, tcp) = (udp.local_addr().map(|it| (it, udp)), tcp.local_addr().map(|it| (it, tcp)));
+    let ((listen, _udp), (admin, _tcp)) = (udp.unwrap(), tcp.unwrap());
+    let shown = format!("(process {}", std::process::id());
+    let status = format!("`systemctl status {}`", std::process::id());
+    let config = format!("listen = [\"127.0.0.2:0\", \"{listen}\"]\nadmin.listen = \"{admin}\"\n");
+    let launch = Launch::new(&["--check-config"]).configured_admin().config(&config);
+    let ended = launch.start().end();
+    let text = ended.text();
+    assert_eq!(ended.code, Some(2), "{text}");
+    assert!(text.contains(&format!("1:26: `listen.1`: {listen} is taken by ")), "{text}");
+    assert!(text.contains(&format!("2:16: `admin.listen`: {admin} is taken by ")), "{text}");
+    assert_eq!((text.matches(&shown).count(), text.matches(&status).count()), (2, 2), "{text}");
+    assert!(text.contains("2 problems"), "{text}");
+}
+
+/// A tracker on a fixed address with an admin side, and its configuration.
+fn running() -> (Daemon, SocketAddr, String) {
+    let (listen, admin) = (free_address(), free_address());
+    let config = format!(
+        "listen = [\"{listen}\"]\nstate_dir = \"HOME/state\"\nadmin.listen = \"{admin}\"\n"
+    );
+    let daemon = Launch::new(&[]).configured_admin().config(&config).serve();
+    (daemon, listen, config)
+}
+
+#[test]
+fn the_running_tracker_may_hold_the_addresses() {
+    let (daemon, _, _) = running();
+    let check = || {
+        let launch = Launch::new(&["--check-config"]).configured_admin();
+        launch.flag("--config", daemon.home().join("onrush.toml")).start().end()
+    };
+    let ended = check();
+    assert_eq!((ended.code, ended.text().as_str()), (Some(0), ""), "{}", ended.output);
+    assert!(!ended.output.contains("Note: "), "{}", ended.output);
+    // The check neither joins the group of sockets nor leaves a file.
+    daemon.check();
+    let names = fs::read_dir(daemon.home().join("state")).unwrap();
+    let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    assert!(names.into_iter().all(|name| !name.contains("onrush-check")));
+    daemon.stop();
+}
+
+#[test]
+fn a_second_tracker_on_the_address_fails_the_check() {
+    let (daemon, listen, config) = running();
+    // Another home, and so another state directory.
+    let ended = Launch::new(&["--check-config"]).configured_admin().config(&config).start().end();
+    assert_eq!(ended.code, Some(2), "{}", ended.output);
+    let by = format!("`listen.0`: {listen} is taken by onrush (process {}", daemon.pid());
+    assert!(ended.text().contains(&by), "{}", ended.text());
+    daemon.stop();
+}
+
+#[test]
+fn a_missing_list_is_named_with_its_key_and_user_by_check_start_and_reload() {
+    let good = "[access]\nmode = \"deny\"\n";
+    let config = format!("{good}file = \"/nonexistent/none.txt\"\n");
+    let place = "onrush.toml:3:8: `access.file`: /nonexistent/none.txt: the list cannot be read";
+    let (checked, started) =
+        (checked(&config), Launch::on_loopback().config(&config).start().end());
+    let mut daemon = Launch::on_loopback().config(good).serve();
+    daemon.configure(&config);
+    daemon.signal("HUP");
+    daemon.wait_for_line(RELOAD_REJECTED);
+    daemon.wait_for_line(place);
+    daemon.wait_for_line("(as user ");
+    daemon.stop();
+    for ended in [checked, started] {
+        let text = ended.text();
+        assert_eq!(ended.code, Some(2), "{text}");
+        assert!(text.contains(place) && text.contains("(as user "), "{text}");
+    }
+    let blocked = "[access]\nblocked_file = \"/nonexistent/none.txt\"\n";
+    refuses(blocked, "2:16", &["`access.blocked_file`: /nonexistent/none.txt"]);
+}
+
+/// A directory that every user may enter, with a file that only root can read.
+fn secret(name: &str, text: &str) -> TempDir {
+    let place = tempfile::tempdir().unwrap();
+    fs::set_permissions(place.path(), PermissionsExt::from_mode(0o755)).unwrap();
+    fs::write(place.path().join(name), text).unwrap();
+    fs::set_permissions(place.path().join(name), PermissionsExt::from_mode(0o600)).unwrap();
+    place
+}
+
+fn owned_by_nobody(path: &Path) {
+    let account = nobody();
+    chown(path, Some(account.uid.as_raw()), Some(account.gid.as_raw())).unwrap();
+}
+
+#[test]
+fn root_checks_as_the_user_that_the_service_runs_as() {
+    require_root("changes user");
+    let place = secret("token", TOKEN);
+    let token = place.path().join("token");
+    let state = place.path().join("state");
+    let admin = format!("[admin]\nlisten = \"off\"\ntoken_file = {token:?}\n");
+    let named = format!("user = \"nobody\"\n{admin}");
+    refuses(&named, "4:14", &["cannot be read", "(as user nobody)", "(`user`)"]);
+    // Without `user` it is the owner of the state directory, as under a unit with User=.
+    fs::create_dir(&state).unwrap();
+    owned_by_nobody(&state);
+    let owned = format!("state_dir = {state:?}\n{admin}");
+    refuses(&owned, "4:14", &["(as user nobody)", "(the owner of ", "/state)"]);
+    owned_by_nobody(&token);
+    for config in [named, owned] {
+        let ended = checked(&config);
+        assert_eq!(ended.code, Some(0), "{}", ended.text());
+        assert!(ended.output.contains("user      checked as user nobody"), "{}", ended.output);
+    }
+    // The state directory is tried as that user, too.
+    chown(&state, Some(0), Some(0)).unwrap();
+    fs::set_permissions(&state, PermissionsExt::from_mode(0o755)).unwrap();
+    let unwritable = format!("user = \"nobody\"\nstate_dir = {state:?}\n");
+    refuses(&unwritable, "2:13", &["/state cannot be written", "(as user nobody)"]);
+}
+
+#[test]
+fn another_user_checks_as_itself_and_is_told_so() {
+    let place = secret("token", TOKEN);
+    let state = place.path().join("state");
+    fs::create_dir(&state).unwrap();
+    let config = format!("user = \"root\"\nstate_dir = {state:?}\nadmin.listen = \"off\"\n");
+    let launch = Launch::on_loopback().flags(&["--check-config"]).configured_admin();
+    let ended = launch.run_as_nobody().config(&config).start().end();
+    assert_eq!(ended.code, Some(2), "{}", ended.text());
+    let users = "checked as user nobody, but the service runs as root (`user`)";
+    assert!(ended.text().contains(users), "{}", ended.text());
+}
+
+#[test]
+fn a_failed_start_names_the_place_of_the_value() {
+    for (config, part) in [
+        ("listen = [\"192.0.2.7:6969\"]\n", "onrush.toml:1:11: `listen.0`: this host has no"),
+        ("user = \"nosuchuser\"\n", "onrush.toml:1:8: `user`: "),
+        ("admin.listen = \"192.0.2.7:6970\"\n", "onrush.toml:1:16: `admin.listen`: "),
+        ("connection.key_file = \"/proc/nope/key\"\n", "1:23: `connection.key_file`: cannot "),
+    ] {
+        let launch = Launch::new(&[]).configured_admin();
+        let launch = match config.starts_with("listen") {
+            true => launch,
+            false => launch.flag("--listen", "127.0.0.1:0"),
+        };
+        let text = launch.config(config).start().refusal();
+        assert!(text.contains(part), "{text}");
+    }
+}
