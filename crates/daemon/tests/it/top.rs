@@ -1,13 +1,20 @@
 //! `onrush top` against a running daemon: as text, and on a terminal.
 
-use std::io::{Read, Write};
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::channel;
-use std::thread;
-use std::time::Instant;
+use std::net::TcpListener;
+use std::process::Command;
+
+use nix::sys::signal::Signal;
 
 use crate::harness::packets::{leecher, random_hash};
-use crate::harness::process::{Launch, TIMEOUT};
+use crate::harness::process::{Launch, eventually};
+use crate::harness::terminal::Terminal;
+
+/// A URL at which the kernel accepts connections and nobody answers, until the listener is dropped.
+fn silent_url() -> (TcpListener, String) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    (listener, url)
+}
 
 #[test]
 fn without_a_terminal_top_prints_once() {
@@ -28,7 +35,7 @@ fn without_a_terminal_top_prints_once() {
     let (both, swarms) = (row("both"), row("swarms"));
     assert_eq!(both.split_whitespace().collect::<Vec<_>>()[5..], ["3", "0", "3"], "{text}");
     let swarms: Vec<&str> = swarms.split_whitespace().collect();
-    assert_eq!([swarms[1], swarms[3]], ["3", "0"], "{text}");
+    assert_eq!(swarms[1..4], ["3", "(0", "idle)"], "{text}");
     assert!(text.lines().filter(|line| line.starts_with("worker-")).count() == 2, "{text}");
     assert!(!text.contains('\u{1b}'), "no control sequences in a pipe");
     daemon.stop();
@@ -37,69 +44,88 @@ fn without_a_terminal_top_prints_once() {
 #[test]
 fn an_unreachable_tracker_is_an_error_with_a_remedy() {
     // The port is free again.
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let top = Launch::new(&["top", "--once", "--url", &format!("http://{free}")]).start().end();
+    let (_, url) = silent_url();
+    let top = Launch::new(&["top", "--once", "--url", &url]).start().end();
     assert_eq!((top.code, top.output.as_str()), (Some(1), ""));
     let error = top.text();
-    assert!(error.contains(&free.to_string()) && error.contains("admin.listen"), "{error}");
+    assert!(error.contains(&url) && error.contains("admin.listen"), "{error}");
 }
 
-/// A child process, killed on drop.
-struct KilledOnDrop(Child);
-
-impl Drop for KilledOnDrop {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// `onrush top` on a terminal.
+fn top_on_a_terminal(url: &str, controls: bool) -> Terminal {
+    let mut top = Command::new(env!("CARGO_BIN_EXE_onrush"));
+    Terminal::start(top.args(["top", "--url", url]), controls)
 }
 
-/// The terminal is provided by `script` (Debian: bsdutils).
 #[test]
 fn on_a_terminal_top_runs_until_a_key_and_restores_the_terminal() {
     let daemon = Launch::on_loopback().flag("--workers", "2").admin().serve();
-    let (admin, onrush) = (daemon.admin(), env!("CARGO_BIN_EXE_onrush"));
-    let line = format!("stty cols 100 rows 30; '{onrush}' top --url http://{admin}; stty -a");
-    let terminal = Command::new("script")
-        .args(["--quiet", "--return", "--command", &line, "/dev/null"])
-        .env("TERM", "xterm")
-        .env_remove("NO_COLOR")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut terminal = KilledOnDrop(terminal);
-    let mut keys = terminal.0.stdin.take().unwrap();
-    let mut screen = terminal.0.stdout.take().unwrap();
-    let (to, pieces) = channel();
-    thread::spawn(move || {
-        let mut piece = [0; 4096];
-        while let Ok(length @ 1..) = screen.read(&mut piece) {
-            if to.send(piece[..length].to_vec()).is_err() {
-                return;
+    let mut terminal = top_on_a_terminal(&format!("http://{}", daemon.admin()), false);
+    terminal.wait_for("worker-1");
+    assert!(terminal.shown().contains("\u{1b}[?1049h"), "no alternate screen: {terminal:?}");
+    assert!(!terminal.is_restored(), "keys are read one by one");
+    terminal.press(b"?");
+    terminal.wait_for("PgDn,");
+    terminal.press(b" ");
+    // `top` keeps running when the tracker has exited, and shows the remedy.
+    daemon.stop();
+    terminal.wait_for("admin.listen?");
+    terminal.press(b"q");
+    terminal.wait_for("\u{1b}[?1049l");
+    assert_eq!(terminal.end().code(), Some(0));
+    assert!(terminal.is_restored());
+}
+
+/// With and without SIGHUP; while it waits for a reply, shows an error, or reads a key of which the
+/// rest is missing.
+#[test]
+fn top_ends_with_its_terminal() {
+    let (listener, silent) = silent_url();
+    let (_, closed) = silent_url();
+    for controls in [true, false] {
+        for (url, shown) in [(&silent, "waiting"), (&closed, "admin.listen?")] {
+            for keys in [&b""[..], b"?", b"\x1b["] {
+                let mut terminal = top_on_a_terminal(url, controls);
+                terminal.wait_for(shown);
+                terminal.press(keys);
+                terminal.close();
+                let status = terminal.end();
+                assert_eq!(status.code(), Some(1), "{status}, {controls} {url} {keys:?}");
             }
         }
-    });
-    let deadline = Instant::now() + TIMEOUT;
-    let mut shown = String::new();
-    let wait_for = |shown: &mut String, text: &str| {
-        while !shown.contains(text) {
-            let left = deadline.saturating_duration_since(Instant::now());
-            let piece = pieces.recv_timeout(left);
-            let piece = piece.unwrap_or_else(|_| panic!("never {text:?}: {shown:?}"));
-            shown.push_str(&String::from_utf8_lossy(&piece));
+    }
+    drop(listener);
+}
+
+/// In every state of a key that is being read.
+#[test]
+fn signals_end_top_and_restore_the_terminal() {
+    let (listener, url) = silent_url();
+    for signal in [Signal::SIGHUP, Signal::SIGINT, Signal::SIGTERM] {
+        for keys in [&b""[..], b"?", b"\x1b["] {
+            let mut terminal = top_on_a_terminal(&url, false);
+            terminal.wait_for("waiting");
+            terminal.press(keys);
+            terminal.signal(signal);
+            terminal.wait_for("\u{1b}[?1049l");
+            assert_eq!(terminal.end().code(), Some(0), "{signal} {keys:?}");
+            assert!(terminal.is_restored(), "{signal} {keys:?}");
         }
-    };
-    wait_for(&mut shown, "worker-1");
-    assert!(shown.contains("\u{1b}[?1049h"), "no alternate screen: {shown:?}");
-    // `top` keeps running when the tracker has exited.
-    daemon.stop();
-    wait_for(&mut shown, "Connection refused");
-    keys.write_all(b"q").unwrap();
-    wait_for(&mut shown, "\u{1b}[?1049l");
-    // Canonical mode and echo are restored.
-    wait_for(&mut shown, " icanon");
-    wait_for(&mut shown, " echo ");
-    drop(keys);
-    assert!(terminal.0.wait().unwrap().success());
+    }
+    drop(listener);
+}
+
+/// A connection that is stuck, or a terminal multiplexer that is stopped.
+#[test]
+fn a_signal_ends_top_on_a_terminal_that_takes_no_output() {
+    let (listener, url) = silent_url();
+    let mut terminal = top_on_a_terminal(&url, false);
+    terminal.wait_for("waiting");
+    // Each key draws the whole screen, and nobody reads.
+    (0..300).for_each(|_| terminal.press(b"?"));
+    eventually("top waits for its terminal", || terminal.takes_no_output());
+    terminal.signal(Signal::SIGTERM);
+    assert_eq!(terminal.end().code(), Some(1));
+    assert!(terminal.is_restored());
+    drop(listener);
 }

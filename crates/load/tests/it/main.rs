@@ -3,6 +3,10 @@
 mod command;
 #[path = "../../../verify/tests/it/faulty.rs"]
 mod faulty;
+mod live;
 mod profiles;
 mod run;
+#[allow(dead_code, reason = "these tests use a part")]
+#[path = "../../../daemon/tests/it/harness/terminal.rs"]
+mod terminal;
 mod verify;

@@ -4,29 +4,54 @@ use clap::Args;
 
 use crate::cli::ctl::command::Admin;
 
-const AFTER_HELP: &str = "\
+/// What the keys do.
+pub(super) const KEYS: &str = "\
+Keys:
+  q, Esc, Ctrl-C     end the view
+  Up, Down, k, j     scroll the workers by one
+  PgUp, PgDn, Space  scroll the workers by a page
+  Home, End, g, G    go to the first or the last workers
+  s                  sort the workers by load, or by name again
+  ?, h               show this explanation";
+
+/// What the figures mean.
+pub(super) const FIGURES: &str = "\
+Figures:
+  /s          between the last two readings; - before there are two
+  refused     requests that failed a check, by reason
+  dropped     datagrams for which the kernel had no room
+  unsent      replies that the kernel did not take
+  idle        swarms without peers
+  not stored  new peers that a limit kept out
+  load        part of a worker's time that is busy; at 100 % it drops requests
+  lane        batches that wait for the worker, and how many fit
+  overload    step of load shedding, 0 to 8 (see [overload])
+  …           the rest is cut; a larger terminal has room for more";
+
+const EXAMPLES: &str = "\
 Examples:
   onrush top                                     the tracker on this host, at the default address
   onrush top --config /etc/onrush/onrush.toml    the address in its configuration
   onrush top --url http://10.0.0.7:6970 --every 5
   onrush top --once | head -n 5                  one view as text, with rates over one second
 
-It needs no token. q, Esc or Ctrl-C ends it. If the tracker cannot be reached, it shows the error
-and retries.
+It needs no token. If the tracker cannot be reached, it shows the error and retries. It ends with
+its terminal.";
 
-Rates are those between the last two readings. The load of a worker is the share of time in which
-it was busy; at 100 % it drops requests. `dropped` are datagrams for which the kernel had no room,
-`unsent` are replies that the kernel did not take. `overload` is the step of load shedding, 0 to 8
-(see [overload]).
-
+const EXIT_CODES: &str = "\
 Exit codes:
   0  ended on request, or the view was printed
-  1  the terminal cannot be used; with --once also: the tracker refused or could not be reached
+  1  the terminal cannot be used or was closed; with --once also: the tracker refused or could not
+     be reached
   2  the command line or the configuration file is wrong";
+
+fn after_help() -> String {
+    [EXAMPLES, KEYS, FIGURES, EXIT_CODES].join("\n\n")
+}
 
 /// Live view of a running tracker: rates, swarms, drops, the load of each worker
 #[derive(Clone, Debug, Args)]
-#[command(after_help = AFTER_HELP)]
+#[command(after_help = after_help())]
 pub struct Top {
     /// The admin side of the tracker.
     #[command(flatten)]

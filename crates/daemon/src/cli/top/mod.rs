@@ -4,12 +4,14 @@
 //! |---|---|
 //! | [`command`] | flags |
 //! | [`rates`] | rates between two readings |
+//! | [`keys`] | keys, from the bytes that a terminal sends |
 //! | [`view`] | the state of the view |
 //! | [`draw`] | drawing the view into cells |
-//! | `screen` | the terminal: keys, resizing, restoring it |
+//! | `screen` | the live view on a terminal: events, and restoring the terminal |
 
 pub mod command;
 pub mod draw;
+pub mod keys;
 pub mod rates;
 pub mod view;
 
@@ -61,7 +63,7 @@ fn once(top: &Top, client: &Client) -> Exit {
             Err(failure) => return failure.into(),
         }
     }
-    let lines = draw::lines(&view, COLUMNS, draw::rows(&view));
+    let lines = draw::lines(&view, COLUMNS);
     print(&(lines.join("\n") + "\n"), GOOD)
 }
 

@@ -1,8 +1,10 @@
-//! The state of the view: the last two readings, the history of the request rate, and the last
-//! error.
+//! The state of the view: the last two readings, the history of the request rate, the last error,
+//! and what keys have selected.
 
 use std::collections::VecDeque;
+use std::ops::ControlFlow;
 
+use super::keys::Key;
 use super::rates::{Pair, requests};
 use onrush_control::api::stats::Stats;
 
@@ -20,6 +22,21 @@ pub struct View {
     pub requests: VecDeque<u64>,
     /// The error of the last reading.
     pub error: Option<String>,
+    /// Whether keys and figures are explained in place of the figures.
+    pub help: bool,
+    /// Whether the workers are sorted by load, the highest first.
+    pub by_load: bool,
+    /// The part of the workers that is shown.
+    pub scroll: Scroll,
+}
+
+/// The part of a table that is shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Scroll {
+    /// The first row that is shown. A key may move it too far; drawing corrects it.
+    pub first: usize,
+    /// Number of rows for which there is room.
+    pub page: usize,
 }
 
 impl View {
@@ -47,5 +64,53 @@ impl View {
     /// The last two readings.
     pub fn pair(&self) -> Option<Pair<'_>> {
         self.now.as_ref().map(|now| Pair::new(self.before.as_ref(), now))
+    }
+
+    /// Takes a key; `Break` if it ends the view.
+    pub fn press(&mut self, key: Key) -> ControlFlow<()> {
+        let Scroll { first, page } = self.scroll;
+        match key {
+            Key::Interrupt => return ControlFlow::Break(()),
+            _ if self.help => self.help = false,
+            Key::Char('q' | 'Q') | Key::Escape => return ControlFlow::Break(()),
+            Key::Char('?' | 'h') => self.help = true,
+            Key::Char('s') => {
+                self.by_load = !self.by_load;
+                self.scroll.first = 0;
+            }
+            Key::Up | Key::Char('k') => self.scroll.first = first.saturating_sub(1),
+            Key::Down | Key::Char('j') => self.scroll.first = first.saturating_add(1),
+            Key::PageUp => self.scroll.first = first.saturating_sub(page),
+            Key::PageDown | Key::Char(' ') => self.scroll.first = first.saturating_add(page),
+            Key::Home | Key::Char('g') => self.scroll.first = 0,
+            Key::End | Key::Char('G') => self.scroll.first = usize::MAX,
+            Key::Char(_) => {}
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn q_escape_and_ctrl_c_end_the_view() {
+        for key in [Key::Char('q'), Key::Escape, Key::Interrupt] {
+            assert!(View::default().press(key).is_break(), "{key:?}");
+        }
+        assert!(View::default().press(Key::Char('c')).is_continue());
+    }
+
+    #[test]
+    fn any_key_but_ctrl_c_returns_from_the_help() {
+        let mut view = View::default();
+        for key in [Key::Char('q'), Key::Escape, Key::Down, Key::Char('?')] {
+            assert!(view.press(Key::Char('?')).is_continue() && view.help);
+            assert!(view.press(key).is_continue() && !view.help, "{key:?}");
+            assert_eq!(view.scroll.first, 0, "{key:?}");
+        }
+        assert!(view.press(Key::Char('?')).is_continue());
+        assert!(view.press(Key::Interrupt).is_break());
     }
 }

@@ -1,5 +1,5 @@
 //! Shared by the tests of the daemon: a process or a tracker in this process, its clients and their
-//! packets, its admin side, log messages, and network namespaces.
+//! packets, its admin side, log messages, terminals, and network namespaces.
 
 pub(crate) mod client;
 pub(crate) mod disk;
@@ -9,4 +9,5 @@ pub(crate) mod network;
 pub(crate) mod packets;
 pub(crate) mod process;
 pub(crate) mod swarms;
+pub(crate) mod terminal;
 pub(crate) mod tracker;
