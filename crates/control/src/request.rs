@@ -4,9 +4,10 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use log::LevelFilter;
 use thiserror::Error;
 
-use crate::api::admin::{ExportReport, ListUpdate, ReloadReport, Successor};
+use crate::api::admin::{ExportReport, ListUpdate, ReloadReport, SnapshotReport, Successor};
 use onrush_tracker::access::overlay::ListChange;
 
 /// A request. The main thread answers each one through its [`Responder`].
@@ -21,6 +22,8 @@ pub enum Request {
     },
     /// Write the full scrape to its file.
     Export(Responder<Result<ExportReport, String>>),
+    /// Write the peers to the snapshot.
+    Snapshot(Responder<Result<SnapshotReport, String>>),
     /// Start the successor process. The response is sent when it takes over.
     Upgrade {
         /// Whether peers that do not fit into the successor are dropped, and a list that lost most
@@ -29,6 +32,8 @@ pub enum Request {
         /// Gets the result.
         responder: Responder<Result<Successor, String>>,
     },
+    /// Change the lowest level that is logged, until the next reload. Responds with the former one.
+    LogLevel(LevelFilter, Responder<LevelFilter>),
     /// Add info hashes to the access list or remove them; later changes override earlier ones.
     ChangeList(Vec<ListChange>, Responder<Result<ListUpdate, ListChangeError>>),
 }

@@ -19,6 +19,7 @@ use onrush::supervise::{End, Supervisor};
 use onrush::upgrade::incoming::passed_sockets;
 use onrush::upgrade::successor::{self, Program};
 use onrush::{StartError, Tracker};
+use onrush_config::config_file::config_file;
 use onrush_config::{Host, Passed, Settings};
 use onrush_net::{adopt::Adopted, affinity};
 use onrush_store::lists::file::ListError;
@@ -26,7 +27,7 @@ use onrush_store::lists::file::ListError;
 fn main() -> ExitCode {
     // First, since the file may be replaced by the next version.
     let program = Program::current();
-    let cli = Cli::parse();
+    let mut cli = Cli::parse();
     match &cli.command {
         Some(Command::Doctor(doctor)) => return doctor::run(doctor).report(),
         Some(Command::Ctl(ctl)) => return ctl::run(ctl).report(),
@@ -36,6 +37,8 @@ fn main() -> ExitCode {
         }
         None => {}
     }
+    // Once: a file that disappears later is an error of a reload, not a change to the defaults.
+    cli.flags.config = config_file(cli.flags.config.take());
     let passed = match activation::take() {
         Err(error) => return Exit::failed(error).report(),
         Ok(passed) => passed,

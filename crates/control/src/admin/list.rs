@@ -6,6 +6,7 @@ use axum::Json;
 use axum::extract::rejection::{JsonRejection, PathRejection};
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
+use axum::response::Response;
 use onrush_proto::InfoHash;
 
 use super::swarm::{info_hash_of, parse_info_hash};
@@ -13,6 +14,7 @@ use super::wait::main_thread;
 use crate::api::Problem;
 use crate::api::admin::{ListEntries, ListEntry, ListUpdate};
 use crate::api::stats::ListState;
+use crate::list_text::list_text;
 use crate::request::{ListChangeError, Request};
 use crate::state::{ServerState, SharedState};
 use onrush_tracker::access::overlay::ListChange;
@@ -46,6 +48,15 @@ pub(crate) async fn entry(
     let listed = list.set().is_some_and(|set| set.contains(&info_hash));
     let served = list.permits(info_hash);
     Ok(Json(ListEntry { info_hash: info_hash.to_string(), listed, served }))
+}
+
+/// The list in force as text: a comment with its meaning, then one info hash per line.
+#[cfg_attr(test, utoipa::path(get, path = "/api/v1/list/export", responses(
+    (status = 200, description = "The list", body = String, content_type = "text/plain"),
+    (status = 503, description = "The tracker does not serve"),
+)))]
+pub(crate) async fn export(State(state): SharedState) -> Result<Response, Problem> {
+    Ok(list_text(state.serving()?.in_force().lists.access))
 }
 
 /// Adds info hashes to the list: all of them, or none where one is invalid. Swarms that are no

@@ -1,5 +1,6 @@
 //! The command line: flags of the daemon, and the subcommands `ctl`, `doctor` and `top`.
 
+pub mod admin;
 pub mod ctl;
 pub mod doctor;
 pub mod format;
@@ -24,8 +25,9 @@ const ABOUT: &str = "A UDP BitTorrent tracker.";
 const LONG_ABOUT: &str = "\
 A UDP BitTorrent tracker (BEP 15): it gives the peers of a torrent each other's addresses.
 
-Without a flag it serves UDP port 6969 on every address, IPv4 and IPv6, and keeps its key in this \
-user's state directory. Add it to a client as udp://HOST:6969/announce.";
+Without a flag it reads /etc/onrush/onrush.toml, if there is one. Without a file it serves UDP \
+port 6969 on every address, IPv4 and IPv6, and keeps its key in this user's state directory. Add \
+it to a client as udp://HOST:6969/announce.";
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -137,7 +139,7 @@ impl Cli {
     ) -> String {
         let what = match &self.flags.config {
             Some(path) => format!("{} is valid.", path.display()),
-            None => "No --config: the defaults.".to_owned(),
+            None => "No configuration file: the defaults.".to_owned(),
         };
         let mut report = format!("{what} Settings on this host:\n\n{}", settings.summary(host));
         if settings.access != Access::Open {

@@ -8,9 +8,10 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 
 use crate::process::notify;
 use onrush_config::{Flags, Host, Settings};
-use onrush_control::Token;
 use onrush_control::api::admin::ReloadReport;
 use onrush_control::request::Responder;
+use onrush_control::view::Compare;
+use onrush_control::{TOKEN_KEY, Token};
 use onrush_store::lists::journal::{Journal, ReplayedList};
 use onrush_tracker::access::Lists;
 
@@ -103,6 +104,12 @@ impl Reload {
         }
     }
 
+    /// Compares the configuration, read again, with settings.
+    pub fn comparison(&self) -> Compare {
+        let (flags, host) = (self.flags.clone(), self.host.clone());
+        Box::new(move |running| running.differences(Settings::load(&flags, &host)?.0, &host))
+    }
+
     /// Whether the current reading is forced.
     pub(super) fn is_forced(&self) -> bool {
         self.waiting.forced
@@ -127,8 +134,8 @@ impl Reload {
 fn load(flags: &Flags, host: &Host, journal: Option<&Journal>) -> Result<Loaded, String> {
     let (settings, mut notices) =
         Settings::load(flags, host).map_err(|problems| problems.to_string())?;
-    let token =
-        Token::load(settings.admin.token_file.as_deref()).map_err(|error| error.to_string())?;
+    let token = Token::load(TOKEN_KEY, settings.admin.token_file.as_deref())
+        .map_err(|error| error.to_string())?;
     let mut lists = onrush_store::lists::load(&settings, &mut notify::progress())
         .map_err(|error| error.to_string())?;
     let replayed = journal.map(|journal| journal.replay((*lists.access).clone()));

@@ -32,6 +32,7 @@ use serde::Serialize;
 use crate::cli::print_or;
 use crate::process::exit::{Exit, FAILED, GOOD, WRONG};
 pub use facts::Facts;
+use onrush_config::config_file::config_file;
 use onrush_config::{Flags, Host, Settings};
 
 const AFTER_HELP: &str = "\
@@ -48,8 +49,9 @@ Exit codes:
 #[derive(Clone, Debug, ClapArgs)]
 #[command(after_help = AFTER_HELP)]
 pub struct Doctor {
-    /// Check what this configuration file needs
-    #[arg(long, value_name = "FILE")]
+    /// Check what this configuration file needs [default: $ONRUSH_CONFIG, else
+    /// /etc/onrush/onrush.toml if it exists]
+    #[arg(short, long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 
     /// Write the findings as JSON
@@ -140,7 +142,7 @@ pub fn checks(facts: &Facts) -> Vec<Finding> {
 
 /// Runs the checks and prints their findings.
 pub fn run(doctor: &Doctor) -> Exit {
-    let flags = Flags { config: doctor.config.clone(), ..Flags::default() };
+    let flags = Flags { config: config_file(doctor.config.clone()), ..Flags::default() };
     let host = Host::here(affinity::cores_first(&affinity::allowed().unwrap_or_default()));
     let settings = match Settings::load(&flags, &host) {
         Ok((settings, _)) => settings,
