@@ -91,7 +91,8 @@ pub struct Server {
 
 impl Server {
     /// Starts the server, over TCP if there is a `bound` address. It reports that the tracker is
-    /// starting until [`serve`](Self::serve).
+    /// starting until [`serve`](Self::serve). Its thread calls `begin` first: privileges are those
+    /// of a thread.
     ///
     /// # Errors
     /// [`AdminError::Start`].
@@ -99,6 +100,7 @@ impl Server {
         bound: Option<Bound>,
         settings: &AdminSettings,
         token: Option<Token>,
+        begin: fn(),
     ) -> Result<Self, AdminError> {
         let state = Arc::new(ServerState::new(token, settings));
         let (stop, stopped) = oneshot::channel();
@@ -115,6 +117,7 @@ impl Server {
         let (observed, draining) = (state.clone(), state.clone());
         let handle = runtime.handle().clone();
         let run = move || {
+            begin();
             runtime.block_on(async move {
                 tokio::spawn(observe(observed));
                 let accepting = tcp.map(tokio::spawn);

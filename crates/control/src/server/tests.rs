@@ -29,7 +29,7 @@ fn get(address: SocketAddr, path: &str) -> String {
 #[test]
 fn the_server_is_alive_and_not_ready_unless_the_tracker_serves() {
     let listen = Listen { address: "127.0.0.1:0".parse().unwrap(), optional: false };
-    let server = Server::start(Some(bind(listen).unwrap()), &settings(), None).unwrap();
+    let server = Server::start(Some(bind(listen).unwrap()), &settings(), None, || ()).unwrap();
     assert!(server.announcement().unwrap().contains("admin.token_file"));
     let get = |path| get(server.address().unwrap(), path);
     assert!(get("/health").starts_with("HTTP/1.1 200 "));
@@ -49,14 +49,14 @@ fn the_server_is_alive_and_not_ready_unless_the_tracker_serves() {
 fn a_server_that_waits_for_its_address_has_no_announcement() {
     let first = TcpListener::bind("127.0.0.1:0").unwrap();
     let waits = bind_later(first.local_addr().unwrap());
-    assert_eq!(Server::start(Some(waits), &settings(), None).unwrap().announcement(), None);
+    assert_eq!(Server::start(Some(waits), &settings(), None, || ()).unwrap().announcement(), None);
 }
 
 #[test]
 fn a_client_that_does_not_read_is_disconnected() {
     let settings = AdminSettings { timeout: Duration::from_secs(1), ..settings() };
     let listen = Listen { address: "127.0.0.1:0".parse().unwrap(), optional: false };
-    let server = Server::start(Some(bind(listen).unwrap()), &settings, None).unwrap();
+    let server = Server::start(Some(bind(listen).unwrap()), &settings, None, || ()).unwrap();
     let mut stream = std::net::TcpStream::connect(server.address().unwrap()).unwrap();
     stream.set_write_timeout(Some(Duration::from_secs(20))).unwrap();
     let request = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n";
@@ -76,7 +76,7 @@ fn serving(settings: &AdminSettings) -> Server {
     std::fs::write(file.path(), TOKEN).unwrap();
     let listen = Listen { address: "127.0.0.1:0".parse().unwrap(), optional: false };
     let token = Token::load(TOKEN_KEY, Some(file.path())).unwrap();
-    Server::start(Some(bind(listen).unwrap()), settings, token).unwrap()
+    Server::start(Some(bind(listen).unwrap()), settings, token, || ()).unwrap()
 }
 
 const TOKEN: &str = "of-the-tests-0123456789";
@@ -328,7 +328,7 @@ fn the_control_socket_serves_all_routes_without_a_token() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("control.sock");
     // Also without a TCP address and without a token.
-    let mut server = Server::start(None, &settings(), None).unwrap();
+    let mut server = Server::start(None, &settings(), None, || ()).unwrap();
     assert_eq!((server.address(), server.announcement()), (None, None));
     server.serve_socket(UnixListener::bind(&path).unwrap()).unwrap();
     let ask = |target: &str| {

@@ -396,7 +396,13 @@ fn start_admin(
         }
         Some((_, bound)) => Some(bound?),
     };
-    Ok(Server::start(bound, &settings.admin, token)?)
+    // An address that the running process has is bound by the thread of the server, later.
+    let binds_later = bound.as_ref().is_some_and(Bound::is_later);
+    let begin: fn() = match settings.user.is_some() && !binds_later {
+        true => user::drop_capabilities,
+        false => || (),
+    };
+    Ok(Server::start(bound, &settings.admin, token, begin)?)
 }
 
 /// The shards of all workers, in order.

@@ -158,7 +158,7 @@ fn tracker(running: Running) -> Tracker {
         lists,
         state: StateDir::default(),
         map: ShardMap::new([1; 5], 1),
-        admin: Server::start(None, &Settings::for_test("").admin, None).unwrap(),
+        admin: Server::start(None, &Settings::for_test("").admin, None, || ()).unwrap(),
         clock,
         snapshots,
         upgrade: never(),
