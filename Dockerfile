@@ -5,7 +5,7 @@
 #
 # Use the host's network: a bridge rewrites addresses, and the tracker would see one address for all clients. Buffer
 # limits are those of the host (`onrush doctor` on the host checks them). The state directory has to belong to user 65534.
-# Without a shell the usual HEALTHCHECK does not work; `/onrush ctl health` does, if the admin side is on.
+# Without a shell the usual HEALTHCHECK does not work; `/onrush ctl health` does.
 #
 # No container engine has built or run this file. scripts/package-test lints it (hadolint), links the static binary with
 # the same flag, and runs it with the image's files and user in a chroot.

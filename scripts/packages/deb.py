@@ -53,6 +53,17 @@ class Package:
             command = file.read().split(b"\0")
         assert command[:3] == [b"/usr/bin/onrush", b"--config", b"/etc/onrush/onrush.toml"], command
 
+    def the_tracker_is_controlled_without_any_setup(self):
+        for command in [["ctl", "health"], ["ctl", "reload"], ["ctl", "stats"], ["top", "--once"]]:
+            done = self.host.run("onrush", *command)
+            assert not done.stderr, (command, done.stderr)
+        assert "/var/lib/onrush/control.sock" in self.host.run("onrush", "top", "--once").stdout
+        as_user = ["runuser", "-u"]
+        self.host.run(*as_user, "onrush", "--", "onrush", "ctl", "reload")
+        refused = self.host.run(*as_user, "nobody", "--", "onrush", "ctl", "reload", check=False)
+        assert refused.returncode == 1 and "sudo -u onrush" in refused.stderr, refused.stderr
+        assert self.host.run(*as_user, "nobody", "--", "onrush", "ctl", "health").stdout.startswith("ready")
+
     def systemd_verifies_the_installed_units(self):
         # --man also checks Documentation=, whose manual page is in the package.
         verified = self.host.run("systemd-analyze", "verify", "--man=yes", "onrush.service", "onrush.socket")

@@ -14,8 +14,9 @@ use crate::values::{ListenAt, is_admin_at};
 /// The flags. Each overrides its key in the file.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Flags {
-    /// Read this configuration file (TOML; see --print-config)
-    #[arg(long, value_name = "FILE")]
+    /// Read this configuration file (TOML; see --print-config) [default: $ONRUSH_CONFIG, else
+    /// /etc/onrush/onrush.toml if it exists]
+    #[arg(short, long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 
     /// Listen at this address; can be repeated

@@ -50,15 +50,17 @@ impl Host {
     /// This host, for a process whose workers take `vcpus` in this order (see
     /// [`onrush_net::affinity::cores_first`]). Properties that cannot be read are `None`.
     pub fn here(vcpus: Vec<usize>) -> Self {
-        let granted = granted(Path::new("/"), "self");
+        let Granted { cpu_quota, memory } = granted(Path::new("/"), "self");
+        Self { vcpus, cpu_quota, memory, ..Self::environment() }
+    }
+
+    /// The environment of this process alone, for programs that only look for a running tracker.
+    pub fn environment() -> Self {
         Self {
-            vcpus,
-            cpu_quota: granted.cpu_quota,
-            memory: granted.memory,
-            passed: None,
             state_directory: env::var_os("STATE_DIRECTORY"),
             xdg_state_home: env::var_os("XDG_STATE_HOME"),
             home: env::var_os("HOME"),
+            ..Self::default()
         }
     }
 

@@ -433,7 +433,8 @@ keys! {
     pub struct AdminSettings {
         /// The TCP address to listen on, or "off". An explicit address is required: if it cannot be
         /// bound, the tracker does not start. HTTP is not encrypted; for access from other hosts,
-        /// put a proxy with TLS in front. Flag: --admin.
+        /// put a proxy with TLS in front. Root and the tracker's user reach the admin side at the
+        /// Unix socket control.sock in the state directory, too, also with "off". Flag: --admin.
         #[serde(default = "default_admin", deserialize_with = "admin")]
         pub listen: Option<Listen> =
             text("an address with a port, in quotes, or \"off\"", is_admin_at).derived(
@@ -454,7 +455,10 @@ keys! {
         /// on every reload, as the user of the tracker. `head -c24 /dev/urandom | base64` generates
         /// a token.
         pub token_file: Option<PathBuf> = PATH
-            .derived("the admin API is disabled", "\"/etc/onrush/admin.token\"")
+            .derived(
+                "the admin API is available at the control socket only",
+                "\"/etc/onrush/admin.token\"",
+            )
             .on_reload(),
 
         /// Whether /lists serves the current list of info hashes without a token, for operators who

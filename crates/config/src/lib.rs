@@ -5,11 +5,13 @@
 //! | [`keys`] | every key of the file: type, range, default, documentation |
 //! | [`values`] | the types of values that TOML does not have |
 //! | [`flags`] | the flags that override keys |
+//! | [`config_file`] | the file of a command line that names none |
 //! | [`host`] | the properties of the host that settings depend on |
 //! | [`settings`] | the settings |
 //! | [`placement`] | the default placement of workers |
 //! | `resolve` | from file, flags and host to settings |
 //! | `refused` | values that the host refuses, with their places |
+//! | [`in_force`] | the values of all keys, and how they differ from the file |
 //! | [`reload`] | from a changed file to the settings that apply without a restart |
 //! | `summary` | the settings in a few lines |
 //! | [`format`](mod@format) | numbers in messages |
@@ -19,10 +21,12 @@
 
 #![forbid(unsafe_code)]
 
+pub mod config_file;
 pub mod export_format;
 pub mod flags;
 pub mod format;
 pub mod host;
+pub mod in_force;
 pub mod keys;
 pub mod placement;
 mod refused;
@@ -35,7 +39,7 @@ pub mod values;
 
 pub use flags::Flags;
 pub use host::{Host, Passed};
-pub use onrush_toml_keys::{Problem, Problems, regular_file};
+pub use onrush_toml_keys::{Applied, Problem, Problems, regular_file};
 pub use refused::{Places, Refused};
 pub use settings::Settings;
 

@@ -24,6 +24,9 @@ pub use crate::values::{Listen, LogFormat};
 /// takes 58 to 61 bytes (crates/lab/programs/memory.rs). The text of `limits.peers` has it, too.
 pub const BYTES_PER_PEER: u64 = 64;
 
+/// The name of the control socket in the state directory.
+const CONTROL_SOCKET: &str = "control.sock";
+
 /// The settings of a daemon.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
@@ -75,6 +78,11 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// The path of the Unix socket at which the admin side is served, below `state_dir`.
+    pub fn control_socket(&self) -> Option<PathBuf> {
+        self.state_dir.as_ref().map(|directory| directory.join(CONTROL_SOCKET))
+    }
+
     /// The settings of the workers.
     pub fn workers(&self) -> WorkerSettings {
         WorkerSettings {

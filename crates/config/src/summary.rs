@@ -19,6 +19,7 @@ impl Settings {
             ("access", self.access_line()),
             ("state", self.state_line()),
             ("admin", self.admin_line()),
+            ("control", self.control_line()),
         ];
         lines.iter().map(|(name, text)| format!("  {name:<9} {text}\n")).collect()
     }
@@ -90,6 +91,13 @@ impl Settings {
             None => "no admin API (set admin.token_file)".to_owned(),
         };
         format!("http://{}: metrics, health, statistics; {api}", listen.address)
+    }
+
+    fn control_line(&self) -> String {
+        match self.control_socket() {
+            Some(path) => format!("{}: for root and the tracker's user, no token", path.display()),
+            None => "no socket, as there is no state directory".to_owned(),
+        }
     }
 
     /// Where the state is kept.

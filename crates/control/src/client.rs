@@ -1,15 +1,22 @@
 //! HTTP client for a tracker's admin side, used by `onrush ctl` and `onrush top`.
 
 use std::error::Error;
+use std::future::poll_fn;
+use std::io::{self, Write};
+use std::os::unix::net;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::time::Duration;
 
-use axum::body::{Body, to_bytes};
+use axum::body::Body;
+use hyper::body::{Body as _, Incoming};
 use hyper::client::conn::http1;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
 use hyper::{Method, Request};
 use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
 use tokio::runtime::Builder;
 use tokio::time::timeout;
 
@@ -28,13 +35,13 @@ pub enum ClientError {
     /// The command line is wrong; complete lines for the terminal.
     #[error("{0}")]
     Usage(String),
-    /// No tracker answers at the URL, or not in time.
+    /// No tracker answers at the URL or the socket, or not in time.
     #[error(
-        "{url} cannot be reached: {cause}\n  is it running, and is this its admin.listen? (--url, \
-         or --config FILE)"
+        "{url} cannot be reached: {cause}\n  is it running, and is this its admin.listen or its \
+         control.sock? (--url, or --config FILE)"
     )]
     Unreachable {
-        /// The URL of the tracker.
+        /// The URL of the tracker, or the path of its socket.
         url: String,
         /// The cause.
         cause: String,
@@ -50,16 +57,39 @@ pub enum ClientError {
 /// A client of one tracker.
 #[derive(Debug)]
 pub struct Client {
+    /// The URL, or the path of the socket.
     url: String,
-    /// Host and port to connect to.
-    address: String,
+    place: Place,
     /// Value of the `Host` header.
     host: String,
     /// Path of the URL, without a slash at the end.
     base: String,
     token: Option<Token>,
     timeout: Duration,
+    /// The remedy where the token is missing, if it is known.
+    hint: Option<String>,
 }
+
+/// The body of a request.
+enum Content {
+    /// JSON.
+    Json(String),
+    /// Anything else.
+    Bytes(Vec<u8>),
+}
+
+/// Where the tracker listens.
+#[derive(Debug, PartialEq, Eq)]
+enum Place {
+    /// Host and port.
+    Tcp(String),
+    /// A Unix socket.
+    Socket(PathBuf),
+}
+
+/// The remedy where the token is missing, if nothing more is known.
+const HINT: &str = "run this command as root or as the tracker's user, on the tracker's host and \
+                    without --url, or give the token with --token-file";
 
 /// A response.
 #[derive(Clone, Debug)]
@@ -90,6 +120,12 @@ impl Client {
     /// [`ClientError::Usage`], when `url` is not an `http://` URL.
     pub fn new(url: &str, token: Option<Token>, timeout: Duration) -> Result<Self, ClientError> {
         let url = url.trim_end_matches('/');
+        if url.starts_with("https://") {
+            return Err(ClientError::Usage(format!(
+                "onrush: --url {url}: there is no TLS in this command: run it on the tracker's \
+                 host, or reach that with `ssh -L 6970:127.0.0.1:6970 HOST`\n"
+            )));
+        }
         let parsed =
             url.strip_prefix("http://").map(|rest| rest.split_once('/').unwrap_or((rest, "")));
         let Some((host, base)) = parsed.filter(|(host, _)| !host.is_empty()) else {
@@ -101,15 +137,44 @@ impl Client {
         let has_port = host.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'));
         Ok(Self {
             url: url.to_owned(),
-            address: if has_port { host.to_owned() } else { format!("{host}:80") },
+            place: Place::Tcp(if has_port { host.to_owned() } else { format!("{host}:80") }),
             host: host.to_owned(),
             base: if base.is_empty() { String::new() } else { format!("/{base}") },
             token,
             timeout,
+            hint: None,
         })
     }
 
-    /// The URL of the tracker.
+    /// A client of the tracker that listens at a Unix socket.
+    ///
+    /// # Errors
+    /// When no process listens there, or this user may not connect.
+    pub fn at_socket(path: &Path, token: Option<Token>, timeout: Duration) -> io::Result<Self> {
+        net::UnixStream::connect(path)?;
+        Ok(Self {
+            url: path.display().to_string(),
+            place: Place::Socket(path.to_owned()),
+            host: "localhost".to_owned(),
+            base: String::new(),
+            token,
+            timeout,
+            hint: None,
+        })
+    }
+
+    /// The same client with another remedy where the token is missing.
+    #[must_use]
+    pub fn with_hint(self, hint: String) -> Self {
+        Self { hint: Some(hint), ..self }
+    }
+
+    /// Whether it reaches the tracker at its socket, and so on the same host.
+    pub fn is_local(&self) -> bool {
+        matches!(self.place, Place::Socket(_))
+    }
+
+    /// The URL of the tracker, or the path of its socket.
     pub fn url(&self) -> &str {
         &self.url
     }
@@ -119,7 +184,7 @@ impl Client {
     /// # Errors
     /// [`ClientError`], also for an error response.
     pub fn get(&self, path: &str) -> Result<Response, ClientError> {
-        successful(self.get_any(path)?)
+        self.successful(self.get_any(path)?)
     }
 
     /// Gets a path, and returns error responses as responses.
@@ -135,7 +200,15 @@ impl Client {
     /// # Errors
     /// [`ClientError`], also for an error response.
     pub fn post(&self, path: &str, body: &str) -> Result<Response, ClientError> {
-        successful(self.exchange(Method::POST, path, Some(body))?)
+        self.successful(self.exchange(Method::POST, path, Some(Content::Json(body.to_owned())))?)
+    }
+
+    /// Posts bytes to a path.
+    ///
+    /// # Errors
+    /// [`ClientError`], also for an error response.
+    pub fn post_bytes(&self, path: &str, body: Vec<u8>) -> Result<Response, ClientError> {
+        self.successful(self.exchange(Method::POST, path, Some(Content::Bytes(body)))?)
     }
 
     /// Sends a DELETE request with a JSON body to a path.
@@ -143,7 +216,16 @@ impl Client {
     /// # Errors
     /// [`ClientError`], also for an error response.
     pub fn delete(&self, path: &str, body: &str) -> Result<Response, ClientError> {
-        successful(self.exchange(Method::DELETE, path, Some(body))?)
+        let body = Some(Content::Json(body.to_owned()));
+        self.successful(self.exchange(Method::DELETE, path, body)?)
+    }
+
+    /// Gets a path whose text may be longer than fits into memory, and writes it `to` somewhere.
+    ///
+    /// # Errors
+    /// [`ClientError`], also for an error response.
+    pub fn download(&self, path: &str, to: &mut dyn Write) -> Result<(), ClientError> {
+        self.successful(self.exchange_into(Method::GET, path, None, Some(to))?).map(drop)
     }
 
     /// One request over a new connection.
@@ -151,7 +233,18 @@ impl Client {
         &self,
         method: Method,
         path: &str,
-        body: Option<&str>,
+        body: Option<Content>,
+    ) -> Result<Response, ClientError> {
+        self.exchange_into(method, path, body, None)
+    }
+
+    /// The same, with the body of a good response written `to` somewhere.
+    fn exchange_into(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Content>,
+        to: Option<&mut dyn Write>,
     ) -> Result<Response, ClientError> {
         let unreachable = |cause: Cause| ClientError::Unreachable {
             url: self.url.clone(),
@@ -159,7 +252,7 @@ impl Client {
         };
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| unreachable(error.into()))?;
-        let sending = async { timeout(self.timeout, self.send(method, path, body)).await };
+        let sending = async { timeout(self.timeout, self.send(method, path, body, to)).await };
         let sent = runtime.block_on(sending);
         // A lookup of the host name may still block its thread.
         runtime.shutdown_background();
@@ -174,44 +267,77 @@ impl Client {
         &self,
         method: Method,
         path: &str,
-        body: Option<&str>,
+        body: Option<Content>,
+        to: Option<&mut dyn Write>,
     ) -> Result<(u16, String), Cause> {
         let request = Request::builder().method(method).uri(format!("{}{path}", self.base));
         let mut request = request.header(HOST, &self.host);
         if let Some(token) = &self.token {
             request = request.header(AUTHORIZATION, token.header());
         }
-        if body.is_some() {
-            request = request.header(CONTENT_TYPE, "application/json");
+        let body = match body {
+            None => Body::empty(),
+            Some(Content::Json(text)) => {
+                request = request.header(CONTENT_TYPE, "application/json");
+                text.into()
+            }
+            Some(Content::Bytes(bytes)) => {
+                request = request.header(CONTENT_TYPE, "application/octet-stream");
+                bytes.into()
+            }
+        };
+        let request = request.body(body)?;
+        let response = match &self.place {
+            Place::Tcp(address) => send_over(TcpStream::connect(address).await?, request).await,
+            Place::Socket(path) => send_over(UnixStream::connect(path).await?, request).await,
+        }?;
+        let (status, mut body) = (response.status(), response.into_body());
+        let mut to = to.filter(|_| status.is_success());
+        let mut text = Vec::new();
+        while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
+            let Ok(data) = frame?.into_data() else { continue };
+            match &mut to {
+                Some(to) => to.write_all(&data)?,
+                None if text.len() + data.len() > MAX_RESPONSE => return Err("too long".into()),
+                None => text.extend_from_slice(&data),
+            }
         }
-        let request = request.body(body.unwrap_or_default().to_owned())?;
-        let stream = TcpStream::connect(&self.address).await?;
-        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-        tokio::spawn(connection);
-        let response = sender.send_request(request).await?;
-        let status = response.status().as_u16();
-        let body = to_bytes(Body::new(response.into_body()), MAX_RESPONSE).await?;
-        Ok((status, String::from_utf8(body.into())?))
+        Ok((status.as_u16(), String::from_utf8(text)?))
+    }
+
+    /// Turns an error response into a [`ClientError::Refused`].
+    ///
+    /// # Errors
+    /// That error.
+    pub fn successful(&self, response: Response) -> Result<Response, ClientError> {
+        if (200..300).contains(&response.status) {
+            return Ok(response);
+        }
+        let problem = serde_json::from_str::<Problem>(&response.text);
+        let error =
+            problem.map_or_else(|_| response.text.trim().to_owned(), |problem| problem.error);
+        Err(ClientError::Refused(match (response.status, &self.hint) {
+            (401 | 403, Some(hint)) => format!("{error}\n  {hint}"),
+            (401, None) => format!("{error}\n  {HINT}"),
+            (404, _) if !self.base.is_empty() => format!("{} answers 404: {error}", response.url),
+            _ => error,
+        }))
     }
 }
 
-/// Turns an error response into a [`ClientError::Refused`].
-fn successful(response: Response) -> Result<Response, ClientError> {
-    if (200..300).contains(&response.status) {
-        return Ok(response);
-    }
-    let problem = serde_json::from_str::<Problem>(&response.text);
-    let error = problem.map_or_else(|_| response.text.trim().to_owned(), |problem| problem.error);
-    let hint = match response.status {
-        401 => "\n  give the token with --token-file, or the tracker's configuration with --config",
-        _ => "",
-    };
-    Err(ClientError::Refused(format!("{error}{hint}")))
+/// Sends a request over a new connection.
+async fn send_over(
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    request: Request<Body>,
+) -> Result<hyper::Response<Incoming>, Cause> {
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    tokio::spawn(connection);
+    Ok(sender.send_request(request).await?)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::io::{Read, Write};
+    use std::io::Read;
     use std::net::TcpListener;
     use std::thread;
 
@@ -238,10 +364,12 @@ mod tests {
 
     #[test]
     fn an_invalid_url_is_reported_with_an_example() {
-        for url in ["127.0.0.1:6970", "https://tracker.example.org", "http://", ""] {
+        for url in ["127.0.0.1:6970", "http://", ""] {
             let error = client(url).unwrap_err().to_string();
             assert!(error.contains("like http://127.0.0.1:6970"), "{error}");
         }
+        let error = client("https://tracker.example.org").unwrap_err().to_string();
+        assert!(error.contains("ssh -L"), "{error}");
     }
 
     #[test]
@@ -253,7 +381,8 @@ mod tests {
             ("http://[::1]:6970", "[::1]:6970", ""),
         ] {
             let client = client(url).unwrap();
-            assert_eq!((client.address.as_str(), client.base.as_str()), (address, base));
+            let place = Place::Tcp(address.to_owned());
+            assert_eq!((&client.place, client.base.as_str()), (&place, base));
         }
     }
 

@@ -43,10 +43,22 @@ struct Open {
     next: u64,
 }
 
+/// Whose connections are counted together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    /// An IPv4 address, or the /64 of an IPv6 address.
+    Network(IpAddr),
+    /// A user of the control socket. Clients over TCP take no place from it: its connections are
+    /// outside of `admin.connections`.
+    User(u32),
+}
+
 #[derive(Debug)]
 struct Connection {
-    source: IpAddr,
+    source: Source,
     in_reserve: bool,
+    /// Whether a request has arrived.
+    served: bool,
     activity: Activity,
     task: Option<AbortHandle>,
 }
@@ -76,18 +88,28 @@ impl Connections {
         })
     }
 
+    /// The place for a new connection over TCP.
+    pub(crate) fn admit(self: &Arc<Self>, address: IpAddr, now: Instant) -> Option<Slot> {
+        self.admit_source(Source::of(address), now)
+    }
+
+    /// The place for a new connection of this user at the control socket.
+    pub(crate) fn admit_user(self: &Arc<Self>, user: u32, now: Instant) -> Option<Slot> {
+        self.admit_source(Source::User(user), now)
+    }
+
     /// The place for a new connection. Where the source has its share, or all places are taken, the
     /// one that has been idle longest is closed, or one that is read too slowly. If there is none,
     /// the place is in the reserve, unless that is in use, too.
-    pub(crate) fn admit(self: &Arc<Self>, address: IpAddr, now: Instant) -> Option<Slot> {
-        let source = source(address);
+    fn admit_source(self: &Arc<Self>, source: Source, now: Instant) -> Option<Slot> {
         let mut open = self.lock();
-        let ordinary = |c: &Connection| !c.in_reserve;
+        let is_user = matches!(source, Source::User(_));
+        let ordinary = |c: &Connection| !c.in_reserve && matches!(c.source, Source::Network(_));
         let of_source = |c: &Connection| !c.in_reserve && c.source == source;
         let has_room = if open.count(of_source) >= self.share {
             self.evict(&mut open, now, of_source)
         } else {
-            open.count(ordinary) < self.limit || self.evict(&mut open, now, ordinary)
+            is_user || open.count(ordinary) < self.limit || self.evict(&mut open, now, ordinary)
         };
         let in_reserve = |c: &Connection| c.in_reserve;
         let is_full = !has_room && open.count(in_reserve) >= RESERVE;
@@ -97,23 +119,33 @@ impl Connections {
         }
         let (number, activity) = (open.next, Activity::Idle(now));
         open.next += 1;
-        let connection = Connection { source, in_reserve: !has_room, activity, task: None };
+        let (in_reserve, served) = (!has_room, false);
+        let connection = Connection { source, in_reserve, served, activity, task: None };
         open.by_number.insert(number, connection);
         Some(Slot { connections: self.clone(), number, in_reserve: !has_room })
     }
 
     /// Names the task that serves a connection. Ignored where it has ended.
     pub(crate) fn serves(&self, number: u64, task: AbortHandle) {
+        self.change(number, |connection| connection.task = Some(task));
+    }
+
+    /// Changes an open connection.
+    fn change(&self, number: u64, change: impl FnOnce(&mut Connection)) {
         if let Some(connection) = self.lock().by_number.get_mut(&number) {
-            connection.task = Some(task);
+            change(connection);
         }
     }
 
     /// Changes what an open connection does.
     fn update(&self, number: u64, change: impl FnOnce(Activity) -> Activity) {
-        if let Some(connection) = self.lock().by_number.get_mut(&number) {
-            connection.activity = change(connection.activity);
-        }
+        self.change(number, |connection| connection.activity = change(connection.activity));
+    }
+
+    /// Whether a connection at the control socket was accepted whose request has not arrived.
+    pub(crate) fn awaits_user(&self) -> bool {
+        let awaits = |c: &Connection| !c.served && matches!(c.source, Source::User(_));
+        self.lock().count(awaits) > 0
     }
 
     /// The number of open connections.
@@ -155,11 +187,12 @@ impl Open {
     }
 }
 
-/// The address that limits count: an IPv4 address, or the /64 of an IPv6 address.
-fn source(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64).into(),
-        v4 => v4,
+impl Source {
+    fn of(address: IpAddr) -> Self {
+        Self::Network(match address.to_canonical() {
+            IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64).into(),
+            v4 => v4,
+        })
     }
 }
 
@@ -176,7 +209,10 @@ impl Slot {
     /// Marks the connection as in use until the value is dropped, and then until the response is
     /// [`written`](Self::written).
     pub(crate) fn in_use(&self) -> InUse {
-        self.connections.update(self.number, |_| Activity::Serving);
+        self.connections.change(self.number, |connection| {
+            connection.activity = Activity::Serving;
+            connection.served = true;
+        });
         InUse { connections: self.connections.clone(), number: self.number }
     }
 
@@ -347,6 +383,27 @@ mod tests {
         for (limit, share) in [(1, 1), (8, 8), (20, 8), (64, 16), (4096, 1024)] {
             assert_eq!(Connections::new(limit, TIMEOUT).share, share, "of {limit}");
         }
+    }
+
+    #[test]
+    fn users_of_the_control_socket_have_places_of_their_own() {
+        let all = Connections::new(8, TIMEOUT);
+        let networks: Vec<Slot> = (0..8).map(|nth| admit(&all, &format!("10.0.0.{nth}"))).collect();
+        let _in_use: Vec<InUse> = networks.iter().map(Slot::in_use).collect();
+        let user = |id| all.admit_user(id, Instant::now()).unwrap();
+        let of_one: Vec<Slot> = (0..9).map(|_| user(0)).collect();
+        assert!(of_one.iter().all(|slot| !slot.in_reserve));
+        assert!(!is_open(&of_one[0]) && of_one[1..].iter().all(is_open), "8 are its share");
+        assert!(!user(1).in_reserve && is_open(&of_one[1]));
+        assert!(networks.iter().all(is_open));
+        assert!(admit(&all, "10.0.0.9").in_reserve);
+        assert!(all.awaits_user());
+        drop(of_one);
+        assert!(!all.awaits_user(), "clients over TCP are not waited for");
+        let slot = user(0);
+        assert!(all.awaits_user());
+        drop(slot.in_use());
+        assert!(!all.awaits_user());
     }
 
     #[test]

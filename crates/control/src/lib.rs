@@ -13,15 +13,17 @@
 //! | [`page`] | `/`: the status page |
 //! | [`client`] | HTTP client for `onrush ctl` and `onrush top` |
 //! | [`stall`] | detection of stalled workers |
-//! | [`token`] | the token of the admin API |
+//! | [`token`], [`caller`] | the token of the admin API, and who needs none |
 //! | [`version`] | version and build |
 //! | [`numbers`] | numbers for people |
 //! | `state`, `connections` | what the routes share; the open connections |
+//! | `list_text` | an access list as text |
 
 #![forbid(unsafe_code)]
 
 pub mod admin;
 pub mod api;
+pub mod caller;
 pub mod client;
 pub mod files;
 pub mod history;
@@ -37,9 +39,10 @@ pub mod version;
 pub mod view;
 
 mod connections;
+mod list_text;
 mod state;
 #[cfg(test)]
 mod tests;
 
 pub use server::{AdminError, Server};
-pub use token::{Token, TokenError};
+pub use token::{TOKEN_KEY, Token, TokenError};

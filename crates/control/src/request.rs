@@ -2,28 +2,14 @@
 //! so two changes never run at the same time.
 
 use std::fmt;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use log::LevelFilter;
 use thiserror::Error;
 
-use crate::api::admin::{ExportReport, ListUpdate, ReloadReport, Successor};
+use crate::api::admin::{ExportReport, ListUpdate, ReloadReport, SnapshotReport, Successor};
+use crate::caller::Caller;
 use onrush_tracker::access::overlay::ListChange;
-
-/// The sender of a request, for the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Caller {
-    /// A client of the admin API, or the proxy in front of it.
-    Address(SocketAddr),
-}
-
-impl fmt::Display for Caller {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Address(address) => write!(f, "{address} (admin API)"),
-        }
-    }
-}
 
 /// A request. The main thread answers each one through its [`Responder`].
 #[derive(Debug)]
@@ -39,6 +25,8 @@ pub enum Request {
     },
     /// Write the full scrape to its file.
     Export(Responder<Result<ExportReport, String>>),
+    /// Write the peers to the snapshot.
+    Snapshot(Responder<Result<SnapshotReport, String>>),
     /// Start the successor process. The response is sent when it takes over.
     Upgrade {
         /// Whether peers that do not fit into the successor are dropped, and a list that lost most
@@ -49,6 +37,8 @@ pub enum Request {
         /// Gets the result.
         responder: Responder<Result<Successor, String>>,
     },
+    /// Change the lowest level that is logged, until the next reload. Responds with the former one.
+    LogLevel(LevelFilter, Responder<LevelFilter>),
     /// Add info hashes to the access list or remove them.
     ChangeList {
         /// Later ones override earlier ones.

@@ -183,7 +183,7 @@ mod tests {
     use crate::view::Parts;
     use onrush_config::Settings;
     use onrush_swarm::ShardMap;
-    use onrush_tracker::access::Lists;
+    use onrush_tracker::access::{AccessList, Lists};
     use onrush_tracker::metrics::WorkerMetrics;
     use onrush_tracker::orders::Orders;
 
@@ -202,6 +202,8 @@ mod tests {
             files: Files::default(),
             history: Arc::new(History::new(Instant::now())),
             lost_log_lines: || 0,
+            compare: Box::new(|_| Ok(Vec::new())),
+            candidate: Box::new(|_, _| AccessList::Open),
         };
         let settings = Arc::new(settings);
         let in_force = InForce { settings, lists: Lists::open(), overload: Default::default() };

@@ -19,27 +19,32 @@ const MAX_LENGTH: usize = 256;
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(String);
 
+/// The key that names the token file of a tracker.
+pub const TOKEN_KEY: &str = "admin.token_file";
+
 /// Why a token cannot be read from its file.
 #[derive(Debug, Error)]
 pub enum TokenError {
     /// The file cannot be read.
-    #[error(
-        "admin.token_file: {path} cannot be read: {cause}\n  the user that the tracker runs as \
-         must be able to read it"
-    )]
+    #[error("{setting}: {path} cannot be read: {cause}\n  {}", remedy(.setting, .cause))]
     Read {
+        /// The key or flag that names the file.
+        setting: &'static str,
         /// The file.
         path: PathBuf,
         /// The cause.
         cause: io::Error,
     },
-    /// The file does not contain a valid token.
+    /// The file does not contain a valid token. It may be another file, named by mistake, so no
+    /// command that writes to it is suggested.
     #[error(
-        "admin.token_file: {path} holds no token: {defect}\n  write one line of {MIN_LENGTH} to \
-         {MAX_LENGTH} printable characters without spaces into it: `head -c24 /dev/urandom | \
-         base64 >{path}`"
+        "{setting}: {path} holds no token: {defect}\n  name a file with one line of {MIN_LENGTH} \
+         to {MAX_LENGTH} printable characters without spaces; `head -c24 /dev/urandom | base64` \
+         prints such a line"
     )]
     Form {
+        /// The key or flag that names the file.
+        setting: &'static str,
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
@@ -47,17 +52,26 @@ pub enum TokenError {
     },
 }
 
+/// What to do about a file that cannot be read.
+fn remedy(setting: &str, cause: &io::Error) -> &'static str {
+    match (setting, cause.kind()) {
+        (TOKEN_KEY, _) => "the user that the tracker runs as must be able to read it",
+        (_, io::ErrorKind::PermissionDenied) => "run this command as a user who may read it",
+        _ => "name the file with the tracker's token",
+    }
+}
+
 impl Token {
-    /// Reads the token from its file; `None` without a file.
+    /// Reads the token from its file, which this key or flag names; `None` without a file.
     ///
     /// # Errors
     /// [`TokenError`], with the remedy and without the contents of the file.
-    pub fn load(path: Option<&Path>) -> Result<Option<Self>, TokenError> {
+    pub fn load(setting: &'static str, path: Option<&Path>) -> Result<Option<Self>, TokenError> {
         let Some(path) = path else { return Ok(None) };
         let mut text = String::new();
         regular_file::open(path)
             .and_then(|file| file.take(4096).read_to_string(&mut text))
-            .map_err(|cause| TokenError::Read { path: path.to_owned(), cause })?;
+            .map_err(|cause| TokenError::Read { setting, path: path.to_owned(), cause })?;
         let token = text.trim();
         let defect = if token.is_empty() {
             Some("it is empty".to_owned())
@@ -69,7 +83,7 @@ impl Token {
             None
         };
         match defect {
-            Some(defect) => Err(TokenError::Form { path: path.to_owned(), defect }),
+            Some(defect) => Err(TokenError::Form { setting, path: path.to_owned(), defect }),
             None => Ok(Some(Self(token.to_owned()))),
         }
     }
@@ -107,7 +121,7 @@ mod tests {
     fn load(text: &str) -> Result<Option<Token>, TokenError> {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), text).unwrap();
-        Token::load(Some(file.path()))
+        Token::load(TOKEN_KEY, Some(file.path()))
     }
 
     #[test]
@@ -118,7 +132,7 @@ mod tests {
             assert!(!token.is(other), "{other}");
         }
         assert_eq!(format!("{token:?}"), "Token(..)");
-        assert_eq!(Token::load(None).unwrap(), None);
+        assert_eq!(Token::load(TOKEN_KEY, None).unwrap(), None);
     }
 
     #[test]
@@ -131,9 +145,24 @@ mod tests {
         ] {
             let error = load(text).unwrap_err().to_string();
             assert!(error.contains(what) && error.contains("head -c24"), "{error}");
+            assert!(!error.contains('>'), "it would overwrite the file: {error}");
             assert!(text.is_empty() || !error.contains(text), "{error}");
         }
-        let error = Token::load(Some(Path::new("/nonexistent/token"))).unwrap_err().to_string();
-        assert!(error.contains("must be able to read it"), "{error}");
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_reported_under_the_name_that_names_it() {
+        let missing = Path::new("/nonexistent/token");
+        let error = |setting| Token::load(setting, Some(missing)).unwrap_err().to_string();
+        let of_tracker = error(TOKEN_KEY);
+        assert!(of_tracker.starts_with("admin.token_file: /nonexistent/token"), "{of_tracker}");
+        assert!(of_tracker.contains("must be able to read it"), "{of_tracker}");
+        let of_flag = error("--token-file");
+        assert!(of_flag.starts_with("--token-file: /nonexistent/token"), "{of_flag}");
+        assert!(!of_flag.contains("admin.token_file"), "{of_flag}");
+        let (setting, path) = ("--token-file", missing.to_owned());
+        let denied = io::ErrorKind::PermissionDenied.into();
+        let denied = TokenError::Read { setting, path, cause: denied }.to_string();
+        assert!(denied.contains("run this command as"), "{denied}");
     }
 }

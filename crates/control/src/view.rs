@@ -13,8 +13,9 @@ use crate::api::stats::Overload;
 use crate::files::Files;
 use crate::history::History;
 use crate::request::Request;
-use onrush_config::Settings;
-use onrush_tracker::access::Lists;
+use onrush_config::in_force::Difference;
+use onrush_config::{Problems, Settings};
+use onrush_tracker::access::{AccessList, Lists};
 use onrush_tracker::lanes::Mailbox;
 use onrush_tracker::metrics::WorkerMetrics;
 use onrush_tracker::orders::Orders;
@@ -49,7 +50,17 @@ pub struct Parts {
     pub history: Arc<History>,
     /// Reads the number of log lines lost since the start.
     pub lost_log_lines: fn() -> u64,
+    /// Reads the configuration again and compares it with these settings.
+    pub compare: Compare,
+    /// The access list of these settings with these entries in place of its file.
+    pub candidate: Candidate,
 }
+
+/// Makes an access list of settings with these entries in place of its file.
+pub type Candidate = Box<dyn Fn(&Settings, Vec<[u8; 20]>) -> AccessList + Send + Sync>;
+
+/// Reads the configuration again and compares it with settings.
+pub type Compare = Box<dyn Fn(&Settings) -> Result<Vec<Difference>, Problems> + Send + Sync>;
 
 /// The settings and lists in force.
 #[derive(Clone, Debug)]

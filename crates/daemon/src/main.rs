@@ -20,6 +20,7 @@ use onrush::supervise::{End, Supervisor};
 use onrush::upgrade::incoming::passed_sockets;
 use onrush::upgrade::successor::{self, Program};
 use onrush::{StartError, Tracker};
+use onrush_config::config_file::config_file;
 use onrush_config::settings::LogFormat;
 use onrush_config::{Flags, Host, Passed, Problems, Settings};
 use onrush_net::{adopt::Adopted, affinity};
@@ -46,6 +47,8 @@ fn main() -> ExitCode {
             cli.force |= successor::is_forced();
         }
     }
+    // Once: a file that disappears later is an error of a reload, not a change to the defaults.
+    cli.flags.config = config_file(cli.flags.config.take());
     // Before the file is read, as its errors are written in this format.
     log_output::set_json(cli.flags.log_format.as_deref() == Some("json"));
     let passed = match activation::take() {

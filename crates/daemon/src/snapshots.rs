@@ -12,7 +12,9 @@ use onrush_swarm::Shard;
 
 use crate::file_writer::FileWriter;
 use crate::process::notify;
+use onrush_control::api::admin::SnapshotReport;
 use onrush_control::files::FileWrites;
+use onrush_control::request::Responder;
 use onrush_store::snapshot::encode::{Block, Encoder};
 use onrush_store::snapshot::load::Unread;
 use onrush_store::snapshot::write::{SnapshotSummary, write_all, write_file};
@@ -35,7 +37,12 @@ pub struct Snapshots {
     /// When a snapshot of all merged peers was last begun.
     begun_merged: Option<Instant>,
     writer: FileWriter<SnapshotSummary>,
+    /// Responders of the snapshot being written.
+    waiting: Vec<SnapshotResponder>,
 }
+
+/// Replies to the request for a snapshot.
+pub type SnapshotResponder = Responder<Result<SnapshotReport, String>>;
 
 impl Snapshots {
     /// To `path`, every `interval`; with zero only after an upgrade and when the tracker stops,
@@ -48,6 +55,7 @@ impl Snapshots {
             merging: None,
             begun_merged: None,
             writer: FileWriter::new("snapshot"),
+            waiting: Vec::new(),
         }
     }
 
@@ -80,7 +88,9 @@ impl Snapshots {
     /// Call every second: starts a snapshot when it is due, and reports a finished one.
     pub fn tick(&mut self, orders: &Orders, clock: Clock, now: Instant) {
         self.report(Duration::ZERO);
-        let Some(path) = self.path.clone() else { return };
+        if self.path.is_none() {
+            return;
+        }
         let merged = |merging: &Arc<AtomicBool>| !merging.load(Ordering::Acquire);
         let is_merged = self.merging.as_ref().is_some_and(merged);
         let after_upgrade = is_merged
@@ -88,14 +98,41 @@ impl Snapshots {
             && self.begun_merged.is_none_or(|begun| now.duration_since(begun) >= RETRY);
         if after_upgrade || self.writer.is_due(self.interval, now) {
             self.begun_merged = is_merged.then_some(now);
-            if let Some(why) = self.obstacle() {
-                return self.writer.skip(&why);
-            }
-            let write = move |stream| write_stream(&path, stream, clock);
-            if let Err(why) = self.writer.start(orders, Encoder::default, write) {
-                self.writer.failed(&why);
-            }
+            self.start(orders, clock);
         }
+    }
+
+    /// Writes a snapshot regardless of the interval. `responder` gets the result; if a snapshot is
+    /// being written, that of this one.
+    pub fn write_now(&mut self, orders: &Orders, clock: Clock, responder: SnapshotResponder) {
+        self.waiting.push(responder);
+        if !self.writer.is_writing() {
+            self.start(orders, clock);
+        }
+    }
+
+    fn start(&mut self, orders: &Orders, clock: Clock) {
+        let Some(path) = self.path.clone() else {
+            let why = "there is no state directory, or snapshot.enabled is false";
+            return self.respond(&Err(why.to_owned()));
+        };
+        if let Some(why) = self.obstacle() {
+            self.writer.skip(&why);
+            return self.respond(&Err(why));
+        }
+        let write = move |stream| write_stream(&path, stream, clock);
+        if let Err(why) = self.writer.start(orders, Encoder::default, write) {
+            self.failed(&why);
+        }
+    }
+
+    fn failed(&mut self, why: &str) {
+        self.writer.failed(why);
+        self.respond(&Err(why.to_owned()));
+    }
+
+    fn respond(&mut self, result: &Result<SnapshotReport, String>) {
+        self.waiting.drain(..).for_each(|responder| responder.respond(result.clone()));
     }
 
     /// Waits for the snapshot being written, if any, and reports it. While workers run this may
@@ -111,8 +148,9 @@ impl Snapshots {
             Some(Ok(summary)) => self.succeeded(&summary),
             Some(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {
                 log::debug!("a snapshot was abandoned: {error}");
+                self.respond(&Err(error.to_string()));
             }
-            Some(Err(error)) => self.writer.failed(&error.to_string()),
+            Some(Err(error)) => self.failed(&error.to_string()),
         }
     }
 
@@ -144,6 +182,9 @@ impl Snapshots {
             self.merging = None;
         }
         self.writer.succeeded(summary, summary.bytes, summary.seconds);
+        let SnapshotSummary { counts, bytes, seconds } = *summary;
+        let path = self.path.iter().map(|path| path.display().to_string()).collect();
+        self.respond(&Ok(SnapshotReport { path, peers: counts.v4 + counts.v6, bytes, seconds }));
     }
 }
 

@@ -1,4 +1,4 @@
-//! `POST /api/v1/reload`, `/api/v1/export` and `/api/v1/upgrade`: what signals request too.
+//! `POST /api/v1/reload`, `/api/v1/export`, `/api/v1/snapshot` and `/api/v1/upgrade`.
 
 use std::time::Duration;
 
@@ -10,8 +10,11 @@ use axum::{Extension, Json};
 use super::LONG_TIMEOUT;
 use super::wait::main_thread;
 use crate::api::Problem;
-use crate::api::admin::{ExportReport, ReloadQuery, ReloadReport, Successor, UpgradeQuery};
-use crate::request::{Caller, Request};
+use crate::api::admin::{
+    ExportReport, ReloadQuery, ReloadReport, SnapshotReport, Successor, UpgradeQuery,
+};
+use crate::caller::Caller;
+use crate::request::Request;
 use crate::state::SharedState;
 
 /// Time limit until the successor has all peers. A connection may last 300 s by default.
@@ -69,6 +72,24 @@ pub(crate) async fn export(State(state): SharedState) -> Result<Json<ExportRepor
     exported.map(Json).map_err(|cause| {
         let error = format!("the export failed, and the previous file stays: {cause}");
         Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error)
+    })
+}
+
+/// Writes all peers to the snapshot in the state directory, as at each `snapshot.every`, and
+/// responds when the file is complete. If a snapshot is being written, the response reports that
+/// one.
+#[cfg_attr(test, utoipa::path(post, path = "/api/v1/snapshot", responses(
+    (status = 200, description = "The snapshot is written", body = SnapshotReport),
+    (status = 409, description = "Snapshots are off, there is no state directory, or the snapshot \
+                                  failed: the previous file stays"),
+    (status = 503, description = "The tracker does not serve, or is busy"),
+    (status = 504, description = "Not written within two minutes; it may still complete"),
+)))]
+pub(crate) async fn snapshot(State(state): SharedState) -> Result<Json<SnapshotReport>, Problem> {
+    let written = main_thread(state.serving()?, LONG_TIMEOUT, Request::Snapshot).await?;
+    written.map(Json).map_err(|cause| {
+        let error = format!("the snapshot failed, and the previous file stays: {cause}");
+        Problem::new(StatusCode::CONFLICT, error)
     })
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use axum::extract::rejection::{JsonRejection, PathRejection};
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
+use axum::response::Response;
 use axum::{Extension, Json};
 use onrush_proto::InfoHash;
 
@@ -13,7 +14,9 @@ use super::wait::main_thread;
 use crate::api::Problem;
 use crate::api::admin::{ListEntries, ListEntry, ListUpdate};
 use crate::api::stats::ListState;
-use crate::request::{Caller, ListChangeError, Request};
+use crate::caller::Caller;
+use crate::list_text::list_text;
+use crate::request::{ListChangeError, Request};
 use crate::state::{ServerState, SharedState};
 use onrush_tracker::access::overlay::ListChange;
 
@@ -46,6 +49,15 @@ pub(crate) async fn entry(
     let listed = list.set().is_some_and(|set| set.contains(&info_hash));
     let served = list.permits(info_hash);
     Ok(Json(ListEntry { info_hash: info_hash.to_string(), listed, served }))
+}
+
+/// The list in force as text: a comment with its meaning, then one info hash per line.
+#[cfg_attr(test, utoipa::path(get, path = "/api/v1/list/export", responses(
+    (status = 200, description = "The list", body = String, content_type = "text/plain"),
+    (status = 503, description = "The tracker does not serve"),
+)))]
+pub(crate) async fn export(State(state): SharedState) -> Result<Response, Problem> {
+    Ok(list_text(state.serving()?.in_force().lists.access))
 }
 
 /// Adds info hashes to the list: all of them, or none where one is invalid. Swarms that are no

@@ -1,6 +1,8 @@
 //! The admin API, `/api/v1`. It requires the token of `admin.token_file`.
 
 pub mod actions;
+pub mod check;
+pub mod config;
 pub mod largest;
 pub mod list;
 pub mod swarm;
@@ -28,8 +30,14 @@ pub(crate) fn routes() -> Vec<Route> {
     vec![
         ("/reload", post(actions::reload)),
         ("/export", post(actions::export)),
+        ("/snapshot", post(actions::snapshot)),
         ("/upgrade", post(actions::upgrade)),
+        ("/config", get(config::config)),
+        ("/config/diff", get(config::differences)),
+        ("/log-level", post(config::log_level)),
         ("/list", get(list::state).post(list::add).delete(list::remove)),
+        ("/list/export", get(list::export)),
+        ("/list/check", post(check::check)),
         ("/list/{info_hash}", get(list::entry)),
         ("/swarm/{info_hash}", get(swarm::swarm)),
         ("/swarms/top", get(largest::top)),

@@ -60,6 +60,41 @@ impl fmt::Display for ExportReport {
     }
 }
 
+/// A written snapshot.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
+pub struct SnapshotReport {
+    /// The file in the state directory.
+    pub path: String,
+    /// Number of peers in the file.
+    pub peers: u64,
+    /// Size of the file in bytes.
+    pub bytes: u64,
+    /// How long the snapshot took.
+    pub seconds: f64,
+}
+
+/// Effect of a list that would replace the file of the access list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
+pub struct ListCheck {
+    /// `allow` or `deny`.
+    pub mode: String,
+    /// Number of info hashes on the list then: those of the file, of the configuration, and of
+    /// changes made while the tracker ran.
+    pub entries: u64,
+    /// Number of them that are not on the list in force.
+    pub added: u64,
+    /// Number of info hashes of the list in force that would not be on it.
+    pub removed: u64,
+    /// Number of swarms that would be removed, because the list does not permit them.
+    pub swarms: u64,
+    /// Number of peers in those swarms.
+    pub peers: u64,
+    /// Number of swarms examined.
+    pub looked_at: u64,
+}
+
 /// Query of `/reload`.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[cfg_attr(test, derive(utoipa::IntoParams), into_params(parameter_in = Query))]
@@ -81,6 +116,60 @@ pub struct ReloadReport {
     pub restart: Vec<String>,
     /// Warnings for the operator.
     pub notices: Vec<String>,
+}
+
+/// The configuration in force.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
+pub struct ConfigReport {
+    /// All keys, in the order of the reference.
+    pub keys: Vec<ConfigValue>,
+}
+
+/// A key of the configuration and its value in force.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
+pub struct ConfigValue {
+    /// The path of the key, like `announce.interval`.
+    pub key: String,
+    /// The value in TOML; absent for a key that is not set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value: Option<String>,
+    /// Whether neither the file nor a flag sets another value than the default.
+    pub default: bool,
+}
+
+/// How the configuration file differs from what is in force.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
+pub struct ConfigDifferences {
+    /// The keys whose values in the file would have an effect.
+    pub differences: Vec<ConfigDifference>,
+}
+
+/// A key whose value in the file would have an effect.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
+pub struct ConfigDifference {
+    /// The path of the key.
+    pub key: String,
+    /// The value in force, in TOML; absent where it is not set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub in_force: Option<String>,
+    /// That of the file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// What puts that of the file into force: `reload`, `upgrade` or `restart`.
+    pub applied_by: String,
+}
+
+/// The lowest level that is logged.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct LogLevel {
+    /// `off`, `error`, `warn`, `info`, `debug` or `trace`.
+    pub level: String,
 }
 
 /// Query of `/upgrade`.

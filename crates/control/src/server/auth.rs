@@ -1,4 +1,4 @@
-//! Authorization of the admin API.
+//! Authorization of the admin API: by the user at the control socket, or by the token.
 
 use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
@@ -6,14 +6,15 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use crate::api::Problem;
+use crate::caller::Caller;
 use crate::state::SharedState;
 
-/// Middleware: passes only requests that carry the token (RFC 6750, section 2.1).
-pub(super) async fn require_token(
-    State(state): SharedState,
-    request: Request,
-    next: Next,
-) -> Response {
+/// Middleware: passes requests of trusted callers, and those that carry the token (RFC 6750,
+/// section 2.1).
+pub(super) async fn authorize(State(state): SharedState, request: Request, next: Next) -> Response {
+    if request.extensions().get::<Caller>().is_some_and(|caller| caller.is_trusted()) {
+        return next.run(request).await;
+    }
     let given = request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     let given = given
         .and_then(|text| text.split_once(' '))
@@ -29,7 +30,9 @@ pub(super) async fn require_token(
         }
         None => Problem::new(
             StatusCode::FORBIDDEN,
-            "the admin API is off: write a token into a file, set admin.token_file and reload",
+            "the admin API is off for clients without a token: use `onrush ctl` on the tracker's \
+             host as root or as the tracker's user, or write a token into a file, set \
+             admin.token_file and reload",
         )
         .into_response(),
     }

@@ -56,6 +56,13 @@ pub struct Bound {
     pub address: SocketAddr,
 }
 
+impl Bound {
+    /// Whether the address is still to be bound.
+    pub fn is_later(&self) -> bool {
+        self.listener.is_none()
+    }
+}
+
 /// Binds the configured address.
 ///
 /// # Errors

@@ -1,4 +1,5 @@
-//! The HTTP server on a thread of its own, with bounded connections.
+//! The HTTP server on a thread of its own, over TCP and at the control socket, with bounded
+//! connections.
 //!
 //! Its runtime has one thread, apart from the workers. Time limits apply to the request's head, to
 //! each write and to the connection as a whole. The number of connections is limited, in all and
@@ -16,7 +17,9 @@ mod routes;
 mod stream;
 
 use std::convert::Infallible;
+use std::io;
 use std::net::SocketAddr;
+use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -28,18 +31,18 @@ use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use tokio::net::TcpStream;
-use tokio::runtime::Builder;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
-use tokio::task::yield_now;
+use tokio::task::{AbortHandle, yield_now};
 use tokio::time::{interval, sleep, timeout};
 use tokio_io_timeout::TimeoutStream;
 
 pub use listener::{AdminError, Bound, bind, bind_later};
 
+use crate::caller::Caller;
 use crate::connections::{ResponseBody, Slot};
 use crate::readiness::Readiness;
-use crate::request::Caller;
 use crate::state::ServerState;
 use crate::token::Token;
 use crate::view::View;
@@ -76,52 +79,59 @@ fn announcement(address: SocketAddr, settings: &AdminSettings) -> String {
 #[derive(Debug)]
 pub struct Server {
     state: Arc<ServerState>,
-    address: SocketAddr,
+    address: Option<SocketAddr>,
     announcement: Option<String>,
+    runtime: Handle,
+    routers: Routers,
+    /// The task that accepts connections at the control socket.
+    socket: Option<AbortHandle>,
     stop: Option<oneshot::Sender<Infallible>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Server {
-    /// Starts the server. It reports that the tracker is starting until [`serve`](Self::serve).
+    /// Starts the server, over TCP if there is a `bound` address. It reports that the tracker is
+    /// starting until [`serve`](Self::serve). Its thread calls `begin` first: privileges are those
+    /// of a thread.
     ///
     /// # Errors
     /// [`AdminError::Start`].
     pub fn start(
-        bound: Bound,
+        bound: Option<Bound>,
         settings: &AdminSettings,
         token: Option<Token>,
+        begin: fn(),
     ) -> Result<Self, AdminError> {
         let state = Arc::new(ServerState::new(token, settings));
         let (stop, stopped) = oneshot::channel();
         let runtime =
             Builder::new_current_thread().enable_all().build().map_err(AdminError::Start)?;
-        let address = bound.address;
-        let text = announcement(address, settings);
-        let is_bound = bound.listener.is_some();
-        let announcement = is_bound.then(|| text.clone());
-        let (routers, accepted) = (Routers::new(&state, settings), state.clone());
-        let draining = state.clone();
+        let routers = Routers::new(&state, settings);
+        let address = bound.as_ref().map(|bound| bound.address);
+        let announced = bound.as_ref().filter(|bound| bound.listener.is_some());
+        let announced = announced.map(|bound| announcement(bound.address, settings));
+        let tcp = bound.map(|bound| {
+            let text = announcement(bound.address, settings);
+            accept_tcp(bound, text, routers.clone(), state.clone())
+        });
+        let (observed, draining) = (state.clone(), state.clone());
+        let handle = runtime.handle().clone();
         let run = move || {
+            begin();
             runtime.block_on(async move {
-                let accepting = tokio::spawn(async move {
-                    match listening(bound, &accepted).await {
-                        Ok(listener) => {
-                            if !is_bound {
-                                log::info!("{text}");
-                            }
-                            accept(listener, routers, accepted).await;
-                        }
-                        Err(error) => log::error!("HTTP is not served at {address}: {error}"),
-                    }
-                });
+                tokio::spawn(observe(observed));
+                let accepting = tcp.map(tokio::spawn);
                 // Fails when the `Server` drops its sender.
                 let _ = stopped.await;
-                accepting.abort();
-                // A request may have caused the shutdown; its response is still to be sent.
+                if let Some(accepting) = accepting {
+                    accepting.abort();
+                }
+                // A request may have caused the shutdown; its response is still to be sent. In an
+                // upgrade, a client at the control socket whose connection was accepted here is not
+                // answered by the new process.
                 let _ = timeout(DRAIN_TIMEOUT, async {
                     sleep(DRAIN_INTERVAL).await;
-                    while draining.is_busy() {
+                    while draining.is_busy() || draining.connections.awaits_user() {
                         sleep(DRAIN_INTERVAL).await;
                     }
                 })
@@ -131,16 +141,44 @@ impl Server {
         };
         let thread =
             thread::Builder::new().name("admin".into()).spawn(run).map_err(AdminError::Start)?;
-        Ok(Self { state, address, announcement, stop: Some(stop), thread: Some(thread) })
+        Ok(Self {
+            state,
+            address,
+            announcement: announced,
+            runtime: handle,
+            routers,
+            socket: None,
+            stop: Some(stop),
+            thread: Some(thread),
+        })
     }
 
-    /// The address, bound or still to be bound.
-    pub fn address(&self) -> SocketAddr {
+    /// Serves a Unix socket too. Its users are known to the kernel: root and the user of this
+    /// process need no token.
+    ///
+    /// # Errors
+    /// When the socket cannot be registered.
+    pub fn serve_socket(&mut self, listener: UnixListener) -> io::Result<()> {
+        listener.set_nonblocking(true)?;
+        let _runtime = self.runtime.enter();
+        let listener = tokio::net::UnixListener::from_std(listener)?;
+        let accepting = accept_local(listener, self.routers.clone(), self.state.clone());
+        self.socket = Some(tokio::spawn(accepting).abort_handle());
+        Ok(())
+    }
+
+    /// Whether a Unix socket is served.
+    pub fn serves_socket(&self) -> bool {
+        self.socket.is_some()
+    }
+
+    /// The TCP address, bound or still to be bound.
+    pub fn address(&self) -> Option<SocketAddr> {
         self.address
     }
 
-    /// The log line about the admin side. `None` while another process has the address: then the
-    /// server logs the line itself once it listens.
+    /// The log line about the TCP address. `None` without one, and while another process has the
+    /// address: then the server logs the line itself once it listens.
     pub fn announcement(&self) -> Option<&str> {
         self.announcement.as_deref()
     }
@@ -163,6 +201,9 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        if let Some(socket) = &self.socket {
+            socket.abort();
+        }
         self.stop = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -171,6 +212,7 @@ impl Drop for Server {
 }
 
 /// The routes of ordinary connections, and those of the reserve.
+#[derive(Clone, Debug)]
 struct Routers {
     all: Router,
     reserve: Router,
@@ -183,41 +225,86 @@ impl Routers {
     }
 }
 
-/// Accepts connections.
-async fn accept(listener: tokio::net::TcpListener, routers: Routers, state: Arc<ServerState>) {
-    let observed = state.clone();
-    tokio::spawn(async move {
-        let mut ticks = interval(OBSERVE_INTERVAL);
-        loop {
-            ticks.tick().await;
-            observed.observe_turns(Instant::now());
-        }
-    });
+/// Reads the turn counters at an interval.
+async fn observe(state: Arc<ServerState>) {
+    let mut ticks = interval(OBSERVE_INTERVAL);
     loop {
-        let (stream, peer) = match listener.accept().await {
-            Ok(accepted) => accepted,
-            Err(error) => {
-                // Most likely out of file descriptors: without a pause this would be a busy loop.
-                log::debug!("HTTP: cannot accept: {error}");
-                sleep(RETRY_INTERVAL).await;
-                continue;
-            }
-        };
-        // Without a place for it, the connection is closed.
-        let Some(slot) = state.connections.admit(peer.ip(), Instant::now()) else { continue };
-        let router = if slot.in_reserve { &routers.reserve } else { &routers.all };
-        let number = slot.number;
-        let caller = Caller::Address(peer);
-        let task = tokio::spawn(serve(stream, router.clone(), caller, state.timeout, slot));
-        state.connections.serves(number, task.abort_handle());
-        // The connection reads a request that has arrived before further ones can displace it.
-        yield_now().await;
+        ticks.tick().await;
+        state.observe_turns(Instant::now());
     }
 }
 
+/// Accepts connections at the TCP address, once it is bound.
+async fn accept_tcp(bound: Bound, text: String, routers: Routers, state: Arc<ServerState>) {
+    let (address, is_bound) = (bound.address, bound.listener.is_some());
+    let listener = match listening(bound, &state).await {
+        Ok(listener) => listener,
+        Err(error) => return log::error!("HTTP is not served at {address}: {error}"),
+    };
+    if !is_bound {
+        log::info!("{text}");
+    }
+    loop {
+        let Some((stream, peer)) = accepted(listener.accept().await).await else { continue };
+        let _ = stream.set_nodelay(true);
+        let slot = state.connections.admit(peer.ip(), Instant::now());
+        start_serving(stream, Caller::Address(peer), slot, &routers, &state).await;
+    }
+}
+
+/// Accepts connections at the control socket.
+async fn accept_local(
+    listener: tokio::net::UnixListener,
+    routers: Routers,
+    state: Arc<ServerState>,
+) {
+    loop {
+        let Some((stream, _)) = accepted(listener.accept().await).await else { continue };
+        // The user at the time of connecting.
+        let Ok(user) = stream.peer_cred().map(|peer| peer.uid()) else { continue };
+        let slot = state.connections.admit_user(user, Instant::now());
+        start_serving(stream, Caller::User(user), slot, &routers, &state).await;
+    }
+}
+
+/// The accepted connection; `None` after a failure and a pause.
+async fn accepted<T>(result: io::Result<T>) -> Option<T> {
+    match result {
+        Ok(accepted) => Some(accepted),
+        Err(error) => {
+            // Most likely out of file descriptors: without a pause this would be a busy loop.
+            log::debug!("HTTP: cannot accept: {error}");
+            sleep(RETRY_INTERVAL).await;
+            None
+        }
+    }
+}
+
+/// Starts a task that serves a connection. Without a place for it, the connection is closed.
+async fn start_serving(
+    stream: impl AsyncRead + AsyncWrite + Send + 'static,
+    caller: Caller,
+    slot: Option<Slot>,
+    routers: &Routers,
+    state: &ServerState,
+) {
+    let Some(slot) = slot else { return };
+    let router = if slot.in_reserve { &routers.reserve } else { &routers.all };
+    let number = slot.number;
+    let task = tokio::spawn(serve(stream, caller, router.clone(), state.timeout, slot));
+    state.connections.serves(number, task.abort_handle());
+    // The connection reads a request that has arrived before further ones can displace it.
+    yield_now().await;
+}
+
 /// Serves one connection until it closes or exceeds a time limit, then frees its slot.
-async fn serve(stream: TcpStream, router: Router, caller: Caller, limit: Duration, slot: Slot) {
-    let _ = stream.set_nodelay(true);
+async fn serve(
+    stream: impl AsyncRead + AsyncWrite + Send + 'static,
+    caller: Caller,
+    router: Router,
+    limit: Duration,
+    slot: Slot,
+) {
     let mut stream = TimeoutStream::new(stream);
     // A client that does not read its response must not keep the connection.
     stream.set_write_timeout(Some(limit));

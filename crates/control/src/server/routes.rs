@@ -34,7 +34,7 @@ pub(super) fn public_routes() -> Vec<Route> {
 
 /// The router of all routes.
 pub(super) fn router(state: Arc<ServerState>, settings: &AdminSettings) -> Router {
-    let admin = add(admin::routes()).layer(from_fn_with_state(state.clone(), auth::require_token));
+    let admin = add(admin::routes()).layer(from_fn_with_state(state.clone(), auth::authorize));
     let routes = add(public_routes())
         .nest(API, admin)
         .fallback(not_found)
@@ -87,13 +87,16 @@ async fn method_not_allowed() -> Problem {
     )
 }
 
+/// Ends of the paths of requests that take seconds with millions of entries or swarms.
+const LONG_PATHS: [&str; 4] = ["/reload", "/export", "/snapshot", "/list/check"];
+
 /// Middleware for all routes: time limit, request counter, and headers that forbid caching.
 async fn common(State(state): SharedState, request: Request, next: Next) -> Response {
     state.requests.add(1);
     // Handlers that wait for another thread have a shorter limit with a more precise error. This
     // one ends requests whose body does not arrive.
     let limit = match request.uri().path() {
-        path if path.ends_with("/reload") || path.ends_with("/export") => admin::LONG_TIMEOUT * 2,
+        path if LONG_PATHS.iter().any(|end| path.ends_with(end)) => admin::LONG_TIMEOUT * 2,
         path if path.ends_with("/upgrade") => admin::actions::UPGRADE_TIMEOUT * 2,
         _ => state.timeout * 2,
     };

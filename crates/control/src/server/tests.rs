@@ -2,12 +2,15 @@
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, TcpListener};
+use std::os::unix::net::UnixStream;
 use std::sync::LazyLock;
 
+use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 
 use super::*;
 use crate::connections::Connections;
+use crate::token::TOKEN_KEY;
 use onrush_config::Settings;
 use onrush_config::settings::Listen;
 
@@ -26,9 +29,9 @@ fn get(address: SocketAddr, path: &str) -> String {
 #[test]
 fn the_server_is_alive_and_not_ready_unless_the_tracker_serves() {
     let listen = Listen { address: "127.0.0.1:0".parse().unwrap(), optional: false };
-    let server = Server::start(bind(listen).unwrap(), &settings(), None).unwrap();
+    let server = Server::start(Some(bind(listen).unwrap()), &settings(), None, || ()).unwrap();
     assert!(server.announcement().unwrap().contains("admin.token_file"));
-    let get = |path| get(server.address(), path);
+    let get = |path| get(server.address().unwrap(), path);
     assert!(get("/health").starts_with("HTTP/1.1 200 "));
     let ready = get("/ready");
     assert!(ready.starts_with("HTTP/1.1 503 ") && ready.contains("\"starting\""), "{ready}");
@@ -37,7 +40,7 @@ fn the_server_is_alive_and_not_ready_unless_the_tracker_serves() {
     server.stopping();
     let ready = get("/ready");
     assert!(ready.starts_with("HTTP/1.1 503 ") && ready.contains("\"stopping\""), "{ready}");
-    let address = server.address();
+    let address = server.address().unwrap();
     drop(server);
     assert!(std::net::TcpStream::connect(address).is_err(), "the socket is closed");
 }
@@ -46,15 +49,15 @@ fn the_server_is_alive_and_not_ready_unless_the_tracker_serves() {
 fn a_server_that_waits_for_its_address_has_no_announcement() {
     let first = TcpListener::bind("127.0.0.1:0").unwrap();
     let waits = bind_later(first.local_addr().unwrap());
-    assert_eq!(Server::start(waits, &settings(), None).unwrap().announcement(), None);
+    assert_eq!(Server::start(Some(waits), &settings(), None, || ()).unwrap().announcement(), None);
 }
 
 #[test]
 fn a_client_that_does_not_read_is_disconnected() {
     let settings = AdminSettings { timeout: Duration::from_secs(1), ..settings() };
     let listen = Listen { address: "127.0.0.1:0".parse().unwrap(), optional: false };
-    let server = Server::start(bind(listen).unwrap(), &settings, None).unwrap();
-    let mut stream = std::net::TcpStream::connect(server.address()).unwrap();
+    let server = Server::start(Some(bind(listen).unwrap()), &settings, None, || ()).unwrap();
+    let mut stream = std::net::TcpStream::connect(server.address().unwrap()).unwrap();
     stream.set_write_timeout(Some(Duration::from_secs(20))).unwrap();
     let request = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n";
     let error = loop {
@@ -72,8 +75,8 @@ fn serving(settings: &AdminSettings) -> Server {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), TOKEN).unwrap();
     let listen = Listen { address: "127.0.0.1:0".parse().unwrap(), optional: false };
-    let token = Token::load(Some(file.path())).unwrap();
-    Server::start(bind(listen).unwrap(), settings, token).unwrap()
+    let token = Token::load(TOKEN_KEY, Some(file.path())).unwrap();
+    Server::start(Some(bind(listen).unwrap()), settings, token, || ()).unwrap()
 }
 
 const TOKEN: &str = "of-the-tests-0123456789";
@@ -85,7 +88,7 @@ fn connect(server: &Server, source: IpAddr) -> std::net::TcpStream {
     let stream = RUNTIME.block_on(async {
         let socket = tokio::net::TcpSocket::new_v4().unwrap();
         socket.bind((source, 0).into()).unwrap();
-        socket.connect(server.address()).await.unwrap()
+        socket.connect(server.address().unwrap()).await.unwrap()
     });
     let stream = stream.into_std().unwrap();
     stream.set_nonblocking(false).unwrap();
@@ -224,7 +227,7 @@ fn only_known_hosts_are_served() {
     let mut settings = settings();
     settings.hosts = vec!["tracker.example.org".to_owned()];
     let server = serving(&settings);
-    let port = server.address().port();
+    let port = server.address().unwrap().port();
     let status = |target: &str, version: &str, headers: &str| {
         let mut stream = connect(&server, [127, 0, 0, 1].into());
         write!(stream, "GET {target} HTTP/{version}\r\n{headers}\r\n").unwrap();
@@ -294,9 +297,9 @@ fn a_connection_that_is_being_written_to_is_not_closed_for_another() {
     let server = thread::spawn(move || {
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
+            let caller = Caller::Address(stream.peer_addr().unwrap());
             let stream = TcpStream::from_std(stream).unwrap();
-            let caller = Caller::Address(([127, 0, 0, 1], 1).into());
-            serve(stream, long, caller, Duration::from_secs(20), slot).await;
+            serve(stream, caller, long, Duration::from_secs(20), slot).await;
         });
     });
     client.write_all(b"GET /long HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
@@ -317,4 +320,27 @@ fn a_connection_that_is_being_written_to_is_not_closed_for_another() {
     assert_eq!(connections.evicted.get(), 1);
     drop(client);
     server.join().unwrap();
+}
+
+/// The token is needed at the control socket only by users other than root and that of the process.
+#[test]
+fn the_control_socket_serves_all_routes_without_a_token() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("control.sock");
+    // Also without a TCP address and without a token.
+    let mut server = Server::start(None, &settings(), None, || ()).unwrap();
+    assert_eq!((server.address(), server.announcement()), (None, None));
+    server.serve_socket(UnixListener::bind(&path).unwrap()).unwrap();
+    let ask = |target: &str| {
+        let mut stream = UnixStream::connect(&path).unwrap();
+        let head = format!("GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");
+        stream.write_all(format!("{head}\r\n").as_bytes()).unwrap();
+        io::read_to_string(stream).unwrap()
+    };
+    assert!(ask("/health").starts_with("HTTP/1.1 200 "));
+    // Authorized; there is no list yet.
+    let list = ask("/api/v1/list");
+    assert!(list.starts_with("HTTP/1.1 503 ") && list.contains("starting"), "{list}");
+    drop(server);
+    assert!(UnixStream::connect(&path).is_err(), "the socket is closed");
 }

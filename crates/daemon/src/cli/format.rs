@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt::Write;
+use std::io;
 
 use onrush_control::numbers::grouped;
 
@@ -62,6 +63,25 @@ pub fn escaped(text: &str) -> Cow<'_, str> {
     safe.into()
 }
 
+/// Writes long text of a server: printable ASCII and line breaks alone, which cannot control a
+/// terminal. A closed pipe is not an error.
+pub struct Printable<W>(pub W);
+
+impl<W: io::Write> io::Write for Printable<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let is_printable = |byte: &u8| matches!(byte, b'\n' | b' '..=b'~');
+        let printable: Vec<u8> = bytes.iter().copied().filter(is_printable).collect();
+        match self.0.write_all(&printable) {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
+            _ => Ok(bytes.len()),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
 fn controls_terminal(character: char) -> bool {
     match character {
         '\n' | '\t' => false,
@@ -101,6 +121,13 @@ mod tests {
         let json = "{\"a\": \"\u{9b}\u{202e}\"}\n";
         let read = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
         assert_eq!(read(&escaped(json)), read(json));
+    }
+
+    #[test]
+    fn printable_text_is_written_alone() {
+        let mut written = Printable(Vec::new());
+        io::Write::write_all(&mut written, b"a\x1b[2J\n\xe2\x80\xae\x7f~").unwrap();
+        assert_eq!(written.0, b"a[2J\n~");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The command line: flags of the daemon, and the subcommands `ctl`, `doctor` and `top`.
 
+pub mod admin;
 pub mod check;
 pub mod ctl;
 pub mod doctor;
@@ -23,8 +24,9 @@ const ABOUT: &str = "A UDP BitTorrent tracker.";
 const LONG_ABOUT: &str = "\
 A UDP BitTorrent tracker (BEP 15): it gives the peers of a torrent each other's addresses.
 
-Without a flag it serves UDP port 6969 on every address, IPv4 and IPv6, and keeps its key in this \
-user's state directory. Add it to a client as udp://HOST:6969/announce.";
+Without a flag it reads /etc/onrush/onrush.toml, if there is one. Without a file it serves UDP \
+port 6969 on every address, IPv4 and IPv6, and keeps its key in this user's state directory. Add \
+it to a client as udp://HOST:6969/announce.";
 
 const AFTER_HELP: &str = "\
 Examples:

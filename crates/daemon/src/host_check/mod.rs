@@ -16,7 +16,7 @@ use std::os::unix::fs::MetadataExt as _;
 
 use nix::unistd::{Uid, User};
 use onrush_config::{Refused, Settings};
-use onrush_control::Token;
+use onrush_control::{TOKEN_KEY, Token};
 use onrush_store::atomic_file::check_directory;
 use onrush_store::state::State;
 use onrush_tracker::access::Lists;
@@ -72,7 +72,7 @@ pub fn check(settings: &Settings) -> Findings {
     }
     refused.extend(export(settings));
     let token_file = settings.admin.token_file.as_deref();
-    match Token::load(token_file) {
+    match Token::load(TOKEN_KEY, token_file) {
         Ok(_) => notes.extend(Token::warning(token_file)),
         Err(error) => refused.push(refusals::token(&error)),
     }

@@ -1,11 +1,13 @@
 //! From settings to a running tracker, on its own sockets or on those of a running process. Both
 //! ways take the same steps in the same order: user, admin server, lists, sockets, state, workers.
 
+mod control;
 mod sockets;
 mod stop;
 mod takeover;
 
 use std::io;
+use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -33,7 +35,7 @@ use onrush_config::settings::Listen;
 use onrush_config::{Refused, Settings};
 use onrush_control::history::History;
 use onrush_control::server::{self, Bound};
-use onrush_control::{AdminError, Server, Token, TokenError};
+use onrush_control::{AdminError, Server, TOKEN_KEY, Token, TokenError};
 use onrush_store::lists::MostEntries;
 use onrush_store::lists::file::ListError;
 use onrush_store::lists::journal::Journal;
@@ -81,8 +83,8 @@ pub struct Tracker {
     pub merging: Arc<AtomicBool>,
     /// Which shard owns an info hash.
     pub map: ShardMap,
-    /// The admin server, if it is on.
-    pub admin: Option<Server>,
+    /// The admin server.
+    pub admin: Server,
     /// Rates, peers and swarms over time.
     pub history: Arc<History>,
 }
@@ -150,6 +152,8 @@ impl Tracker {
         let mut start = Start::begin(settings, server::bind)?;
         let mut group = sockets::open(settings, passed)?;
         let secrets = Secrets::random(start.open_state(None)?);
+        start.state.bind_control(settings, &mut start.warnings);
+        start.state.serve_control(&mut start.admin);
         start.replay_journal(true);
         let map = shard_map(settings.placement.shards(), &secrets);
         let mut workers = start.assemble(&mut group, &secrets)?;
@@ -171,6 +175,7 @@ impl Tracker {
         let mut incoming = Incoming::request(settings)?;
         let (mut group, pending) = sockets::take(settings, &mut incoming)?;
         let keys = start.open_state(incoming.lock.take())?;
+        start.state.control = incoming.control.take();
         let journal_length = start.state.journal.as_ref().map_or(0, Journal::length);
         start.replay_journal(false);
         let current = incoming.handoff.current.take();
@@ -192,6 +197,7 @@ impl Tracker {
         let mut tracker = start.into_tracker(workers, &group, map)?;
         tracker.most_entries = most;
         tracker.acquire_sockets(&mut incoming, pending, settings, journal_length)?;
+        tracker.state.bind_control(settings, &mut tracker.warnings);
         tracker.steering = sockets::steer(settings, map, &mut group);
         if tracker.steering.is_none() {
             tracker.warnings.extend(sockets::stop_steering(&group));
@@ -219,7 +225,7 @@ impl Tracker {
 struct Start<'a> {
     settings: &'a Settings,
     warnings: Vec<String>,
-    admin: Option<Server>,
+    admin: Server,
     lists: Lists,
     clock: Clock,
     overload: Overload,
@@ -231,6 +237,8 @@ struct Start<'a> {
 pub struct StateDir {
     /// Held until the end.
     pub lock: Option<StateLock>,
+    /// The control socket.
+    pub control: Option<UnixListener>,
     /// Changes of the list of info hashes.
     pub journal: Option<Journal>,
     /// The interval commitment.
@@ -301,6 +309,7 @@ impl<'a> Start<'a> {
             let snapshot = snapshots.then(|| directory.join(snapshot::FILE));
             self.state = StateDir {
                 lock,
+                control: None,
                 journal,
                 commitment: Some(commitment),
                 history: Some(HistoryFile::new(directory, Instant::now())),
@@ -427,18 +436,25 @@ fn start_admin(
     settings: &Settings,
     bind: impl FnOnce(Listen) -> Result<Bound, AdminError>,
     warnings: &mut Vec<String>,
-) -> Result<Option<Server>, StartError> {
-    let Some(listen) = settings.admin.listen else { return Ok(None) };
+) -> Result<Server, StartError> {
     let token_file = settings.admin.token_file.as_deref();
-    let token = Token::load(token_file)?;
+    let token = Token::load(TOKEN_KEY, token_file)?;
     warnings.extend(Token::warning(token_file));
-    match bind(listen) {
-        Err(error) if listen.optional => {
+    let bound = match settings.admin.listen.map(|listen| (listen.optional, bind(listen))) {
+        None => None,
+        Some((true, Err(error))) => {
             warnings.push(format!("no metrics, health and admin API over HTTP: {error}"));
-            Ok(None)
+            None
         }
-        bound => Ok(Some(Server::start(bound?, &settings.admin, token)?)),
-    }
+        Some((_, bound)) => Some(bound?),
+    };
+    // An address that the running process has is bound by the thread of the server, later.
+    let binds_later = bound.as_ref().is_some_and(Bound::is_later);
+    let begin: fn() = match settings.user.is_some() && !binds_later {
+        true => user::drop_capabilities,
+        false => || (),
+    };
+    Ok(Server::start(bound, &settings.admin, token, begin)?)
 }
 
 /// The shards of all workers, in order.

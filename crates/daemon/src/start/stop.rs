@@ -20,12 +20,11 @@ impl Tracker {
     /// Stops the workers, writes the peers to disk, then releases the state directory. Also returns
     /// why the peers could not be written.
     pub fn stop(mut self) -> (Summary, Result<(), String>) {
-        if let Some(admin) = &self.admin {
-            admin.stopping();
-        }
+        self.admin.stopping();
         let (summary, shards) = self.running.stop_and_take_shards();
         let written = self.snapshots.write_final(shards, self.clock);
         self.state.write_history(&self.history, self.clock, HISTORY_TIMEOUT);
+        self.state.remove_control();
         drop(self.state.lock);
         (summary, written)
     }
@@ -34,7 +33,7 @@ impl Tracker {
     /// Returns whether that process still runs; if not, the peers are written to the snapshot.
     pub fn hand_over(mut self, handed_over: &mut HandedOver) -> bool {
         // The new process waits for this address.
-        drop(self.admin.take());
+        drop(self.admin);
         let (_, mut shards) = self.running.stop_and_take_shards();
         self.snapshots.join();
         let process = handed_over.process;

@@ -1,6 +1,7 @@
 //! The steps of a start that need the other process: binding the admin address that the running one
 //! has, acquiring its sockets, and waiting for the process after this one.
 
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -16,9 +17,9 @@ use crate::upgrade::outgoing::Outgoing;
 use crate::upgrade::{SOCKET, delta};
 use onrush_config::Settings;
 use onrush_config::settings::Listen;
+use onrush_control::AdminError;
 use onrush_control::server::{self, Bound};
 use onrush_control::version::version;
-use onrush_control::{AdminError, Server};
 
 /// Binds the admin address. If the running process may have it, it is bound once that has exited.
 pub(super) fn bind_admin(settings: &Settings, listen: Listen) -> Result<Bound, AdminError> {
@@ -112,7 +113,7 @@ impl Tracker {
             sockets: addresses.iter().map(|address| address.sockets.len()).collect(),
             passed: settings.sockets_passed,
             shard_key,
-            admin: self.admin.iter().map(Server::address).collect(),
+            admin: self.admin.address().into_iter().collect(),
             current: None,
         };
         let sockets = addresses.into_iter().map(|address| address.sockets).collect();
@@ -120,8 +121,21 @@ impl Tracker {
         let listening = lock.share().and_then(|lock| {
             let (orders, clock) = (self.running.orders().clone(), self.clock);
             let (limit, merging) = (settings.limits.peers, self.merging.clone());
-            Outgoing { handoff, sockets, workers, lock, orders, clock, limit, merging, events }
-                .listen(&path)
+            let control = self.state.control.as_ref().map(|it| it.as_fd().try_clone_to_owned());
+            let control = control.transpose()?;
+            let outgoing = Outgoing {
+                handoff,
+                sockets,
+                workers,
+                lock,
+                control,
+                orders,
+                clock,
+                limit,
+                merging,
+                events,
+            };
+            outgoing.listen(&path)
         });
         if let Err(error) | Ok(Some(error)) = &listening {
             self.warnings.push(format!(

@@ -92,9 +92,7 @@ impl Supervisor {
             overload.commit(&former, former_interval, now);
         }
         self.publish_rules();
-        if let Some(admin) = &self.tracker.admin {
-            admin.set_token(loaded.token);
-        }
+        self.tracker.admin.set_token(loaded.token);
         let mut notices: Vec<String> = loaded.notices.iter().map(ToString::to_string).collect();
         notices.extend(self.tracker.lists.access.warning().map(str::to_owned));
         report(&self.reload.requested_by(), &notices, &changed, &restart);

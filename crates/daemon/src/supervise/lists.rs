@@ -8,12 +8,16 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 
 use super::Supervisor;
 use super::list_diff::ListDiff;
+use onrush_config::settings::{Access, Listed};
 use onrush_control::api::admin::ListUpdate;
-use onrush_control::request::{Caller, ListChangeError};
-use onrush_store::lists::journal::ReplayedList;
+use onrush_control::caller::Caller;
+use onrush_control::request::ListChangeError;
+use onrush_control::view::Candidate;
+use onrush_store::lists::journal::{Journal, ReplayedList};
 use onrush_tracker::access::AccessList;
 use onrush_tracker::access::ListKind;
 use onrush_tracker::access::overlay::{ListChange, OverlaySet};
+use onrush_tracker::access::set::InfoHashSet;
 
 /// Recent changes, which a reload or a merge in progress has not seen.
 pub(super) struct ListChanges {
@@ -59,6 +63,26 @@ impl ListChanges {
             self.since_merge.clear();
         }
     }
+}
+
+/// Makes the list that a reload would put into force if the file of the access list had other
+/// entries.
+pub(super) fn candidate(journal: Option<Journal>) -> Candidate {
+    Box::new(move |settings, mut entries| {
+        let set = |listed: &Listed| {
+            entries.extend(listed.hashes.iter().map(|hash| hash.0));
+            OverlaySet::new(InfoHashSet::new(entries))
+        };
+        let list = match &settings.access {
+            Access::Open => AccessList::Open,
+            Access::Allow(listed) => AccessList::Allow(set(listed)),
+            Access::Deny(listed) => AccessList::Deny(set(listed)),
+        };
+        match &journal {
+            Some(journal) => journal.replay(list).settled(),
+            None => list,
+        }
+    })
 }
 
 impl Supervisor {

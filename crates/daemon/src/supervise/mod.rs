@@ -29,6 +29,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, bounded, never, select, tick};
+use log::LevelFilter;
 
 use crate::overload::load::{Load, Readings};
 use crate::overload::losses::{self, Losses};
@@ -87,6 +88,15 @@ pub struct Supervisor {
     lifeline: Lifeline,
 }
 
+/// Changes the lowest level that is logged, until the next reload. Returns the former one.
+fn change_log_level(level: LevelFilter) -> LevelFilter {
+    let former = log::max_level();
+    log::set_max_level(level.max(former));
+    log::info!("log level: {former} until now, {level} until the next reload");
+    log::set_max_level(level);
+    former
+}
+
 impl Supervisor {
     /// For a tracker started with these settings.
     pub fn new(mut tracker: Tracker, settings: Settings, reload: Reload) -> Self {
@@ -113,6 +123,8 @@ impl Supervisor {
             },
             history: tracker.history.clone(),
             lost_log_lines: logging::lost_lines,
+            compare: reload.comparison(),
+            candidate: lists::candidate(tracker.state.journal.clone()),
         };
         let in_force = InForce {
             settings: settings.clone(),
@@ -120,9 +132,8 @@ impl Supervisor {
             overload: tracker.overload.pressure(&settings),
         };
         let view = View::new(parts, in_force, sender);
-        if let Some(admin) = &tracker.admin {
-            admin.serve(view.clone());
-        }
+        tracker.admin.serve(view.clone());
+        tracker.state.serve_control(&mut tracker.admin);
         let mut purge = Purge::default();
         if let Some(former) = tracker.replaced_list.take() {
             purge.start(&tracker.lists.access, former, now);
@@ -174,9 +185,7 @@ impl Supervisor {
             notify::send(&[NotifyState::Stopping, NotifyState::Status("stopping")]);
             self.store_commitment(true, Instant::now());
         }
-        if let Some(admin) = &self.tracker.admin {
-            admin.stopping();
-        }
+        self.tracker.admin.stopping();
         self.exports.abort();
         end
     }
@@ -235,6 +244,11 @@ impl Supervisor {
                 self.start_reload(&caller.to_string(), force, Some(responder));
             }
             Request::Export(responder) => self.export(Some(responder)),
+            Request::Snapshot(responder) => {
+                let Tracker { running, snapshots, clock, .. } = &mut self.tracker;
+                snapshots.write_now(running.orders(), *clock, responder);
+            }
+            Request::LogLevel(level, responder) => responder.respond(change_log_level(level)),
             Request::Upgrade { force, caller, responder } => {
                 self.upgrade_by_request(force, caller, responder);
             }

@@ -9,9 +9,10 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use crate::host_check::{self, refusals};
 use crate::process::notify;
 use onrush_config::{Flags, Host, Refused, Settings};
-use onrush_control::Token;
 use onrush_control::api::admin::ReloadReport;
 use onrush_control::request::Responder;
+use onrush_control::view::Compare;
+use onrush_control::{TOKEN_KEY, Token};
 use onrush_store::lists::journal::{Journal, ReplayedList};
 use onrush_tracker::access::Lists;
 
@@ -124,6 +125,12 @@ impl Reload {
         self.flags.places().problems([refused]).to_string()
     }
 
+    /// Compares the configuration, read again, with settings.
+    pub fn comparison(&self) -> Compare {
+        let (flags, host) = (self.flags.clone(), self.host.clone());
+        Box::new(move |running| running.differences(Settings::load(&flags, &host)?.0, &host))
+    }
+
     /// Whether the current reading is forced.
     pub(super) fn is_forced(&self) -> bool {
         self.waiting.forced
@@ -149,7 +156,7 @@ fn load(flags: &Flags, host: &Host, journal: Option<&Journal>) -> Result<Loaded,
     let (settings, mut notices) =
         Settings::load(flags, host).map_err(|problems| problems.to_string())?;
     let problem = |refused| flags.places().problems([refused]).to_string();
-    let token = Token::load(settings.admin.token_file.as_deref())
+    let token = Token::load(TOKEN_KEY, settings.admin.token_file.as_deref())
         .map_err(|error| problem(refusals::token(&error)))?;
     let mut lists = onrush_store::lists::load(&settings, &mut notify::progress())
         .map_err(|error| problem(refusals::list(&error, &settings)))?;

@@ -11,7 +11,8 @@ use crate::upgrade::message::Current;
 use crate::upgrade::outgoing::{Event, HandedOver};
 use crate::upgrade::successor::{Program, Successor};
 use onrush_control::api;
-use onrush_control::request::{Caller, Responder};
+use onrush_control::caller::Caller;
+use onrush_control::request::Responder;
 
 /// Time for the history to be written: the new process waits.
 const HISTORY_TIMEOUT: Duration = Duration::from_secs(1);

@@ -3,7 +3,7 @@
 
 use std::io::{self, Read};
 use std::net::SocketAddr;
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -89,6 +89,8 @@ pub struct Incoming {
     pub added: Vec<Address>,
     /// The state directory's lock.
     pub lock: Option<StateLock>,
+    /// The control socket, if the running process has one.
+    pub control: Option<UnixListener>,
     /// For each shard, the peers that have stopped since the dump was loaded.
     pub stops: Vec<ChangeReader>,
 }
@@ -139,13 +141,14 @@ impl Incoming {
         let sockets = handoff.sockets.iter().map(|count| receive_sockets(&stream, *count));
         let groups = sockets.collect::<io::Result<Vec<_>>>()?;
         let lock = Some(StateLock::adopt(handover::receive(&stream)?)?);
+        let control = handover::receive(&stream)?.pop().map(UnixListener::from);
         let (keeps, added) = compare(&handoff.addresses, &settings.listen);
         let all = handoff.addresses.iter().zip(groups).zip(&keeps);
         let kept = all
             .filter(|(_, keep)| **keep)
             .map(|((&address, sockets), _)| AddressSockets { address, sockets })
             .collect();
-        Ok(Self { stream, handoff, kept, keeps, added, lock, stops: Vec::new() })
+        Ok(Self { stream, handoff, kept, keeps, added, lock, control, stops: Vec::new() })
     }
 
     /// Accepts the handoff, and loads the peers as they arrive. If they are more than `limit`,
@@ -327,6 +330,7 @@ mod tests {
             keeps: Vec::new(),
             added: Vec::new(),
             lock: None,
+            control: None,
             stops: Vec::new(),
         };
         let sending = thread::spawn(move || {

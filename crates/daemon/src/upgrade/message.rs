@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::overload::IntervalCommitment;
 
 /// The version of this protocol. Processes of different versions do not upgrade each other.
-pub const PROTOCOL: u32 = 5;
+pub const PROTOCOL: u32 = 6;
 
 /// Bytes of a write at most, for which the kernel waits once: a timeout applies to each wait.
 const MAX_WRITE: usize = 16 << 10;

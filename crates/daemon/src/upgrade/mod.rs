@@ -4,7 +4,7 @@
 //! ```text
 //! incoming                                   outgoing (serves)
 //!  │── Request: protocol version ─────────────▶│
-//!  │◀─ Handoff: addresses, shard key; sockets and state lock as descriptors ─│
+//!  │◀─ Handoff: addresses, shard key; sockets, state lock, control socket as descriptors ─│
 //!  │   (opens further sockets)                 │
 //!  │── Accept: addresses to keep ─────────────▶│
 //!  │◀─ Dump: number of peers ──────────────────│ records stops and replacements from here on

@@ -1,11 +1,9 @@
 //! The running process's side of an upgrade: it waits at a Unix socket for a process that takes
 //! over, and keeps serving when that fails.
 
-use std::fs;
 use std::io::{self, BufWriter, Write};
 use std::net::{Shutdown, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::Arc;
@@ -26,6 +24,7 @@ use crate::overload::IntervalCommitment;
 use onrush_control::version::version;
 use onrush_store::snapshot::encode::Encoder;
 use onrush_store::snapshot::write::SnapshotWriter;
+use onrush_store::state_file;
 use onrush_store::stream::ShardStream;
 use onrush_tracker::clock::{Clock, Now};
 use onrush_tracker::orders::Orders;
@@ -64,6 +63,8 @@ pub struct Outgoing {
     pub workers: usize,
     /// The descriptors of the state directory's lock.
     pub lock: Vec<OwnedFd>,
+    /// The control socket, if there is one.
+    pub control: Option<OwnedFd>,
     /// Sends orders to the workers.
     pub orders: Orders,
     /// The workers' clock.
@@ -115,16 +116,9 @@ pub struct HandedOver {
     pub stops: Vec<ChangeReader>,
 }
 
-/// Binds the upgrade socket.
+/// Binds the upgrade socket. This process holds the directory's lock.
 fn bind(path: &Path) -> io::Result<UnixListener> {
-    // A socket found here is stale: this process holds the directory's lock.
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let listener = UnixListener::bind(path)?;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
-    Ok(listener)
+    state_file::bind_socket(path, 0o600)
 }
 
 /// Binds the upgrade socket as soon as it can be bound.
@@ -291,7 +285,9 @@ impl Outgoing {
             }
         }
         let lock: Vec<_> = self.lock.iter().map(AsFd::as_fd).collect();
-        handover::send(stream, &lock)
+        handover::send(stream, &lock)?;
+        let control: Vec<_> = self.control.iter().map(AsFd::as_fd).collect();
+        handover::send(stream, &control)
     }
 
     /// Sends all peers. The shards had these totals a moment ago.

@@ -114,6 +114,33 @@ fn address_and_token_come_from_the_trackers_configuration() {
     assert_ended(&ctl(&["--config", missing, "health"]), 2, &[missing]);
 }
 
+/// Errors of a token file name what names the file, and never overwrite it.
+#[test]
+fn errors_of_a_token_file_name_the_flag_or_the_key() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let (missing, precious, config) = (at("none.tok"), at("precious"), at("onrush.toml"));
+    fs::write(&precious, "no token\n").unwrap();
+    fs::write(&config, format!("[admin]\ntoken_file = {missing:?}\n")).unwrap();
+    let ended = ctl(&["--token-file", &missing, "reload"]);
+    assert_ended(&ended, 2, &["--token-file: ", &missing]);
+    assert!(!ended.text().contains("admin.token_file"), "{ended:?}");
+    let ended = ctl(&["--token-file", &precious, "reload"]);
+    assert_ended(&ended, 2, &["--token-file: ", &precious, "head -c24"]);
+    assert!(!ended.text().contains('>'), "{ended:?}");
+    assert_ended(&ctl(&["--config", &config, "reload"]), 2, &["admin.token_file: ", &missing]);
+}
+
+/// A proxy may publish the status page alone, under a prefix.
+#[test]
+fn a_url_without_the_path_is_reported_with_status_and_url() {
+    let url = answering("404 Not Found", "{\"error\": \"there is nothing at this path\"}");
+    let ended = ctl(&["--url", &format!("{url}/prefix/"), "health"]);
+    assert_ended(&ended, 1, &[&format!("{url}/prefix/health"), "404", "nothing at this path"]);
+    let ended = ctl(&["--url", "https://tracker.example.org", "health"]);
+    assert_ended(&ended, 2, &["ssh -L"]);
+}
+
 #[test]
 fn help_has_examples_and_exit_codes() {
     let parts = ["Examples:", "onrush ctl health", "Exit codes:", "top-swarms", "admin.token_file"];

@@ -13,7 +13,8 @@ use onrush::process::signals::Signal;
 use onrush::supervise::reload::Reload;
 use onrush::supervise::{End, Supervisor};
 use onrush_config::{Flags, Host, Settings};
-use onrush_control::request::{Caller, Request, Responder};
+use onrush_control::caller::Caller;
+use onrush_control::request::{Request, Responder};
 use onrush_proto::InfoHash;
 use onrush_tracker::access::overlay::ListChange;
 

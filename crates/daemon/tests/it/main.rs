@@ -7,7 +7,9 @@
 mod admin;
 mod background_tasks;
 mod config;
+mod control_socket;
 mod ctl;
+mod ctl_state;
 mod doctor;
 mod export;
 mod flood;

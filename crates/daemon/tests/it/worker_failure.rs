@@ -22,6 +22,7 @@ use onrush::start::StateDir;
 use onrush::supervise::reload::Reload;
 use onrush::supervise::{End, Supervisor};
 use onrush_config::{Host, Settings};
+use onrush_control::Server;
 use onrush_control::history::History;
 use onrush_net::{Received, Reply, Sent, Socket, Waker};
 use onrush_store::lists::MostEntries;
@@ -158,7 +159,7 @@ fn tracker(running: Running) -> Tracker {
         lists,
         state: StateDir::default(),
         map: ShardMap::new([1; 5], 1),
-        admin: None,
+        admin: Server::start(None, &Settings::for_test("").admin, None, || ()).unwrap(),
         clock,
         snapshots,
         upgrade: never(),

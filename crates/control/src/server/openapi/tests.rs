@@ -12,11 +12,11 @@ use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityRequirement, Secur
 use utoipa::openapi::{Content, Ref, RefOr, Response};
 use utoipa::{Modify, OpenApi};
 
-use crate::Token;
 use crate::api::Problem;
-use crate::request::Caller;
+use crate::caller::Caller;
 use crate::server::{lists, observation, routes};
 use crate::state::ServerState;
+use crate::{TOKEN_KEY, Token};
 use crate::{admin, page};
 use onrush_config::Settings;
 
@@ -40,9 +40,15 @@ use onrush_config::Settings;
         lists::lists,
         admin::actions::reload,
         admin::actions::export,
+        admin::actions::snapshot,
         admin::actions::upgrade,
+        admin::config::config,
+        admin::config::differences,
+        admin::config::log_level,
         admin::list::state,
         admin::list::entry,
+        admin::list::export,
+        admin::check::check,
         admin::list::add,
         admin::list::remove,
         admin::swarm::swarm,
@@ -52,7 +58,8 @@ use onrush_config::Settings;
     tags(
         (name = "observation", description = "Public: no token required"),
         (name = "admin", description = "Requires the token of admin.token_file, as \
-                                        `Authorization: Bearer TOKEN`"),
+                                        `Authorization: Bearer TOKEN`; at the control socket \
+                                        neither root nor the tracker's user need it"),
     ),
     modifiers(&Shared)
 )]
@@ -86,7 +93,8 @@ fn complete(operation: &mut Operation, requires_token: bool) {
     if requires_token {
         operation.security = Some(vec![SecurityRequirement::new("token", [""; 0])]);
         responses.insert("401".into(), Response::new("Missing or wrong token").into());
-        responses.insert("403".into(), Response::new("The admin API is off").into());
+        let off = "The admin API is off for clients without a token";
+        responses.insert("403".into(), Response::new(off).into());
     }
     for (status, response) in responses {
         if let RefOr::T(response) = response
@@ -115,7 +123,7 @@ fn router() -> axum::Router {
     let file = directory.path().join("token");
     std::fs::write(&file, TOKEN).unwrap();
     let settings = Settings::for_test("").admin;
-    let token = Token::load(Some(&file)).unwrap();
+    let token = Token::load(TOKEN_KEY, Some(&file)).unwrap();
     routes::router(Arc::new(ServerState::new(token, &settings)), &settings)
 }
 

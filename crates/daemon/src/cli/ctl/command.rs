@@ -1,33 +1,33 @@
 //! Flags and actions of `onrush ctl`.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 
 use onrush_proto::InfoHash;
 
-use onrush_config::{Flags, Host, Settings};
-use onrush_control::Token;
-use onrush_control::client::{Client, ClientError};
+use crate::cli::admin::Admin;
+use onrush_config::keys::LEVELS;
+use onrush_control::client::ClientError;
 use onrush_store::lists::file::{INFO_HASHES, read, read_stream};
-
-/// The default address of the admin side.
-const DEFAULT_URL: &str = "http://127.0.0.1:6970";
 
 const AFTER_HELP: &str = "\
 Examples:
   onrush ctl health                              is it ready, and is no worker stalled
-  onrush ctl --config /etc/onrush/onrush.toml reload
-                                                 with address and token of this file
-  onrush ctl --config /etc/onrush/onrush.toml upgrade
-                                                 after a new version was installed
-  onrush ctl --token-file admin.token top-swarms --by leechers --limit 5
-  onrush ctl --config /etc/onrush/onrush.toml list add 0123456789abcdef0123456789abcdef01234567
+  onrush ctl reload                              after a change of /etc/onrush/onrush.toml
+  onrush ctl upgrade                             after a new version was installed
+  onrush ctl top-swarms --by leechers --limit 5
+  onrush ctl list add 0123456789abcdef0123456789abcdef01234567
   onrush ctl --json stats | jq .totals.peers     for programs
   onrush ctl metrics | grep dropped              what Prometheus reads
+  onrush ctl config --diff                       what a reload or an upgrade would change
+  onrush ctl list check new.txt                  what another access.file would remove
+  onrush ctl snapshot --to peers.snapshot        a backup of all peers
+  onrush ctl --url http://10.0.0.7:6970 --token-file admin.token reload
 
-reload, upgrade, export, list, swarm and top-swarms need the token of admin.token_file.
+Root and the tracker's user reach it at the socket control.sock in its state directory, without a
+token. Others use HTTP, where all but health, stats, metrics and version need the token of
+admin.token_file.
 
 Exit codes:
   0  done; health: ready, and no worker is stalled
@@ -42,7 +42,7 @@ pub struct Ctl {
     #[command(flatten)]
     pub admin: Admin,
 
-    /// The file with the token of the admin API [default: admin.token_file of --config]
+    /// The file with the token of the admin API [default: admin.token_file of the configuration]
     #[arg(long, value_name = "FILE", global = true)]
     pub token_file: Option<PathBuf>,
 
@@ -74,6 +74,26 @@ pub enum Action {
     Stats,
     /// The metrics in the format of Prometheus
     Metrics,
+    /// The versions of the running tracker and of this command
+    Version,
+    /// The value of every key that is in force, with flags, defaults and derived values
+    Config {
+        /// Read the file again, and print only the keys whose values there differ
+        #[arg(long)]
+        diff: bool,
+    },
+    /// Change the lowest level that is logged, until the next reload
+    LogLevel {
+        /// The level
+        #[arg(value_parser = clap::builder::PossibleValuesParser::new(LEVELS.iter().copied()))]
+        level: String,
+    },
+    /// Write all peers to the snapshot in the state directory, and wait until it is complete
+    Snapshot {
+        /// Copy it to this file, for a backup or another host; needs the control socket
+        #[arg(long, value_name = "FILE")]
+        to: Option<PathBuf>,
+    },
     /// Reload the configuration and print which keys changed
     Reload {
         /// Accept a list that lost more than half of its entries
@@ -125,6 +145,13 @@ pub enum List {
     Add(Named),
     /// Remove info hashes, immediately and permanently
     Remove(Named),
+    /// Print the list in force, one info hash per line
+    Export,
+    /// What a reload would change if this file were access.file: entries, and swarms removed
+    Check {
+        /// The file, in the format of access.file; - is standard input
+        file: PathBuf,
+    },
 }
 
 /// Info hashes as arguments or from a file.
@@ -146,13 +173,20 @@ impl Named {
     /// When the file cannot be read, or a line is not an info hash.
     pub fn all(&self) -> Result<Vec<String>, ClientError> {
         let Some(path) = &self.file else { return Ok(self.info_hashes.clone()) };
-        let read = match path.as_os_str() == "-" {
-            true => read_stream(std::io::stdin().lock(), "standard input".as_ref(), &INFO_HASHES),
-            false => read(path, usize::MAX, &INFO_HASHES, &mut || {}),
-        };
-        let hashes = read.map_err(|error| ClientError::Usage(format!("onrush: {error}\n")))?;
-        Ok(hashes.into_iter().map(|hash| InfoHash(hash).to_string()).collect())
+        Ok(read_list(path)?.into_iter().map(|hash| InfoHash(hash).to_string()).collect())
     }
+}
+
+/// The info hashes of a file; - is standard input.
+///
+/// # Errors
+/// When the file cannot be read, or a line is not an info hash.
+pub fn read_list(path: &Path) -> Result<Vec<[u8; 20]>, ClientError> {
+    let read = match path.as_os_str() == "-" {
+        true => read_stream(std::io::stdin().lock(), "standard input".as_ref(), &INFO_HASHES),
+        false => read(path, usize::MAX, &INFO_HASHES, &mut || {}),
+    };
+    read.map_err(|error| ClientError::Usage(format!("onrush: {error}\n")))
 }
 
 /// Sort key of swarms.
@@ -166,58 +200,4 @@ pub enum By {
     Leechers,
     /// Completed downloads
     Completed,
-}
-
-/// The admin side of a tracker.
-#[derive(Clone, Debug, Args)]
-pub struct Admin {
-    /// The URL of its admin side [default: admin.listen of --config, else http://127.0.0.1:6970]
-    #[arg(long, value_name = "URL", global = true)]
-    pub url: Option<String>,
-
-    /// Read address and token file from the tracker's configuration
-    #[arg(long = "config", id = "admin_config", value_name = "FILE", global = true)]
-    pub config: Option<PathBuf>,
-}
-
-impl Admin {
-    /// A client with the token in `token_file`, else in that of the configuration.
-    ///
-    /// # Errors
-    /// When the URL, the configuration or the token file is wrong.
-    pub fn client(
-        &self,
-        token_file: Option<&Path>,
-        timeout: Duration,
-    ) -> Result<Client, ClientError> {
-        let (mut url, mut token_file) = (self.url.clone(), token_file.map(Path::to_owned));
-        if let Some(config) = &self.config {
-            let flags = Flags { config: Some(config.clone()), ..Flags::default() };
-            let (settings, _) = Settings::load(&flags, &Host::default())
-                .map_err(|problems| ClientError::Usage(problems.to_string()))?;
-            let listen = settings.admin.listen.map(|listen| listen.address);
-            if url.is_none() && listen.is_none() {
-                let config = config.display();
-                return Err(ClientError::Usage(format!(
-                    "{config}: the admin side is off (admin.listen = \"off\")\n"
-                )));
-            }
-            url = url.or(listen.map(|address| format!("http://{}", reachable(address))));
-            token_file = token_file.or(settings.admin.token_file);
-        }
-        let token = Token::load(token_file.as_deref())
-            .map_err(|error| ClientError::Usage(format!("onrush: {error}\n")))?;
-        Client::new(url.as_deref().unwrap_or(DEFAULT_URL), token, timeout)
-    }
-}
-
-/// The address for a local client: an unspecified address becomes loopback.
-fn reachable(mut address: std::net::SocketAddr) -> std::net::SocketAddr {
-    use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-    match address.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
-        IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
-        _ => {}
-    }
-    address
 }

@@ -5,10 +5,12 @@ use std::fmt::Write;
 use crate::cli::format::span;
 use onrush_config::keys;
 use onrush_control::api::admin::{
-    ExportReport, LargestSwarms, ListEntry, ListUpdate, Measure, ReloadReport, Swarm,
+    ConfigDifference, ConfigDifferences, ConfigReport, ConfigValue, ExportReport, LargestSwarms,
+    ListCheck, ListEntry, ListUpdate, Measure, ReloadReport, SnapshotReport, Swarm,
 };
 use onrush_control::api::stats::{ListState, Stats};
 use onrush_control::api::{Health, Ready, Successor};
+use onrush_control::numbers::grouped;
 
 /// The process that has taken over.
 pub fn successor(successor: &Successor) -> String {
@@ -34,37 +36,47 @@ pub fn stats(stats: &Stats) -> String {
         ("addresses", stats.addresses.join(", ")),
         (
             "swarms",
-            format!("{} and {} without peers", totals.shard.swarms, totals.shard.idle_swarms),
+            format!(
+                "{} and {} without peers",
+                grouped(totals.shard.swarms),
+                grouped(totals.shard.idle_swarms)
+            ),
         ),
         (
             "peers",
             format!(
                 "{} of {} ({} IPv4, {} IPv6; {} seeders, {} leechers)",
-                traffic.peers,
-                stats.limits.peers,
-                stats.families.ipv4.peers,
-                stats.families.ipv6.peers,
-                traffic.seeders,
-                traffic.leechers
+                grouped(traffic.peers),
+                grouped(stats.limits.peers),
+                grouped(stats.families.ipv4.peers),
+                grouped(stats.families.ipv6.peers),
+                grouped(traffic.seeders),
+                grouped(traffic.leechers)
             ),
         ),
         (
             "requests",
             format!(
                 "{} connects, {} announces, {} scrapes",
-                traffic.incoming.connects, traffic.incoming.announces, traffic.incoming.scrapes
+                grouped(traffic.incoming.connects),
+                grouped(traffic.incoming.announces),
+                grouped(traffic.incoming.scrapes)
             ),
         ),
         ("events", counts(traffic.events.iter())),
         ("refused", counts(traffic.refused.iter())),
         (
             "replies",
-            format!("{}, {} not sent", totals.worker.sent, totals.unsent.values().sum::<u64>()),
+            format!(
+                "{}, {} not sent",
+                grouped(totals.worker.sent),
+                grouped(totals.unsent.values().sum())
+            ),
         ),
-        ("dropped", format!("{} datagrams by the kernel", totals.worker.kernel_drops)),
-        ("completed", totals.shard.completed.to_string()),
+        ("dropped", format!("{} datagrams by the kernel", grouped(totals.worker.kernel_drops))),
+        ("completed", grouped(totals.shard.completed)),
         ("memory", format!("{:.1} MB", stats.memory.resident as f64 / 1e6)),
-        ("list", format!("{}, {} info hashes", stats.list.mode, stats.list.entries)),
+        ("list", format!("{}, {} info hashes", stats.list.mode, grouped(stats.list.entries))),
     ];
     let sampled: u64 = clients.software.iter().map(|software| software.ipv4 + software.ipv6).sum();
     let shares = clients.software.iter().take(8).map(|software| {
@@ -98,6 +110,61 @@ pub fn reload(report: &ReloadReport) -> String {
 /// The export that was written.
 pub fn export(written: &ExportReport) -> String {
     format!("{written}\n")
+}
+
+/// The values in force, as lines of a configuration file.
+pub fn config(report: &ConfigReport) -> String {
+    let line = |ConfigValue { key, value, default }: &ConfigValue| match value {
+        None => format!("# {key} is not set\n"),
+        Some(value) if *default => format!("{key} = {value}  # default\n"),
+        Some(value) => format!("{key} = {value}\n"),
+    };
+    report.keys.iter().map(line).collect()
+}
+
+/// The keys whose values in the file differ from those in force.
+pub fn config_differences(report: &ConfigDifferences) -> String {
+    let value = |value: &Option<String>| value.clone().unwrap_or_else(|| "not set".to_owned());
+    let line = |difference: &ConfigDifference| {
+        let ConfigDifference { key, in_force, file, applied_by } = difference;
+        format!("{key}: {}, in the file {} (by {applied_by})\n", value(in_force), value(file))
+    };
+    match report.differences.as_slice() {
+        [] => "the file has the values in force\n".to_owned(),
+        differences => differences.iter().map(line).collect(),
+    }
+}
+
+/// The snapshot that was written.
+pub fn snapshot(written: &SnapshotReport) -> String {
+    let SnapshotReport { path, peers, bytes, seconds } = written;
+    let (peers, bytes) = (grouped(*peers), grouped(*bytes));
+    format!("{peers} peers to {path}, {bytes} bytes in {seconds:.2} s\n")
+}
+
+/// What another file of the list would change.
+pub fn list_check(check: &ListCheck) -> String {
+    let ListCheck { mode, entries, added, removed, swarms, peers, looked_at } = check;
+    aligned(&[
+        (
+            "list",
+            format!(
+                "{mode}, {} info hashes: {} added, {} removed",
+                grouped(*entries),
+                grouped(*added),
+                grouped(*removed)
+            ),
+        ),
+        (
+            "removes",
+            format!(
+                "{} of {} swarms, with {} peers",
+                grouped(*swarms),
+                grouped(*looked_at),
+                grouped(*peers)
+            ),
+        ),
+    ])
 }
 
 /// The mode and length of the list.
@@ -165,7 +232,12 @@ pub fn top(largest: &LargestSwarms) -> String {
 /// The counters that are not zero.
 fn counts<'a>(counts: impl Iterator<Item = (&'a String, &'a u64)>) -> String {
     let shown = counts.filter(|(_, count)| **count > 0);
-    or_none(shown.map(|(name, count)| format!("{name} {count}")).collect::<Vec<_>>().join(", "))
+    or_none(
+        shown
+            .map(|(name, count)| format!("{name} {}", grouped(*count)))
+            .collect::<Vec<_>>()
+            .join(", "),
+    )
 }
 
 fn or_none(text: String) -> String {
@@ -185,6 +257,13 @@ mod tests {
         let text = stats(&Stats::default());
         assert!(text.contains("clients    none\n") && text.contains("refused    none\n"), "{text}");
         assert!(!text.contains("NaN"), "{text}");
+    }
+
+    #[test]
+    fn large_numbers_have_separators() {
+        let mut read = Stats::default();
+        read.limits.peers = 20_000_000;
+        assert!(stats(&read).contains(" of 20,000,000 "), "{}", stats(&read));
     }
 
     #[test]

@@ -8,20 +8,26 @@
 pub mod command;
 pub mod format;
 
+use std::io;
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum as _;
 use serde::de::DeserializeOwned;
+use serde_json::json;
 
 pub use command::Ctl;
-use command::{Action, List, Named};
+use command::{Action, List, Named, read_list};
+use onrush_config::regular_file;
 use onrush_control::client::{self, Client, ClientError};
+use onrush_control::version::version;
+use onrush_store::atomic_file::AtomicFile;
 
-use crate::cli::format::escaped;
+use crate::cli::format::{Printable, escaped};
 use crate::cli::print;
 use crate::process::exit::{Exit, FAILED, GOOD};
-use onrush_control::api::admin::ListUpdate;
+use onrush_control::api::admin::{ListUpdate, LogLevel, SnapshotReport};
 use onrush_control::api::stats::Stats;
 use onrush_control::api::{Health, Ready, Successor};
 
@@ -44,6 +50,21 @@ fn request(ctl: &Ctl, client: &Client) -> Result<(String, bool), ClientError> {
         Action::Health => requests.health(),
         Action::Stats => requests.get("/stats.json", format::stats),
         Action::Metrics => client.get("/metrics").map(|answer| (answer.text, true)),
+        Action::Version => requests.version(),
+        Action::Config { diff: false } => requests.get("/api/v1/config", format::config),
+        Action::Config { diff: true } => {
+            requests.get("/api/v1/config/diff", format::config_differences)
+        }
+        Action::LogLevel { level } => requests.log_level(level),
+        Action::Snapshot { to } => requests.snapshot(to.as_deref()),
+        Action::List(List::Export) => {
+            let mut to = Printable(io::stdout().lock());
+            client.download("/api/v1/list/export", &mut to).map(|()| (String::new(), true))
+        }
+        Action::List(List::Check { file }) => {
+            let body = read_list(file)?.concat();
+            requests.answer(client.post_bytes("/api/v1/list/check", body)?, format::list_check)
+        }
         Action::Reload { force } => {
             let answer = client.post(&format!("/api/v1/reload?force={force}"), "")?;
             requests.answer(answer, format::reload)
@@ -73,7 +94,16 @@ fn request(ctl: &Ctl, client: &Client) -> Result<(String, bool), ClientError> {
 
 /// The body of a change of the list.
 fn body(info_hashes: &[String]) -> String {
-    serde_json::json!({ "info_hashes": info_hashes }).to_string()
+    json!({ "info_hashes": info_hashes }).to_string()
+}
+
+/// Copies a snapshot. It has the addresses of clients: only this user may read the copy.
+fn copy(path: &Path, to: &Path) -> io::Result<u64> {
+    // The file that is open stays as it is when the tracker renames the next one into its place.
+    let mut from = regular_file::open(path)?;
+    let mut copy = AtomicFile::create(to, 0o600)?;
+    io::copy(&mut from, &mut copy)?;
+    copy.finish()
 }
 
 /// Time between two polls for the new process.
@@ -148,9 +178,61 @@ impl Requests<'_> {
         )))
     }
 
+    /// The versions of the tracker and of this program.
+    fn version(&self) -> Result<(String, bool), ClientError> {
+        let stats: Stats = self.client.get("/stats.json")?.json()?;
+        let (tracker, process, command) = (stats.version, stats.pid, version());
+        let shown = match self.json {
+            true => format!(
+                "{}\n",
+                json!({ "tracker": tracker, "process": process, "command": command })
+            ),
+            false => format!("tracker {tracker}, process {process}\ncommand {command}\n"),
+        };
+        Ok((shown, true))
+    }
+
+    fn log_level(&self, level: &str) -> Result<(String, bool), ClientError> {
+        let body = json!({ "level": level }).to_string();
+        let answer = self.client.post("/api/v1/log-level", &body)?;
+        if self.json {
+            return self.answer::<LogLevel>(answer, |_| String::new());
+        }
+        let LogLevel { level: former } = answer.json()?;
+        Ok((format!("log level {level} until the next reload; it was {former}\n"), true))
+    }
+
+    /// Writes a snapshot; copies it `to` a file, as this user.
+    fn snapshot(&self, to: Option<&Path>) -> Result<(String, bool), ClientError> {
+        if to.is_some() && !self.client.is_local() {
+            return Err(ClientError::Usage(
+                "onrush: --to copies a file of the tracker's host: run the command there, as root \
+                 or as the tracker's user, without --url\n"
+                    .to_owned(),
+            ));
+        }
+        let answer = self.client.post("/api/v1/snapshot", "")?;
+        if let Some(to) = to {
+            let SnapshotReport { path, .. } = answer.json()?;
+            copy(Path::new(&path), to).map_err(|error| {
+                let to = to.display();
+                ClientError::Refused(format!("{path} cannot be copied to {to}: {error}"))
+            })?;
+        }
+        let (mut shown, good) = self.answer(answer, format::snapshot)?;
+        if let Some(to) = to.filter(|_| !self.json) {
+            shown.push_str(&format!("copied to {}\n", to.display()));
+        }
+        Ok((shown, good))
+    }
+
     /// `/health` and `/ready` together. A reply with status 503 is a result, not a failure.
     fn health(&self) -> Result<(String, bool), ClientError> {
-        let (health, ready) = (self.client.get_any("/health")?, self.client.get_any("/ready")?);
+        let answer = |path| match self.client.get_any(path)? {
+            answer if answer.status == 503 => Ok(answer),
+            answer => self.client.successful(answer),
+        };
+        let (health, ready) = (answer("/health")?, answer("/ready")?);
         let good = health.status == 200 && ready.status == 200;
         if self.json {
             let (health, ready) = (health.text.trim_end(), ready.text.trim_end());

@@ -37,6 +37,7 @@ use crate::cli::print_or;
 use crate::process::exit::{Exit, FAILED, GOOD, WRONG};
 pub use facts::Facts;
 use facts::Records;
+use onrush_config::config_file::config_file;
 use onrush_config::{Flags, Host, Settings};
 
 const AFTER_HELP: &str = "\
@@ -57,8 +58,9 @@ const SYSCTL_FILE: &str = "/etc/sysctl.d/61-onrush-local.conf";
 #[derive(Clone, Debug, ClapArgs)]
 #[command(after_help = AFTER_HELP)]
 pub struct Doctor {
-    /// Check what this configuration file needs
-    #[arg(long, value_name = "FILE")]
+    /// Check what this configuration file needs [default: $ONRUSH_CONFIG, else
+    /// /etc/onrush/onrush.toml if it exists]
+    #[arg(short, long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 
     /// Also print the checks that found nothing
@@ -160,7 +162,7 @@ pub fn checks(facts: &Facts) -> Vec<Finding> {
 
 /// Runs the checks and prints their findings.
 pub fn run(doctor: &Doctor) -> Exit {
-    let flags = Flags { config: doctor.config.clone(), ..Flags::default() };
+    let flags = Flags { config: config_file(doctor.config.clone()), ..Flags::default() };
     let host = Host::here(affinity::cores_first(&affinity::allowed().unwrap_or_default()));
     let settings = match Settings::load(&flags, &host) {
         Ok((settings, _)) => settings,

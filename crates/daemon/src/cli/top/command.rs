@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use crate::cli::ctl::command::Admin;
+use crate::cli::admin::Admin;
 
 /// What the keys do.
 pub(super) const KEYS: &str = "\
@@ -30,8 +30,8 @@ Figures:
 
 const EXAMPLES: &str = "\
 Examples:
-  onrush top                                     the tracker on this host, at the default address
-  onrush top --config /etc/onrush/onrush.toml    the address in its configuration
+  onrush top                                     the tracker on this host
+  onrush top --config second.toml                the tracker with this configuration
   onrush top --url http://10.0.0.7:6970 --every 5
   onrush top --once | head -n 5                  one view as text, with rates over one second
 

@@ -3,7 +3,7 @@
 //!
 //! The main thread waits for [`Event`]s and draws. Three other threads wait for readings, keys and
 //! signals, so that whatever one of them waits for delays neither the others nor the end. Keys are
-//! read here and not by crossterm, which repeats a failed read forever (decision 70).
+//! read here and not by crossterm, which repeats a failed read forever (decision 73).
 
 use std::fs::File;
 use std::io::{self, ErrorKind, IsTerminal, Read, stdin};

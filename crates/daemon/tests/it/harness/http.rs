@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 
 use onrush_proto::InfoHash;
 use serde_json::Value;
@@ -63,8 +65,25 @@ pub(crate) fn request(
     headers: &str,
     body: &str,
 ) -> io::Result<HttpResponse> {
-    let mut stream = TcpStream::connect(admin)?;
+    let stream = TcpStream::connect(admin)?;
     stream.set_read_timeout(Some(TIMEOUT))?;
+    exchange(stream, method, path, headers, body)
+}
+
+/// Sends one request without a token to a control socket.
+pub(crate) fn request_at(socket: &Path, method: &str, path: &str) -> io::Result<HttpResponse> {
+    let stream = UnixStream::connect(socket)?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    exchange(stream, method, path, "", "")
+}
+
+fn exchange(
+    mut stream: impl Read + Write,
+    method: &str,
+    path: &str,
+    headers: &str,
+    body: &str,
+) -> io::Result<HttpResponse> {
     let length = body.len();
     write!(
         stream,

@@ -81,7 +81,7 @@ impl Launch {
         let mut command = Command::new(env!("CARGO_BIN_EXE_onrush"));
         command.args(flags).env("HOME", home.path()).stdin(Stdio::null());
         command.env_remove("STATE_DIRECTORY").env_remove("XDG_STATE_HOME");
-        command.env_remove("NOTIFY_SOCKET");
+        command.env_remove("NOTIFY_SOCKET").env("ONRUSH_CONFIG", "");
         Self { command, home, admin: "off" }
     }
 
@@ -164,6 +164,7 @@ impl Launch {
         command.stdin(File::open(env!("CARGO_BIN_EXE_onrush")).unwrap());
         command.args(self.command.get_args()).env("HOME", self.home.path());
         command.env_remove("STATE_DIRECTORY").env_remove("XDG_STATE_HOME");
+        command.env("ONRUSH_CONFIG", "");
         command.uid(account.uid.as_raw()).gid(account.gid.as_raw());
         self.command = command;
         self

@@ -1,0 +1,96 @@
+//! `/api/v1/config`, `/api/v1/config/diff` and `/api/v1/log-level`: the configuration in force, how
+//! its file differs from it, and the level of the log until the next reload.
+
+use axum::Json;
+use axum::extract::State;
+use axum::extract::rejection::JsonRejection;
+use axum::http::StatusCode;
+use log::LevelFilter;
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+
+use super::wait::main_thread;
+use crate::api::Problem;
+use crate::api::admin::{ConfigDifference, ConfigDifferences, ConfigReport, ConfigValue, LogLevel};
+use crate::request::Request;
+use crate::state::SharedState;
+use onrush_config::Applied;
+use onrush_config::in_force::{Difference, InForce};
+use onrush_config::keys::LEVELS;
+
+/// The values of all keys that are in force: of the file, of flags, defaults, and derived ones.
+#[cfg_attr(test, utoipa::path(get, path = "/api/v1/config", responses(
+    (status = 200, description = "All keys", body = ConfigReport),
+    (status = 503, description = "The tracker does not serve"),
+)))]
+pub(crate) async fn config(State(state): SharedState) -> Result<Json<ConfigReport>, Problem> {
+    let keys = state.serving()?.in_force().settings.in_force();
+    Ok(Json(ConfigReport { keys: keys.into_iter().map(ConfigValue::from).collect() }))
+}
+
+/// Reads the file again, with the flags of the start, and compares it with what is in force.
+/// Changes nothing.
+#[cfg_attr(test, utoipa::path(get, path = "/api/v1/config/diff", responses(
+    (status = 200, description = "The keys that differ", body = ConfigDifferences),
+    (status = 422, description = "The configuration is wrong"),
+    (status = 503, description = "The tracker does not serve"),
+    (status = 504, description = "The file was not read in time"),
+)))]
+pub(crate) async fn differences(
+    State(state): SharedState,
+) -> Result<Json<ConfigDifferences>, Problem> {
+    let view = state.serving()?;
+    let (parts, settings) = (view.parts.clone(), view.in_force().settings);
+    // A thread of its own: a file system that hangs must not stop this one.
+    let compared = spawn_blocking(move || (parts.compare)(&settings));
+    let compared = timeout(state.timeout, compared).await;
+    let compared = compared.map_err(|_| Problem::timed_out("the file system"))?;
+    let failed = |_| Problem::unavailable("the tracker is stopping");
+    let differences = compared
+        .map_err(failed)?
+        .map_err(|problems| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, problems.to_string()))?;
+    let differences = differences.into_iter().map(ConfigDifference::from).collect();
+    Ok(Json(ConfigDifferences { differences }))
+}
+
+/// Changes the lowest level that is logged. A reload returns to that of the configuration.
+#[cfg_attr(test, utoipa::path(post, path = "/api/v1/log-level", request_body = LogLevel,
+    responses(
+        (status = 200, description = "The former level", body = LogLevel),
+        (status = 400, description = "There is no such level"),
+        (status = 503, description = "The tracker does not serve, or is busy"),
+        (status = 504, description = "The main thread did not answer in time"),
+    )
+))]
+pub(crate) async fn log_level(
+    State(state): SharedState,
+    level: Result<Json<LogLevel>, JsonRejection>,
+) -> Result<Json<LogLevel>, Problem> {
+    let level = level.ok().and_then(|Json(LogLevel { level })| level.parse::<LevelFilter>().ok());
+    let level = level.ok_or_else(|| {
+        let levels = LEVELS.join(", ");
+        Problem::bad_request(format!(
+            "send {{\"level\": \"info\"}} as application/json; levels: {levels}"
+        ))
+    })?;
+    let request = |responder| Request::LogLevel(level, responder);
+    let former = main_thread(state.serving()?, state.timeout, request).await?;
+    Ok(Json(LogLevel { level: former.to_string().to_lowercase() }))
+}
+
+impl From<InForce> for ConfigValue {
+    fn from(InForce { key, value, is_default }: InForce) -> Self {
+        Self { key, value, default: is_default }
+    }
+}
+
+impl From<Difference> for ConfigDifference {
+    fn from(Difference { key, in_force, file, applied }: Difference) -> Self {
+        let applied_by = match applied {
+            Applied::OnReload => "reload",
+            Applied::OnUpgrade => "upgrade",
+            Applied::OnRestart => "restart",
+        };
+        Self { key, in_force, file, applied_by: applied_by.to_owned() }
+    }
+}

@@ -1,0 +1,221 @@
+//! The control socket: control of a running daemon without a token and without flags, its rights,
+//! and its life over kills, second starts and upgrades.
+
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread;
+
+use crate::harness::http::{TOKEN, request_at};
+use crate::harness::process::{Daemon, Ended, Launch, eventually, mode, require_root};
+
+/// The state directory in a configuration file.
+const STATE: &str = "state_dir = \"HOME/state\"\n";
+/// A tracker without HTTP over TCP and without a token.
+const LOCAL: &str = "state_dir = \"HOME/state\"\n[admin]\nlisten = \"off\"\n";
+
+fn config_of(daemon: &Daemon) -> PathBuf {
+    daemon.home().join("onrush.toml")
+}
+
+fn socket_of(daemon: &Daemon) -> PathBuf {
+    daemon.home().join("state/control.sock")
+}
+
+/// Runs a subcommand with the daemon's configuration.
+fn run(daemon: &Daemon, arguments: &[&str]) -> Ended {
+    Launch::new(arguments).flag("--config", config_of(daemon)).start().end()
+}
+
+/// The same as another user.
+fn run_as_nobody(daemon: &Daemon, arguments: &[&str]) -> Ended {
+    Launch::new(arguments).flag("--config", config_of(daemon)).run_as_nobody().start().end()
+}
+
+/// The process that answers at the socket.
+fn process_at(socket: &Path) -> u64 {
+    request_at(socket, "GET", "/stats.json").unwrap().json()["pid"].as_u64().unwrap()
+}
+
+#[test]
+fn the_trackers_user_controls_it_without_a_token_and_without_http() {
+    let daemon = Launch::on_loopback().config(LOCAL).serve();
+    let socket = socket_of(&daemon);
+    assert!(fs::symlink_metadata(&socket).unwrap().file_type().is_socket());
+    assert_eq!(mode(&socket), 0o660);
+    daemon.configure(&format!("{LOCAL}[announce]\ninterval = 900\n"));
+    let reloaded = run(&daemon, &["ctl", "reload"]);
+    assert_eq!(reloaded.code, Some(0), "{reloaded:?}");
+    assert!(reloaded.output.contains("announce.interval"), "{reloaded:?}");
+    assert_eq!(run(&daemon, &["ctl", "health"]).code, Some(0));
+    let top = run(&daemon, &["top", "--once"]);
+    assert_eq!(top.code, Some(0), "{top:?}");
+    assert!(top.output.contains(socket.to_str().unwrap()), "{top:?}");
+
+    // The file is also found by `-c` and by the variable.
+    let config = config_of(&daemon);
+    let short = Launch::new(&["ctl", "reload"]).flag("-c", &config).start().end();
+    assert_eq!(short.code, Some(0), "{short:?}");
+    let launch = Launch::new(&["ctl", "reload"]);
+    let named = launch.environment("ONRUSH_CONFIG", config.to_str().unwrap()).start().end();
+    assert_eq!(named.code, Some(0), "{named:?}");
+
+    // A stopped tracker has no socket.
+    daemon.signal("TERM");
+    eventually("the socket is removed", || !socket.exists());
+    let ended = run(&daemon, &["ctl", "health"]);
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+    assert!(ended.text().contains(socket.to_str().unwrap()), "{ended:?}");
+    daemon.end();
+}
+
+#[test]
+fn the_daemon_reads_the_file_of_the_variable() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = directory.path().join("onrush.toml");
+    fs::write(&config, "[announce]\ninterval = 901\n").unwrap();
+    let daemon =
+        Launch::on_loopback().environment("ONRUSH_CONFIG", config.to_str().unwrap()).serve();
+    assert!(daemon.stop().text().contains("every 901 s"));
+    fs::remove_file(&config).unwrap();
+    let launch = Launch::new(&["doctor"]).environment("ONRUSH_CONFIG", config.to_str().unwrap());
+    let ended = launch.start().end();
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+    assert!(ended.text().contains(config.to_str().unwrap()), "{ended:?}");
+}
+
+#[test]
+fn another_user_may_read_at_most_and_learns_who_may_more() {
+    require_root("runs ctl as another user");
+    let config = format!("{STATE}[admin]\ntoken_file = \"HOME/token\"\n");
+    let daemon = Launch::on_loopback().admin().config(&config).serve();
+    let (socket, http) = (socket_of(&daemon), daemon.admin());
+    // The other user finds configuration and socket, but may not use the socket nor the token file.
+    daemon.configure(&format!("{config}listen = \"{http}\"\n"));
+    fs::set_permissions(daemon.home().join("token"), PermissionsExt::from_mode(0o600)).unwrap();
+    for directory in [daemon.home(), socket.parent().unwrap()] {
+        fs::set_permissions(directory, PermissionsExt::from_mode(0o755)).unwrap();
+    }
+    let health = run_as_nobody(&daemon, &["ctl", "health"]);
+    assert_eq!(health.code, Some(0), "over HTTP: {health:?}");
+    let refused = run_as_nobody(&daemon, &["ctl", "reload"]);
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    let text = refused.text();
+    assert!(text.contains(socket.to_str().unwrap()) && text.contains("as root"), "{text}");
+    let top = run_as_nobody(&daemon, &["top", "--once"]);
+    assert_eq!(top.code, Some(0), "needs no token: {top:?}");
+
+    // An operator may open the socket to others: the admin API stays closed to them.
+    fs::set_permissions(&socket, PermissionsExt::from_mode(0o666)).unwrap();
+    let stats = run_as_nobody(&daemon, &["top", "--once"]);
+    assert!(stats.output.contains(socket.to_str().unwrap()), "{stats:?}");
+    let refused = run_as_nobody(&daemon, &["ctl", "list", "show"]);
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    let token = tempfile::NamedTempFile::new().unwrap();
+    fs::write(token.path(), TOKEN).unwrap();
+    fs::set_permissions(token.path(), PermissionsExt::from_mode(0o644)).unwrap();
+    let flags = ["ctl", "--token-file", token.path().to_str().unwrap(), "list", "show"];
+    let shown = run_as_nobody(&daemon, &flags);
+    assert_eq!(shown.code, Some(0), "{shown:?}");
+    daemon.stop();
+}
+
+#[test]
+fn root_controls_the_tracker_of_another_user() {
+    let launch = Launch::on_loopback().config(STATE).run_as_nobody();
+    let daemon = launch.serve();
+    assert_eq!(run(&daemon, &["ctl", "reload"]).code, Some(0));
+    fs::set_permissions(daemon.home(), PermissionsExt::from_mode(0o755)).unwrap();
+    let own = run_as_nobody(&daemon, &["ctl", "reload"]);
+    assert_eq!(own.code, Some(0), "{own:?}");
+    daemon.stop();
+}
+
+#[test]
+fn a_socket_left_by_a_kill_is_replaced_and_a_living_one_is_not() {
+    let state = tempfile::tempdir().unwrap();
+    let socket = state.path().join("control.sock");
+    let launch = || Launch::on_loopback().flag("--state-dir", state.path());
+    launch().serve().kill();
+    assert!(socket.exists());
+    assert!(request_at(&socket, "GET", "/health").is_err());
+    // Nor is a link followed that has taken its place.
+    let precious = state.path().join("precious");
+    fs::write(&precious, "precious").unwrap();
+    fs::remove_file(&socket).unwrap();
+    std::os::unix::fs::symlink(&precious, &socket).unwrap();
+    let daemon = launch().serve();
+    let pid = u64::from(daemon.pid());
+    assert_eq!(process_at(&socket), pid);
+    assert_eq!(fs::read_to_string(&precious).unwrap(), "precious");
+    launch().start().refusal();
+    assert_eq!(process_at(&socket), pid);
+    daemon.stop();
+    assert!(!socket.exists());
+}
+
+/// What is at the path and cannot be replaced costs the socket only.
+#[test]
+fn without_the_socket_the_tracker_serves_and_warns() {
+    let state = tempfile::tempdir().unwrap();
+    let socket = state.path().join("control.sock");
+    fs::create_dir(&socket).unwrap();
+    let daemon = Launch::on_loopback().flag("--state-dir", state.path()).serve();
+    daemon.check();
+    let text = daemon.stop().text();
+    let warning = text.lines().find(|line| line.contains(socket.to_str().unwrap())).expect(&text);
+    assert!(warning.contains(" WARN ") && warning.contains("onrush ctl"), "{warning}");
+}
+
+#[test]
+fn every_request_is_answered_during_upgrades() {
+    let mut daemon = Launch::on_loopback().config(LOCAL).serve();
+    let socket = socket_of(&daemon);
+    let (over, answered) = (AtomicBool::new(false), AtomicU32::new(0));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                let stats = request_at(&socket, "GET", "/stats.json");
+                let status = stats.as_ref().map(|stats| stats.status);
+                // The scope waits for the other thread, which fails then.
+                if !matches!(status, Ok(200)) {
+                    over.store(true, Ordering::Relaxed);
+                    panic!("{stats:?}");
+                }
+                answered.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        let before = daemon.pid();
+        let upgraded = run(&daemon, &["ctl", "upgrade"]);
+        assert_eq!(upgraded.code, Some(0), "{upgraded:?}");
+        daemon.upgraded();
+        let second = daemon.pid();
+        daemon.signal("USR2");
+        daemon.upgraded();
+        eventually("the last process answers", || process_at(&socket) == u64::from(daemon.pid()));
+        assert!(before != second && second != daemon.pid());
+        let count = answered.load(Ordering::Relaxed);
+        eventually("requests continue", || {
+            over.load(Ordering::Relaxed) || answered.load(Ordering::Relaxed) > count + 20
+        });
+        over.store(true, Ordering::Relaxed);
+    });
+    assert!(answered.into_inner() > 20);
+    assert_eq!(mode(&socket), 0o660);
+    daemon.signal("TERM");
+    eventually("the last process removes the socket", || !socket.exists());
+}
+
+/// A failed upgrade leaves the socket to the process that keeps serving.
+#[test]
+fn a_failed_upgrade_keeps_the_socket() {
+    let daemon = Launch::on_loopback().config(LOCAL).serve();
+    let socket = socket_of(&daemon);
+    let correct = daemon.home().join("correct.toml");
+    fs::copy(config_of(&daemon), &correct).unwrap();
+    daemon.configure(&format!("{LOCAL}[log]\nlevel = \"loud\"\n"));
+    let failed = Launch::new(&["ctl", "upgrade"]).flag("--config", &correct).start().end();
+    assert_eq!(failed.code, Some(1), "{failed:?}");
+    assert_eq!(process_at(&socket), u64::from(daemon.pid()));
+}

@@ -1,0 +1,182 @@
+//! Commands of `onrush ctl` about what a running daemon has in force: version, configuration, level
+//! of the log, snapshot, list. At the control socket, without a token.
+
+use std::fs;
+use std::path::Path;
+
+use crate::harness::client::Client;
+use crate::harness::packets::{leecher, random_hash, seeder};
+use crate::harness::process::{Daemon, Ended, Launch, mode};
+
+/// The begin of each configuration.
+const LOCAL: &str = "state_dir = \"HOME/state\"\n";
+
+fn serve(tables: &str) -> Daemon {
+    Launch::on_loopback().config(&format!("{LOCAL}{tables}")).serve()
+}
+
+fn ctl(daemon: &Daemon, arguments: &[&str]) -> Ended {
+    let launch = Launch::new(&["ctl"]).flag("--config", daemon.home().join("onrush.toml"));
+    launch.flags(arguments).start().end()
+}
+
+/// The output of a command that succeeds.
+#[track_caller]
+fn output(daemon: &Daemon, arguments: &[&str]) -> String {
+    let ended = ctl(daemon, arguments);
+    assert_eq!((ended.code, ended.text().as_str()), (Some(0), ""), "{arguments:?}: {ended:?}");
+    ended.output
+}
+
+#[test]
+fn version_names_the_tracker_and_the_command() {
+    let daemon = serve("");
+    let text = output(&daemon, &["version"]);
+    let version = env!("CARGO_PKG_VERSION");
+    assert_eq!(text.matches(version).count(), 2, "{text}");
+    assert!(text.contains(&daemon.pid().to_string()), "{text}");
+    let json = ctl(&daemon, &["--json", "version"]).json();
+    assert_eq!(json["process"], daemon.pid());
+}
+
+#[test]
+fn config_shows_what_is_in_force_and_how_the_file_differs() {
+    let daemon = serve("[announce]\ninterval = 900\n");
+    let shown = output(&daemon, &["config"]);
+    let line = |key: &str| {
+        let of = |line: &&str| line.starts_with(&format!("{key} = "));
+        shown.lines().find(of).unwrap_or_else(|| panic!("no {key} in {shown}")).to_owned()
+    };
+    assert_eq!(line("announce.interval"), "announce.interval = 900");
+    assert!(line("announce.max_peers_v4").ends_with("# default"));
+    assert_eq!(line("announce.peer_lifetime"), "announce.peer_lifetime = 1800  # default");
+    // A flag.
+    assert_eq!(line("admin.listen"), "admin.listen = \"off\"");
+    // The lines are a valid file.
+    let file = daemon.home().join("shown.toml");
+    fs::write(&file, &shown).unwrap();
+    let checked = Launch::new(&["--check-config"]).flag("--config", &file).start().end();
+    assert_eq!(checked.code, Some(0), "{checked:?}");
+
+    let same = ctl(&daemon, &["--json", "config", "--diff"]).json();
+    assert_eq!(same["differences"].as_array().unwrap().len(), 0, "{same}");
+    daemon.configure(&format!("{LOCAL}[announce]\ninterval = 600\n[limits]\npeers = 5000\n"));
+    let text = output(&daemon, &["config", "--diff"]);
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), 2, "{text}");
+    for (line, parts) in
+        lines.iter().zip([["announce.interval", "900", "600"], ["limits.peers", "5000", "upgrade"]])
+    {
+        assert!(parts.iter().all(|part| line.contains(part)), "{line}");
+    }
+    assert_eq!(output(&daemon, &["config"]), shown, "nothing has changed");
+    // The file of the tracker is wrong; that of the command leads to the same socket.
+    let correct = daemon.home().join("correct.toml");
+    fs::copy(daemon.home().join("onrush.toml"), &correct).unwrap();
+    daemon.configure(&format!("{LOCAL}[announce]\nintervall = 600\n"));
+    let launch = Launch::new(&["ctl", "config", "--diff"]).flag("--config", &correct);
+    let wrong = launch.start().end();
+    assert_eq!(wrong.code, Some(1), "{wrong:?}");
+    assert!(wrong.text().contains("`announce.intervall`"), "{wrong:?}");
+    daemon.stop();
+}
+
+#[test]
+fn the_level_of_the_log_lasts_until_the_next_reload() {
+    let mut daemon = serve("");
+    let text = output(&daemon, &["log-level", "warn"]);
+    assert!(text.contains("warn") && text.contains("info"), "{text}");
+    daemon.line("until the next reload");
+    let again = ctl(&daemon, &["--json", "log-level", "debug"]).json();
+    assert_eq!(again["level"], "warn");
+    output(&daemon, &["reload"]);
+    let again = ctl(&daemon, &["--json", "log-level", "off"]).json();
+    assert_eq!(again["level"], "info");
+    assert_eq!(ctl(&daemon, &["log-level", "loud"]).code, Some(2));
+}
+
+#[test]
+fn a_snapshot_is_written_at_once_and_copied() {
+    let daemon = serve("[snapshot]\nevery = 0\n");
+    let client = daemon.client();
+    let hash = random_hash();
+    (0..3).for_each(|port| drop(client.announce(&seeder(hash, 7_000 + port))));
+    let text = output(&daemon, &["snapshot"]);
+    let file = daemon.home().join("state/onrush.snapshot");
+    assert!(text.starts_with("3 peers ") && text.contains(file.to_str().unwrap()), "{text}");
+    // The copy is a snapshot for another tracker.
+    let other = tempfile::tempdir().unwrap();
+    let copy = other.path().join("onrush.snapshot");
+    output(&daemon, &["snapshot", "--to", copy.to_str().unwrap()]);
+    assert_eq!(mode(&copy), 0o600);
+    let second = Launch::on_loopback().flag("--state-dir", other.path()).serve();
+    assert_eq!(second.client().counts(hash).seeders, 3);
+    second.stop();
+
+    let remote = ["--url", "http://127.0.0.1:1", "snapshot", "--to", copy.to_str().unwrap()];
+    let refused = Launch::new(&["ctl"]).flags(&remote).start().end();
+    assert!(refused.code == Some(2) && refused.text().contains("--to"), "{refused:?}");
+    daemon.stop();
+}
+
+#[test]
+fn without_snapshots_the_command_says_why() {
+    let daemon = serve("[snapshot]\nenabled = false\n");
+    let refused = ctl(&daemon, &["snapshot"]);
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    assert!(refused.text().contains("snapshot.enabled"), "{refused:?}");
+}
+
+/// Writes a list.
+fn write(path: &Path, names: &[String]) {
+    fs::write(path, names.join("\n") + "\n").unwrap();
+}
+
+#[test]
+fn the_list_is_exported_and_another_file_is_checked() {
+    let list = tempfile::tempdir().unwrap();
+    let (file, new) = (list.path().join("list"), list.path().join("new"));
+    let names: Vec<String> = (0..5).map(|_| random_hash().to_string()).collect();
+    write(&file, &names[..2]);
+    let tables = format!("[access]\nmode = \"deny\"\nfile = {file:?}\n[workers]\ntotal = 2\n");
+    let daemon = serve(&tables);
+    output(&daemon, &["list", "add", &names[2]]);
+    let mut exported: Vec<String> = output(&daemon, &["list", "export"])
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .map(str::to_owned)
+        .collect();
+    exported.sort();
+    let mut expected = names[..3].to_vec();
+    expected.sort();
+    assert_eq!(exported, expected);
+
+    // Two swarms, of which the new file denies one. A change on request stays over reloads.
+    let client: Client = daemon.client();
+    let kept = random_hash();
+    (0..2)
+        .for_each(|port| drop(client.announce(&leecher(names[3].parse().unwrap(), 7_000 + port))));
+    client.announce(&leecher(kept, 7_000));
+    write(&new, &names[1..4]);
+    let check = ["--json", "list", "check", new.to_str().unwrap()];
+    let checked = ctl(&daemon, &check).json();
+    for (field, value) in [
+        ("entries", 3),
+        ("added", 1),
+        ("removed", 1),
+        ("swarms", 1),
+        ("peers", 2),
+        ("looked_at", 2),
+    ] {
+        assert_eq!(checked[field], value, "{field}: {checked}");
+    }
+    assert_eq!(client.counts(names[3].parse().unwrap()).leechers, 2, "nothing has changed");
+    fs::write(&new, "no hash\n").unwrap();
+    assert_eq!(ctl(&daemon, &check).code, Some(2));
+    daemon.stop();
+
+    let open = serve("");
+    write(&new, &names[..1]);
+    let refused = ctl(&open, &["list", "check", new.to_str().unwrap()]);
+    assert!(refused.code == Some(1) && refused.text().contains("access.mode"), "{refused:?}");
+}
