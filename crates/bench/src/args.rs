@@ -14,7 +14,7 @@ const ABOUT: &str =
 const AFTER_HELP: &str = "\
 Examples:
   onrush-bench list                           trackers found, others to install
-  onrush-bench plan                           the rounds of a run, their duration
+  onrush-bench plan                           the rounds of a run, their time
   onrush-bench run --out results              the run; writes results/report.md
   onrush-bench run --out results --within 15  rounds that fit into 15 minutes
   onrush-bench run --resume results           continue an interrupted run

@@ -2,6 +2,7 @@
 
 use std::env;
 use std::ffi::OsString;
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// The file that the package installs.
@@ -17,7 +18,11 @@ fn select(given: Option<PathBuf>, named: Option<OsString>, packaged: &Path) -> O
     match (given, named) {
         (Some(given), _) => Some(given),
         (None, Some(named)) => (!named.is_empty()).then(|| named.into()),
-        (None, None) => packaged.exists().then(|| packaged.to_owned()),
+        // A file that may not be looked at is an error when it is read, and not the defaults.
+        (None, None) => match packaged.symlink_metadata() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            _ => Some(packaged.to_owned()),
+        },
     }
 }
 

@@ -52,7 +52,8 @@ pub(crate) async fn entry(
 }
 
 /// The list in force as text: a comment with its meaning, then one info hash per line.
-#[cfg_attr(test, utoipa::path(get, path = "/api/v1/list/export", responses(
+#[cfg_attr(test, utoipa::path(get, path = "/api/v1/list/export", operation_id = "export_list",
+    responses(
     (status = 200, description = "The list", body = String, content_type = "text/plain"),
     (status = 503, description = "The tracker does not serve"),
 )))]

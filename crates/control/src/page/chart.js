@@ -118,10 +118,12 @@ class Chart {
     return points.filter((point) => point.drawn).reduce((a, b) => (a && far(a) < far(b) ? a : b), undefined);
   }
   showValues(point, ago) {
-    const now = this.lines.map(([name, label]) => `${label} ${point?.drawn ? count(point.drawn[name]) : '–'}`);
+    // A point of another version may lack a line.
+    const shown = (name) => (point?.drawn?.[name] === undefined ? '–' : count(point.drawn[name]));
+    const now = this.lines.map(([name, label]) => `${label} ${shown(name)}`);
     this.element.setAttribute('aria-label', `${this.title}: ${now.join(', ')}`);
     for (const [name, value] of Object.entries(this.values)) {
-      value.textContent = point?.drawn ? count(point.drawn[name]) : '–';
+      value.textContent = shown(name);
       value.title = ago ? `${span(ago)} ago` : '';
     }
   }

@@ -40,10 +40,7 @@ pub enum AdminError {
         cause: io::Error,
     },
     /// The thread or its runtime cannot start.
-    #[error(
-        "cannot start the admin thread: {0}\n  raise the limits of tasks and open files, or set \
-         admin.listen to \"off\""
-    )]
+    #[error("cannot start the admin thread: {0}\n  raise the limits of tasks and open files")]
     Start(io::Error),
 }
 

@@ -62,8 +62,11 @@ impl Admin {
         }
         let url = match (&self.url, settings.admin.listen) {
             (Some(url), _) => url.clone(),
-            (None, Some(listen)) => format!("http://{}", reachable(listen.address)),
-            (None, None) => return Err(ClientError::Usage(off(&sockets, config.as_deref()))),
+            // At the default address there may be the tracker of another state directory.
+            (None, Some(listen)) if denied.is_some() || !is_only_at_its_socket(&settings) => {
+                format!("http://{}", reachable(listen.address))
+            }
+            (None, _) => return Err(absent(&sockets, denied)),
         };
         over_http(&url, &settings, token, denied, timeout)
     }
@@ -128,16 +131,18 @@ fn sockets(settings: &Settings, config: Option<&Path>) -> Vec<PathBuf> {
     all.into_iter().flatten().collect()
 }
 
-/// The error of a tracker without HTTP that is not found at its socket.
-fn off(sockets: &[PathBuf], config: Option<&Path>) -> String {
-    let config =
-        config.map_or_else(|| "the defaults".to_owned(), |path| path.display().to_string());
-    let sockets: Vec<_> = sockets.iter().map(|path| path.display().to_string()).collect();
-    format!(
-        "onrush: {config}: HTTP is off (admin.listen = \"off\"), and no tracker answers at {}: is \
-         it running? Run this command as root or as the tracker's user\n",
-        sockets.join(" or ")
-    )
+/// Whether the file names the state directory of a tracker, and no address of its admin side.
+fn is_only_at_its_socket(settings: &Settings) -> bool {
+    let named = |key| settings.values.contains_key(key);
+    named("state_dir") && !named("admin.listen")
+}
+
+/// The error of a tracker that is not found at its socket, and is not to be looked for elsewhere.
+fn absent(sockets: &[PathBuf], denied: Option<&PathBuf>) -> ClientError {
+    let paths: Vec<_> = sockets.iter().map(|path| path.display().to_string()).collect();
+    let cause =
+        denied.map_or_else(|| "no tracker listens there".to_owned(), |path| as_other_user(path));
+    ClientError::Unreachable { url: paths.join(" or "), cause }
 }
 
 /// The remedy for a file or socket that this user may not use.

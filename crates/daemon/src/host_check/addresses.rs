@@ -27,7 +27,8 @@ pub(super) fn check(
         let Err(error) = bind::check(Address { address, optional }) else { continue };
         let found = refusals::address(&error, settings);
         match error {
-            BindError::Taken { address } => {
+            // The tracker may have bound a low port before it dropped the capability for that.
+            BindError::Taken { address } | BindError::Forbidden { address } => {
                 match running.holds(Protocol::Udp, &refusals::conflicts(Protocol::Udp, address)) {
                     Some(true) => {}
                     Some(false) => refused.push(found),

@@ -65,9 +65,21 @@ fn the_trackers_user_controls_it_without_a_token_and_without_http() {
     daemon.signal("TERM");
     eventually("the socket is removed", || !socket.exists());
     let ended = run(&daemon, &["ctl", "health"]);
-    assert_eq!(ended.code, Some(2), "{ended:?}");
+    assert_eq!(ended.code, Some(1), "{ended:?}");
     assert!(ended.text().contains(socket.to_str().unwrap()), "{ended:?}");
     daemon.end();
+}
+
+/// At the default address there may be another tracker.
+#[test]
+fn a_tracker_that_is_stopped_is_not_looked_for_at_the_default_address() {
+    let directory = tempfile::tempdir().unwrap();
+    let (config, state) = (directory.path().join("onrush.toml"), directory.path().join("state"));
+    fs::write(&config, format!("state_dir = {state:?}\n")).unwrap();
+    let ended = Launch::new(&["ctl", "health"]).flag("-c", &config).start().end();
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(ended.text().contains(state.join("control.sock").to_str().unwrap()), "{ended:?}");
+    assert!(!ended.text().contains("127.0.0.1"), "{ended:?}");
 }
 
 #[test]

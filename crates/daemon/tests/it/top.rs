@@ -69,7 +69,7 @@ fn on_a_terminal_top_runs_until_a_key_and_restores_the_terminal() {
     terminal.press(b" ");
     // `top` keeps running when the tracker has exited, and shows the remedy.
     daemon.stop();
-    terminal.wait_for("admin.listen?");
+    terminal.wait_for("control.sock?");
     terminal.press(b"q");
     terminal.wait_for("\u{1b}[?1049l");
     assert_eq!(terminal.end().code(), Some(0));
@@ -83,7 +83,7 @@ fn top_ends_with_its_terminal() {
     let (listener, silent) = silent_url();
     let (_, closed) = silent_url();
     for controls in [true, false] {
-        for (url, shown) in [(&silent, "waiting"), (&closed, "admin.listen?")] {
+        for (url, shown) in [(&silent, "waiting"), (&closed, "control.sock?")] {
             for keys in [&b""[..], b"?", b"\x1b["] {
                 let mut terminal = top_on_a_terminal(url, controls);
                 terminal.wait_for(shown);

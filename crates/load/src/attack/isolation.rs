@@ -70,7 +70,10 @@ fn judge(facts: &Facts) -> Result<(), String> {
         ("ip -6 route del default", v6.lines().any(is_default_v6)),
     ] {
         if found {
-            return Err(format!("this one has a default route; remove it by `{command}`"));
+            return Err(format!(
+                "this one has a default route; remove it by `{command}` if it is one of yours, or \
+                 {ENTER}"
+            ));
         }
     }
     Ok(())

@@ -207,16 +207,27 @@ impl Search {
     /// The bounds and the rate that was found.
     pub fn headline(&self) -> String {
         format!(
-            "highest rate with loss <= {} % and p99 <= {} ms, to {} %: {}",
+            "highest rate with loss <= {} % and p99 <= {} ms: {}",
             self.bounds.loss_percent,
             self.bounds.p99_ms,
-            self.resolution_percent,
             match self.found {
-                Some(rate) if self.confirmed => format!("{} requests per second", grouped(rate)),
-                Some(rate) => format!("{} requests per second, not confirmed", grouped(rate)),
+                Some(rate) => {
+                    let confirmed = if self.confirmed { "" } else { ", not confirmed" };
+                    let next = self.next_failure(rate).map_or_else(
+                        || "no higher rate failed".to_owned(),
+                        |failed| format!("{}/s failed", grouped(failed)),
+                    );
+                    format!("{} requests per second{confirmed}; {next}", grouped(rate))
+                }
                 None => "none".into(),
             },
         )
+    }
+
+    /// The lowest rate above this one that was not held. Time may not allow to come closer.
+    fn next_failure(&self, rate: f64) -> Option<f64> {
+        let failed = self.rounds.iter().filter(|round| !round.held() && round.rate > rate);
+        failed.map(|round| round.rate).min_by(f64::total_cmp)
     }
 
     /// The result in a sentence.
@@ -354,7 +365,7 @@ pub(crate) mod tests {
         let mut report = crate::report::tests::example();
         report.search = Some(example());
         let text = report.to_table();
-        for part in ["p99 <= 10 ms, to 2 %", "20,000/s", "3.000 % lost", "  loss\n"] {
+        for part in ["p99 <= 10 ms: ", "/s failed", "20,000/s", "3.000 % lost", "  loss\n"] {
             assert!(text.contains(part), "{part} is not in {text}");
         }
     }

@@ -48,7 +48,9 @@ impl Terminal {
         let side = || Stdio::from(slave.try_clone().unwrap());
         let sized = Command::new("stty").args(["cols", "80", "rows", "24"]).stdin(side()).status();
         assert!(sized.unwrap().success());
-        let program = Command::new("setsid")
+        // Where tests run under nohup, programs would ignore SIGHUP.
+        let program = Command::new("env")
+            .args(["--default-signal=HUP", "setsid"])
             .args(controls.then_some("--ctty"))
             .arg(program.get_program())
             .args(program.get_args())

@@ -206,7 +206,7 @@ fn an_error_is_wrapped_until_its_remedy() {
         view.take(Err(error.clone()));
         for columns in [40, 80] {
             let words = screen(&mut view, columns, 24)[1..8].join(" ");
-            for part in ["admin.listen?", "--config FILE"] {
+            for part in ["control.sock?", "--config FILE"] {
                 assert!(words.contains(part), "no {part} in {columns} columns: {words}");
             }
         }
