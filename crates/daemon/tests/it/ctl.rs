@@ -104,7 +104,7 @@ fn address_and_token_come_from_the_trackers_configuration() {
     for (text, word, code, part) in [
         (listening.as_str(), "too short", 2, token),
         (&listening, "long-enough-for-a-token", 1, "http://127.0.0.1:1 "),
-        ("[admin]\nlisten = \"off\"\n", "", 2, "admin.listen"),
+        ("[admin]\nlisten = \"off\"\n", "", 1, "control.sock"),
     ] {
         fs::write(config, text).unwrap();
         fs::write(token, word).unwrap();
