@@ -11,7 +11,10 @@ use onrush_tracker::access::addresses::AddressSet;
 
 /// The entries of a file, if it has no problem.
 fn check<T: Debug + PartialEq>(bytes: &[u8], entries: &EntryFormat<T>) -> Option<Vec<T>> {
-    let read = |bytes: &[u8]| read_stream(bytes, Path::new("LIST"), entries);
+    let read = |bytes: &[u8]| {
+        let comment = &mut |_: &T, text: &str| assert!(!text.is_empty() && !text.contains('\n'));
+        read_stream(bytes, Path::new("LIST"), entries, comment)
+    };
     let lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
     let alone: Vec<_> = lines.iter().map(|line| read(line)).collect();
     match read(bytes) {

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import subprocess
+import sys
 
 import half
 import load
@@ -149,14 +150,27 @@ def one_source_ports(_, process):
 
 
 def highest_rate():
-    """The highest rate of honest requests within 0.1 % loss and 10 ms."""
+    """The highest rate of the soak's own load within 0.1 % loss and 10 ms.
+
+    `--find-max` stops at a rate that a plain load reaches for seconds. This load also checks each source by itself,
+    sends an attack and adds newcomers, and is the slower one.
+    """
     command = [*place.TIED, place.BIN / "onrush-load", "--find-max", "--round", 1, "--duration", 3, "--quiet",
                "--json", "-", *place.TARGETS, *place.HONEST]
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=300)
-    found = json.loads(done.stdout)["search"]["found"] if done.stdout else None
-    if not found:
+    rate = json.loads(done.stdout)["search"]["found"] if done.stdout else None
+    if not rate:
         raise RuntimeError(f"no highest rate: {done.stderr[-2000:]}")
-    return found
+    while rate > 10_000:
+        report = load.attack("guessed-ids", honest=int(rate), rate=100, seconds=8)
+        if not load.slow(report, established=99.9, newcomers=99, p99=10):
+            return rate
+        rate *= 0.92
+    raise RuntimeError("no rate above 10,000 requests/s is answered within 0.1 % loss and 10 ms")
+
+
+def progress(text):
+    print(f"soak: {text}", file=sys.stderr, flush=True)
 
 
 def soak(minutes, parts=6):
@@ -167,6 +181,7 @@ def soak(minutes, parts=6):
     def row(where, settings):
         with where.tracker():
             rate = int(highest_rate() * 0.7)
+        progress(f"{rate} requests/s in {parts} parts of {minutes * 60 / parts:.0f} s")
         reports, failures, disturbances, judged = [], [], [], []
         with where.tracker() as process:
             for part in range(parts):
@@ -181,6 +196,8 @@ def soak(minutes, parts=6):
                     judged.append(report)
                 failures += [f"part {part + 1}: {failure}" for failure in wrong]
                 reports.append(report)
+                progress(f"part {part + 1}: p99 {report['established']['latency']['p99'] / 1000:.1f} ms"
+                         + "".join(f"; {cause}" for cause in disturbed + wrong))
         if len(judged) < parts / 2:
             failures.append(f"only {len(judged)} of {parts} parts were not disturbed")
         # The first part fills the swarms.

@@ -19,7 +19,7 @@ function run(program, args, log) {
 }
 
 // Polls `condition` until its value is true; returns the last value.
-export async function until(condition, seconds = 20) {
+export async function until(condition, seconds = 120) {
   const end = Date.now() + seconds * 1000;
   for (;;) {
     const value = await condition();

@@ -38,7 +38,7 @@ class Daemon:
         command += ["--state-dir", state, "--log-level", "info"]
         self.process = Process("onrush", command, directory / "onrush.log")
         for address in (TRACKER_V4, TRACKER_V6):
-            poll(f"an answer from onrush on {address}", lambda: self._answers(address), 10)
+            poll(f"an answer from onrush on {address}", lambda: self._answers(address), 120)
 
     def _answers(self, address):
         self.process.must_run()

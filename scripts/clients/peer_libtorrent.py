@@ -3,8 +3,9 @@
     peer_libtorrent.py ADDRESS PORT TORRENT DIRECTORY
 
 Commands: `reannounce`, `scrape`, `skip` (deselects every piece: a partial seed, BEP 21), `stop` (announces `stopped`,
-then exits), which the end of the input implies. Prints a line for each state and tracker event. DHT, LSD, UPnP and
-NAT-PMP are off.
+then exits), which the end of the input implies. Prints a line for each event of a state, a tracker or a connection, and
+the progress every five seconds. DHT, LSD, UPnP and NAT-PMP are off, and uTP, as its congestion control yields to the
+delays of a busy host.
 """
 
 import select
@@ -13,6 +14,18 @@ import sys
 import time
 
 import libtorrent
+
+CATEGORIES = libtorrent.alert.category_t
+EVENTS = (
+    CATEGORIES.tracker_notification
+    | CATEGORIES.status_notification
+    | CATEGORIES.error_notification
+    | CATEGORIES.connect_notification
+)
+# Between two lines of the progress, seconds.
+PROGRESS = 5
+# Deadline of the reply to `stopped`, seconds.
+STOP = 60
 
 
 def main():
@@ -25,9 +38,11 @@ def main():
             "enable_lsd": False,
             "enable_upnp": False,
             "enable_natpmp": False,
-            "alert_mask": libtorrent.alert.category_t.all_categories,
+            "enable_incoming_utp": False,
+            "enable_outgoing_utp": False,
+            "alert_mask": EVENTS,
             "min_announce_interval": 1,
-            "stop_tracker_timeout": 5,
+            "stop_tracker_timeout": STOP,
             # All peers of the test share a network.
             "allow_multiple_connections_per_ip": True,
         }
@@ -39,6 +54,7 @@ def main():
     handle.resume()
     print("libtorrent", libtorrent.__version__, flush=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(stop(session, handle)))
+    next_progress = time.monotonic() + PROGRESS
     while True:
         readable, _, _ = select.select([sys.stdin], [], [], 0.1)
         if readable:
@@ -52,6 +68,10 @@ def main():
             else:
                 return stop(session, handle)
         report(session)
+        if time.monotonic() >= next_progress:
+            next_progress += PROGRESS
+            now = handle.status()
+            print(f"{now.state} {now.progress:.1%} peers {now.num_peers} down {now.download_rate} B/s", flush=True)
 
 
 def report(session):
@@ -59,21 +79,16 @@ def report(session):
     names = []
     for alert in session.pop_alerts():
         names.append(type(alert).__name__)
-        if alert.category() & (
-            libtorrent.alert.category_t.tracker_notification
-            | libtorrent.alert.category_t.status_notification
-            | libtorrent.alert.category_t.error_notification
-        ):
-            print(type(alert).__name__, alert.message(), flush=True)
+        print(type(alert).__name__, alert.message(), flush=True)
     return names
 
 
 def stop(session, handle):
-    """Announces `stopped` and waits up to five seconds for the reply."""
+    """Announces `stopped` and waits for the reply."""
     handle.unset_flags(libtorrent.torrent_flags.auto_managed)
     report(session)
     handle.pause()
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + STOP
     while time.monotonic() < deadline:
         session.wait_for_alert(100)
         if {"tracker_reply_alert", "tracker_error_alert"} & set(report(session)):

@@ -123,7 +123,7 @@ CLIENTS = {client.name: client for client in (Libtorrent, Transmission, Aria2)}
 
 
 def _output(command):
-    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=20)
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=120)
     if done.returncode != 0:
         raise Failure(f"{command}: {done.stdout}{done.stderr}")
     return done.stdout + done.stderr

@@ -16,7 +16,7 @@ def poll(what, condition, seconds, every=0.05):
         if value:
             return value
         if time.monotonic() > deadline:
-            raise Failure(f"{what}: not within {seconds} s")
+            raise Failure(f"{what}: not within {seconds:.3g} s")
         time.sleep(every)
 
 
@@ -57,7 +57,7 @@ class Process:
         self._process.stdin.write(line.encode() + b"\n")
         self._process.stdin.flush()
 
-    def stop(self, by=signal.SIGTERM, seconds=10):
+    def stop(self, by=signal.SIGTERM, seconds=120):
         """Sends a signal, and SIGKILL at the deadline; returns the exit code."""
         if self._process.poll() is None:
             self._process.send_signal(by)

@@ -14,11 +14,46 @@ release_cargo() {
   RUSTFLAGS="$flags" ONRUSH_COMMIT="$(source_commit)" cargo "$@"
 }
 
-# release_build [FLAG...]: the programs as `cargo build --release` makes them, and the example that writes man pages and
+# release_build [FLAG...]: the programs as `cargo build --release` makes them, and the examples that write man pages and
 # completions. One build for all scripts: cargo builds dependencies again when other packages select other features of
 # them.
 release_build() {
-  release_cargo build --release --locked -p onrush -p onrush-load -p onrush-bench --bins --example pages "$@"
+  release_cargo build --release --locked -p onrush -p onrush-load -p onrush-bench --bins --example pages \
+    --example load-pages "$@"
+}
+
+# triple_of ARCH: what Rust calls an architecture of Debian.
+triple_of() {
+  case "$1" in
+    amd64) echo x86_64-unknown-linux-gnu ;;
+    arm64) echo aarch64-unknown-linux-gnu ;;
+    *) echo "error: no build for $1: amd64 or arm64" >&2; return 2 ;;
+  esac
+}
+
+# cross_compile ARCH: builds with `--target "$triple"` are for this architecture, with the cross compiler of Debian.
+cross_compile() {
+  local gnu
+  triple="$(triple_of "$1")" || return
+  gnu="${triple/-unknown/}"
+  # Kernels of arm64 have pages of 4, 16 or 64 KiB; an allocator for the largest works with all.
+  [ "$1" != arm64 ] || export JEMALLOC_SYS_WITH_LG_PAGE=16
+  need "$gnu-gcc=gcc-${gnu/_/-}" >&2 || return
+  if ! rustup target list --installed | grep -qx "$triple" && ! timeout 300 rustup target add "$triple" >&2; then
+    echo "error: no standard library of Rust for $triple: rustup target add $triple" >&2
+    return 1
+  fi
+  local name="${triple//-/_}"
+  export "CARGO_TARGET_${name^^}_LINKER=$gnu-gcc" "CC_$name=$gnu-gcc" "AR_$name=$gnu-ar"
+  strip="$gnu-strip"
+}
+
+# need_emulator ARCH: "${emulator[@]}" PROGRAM... runs a program of the other architecture.
+need_emulator() {
+  local triple
+  triple="$(triple_of "$1")" || return
+  emulator=("qemu-${triple%%-*}-static" -L "/usr/${triple/-unknown/}")
+  need "${emulator[0]}=qemu-user-static" >&2
 }
 
 # lab_build PROGRAM...: programs of onrush-lab, which measure parts of the tracker.

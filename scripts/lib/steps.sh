@@ -1,5 +1,5 @@
-# Sourced by scripts/test and scripts/test-all: runs steps, in turn or beside each other, keeps the output of each in a
-# log file, prints what failed, and counts.
+# Sourced by scripts/test, scripts/test-release and scripts/test-all: runs steps, in turn or beside each other, keeps
+# the output of each in a log file, prints what failed, and counts.
 
 # The tracker refuses the state directories of tests if their group may write to them.
 umask 022

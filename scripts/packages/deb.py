@@ -1,4 +1,4 @@
-"""Tests of the Debian package from installation to purge: see scripts/package-test."""
+"""Tests of the Debian packages from installation to purge: see scripts/package-test."""
 
 import os
 import re
@@ -18,9 +18,10 @@ from tracker import Load, assert_served, is_served, seeders
 class Package:
     """A package on a test host; the checks run in order."""
 
-    def __init__(self, host, deb):
-        self.host, self.deb = host, deb
+    def __init__(self, host, deb, tools):
+        self.host, self.deb, self.tools = host, deb, tools
         host.put(deb, "/onrush.deb", 0o644)
+        host.put(tools, "/onrush-tools.deb", 0o644)
         # The overlay shows an installation on the machine; these files would disturb the test.
         for path in ["/usr/bin/onrush", "/usr/local/bin/onrush", "/etc/onrush", "/var/lib/onrush"]:
             host.remove(path)
@@ -32,12 +33,13 @@ class Package:
         return self.host.show("onrush", "ActiveState") == "active"
 
     def the_linter_has_no_findings(self):
-        command = ["lintian", "--allow-root", "--fail-on", "error,warning", "--tag-display-limit", "0"]
-        linted = subprocess.run([*command, self.deb], capture_output=True, text=True)
-        assert linted.returncode == 0 and not linted.stdout, linted.stdout + linted.stderr
-        # Without the overrides the linter has findings.
-        found = subprocess.run([*command, "--no-override", self.deb], capture_output=True, text=True)
-        assert found.returncode != 0 and "initial-upload-closes-no-bugs" in found.stdout, found.stdout + found.stderr
+        for deb in [self.deb, self.tools]:
+            command = ["lintian", "--allow-root", "--fail-on", "error,warning", "--tag-display-limit", "0"]
+            linted = subprocess.run([*command, deb], capture_output=True, text=True)
+            assert linted.returncode == 0 and not linted.stdout, linted.stdout + linted.stderr
+            # Without the overrides the linter has findings.
+            found = subprocess.run([*command, "--no-override", deb], capture_output=True, text=True)
+            assert found.returncode != 0 and "initial-upload-closes-no-bugs" in found.stdout, found.stdout + found.stderr
 
     def an_installation_starts_the_service(self):
         since = time.time()
@@ -54,10 +56,14 @@ class Package:
         assert command[:3] == [b"/usr/bin/onrush", b"--config", b"/etc/onrush/onrush.toml"], command
 
     def the_tracker_is_controlled_without_any_setup(self):
-        for command in [["ctl", "health"], ["ctl", "reload"], ["ctl", "stats"], ["top", "--once"]]:
-            done = self.host.run("onrush", *command)
-            assert not done.stderr, (command, done.stderr)
-        assert "/var/lib/onrush/control.sock" in self.host.run("onrush", "top", "--once").stdout
+        for action in ["health", "reload", "stats"]:
+            done = self.host.run("onrush", "ctl", "--timeout", "120", action)
+            assert not done.stderr, (action, done.stderr)
+        # It gives up after five seconds.
+        done = self.host.until("a view of the tracker", lambda: (
+            lambda done: done if done.returncode == 0 and not done.stderr else None)(
+            self.host.run("onrush", "top", "--once", check=False)))
+        assert "/var/lib/onrush/control.sock" in done.stdout, done.stdout
         as_user = ["runuser", "-u"]
         self.host.run(*as_user, "onrush", "--", "onrush", "ctl", "reload")
         refused = self.host.run(*as_user, "nobody", "--", "onrush", "ctl", "reload", check=False)
@@ -72,7 +78,8 @@ class Package:
     def files_are_in_their_places(self):
         listed = self.host.run("dpkg", "-L", "onrush").stdout.splitlines()
         for path in [
-            "/usr/share/man/man1/onrush.1.gz", "/usr/share/man/man1/onrush-doctor.1.gz",
+            "/usr/share/man/man8/onrush.8.gz", "/usr/share/man/man8/onrush-ctl-list-add.8.gz",
+            "/usr/share/man/man5/onrush.toml.5.gz",
             "/usr/share/bash-completion/completions/onrush", "/usr/share/zsh/vendor-completions/_onrush",
             "/usr/share/fish/vendor_completions.d/onrush.fish", "/usr/share/doc/onrush/copyright",
             "/usr/share/doc/onrush/OPERATING.md", "/usr/share/doc/onrush/CONFIGURATION.md",
@@ -81,11 +88,39 @@ class Package:
         ]:
             assert any(name in listed for name in [path, path + ".gz"]), f"{path} is not in {listed}"
         assert any(re.match(r"/usr/share/doc/onrush/changelog", name) for name in listed), listed
-        page = self.host.run("zcat", "/usr/share/man/man1/onrush.1.gz").stdout
-        assert "check" in page and ".TH" in page, page[:500]
         assert "onrush" in self.host.run("bash", "-c",
             "source /usr/share/bash-completion/completions/onrush; complete -p onrush").stdout
         assert self.host.run("dpkg-query", "-W", "-f", "${Conffiles}", "onrush").stdout.split()[0] == "/etc/onrush/onrush.toml"
+
+    def the_tools_are_a_package_beside_it(self):
+        self.host.run("dpkg", "-i", "/onrush-tools.deb")
+        listed = self.host.run("dpkg", "-L", "onrush-tools").stdout.splitlines()
+        for path in [
+            "/usr/share/man/man1/onrush-load.1.gz", "/usr/share/man/man1/onrush-load-verify.1.gz",
+            "/usr/share/bash-completion/completions/onrush-load", "/usr/share/zsh/vendor-completions/_onrush-load",
+        ]:
+            assert path in listed, f"{path} is not in {listed}"
+        verified = self.host.run("onrush-load", "verify", "127.0.0.1:6969").stdout
+        assert re.search(r"\b0 fails", verified), verified
+
+    def manual_pages_are_complete(self):
+        listed = self.host.run("dpkg", "-L", "onrush", "onrush-tools").stdout.splitlines()
+        pages = [name for name in listed if "/man/" in name and name.endswith(".gz")]
+        assert len(pages) > 25, pages
+        for page in pages:
+            # As a reader with 80 columns sees it, and the formatter's complaints.
+            shown = self.host.run("env", "MANWIDTH=80", "LC_ALL=C.UTF-8", "man", "--warnings", "-l", page)
+            assert not shown.stderr, (page, shown.stderr)
+            lines = shown.stdout.splitlines()
+            wide = [line for line in lines if len(line) > 87]
+            assert not wide, (page, wide)
+            assert "SEE ALSO" in lines and "EXTRA" not in lines, (page, lines)
+            # Header and footer name page and version, not the subcommand alone.
+            name = os.path.basename(page).removesuffix(".gz").rsplit(".", 1)[0]
+            assert name.upper() in lines[0] and re.search(r"onrush \d+\.\d+\.\d+", lines[-1]), (page, lines[0], lines[-1])
+            if name == "onrush":
+                sections = ["EXAMPLES", "FILES", "ENVIRONMENT", "SIGNALS", "EXIT STATUS", "SEE ALSO"]
+                assert [line for line in lines if line in sections] == sections, lines
 
     def the_check_needs_no_environment_of_the_unit(self):
         """As root, while the service holds the addresses."""
@@ -112,7 +147,7 @@ class Package:
         with Load(self.host) as load:
             self.host.run("dpkg", "-i", "--force-confdef", "--force-confold", "/onrush.deb")
         # The new process has taken over, with all peers and without a lost reply.
-        assert load.sent > 100 and load.sent == load.answered, (load.sent, load.answered)
+        assert load.sent == load.answered, (load.sent, load.answered)
         assert seeders(self.host, name) == 20
         with open(self.host.path(config)) as file:
             assert file.read() == text
@@ -142,7 +177,7 @@ class Package:
     def a_removal_stops_the_service_and_keeps_configuration_and_state(self):
         self.host.run("dpkg", "-r", "onrush")
         assert not self.active()
-        assert not is_served(self.host, "127.0.0.1", 6969, attempts=1)
+        assert not is_served(self.host, "127.0.0.1", 6969, seconds=1)
         for path in ["/etc/onrush/onrush.toml", "/var/lib/onrush/connection.key"]:
             assert os.path.exists(self.host.path(path)), path
         assert not os.path.exists(self.host.path("/usr/bin/onrush"))
@@ -169,5 +204,5 @@ class Package:
 
 if __name__ == "__main__":
     with Host() as booted:
-        failed = run(Package(booted, sys.argv[1]))
+        failed = run(Package(booted, *sys.argv[1:]))
     sys.exit(failed)

@@ -4,6 +4,7 @@ in a network namespace. See scripts/package-test.
 Directories, environment, user, entry point and command are read from the Dockerfile.
 """
 
+import glob
 import json
 import os
 import re
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import tomllib
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "systemd"))
@@ -20,7 +22,8 @@ sys.path.insert(0, os.path.join(HERE, "..", "systemd"))
 from checks import run
 from tracker import CLIENT
 
-TIMEOUT = 30
+# Deadline of every wait, seconds.
+TIMEOUT = 120
 
 
 class Image:
@@ -67,9 +70,26 @@ class Image:
         needed = subprocess.run(["readelf", "-dW", self.binary], capture_output=True, text=True, check=True).stdout
         assert "NEEDED" not in needed, needed
 
+    def names_are_looked_up_without_modules(self):
+        """On a host with a module of the name service, which a static program cannot load."""
+        module = [directory for directory in ["/usr/lib", "/lib"]
+                  if glob.glob(f"{directory}/*/libnss_systemd.so.2")]
+        assert module, "libnss-systemd is not installed"
+        with tempfile.TemporaryDirectory() as place:
+            for name, text in [("nsswitch", "passwd: systemd files\ngroup: systemd files\nhosts: systemd files\n"),
+                               ("toml", 'user = "no-such-user"\n')]:
+                with open(f"{place}/{name}", "w") as file:
+                    file.write(text)
+            checked = subprocess.run(
+                ["unshare", "--mount", "sh", "-c", 'mount --bind "$1/nsswitch" /etc/nsswitch.conf && '
+                 'exec "$2" --config "$1/toml" --check-config', "sh", place, os.path.abspath(self.binary)],
+                capture_output=True, text=True,
+            )
+        assert checked.returncode == 2 and "useradd --system no-such-user" in checked.stderr, checked
+
     def the_image_serves_as_its_user(self):
         user = re.search(r"^USER (\d+:\d+)$", self.last, re.M).group(1)
-        environment = dict(re.findall(r"^ENV (\w+)=(\S+)$", self.last, re.M))
+        environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", **dict(re.findall(r"^ENV (\w+)=(\S+)$", self.last, re.M))}
         entry = json.loads(re.search(r"^ENTRYPOINT (.*)$", self.last, re.M).group(1))
         command = entry + json.loads(re.search(r"^CMD (.*)$", self.last, re.M).group(1))
         with tempfile.TemporaryFile("w+") as log:
@@ -78,14 +98,14 @@ class Image:
                 ["unshare", "--net", "--kill-child", "--fork", "sh", "-c",
                  'ip link set lo up && exec chroot --userspec="$1" "$2" "$3" "$4" "$5"',
                  "sh", user, self.root, *command],
-                env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", **environment}, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
             )
             try:
                 assert len(command) == 3, command
                 pid = self._until(lambda: self._child(process.pid))
                 for address in ["127.0.0.1", "::1"]:
                     client = subprocess.run(
-                        ["nsenter", "-t", str(pid), "--net", "python3", "-c", CLIENT, address, "6969", "20"],
+                        ["nsenter", "-t", str(pid), "--net", "python3", "-c", CLIENT, address, "6969", str(TIMEOUT)],
                         capture_output=True, text=True,
                     )
                     log.seek(0)
@@ -94,16 +114,42 @@ class Image:
                     assert re.search(r"^Uid:\t65534\t65534\t65534\t65534$", status.read(), re.M)
                 assert os.readlink(f"/proc/{pid}/root") == self.root
                 assert os.path.exists(self.root + "/var/lib/onrush/connection.key")
+                health = ["chroot", f"--userspec={user}", self.root, *self._health_check()]
+                self._until(lambda: subprocess.run(health, env=environment, capture_output=True).returncode == 0)
                 os.kill(pid, 15)
                 assert process.wait(TIMEOUT) == 0, log.read()
+                stopped = subprocess.run(health, env=environment, capture_output=True, text=True)
+                assert stopped.returncode == 1, (stopped.stdout, stopped.stderr)
             finally:
                 process.kill()
                 process.wait()
+
+    def the_labels_agree_with_the_manifest(self):
+        with open("Cargo.toml", "rb") as file:
+            package = tomllib.load(file)["workspace"]["package"]
+        labels = dict(re.findall(r'org\.opencontainers\.image\.(\w+)="([^"]*)"', self.last))
+        assert labels["source"] == package["repository"] and labels["licenses"] == package["license"], labels
+
+    def the_compose_file_has_the_right_form(self):
+        command = [os.environ["CHECK_JSONSCHEMA"], "--builtin-schema", "vendor.compose-spec"]
+        checked = subprocess.run([*command, "config/compose.yaml"], capture_output=True, text=True)
+        assert checked.returncode == 0, checked.stdout + checked.stderr
+        # The checker rejects a file with faults, and the volume is where the image keeps its state.
+        with tempfile.NamedTemporaryFile("w", suffix=".yaml") as wrong:
+            wrong.write("services: {onrush: {images: onrush}}\n")
+            wrong.flush()
+            assert subprocess.run([*command, wrong.name], capture_output=True).returncode != 0
+        state = json.loads(re.search(r"^VOLUME (.*)$", self.last, re.M).group(1))[0]
+        with open("config/compose.yaml") as file:
+            assert f"- state:{state}\n" in file.read()
 
     def print_config_works_without_a_file(self):
         shown = subprocess.run(["chroot", "--userspec=65534:65534", self.root, "/onrush", "--print-config"],
                                capture_output=True, text=True, check=True)
         assert "listen = [\":6969\"]" in shown.stdout
+
+    def _health_check(self):
+        return json.loads(re.search(r"^HEALTHCHECK .* CMD (.*)$", self.last, re.M).group(1))
 
     def _child(self, parent):
         with open(f"/proc/{parent}/task/{parent}/children") as children:

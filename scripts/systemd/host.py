@@ -12,9 +12,21 @@ import subprocess
 import tempfile
 import time
 
-TIMEOUT = 60  # deadline of every wait, seconds
+TIMEOUT = 120  # deadline of every wait, seconds
 ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"}
 
+# Puts itself into a control group for this host alone: hosts side by side would manage the same groups otherwise. Then
+# executes the next arguments.
+GROUP = r"""
+set -e
+mount -t cgroup2 cgroup2 "$1"
+mkdir "$1/$2"
+echo $$ >"$1/$2/cgroup.procs"
+shift 2
+exec "$@"
+"""
+# Removes that group, once its processes have ended.
+UNGROUP = 'mount -t cgroup2 cgroup2 "$1" && find "$1/$2" -depth -type d -exec rmdir {} +'
 # Runs as process 1 of the new namespaces and executes systemd.
 INIT = r"""
 set -e
@@ -56,10 +68,13 @@ class Host:
     def __enter__(self):
         self.place = tempfile.mkdtemp(prefix="onrush-host-")
         self.log = os.path.join(self.place, "boot.log")
-        mount = os.path.join(self.place, "root")
+        mount, groups = (os.path.join(self.place, name) for name in ["root", "groups"])
         os.mkdir(mount)
+        os.mkdir(groups)
+        self.group = [groups, os.path.basename(self.place)]
         with open(self.log, "wb") as log:
-            command = ["unshare", "--pid", "--fork", "--kill-child", "--mount", "--cgroup", "--uts", "--ipc", "--net"]
+            command = ["unshare", "--mount", "bash", "-c", GROUP, "group", *self.group]
+            command += ["unshare", "--pid", "--fork", "--kill-child", "--mount", "--cgroup", "--uts", "--ipc", "--net"]
             self.boot = subprocess.Popen(
                 command + ["bash", "-c", INIT, "init", mount], stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
@@ -75,6 +90,8 @@ class Host:
     def __exit__(self, *_):
         self.boot.kill()
         self.boot.wait()
+        ungroup = ["unshare", "--mount", "bash", "-c", UNGROUP, "ungroup", *self.group]
+        self.until("its processes have ended", lambda: subprocess.run(ungroup, capture_output=True).returncode == 0)
         shutil.rmtree(self.place, ignore_errors=True)
 
     def _running(self):

@@ -31,7 +31,7 @@ up, measure a closed loop (the maximum), then open loops at shares of that
 maximum, in which latency counts from the time a request was due; then stop it.
 The result of a round is written at once; a failed round is shown as failed.
 
-Exit codes:
+Exit status:
   0    done (failed rounds are in the report)
   1    no round has a figure, or results cannot be written; with --strict also
        when a round failed

@@ -273,7 +273,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let launch = shell("grep Cpus_allowed_list /proc/self/status; echo $GREETING; exit 3");
         let mut child = Child::start(&launch, &first_cpu(), directory.path()).unwrap();
-        let status = child.wait(Duration::from_secs(20), &Stop::default(), || ()).unwrap();
+        let status = child.wait(Duration::from_secs(120), &Stop::default(), || ()).unwrap();
         assert_eq!(status.code(), Some(3));
         let text = child.output_tail();
         assert!(text.contains(&format!("Cpus_allowed_list:\t{}\n", first_cpu()[0])), "{text}");

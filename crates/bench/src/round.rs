@@ -17,7 +17,7 @@ use crate::process::{Child, Stop, Stopped, must_be_free};
 use crate::record::{Case, Measured, Outcome, Share};
 
 /// How long a tracker may take to answer.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The context of all rounds.
 pub struct Ring<'a> {

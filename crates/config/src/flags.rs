@@ -6,8 +6,10 @@ use std::path::PathBuf;
 use clap::builder::{
     NonEmptyStringValueParser, PossibleValuesParser, StringValueParser, TypedValueParser,
 };
-use onrush_toml_keys::{Document, Value, parses};
+use onrush_toml_keys::{Document, Problem, Value, parses};
 
+use crate::config_file::files_over;
+use crate::environment::Environment;
 use crate::keys::{LEVELS, LOG_FORMATS, MAX_WORKERS, PLACEMENTS};
 use crate::values::{ListenAt, is_admin_at};
 
@@ -56,11 +58,32 @@ pub struct Flags {
     #[arg(long, value_name = "FORMAT",
           value_parser = PossibleValuesParser::new(LOG_FORMATS.iter().copied()))]
     pub log_format: Option<String>,
+
+    /// The variables between the file and the flags.
+    #[arg(skip = Environment::of_process())]
+    pub environment: Environment,
 }
 
 impl Flags {
-    /// Replaces values of the file. Returns a notice if values are replaced implicitly.
+    /// No flags but the file, over which the variables of this process are.
+    pub fn of_file(config: Option<PathBuf>) -> Self {
+        Self { config, environment: Environment::of_process(), ..Self::default() }
+    }
+
+    /// What is read over the file: other files, then the variables, each by its name.
+    ///
+    /// # Errors
+    /// As [`files_over`].
+    pub fn over_file(&self) -> Result<Vec<String>, Problem> {
+        let files = self.config.as_deref().map_or(Ok(Vec::new()), files_over)?;
+        let files = files.iter().map(|file| file.display().to_string());
+        Ok(files.chain(self.environment.names().map(str::to_owned)).collect())
+    }
+
+    /// Replaces values of the file by those of the environment, and these by the flags' own.
+    /// Returns a notice if values are replaced implicitly.
     pub(crate) fn apply(&self, document: &mut Document) -> Option<String> {
+        self.environment.apply(document);
         let text = |text: &String| Value::from(text.as_str()).to_string();
         let listen = || Value::from(self.listen.clone()).to_string();
         for (flag, key, value) in [
@@ -99,8 +122,10 @@ impl Flags {
         if given.is_empty() {
             return None;
         }
+        let replaced = kinds.iter().find_map(|kind| document.origin(kind));
+        let replaced = replaced.unwrap_or_else(|| document.name()).to_owned();
         kinds.iter().for_each(|kind| document.unset(kind));
-        Some(format!("{flag} replaces workers.socket and workers.swarm of {}", document.name()))
+        Some(format!("{flag} replaces workers.socket and workers.swarm of {replaced}"))
     }
 }
 

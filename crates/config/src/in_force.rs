@@ -143,7 +143,6 @@ mod tests {
                 "user",
                 "group",
                 "connection.key_file",
-                "access.file",
                 "access.blocked_file",
                 "admin.token_file",
                 "export.file"

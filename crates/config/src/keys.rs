@@ -14,12 +14,13 @@ use onrush_toml_keys::{
     word_or_list,
 };
 use onrush_tracker::access::addresses::AddressBlock;
+use onrush_tracker::access::origins::MAX_LISTS;
 use onrush_tracker::limits::AnnounceSettings;
 use serde::Deserialize;
 
 use crate::values::{
-    AccessMode, Listen, ListenAt, LogFormat, Pin, PlacementMode, admin, default_admin, is_admin_at,
-    is_host_name, is_name, is_path, seconds,
+    AccessMode, ListFile, Listen, ListenAt, LogFormat, Pin, PlacementMode, admin, default_admin,
+    is_admin_at, is_error_text, is_host_name, is_name, is_path, seconds,
 };
 
 /// Workers of all kinds together.
@@ -48,6 +49,10 @@ const LISTEN: Kind = Kind::Text("an address with a port, in quotes", parses::<Li
 const INFO_HASH: Kind = Kind::Text("40 hexadecimal digits, in quotes", parses::<InfoHash>);
 const BLOCK: Kind = Kind::Text("an address, a block or a range, in quotes", parses::<AddressBlock>);
 const HOST_NAME: Kind = Kind::Text("a host name without port, in quotes", is_host_name);
+const LIST_FILE: Kind = Kind::Text(
+    "an absolute path, in quotes, alone or with `: ` and an error text behind it",
+    parses::<ListFile>,
+);
 const PATH: Key = text("an absolute path, in quotes", is_path);
 const NAME: Key = text("a name, in quotes", is_name);
 
@@ -56,10 +61,19 @@ pub static SCHEMA: Schema = Schema {
     keys: File::KEYS,
     hints: &[
         ("address", "write `listen = [\":6969\"]` at the top of the file"),
-        ("allow", "write `mode = \"allow\"` and `info_hashes = [...]` or `file` in [access]"),
+        (
+            "allow",
+            "write `mode = \"allow\"` and `info_hashes = [...]` or `files = [...]` in [access]",
+        ),
         ("bind", "write `listen = [\":6969\"]` at the top of the file"),
-        ("blacklist", "write `mode = \"deny\"` and `info_hashes = [...]` or `file` in [access]"),
-        ("deny", "write `mode = \"deny\"` and `info_hashes = [...]` or `file` in [access]"),
+        (
+            "blacklist",
+            "write `mode = \"deny\"` and `info_hashes = [...]` or `files = [...]` in [access]",
+        ),
+        (
+            "deny",
+            "write `mode = \"deny\"` and `info_hashes = [...]` or `files = [...]` in [access]",
+        ),
         ("log_level", "write `level = \"info\"` in [log]"),
         ("max_peers", "write `max_peers_v4` in [announce], or `peers` in [limits]"),
         ("max_response_peers", "write `max_peers_v4` and `max_peers_v6` in [announce]"),
@@ -69,7 +83,10 @@ pub static SCHEMA: Schema = Schema {
         ("socket_workers", "write `socket` in [workers]"),
         ("swarm_workers", "write `swarm` in [workers]"),
         ("threads", "write `total` in [workers]"),
-        ("whitelist", "write `mode = \"allow\"` and `info_hashes = [...]` or `file` in [access]"),
+        (
+            "whitelist",
+            "write `mode = \"allow\"` and `info_hashes = [...]` or `files = [...]` in [access]",
+        ),
     ],
     head: "\
 # onrush: every key with its default, as written by `onrush --print-config`.
@@ -78,7 +95,10 @@ pub static SCHEMA: Schema = Schema {
 # says which value applies without it. The tracker also runs without a file.
 #
 #   onrush --check-config --config FILE     checks a file and shows its effect on this host
-#   onrush --config FILE                    starts with it; flags override it (onrush --help)
+#   onrush --config FILE                    starts with it
+#
+# conf.d/*.toml beside the file, variables like ONRUSH_ANNOUNCE__INTERVAL=30m and flags
+# (onrush --help) override it, in this order.
 ",
 };
 
@@ -299,12 +319,22 @@ keys! {
         pub(crate) info_hashes: Vec<InfoHash> =
             list(&INFO_HASH, 0..=100_000).default("[]").on_reload(),
 
-        /// A file with further info hashes, one per line, as 40 hexadecimal digits or 32 base32
-        /// characters. A # starts a comment. The file is read at start and on every reload, as the
-        /// user of the tracker. An invalid line makes the whole file invalid. limits.list_entries
-        /// limits its length.
-        pub(crate) file: Option<PathBuf> =
-            PATH.derived("the list is info_hashes", "\"/etc/onrush/denied.txt\"").on_reload(),
+        /// Files with further info hashes, one per line, as 40 hexadecimal digits or 32 base32
+        /// characters. A # starts a comment, which belongs to the entry: why, since when. Behind
+        /// the path of a file, after a colon and a blank, may be the error text for its entries.
+        /// The files are read at start and on every reload, as the user of the tracker. An invalid
+        /// line makes all of them invalid. limits.list_entries limits their length.
+        #[serde(deserialize_with = "texts")]
+        pub(crate) files: Vec<ListFile> = list(&LIST_FILE, 0..=MAX_LISTS - 1)
+            .default("[]")
+            .on_reload(),
+
+        /// The error text of announces that the list refuses, for entries of files without a text
+        /// of their own. With "allow", which refuses what is in no file, it is the only one.
+        pub(crate) error: String =
+            text("1 to 90 printable ASCII characters, in quotes", is_error_text)
+                .default("\"info hash is not allowed on this tracker\"")
+                .on_reload(),
 
         /// Source addresses that get no replies: addresses, blocks like "192.0.2.0/24" or
         /// "2001:db8::/32", and ranges like "192.0.2.1-192.0.2.9".

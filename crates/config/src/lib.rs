@@ -5,7 +5,8 @@
 //! | [`keys`] | every key of the file: type, range, default, documentation |
 //! | [`values`] | the types of values that TOML does not have |
 //! | [`flags`] | the flags that override keys |
-//! | [`config_file`] | the file of a command line that names none |
+//! | [`config_file`] | the file of a command line that names none, and the files beside it |
+//! | [`environment`] | the variables that override keys |
 //! | [`host`] | the properties of the host that settings depend on |
 //! | [`settings`] | the settings |
 //! | [`placement`] | the default placement of workers |
@@ -22,6 +23,7 @@
 #![forbid(unsafe_code)]
 
 pub mod config_file;
+pub mod environment;
 pub mod export_format;
 pub mod flags;
 pub mod format;
@@ -50,18 +52,20 @@ pub fn print_config() -> String {
 
 /// The reference of all keys, in Markdown: `docs/CONFIGURATION.md`.
 pub fn reference() -> String {
-    keys::SCHEMA.markdown("Configuration", &INTRODUCTION)
+    keys::SCHEMA.markdown("Configuration", &[INTRODUCTION, FORMAT])
 }
 
-/// The paragraphs above the keys of the reference.
-const INTRODUCTION: [&str; 2] = [
-    "The keys of the configuration file, generated from `crates/config/src/keys.rs`. The tracker \
-     runs without a file; a file needs only the keys that differ from their defaults. \
-     `onrush --print-config` writes a file with all keys and these texts \
-     ([config/onrush.toml](../config/onrush.toml)), `onrush --config FILE --check-config` checks a \
-     file and shows its effect on this host, and flags override the file (`onrush --help`).",
-    "The file is TOML. Numbers are plain, in the unit of the key. A change of the file applies on \
-     a reload (`systemctl reload onrush`, SIGHUP, `onrush ctl reload`), on an upgrade \
-     (`onrush ctl upgrade`) or on a restart, as given for each key; an invalid file changes \
-     nothing.",
-];
+const INTRODUCTION: &str = "The keys of the configuration file, generated from \
+    `crates/config/src/keys.rs`. The tracker runs without a file; a file needs only the keys that \
+    differ from their defaults. `onrush --print-config` writes a file with all keys and these \
+    texts ([config/onrush.toml](../config/onrush.toml)), `onrush --config FILE --check-config` \
+    checks a file and shows its effect on this host. `conf.d/*.toml` beside the file, variables \
+    like `ONRUSH_ANNOUNCE__INTERVAL=30m` and flags (`onrush --help`) override it, in this order \
+    ([OPERATING.md](OPERATING.md#change-the-configuration)).";
+
+/// The format of the file, and when a change of it applies, for the reference and the manual.
+pub const FORMAT: &str = "The file is TOML. Numbers are in the unit of the key; times and sizes \
+    may have units instead, in quotes: `\"30m\"`, `\"1h30m\"`, `\"4MiB\"`. A change of the file \
+    applies on a reload (`systemctl reload onrush`, SIGHUP, `onrush ctl reload`), on an upgrade \
+    (`onrush ctl upgrade`) or on a restart, as given for each key; an invalid file changes \
+    nothing.";

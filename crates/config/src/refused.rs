@@ -5,6 +5,7 @@ use std::fmt::{self, Display};
 
 use onrush_toml_keys::{Document, Problems};
 
+use crate::config_file::files_over;
 use crate::flags::Flags;
 use crate::keys::SCHEMA;
 
@@ -47,7 +48,7 @@ impl Display for Refused {
     }
 }
 
-/// The places of values in a file and the flags over it.
+/// The places of values in files and in the variables and flags over them.
 pub struct Places(Document);
 
 impl Places {
@@ -74,12 +75,17 @@ impl Flags {
         Places(document)
     }
 
-    /// The file that `--config` names, or the defaults.
+    /// The file that `--config` names with those over it, or the defaults.
     pub(crate) fn document(&self) -> Result<Document, Problems> {
-        match &self.config {
-            Some(path) => Document::load(&SCHEMA, SCHEMA.defaults(), path),
-            None => Ok(Document::parse(&SCHEMA, SCHEMA.defaults(), "the defaults", "")),
+        let Some(path) = &self.config else {
+            return Ok(Document::parse(&SCHEMA, SCHEMA.defaults(), "the defaults", ""));
+        };
+        let mut document = Document::load(&SCHEMA, SCHEMA.defaults(), path)?;
+        match files_over(path) {
+            Ok(files) => files.iter().for_each(|file| document.load_over(file)),
+            Err(problem) => document.add(problem),
         }
+        Ok(document)
     }
 }
 

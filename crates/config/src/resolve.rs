@@ -212,7 +212,7 @@ impl Resolution<'_> {
 
     fn access(&mut self) -> Access {
         let access = &self.file.access;
-        let (mode, file) = (access.mode, access.file.clone());
+        let (mode, files, error) = (access.mode, access.files.clone(), access.error.clone());
         let mut hashes = access.info_hashes.clone();
         hashes.sort_unstable();
         hashes.dedup();
@@ -221,26 +221,46 @@ impl Resolution<'_> {
             let what = format!("access.info_hashes has {repeated} repeated entries");
             self.notices.push(what);
         }
-        let is_empty = hashes.is_empty() && file.is_none();
-        let accepted = self.accepted("access", &["mode", "info_hashes", "file"]);
+        let is_empty = hashes.is_empty() && files.is_empty();
+        let accepted = self.accepted("access", &["mode", "info_hashes", "files"]);
         match mode {
             AccessMode::Open if !is_empty && accepted => {
-                let key = if file.is_some() { "access.file" } else { "access.info_hashes" };
+                let key = if files.is_empty() { "access.info_hashes" } else { "access.files" };
                 let what = "there is a list, but `mode` is \"open\", which ignores it".to_owned();
                 let remedy = "write `mode = \"allow\"` or `mode = \"deny\"`, or remove the list";
                 self.document.problem(key, what, Some(remedy));
             }
             AccessMode::Allow if is_empty && accepted => {
                 let what = "\"allow\" with an empty list would serve nothing".to_owned();
-                let remedy = "write the info hashes to serve in `info_hashes` or in a `file`";
+                let remedy = "write the info hashes to serve in `info_hashes` or in `files`";
                 self.document.problem("access.mode", what, Some(remedy));
             }
             _ => {}
         }
+        self.check_list_files(mode);
+        let listed = Listed { hashes, files, error };
         match mode {
             AccessMode::Open => Access::Open,
-            AccessMode::Allow => Access::Allow(Listed { hashes, file }),
-            AccessMode::Deny => Access::Deny(Listed { hashes, file }),
+            AccessMode::Allow => Access::Allow(listed),
+            AccessMode::Deny => Access::Deny(listed),
+        }
+    }
+
+    /// The names of files stand for them in statistics. An allow list refuses by no file.
+    fn check_list_files(&mut self, mode: AccessMode) {
+        let files = self.file.access.files.clone();
+        for (nth, file) in files.iter().enumerate() {
+            let key = format!("access.files.{nth}");
+            if files[..nth].iter().any(|other| other.name() == file.name()) {
+                let what = format!("another file has the name {}", file.name());
+                let remedy = "name files differently: statistics show their names";
+                self.document.problem(&key, what, Some(remedy));
+            }
+            if mode == AccessMode::Allow && file.error.is_some() {
+                let what = "with `mode = \"allow\"` no entry is refused".to_owned();
+                let remedy = "write the text as `error` in [access]";
+                self.document.problem(&key, what, Some(remedy));
+            }
         }
     }
 

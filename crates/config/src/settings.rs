@@ -17,7 +17,7 @@ pub use crate::keys::{
     AdminSettings, ConnectionSettings, ExportSettings, Limits, LogSettings, OverloadSettings,
     ScrapeSettings, SnapshotSettings, SocketSettings,
 };
-use crate::values::ListenAt;
+use crate::values::{ListFile, ListenAt};
 pub use crate::values::{Listen, LogFormat};
 
 /// Memory per peer at most, on average: one alone in its swarm, with its share of the tables,
@@ -143,12 +143,14 @@ pub enum Access {
 }
 
 /// A list of info hashes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listed {
     /// Those of the configuration itself, in ascending order, each once.
     pub hashes: Vec<InfoHash>,
-    /// A file with further ones.
-    pub file: Option<PathBuf>,
+    /// Files with further ones.
+    pub files: Vec<ListFile>,
+    /// The error text for those that have none of their own.
+    pub error: String,
 }
 
 /// The blocked sources.

@@ -69,10 +69,12 @@ impl Settings {
     fn access_line(&self) -> String {
         let of = |listed: &Listed| {
             let inline = listed.hashes.len();
-            match &listed.file {
-                None => format!("{inline} info hashes"),
-                Some(file) if inline == 0 => format!("those of {}", file.display()),
-                Some(file) => format!("those of {} and {inline} more", file.display()),
+            let files: Vec<_> =
+                listed.files.iter().map(|file| file.path.display().to_string()).collect();
+            match (files.join(" and "), inline) {
+                (files, inline) if files.is_empty() => format!("{inline} info hashes"),
+                (files, 0) => format!("those of {files}"),
+                (files, inline) => format!("those of {files} and {inline} more"),
             }
         };
         let list = match &self.access {

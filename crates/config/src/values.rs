@@ -1,9 +1,12 @@
 //! The types of values that TOML does not have, and checks of strings.
 
+use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use onrush_tracker::refusal::MAX_ERROR_TEXT;
 use serde::{Deserialize, Deserializer, de};
 
 /// An address to listen on.
@@ -78,10 +81,18 @@ fn admin_at(text: &str) -> Result<Option<Listen>, String> {
     })
 }
 
-/// The error for an address without a port, with the default one.
+/// The error for an address without a port, with the default one. The last group of an IPv6 address
+/// without brackets may be meant as the port.
 fn port_is_missing(text: &str, port: u16) -> Option<String> {
     let ip: IpAddr = text.trim_start_matches('[').trim_end_matches(']').parse().ok()?;
-    Some(format!("the port is missing: write `{}`", SocketAddr::new(ip, port)))
+    let missing = format!("the port is missing: write `{}`", SocketAddr::new(ip, port));
+    let meant = text.rsplit_once(':').and_then(|(ip, port)| {
+        Some(SocketAddr::new(ip.parse().ok()?, port.parse().ok().filter(|port| *port > 0)?))
+    });
+    Some(match meant {
+        Some(meant) => format!("an IPv6 address is in brackets: write `{meant}`, or if {missing}"),
+        None => missing,
+    })
 }
 
 /// Checks `admin.listen`.
@@ -156,6 +167,50 @@ pub(crate) fn is_path(text: &str) -> Result<(), String> {
         }
         _ if text.contains('\0') => Err("a path cannot contain a NUL character".to_owned()),
         _ => Ok(()),
+    }
+}
+
+/// A file of the list of info hashes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListFile {
+    /// Its path.
+    pub path: PathBuf,
+    /// The text of the error for its entries, if it has one of its own.
+    pub error: Option<String>,
+}
+
+impl ListFile {
+    /// Its name in statistics: that of the file.
+    pub fn name(&self) -> Cow<'_, str> {
+        self.path.file_name().unwrap_or(self.path.as_os_str()).to_string_lossy()
+    }
+}
+
+impl FromStr for ListFile {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (path, error) = match text.split_once(": ") {
+            Some((path, error)) => (path, Some(error)),
+            None => (text, None),
+        };
+        is_path(path)?;
+        error.map_or(Ok(()), is_error_text)?;
+        Ok(Self { path: path.into(), error: error.map(str::to_owned) })
+    }
+}
+
+/// Checks the text of an error reply.
+pub(crate) fn is_error_text(text: &str) -> Result<(), String> {
+    let is_printable = text.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic());
+    match text.len() {
+        0 => Err("write what the client shows to its user".to_owned()),
+        1..=MAX_ERROR_TEXT if is_printable => Ok(()),
+        1..=MAX_ERROR_TEXT => Err("write ASCII characters: clients show others wrongly".to_owned()),
+        length => Err(format!(
+            "write at most {MAX_ERROR_TEXT} characters, and not {length}: an error reply is no \
+             longer than the announce that it answers"
+        )),
     }
 }
 
@@ -240,6 +295,25 @@ mod tests {
         {
             assert!(is_host_name(text).unwrap_err().contains("xn--"), "{text}");
         }
+    }
+
+    #[test]
+    fn files_of_lists_may_have_an_error_text() {
+        let file = |text: &str| text.parse::<ListFile>().map(|file| (file.path, file.error));
+        assert_eq!(file("/a/b.txt"), Ok(("/a/b.txt".into(), None)));
+        assert_eq!(file("/a:b"), Ok(("/a:b".into(), None)));
+        let of = |text: String| file(&format!("/a: {text}")).map(|(_, error)| error);
+        assert_eq!(of("see https://x: y".to_owned()), Ok(Some("see https://x: y".to_owned())));
+        assert!(of("a".repeat(90)).is_ok());
+        for (text, part) in [
+            (String::new(), "write what the client shows"),
+            ("a".repeat(91), "at most 90 characters, and not 91"),
+            ("b\u{fc}cher".to_owned(), "ASCII"),
+            ("a\tb".to_owned(), "ASCII"),
+        ] {
+            assert!(of(text.clone()).unwrap_err().contains(part), "{text}");
+        }
+        assert!(file("a.txt").unwrap_err().contains("absolute path"));
     }
 
     #[test]

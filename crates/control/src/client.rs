@@ -29,6 +29,11 @@ const MAX_RESPONSE: usize = 256 << 20;
 /// Why there is no response.
 type Cause = Box<dyn Error + Send + Sync>;
 
+/// A part of a response cannot be written to its place on this side.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Unwritten(io::Error);
+
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
@@ -46,6 +51,21 @@ pub enum ClientError {
         /// The cause.
         cause: String,
     },
+    /// The response is not complete in time.
+    #[error(
+        "{url}: no complete response within {} s\n  the tracker or the disk of this host is slow, \
+         or the response is long: allow more time (ctl: --timeout SECONDS)",
+        .limit.as_secs_f64()
+    )]
+    Late {
+        /// The URL of the tracker, or the path of its socket.
+        url: String,
+        /// The time that the request had.
+        limit: Duration,
+    },
+    /// The tracker has answered, but this program cannot write the result; with its remedy.
+    #[error("{0}")]
+    Local(String),
     /// The tracker's error response.
     #[error("{0}")]
     Refused(String),
@@ -256,9 +276,15 @@ impl Client {
         let sent = runtime.block_on(sending);
         // A lookup of the host name may still block its thread.
         runtime.shutdown_background();
-        let late = || format!("no complete response within {} s", self.timeout.as_secs_f64());
-        let response = sent.unwrap_or_else(|_| Err(late().into()));
-        let (status, text) = response.map_err(unreachable)?;
+        let late = || ClientError::Late { url: self.url.clone(), limit: self.timeout };
+        let response = sent.map_err(|_| late())?;
+        let (status, text) = response.map_err(|cause| match cause.downcast::<Unwritten>() {
+            Ok(error) => ClientError::Local(format!(
+                "the response cannot be written: {error}\n  make room where it is written to, and \
+                 run the command again: what is written is incomplete"
+            )),
+            Err(cause) => unreachable(cause),
+        })?;
         Ok(Response { status, text, url: format!("{}{path}", self.url) })
     }
 
@@ -297,11 +323,12 @@ impl Client {
         while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
             let Ok(data) = frame?.into_data() else { continue };
             match &mut to {
-                Some(to) => to.write_all(&data)?,
+                Some(to) => to.write_all(&data).map_err(Unwritten)?,
                 None if text.len() + data.len() > MAX_RESPONSE => return Err("too long".into()),
                 None => text.extend_from_slice(&data),
             }
         }
+        to.map_or(Ok(()), |to| to.flush()).map_err(Unwritten)?;
         Ok((status.as_u16(), String::from_utf8(text)?))
     }
 
@@ -344,7 +371,7 @@ mod tests {
     use super::*;
 
     fn client(url: &str) -> Result<Client, ClientError> {
-        Client::new(url, None, Duration::from_secs(2))
+        Client::new(url, None, Duration::from_secs(60))
     }
 
     /// A server that reads one request, sends `response` and returns the request.
@@ -388,9 +415,10 @@ mod tests {
 
     #[test]
     fn an_unreachable_url_is_named_with_the_key_to_check() {
-        // The socket is closed again, so no process listens at the port.
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let url = format!("http://{address}");
+        // Bound, and not listening: no other program gets the port.
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let url = format!("http://{}", socket.local_addr().unwrap());
         let error = client(&url).unwrap().get("/health").unwrap_err().to_string();
         assert!(error.starts_with(&format!("{url} cannot be reached")), "{error}");
         assert!(error.contains("admin.listen"), "{error}");
@@ -402,7 +430,26 @@ mod tests {
         let url = format!("http://{}", listener.local_addr().unwrap());
         let client = Client::new(&url, None, Duration::from_millis(50)).unwrap();
         let error = client.get("/health").unwrap_err().to_string();
-        assert!(error.contains("within 0.05 s"), "{error}");
+        assert!(error.contains("within 0.05 s") && error.contains("--timeout"), "{error}");
+        assert!(!error.contains("is it running"), "{error}");
+    }
+
+    #[test]
+    fn a_response_that_cannot_be_written_is_no_fault_of_the_tracker() {
+        struct Full;
+        impl Write for Full {
+            fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+                Err(io::ErrorKind::StorageFull.into())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let (url, server) = serve_once("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}");
+        let error = client(&url).unwrap().download("/list", &mut Full).unwrap_err();
+        server.join().unwrap();
+        assert!(matches!(error, ClientError::Local(_)), "{error}");
+        assert!(error.to_string().contains("make room"), "{error}");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Rates, peers and swarms of the last hour by seconds and of the last month by hours, in 209 kB:
-//! (3,600 + 744) rows of 12 numbers of 4 bytes.
+//! (3,600 + 744) rows of 12 numbers of 4 bytes. Beside them is what the list of info hashes has
+//! refused, by day.
 //!
 //! The main thread adds a row per second; the admin thread reads. A row has no time stamp: rows are
 //! seconds of the monotonic clock and count back from now, so that a step of the system's clock
@@ -13,7 +14,8 @@ use std::time::{Duration, Instant};
 use onrush_tracker::metrics::Summary;
 use onrush_tracker::refusal::Refusal;
 
-use crate::api::history::{self as api, Span, VERSION};
+use crate::api::history::{self as api, RefusedByDay, Saved, Span, VERSION};
+use crate::refused_days::RefusedDays;
 
 /// Seconds of an hour: rows of the hour, and rows for each row of the month.
 const HOUR: usize = 3_600;
@@ -59,7 +61,10 @@ fn names() -> impl Iterator<Item = &'static str> {
 
 /// The history of a running tracker. The main thread changes it, once per second.
 #[derive(Debug)]
-pub struct History(Mutex<Rows>);
+pub struct History {
+    rows: Mutex<Rows>,
+    refused: Mutex<RefusedDays>,
+}
 
 #[derive(Debug)]
 struct Rows {
@@ -76,13 +81,14 @@ struct Rows {
 impl History {
     /// Without rows. The first second begins now, with all counters at 0.
     pub fn new(now: Instant) -> Self {
-        Self(Mutex::new(Rows {
+        let rows = Mutex::new(Rows {
             seconds: Ring::new(HOUR),
             hours: Ring::new(MONTH),
             partial: 0,
             end: now,
             before: ([0; RATES.len()], now),
-        }))
+        });
+        Self { rows, refused: Mutex::default() }
     }
 
     /// Call every second: adds the seconds that have passed since the last call. If that is more
@@ -91,24 +97,36 @@ impl History {
         self.lock().record(sum, now);
     }
 
-    /// The rows for programs and for the file, at a time in seconds since 1970.
+    /// Call every second: adds what the parts of the list of info hashes have refused since the
+    /// last call to the day of `unix`, seconds since 1970. Each part has its name and its counter.
+    pub fn record_refused<'a>(&self, unix: u64, totals: impl IntoIterator<Item = (&'a str, u64)>) {
+        locked(&self.refused).record(unix, totals);
+    }
+
+    /// Announces refused by the parts of the list in the last 31 days.
+    pub fn refused_by_day(&self) -> RefusedByDay {
+        locked(&self.refused).days().clone()
+    }
+
+    /// The rows for programs, at a time in seconds since 1970.
     pub fn report(&self, now: Instant, unix: u64) -> api::History {
         self.lock().report(now, unix)
     }
 
-    /// Puts the rows of another process before those of this one, which has just begun. The time
-    /// between is a gap; after the clock was set back there is none.
+    /// All that the file holds, at a time in seconds since 1970.
+    pub fn saved(&self, now: Instant, unix: u64) -> Saved {
+        Saved { history: self.report(now, unix), refused_by_day: self.refused_by_day() }
+    }
+
+    /// Puts the numbers of another process before those of this one, which has just begun. The time
+    /// between is a gap in the rows; after the clock was set back there is none.
     ///
     /// # Errors
-    /// When these are not rows that [`report`](Self::report) has returned.
-    pub fn restore(
-        &self,
-        report: &api::History,
-        now: Instant,
-        unix: u64,
-    ) -> Result<(), InvalidHistory> {
-        let restored = Rows::of(report, now, unix)?;
+    /// When this is not what [`saved`](Self::saved) has returned.
+    pub fn restore(&self, saved: Saved, now: Instant, unix: u64) -> Result<(), InvalidHistory> {
+        let restored = Rows::of(&saved.history, now, unix)?;
         *self.lock() = restored;
+        locked(&self.refused).restore(saved.refused_by_day, unix);
         Ok(())
     }
 
@@ -120,9 +138,13 @@ impl History {
     }
 
     fn lock(&self) -> MutexGuard<'_, Rows> {
-        // A panic between two changes leaves rows that can be read.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.rows)
     }
+}
+
+/// A panic between two changes leaves numbers that can be read.
+fn locked<T>(numbers: &Mutex<T>) -> MutexGuard<'_, T> {
+    numbers.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Why rows cannot be restored.
@@ -319,6 +341,10 @@ mod tests {
         (history, clock)
     }
 
+    fn saved(history: &api::History) -> Saved {
+        Saved { history: history.clone(), ..Saved::default() }
+    }
+
     fn values<'a>(span: &'a Span, name: &str) -> &'a [Option<f32>] {
         &span.values[name]
     }
@@ -382,7 +408,7 @@ mod tests {
         let (history, clock) = recorded(1..=3_610);
         let report = history.report(clock.at(3_610.0), 50_000);
         let later = History::new(clock.at(9_000.0));
-        later.restore(&report, clock.at(9_000.0), 50_020).unwrap();
+        later.restore(saved(&report), clock.at(9_000.0), 50_020).unwrap();
         // The counters of the new process begin at 0.
         for (second, replies) in [(0, 0), (1, 40), (2, 80)] {
             let sum = Summary { sent: replies, ..Summary::default() };
@@ -404,7 +430,7 @@ mod tests {
         let (history, clock) = recorded(1..=1_800);
         let report = history.report(clock.at(1_800.0), 10_000);
         let later = History::new(clock.at(0.0));
-        later.restore(&report, clock.at(0.0), 10_600).unwrap();
+        later.restore(saved(&report), clock.at(0.0), 10_600).unwrap();
         later.record(&Summary::default(), clock.at(0.0));
         later.record(&Summary { sent: 1_200 * 200, ..Summary::default() }, clock.at(1_200.0));
         let after = later.report(clock.at(1_200.0), 11_800);
@@ -426,7 +452,7 @@ mod tests {
         let after = [(80_000_000, 10, 10), (90_007_000, 3_600, 0), (90_000_001 + month, 0, 0)];
         for (unix, rows, known) in after {
             let later = History::new(clock.at(20.0));
-            later.restore(&report, clock.at(20.0), unix).unwrap();
+            later.restore(saved(&report), clock.at(20.0), unix).unwrap();
             let hour = later.report(clock.at(20.0), unix).hour;
             let replies = values(&hour, "replies");
             assert_eq!((replies.len(), replies.iter().flatten().count()), (rows, known));
@@ -441,13 +467,13 @@ mod tests {
         let json = serde_json::to_string(&report).unwrap();
         assert_eq!(serde_json::from_str::<api::History>(&json).unwrap(), report);
         let later = History::new(clock.at(0.0));
-        later.restore(&report, clock.at(0.0), 50_000).unwrap();
+        later.restore(saved(&report), clock.at(0.0), 50_000).unwrap();
         assert_eq!(later.report(clock.at(0.0), 50_000), report);
 
         let restored = |change: fn(&mut api::History)| {
             let mut report = report.clone();
             change(&mut report);
-            later.restore(&report, clock.at(0.0), 50_000)
+            later.restore(saved(&report), clock.at(0.0), 50_000)
         };
         let other = restored(|report| report.version = 2);
         assert_eq!(other, Err(InvalidHistory::Version(2)));
@@ -458,7 +484,7 @@ mod tests {
         for value in [-1.0, f32::INFINITY] {
             let mut report = report.clone();
             report.month.values.get_mut("busy").unwrap()[0] = Some(value);
-            let wrong = later.restore(&report, clock.at(0.0), 50_000);
+            let wrong = later.restore(saved(&report), clock.at(0.0), 50_000);
             assert_eq!(wrong, Err(InvalidHistory::Value));
         }
         assert_eq!(later.report(clock.at(0.0), 50_000), report, "unchanged by errors");

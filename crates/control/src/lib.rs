@@ -10,6 +10,7 @@
 //! | [`admin`] | the admin API: reload, export, upgrade, access list, swarms |
 //! | [`metrics`] | a snapshot of all state, as JSON and for Prometheus |
 //! | [`history`] | rates, peers and swarms of the last hour and month |
+//! | `refused_days` | what the list of info hashes refused, by day |
 //! | [`page`] | `/`: the status page |
 //! | [`client`] | HTTP client for `onrush ctl` and `onrush top` |
 //! | [`stall`] | detection of stalled workers |
@@ -18,6 +19,7 @@
 //! | [`numbers`] | numbers for people |
 //! | `state`, `connections` | what the routes share; the open connections |
 //! | `list_text` | an access list as text |
+//! | `source_shares` | shares of sources, estimated from samples |
 
 #![forbid(unsafe_code)]
 
@@ -40,6 +42,8 @@ pub mod view;
 
 mod connections;
 mod list_text;
+mod refused_days;
+mod source_shares;
 mod state;
 #[cfg(test)]
 mod tests;

@@ -14,10 +14,11 @@ use onrush_proto::InfoHash;
 
 use onrush_tracker::access::AccessList;
 
-/// The response with a list: a comment with its meaning, then one info hash per line.
-pub(crate) fn list_text(list: Arc<AccessList>) -> Response {
+/// The response with a list: a comment with its meaning, then one info hash per line, with its
+/// comment if these are wanted.
+pub(crate) fn list_text(list: Arc<AccessList>, with_comments: bool) -> Response {
     let content_type = [(header::CONTENT_TYPE, "text/plain; charset=utf-8")];
-    (content_type, Body::new(ListBody::new(list))).into_response()
+    (content_type, Body::new(ListBody::new(list, with_comments))).into_response()
 }
 
 /// Info hashes per chunk of the body.
@@ -27,20 +28,21 @@ const CHUNK: usize = 1_000;
 /// hundreds of megabytes.
 struct ListBody {
     list: Arc<AccessList>,
+    with_comments: bool,
     head: Option<String>,
     /// The first info hash of the next chunk; `None` at the end.
     next: Option<[u8; 20]>,
 }
 
 impl ListBody {
-    fn new(list: Arc<AccessList>) -> Self {
+    fn new(list: Arc<AccessList>, with_comments: bool) -> Self {
         let meaning = match &*list {
             AccessList::Open => "open: every info hash is served",
             AccessList::Allow(_) => "allow: only these info hashes are served",
             AccessList::Deny(_) => "deny: every info hash but these is served",
         };
         let head = Some(format!("# {meaning} ({} listed)\n", list.len()));
-        Self { list, head, next: Some([0; 20]) }
+        Self { list, with_comments, head, next: Some([0; 20]) }
     }
 
     /// The next chunk; empty at the end.
@@ -51,8 +53,11 @@ impl ListBody {
         };
         let mut hashes = set.iter_from(next);
         for hash in hashes.by_ref().take(CHUNK) {
+            let hash = InfoHash(*hash);
+            let comment = set.comment(&hash).filter(|_| self.with_comments);
+            let comment = comment.map(|comment| format!(" # {comment}")).unwrap_or_default();
             // Writing into a String cannot fail.
-            let _ = writeln!(chunk, "{}", InfoHash(*hash));
+            let _ = writeln!(chunk, "{hash}{comment}");
         }
         self.next = hashes.next().copied();
         chunk
@@ -88,7 +93,7 @@ mod tests {
             })
             .collect();
         let list = InfoHashSet::new(hashes.iter().map(|hash| hash.0).collect());
-        let mut body = ListBody::new(Arc::new(AccessList::Deny(OverlaySet::new(list))));
+        let mut body = ListBody::new(Arc::new(AccessList::Deny(OverlaySet::new(list))), true);
         let chunks: Vec<String> =
             std::iter::repeat_with(|| body.chunk()).take_while(|chunk| !chunk.is_empty()).collect();
         assert_eq!(chunks.len(), 3);
@@ -101,7 +106,7 @@ mod tests {
 
     #[test]
     fn an_open_tracker_sends_only_the_comment() {
-        let mut body = ListBody::new(Arc::new(AccessList::Open));
+        let mut body = ListBody::new(Arc::new(AccessList::Open), true);
         assert_eq!(body.chunk(), "# open: every info hash is served (0 listed)\n");
         assert_eq!(body.chunk(), "");
     }

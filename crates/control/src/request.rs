@@ -8,6 +8,7 @@ use log::LevelFilter;
 use thiserror::Error;
 
 use crate::api::admin::{ExportReport, ListUpdate, ReloadReport, SnapshotReport, Successor};
+use crate::api::blocks::{BlockEntry, BlockList, BlockRequest, BlockUpdate};
 use crate::caller::Caller;
 use onrush_tracker::access::overlay::ListChange;
 
@@ -38,7 +39,14 @@ pub enum Request {
         responder: Responder<Result<Successor, String>>,
     },
     /// Change the lowest level that is logged, until the next reload. Responds with the former one.
-    LogLevel(LevelFilter, Responder<LevelFilter>),
+    LogLevel {
+        /// The level.
+        level: LevelFilter,
+        /// Who requests it.
+        caller: Caller,
+        /// Receives the former level.
+        responder: Responder<LevelFilter>,
+    },
     /// Add info hashes to the access list or remove them.
     ChangeList {
         /// Later ones override earlier ones.
@@ -47,6 +55,60 @@ pub enum Request {
         caller: Caller,
         /// Gets the result.
         responder: Responder<Result<ListUpdate, ListChangeError>>,
+    },
+    /// All blocks of sources.
+    Blocks(Responder<BlockList>),
+    /// Block sources.
+    Block {
+        /// The sources.
+        block: Box<BlockRequest>,
+        /// Who requests it.
+        caller: Caller,
+        /// Gets the result.
+        responder: Responder<Result<BlockUpdate, BlockError>>,
+    },
+    /// Remove a block of sources.
+    Unblock {
+        /// Its prefix.
+        prefix: String,
+        /// Who requests it.
+        caller: Caller,
+        /// Gets the block.
+        responder: Responder<Result<BlockEntry, BlockError>>,
+    },
+}
+
+/// Why no block was made or removed.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum BlockError {
+    /// Prefix, duration or reason.
+    #[error("{0}")]
+    Invalid(String),
+    /// There are as many blocks as possible.
+    #[error(
+        "there are {0} blocks already, which is the maximum: a long list belongs into \
+         access.blocked_file"
+    )]
+    Full(usize),
+    /// No block has exactly this prefix.
+    #[error("{prefix} is not blocked by this exact prefix: `onrush ctl blocks` lists the blocks{}",
+        covering.as_ref().map(|block| format!("; {block} contains it")).unwrap_or_default())]
+    NotBlocked {
+        /// The prefix.
+        prefix: String,
+        /// A block that contains it.
+        covering: Option<String>,
+    },
+    /// The change would be lost, because the successor process has already read the blocks.
+    #[error("another process is about to take over: repeat the request in a second")]
+    Upgrading,
+    /// The file that keeps blocks across restarts cannot be written. Nothing has changed.
+    #[error("nothing has changed, as {path} cannot be written: {error}")]
+    File {
+        /// The file.
+        path: String,
+        /// The cause.
+        error: String,
     },
 }
 

@@ -27,6 +27,8 @@ pub(crate) struct ServerState {
     pub(crate) timeout: Duration,
     /// Held while a request walks over all swarms; only one may at a time.
     pub(crate) walk: tokio::sync::Mutex<()>,
+    /// Held while the workers sample sources; only one request may use them at a time.
+    pub(crate) sampling: tokio::sync::Mutex<()>,
     /// Requests answered.
     pub(crate) requests: Counter,
     /// The open connections.
@@ -46,6 +48,7 @@ impl ServerState {
         Self {
             timeout: settings.timeout,
             walk: tokio::sync::Mutex::default(),
+            sampling: tokio::sync::Mutex::default(),
             requests: Counter::default(),
             connections: Connections::new(settings.connections, settings.timeout),
             hosts: settings.hosts.clone(),

@@ -52,11 +52,11 @@ pub struct Parts {
     pub lost_log_lines: fn() -> u64,
     /// Reads the configuration again and compares it with these settings.
     pub compare: Compare,
-    /// The access list of these settings with these entries in place of its file.
+    /// The access list of these settings with these entries in place of its files.
     pub candidate: Candidate,
 }
 
-/// Makes an access list of settings with these entries in place of its file.
+/// Makes an access list of settings with these entries in place of its files.
 pub type Candidate = Box<dyn Fn(&Settings, Vec<[u8; 20]>) -> AccessList + Send + Sync>;
 
 /// Reads the configuration again and compares it with settings.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::file_writer::FileWriter;
-use onrush_control::api;
+use onrush_control::api::history::Saved;
 use onrush_control::history::History;
 use onrush_store::atomic_file::AtomicFile;
 use onrush_store::damaged_file::set_aside;
@@ -20,6 +20,8 @@ const MODE: u32 = 0o600;
 const WRITE_EVERY: Duration = Duration::from_secs(300);
 /// Bytes of a file that are read. Values in the millions make 0.5 MB.
 const MAX_LENGTH: u64 = 4 << 20;
+/// Seconds of the history: what ended before is out of its range.
+const SPAN: u64 = 31 * 24 * 3_600;
 
 /// The file of the history.
 #[derive(Debug)]
@@ -41,7 +43,7 @@ impl HistoryFile {
 
     /// Restores the history of the previous process; `unix` is the time in seconds since 1970.
     /// Returns a warning for the operator if there is one that cannot be used. A file that is read
-    /// and not valid is renamed.
+    /// and not valid, or that ended more than a month ago, is renamed.
     pub fn load(&self, history: &History, now: Instant, unix: u64) -> Option<String> {
         let path = self.path.display();
         let bytes = match self.read() {
@@ -53,8 +55,16 @@ impl HistoryFile {
                 ));
             }
         };
-        let why = match serde_json::from_slice::<api::history::History>(&bytes) {
-            Ok(report) => history.restore(&report, now, unix).err()?.to_string(),
+        let why = match serde_json::from_slice::<Saved>(&bytes)
+            .map(|saved| (saved.history.hour.until, saved))
+        {
+            // A clock that is ahead looks the same. The file stays for when it is set right.
+            Ok((until, _)) if unix.saturating_sub(until) > SPAN => format!(
+                "it ended {} days ago, so all of it is out of range; if this host's clock is \
+                 ahead, set it, stop the tracker and rename the file back",
+                unix.saturating_sub(until) / 86_400
+            ),
+            Ok((_, saved)) => history.restore(saved, now, unix).err()?.to_string(),
             Err(error) => error.to_string(),
         };
         Some(match set_aside(&self.path, unix) {
@@ -109,8 +119,8 @@ impl HistoryFile {
     /// Starts a thread that writes the file.
     fn start(&mut self, history: &History, now: Instant, unix: u64) -> Option<String> {
         self.begun = now;
-        let (report, path) = (history.report(now, unix), self.path.clone());
-        let why = self.writer.spawn(move || write_file(&path, &report)).err()?;
+        let (saved, path) = (history.saved(now, unix), self.path.clone());
+        let why = self.writer.spawn(move || write_file(&path, &saved)).err()?;
         self.warn_once(Some(why))
     }
 
@@ -135,9 +145,9 @@ impl HistoryFile {
 }
 
 /// Writes the file; returns its length in bytes.
-fn write_file(path: &Path, report: &api::history::History) -> io::Result<u64> {
+fn write_file(path: &Path, saved: &Saved) -> io::Result<u64> {
     let mut file = AtomicFile::create(path, MODE)?;
-    serde_json::to_writer(&mut file, report)?;
+    serde_json::to_writer(&mut file, saved)?;
     file.write_all(b"\n")?;
     file.finish()
 }
@@ -150,7 +160,7 @@ mod tests {
     use super::*;
     use onrush_tracker::metrics::Summary;
 
-    const LIMIT: Duration = Duration::from_secs(30);
+    const LIMIT: Duration = Duration::from_secs(60);
 
     /// A history of ten seconds with 70 swarms, and the time of its end.
     fn ten_seconds() -> (History, Instant) {
@@ -220,6 +230,25 @@ mod tests {
             assert_eq!(fs::read_to_string(renamed).unwrap(), damaged);
             assert!(!path.exists());
         }
+    }
+
+    #[test]
+    fn a_history_out_of_range_is_kept_aside_until_the_clock_is_right() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join(FILE);
+        let (history, now) = ten_seconds();
+        let mut file = HistoryFile::new(directory.path(), now);
+        assert_eq!(file.write(&history, now, 1_000, LIMIT), None);
+        let ahead = 1_000 + SPAN + 86_400;
+        let (swarms, warning) = loaded(&file, ahead);
+        let renamed = directory.path().join(format!("{FILE}.damaged-{ahead}"));
+        let warning = warning.unwrap();
+        assert!(warning.contains("32 days") && warning.contains("clock"), "{warning}");
+        assert_eq!((swarms, path.exists()), (vec![], false));
+        fs::rename(renamed, &path).unwrap();
+        assert_eq!(loaded(&file, 1_000), (vec![Some(70.0); 10], None));
+        // Within the range there is a gap, and no warning.
+        assert_eq!(loaded(&file, 1_000 + SPAN).1, None);
     }
 
     #[test]

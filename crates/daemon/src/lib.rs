@@ -11,7 +11,9 @@
 //! | [`upgrade`] | a new process takes over sockets and peers |
 //! | [`overload`] | longer intervals and load shedding |
 //! | [`snapshots`] | when peers are written to disk |
+//! | [`blocks`] | sources that are blocked on request |
 //! | [`history_file`] | rates, peers and swarms over time on disk |
+//! | `state_dirs` | where the state directory of a tracker may be |
 //! | `file_writer` | the thread that writes a snapshot, an export or the history |
 //! | [`process`] | user, signals, logging, the service manager, exit statuses |
 
@@ -23,6 +25,7 @@ compile_error!(
      net and swarm are portable)"
 );
 
+pub mod blocks;
 pub mod cli;
 pub mod history_file;
 pub mod host_check;
@@ -35,5 +38,6 @@ pub mod supervise;
 pub mod upgrade;
 
 mod file_writer;
+mod state_dirs;
 
 pub use start::{StartError, Tracker};

@@ -11,6 +11,7 @@ use clap::Parser;
 use onrush::cli::check;
 use onrush::cli::ctl;
 use onrush::cli::doctor;
+use onrush::cli::probe;
 use onrush::cli::top;
 use onrush::cli::{Cli, Command, Task, print};
 use onrush::process::exit::{Exit, FAILED, GOOD};
@@ -27,7 +28,9 @@ use onrush_net::{adopt::Adopted, affinity};
 use onrush_store::lists::file::ListError;
 
 fn main() -> ExitCode {
-    // First, since the file may be replaced by the next version.
+    #[cfg(all(target_env = "gnu", target_feature = "crt-static"))]
+    onrush_net::name_service::use_built_in_sources();
+    // Early, since the file may be replaced by the next version.
     let program = Program::current();
     log_output::register();
     let mut cli = match Cli::try_parse() {
@@ -41,6 +44,7 @@ fn main() -> ExitCode {
         Some(Command::Doctor(doctor)) => return doctor::run(doctor).report(),
         Some(Command::Ctl(ctl)) => return ctl::run(ctl).report(),
         Some(Command::Top(top)) => return top::run(top).report(),
+        Some(Command::Probe(args)) => return probe::run(args).report(),
         None if successor::is_launcher() => return successor::run_launcher().report(),
         None => {
             cli.upgrade |= successor::is_successor();
@@ -182,7 +186,7 @@ mod tests {
         assert_eq!(exit.code, 2);
         let exit = failed(ListError::Changed { path: "list".into() }.into());
         assert_eq!(exit.code, 1);
-        assert!(exit.text.contains("`access.file`: list: "), "{}", exit.text);
+        assert!(exit.text.contains("`access.blocked_file`: list: "), "{}", exit.text);
         let exit = failed(BindError::NotHere { address: settings.listen[0].address }.into());
         assert_eq!(exit.code, 1);
         assert!(exit.text.contains("`listen.0`: this host has no address"), "{}", exit.text);

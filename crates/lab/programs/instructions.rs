@@ -4,7 +4,9 @@
 //! `instructions KIND REQUESTS`: KIND is `connect`, `announce` (30 peers in each reply),
 //! `announce-v6` (the same over IPv6), `scrape` (of ten), `scrape-one`, and `split-announce` for
 //! the path over the lanes. `watched-KIND` is KIND while another thread writes `/metrics`
-//! repeatedly from the worker's counters (`scripts/bench-observe` counts the threads separately).
+//! repeatedly from the worker's counters (`scripts/bench-observe` counts the threads separately);
+//! `sampled-KIND` is KIND while the worker samples the sources of requests (`onrush ctl
+//! top-sources`).
 //! `serve` is the shard's part of an announce alone, and `serve-mix` the same for swarms of one to
 //! three peers of which some percent come and go; `unlimited-serve-mix` is that without limits of
 //! sources. `full-serve` is for newcomers to a full shard, with `ONRUSH_PEERS` peers (20,000 by
@@ -19,6 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use crossbeam_channel::bounded;
 use onrush_control::metrics::prometheus::{self, Format};
 use onrush_control::metrics::snapshot::StatsSnapshot;
 use onrush_net::memory::{Choice, Conditions, Endpoint, Network, Options};
@@ -30,12 +33,16 @@ use onrush_swarm::{Moment, Shard, ShardBatch, ShardSettings, SourceLimits};
 use onrush_testing::memory_tracker::{
     TRACKER_V4, TRACKER_V6, TestTracker, announce, at, secrets, settings,
 };
+use onrush_tracker::orders::Orders;
+use onrush_tracker::source_sample::{Sampled, SourceSample};
 
 /// Source addresses; each is in every swarm.
 const CLIENTS: usize = 62;
 const SWARMS: u8 = 64;
 /// Peers in the reply to an announce.
 const PEERS: u16 = 30;
+/// Sources in a sample.
+const SAMPLE: usize = 1 << 14;
 /// Datagrams per turn: a batch under load.
 const BATCH: usize = 64;
 
@@ -48,8 +55,8 @@ fn main() {
     let Some((kind, requests)) = parsed else {
         eprintln!(
             "usage: instructions \
-             [echo-|watched-|split-]connect|announce|announce-v6|scrape|scrape-one|[full-]serve| \
-             [unlimited-]serve-mix REQUESTS"
+             [echo-|watched-|sampled-][split-]connect|announce|announce-v6|scrape|scrape-one| \
+             [full-]serve|[unlimited-]serve-mix REQUESTS"
         );
         std::process::exit(2);
     };
@@ -71,6 +78,8 @@ struct Kind {
     echo: bool,
     /// While another thread reads the counters.
     watched: bool,
+    /// While sources are sampled.
+    sampled: bool,
 }
 
 /// The requests of clients.
@@ -95,6 +104,8 @@ impl Kind {
         let (echo, text) = text.strip_prefix("echo-").map_or((false, text), |rest| (true, rest));
         let (watched, text) =
             text.strip_prefix("watched-").map_or((false, text), |rest| (true, rest));
+        let (sampled, text) =
+            text.strip_prefix("sampled-").map_or((false, text), |rest| (true, rest));
         let (split, text) = text.strip_prefix("split-").map_or((false, text), |rest| (true, rest));
         let (ask, family) = match text {
             "connect" => (Ask::Connect, Family::V4),
@@ -108,7 +119,7 @@ impl Kind {
             "unlimited-serve-mix" if !split => (Ask::ServeMix { limited: false }, Family::V4),
             _ => return None,
         };
-        Some(Self { ask, family, split, echo, watched })
+        Some(Self { ask, family, split, echo, watched, sampled })
     }
 
     fn tracker(&self) -> SocketAddr {
@@ -161,6 +172,13 @@ fn serve(kind: &Kind, requests: usize) {
         read(&mut clients);
     }
     let packets = packets(kind, kind.ask, &ids);
+    let (sender, _found) = bounded(world.workers.len());
+    if kind.sampled {
+        let (workers, owners) = (&world.workers, world.workers[0].owners.clone());
+        let orders = Orders::new(&workers[0].mailboxes, workers.len(), owners);
+        let sample = || SourceSample::new(Sampled::All, SAMPLE, 1, sender.clone());
+        orders.sample_sources(sample).expect("a lane has room");
+    }
     let over = AtomicBool::new(false);
     let named = world.workers.iter().map(|worker| ("worker".to_owned(), worker.metrics.clone()));
     let watched: Arc<[_]> = named.collect();

@@ -16,6 +16,7 @@ use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 use onrush_config::settings::{Access, Listed};
+use onrush_config::values::ListFile;
 use onrush_proto::InfoHash;
 use onrush_tracker::access::AccessList;
 use onrush_tracker::access::addresses::{AddressBlock, AddressSet};
@@ -39,7 +40,8 @@ fn main() {
     let text: String = hashes.iter().map(|hash| format!("{hash}\n")).collect();
     file.write_all(text.as_bytes()).expect("write the file");
     drop(text);
-    let listed = Listed { hashes: Vec::new(), file: Some(file.path().to_owned()) };
+    let files = vec![ListFile { path: file.path().to_owned(), error: None }];
+    let listed = Listed { files, ..Listed::default() };
     let start = Instant::now();
     let list = onrush_store::lists::access_list(&Access::Deny(listed), hashes.len(), &mut || {})
         .expect("a valid list");
@@ -71,10 +73,10 @@ fn main() {
 
 /// The list after a thousand additions and a thousand removals.
 fn with_changes(list: &AccessList, rng: &mut SmallRng) -> AccessList {
-    let added = (0..1_000).map(|_| ListChange { info_hash: InfoHash(rng.random()), listed: true });
+    let added = (0..1_000).map(|_| ListChange::new(InfoHash(rng.random()), true));
     let all = list.set().expect("the configuration has a deny list").iter();
     let removed = all.step_by((list.len() / 1_000).max(1)).take(1_000);
-    let removed = removed.map(|hash| ListChange { info_hash: InfoHash(*hash), listed: false });
+    let removed = removed.map(|hash| ListChange::new(InfoHash(*hash), false));
     list.with(&added.chain(removed).collect::<Vec<_>>())
 }
 

@@ -116,7 +116,7 @@ mod tests {
         let mut sum = 0u64;
         while (Cpu::of_thread().unwrap() - before).total() < 0.05 {
             sum = (0..100_000u64).fold(sum, |sum, n| sum.wrapping_mul(31).wrapping_add(n));
-            assert!(start.elapsed().as_secs() < 20, "{sum}");
+            assert!(start.elapsed().as_secs() < 600, "{sum}");
         }
         let process = Cpu::of_self().unwrap();
         assert!(process.total() + 0.05 >= Cpu::of_thread().unwrap().total());

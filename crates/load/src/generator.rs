@@ -93,9 +93,11 @@ impl<'p, S: Socket> Generator<'p, S> {
         &self.session.tally
     }
 
-    /// Ends the window early, at `end`, which is in the future.
+    /// Ends the window early, at `end`; after the last request that was sent, where this worker is
+    /// late and has sent some since.
     pub fn end_at(&mut self, end: Nanos) {
-        self.session.window.end = self.session.window.end.min(end);
+        let Session { window, sent_at, .. } = &mut self.session;
+        window.end = window.end.min(end.max(*sent_at + 1));
     }
 
     /// Requests in flight.

@@ -43,6 +43,8 @@ const EXCEEDED: u8 = 4;
 const PROBED_SOURCES: u32 = 8;
 
 fn main() -> ExitCode {
+    #[cfg(all(target_env = "gnu", target_feature = "crt-static"))]
+    onrush_net::name_service::use_built_in_sources();
     let status = execute(&args::parse()).unwrap_or_else(|error| {
         eprintln!("onrush-load: {error:#}");
         UNUSABLE

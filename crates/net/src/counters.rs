@@ -1,6 +1,5 @@
-//! Datagrams that the kernel dropped at one socket before they could be received: no room in the
-//! receive buffer, a wrong checksum that was found late, or a filter. The kernel does not tell them
-//! apart by socket.
+//! What the kernel counts for one socket: datagrams that it dropped before they could be received,
+//! and what a Unix socket has sent and its receiver has not taken.
 //!
 //! They are read by SO_MEMINFO, which costs one system call and nothing on the path of a datagram
 //! (a per-packet control message, SO_RXQ_OVFL, measured 7 %).
@@ -8,16 +7,35 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 
-/// Datagrams that the kernel dropped at one socket, modulo 2^32.
+/// Places of two counters in SO_MEMINFO (include/uapi/linux/sock_diag.h).
+const SK_MEMINFO_WMEM_ALLOC: usize = 2;
+const SK_MEMINFO_DROPS: usize = 8;
+
+/// Datagrams that the kernel dropped at one socket, modulo 2^32: no room in the receive buffer, a
+/// wrong checksum that was found late, or a filter. The kernel does not tell them apart by socket.
 ///
 /// # Errors
 /// Where the system has no such counter (anything but Linux).
 pub(crate) fn socket_drops(fd: BorrowedFd<'_>) -> io::Result<u32> {
+    Ok(memory(fd)?[SK_MEMINFO_DROPS])
+}
+
+/// The memory of datagrams that a Unix socket has sent and their receivers have not taken, in
+/// bytes. The memory of an empty datagram is not zero.
+///
+/// # Errors
+/// Where the system has no such counter (anything but Linux).
+pub fn untaken(socket: BorrowedFd<'_>) -> io::Result<u32> {
+    Ok(memory(socket)?[SK_MEMINFO_WMEM_ALLOC])
+}
+
+/// The counters of SO_MEMINFO.
+fn memory(fd: BorrowedFd<'_>) -> io::Result<[u32; 9]> {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     {
         let mut words = [0u32; 9];
         crate::sys::get_option(fd, libc::SOL_SOCKET, libc::SO_MEMINFO, &mut words)?;
-        Ok(words[libc::SK_MEMINFO_DROPS as usize])
+        Ok(words)
     }
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
     {
@@ -52,6 +70,7 @@ mod tests {
     use super::*;
     use crate::bind::{Buffers, bind_client};
     use std::os::fd::AsFd;
+    use std::os::unix::net::UnixDatagram;
 
     #[test]
     fn wrapping_counts_continue() {
@@ -80,5 +99,18 @@ mod tests {
         let drops = socket_drops(server.as_fd()).unwrap();
         assert_eq!(received + drops, sent);
         assert!(drops > 100, "{drops}");
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn what_a_receiver_has_not_taken_is_counted() {
+        let (here, there) = UnixDatagram::pair().unwrap();
+        assert_eq!(untaken(here.as_fd()).unwrap(), 0);
+        for bytes in [&b"bytes"[..], b""] {
+            here.send(bytes).unwrap();
+            assert!(untaken(here.as_fd()).unwrap() > 0, "{bytes:?}");
+            there.recv(&mut [0; 8]).unwrap();
+            assert_eq!(untaken(here.as_fd()).unwrap(), 0, "{bytes:?}");
+        }
     }
 }

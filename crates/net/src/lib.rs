@@ -31,6 +31,7 @@
 //! | [`filter`] | which datagrams the kernel drops before it queues them (classic BPF) |
 //! | [`affinity`] | the vCPUs of the process, pinning a thread to one |
 //! | [`clock`] | how wrong the wall clock may be (Linux) |
+//! | [`name_service`] | names of users and hosts in a static program (glibc) |
 //! | [`mio`] | the portable backend; recvmmsg and sendmmsg on Linux |
 //! | [`memory`] | a network within the process: loss, delay and reordering from a seed |
 //! | [`raw`] | datagrams from any source address, for load tests (Linux) |
@@ -49,6 +50,8 @@ pub mod handover;
 pub mod memory;
 pub mod mio;
 mod name;
+#[cfg(target_env = "gnu")]
+pub mod name_service;
 pub mod notice;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub mod raw;
@@ -57,5 +60,6 @@ pub mod socket;
 pub mod steering;
 mod sys;
 
+pub use counters::untaken;
 pub use notice::Notice;
 pub use socket::{Cause, Received, Reply, Return, Sent, Slot, Socket, Waker};

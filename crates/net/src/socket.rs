@@ -115,6 +115,21 @@ impl<'a> Received<'a> {
         self.slots.is_empty()
     }
 
+    /// Removes and returns the first `count` datagrams, or all if there are fewer.
+    pub fn take_first(&mut self, count: usize) -> Self {
+        let (first, rest) = self.slots.split_at(count.min(self.slots.len()));
+        self.slots = rest;
+        Self { region: self.region, slots: first }
+    }
+
+    /// The sender of a datagram of the batch, by its index.
+    ///
+    /// # Panics
+    /// If there are no more than `index` datagrams.
+    pub fn source(&self, index: usize) -> &'a SocketAddr {
+        &self.slots[index].source
+    }
+
     /// Each datagram with its bytes.
     #[inline]
     pub fn iter(&self) -> impl Iterator<Item = (&'a [u8], &'a Slot)> + use<'a> {

@@ -6,6 +6,8 @@
 pub(crate) mod fixed;
 pub(crate) mod message;
 
+#[cfg(target_env = "gnu")]
+use std::ffi::{CStr, c_char};
 use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -56,6 +58,19 @@ pub(crate) fn clock_error() -> Result<u64, Errno> {
         (result, state.assume_init_ref().maxerror)
     };
     Errno::result(result).map(|_| u64::try_from(micros).unwrap_or(0))
+}
+
+/// Sets the sources of a name service database in place of those in /etc/nsswitch.conf.
+#[cfg(target_env = "gnu")]
+pub(crate) fn configure_name_service(database: &CStr, sources: &CStr) -> Result<(), Errno> {
+    unsafe extern "C" {
+        // <nss.h> of glibc.
+        fn __nss_configure_lookup(database: *const c_char, sources: *const c_char) -> c_int;
+    }
+    // SAFETY: both are strings with a final zero, of which glibc makes copies.
+    // Reason: the libc crate does not declare the function.
+    let result = unsafe { __nss_configure_lookup(database.as_ptr(), sources.as_ptr()) };
+    Errno::result(result).map(drop)
 }
 
 /// Types that the kernel may read and write as bytes.

@@ -7,6 +7,7 @@
 //! | [`state_file`] | opens the files of the state directory, without following links |
 //! | [`lock`], [`key_file`] | the lock of the state directory; the secrets of connection ids |
 //! | [`snapshot`] | the peers in a file |
+//! | [`blocks`] | sources that were blocked while the tracker ran |
 //! | [`lists`] | files of info hashes and of blocked sources, and the journal of changes |
 //! | [`export`] | the full scrape in a file |
 //! | [`stream`] | the contents of running shards for a thread that writes a snapshot or an export |
@@ -16,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 pub mod atomic_file;
+pub mod blocks;
 pub mod damaged_file;
 pub mod export;
 pub mod key_file;

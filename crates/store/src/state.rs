@@ -109,25 +109,31 @@ impl State {
         Some(unusable(&format!("{what}\n  create it for the tracker's user, or {ANOTHER}")))
     }
 
-    /// What [`open`](Self::open) would refuse or do without, for the current user and without
-    /// locking anything. Creates a file in the state directory for a moment.
+    /// What [`open`](Self::open) would do without: the state directory, if the current user cannot
+    /// use it or its files. Creates a file in it for a moment.
+    pub fn check_use(settings: &Settings) -> Option<Refused> {
+        let directory = settings.state_dir.as_deref().filter(|directory| !is_missing(directory))?;
+        // Others refuse it.
+        check_writers(directory).ok()?;
+        check_files(directory, settings.snapshot.enabled)
+    }
+
+    /// What [`open`](Self::open) would refuse, for the current user and without locking anything.
     pub fn check(settings: &Settings) -> Vec<Refused> {
-        let mut refused = Vec::new();
         let directory = settings.state_dir.as_deref().filter(|directory| !is_missing(directory));
-        if let Some(directory) = directory {
-            match check_writers(directory) {
-                Err(error) => refused.push(unusable(&error)),
-                Ok(()) => refused.extend(check_files(directory, settings.snapshot.enabled)),
-            }
-        }
+        let writers = directory.and_then(|directory| check_writers(directory).err());
+        let mut refused: Vec<_> = writers.iter().map(unusable).collect();
         let key = match (&settings.connection.key_file, directory) {
             (Some(path), _) => key_file::check(path, regular_file::open)
                 .map_err(|error| Refused::new("connection.key_file", &error)),
-            (None, Some(directory)) => key_file::check(&directory.join(KEY_FILE), state_file::open)
-                .map_err(|error| unusable(&error)),
-            (None, None) => Ok(()),
+            // Where none can be created the key is kept in memory.
+            (None, Some(directory)) if directory.join(KEY_FILE).symlink_metadata().is_ok() => {
+                key_file::check(&directory.join(KEY_FILE), state_file::open)
+                    .map_err(|error| unusable(&error))
+            }
+            (None, _) => Ok(()),
         };
-        // A directory that cannot be written has been reported.
+        // One finding for the directory.
         refused.extend(key.err().filter(|key| !refused.iter().any(|other| other.key == key.key)));
         refused
     }
@@ -283,7 +289,10 @@ mod tests {
     fn checked(settings: &Settings, root: &Path) -> Vec<Refused> {
         let names = || fs::read_dir(root).unwrap().count();
         let before = names();
-        let found = State::check_creation(settings).into_iter().chain(State::check(settings));
+        let found = State::check_creation(settings)
+            .into_iter()
+            .chain(State::check_use(settings))
+            .chain(State::check(settings));
         let found = found.collect();
         assert_eq!(names(), before, "a file is left");
         found

@@ -87,7 +87,7 @@ mod tests {
         ("connection.key", |path| key_file::load_or_create(&path, open).is_ok()),
         ("access.changes", |path| {
             let journal = Journal::new(path.parent().unwrap());
-            let change = ListChange { info_hash: InfoHash([1; 20]), listed: true };
+            let change = ListChange::new(InfoHash([1; 20]), true);
             let read = journal.read(ListKind::Deny).is_ok();
             journal.append(ListKind::Deny, &[change]).is_ok() || read
         }),

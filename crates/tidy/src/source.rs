@@ -110,13 +110,28 @@ impl Source {
     /// Whether the token at `at` belongs to a test: the file is in `tests` or `benches` or is named
     /// `tests.rs`, or a module marked `#[cfg(test)]` or `#[cfg(all(loom, test))]` encloses it.
     pub fn is_test(&self, at: usize) -> bool {
-        let path = &self.path;
-        if ["/tests/", "/benches/"].iter().any(|part| path.contains(part))
-            || path.ends_with("/tests.rs")
-        {
-            return true;
+        self.is_test_file() || self.test_modules.iter().any(|module| module.contains(&at))
+    }
+
+    fn is_test_file(&self) -> bool {
+        let directories = ["/tests/", "/benches/"];
+        directories.iter().any(|part| self.path.contains(part)) || self.path.ends_with("/tests.rs")
+    }
+
+    /// The number of lines that are neither blank nor a comment: outside of tests, and in tests.
+    pub fn code_lines(&self) -> [usize; 2] {
+        let line_of = |at: usize| self.tokens[at].line;
+        let modules: Vec<_> =
+            self.test_modules.iter().map(|it| line_of(it.start)..=line_of(it.end)).collect();
+        let mut counts = [0; 2];
+        for (at, line) in self.text.lines().enumerate() {
+            let line = line.trim_start();
+            if !line.is_empty() && !line.starts_with("//") {
+                let in_module = modules.iter().any(|module| module.contains(&(at + 1)));
+                counts[usize::from(in_module || self.is_test_file())] += 1;
+            }
         }
-        self.test_modules.iter().any(|module| module.contains(&at))
+        counts
     }
 
     /// The bodies of modules marked `#[cfg(test)]` or `#[cfg(all(loom, test))]`.
@@ -208,6 +223,13 @@ mod tests {
         let at = |name: &str| source.tokens.iter().position(|t| t.text == name).unwrap();
         assert!(source.is_test(at("c")));
         assert!(!source.is_test(at("a")) && !source.is_test(at("d")));
+    }
+
+    #[test]
+    fn lines_of_code_and_of_tests_are_counted() {
+        let text = "//! A.\n\nfn a() {\n    // b\n}\n#[cfg(test)]\nmod tests {\n    fn c() {}\n}\n";
+        assert_eq!(source(text).code_lines(), [3, 3]);
+        assert_eq!(Source::new("crates/x/tests/a.rs", text.to_owned()).code_lines(), [0, 6]);
     }
 
     #[test]

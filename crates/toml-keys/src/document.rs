@@ -1,11 +1,12 @@
-//! A file, with flags over it, read according to a schema. Reading continues after a problem, so
-//! that one run reports all of them.
+//! Files, one over the other, with flags and variables over them, read according to a schema.
+//! Reading continues after a problem, so that one run reports all of them.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 use toml::Spanned;
@@ -19,26 +20,29 @@ use crate::source::Source;
 /// Bytes of a file. A list of 100,000 info hashes takes about 5 MB.
 pub const MAX_FILE_LEN: u64 = 16 << 20;
 
-/// The values of a file and of the flags over it, and the problems found so far.
+/// The values of files and of the flags and variables over them, and the problems found so far.
 #[derive(Clone, Debug)]
 pub struct Document {
     schema: &'static Schema,
-    source: Source,
+    /// Those that were read, in their order; at least one.
+    files: Vec<Source>,
     values: Values,
     origins: BTreeMap<String, Origin>,
-    /// Misspelled tables: the name that is probably meant, and the one in the file.
+    /// Misspelled tables: the name that is probably meant, and the one in a file.
     misspelled: BTreeMap<&'static str, String>,
     problems: Problems,
-    /// The flag whose value is being read; `None` while it is the file.
-    flag: Option<&'static str>,
+    /// Where the values that are being read come from.
+    reading: Origin,
 }
 
 /// Where the value of a key comes from. Keys without an origin have the value of the base.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Origin {
-    File,
-    Flag(&'static str),
-    /// The value was not accepted, which is reported; the value of the base is in its place.
+    /// The file with this number.
+    File(usize),
+    /// The flag or the variable with this name.
+    Named(Arc<str>),
+    /// The value was not accepted, which is reported; the one before is in its place.
     Rejected,
 }
 
@@ -46,22 +50,16 @@ impl Document {
     /// Reads `text` over `base`, which has every key that is not derived; `name` stands for the
     /// file in messages.
     pub fn parse(schema: &'static Schema, base: Values, name: &str, text: &str) -> Self {
-        // A byte order mark would count as a column.
-        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let mut document = Self {
             schema,
-            source: Source::new(name, text),
+            files: Vec::new(),
             values: base,
             origins: BTreeMap::new(),
             misspelled: BTreeMap::new(),
             problems: Problems::default(),
-            flag: None,
+            reading: Origin::File(0),
         };
-        let (root, errors) = DeTable::parse_recoverable(text);
-        match errors.as_slice() {
-            [] => document.table(schema.keys, root.get_ref(), ""),
-            errors => document.syntax(errors),
-        }
+        document.read_file(name, text);
         document
     }
 
@@ -70,30 +68,32 @@ impl Document {
     /// # Errors
     /// When it cannot be read, is longer than [`MAX_FILE_LEN`] or is not UTF-8.
     pub fn load(schema: &'static Schema, base: Values, path: &Path) -> Result<Self, Problems> {
-        let name = path.display().to_string();
-        let whole = |what: String| Problems::from(Problem::in_file(&name, "", what));
-        let mut bytes = Vec::new();
-        regular_file::open(path)
-            .and_then(|file| file.take(MAX_FILE_LEN + 1).read_to_end(&mut bytes))
-            .map_err(|error| whole(format!("the file cannot be read: {error}")))?;
-        if bytes.len() as u64 > MAX_FILE_LEN {
-            return Err(whole(format!("the file is longer than {MAX_FILE_LEN} bytes")));
-        }
-        match str::from_utf8(&bytes) {
-            Ok(text) => Ok(Self::parse(schema, base, &name, text)),
-            Err(error) => {
-                let start = error.valid_up_to();
-                let source = Source::new(&name, &String::from_utf8_lossy(&bytes));
-                let what = format!("byte {:#04x} is not UTF-8, as TOML must be", bytes[start]);
-                let at = At::Place(source.place(start..start + 1));
-                Err(Problem::new(at, "", what, None).into())
-            }
+        Ok(Self::parse(schema, base, &path.display().to_string(), &text_of(path)?))
+    }
+
+    /// Reads another file over the values so far. One that cannot be read is a problem.
+    pub fn load_over(&mut self, path: &Path) {
+        match text_of(path) {
+            Ok(text) => self.read_file(&path.display().to_string(), &text),
+            Err(problem) => self.problems.add(|| problem),
         }
     }
 
-    /// Reads the value of a flag over the file's: TOML, or a string without quotes. `path` is
-    /// the path of a key.
-    pub fn set(&mut self, flag: &'static str, path: &str, value: &str) {
+    fn read_file(&mut self, name: &str, text: &str) {
+        // A byte order mark would count as a column.
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        self.reading = Origin::File(self.files.len());
+        self.files.push(Source::new(name, text));
+        let (root, errors) = DeTable::parse_recoverable(text);
+        match errors.as_slice() {
+            [] => self.table(self.schema.keys, root.get_ref(), ""),
+            errors => self.syntax(errors),
+        }
+    }
+
+    /// Reads a value over those so far: TOML, or a string without quotes. `name` is that of the
+    /// flag or variable, and `path` that of a key.
+    pub fn set(&mut self, name: &str, path: &str, value: &str) {
         let value = DeValue::parse(value)
             .unwrap_or_else(|_| Spanned::new(0..0, DeValue::String(Cow::Borrowed(value))));
         let root = path.rsplit('.').fold(value, |value, name| {
@@ -101,10 +101,22 @@ impl Document {
             Spanned::new(0..0, DeValue::Table(DeTable::from_iter([(name, value)])))
         });
         if let DeValue::Table(root) = root.get_ref() {
-            self.flag = Some(flag);
+            self.reading = Origin::Named(name.into());
             self.table(self.schema.keys, root, "");
-            self.flag = None;
         }
+    }
+
+    /// Reads a value without TOML's quotes over those so far: the entries of a list have commas
+    /// between them. `name` is that of a variable, and `path` that of a key.
+    pub fn set_plain(&mut self, name: &str, path: &str, text: &str) {
+        let key = self.schema.key(path);
+        let value = key.map_or_else(|| Cow::Borrowed(text), |key| key.kind.toml_of_plain(text));
+        self.set(name, path, &value);
+    }
+
+    /// Adds a problem that was found elsewhere.
+    pub fn add(&mut self, problem: Problem) {
+        self.problems.add(|| problem);
     }
 
     /// Removes the value of a derived key.
@@ -127,22 +139,28 @@ impl Document {
         &self.values
     }
 
-    /// The name of the file.
+    /// The name of the file, or of the first one.
     pub fn name(&self) -> &str {
-        &self.source.name
+        &self.files[0].name
     }
 
-    /// The flag that the value of a key, or the list with this entry, comes from.
-    pub fn flag_of(&self, path: &str) -> Option<&'static str> {
-        match self.origins.get(path) {
-            Some(Origin::Flag(flag)) => Some(flag),
-            _ => self.flag_of(path.rsplit_once('.')?.0),
+    /// The name of the file, the flag or the variable that the value of a key, or the list with
+    /// this entry, comes from.
+    pub fn origin(&self, path: &str) -> Option<&str> {
+        match self.origin_of(path)? {
+            Origin::File(number) => Some(&self.files[*number].name),
+            Origin::Named(name) => Some(name),
+            Origin::Rejected => None,
         }
     }
 
-    /// Whether the file or a flag gives an accepted value for a key.
+    fn origin_of(&self, path: &str) -> Option<&Origin> {
+        self.origins.get(path).or_else(|| self.origin_of(path.rsplit_once('.')?.0))
+    }
+
+    /// Whether a file, a flag or a variable gives an accepted value for a key.
     pub fn is_given(&self, path: &str) -> bool {
-        matches!(self.origins.get(path), Some(Origin::File | Origin::Flag(_)))
+        matches!(self.origins.get(path), Some(Origin::File(_) | Origin::Named(_)))
     }
 
     /// Whether the value of a key was rejected, so that what follows from it is no news.
@@ -153,13 +171,13 @@ impl Document {
     /// Adds a problem with the value of a key that was accepted by itself, or with an entry of a
     /// list (`listen.0`).
     pub fn problem(&mut self, path: &str, what: String, remedy: Option<&str>) {
-        let at = match self.flag_of(path) {
-            Some(flag) => At::Flag(flag),
-            None => match self.span(path) {
-                Some(span) => At::Place(self.source.place(span)),
-                None => At::File(self.source.name.clone()),
-            },
+        let place = |file: &Source| Some(At::Place(file.place(self.span(file, path)?)));
+        let at = match self.origin_of(path) {
+            Some(Origin::Named(name)) => Some(At::Named(name.to_string())),
+            Some(Origin::File(number)) => place(&self.files[*number]),
+            Some(Origin::Rejected) | None => self.files.iter().rev().find_map(place),
         };
+        let at = at.unwrap_or_else(|| At::File(self.name().to_owned()));
         self.problems.add(|| Problem::new(at, path, what, remedy.map(str::to_owned)));
     }
 
@@ -176,10 +194,10 @@ impl Document {
         self.problems.into_result()
     }
 
-    /// The place of a value, or of the innermost table or list around it in the file. It is parsed
+    /// The place of a value, or of the innermost table or list around it, in a file. It is parsed
     /// once more: spans of long lists are not kept.
-    fn span(&self, path: &str) -> Option<Range<usize>> {
-        let (root, _) = DeTable::parse_recoverable(&self.source.text);
+    fn span(&self, file: &Source, path: &str) -> Option<Range<usize>> {
+        let (root, _) = DeTable::parse_recoverable(&file.text);
         let root = DeValue::Table(root.into_inner());
         let (mut value, mut span) = (&root, None);
         for part in path.split('.') {
@@ -195,7 +213,7 @@ impl Document {
     /// Errors of the TOML parser, one per line. Keys are not read: the parser's recovery may have
     /// put them anywhere.
     fn syntax(&mut self, errors: &[Error]) {
-        let source = &self.source;
+        let Some(source) = self.files.last() else { return };
         let end = source.text.len();
         let mut last_line = 0;
         for error in errors {
@@ -225,7 +243,9 @@ impl Document {
     fn entry(&mut self, key: &'static Key, value: &Spanned<DeValue<'_>>, path: &str) {
         match (&key.kind, value.get_ref()) {
             (Kind::Table(keys), DeValue::Table(entries)) => self.table(keys, entries, path),
-            (Kind::Tables(keys, _), DeValue::Table(entries)) if self.flag.is_some() => {
+            (Kind::Tables(keys, _), DeValue::Table(entries))
+                if matches!(self.reading, Origin::Named(_)) =>
+            {
                 self.numbered(keys, entries, path);
             }
             (Kind::Tables(keys, most), DeValue::Array(list))
@@ -235,8 +255,7 @@ impl Document {
             }
             _ => match key.kind.accept(value) {
                 Ok(accepted) => {
-                    let origin = self.flag.map_or(Origin::File, Origin::Flag);
-                    self.origins.insert(path.to_owned(), origin);
+                    self.origins.insert(path.to_owned(), self.reading.clone());
                     self.values.insert(path.to_owned(), accepted);
                 }
                 Err(mismatches) => {
@@ -255,6 +274,7 @@ impl Document {
     fn tables(&mut self, keys: &'static [Key], list: &DeArray<'_>, path: &str) {
         let below = format!("{path}.");
         self.values.retain(|path, _| !path.starts_with(&below));
+        self.origins.retain(|path, _| !path.starts_with(&below));
         for (nth, entry) in list.iter().enumerate() {
             let path = format!("{below}{nth}");
             self.list_entry(keys, entry, &path);
@@ -317,14 +337,36 @@ impl Document {
         }
     }
 
-    /// Adds a problem at these bytes of the file, or with the flag that is being read.
+    /// Adds a problem at these bytes of the file, or with the flag or variable, that is being read.
     fn at(&mut self, span: Range<usize>, path: &str, what: String, remedy: Option<String>) {
-        let Self { source, flag, .. } = self;
+        let Self { files, reading, .. } = self;
         self.problems.add(|| {
-            let at = flag.map_or_else(|| At::Place(source.place(span)), At::Flag);
+            let at = match reading {
+                Origin::Named(name) => At::Named(name.to_string()),
+                _ => At::Place(files[files.len() - 1].place(span)),
+            };
             Problem::new(at, path, what, remedy)
         });
     }
+}
+
+/// The text of a file.
+fn text_of(path: &Path) -> Result<String, Problem> {
+    let name = path.display().to_string();
+    let whole = |what: String| Problem::in_file(&name, "", what);
+    let mut bytes = Vec::new();
+    regular_file::open(path)
+        .and_then(|file| file.take(MAX_FILE_LEN + 1).read_to_end(&mut bytes))
+        .map_err(|error| whole(format!("the file cannot be read: {error}")))?;
+    if bytes.len() as u64 > MAX_FILE_LEN {
+        return Err(whole(format!("the file is longer than {MAX_FILE_LEN} bytes")));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let (start, bytes) = (error.utf8_error().valid_up_to(), error.as_bytes());
+        let source = Source::new(&name, &String::from_utf8_lossy(bytes));
+        let what = format!("byte {:#04x} is not UTF-8, as TOML must be", bytes[start]);
+        Problem::new(At::Place(source.place(start..start + 1)), "", what, None)
+    })
 }
 
 /// The remedy for a line that is not TOML.

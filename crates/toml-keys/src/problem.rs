@@ -1,4 +1,4 @@
-//! Problems of files and flags, each with its place and a remedy.
+//! Problems of files, flags and variables, each with its place and a remedy.
 
 use std::fmt;
 
@@ -25,15 +25,20 @@ pub(crate) enum At {
     /// In a file as a whole, or in what follows from it.
     File(String),
     /// At a place in a file.
-    Place(Place),
-    /// In the value of this flag.
-    Flag(&'static str),
+    Place(Box<Place>),
+    /// In the value of the flag or variable with this name.
+    Named(String),
 }
 
 impl Problem {
     /// `key` is the path of a key, or empty.
     pub(crate) fn new(at: At, key: &str, what: String, remedy: Option<String>) -> Self {
         Self { at, key: key.to_owned(), what, remedy }
+    }
+
+    /// A problem with a flag or a variable.
+    pub fn in_named(name: &str, key: &str, what: String) -> Self {
+        Self::new(At::Named(name.to_owned()), key, what, None)
     }
 
     /// A problem with a file as a whole, named `file`, or with its key `key`.
@@ -46,8 +51,7 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.at {
             At::Place(place) => write!(f, "{}:{}:{}: ", place.file, place.line, place.column)?,
-            At::File(name) => write!(f, "{name}: ")?,
-            At::Flag(flag) => write!(f, "{flag}: ")?,
+            At::File(name) | At::Named(name) => write!(f, "{name}: ")?,
         }
         if !self.key.is_empty() {
             write!(f, "`{}`: ", self.key)?;
@@ -85,7 +89,8 @@ impl Problems {
         if self.total == 0 { Ok(()) } else { Err(self) }
     }
 
-    /// Each problem, in the order of the file; those of flags come last. At most 200.
+    /// Each problem, in the order of the files; those of flags and variables come last. At most
+    /// 200.
     pub fn iter(&self) -> impl Iterator<Item = &Problem> {
         self.kept.iter()
     }

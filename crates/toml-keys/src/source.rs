@@ -31,14 +31,14 @@ impl Source {
     }
 
     /// The place of a range of bytes, which is first fitted to the text and to its characters.
-    pub(crate) fn place(&self, span: Range<usize>) -> Place {
+    pub(crate) fn place(&self, span: Range<usize>) -> Box<Place> {
         let start = self.boundary(span.start);
         let marked = &self.text[start..self.boundary(span.end.max(start))];
         let marked = marked.lines().next().unwrap_or_default().chars().count();
         let line = self.line_of(start);
         let column = self.text[self.lines[line - 1]..start].chars().count();
         let excerpt = excerpt(line, self.line(line), column, marked.max(1));
-        Place { file: self.name.clone(), line, column: column + 1, excerpt }
+        Box::new(Place { file: self.name.clone(), line, column: column + 1, excerpt })
     }
 
     /// The number of the line of a byte, from 1.

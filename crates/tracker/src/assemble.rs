@@ -75,8 +75,7 @@ pub fn assemble_with_fronts<S: Socket>(
         "one socket for each worker with a socket side"
     );
     let map = shard_map(placement.shards(), secrets);
-    let intake =
-        Intake::new(rules, ConnectionIds::new(&secrets.keys, settings.connection_validity));
+    let ids = ConnectionIds::new(&secrets.keys, settings.connection_validity);
     let senders = sockets.len() + fronts.len();
     let parkers: Vec<Parker> = (0..placement.workers()).map(|_| Parker::new()).collect();
     let wakers = parkers.iter().enumerate().map(|(index, parker)| match sockets.get(index) {
@@ -93,7 +92,8 @@ pub fn assemble_with_fronts<S: Socket>(
     let mut workers = Vec::with_capacity(placement.workers());
     for (index, (parker, inbox)) in parkers.into_iter().zip(inboxes.by_ref()).enumerate() {
         let socket_side = sockets.next().map(|socket| {
-            SocketSide::new(index, socket, intake.clone(), map, settings, rules.max_hashes)
+            let intake = Intake::new(rules, index, ids.clone());
+            SocketSide::new(index, socket, intake, map, settings, rules.max_hashes)
         });
         let swarm_side = (0..placement.shards())
             .find(|shard| placement.owner(*shard) == index)

@@ -15,6 +15,7 @@
 //! | [`lanes`] | the channels between members, and their messages |
 //! | [`rules`], [`orders`] | what may change at run time, and the handle for it |
 //! | [`clock`], [`metrics`], [`clients`] | time, counters, client software by peer id prefix |
+//! | [`source_sample`] | who sends most, while somebody asks for it |
 
 #![forbid(unsafe_code)]
 
@@ -36,6 +37,7 @@ pub mod running;
 pub mod scrape_join;
 pub mod shedding;
 pub mod sorter;
+pub mod source_sample;
 pub mod worker;
 
 pub use running::Running;

@@ -9,6 +9,7 @@ use thiserror::Error;
 
 use crate::lanes::{Lane, Mailbox, Order, ShardTask};
 use crate::rules::Rules;
+use crate::source_sample::SourceSample;
 
 /// A worker's lane of orders is full or closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -84,7 +85,33 @@ impl Orders {
         self.send_to_workers(|| Order::Resume)
     }
 
-    fn send_to_workers(&self, order: impl Fn() -> Order) -> Result<(), WorkerUnresponsive> {
+    /// How many workers there are.
+    pub fn workers(&self) -> usize {
+        self.workers
+    }
+
+    /// Makes every worker collect the sample that `sample` makes for it, until
+    /// [`end_samples`](Self::end_samples) or the next sample. Each worker finishes its sample; one
+    /// without a socket does so at once.
+    ///
+    /// # Errors
+    /// [`WorkerUnresponsive`], naming the first worker that did not take the order; the others did.
+    pub fn sample_sources(
+        &self,
+        mut sample: impl FnMut() -> SourceSample,
+    ) -> Result<(), WorkerUnresponsive> {
+        self.send_to_workers(|| Order::Sample(Some(Box::new(sample()))))
+    }
+
+    /// Makes every worker finish its sample, if it has one.
+    ///
+    /// # Errors
+    /// [`WorkerUnresponsive`], naming the first worker that did not take the order; the others did.
+    pub fn end_samples(&self) -> Result<(), WorkerUnresponsive> {
+        self.send_to_workers(|| Order::Sample(None))
+    }
+
+    fn send_to_workers(&self, mut order: impl FnMut() -> Order) -> Result<(), WorkerUnresponsive> {
         let mut result = Ok(());
         for (worker, lane) in self.lanes[..self.workers].iter().enumerate() {
             if lane.try_send(order()).is_err() {

@@ -2,8 +2,9 @@
 //!
 //! [`Refusal`] holds the reasons that any front has; [`UdpRefusal`] those of datagrams (BEP 15).
 
-/// The longest text of an error reply, in bytes: what a buffer for it must hold.
-pub const MAX_ERROR_TEXT: usize = 64;
+/// The longest text of an error reply, in bytes: with its head no longer than the announce that it
+/// answers (BEP 15: 98 bytes).
+pub const MAX_ERROR_TEXT: usize = 90;
 
 /// Declares an enum of reasons: each with its name in logs and metrics, in the order of their
 /// counters.

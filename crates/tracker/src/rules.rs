@@ -7,6 +7,8 @@ use onrush_proto::scrape::MAX_HASHES;
 use onrush_swarm::{ShardSettings, SourceLimits};
 
 use crate::access::addresses::AddressSet;
+use crate::access::blocks::SourceBlocks;
+use crate::access::origins::PartCounts;
 use crate::access::{AccessList, Lists};
 use crate::limits::AnnounceSettings;
 use crate::shedding::Shedding;
@@ -25,6 +27,10 @@ pub struct Rules {
     pub access: Arc<AccessList>,
     /// The sources that are not served.
     pub blocked: Arc<AddressSet>,
+    /// Those of them that were blocked while the tracker runs, to count their requests.
+    pub blocks: Arc<SourceBlocks>,
+    /// Announces of info hashes that are not served, by part of the list.
+    pub forbidden: Arc<PartCounts>,
     /// Whether sources that cannot be peers on the internet are refused (bogons).
     pub refuse_bogons: bool,
     /// Whether log lines per request may contain the address of the client.
@@ -67,7 +73,9 @@ impl Rules {
         Self {
             max_hashes: MAX_HASHES,
             access: lists.access.clone(),
-            blocked: lists.blocked.clone(),
+            blocked: lists.refused().clone(),
+            blocks: lists.blocks.clone(),
+            forbidden: lists.forbidden.clone(),
             refuse_bogons: false,
             log_addresses: false,
             shard,

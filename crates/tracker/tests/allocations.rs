@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use crossbeam_channel::bounded;
 use onrush_net::memory::Endpoint;
 use onrush_net::{Reply, Return, Socket};
 use onrush_proto::options::Options as Bep41;
@@ -9,6 +10,8 @@ use onrush_proto::{Announce, Connect, ConnectionId, InfoHash, PeerId, Scrape, Tr
 use onrush_testing::memory_tracker::{
     COLOCATED, SPLIT, TRACKER_V4, TestTracker, announce, at, connect,
 };
+use onrush_tracker::orders::Orders;
+use onrush_tracker::source_sample::{Sampled, SourceSample};
 
 const CLIENTS: u8 = 100;
 const SWARMS: u8 = 40;
@@ -81,6 +84,21 @@ fn steady_state_allocates_nothing(placement: &str) {
     let expected = usize::from(CLIENTS) * (packets[0].len() - 1);
     assert_eq!(replies, expected, "all requests except junk get replies");
     assert_eq!(counted.count_total, 0, "{expected} replies allocated {counted:?}");
+
+    // A sample of sources is allocated by the thread that asks for it.
+    let (workers, owners) = (world.workers.len(), world.workers[0].owners.clone());
+    let orders = Orders::new(&world.workers[0].mailboxes, workers, owners);
+    let (sender, found) = bounded(workers);
+    let sample = || SourceSample::new(Sampled::All, 1_000, 1, sender.clone());
+    orders.sample_sources(sample).unwrap();
+    world.settle(at(10));
+    let counted = allocation_counter::measure(|| {
+        round(&mut world, &mut clients, &packets);
+    });
+    orders.end_samples().unwrap();
+    world.settle(at(10));
+    assert_eq!(found.try_iter().count(), workers);
+    assert_eq!(counted.count_total, 0, "samples of sources allocated {counted:?}");
 }
 
 #[test]

@@ -21,6 +21,11 @@ impl TrackerAddress {
         self.all[0]
     }
 
+    /// All addresses, each once, those of IPv4 first.
+    pub fn all(&self) -> &[SocketAddr] {
+        &self.all
+    }
+
     /// The first address of the other family than `address`.
     pub fn of_other_family(&self, address: SocketAddr) -> Option<SocketAddr> {
         self.all.iter().copied().find(|other| other.is_ipv4() != address.is_ipv4())

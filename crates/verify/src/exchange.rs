@@ -53,6 +53,8 @@ pub enum ExchangeError {
     Layout(BadResponse, Vec<u8>),
     /// A reply of another kind than the request.
     Kind(Vec<u8>),
+    /// A reply to a scrape of one info hash with this number of entries.
+    Entries(usize),
     /// An error packet.
     Refused {
         /// The request.
@@ -76,6 +78,7 @@ impl fmt::Display for ExchangeError {
             Self::Elsewhere(from, bytes) => write!(f, "a reply from {from}: {}", hex(bytes)),
             Self::Layout(why, bytes) => write!(f, "no reply of BEP 15, {why}: {}", hex(bytes)),
             Self::Kind(bytes) => write!(f, "another kind of reply: {}", hex(bytes)),
+            Self::Entries(entries) => write!(f, "{entries} entries for a scrape of 1 info hash"),
             Self::Refused { to, text } => write!(f, "an error to {to}: \"{text}\""),
             Self::Local(why) => write!(f, "this host cannot send: {why}"),
             Self::OutOfTime => {
@@ -467,7 +470,7 @@ mod tests {
 
     fn target(tracker: &UdpSocket) -> Target {
         let address = tracker.local_addr().unwrap();
-        Target::new(address, &[], address.ip(), Duration::from_millis(100))
+        Target::new(address, &[], address.ip(), Duration::from_secs(1))
     }
 
     /// The reply to an announce of a swarm of 214 leechers.
@@ -478,11 +481,14 @@ mod tests {
         reply
     }
 
-    /// Answers connects, and calls `also` with the client of each.
+    /// Answers connects, and calls `also` with the client of each, until an empty datagram comes.
     fn answer_connects(tracker: &UdpSocket, also: impl Fn(SocketAddr)) {
-        tracker.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
         let mut bytes = [0; 128];
-        while let Ok((len, from)) = tracker.recv_from(&mut bytes) {
+        loop {
+            let (len, from) = tracker.recv_from(&mut bytes).unwrap();
+            if len == 0 {
+                break;
+            }
             if let Ok(Request::Connect(connect)) = Request::parse(&bytes[..len]) {
                 also(from);
                 let mut reply = [0; 16];
@@ -500,7 +506,9 @@ mod tests {
     ) -> Option<Vec<u8>> {
         std::thread::scope(|scope| {
             scope.spawn(|| answer_connects(tracker, also));
-            client.reply_to_bad(&[0xA5; 16]).unwrap()
+            let reply = client.reply_to_bad(&[0xA5; 16]);
+            socket().send_to(&[], tracker.local_addr().unwrap()).unwrap();
+            reply.unwrap()
         })
     }
 

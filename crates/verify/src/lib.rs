@@ -16,6 +16,7 @@
 //! | [`message`] | requests and replies, field by field |
 //! | [`address`] | the address of a tracker: an announce URL, or host and port |
 //! | [`target`] | the tracker's addresses, source addresses and time |
+//! | [`probe`] | a connect, an announce and a scrape, with their times |
 //! | [`reachability`] | whether anything answers at the target |
 
 #![forbid(unsafe_code)]
@@ -26,6 +27,7 @@ pub mod checks;
 pub mod exchange;
 pub mod fixture;
 pub mod message;
+pub mod probe;
 pub mod reachability;
 pub mod report;
 pub mod run;

@@ -53,14 +53,11 @@ impl Resolution<'_> {
         let same = addresses.len() == configured.len()
             && configured.iter().all(|listen| addresses.contains(&listen.address));
         if !same && self.document.is_given("listen") {
-            let by = match self.document.flag_of("listen") {
-                Some(flag) => flag.to_owned(),
-                None => format!("`listen` of {}", self.document.name()),
-            };
+            let by = self.document.origin("listen").unwrap_or_default();
             let opened: Vec<_> = addresses.iter().map(ToString::to_string).collect();
             self.notices.push(format!(
-                "{by} is ignored, as the service manager has opened {}: change the socket unit \
-                 instead, or disable it",
+                "`listen` of {by} is ignored, as the service manager has opened {}: change the \
+                 socket unit instead, or disable it",
                 opened.join(" and ")
             ));
         }

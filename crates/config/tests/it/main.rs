@@ -125,6 +125,9 @@ const CONTRADICTIONS: &[(&str, &str, &str)] = &[
         "\"open\"",
     ),
     ("[access]\nmode = \"allow\"", "2:8: `access.mode`", "allow"),
+    ("[access]\nfiles = ['/a']", "2:9: `access.files`", "\"open\""),
+    ("access = { mode = 'deny', files = ['/a/x', '/b/x'] }", "1:44: `access.files.1`", "name x"),
+    ("[access]\nmode = 'allow'\nfiles = ['/a: why']", "3:10: `access.files.0`", "`error`"),
     ("group = \"www\"", "1:9: `group`", "user"),
 ];
 
@@ -313,6 +316,44 @@ fn values_in_range_are_kept_and_defaults_follow_them() {
     let settings = settings(text);
     assert_eq!((settings.announce.interval, settings.announce.peer_lifetime), (30_000, 60_000));
     assert_eq!((settings.overload.longest_interval, settings.connection.validity), (43_200, 3600));
+}
+
+#[test]
+fn times_and_sizes_may_have_units() {
+    let text = "[announce]\ninterval = \"45m\"\npeer_lifetime = \"1h35m\"\n\
+                [socket]\nreceive_buffer = \"8MiB\"\n[snapshot]\nevery = \"5min\"\n";
+    let settings = settings(text);
+    assert_eq!((settings.announce.interval, settings.announce.peer_lifetime), (2_700, 5_700));
+    assert_eq!(settings.socket.receive_buffer, 8 << 20);
+    assert_eq!(settings.snapshot.every.as_secs(), 300);
+    for (text, found) in [
+        ("[announce]\ninterval = \"10s\"", "found \"10s\", expected an integer from 60 to"),
+        ("[announce]\ninterval = \"100ms\"", "write seconds, or a time like \"90s\""),
+        ("[announce]\ninterval = \"1800\"", "without quotes"),
+        ("[socket]\nreceive_buffer = \"8M\"", "write bytes, or a size like \"512KiB\""),
+        ("[announce]\ninterval_jitter_percent = \"5%\"", "without a unit"),
+    ] {
+        let problems = problems(text);
+        assert!(problems.contains(found) && count(&problems) == 1, "{problems}");
+    }
+}
+
+#[test]
+fn words_of_other_programs_are_recognized() {
+    for (level, meant) in [("warning", "warn"), ("Warning", "warn"), ("critical", "error")] {
+        let problems = problems(&format!("[log]\nlevel = \"{level}\""));
+        assert!(problems.contains(&format!("did you mean \"{meant}\"?")), "{problems}");
+    }
+}
+
+#[test]
+fn both_meanings_of_an_ipv6_address_without_brackets_are_offered() {
+    let problems = problems("listen = [\"2001:db8::1:6969\"]");
+    for offered in ["`[2001:db8::1]:6969`", "`[2001:db8::1:6969]:6969`"] {
+        assert!(problems.contains(offered), "{problems}");
+    }
+    let unambiguous = self::problems("listen = [\"2001:db8::ffff\"]");
+    assert!(!unambiguous.contains("brackets"), "{unambiguous}");
 }
 
 fn host(vcpus: usize) -> Host {

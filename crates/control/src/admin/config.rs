@@ -1,6 +1,7 @@
 //! `/api/v1/config`, `/api/v1/config/diff` and `/api/v1/log-level`: the configuration in force, how
 //! its file differs from it, and the level of the log until the next reload.
 
+use axum::Extension;
 use axum::Json;
 use axum::extract::State;
 use axum::extract::rejection::JsonRejection;
@@ -12,6 +13,7 @@ use tokio::time::timeout;
 use super::wait::main_thread;
 use crate::api::Problem;
 use crate::api::admin::{ConfigDifference, ConfigDifferences, ConfigReport, ConfigValue, LogLevel};
+use crate::caller::Caller;
 use crate::request::Request;
 use crate::state::SharedState;
 use onrush_config::Applied;
@@ -25,7 +27,17 @@ use onrush_config::keys::LEVELS;
 )))]
 pub(crate) async fn config(State(state): SharedState) -> Result<Json<ConfigReport>, Problem> {
     let keys = state.serving()?.in_force().settings.in_force();
-    Ok(Json(ConfigReport { keys: keys.into_iter().map(ConfigValue::from).collect() }))
+    let keys = keys.into_iter().map(ConfigValue::from);
+    Ok(Json(ConfigReport { keys: keys.map(|key| with_level(key, log::max_level())).collect() }))
+}
+
+/// The key with the level that is in force, which a request may have changed.
+fn with_level(key: ConfigValue, level: LevelFilter) -> ConfigValue {
+    let value = Some(format!("\"{}\"", level.to_string().to_lowercase()));
+    match key.key == "log.level" && key.value != value {
+        true => ConfigValue { value, default: false, ..key },
+        false => key,
+    }
 }
 
 /// Reads the file again, with the flags of the start, and compares it with what is in force.
@@ -64,6 +76,7 @@ pub(crate) async fn differences(
 ))]
 pub(crate) async fn log_level(
     State(state): SharedState,
+    Extension(caller): Extension<Caller>,
     level: Result<Json<LogLevel>, JsonRejection>,
 ) -> Result<Json<LogLevel>, Problem> {
     let level = level.ok().and_then(|Json(LogLevel { level })| level.parse::<LevelFilter>().ok());
@@ -73,7 +86,7 @@ pub(crate) async fn log_level(
             "send {{\"level\": \"info\"}} as application/json; levels: {levels}"
         ))
     })?;
-    let request = |responder| Request::LogLevel(level, responder);
+    let request = |responder| Request::LogLevel { level, caller, responder };
     let former = main_thread(state.serving()?, state.timeout, request).await?;
     Ok(Json(LogLevel { level: former.to_string().to_lowercase() }))
 }

@@ -1,6 +1,7 @@
 //! `/api/v1/list`: the access list and changes to it.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use axum::extract::rejection::{JsonRejection, PathRejection};
 use axum::extract::{Path, State};
@@ -12,22 +13,33 @@ use onrush_proto::InfoHash;
 use super::swarm::{info_hash_of, parse_info_hash};
 use super::wait::main_thread;
 use crate::api::Problem;
-use crate::api::admin::{ListEntries, ListEntry, ListUpdate};
+use crate::api::admin::{ListEntries, ListEntry, ListPart, ListReport, ListUpdate};
 use crate::api::stats::ListState;
 use crate::caller::Caller;
 use crate::list_text::list_text;
 use crate::request::{ListChangeError, Request};
 use crate::state::{ServerState, SharedState};
+use crate::view::InForce;
+use onrush_tracker::access::origins::comment;
 use onrush_tracker::access::overlay::ListChange;
 
-/// The mode and the length of the list.
+/// The mode and the length of the list, and what its parts have refused.
 #[cfg_attr(test, utoipa::path(get, path = "/api/v1/list", responses(
-    (status = 200, description = "The list in force", body = ListState),
+    (status = 200, description = "The list in force", body = ListReport),
     (status = 503, description = "The tracker does not serve"),
 )))]
-pub(crate) async fn state(State(state): SharedState) -> Result<Json<ListState>, Problem> {
-    let in_force = state.serving()?.in_force();
-    Ok(Json(ListState::of(&in_force.lists, &in_force.settings)))
+pub(crate) async fn state(State(state): SharedState) -> Result<Json<ListReport>, Problem> {
+    let view = state.serving()?;
+    let InForce { lists, settings, .. } = view.in_force();
+    let by_day = view.parts.history.refused_by_day();
+    let part = |(name, refused): (&str, u64)| {
+        let of_part =
+            |(day, parts): (&u64, &BTreeMap<String, u64>)| Some((*day, *parts.get(name)?));
+        let by_day = by_day.iter().filter_map(of_part).collect();
+        ListPart { name: name.to_owned(), refused, by_day }
+    };
+    let parts = lists.refused_by_part().map(part).collect();
+    Ok(Json(ListReport { list: ListState::of(&lists, &settings), parts }))
 }
 
 /// Whether one info hash is listed.
@@ -46,19 +58,24 @@ pub(crate) async fn entry(
 ) -> Result<Json<ListEntry>, Problem> {
     let info_hash = info_hash_of(path)?;
     let list = state.serving()?.in_force().lists.access;
-    let listed = list.set().is_some_and(|set| set.contains(&info_hash));
-    let served = list.permits(info_hash);
-    Ok(Json(ListEntry { info_hash: info_hash.to_string(), listed, served }))
+    let set = list.set().filter(|set| set.contains(&info_hash));
+    let (listed, served) = (set.is_some(), list.permits(info_hash));
+    let comment = set.and_then(|set| set.comment(&info_hash)).map(str::to_owned);
+    let refusing = list.refusing_part(&info_hash).filter(|_| !served);
+    let refused_by = refusing.map(|(_, part)| part.name.to_string());
+    let info_hash = info_hash.to_string();
+    Ok(Json(ListEntry { info_hash, listed, served, comment, refused_by }))
 }
 
-/// The list in force as text: a comment with its meaning, then one info hash per line.
+/// The list in force as text: a comment with its meaning, then one info hash per line, with its
+/// comment behind a #.
 #[cfg_attr(test, utoipa::path(get, path = "/api/v1/list/export", operation_id = "export_list",
     responses(
     (status = 200, description = "The list", body = String, content_type = "text/plain"),
     (status = 503, description = "The tracker does not serve"),
 )))]
 pub(crate) async fn export(State(state): SharedState) -> Result<Response, Problem> {
-    Ok(list_text(state.serving()?.in_force().lists.access))
+    Ok(list_text(state.serving()?.in_force().lists.access, true))
 }
 
 /// Adds info hashes to the list: all of them, or none where one is invalid. Swarms that are no
@@ -103,10 +120,11 @@ async fn change(
     listed: bool,
 ) -> Result<Json<ListUpdate>, Problem> {
     let Json(entries) = entries.map_err(invalid_body)?;
-    // A set, so that a repeated info hash counts once.
-    let hashes: BTreeSet<InfoHash> =
-        entries.info_hashes.iter().map(|text| parse_info_hash(text)).collect::<Result<_, _>>()?;
-    let changes = hashes.into_iter().map(|info_hash| ListChange { info_hash, listed }).collect();
+    // A map, so that a repeated info hash counts once.
+    let hashes: BTreeMap<InfoHash, Option<Arc<str>>> =
+        entries.info_hashes.iter().map(|line| parse_entry(line)).collect::<Result<_, _>>()?;
+    let change = |(info_hash, comment)| ListChange { info_hash, listed, comment };
+    let changes = hashes.into_iter().map(change).collect();
     let request = |responder| Request::ChangeList { changes, caller, responder };
     let changed = main_thread(state.serving()?, state.timeout, request).await?;
     changed.map(Json).map_err(|error| {
@@ -116,6 +134,15 @@ async fn change(
         };
         Problem::new(status, error.to_string())
     })
+}
+
+/// An info hash, perhaps with a comment behind a #, as on a line of a list file.
+fn parse_entry(line: &str) -> Result<(InfoHash, Option<Arc<str>>), Problem> {
+    let (hash, behind) = match line.split_once('#') {
+        Some((hash, behind)) => (hash.trim_end(), comment(behind)),
+        None => (line, "".into()),
+    };
+    Ok((parse_info_hash(hash)?, Some(behind).filter(|behind| !behind.is_empty())))
 }
 
 fn invalid_body(error: JsonRejection) -> Problem {

@@ -1,10 +1,12 @@
 //! The admin API, `/api/v1`. It requires the token of `admin.token_file`.
 
 pub mod actions;
+pub mod blocks;
 pub mod check;
 pub mod config;
 pub mod largest;
 pub mod list;
+pub mod sources;
 pub mod swarm;
 
 mod wait;
@@ -39,7 +41,9 @@ pub(crate) fn routes() -> Vec<Route> {
         ("/list/export", get(list::export)),
         ("/list/check", post(check::check)),
         ("/list/{info_hash}", get(list::entry)),
+        ("/blocks", get(blocks::list).post(blocks::block).delete(blocks::unblock)),
         ("/swarm/{info_hash}", get(swarm::swarm)),
         ("/swarms/top", get(largest::top)),
+        ("/sources/top", get(sources::top)),
     ]
 }

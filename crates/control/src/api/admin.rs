@@ -1,15 +1,19 @@
 //! Requests and responses of the admin API.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+
+use super::stats::ListState;
 
 /// Info hashes to add to the access list, or to remove from it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ListEntries {
-    /// Each as 40 hexadecimal digits or 32 base32 characters.
+    /// Each as 40 hexadecimal digits or 32 base32 characters. Behind a # may be a comment, which
+    /// is kept with an entry that is in no file.
     pub info_hashes: Vec<String>,
 }
 
@@ -37,6 +41,35 @@ pub struct ListEntry {
     pub listed: bool,
     /// Whether the tracker serves it.
     pub served: bool,
+    /// Why it is listed, if a file or a request says so.
+    pub comment: Option<String>,
+    /// The name of the part of the list that refuses it, if it is not served.
+    pub refused_by: Option<String>,
+}
+
+/// The list of info hashes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
+pub struct ListReport {
+    /// Mode and length.
+    #[serde(flatten)]
+    pub list: ListState,
+    /// Its files. The first one stands for the entries of the configuration and for those made
+    /// while the tracker runs, too, and is there without files.
+    pub parts: Vec<ListPart>,
+}
+
+/// A file of the list of info hashes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
+pub struct ListPart {
+    /// The name of the file; `access.info_hashes` if there is none.
+    pub name: String,
+    /// Counter: announces that it has refused since the start, or since the files have other names.
+    pub refused: u64,
+    /// Announces that it has refused in the last 31 days, by the second since 1970 at which a day
+    /// (UTC) begins.
+    pub by_day: BTreeMap<u64, u64>,
 }
 
 /// A written export.

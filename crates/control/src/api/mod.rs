@@ -1,7 +1,9 @@
 //! JSON types of the admin side, shared by server and client.
 
 pub mod admin;
+pub mod blocks;
 pub mod history;
+pub mod sources;
 pub mod stats;
 
 mod health;

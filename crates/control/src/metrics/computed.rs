@@ -69,7 +69,7 @@ declare_computed! {
         => |all, to| to.put(&[], all.process.virtual_size as f64);
     Gauge "process_open_fds" [] "Open file descriptors"
         => |all, to| to.put(&[], all.process.open_files as f64);
-    Gauge "process_threads" [] "Threads"
+    Gauge "process_threads" [] "Number of threads of the process"
         => |all, to| to.put(&[], all.process.threads as f64);
     Histogram "onrush_batch_datagrams" [worker]
         "Datagrams per receive call; empty calls are not counted"
@@ -87,8 +87,8 @@ declare_computed! {
         => |all, to| each(all.swarm_workers(), to, |worker| worker.state.lane_waiting as f64);
     Gauge "onrush_lane_room_batches" [worker] "Batches that fit in the lane to a worker"
         => |all, to| each(all.swarm_workers(), to, |worker| worker.state.lane_capacity as f64);
-    Gauge "onrush_announce_sample_ratio" []
-        "One announce out of this many is sampled for its client software"
+    Gauge "onrush_announces_per_sample" []
+        "Announces of which one is sampled for its client software"
         => |_all, to| to.put(&[], clients::SAMPLE as f64);
     Gauge "onrush_peers" [family, role, worker] "Peers stored" => |all, to| peers(all, to);
     Gauge "onrush_family_swarms" [family, worker]
@@ -106,16 +106,25 @@ declare_computed! {
         => |all, to| to.put(&[], all.overload.connect_share);
     Gauge "onrush_announce_interval_seconds" [] "Announce interval sent to clients, before jitter"
         => |all, to| to.put(&[], f64::from(all.overload.interval));
-    Gauge "onrush_peers_limit" [] "limits.peers"
+    Gauge "onrush_peers_limit" [] "Most peers that the tracker stores, as limits.peers sets"
         => |all, to| to.put(&[], all.settings.limits.peers as f64);
-    Gauge "onrush_idle_swarms_limit" [] "limits.idle_swarms"
+    Gauge "onrush_idle_swarms_limit" []
+        "Most swarms without peers that the tracker keeps, as limits.idle_swarms sets"
         => |all, to| to.put(&[], all.settings.limits.idle_swarms as f64);
-    Gauge "onrush_list_entries_limit" [] "limits.list_entries"
+    Gauge "onrush_list_entries_limit" []
+        "Most info hashes of the access list, as limits.list_entries sets"
         => |all, to| to.put(&[], all.settings.limits.list_entries as f64);
     Gauge "onrush_list_entries" [mode] "Info hashes on the access list in force"
         => |all, to| to.put(&[mode_name(&all.lists.access)], all.lists.access.len() as f64);
+    Counter "onrush_list_refused_announces" [list]
+        "Announces that a file of the access list has refused"
+        => |all, to| all.lists.refused_by_part().try_for_each(|(name, refused)| {
+            to.put(&[name], refused as f64)
+        });
     Gauge "onrush_blocked_source_ranges" [] "Blocked ranges of source addresses"
         => |all, to| to.put(&[], all.lists.blocked.len() as f64);
+    Gauge "onrush_source_blocks" [] "Blocks of sources made by `onrush ctl block`"
+        => |all, to| to.put(&[], all.lists.blocks.len() as f64);
     Counter "onrush_file_writes" [file, outcome]
         "Writes of a file; after a failed write the previous file stays in place"
         => |all, to| files(all).into_iter().try_for_each(|(file, writes)| {
@@ -136,7 +145,8 @@ declare_computed! {
         => |all, to| to.put(&[], all.admin.requests as f64);
     Gauge "onrush_admin_connections" [] "Open HTTP connections"
         => |all, to| to.put(&[], all.admin.connections as f64);
-    Gauge "onrush_admin_connections_limit" [] "admin.connections"
+    Gauge "onrush_admin_connections_limit" []
+        "Most open HTTP connections, as admin.connections sets"
         => |all, to| to.put(&[], all.settings.admin.connections as f64);
     Counter "onrush_admin_evicted_connections" []
         "HTTP connections, idle or read slowly, closed for another one because too many were open"

@@ -12,7 +12,8 @@ use super::prometheus::{Format, to_text, write};
 use super::snapshot::{StatsSnapshot, WorkerState};
 use crate::api::stats::{AdminStats, FileStats, Files, Overload, Stats};
 use onrush_config::Settings;
-use onrush_tracker::access::addresses::{AddressBlock, AddressSet};
+use onrush_tracker::access::addresses::{AddressBlock, AddressSet, network};
+use onrush_tracker::access::blocks::SourceBlocks;
 use onrush_tracker::access::overlay::OverlaySet;
 use onrush_tracker::access::set::InfoHashSet;
 use onrush_tracker::access::{AccessList, Lists};
@@ -21,8 +22,8 @@ use onrush_tracker::metrics::{Counter, Incoming, Series, ShardGauges, WorkerMetr
 
 /// Samples of the computed series, of two workers that [`full_snapshot`] fills. Each number of the
 /// first worker begins with 1, of the second with 2.
-const COMPUTED: [(&str, f64); 61] = [
-    ("onrush_announce_sample_ratio", 64.0),
+const COMPUTED: [(&str, f64); 62] = [
+    ("onrush_announces_per_sample", 64.0),
     ("onrush_worker_stalled{worker=\"worker-0\"}", 0.0),
     ("onrush_worker_stalled{worker=\"worker-1\"}", 1.0),
     ("onrush_uptime_seconds", 12.5),
@@ -45,6 +46,7 @@ const COMPUTED: [(&str, f64); 61] = [
     ("onrush_admin_connections_limit", 24.0),
     ("onrush_list_entries{mode=\"deny\"}", 25.0),
     ("onrush_blocked_source_ranges", 26.0),
+    ("onrush_source_blocks", 27.0),
     ("onrush_file_writes_total{file=\"snapshot\",outcome=\"written\"}", 31.0),
     ("onrush_file_writes_total{file=\"snapshot\",outcome=\"failed\"}", 32.0),
     ("onrush_file_last_written_timestamp_seconds{file=\"snapshot\"}", 33.0),
@@ -137,13 +139,16 @@ fn fill(metrics: &WorkerMetrics, from: u64) {
     shard.peers_v6.set(from + 9_006 + 102);
 }
 
-/// A deny list of 25 info hashes and 26 blocked ranges.
+/// A deny list of 25 info hashes, 26 blocked ranges, and 27 blocks.
 fn lists() -> Lists {
     let listed = InfoHashSet::new((0..25).map(|n| [n; 20]).collect());
     let blocked = (0..26).map(|n| format!("192.0.2.{}", 2 * n).parse::<AddressBlock>().unwrap());
+    let blocks = (0..27).map(|n| (network(&format!("198.51.100.{n}")).unwrap(), n));
     Lists {
+        forbidden: Arc::default(),
         access: Arc::new(AccessList::Deny(OverlaySet::new(listed))),
         blocked: Arc::new(AddressSet::new(blocked)),
+        blocks: Arc::new(SourceBlocks::new(blocks, &AddressSet::default(), Arc::default())),
     }
 }
 

@@ -24,5 +24,5 @@ pub(super) async fn lists(State(state): SharedState) -> Result<Response, Problem
              admin.publish_lists = true",
         ));
     }
-    Ok(list_text(lists.access))
+    Ok(list_text(lists.access, false))
 }

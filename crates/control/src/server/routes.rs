@@ -87,8 +87,9 @@ async fn method_not_allowed() -> Problem {
     )
 }
 
-/// Ends of the paths of requests that take seconds with millions of entries or swarms.
-const LONG_PATHS: [&str; 4] = ["/reload", "/export", "/snapshot", "/list/check"];
+/// Ends of the paths of requests that take seconds with millions of entries or swarms, or that
+/// observe for a time.
+const LONG_PATHS: [&str; 5] = ["/reload", "/export", "/snapshot", "/list/check", "/sources/top"];
 
 /// Middleware for all routes: time limit, request counter, and headers that forbid caching.
 async fn common(State(state): SharedState, request: Request, next: Next) -> Response {

@@ -14,8 +14,26 @@ use crate::token::TOKEN_KEY;
 use onrush_config::Settings;
 use onrush_config::settings::Listen;
 
+/// Deadline of every wait.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// Settings by which no time limit of a connection applies before [`DEADLINE`].
 pub(super) fn settings() -> AdminSettings {
-    Settings::for_test("").admin
+    AdminSettings { timeout: 10 * DEADLINE, ..Settings::for_test("").admin }
+}
+
+/// Settings whose time limits apply soon: only for connections that nobody expects to last.
+fn short_limits() -> AdminSettings {
+    AdminSettings { timeout: Duration::from_millis(200), ..settings() }
+}
+
+/// Polls until a condition is true.
+fn eventually(what: &str, condition: impl Fn() -> bool) {
+    let deadline = Instant::now() + DEADLINE;
+    while !condition() {
+        assert!(Instant::now() < deadline, "{what}");
+        thread::yield_now();
+    }
 }
 
 /// The complete response to a request.
@@ -54,11 +72,9 @@ fn a_server_that_waits_for_its_address_has_no_announcement() {
 
 #[test]
 fn a_client_that_does_not_read_is_disconnected() {
-    let settings = AdminSettings { timeout: Duration::from_secs(1), ..settings() };
-    let listen = Listen { address: "127.0.0.1:0".parse().unwrap(), optional: false };
-    let server = Server::start(Some(bind(listen).unwrap()), &settings, None, || ()).unwrap();
-    let mut stream = std::net::TcpStream::connect(server.address().unwrap()).unwrap();
-    stream.set_write_timeout(Some(Duration::from_secs(20))).unwrap();
+    let server = serving(&short_limits());
+    let mut stream = connect(&server, [127, 0, 0, 1].into());
+    stream.set_write_timeout(Some(DEADLINE)).unwrap();
     let request = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n";
     let error = loop {
         if let Err(error) = stream.write_all(request) {
@@ -92,7 +108,7 @@ fn connect(server: &Server, source: IpAddr) -> std::net::TcpStream {
     });
     let stream = stream.into_std().unwrap();
     stream.set_nonblocking(false).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
     stream
 }
 
@@ -176,49 +192,87 @@ fn silent_connections_do_not_keep_others_out() {
     assert!(silent[..136].iter_mut().all(is_closed), "at once, not after admin.timeout");
 }
 
+/// The head of a request that has a body of ten bytes.
+fn head_without_a_body() -> String {
+    format!(
+        "POST /api/v1/list HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n\
+         Content-Type: application/json\r\nContent-Length: 10\r\n\r\n"
+    )
+}
+
 /// Connections in use are not closed for others: these use the reserve.
 #[test]
 fn health_is_answered_while_all_connections_are_in_use() {
-    let settings = AdminSettings { connections: 8, timeout: Duration::from_secs(1), ..settings() };
-    let server = serving(&settings);
-    let local = IpAddr::from([127, 0, 0, 1]);
-    // A request whose body does not arrive is in use for twice admin.timeout.
-    let request = format!(
-        "POST /api/v1/list HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n\
-         Content-Type: application/json\r\nContent-Length: 10\r\n\r\n{{"
-    );
-    let mut slow: Vec<_> = (0..8).map(|_| connect(&server, local)).collect();
-    slow.iter_mut().for_each(|stream| stream.write_all(request.as_bytes()).unwrap());
-    let began = Instant::now();
-    let rejected = loop {
-        assert!(began.elapsed() < Duration::from_secs(20), "no connection was rejected");
-        let mut other = connect(&server, local);
-        if let Some((503, response)) = ask(&mut other, "/openapi.json") {
-            assert!(is_closed(&mut other));
-            break response;
-        }
-    };
+    let server = serving(&AdminSettings { connections: 8, ..settings() });
+    let state = &server.state;
+    let new = || connect(&server, [127, 0, 0, 1].into());
+    // In use until the body arrives.
+    let mut slow: Vec<_> = (0..8).map(|_| new()).collect();
+    slow.iter_mut().for_each(|it| it.write_all(head_without_a_body().as_bytes()).unwrap());
+    eventually("all connections are in use", || state.requests.get() == 8);
+    let mut other = new();
+    let (status, rejected) = ask(&mut other, "/openapi.json").unwrap();
+    assert!(status == 503 && is_closed(&mut other), "{rejected}");
     assert!(rejected.contains("retry-after: 1") && rejected.contains("admin.connections"));
     assert!(rejected.contains("connection: close"), "{rejected}");
     // Silent ones do not exhaust the reserve either.
-    let mut silent: Vec<_> = (0..40).map(|_| connect(&server, local)).collect();
-    assert_eq!(ask(&mut connect(&server, local), "/health").unwrap().0, 200);
-    let (status, ready) = ask(&mut connect(&server, local), "/ready").unwrap();
+    let _silent: Vec<_> = (0..40).map(|_| new()).collect();
+    assert_eq!(ask(&mut new(), "/health").unwrap().0, 200);
+    let (status, ready) = ask(&mut new(), "/ready").unwrap();
     assert!(status == 503 && ready.contains("\"starting\""), "{ready}");
-    assert!(silent.iter_mut().chain(&mut slow).all(is_closed), "the time limits apply");
-    assert_eq!(ask(&mut connect(&server, local), "/openapi.json").unwrap().0, 200);
-    assert_eq!(server.state.connections.rejected.get(), 1);
+    for stream in &mut slow {
+        stream.write_all(b"{        }").unwrap();
+        response(stream).expect("it was not closed");
+    }
+    assert_eq!(ask(&mut new(), "/openapi.json").unwrap().0, 200);
+    assert_eq!(state.connections.rejected.get(), 1);
+}
+
+/// Over ordinary connections, and over those of the reserve.
+#[test]
+fn requests_that_do_not_arrive_are_cut_off() {
+    let settings = AdminSettings { connections: 1, ..short_limits() };
+    let state = Arc::new(ServerState::new(None, &settings));
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    // What a client gets that has sent this before the time limits begin, and no more.
+    let response_to = |sent: &str, slot: Slot| {
+        let (mut client, stream) = UnixStream::pair().unwrap();
+        client.write_all(sent.as_bytes()).unwrap();
+        stream.set_nonblocking(true).unwrap();
+        let router = Routers::new(&state, &settings).all;
+        runtime.block_on(async {
+            let stream = tokio::net::UnixStream::from_std(stream).unwrap();
+            serve(stream, Caller::User(0), router, settings.timeout, slot).await;
+        });
+        io::read_to_string(client).unwrap()
+    };
+    let admit = || state.connections.admit([127, 0, 0, 1].into(), Instant::now()).unwrap();
+    let response = response_to(&head_without_a_body(), admit());
+    assert!(response.starts_with("HTTP/1.1 408 "), "{response}");
+    let heads = ["", "GET /health HT"];
+    heads.iter().for_each(|head| drop(response_to(head, admit())));
+    let ordinary = admit();
+    let _in_use = ordinary.in_use();
+    for head in heads {
+        let slot = admit();
+        assert!(slot.in_reserve);
+        response_to(head, slot);
+    }
 }
 
 #[test]
 fn slow_heads_are_cut_off() {
-    let settings = AdminSettings { timeout: Duration::from_secs(1), ..settings() };
-    let server = serving(&settings);
+    let server = serving(&short_limits());
     let mut stream = connect(&server, [127, 0, 0, 1].into());
-    let began = Instant::now();
-    while stream.write_all(b"x").is_ok() {
-        assert!(began.elapsed() < Duration::from_secs(20), "the connection stays open");
-    }
+    let pause = Duration::from_millis(10);
+    stream.set_read_timeout(Some(pause)).unwrap();
+    // Fewer bytes than a head may have.
+    let is_open = |_: &u128| {
+        stream.write_all(b"x").is_ok()
+            && stream.read(&mut [0]).is_err_and(|e| e.kind() == io::ErrorKind::WouldBlock)
+    };
+    let most = DEADLINE.as_millis() / pause.as_millis();
+    assert!((0..most).take_while(is_open).count() < most as usize, "the connection stays open");
 }
 
 /// DNS rebinding: the page of another host asks this server for what it serves.
@@ -286,11 +340,11 @@ fn a_connection_that_is_being_written_to_is_not_closed_for_another() {
     // More than the buffers of two sockets take.
     const LENGTH: usize = 64 << 20;
     let long = Router::new().route("/long", axum::routing::get(async || vec![b'.'; LENGTH]));
-    let connections = Connections::new(1, Duration::from_secs(20));
+    let connections = Connections::new(1, 10 * DEADLINE);
     let admit = || connections.admit([127, 0, 0, 1].into(), Instant::now()).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    client.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    client.set_read_timeout(Some(DEADLINE)).unwrap();
     let (stream, _) = listener.accept().unwrap();
     stream.set_nonblocking(true).unwrap();
     let slot = admit();
@@ -299,7 +353,7 @@ fn a_connection_that_is_being_written_to_is_not_closed_for_another() {
         runtime.block_on(async {
             let caller = Caller::Address(stream.peer_addr().unwrap());
             let stream = TcpStream::from_std(stream).unwrap();
-            serve(stream, caller, long, Duration::from_secs(20), slot).await;
+            serve(stream, caller, long, 10 * DEADLINE, slot).await;
         });
     });
     client.write_all(b"GET /long HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
@@ -312,11 +366,7 @@ fn a_connection_that_is_being_written_to_is_not_closed_for_another() {
     }
     assert!(admit().in_reserve);
     client.read_exact(&mut vec![0; LENGTH - 1]).unwrap();
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while admit().in_reserve {
-        assert!(Instant::now() < deadline, "the connection is not idle");
-        thread::yield_now();
-    }
+    eventually("the connection is idle", || !admit().in_reserve);
     assert_eq!(connections.evicted.get(), 1);
     drop(client);
     server.join().unwrap();

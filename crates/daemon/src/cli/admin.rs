@@ -9,13 +9,12 @@ use std::time::Duration;
 use clap::Args;
 use nix::unistd::{Uid, User};
 
-use onrush_config::config_file::{PACKAGED, config_file};
+use onrush_config::config_file::config_file;
 use onrush_config::{Flags, Host, Settings};
 use onrush_control::client::{Client, ClientError};
 use onrush_control::{TOKEN_KEY, Token, TokenError};
 
-/// The state directory of the packaged unit (StateDirectory=), which a shell does not know.
-const SERVICE_STATE: &str = "/var/lib/onrush";
+use crate::state_dirs::state_dirs;
 
 /// The admin side of a tracker.
 #[derive(Clone, Debug, Args)]
@@ -78,7 +77,7 @@ impl Admin {
         config: Option<&Path>,
     ) -> Result<(Settings, Option<ClientError>), ClientError> {
         let load = |config: Option<&Path>| {
-            let flags = Flags { config: config.map(Path::to_owned), ..Flags::default() };
+            let flags = Flags::of_file(config.map(Path::to_owned));
             let loaded = Settings::load(&flags, &Host::environment());
             loaded.map_err(|problems| ClientError::Usage(problems.to_string()))
         };
@@ -120,15 +119,11 @@ fn usage(error: &TokenError) -> ClientError {
     ClientError::Usage(format!("onrush: {error}\n"))
 }
 
-/// Where the control socket may be: in the state directory of the configuration. Without one in the
-/// file, a service has that of its unit, if the file is the service's.
+/// Where the control socket may be.
 fn sockets(settings: &Settings, config: Option<&Path>) -> Vec<PathBuf> {
-    let of_service = Settings { state_dir: Some(SERVICE_STATE.into()), ..settings.clone() };
-    let is_service = !settings.values.contains_key("state_dir")
-        && config.is_none_or(|path| path == Path::new(PACKAGED));
-    let of_service = Some(of_service).filter(|_| is_service);
-    let all = [settings.control_socket(), of_service.and_then(|it| it.control_socket())];
-    all.into_iter().flatten().collect()
+    let at = |directory| Settings { state_dir: Some(directory), ..settings.clone() };
+    let directories = state_dirs(settings, config).into_iter();
+    directories.filter_map(|directory| at(directory).control_socket()).collect()
 }
 
 /// Whether the file names the state directory of a tracker, and no address of its admin side.

@@ -1,5 +1,8 @@
 //! `--check-config`: the settings on this host, or what is wrong with them.
 
+use std::path::PathBuf;
+
+use onrush_config::config_file::files_over;
 use onrush_config::settings::Access;
 use onrush_config::{Flags, Host, Settings, regular_file};
 
@@ -11,22 +14,28 @@ use crate::process::exit::{Exit, GOOD};
 pub fn run(flags: &Flags, settings: &Settings, mut notices: Vec<String>, host: &Host) -> Exit {
     // Before the change of user: the file may be root's alone.
     let places = flags.places();
-    let mut findings = host_check::check(settings);
+    let mut findings = host_check::check(settings, flags.config.as_deref());
     if !findings.refused.is_empty() {
         let problems = places.problems(std::mem::take(&mut findings.refused));
         return Exit::wrong(format!("{problems}{}\n", findings.users));
     }
     notices.append(&mut findings.notes);
-    if let Some(path) = &flags.config
-        && let Err(error) = regular_file::open(path)
-    {
-        notices.push(format!(
-            "{} cannot be read again on a reload: {error}: {}",
-            path.display(),
-            findings.users
-        ));
-    }
+    notices.extend(unreadable_files(flags).into_iter().map(|wrong| {
+        format!("{wrong}: a reload cannot read the configuration again: {}", findings.users)
+    }));
     print(&report(flags, settings, &findings, &notices, host), GOOD)
+}
+
+/// What is wrong with the files of the configuration for the user that reloads them.
+fn unreadable_files(flags: &Flags) -> Vec<String> {
+    let Some(file) = &flags.config else { return Vec::new() };
+    let over = match files_over(file) {
+        Ok(over) => over,
+        Err(problem) => return vec![problem.to_string().trim_end().to_owned()],
+    };
+    let opened =
+        |path: &PathBuf| Some(format!("{}: {}", path.display(), regular_file::open(path).err()?));
+    [file].into_iter().chain(&over).filter_map(opened).collect()
 }
 
 fn report(
@@ -40,7 +49,10 @@ fn report(
         Some(path) => format!("{} is valid.", path.display()),
         None => "No --config: the defaults.".to_owned(),
     };
-    let mut report = format!("{what} Settings on this host:\n\n{}", settings.summary(host));
+    let over = flags.over_file().unwrap_or_default();
+    let over =
+        if over.is_empty() { String::new() } else { format!(" Over it: {}.", over.join(", ")) };
+    let mut report = format!("{what}{over} Settings on this host:\n\n{}", settings.summary(host));
     let lists = findings.lists.as_ref();
     if let Some(lists) = lists {
         if settings.access != Access::Open {

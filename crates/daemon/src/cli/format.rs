@@ -63,22 +63,49 @@ pub fn escaped(text: &str) -> Cow<'_, str> {
     safe.into()
 }
 
-/// Writes long text of a server: printable ASCII and line breaks alone, which cannot control a
-/// terminal. A closed pipe is not an error.
-pub struct Printable<W>(pub W);
+/// Bytes of a line that [`Printable`] writes at once at most.
+const MAX_LINE: usize = 1 << 16;
+
+/// Writes long text of a server line by line, without the characters that control a terminal. A
+/// closed pipe is not an error. Flush it at the end: the last line may lack its line break.
+#[derive(Debug)]
+pub struct Printable<W> {
+    to: W,
+    /// The beginning of a line, which may end within a character.
+    line: Vec<u8>,
+}
+
+impl<W: io::Write> Printable<W> {
+    /// Writes to `to`.
+    pub fn new(to: W) -> Self {
+        Self { to, line: Vec::new() }
+    }
+
+    /// Writes the first bytes of `line`.
+    fn print(&mut self, length: usize) -> io::Result<()> {
+        let mut text = String::from_utf8_lossy(&self.line[..length]).into_owned();
+        text.retain(|character| !controls_terminal(character));
+        self.line.drain(..length);
+        match self.to.write_all(text.as_bytes()) {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
 
 impl<W: io::Write> io::Write for Printable<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let is_printable = |byte: &u8| matches!(byte, b'\n' | b' '..=b'~');
-        let printable: Vec<u8> = bytes.iter().copied().filter(is_printable).collect();
-        match self.0.write_all(&printable) {
-            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
-            _ => Ok(bytes.len()),
+        self.line.extend_from_slice(bytes);
+        let end = self.line.iter().rposition(|byte| *byte == b'\n').map(|at| at + 1);
+        if let Some(length) = end.or((self.line.len() > MAX_LINE).then_some(self.line.len())) {
+            self.print(length)?;
         }
+        Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.0.flush()
+        self.print(self.line.len())?;
+        self.to.flush()
     }
 }
 
@@ -125,9 +152,14 @@ mod tests {
 
     #[test]
     fn printable_text_is_written_alone() {
-        let mut written = Printable(Vec::new());
-        io::Write::write_all(&mut written, b"a\x1b[2J\n\xe2\x80\xae\x7f~").unwrap();
-        assert_eq!(written.0, b"a[2J\n~");
+        let mut written = Printable::new(Vec::new());
+        // Each byte by itself, as a character may be divided between two writes.
+        for byte in "a\x1b[2J \u{9b}München\n\u{202e}\x7f~".bytes() {
+            io::Write::write_all(&mut written, &[byte]).unwrap();
+        }
+        assert_eq!(written.to, "a[2J München\n".as_bytes());
+        io::Write::flush(&mut written).unwrap();
+        assert_eq!(written.to, "a[2J München\n~".as_bytes());
     }
 
     #[test]

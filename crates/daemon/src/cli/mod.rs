@@ -1,10 +1,12 @@
-//! The command line: flags of the daemon, and the subcommands `ctl`, `doctor` and `top`.
+//! The command line: flags of the daemon, and the subcommands `ctl`, `doctor`, `top` and
+//! `probe`.
 
 pub mod admin;
 pub mod check;
 pub mod ctl;
 pub mod doctor;
 pub mod format;
+pub mod probe;
 pub mod top;
 
 use std::io::{self, Write};
@@ -15,6 +17,7 @@ use ctl::Ctl;
 use doctor::Doctor;
 use onrush_config::{Flags, Host, Problems, Settings, print_config};
 use onrush_control::client::ClientError;
+use probe::ProbeArgs;
 use top::Top;
 
 use crate::process::exit::Exit;
@@ -28,26 +31,56 @@ Without a flag it reads /etc/onrush/onrush.toml, if there is one. Without a file
 port 6969 on every address, IPv4 and IPv6, and keeps its key in this user's state directory. Add \
 it to a client as udp://HOST:6969/announce.";
 
+/// Lines have at most 80 columns, as clap would wrap longer ones once more. A line that ends with a
+/// colon begins a section of the manual page (examples/pages).
 const AFTER_HELP: &str = "\
 Examples:
-  onrush                                         serve port 6969, both families
-  onrush --listen :80 --listen 192.0.2.1:6969    port 80 everywhere, 6969 on one address
-  onrush --print-config > onrush.toml            every key with its documentation and default
-  onrush --config onrush.toml --check-config     the settings on this host, or the errors of a file
-  onrush --config onrush.toml --log-level debug  a flag overrides the file
-  onrush doctor                                  check this host, with commands that fix it
-  onrush ctl health                              query or control a running tracker
-  onrush top                                     live view of a running tracker
+  onrush                                    serve port 6969, both families
+  onrush --listen :80 --listen 192.0.2.1:6969
+  onrush --print-config > onrush.toml       every key with its documentation
+  onrush --config onrush.toml --check-config
+                                            the settings, or the errors
+  onrush --log-level debug                  a flag overrides the file
+  onrush doctor                             check this host
+  onrush ctl health                         query or control a running tracker
+  onrush top                                live view of a running tracker
+  onrush probe udp://HOST:6969/announce     does it answer from outside
 
---print-config documents every key of the configuration file; no key is required.
+Files:
+  /etc/onrush/onrush.toml  the configuration, unless --config names another;
+                           conf.d/*.toml beside it override it
+  /var/lib/onrush          the state directory of the packaged service, with
+    connection.key         the key of connection ids
+    onrush.snapshot        the peers at the last stop, upgrade or snapshot
+    access.changes         changes of the list by onrush ctl list
+    blocks.json            the blocks of onrush ctl block
+    overload.interval      the longest interval advertised in an overload
+    history.json           the history of the status page
+    control.sock           the admin side for onrush ctl, top and doctor
+    upgrade.sock           the way to the running process for its successor
 
-Signals: TERM and INT stop it. HUP reloads the file: keys that need an upgrade or a restart are
-logged, and a file with an error changes nothing. USR1 writes the full scrape to export.file. USR2
-starts a new process that takes over without a gap (like onrush ctl upgrade).
+Environment:
+  ONRUSH_CONFIG    the configuration, unless --config names another
+  ONRUSH_TABLE__KEY, ONRUSH_KEY
+                   override a key of the file: ONRUSH_ANNOUNCE__INTERVAL=30m,
+                   ONRUSH_LISTEN=:6969; flags override them. With _FILE behind
+                   the name, the value is read from that file
+  STATE_DIRECTORY  the state directory (set by systemd), unless the
+                   configuration or --state-dir names another; else
+                   $XDG_STATE_HOME/onrush, $HOME/.local/state/onrush
 
-Exit codes:
+Signals:
+  TERM, INT  stop; a second one ends the process at once
+  HUP        reload the configuration; a file with an error changes nothing,
+             keys that need an upgrade or a restart are logged
+  USR1       write the full scrape to export.file
+  USR2       start a new process that takes over without a gap, like
+             onrush ctl upgrade
+
+Exit status:
   0  stopped on request, or the configuration is valid
-  1  could not start (an address is in use, a permission is missing), or failed
+  1  could not start (an address is in use, a permission is missing), or
+     failed
   2  the command line or the configuration is invalid; nothing was started
   3  stopped on request, but the peers could not be written to disk";
 
@@ -103,6 +136,8 @@ pub enum Command {
     Ctl(Ctl),
     /// Live view of a running tracker: rates, swarms, drops, the load of each worker
     Top(Top),
+    /// Probe a tracker from outside: connect, announce and scrape over each family
+    Probe(ProbeArgs),
 }
 
 /// The task of a command line without a subcommand.

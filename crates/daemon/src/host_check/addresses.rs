@@ -2,6 +2,7 @@
 //! configuration holds them before a reload, which is as it should be.
 
 use std::io::ErrorKind;
+use std::path::PathBuf;
 
 use onrush_config::settings::Listen;
 use onrush_config::{Refused, Settings};
@@ -13,14 +14,16 @@ use onrush_store::state::State;
 use super::refusals;
 use crate::ports::{Holder, Process, Protocol};
 
-/// Tries every address. `user` is that of the service.
+/// Tries every address. `user` is that of the service, and its state directory may be any of
+/// `state_dirs`.
 pub(super) fn check(
     settings: &Settings,
+    state_dirs: &[PathBuf],
     user: u32,
     refused: &mut Vec<Refused>,
     notes: &mut Vec<String>,
 ) {
-    let running = Running { process: RunningProcess::of(settings), user };
+    let running = Running { process: RunningProcess::of(settings, state_dirs), user };
     // A service manager has bound sockets that it passes.
     for &Listen { address, optional } in settings.listen.iter().filter(|_| !settings.sockets_passed)
     {
@@ -66,10 +69,11 @@ struct Running {
     user: u32,
 }
 
-/// The process of that tracker, by the lock of the state directory.
+/// The process of that tracker, by the locks of the directories.
+#[derive(Debug, PartialEq, Eq)]
 enum RunningProcess {
-    /// The last one that took the lock.
-    Id(u32),
+    /// The last ones that took the locks.
+    Ids(Vec<u32>),
     /// None has taken the lock.
     Absent,
     /// There is no directory, or its lock cannot be read.
@@ -77,9 +81,20 @@ enum RunningProcess {
 }
 
 impl RunningProcess {
-    fn of(settings: &Settings) -> Self {
+    fn of(settings: &Settings, state_dirs: &[PathBuf]) -> Self {
+        let (mut found, mut is_hidden) = (Vec::new(), false);
+        for holder in state_dirs.iter().map(|directory| lock::last_holder(directory)) {
+            match holder {
+                Ok(id) => found.push(id),
+                Err(error) => is_hidden |= error.kind() == ErrorKind::PermissionDenied,
+            }
+        }
+        match (found.is_empty(), is_hidden) {
+            (false, _) => return Self::Ids(found),
+            (true, true) => return Self::Unknown,
+            (true, false) => {}
+        }
         match settings.state_dir.as_deref().map(lock::last_holder) {
-            Some(Ok(id)) => Self::Id(id),
             // A directory that cannot be created has no lock although a tracker runs.
             Some(Err(error)) if error.kind() == ErrorKind::NotFound => {
                 match State::check_creation(settings) {
@@ -98,7 +113,7 @@ impl Running {
         let is_own = |process: &Process| match self.process {
             // A socket unit holds what it passes to the tracker.
             _ if protocol == Protocol::Udp && process.name == "systemd" => true,
-            RunningProcess::Id(id) => process.id == id,
+            RunningProcess::Ids(ref ids) => ids.contains(&process.id),
             RunningProcess::Absent => false,
             RunningProcess::Unknown => process.name == "onrush",
         };
@@ -129,7 +144,7 @@ mod tests {
 
     #[test]
     fn sockets_of_the_process_with_the_lock_are_the_trackers() {
-        let running = Running { process: RunningProcess::Id(7), user: 100 };
+        let running = Running { process: RunningProcess::Ids(vec![7]), user: 100 };
         let holds = |sockets: &[Holder]| running.holds(Protocol::Udp, sockets);
         assert_eq!(holds(&[held(100, &[(7, "onrush")])]), Some(true));
         // An upgrade is under way, or systemd has opened the socket.
@@ -143,6 +158,20 @@ mod tests {
         // This user may not see the processes of the service.
         assert_eq!(holds(&[held(100, &[])]), None);
         assert_eq!(running.holds(Protocol::Tcp, &[held(0, &[(1, "systemd")])]), Some(false));
+    }
+
+    /// A file without `state_dir`, checked by root: the service has the directory of its unit.
+    #[test]
+    fn the_lock_is_looked_for_in_each_directory() {
+        let (own, service) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let settings = Settings::for_test(&format!("state_dir = {:?}\n", own.path()));
+        let directories = [own.path().to_owned(), service.path().to_owned()];
+        let of = || RunningProcess::of(&settings, &directories);
+        assert_eq!(of(), RunningProcess::Absent);
+        std::fs::write(service.path().join("lock"), "7\n").unwrap();
+        assert_eq!(of(), RunningProcess::Ids(vec![7]));
+        std::fs::write(own.path().join("lock"), "6\n").unwrap();
+        assert_eq!(of(), RunningProcess::Ids(vec![6, 7]));
     }
 
     #[test]

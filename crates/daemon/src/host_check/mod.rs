@@ -13,6 +13,7 @@ pub mod refusals;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 
 use nix::unistd::{Uid, User};
 use onrush_config::{Refused, Settings};
@@ -22,6 +23,7 @@ use onrush_store::state::State;
 use onrush_tracker::access::Lists;
 
 use crate::process::user::{self, UserError};
+use crate::state_dirs::state_dirs;
 
 /// The findings of a check.
 pub struct Findings {
@@ -45,7 +47,8 @@ struct ServiceUser {
 
 /// Tries everything on this host that the settings name, as the user that the service runs as: root
 /// becomes that user, so the process is good for nothing else afterwards. Nothing is left behind.
-pub fn check(settings: &Settings) -> Findings {
+/// `config` is the file of the settings.
+pub fn check(settings: &Settings, config: Option<&Path>) -> Findings {
     let (mut refused, mut notes) = (Vec::new(), Vec::new());
     let service = service_user(settings).unwrap_or_else(|error| {
         refused.push(refusals::user(&error));
@@ -54,7 +57,8 @@ pub fn check(settings: &Settings) -> Findings {
     // As the user of the check. Root sees who holds an address, and a start by root creates the
     // state directory before it changes the user.
     let id = service.as_ref().map_or_else(|| Uid::effective().as_raw(), |service| service.id);
-    addresses::check(settings, id, &mut refused, &mut notes);
+    let directories = state_dirs(settings, config);
+    addresses::check(settings, &directories, id, &mut refused, &mut notes);
     let creation = State::check_creation(settings).map(|refused| refused.as_user(&user::current()));
     if let Some(service) = service.as_ref().filter(|_| user::is_root())
         && let Err(error) = user::become_user(&service.name, settings.group.as_deref(), None)
@@ -62,14 +66,15 @@ pub fn check(settings: &Settings) -> Findings {
         refused.push(refusals::user(&error));
     }
     let user = user::current();
-    let state = State::check(settings).into_iter().map(|refused| refused.as_user(&user));
-    for found in creation.into_iter().chain(state) {
+    let unusable = State::check_use(settings).map(|refused| refused.as_user(&user));
+    for found in creation.into_iter().chain(unusable) {
         // The tracker does without a directory that was not asked for.
-        match found.key == "state_dir" && !settings.values.contains_key("state_dir") {
-            true => notes.push(found.to_string()),
-            false => refused.push(found),
+        match settings.values.contains_key("state_dir") {
+            true => refused.push(found),
+            false => notes.push(found.to_string()),
         }
     }
+    refused.extend(State::check(settings).into_iter().map(|refused| refused.as_user(&user)));
     refused.extend(export(settings));
     let token_file = settings.admin.token_file.as_deref();
     match Token::load(TOKEN_KEY, token_file) {

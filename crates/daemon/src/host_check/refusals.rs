@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
+use onrush_config::settings::Access;
 use onrush_config::{Refused, Settings};
 use onrush_control::{AdminError, TokenError};
 use onrush_net::bind::BindError;
@@ -54,8 +55,14 @@ pub fn token(error: &TokenError) -> Refused {
 
 /// A list that is not used.
 pub fn list(error: &ListError, settings: &Settings) -> Refused {
-    let is_blocked = settings.blocked.file.as_deref() == Some(error.path());
-    let key = if is_blocked { "access.blocked_file" } else { "access.file" };
+    let files = match &settings.access {
+        Access::Allow(listed) | Access::Deny(listed) => listed.files.as_slice(),
+        Access::Open => &[],
+    };
+    let key = match files.iter().position(|file| file.path == error.path()) {
+        Some(number) => format!("access.files.{number}"),
+        None => "access.blocked_file".to_owned(),
+    };
     let refused = Refused::new(key, error);
     match error {
         ListError::Read { .. } => refused.as_user(&user::current()),

@@ -17,6 +17,9 @@ use onrush_tracker::metrics::WorkerMetrics;
 pub const UNKNOWN: &str = "/proc/self/net/snmp cannot be read: datagrams with a wrong checksum \
                            count as lost, and no load is shed; make /proc readable for the \
                            tracker's user";
+/// Seconds for which counts of the namespace explain drops: a worker reads those of its sockets up
+/// to 1.25 s apart, and later on a host that is short of CPU time.
+const EXPLAINING_FOR: usize = 5;
 /// Seconds after which drops that nothing explains count as lost for lack of room.
 const UNEXPLAINED_FOR: u32 = 2;
 /// Seconds for which counts may be unreadable, as without free descriptors, before the reasons of
@@ -42,11 +45,11 @@ pub struct Losses {
     filtered_for: u32,
 }
 
-/// Drops that the namespace has counted in this second and the two before, the latest first, and
-/// that were not found at the sockets of this process. They may be of another process; or they are
-/// found later, since a worker reads the counts of its sockets in its own time, up to 1.25 s apart.
+/// Drops that the namespace has counted in the last seconds, the latest first, and that were not
+/// found at the sockets of this process. They may be of another process; or they are found later,
+/// since a worker reads the counts of its sockets in its own time.
 #[derive(Clone, Copy, Debug, Default)]
-struct Unused([u64; 3]);
+struct Unused([u64; EXPLAINING_FOR]);
 
 impl Unused {
     /// Begins a second in which the namespace has counted `new` ones.
@@ -349,13 +352,12 @@ mod tests {
     fn counts_of_the_previous_seconds_explain_drops() {
         let mut fixture = Fixture::new(1);
         fixture.second(&[0], 25, 5, false);
-        fixture.second(&[0], 0, 0, false);
+        (2..EXPLAINING_FOR).for_each(|_| fixture.second(&[0], 0, 0, false));
         fixture.second(&[30], 0, 0, false);
         assert_eq!(fixture.reasons(), (25, 5, 0));
         // Older ones were another process's.
         fixture.second(&[0], 25, 0, true);
-        fixture.second(&[0], 0, 0, true);
-        fixture.second(&[0], 0, 0, true);
+        (1..EXPLAINING_FOR).for_each(|_| fixture.second(&[0], 0, 0, true));
         fixture.second(&[30], 0, 0, true);
         assert_eq!(fixture.reasons(), (25, 5, 30));
     }

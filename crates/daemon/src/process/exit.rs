@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 
-use super::{log_output, logging};
+use super::logging;
 
 /// Stopped as requested, or wrote what it was asked for.
 pub const GOOD: u8 = 0;
@@ -66,10 +66,7 @@ impl Exit {
             let _ = UnixStream::from(running).write_all(self.text.as_bytes());
         }
         // Last, since it may wait for a reader. Without a reader, only the status remains.
-        logging::print(&self.text);
-        if self.code != GOOD {
-            log_output::linger();
-        }
+        logging::end(&self.text);
         ExitCode::from(self.code)
     }
 }

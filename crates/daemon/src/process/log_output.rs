@@ -13,13 +13,15 @@ use std::path::Path;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use onrush_net::untaken;
 
 use super::blocking_writer::BlockingWriter;
 use super::log_entry::Entry;
 
-/// Time for the journal to receive the last message of a process that fails.
-const LINGER: Duration = Duration::from_millis(50);
+/// How often the end of the process looks whether the journal has taken all entries.
+const POLL: Duration = Duration::from_millis(1);
 
 /// The socket of the journal's native protocol.
 const JOURNAL: &str = "/run/systemd/journal/socket";
@@ -47,22 +49,37 @@ pub fn set_json(json: bool) {
     IS_JSON.store(json, Ordering::Relaxed);
 }
 
-/// Lets the journal learn early which unit this process belongs to. It reads that from /proc when
-/// it receives something, and finds nothing if the sender has ended by then. After a line of the
-/// stream at standard error it remembers the unit for as long as the stream is open. It makes no
-/// entry of an empty line.
+/// Lets the journal learn the unit of this process, which it reads from /proc when it receives
+/// something: a process that is killed may be gone by then. After a line of the stream at standard
+/// error it remembers the unit for as long as the stream is open. It makes no entry of an empty
+/// line.
 pub fn register() {
     if is_journal() {
         let _ = BlockingWriter(io::stderr()).write_all(b"\n");
     }
 }
 
-/// Waits, if the journal gets the entries, until it has probably received them, as a process that
-/// ends right after its start may have ended before the journal has read its unit.
-pub fn linger() {
+/// Waits, if the journal gets the entries, until it has processed all of them: it would not find
+/// the unit of a process that has ended. Waits for `limit` at most.
+pub fn await_journal(limit: Duration) {
     if is_journal() {
-        thread::sleep(LINGER);
+        // Where the journal cannot be asked, its entries may lack the unit, and are complete.
+        let _ = await_receiver(Path::new(JOURNAL), limit);
     }
+}
+
+/// Sends an empty datagram to the socket at `path`, of which the journal makes no entry, and waits
+/// until the receiver takes it. It takes datagrams in their order, and each after it has processed
+/// the one before.
+fn await_receiver(path: &Path, limit: Duration) -> io::Result<()> {
+    let deadline = Instant::now() + limit;
+    let socket = UnixDatagram::unbound()?;
+    socket.set_write_timeout(Some(limit))?;
+    send_to(&socket, &[], path)?;
+    while untaken(socket.as_fd())? > 0 && Instant::now() < deadline {
+        thread::sleep(POLL);
+    }
+    Ok(())
 }
 
 /// Writes entries until one cannot be written. Returns the number of those written.
@@ -82,7 +99,7 @@ pub fn write(entries: &[Entry]) -> usize {
 fn write_to_journal(entries: &[Entry], path: &Path, mut to: impl Write) -> usize {
     let socket = UnixDatagram::unbound();
     let send = |entry: &Entry| match &socket {
-        Ok(socket) => send_to(socket, &entry.to_journal(), path),
+        Ok(socket) => send_to(socket, &entry.to_journal(), path).is_ok(),
         Err(_) => false,
     };
     let mut is_written = |entry: &Entry| {
@@ -92,12 +109,12 @@ fn write_to_journal(entries: &[Entry], path: &Path, mut to: impl Write) -> usize
     entries.iter().take_while(|entry| is_written(entry)).count()
 }
 
-/// Whether a datagram was sent. Waits until the receiver has room for it.
-fn send_to(socket: &UnixDatagram, bytes: &[u8], path: &Path) -> bool {
+/// Sends a datagram. Waits until the receiver has room for it.
+fn send_to(socket: &UnixDatagram, bytes: &[u8], path: &Path) -> io::Result<()> {
     loop {
         match socket.send_to(bytes, path) {
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            sent => return sent.is_ok(),
+            sent => return sent.map(drop),
         }
     }
 }
@@ -129,6 +146,7 @@ pub(super) fn write_lines(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
     use std::fs;
 
     #[test]
@@ -157,5 +175,27 @@ mod tests {
         assert_eq!(rest, b"<3>one\n<3>two\n");
         // And without standard error.
         assert_eq!(write_to_journal(&entries[..1], &path, &mut [0_u8; 4][..]), 0);
+    }
+
+    #[test]
+    fn the_end_waits_until_the_journal_has_processed_all_entries() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("socket");
+        let journal = UnixDatagram::bind(&path).unwrap();
+        assert_eq!(write_to_journal(&[Entry::last("onrush: why")], &path, io::empty()), 1);
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| await_receiver(&path, Duration::from_secs(600)));
+            assert!(journal.recv(&mut [0; 4096]).unwrap() > 0);
+            // The entry has been taken, and may still be in process.
+            let mut arrived = [PollFd::new(journal.as_fd(), PollFlags::POLLIN)];
+            poll(&mut arrived, PollTimeout::NONE).unwrap();
+            assert!(!waiting.is_finished());
+            assert_eq!(journal.recv(&mut [0; 1]).unwrap(), 0);
+            waiting.join().unwrap().unwrap();
+        });
+        // A receiver that takes nothing does not keep the process.
+        await_receiver(&path, Duration::from_millis(10)).unwrap();
+        fs::remove_file(&path).unwrap();
+        assert!(await_receiver(&path, Duration::from_secs(600)).is_err());
     }
 }

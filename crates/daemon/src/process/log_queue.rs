@@ -178,7 +178,7 @@ mod tests {
 
     /// Waits until the writer has taken everything that waits.
     fn await_taken(queue: &LogQueue) {
-        let deadline = Instant::now() + Duration::from_secs(30);
+        let deadline = Instant::now() + Duration::from_secs(60);
         while !queue.lock().waiting.is_empty() {
             assert!(Instant::now() < deadline, "the writer takes nothing");
             thread::yield_now();
@@ -215,12 +215,12 @@ mod tests {
             // The first one, and a part of the second.
             permit.send(Ok(9)).unwrap();
             permit.send(full()).unwrap();
-            queue.flush(Duration::from_secs(30));
+            queue.flush(Duration::from_secs(60));
             assert_eq!((written.recv().unwrap(), queue.lost()), (b"a1\nlong\na".to_vec(), 2));
             // Neither this entry nor the number of the lost ones can be written.
             permit.send(full()).unwrap();
             push(queue, &["b"]);
-            queue.flush(Duration::from_secs(30));
+            queue.flush(Duration::from_secs(60));
             assert_eq!(queue.lost(), 3);
             drop(permit);
             push(queue, &["c"]);
@@ -233,7 +233,7 @@ mod tests {
         with_queue(2, |queue, permit, written| {
             drop(permit);
             push(queue, &["last"]);
-            queue.flush(Duration::from_secs(30));
+            queue.flush(Duration::from_secs(60));
             assert_eq!(written.try_recv().unwrap(), b"last\n");
             push(queue, &["end"]);
         });

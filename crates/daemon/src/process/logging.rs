@@ -18,8 +18,11 @@ use super::log_queue::LogQueue;
 
 /// Bytes of entries that wait for the reader of the log at most.
 const CAPACITY: usize = 1 << 20;
-/// Time for the last entries at the end of the process.
-const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
+/// Time for the last entries at the end of the process, if the log is not read or the journal
+/// hangs.
+const END_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time for the message of a panic: what ends the process learns of it only afterwards.
+const PANIC_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The entries on their way to the log.
 static QUEUE: LogQueue = LogQueue::new(CAPACITY);
@@ -50,7 +53,7 @@ pub fn start(level: LevelFilter) -> io::Result<()> {
             _ => String::new(),
         };
         // The process may end without returning from `main`.
-        print(&format!("thread {name} {panicked}{backtrace}\n"));
+        print(&format!("thread {name} {panicked}{backtrace}\n"), PANIC_TIMEOUT);
     }));
     Ok(())
 }
@@ -60,13 +63,21 @@ pub fn lost_lines() -> u64 {
     QUEUE.lost()
 }
 
-/// Writes a final message behind all entries of the log, at every log level, and waits until it is
-/// written: at most a second if the log is not read.
-pub fn print(text: &str) {
+/// Writes the final message behind all entries of the log, at every log level, and waits until the
+/// journal has processed it.
+pub fn end(text: &str) {
+    let deadline = Instant::now() + END_TIMEOUT;
+    print(text, END_TIMEOUT);
+    log_output::await_journal(deadline.saturating_duration_since(Instant::now()));
+}
+
+/// Writes a message behind all entries of the log, at every log level, and waits until it is
+/// written, for `limit` at most.
+fn print(text: &str, limit: Duration) {
     let entry = (!text.is_empty()).then(|| Entry::last(text));
     if STARTED.load(Ordering::Acquire) {
         entry.into_iter().for_each(|entry| QUEUE.push(entry));
-        QUEUE.flush(FLUSH_TIMEOUT);
+        QUEUE.flush(limit);
     } else if let Some(entry) = entry {
         // Where it cannot be written, nothing is shown.
         log_output::write(slice::from_ref(&entry));
@@ -87,7 +98,7 @@ impl Log for Queued {
     }
 
     fn flush(&self) {
-        QUEUE.flush(FLUSH_TIMEOUT);
+        QUEUE.flush(END_TIMEOUT);
     }
 }
 

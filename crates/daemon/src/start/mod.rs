@@ -22,6 +22,7 @@ use onrush_net::steering::Steering;
 use onrush_swarm::{Shard, ShardMap};
 use thiserror::Error;
 
+use crate::blocks::{Blocks, Time};
 use crate::history_file::HistoryFile;
 use crate::host_check::{self, refusals};
 use crate::overload::advertised_interval::CommitmentFile;
@@ -43,6 +44,7 @@ use onrush_store::lock::StateLock;
 use onrush_store::snapshot;
 use onrush_store::snapshot::load::{LoadOptions, Unread, load_at_start};
 use onrush_store::state::{State, StateError};
+use onrush_tracker::access::origins::PartCounts;
 use onrush_tracker::access::{AccessList, Lists};
 use onrush_tracker::assemble::{Secrets, assemble, shard_map};
 use onrush_tracker::clock::Clock;
@@ -65,6 +67,8 @@ pub struct Tracker {
     pub warnings: Vec<String>,
     /// The lists in force.
     pub lists: Lists,
+    /// The sources that are blocked on request.
+    pub blocks: Blocks,
     /// What lists that are read again are compared with.
     pub most_entries: MostEntries,
     /// Its files in the state directory.
@@ -155,6 +159,7 @@ impl Tracker {
         start.state.bind_control(settings, &mut start.warnings);
         start.state.serve_control(&mut start.admin);
         start.replay_journal(true);
+        start.load_blocks();
         let map = shard_map(settings.placement.shards(), &secrets);
         let mut workers = start.assemble(&mut group, &secrets)?;
         start.load_snapshot(shards(&mut workers), map);
@@ -227,6 +232,7 @@ struct Start<'a> {
     warnings: Vec<String>,
     admin: Server,
     lists: Lists,
+    blocks: Blocks,
     clock: Clock,
     overload: Overload,
     state: StateDir,
@@ -281,12 +287,14 @@ impl<'a> Start<'a> {
         let admin = start_admin(settings, bind_admin, &mut warnings)?;
         // Before the sockets, whose buffers would fill up meanwhile, and as the user that reloads
         // the lists later.
-        let lists = onrush_store::lists::load(settings, &mut notify::progress())?;
+        let mut lists = onrush_store::lists::load(settings, &mut notify::progress())?;
+        lists.forbidden = Arc::new(PartCounts::new(settings.placement.workers()));
         Ok(Self {
             settings,
             warnings,
             admin,
             lists,
+            blocks: Blocks::new(settings.placement.workers()),
             clock: Clock::start(),
             overload: Overload::default(),
             state: StateDir::default(),
@@ -336,6 +344,11 @@ impl<'a> Start<'a> {
             self.warnings.extend(replayed.warning.into_iter().chain(compaction));
         }
         self.warnings.extend(self.lists.access.warning().map(str::to_owned));
+    }
+
+    /// Loads the blocks of sources, where no other process changes them.
+    fn load_blocks(&mut self) {
+        load_blocks(&mut self.blocks, &mut self.lists, self.settings, self.clock, &self.state);
     }
 
     /// Makes the workers, on the sockets of `group`, which keeps copies of them.
@@ -394,7 +407,7 @@ impl<'a> Start<'a> {
         group: &Group,
         map: ShardMap,
     ) -> Result<Tracker, StartError> {
-        let Self { settings, warnings, admin, lists, clock, overload, mut state } = self;
+        let Self { settings, warnings, admin, lists, blocks, clock, overload, mut state } = self;
         let addresses = group.addresses.clone();
         let running = Running::prepare(&settings.workers(), addresses, workers, clock)
             .map_err(StartError::Threads)?;
@@ -404,6 +417,7 @@ impl<'a> Start<'a> {
             warnings,
             most_entries: MostEntries::of(&lists),
             lists,
+            blocks,
             clock,
             snapshots: Snapshots::new(
                 state.snapshot.take(),
@@ -419,6 +433,20 @@ impl<'a> Start<'a> {
             admin,
             history: Arc::new(History::new(Instant::now())),
         })
+    }
+}
+
+/// Loads the blocks of sources from the state directory, and puts them into the lists.
+fn load_blocks(
+    blocks: &mut Blocks,
+    lists: &mut Lists,
+    settings: &Settings,
+    clock: Clock,
+    state: &StateDir,
+) {
+    if let Some(directory) = settings.state_dir.as_deref().filter(|_| state.lock.is_some()) {
+        blocks.load(directory, Time { now: Instant::now(), unix: clock.now().unix });
+        lists.blocks = blocks.compiled(&lists.blocked);
     }
 }
 

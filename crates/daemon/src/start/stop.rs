@@ -14,7 +14,7 @@ use onrush_tracker::metrics::Summary;
 /// Time for the last history to be written.
 const HISTORY_TIMEOUT: Duration = Duration::from_secs(3);
 /// Time for a process to exit after its sockets are closed.
-const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Tracker {
     /// Stops the workers, writes the peers to disk, then releases the state directory. Also returns
@@ -93,7 +93,7 @@ mod tests {
         assert!(!has_exited(process) && !has_exited(std::process::id() as i32));
         // The child exits at the end of its input, and is not waited for yet.
         drop(child.stdin.take());
-        let deadline = Instant::now() + Duration::from_secs(30);
+        let deadline = Instant::now() + Duration::from_secs(60);
         while !has_exited(process) {
             assert!(Instant::now() < deadline, "the child runs on");
         }

@@ -10,7 +10,7 @@ use crossbeam_channel::unbounded;
 use onrush_net::bind::Group;
 use onrush_net::regroup::PendingSockets;
 
-use super::{StartError, Tracker};
+use super::{StartError, Tracker, load_blocks};
 use crate::upgrade::incoming::{self, Incoming, TakeoverError};
 use crate::upgrade::message::Handoff;
 use crate::upgrade::outgoing::Outgoing;
@@ -58,6 +58,7 @@ impl Tracker {
         .map_err(StartError::Threads)?;
         self.overload.adopt(incoming.wait_for_release()?, Instant::now());
         self.apply_late_changes(journal_length);
+        load_blocks(&mut self.blocks, &mut self.lists, settings, self.clock, &self.state);
         let rules = Arc::new(self.overload.rules(settings, &self.lists));
         // Workers wait at the gate, so their lanes have room.
         if let Err(error) = self.running.orders().update_rules(&rules) {

@@ -15,6 +15,7 @@ use onrush_config::settings::LogFormat;
 use onrush_control::api::admin::ReloadReport;
 use onrush_control::request::Responder;
 use onrush_store::lists::MostEntries;
+use onrush_tracker::access::origins::PartCounts;
 use onrush_tracker::access::{AccessList, Lists};
 
 impl Supervisor {
@@ -81,6 +82,7 @@ impl Supervisor {
         };
         self.compact_journal(loaded.replayed.as_ref());
         let former_list = self.apply_lists(loaded.lists, &mut changed);
+        self.compile_blocks();
         log::set_max_level(settings.log.level);
         log_output::set_json(settings.log.format == LogFormat::Json);
         self.watch.update(&settings);
@@ -125,8 +127,15 @@ impl Supervisor {
         let mut difference = String::new();
         if *loaded.access != *former {
             difference = ListDiff::between(&former, &loaded.access).to_string();
+            let names = |list: &AccessList| -> Vec<_> {
+                list.parts().iter().map(|part| part.name.clone()).collect()
+            };
+            if names(&loaded.access) != names(&former) {
+                // The counters are by number.
+                lists.forbidden = Arc::new(PartCounts::new(self.settings.placement.workers()));
+            }
             lists.access = loaded.access;
-            add(&["access.mode", "access.info_hashes", "access.file"]);
+            add(&["access.mode", "access.info_hashes", "access.error", "access.files"]);
         }
         if loaded.blocked != lists.blocked {
             lists.blocked = loaded.blocked;

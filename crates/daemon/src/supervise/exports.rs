@@ -22,7 +22,7 @@ use onrush_tracker::orders::Orders;
 /// Mode of the file: readable by all users.
 const MODE: u32 = 0o644;
 /// Time for an aborted export to remove its temporary file.
-const ABORT_TIMEOUT: Duration = Duration::from_secs(3);
+pub(super) const ABORT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Replies to the request for an export.
 pub(super) type ExportResponder = Responder<Result<ExportReport, String>>;
@@ -84,12 +84,12 @@ impl Exports {
     }
 
     /// Aborts the export being written, since the tracker stops. A slow disk is not waited for: the
-    /// final snapshot is still to be written.
-    pub(super) fn abort(&mut self) {
+    /// final snapshot is still to be written. Waits for `limit` at most.
+    pub(super) fn abort(&mut self, limit: Duration) {
         self.keep = None;
         if self.writer.is_writing() {
             let slow = "the disk is slow; the next export removes the temporary file";
-            let result = self.writer.finished(ABORT_TIMEOUT);
+            let result = self.writer.finished(limit);
             self.finish(result.unwrap_or_else(|| Err(io::Error::other(slow))));
         }
     }
@@ -220,7 +220,7 @@ mod tests {
         exports.writer.spawn(write).unwrap();
         let (sender, response) = bounded(1);
         exports.waiting.push(Responder::new(move |result| drop(sender.send(result))));
-        exports.abort();
+        exports.abort(Duration::from_secs(60));
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
         assert_eq!(response.recv().unwrap(), Err("aborted: true".to_owned()));
         assert_eq!(exports.writes().stats().failed, 1);

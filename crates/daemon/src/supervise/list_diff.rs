@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 use std::fmt;
+use std::sync::Arc;
 
 use onrush_proto::InfoHash;
 use onrush_tracker::access::AccessList;
@@ -15,6 +16,8 @@ const NAMED: usize = 3;
 pub(super) struct ListDiff {
     added: FirstFew,
     removed: FirstFew,
+    /// The first of them.
+    comment: Option<Arc<str>>,
 }
 
 #[derive(Debug, Default)]
@@ -27,8 +30,12 @@ impl ListDiff {
     /// Of changes that have an effect.
     pub(super) fn of(changes: &[ListChange]) -> Self {
         let mut diff = Self::default();
-        for ListChange { info_hash, listed } in changes {
-            if *listed { diff.added.add(*info_hash) } else { diff.removed.add(*info_hash) }
+        for ListChange { info_hash, listed, comment } in changes {
+            let part = if *listed { &mut diff.added } else { &mut diff.removed };
+            part.add(*info_hash);
+            if diff.comment.is_none() {
+                diff.comment.clone_from(comment);
+            }
         }
         diff
     }
@@ -81,7 +88,8 @@ impl fmt::Display for ListDiff {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let parts = [self.added.shown("added"), self.removed.shown("removed")];
         let parts: Vec<String> = parts.into_iter().flatten().collect();
-        f.write_str(&parts.join("; "))
+        f.write_str(&parts.join("; "))?;
+        self.comment.as_ref().map_or(Ok(()), |comment| write!(f, " ({comment:?})"))
     }
 }
 
@@ -110,7 +118,7 @@ mod tests {
         let expected = format!("added {three} and 2 more; removed {both}");
         assert_eq!(diff(&[1, 9], &[1, 4, 5, 6, 7, 8]), expected);
         let changes = [(4, true), (5, true), (9, false), (6, true), (7, true), (8, true)];
-        let changes = changes.map(|(n, listed)| ListChange { info_hash: hash(n), listed });
+        let changes = changes.map(|(n, listed)| ListChange::new(hash(n), listed));
         assert_eq!(ListDiff::of(&changes).to_string(), expected);
         assert_eq!(ListDiff::of(&[]).to_string(), "");
     }

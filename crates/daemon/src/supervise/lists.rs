@@ -44,7 +44,7 @@ impl ListChanges {
     /// The changes that a list of this kind, read by the current reload, may lack.
     pub(super) fn of_kind_since_reload(&self, kind: Option<ListKind>) -> Vec<ListChange> {
         let of_kind = self.since_reload.iter().filter(|(of, _)| Some(*of) == kind);
-        of_kind.map(|(_, change)| *change).collect()
+        of_kind.map(|(_, change)| change.clone()).collect()
     }
 
     /// Merges a list with many changes, on a thread of its own: millions of entries take a second.
@@ -65,7 +65,7 @@ impl ListChanges {
     }
 }
 
-/// Makes the list that a reload would put into force if the file of the access list had other
+/// Makes the list that a reload would put into force if the files of the access list had other
 /// entries.
 pub(super) fn candidate(journal: Option<Journal>) -> Candidate {
     Box::new(move |settings, mut entries| {
@@ -99,11 +99,8 @@ impl Supervisor {
         let (Some(kind), Some(listing)) = (former.kind(), former.set()) else {
             return Err(ListChangeError::NoList);
         };
-        let effective: Vec<ListChange> = changes
-            .iter()
-            .filter(|change| listing.contains(&change.info_hash) != change.listed)
-            .copied()
-            .collect();
+        let effective: Vec<ListChange> =
+            changes.iter().filter(|change| listing.is_changed_by(change)).cloned().collect();
         let list = former.with(changes);
         if list.len() > self.settings.limits.list_entries.max(former.len()) {
             return Err(ListChangeError::Full(self.settings.limits.list_entries));
@@ -124,7 +121,7 @@ impl Supervisor {
             })?;
         }
         if self.reload.loading || self.tracker.state.journal.is_none() {
-            let of_kind = changes.iter().map(|change| (kind, *change));
+            let of_kind = changes.iter().map(|change| (kind, change.clone()));
             self.list_changes.since_reload.extend(of_kind);
         }
         if self.list_changes.merging.is_some() {

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`reload`], `apply` | the configuration is read again, compared, and put into force |
 //! | `lists`, `list_diff` | changes of the list of info hashes without reading its file |
+//! | `blocks` | sources that are blocked on request, until they expire |
 //! | [`purge`] | removal of swarms that the access list no longer permits |
 //! | `upgrades` | a successor takes over |
 //! | `lifeline` | ready, status and watchdog for the service manager |
@@ -13,6 +14,7 @@
 //! | `exports` | when the full scrape is written |
 
 mod apply;
+mod blocks;
 mod exports;
 mod lifeline;
 mod limit_warnings;
@@ -43,6 +45,7 @@ use exports::{ExportResponder, Exports};
 use lifeline::Lifeline;
 use lists::ListChanges;
 use onrush_config::Settings;
+use onrush_control::caller::Caller;
 use onrush_control::files::Files;
 use onrush_control::request::Request;
 use onrush_control::stall::StallDetector;
@@ -89,10 +92,10 @@ pub struct Supervisor {
 }
 
 /// Changes the lowest level that is logged, until the next reload. Returns the former one.
-fn change_log_level(level: LevelFilter) -> LevelFilter {
+fn change_log_level(level: LevelFilter, caller: Caller) -> LevelFilter {
     let former = log::max_level();
     log::set_max_level(level.max(former));
-    log::info!("log level: {former} until now, {level} until the next reload");
+    log::info!("log level changed by {caller}: {former} -> {level} until the next reload");
     log::set_max_level(level);
     former
 }
@@ -186,7 +189,7 @@ impl Supervisor {
             self.store_commitment(true, Instant::now());
         }
         self.tracker.admin.stopping();
-        self.exports.abort();
+        self.exports.abort(exports::ABORT_TIMEOUT);
         end
     }
 
@@ -248,12 +251,21 @@ impl Supervisor {
                 let Tracker { running, snapshots, clock, .. } = &mut self.tracker;
                 snapshots.write_now(running.orders(), *clock, responder);
             }
-            Request::LogLevel(level, responder) => responder.respond(change_log_level(level)),
+            Request::LogLevel { level, caller, responder } => {
+                responder.respond(change_log_level(level, caller));
+            }
             Request::Upgrade { force, caller, responder } => {
                 self.upgrade_by_request(force, caller, responder);
             }
             Request::ChangeList { changes, caller, responder } => {
                 responder.respond(self.change_list(&changes, caller));
+            }
+            Request::Blocks(responder) => responder.respond(self.blocks()),
+            Request::Block { block, caller, responder } => {
+                responder.respond(self.block(*block, caller));
+            }
+            Request::Unblock { prefix, caller, responder } => {
+                responder.respond(self.unblock(&prefix, caller));
             }
         }
     }
@@ -279,6 +291,7 @@ impl Supervisor {
         self.losses.tick(&workers, overload.is_shedding());
         let summary = running.summary();
         history.record(&summary, now);
+        history.record_refused(clock.now().unix, lists.refused_by_part());
         if let Some(file) = &mut state.history
             && let Some(warning) = file.tick(history, now, clock.now().unix)
         {
@@ -298,6 +311,7 @@ impl Supervisor {
             log::log!(level, "{text}");
         }
         self.check_overload(&load, now);
+        self.expire_blocks(now);
         self.check_successor(now);
     }
 

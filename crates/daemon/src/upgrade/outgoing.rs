@@ -45,9 +45,10 @@ const LOAD_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time for a worker to produce the next block of the dump.
 const DUMP_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time for workers to answer everything they have received.
-const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
-/// Time for the new process to acquire the sockets: neither process serves meanwhile.
-const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(1);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time for the new process to acquire the sockets, which takes a millisecond on a quiet host:
+/// neither process serves meanwhile.
+const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time for the main thread to reply.
 const MAIN_THREAD_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pause after a failed accept, and after a failed bind.

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use crate::harness::http::Metrics;
 use crate::harness::process::{Daemon, TIMEOUT};
-use crate::load::Counts;
+use crate::load::{Counts, Load};
 
 /// The counters of a daemon, summed over workers and families.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,31 +45,51 @@ impl Account {
         }
     }
 
+    /// Whether every datagram received is counted as answered, refused or not sent.
+    fn balances(&self) -> bool {
+        let Self { received, requests, refused, replies, sent, unsent, .. } = *self;
+        received == requests + refused && replies == requests && replies == sent + unsent
+    }
+
     /// The account of a daemon, which balances once all requests are served. The load must have
     /// ended.
     #[track_caller]
     pub(crate) fn balanced(daemon: &Daemon) -> Self {
+        Self::once(daemon, Counts::default, |account, _| account.balances())
+    }
+
+    /// Ends a load, whose requests are all that was sent to the daemon, and of which so many did
+    /// not reach its host. Returns the account, which balances with what the load has sent and
+    /// received.
+    #[track_caller]
+    pub(crate) fn balanced_with(daemon: &Daemon, load: Load, lost: u64) -> Self {
+        let mut client = load.end();
+        Self::once(
+            daemon,
+            || client.counts_after_receiving(),
+            |account, load| {
+                account.balances()
+                    && load.sent == account.received + account.dropped + lost
+                    && load.answered == account.sent
+            },
+        )
+    }
+
+    /// Waits until a condition holds for the account and the counts of a load that has ended.
+    #[track_caller]
+    fn once(
+        daemon: &Daemon,
+        mut load: impl FnMut() -> Counts,
+        holds: impl Fn(&Self, Counts) -> bool,
+    ) -> Self {
         let deadline = Instant::now() + TIMEOUT;
         loop {
-            let account = Self::of(daemon);
-            let Self { received, requests, refused, replies, sent, unsent, .. } = account;
-            let balances =
-                received == requests + refused && replies == requests && replies == sent + unsent;
-            if balances {
+            let (account, load) = (Self::of(daemon), load());
+            if holds(&account, load) {
                 return account;
             }
             // A daemon without CPU time may not have served the last requests yet.
-            assert!(Instant::now() < deadline, "{account:?}");
+            assert!(Instant::now() < deadline, "{account:?} {load:?}");
         }
-    }
-
-    /// The same for a load that has ended, whose requests are all that was sent to the daemon, over
-    /// a network that loses nothing on the way.
-    #[track_caller]
-    pub(crate) fn balanced_with(daemon: &Daemon, load: Counts) -> Self {
-        let account = Self::balanced(daemon);
-        assert_eq!(load.sent, account.received + account.dropped, "{account:?} {load:?}");
-        assert_eq!(load.answered, account.sent, "{account:?} {load:?}");
-        account
     }
 }

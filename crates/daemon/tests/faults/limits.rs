@@ -2,7 +2,8 @@
 
 use std::io::Write;
 use std::net::{TcpStream, UdpSocket};
-use std::time::{Duration, Instant};
+use std::path::Path;
+use std::time::Instant;
 
 use nix::sys::signal::Signal;
 
@@ -13,11 +14,14 @@ use crate::harness::packets::{random_hash, seeder};
 use crate::harness::process::TIMEOUT;
 use crate::harness::swarms::{PLACEMENTS, launch_in, populate, swarm_state};
 use crate::load::Load;
+use crate::upgrade::upgrade;
 
 /// Open files that the daemon may have.
 const FILES: usize = 32;
 /// The thread that waits for an upgrade has reserved one for the connection (accept(2)).
 const RESERVED: usize = 1;
+/// Requests for which the CPU time of the daemon is measured.
+const MEASURED: u64 = 1_000;
 
 /// CPU time of a process in seconds, by /proc.
 fn cpu_seconds(pid: u32) -> f64 {
@@ -27,13 +31,20 @@ fn cpu_seconds(pid: u32) -> f64 {
     fields[11..13].iter().map(|ticks| ticks.parse::<f64>().unwrap() / 100.0).sum()
 }
 
+/// The open files of a process, but for those that a snapshot opens in this directory for a moment.
+fn files(pid: u32, state: &Path) -> usize {
+    let entries = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
+    let names = entries.filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok());
+    names.filter(|name| !name.starts_with(state) || name.ends_with("lock")).count()
+}
+
 /// Connections to the admin side take every free descriptor: UDP is served, no thread spins, an
 /// upgrade is refused with its reason, and all works again once they are closed.
 #[test]
 fn without_free_descriptors_the_tracker_serves_and_refuses_upgrades() {
     let state = tempfile::tempdir().unwrap();
     // One source gets a quarter of the connections.
-    let config = "[admin]\nconnections = 1000\n[snapshot]\nevery = 1\n";
+    let config = "[admin]\nconnections = 1000\ntimeout = 300\n[snapshot]\nevery = 1\n";
     let mut daemon = launch_in(state.path(), PLACEMENTS[0], config)
         .admin()
         .under(&["prlimit", &format!("--nofile={FILES}:{FILES}")])
@@ -43,26 +54,27 @@ fn without_free_descriptors_the_tracker_serves_and_refuses_upgrades() {
     let before = swarm_state(address, &hashes);
     let admin = daemon.admin();
     let load = Load::start("127.0.3.8", address);
-    let descriptors = format!("/proc/{}/fd", daemon.pid());
-    let files = || std::fs::read_dir(&descriptors).unwrap().count();
+    let pid = daemon.pid();
+    let files = || files(pid, state.path());
     let open = files();
     let mut connections = Vec::new();
     load.until("no descriptor is free", || {
-        let mut connection = TcpStream::connect(admin).unwrap();
-        let _ = connection.write_all(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n");
-        connections.push(connection);
-        files() >= FILES - RESERVED || connections.len() > 60
+        // The tracker accepts them in its own time.
+        if connections.len() < 2 * FILES {
+            let mut connection = TcpStream::connect(admin).unwrap();
+            let _ = connection.write_all(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n");
+            connections.push(connection);
+        }
+        files() >= FILES - RESERVED
     });
-    assert!(files() >= FILES - RESERVED, "{} files", files());
     daemon.skip();
     daemon.signal("USR2");
     let line = daemon.line("SIGUSR2: ");
     assert!(line.contains(" WARN ") && line.contains("Too many open files"), "{line}");
-    let before_cpu = cpu_seconds(daemon.pid());
-    let counts = load.run_for(Duration::from_secs(2));
-    let cpu = cpu_seconds(daemon.pid()) - before_cpu;
-    assert!(cpu < 1.0, "{cpu} s of CPU time in 2 s");
-    assert!(counts.answered + 20 > counts.sent, "{counts:?}");
+    let cpu = cpu_seconds(pid);
+    load.answered(MEASURED);
+    let cpu = cpu_seconds(pid) - cpu;
+    assert!(cpu < 0.5, "{cpu} s of CPU time for {MEASURED} requests");
     assert_eq!(swarm_state(address, &hashes), before);
     drop(connections);
     load.until("descriptors are free again", || files() <= open);
@@ -70,11 +82,9 @@ fn without_free_descriptors_the_tracker_serves_and_refuses_upgrades() {
     load.until("the admin side answers again", healthy);
     daemon.skip();
     daemon.line(SNAPSHOT);
-    daemon.signal("USR2");
-    daemon.upgraded();
+    upgrade(&mut daemon);
     assert_eq!(swarm_state(address, &hashes), before);
-    let counts = load.end();
-    assert_eq!(counts.answered, counts.sent);
+    load.end_answered();
     daemon.stop();
 }
 
@@ -82,6 +92,8 @@ fn without_free_descriptors_the_tracker_serves_and_refuses_upgrades() {
 const MEMORY: &str = "--data=134217728";
 /// `limits.peers` in that memory.
 const PEERS: u32 = 100_000;
+/// Connection ids that are valid for as long as a test takes on any host.
+const LONG_IDS: &str = "[connection]\nvalidity = 3600\n";
 /// Announces per burst.
 const BURST: usize = 125;
 
@@ -90,14 +102,14 @@ const BURST: usize = 125;
 #[test]
 fn a_memory_limit_that_suits_the_limit_of_peers_is_not_exceeded() {
     let state = tempfile::tempdir().unwrap();
-    let config = format!("[limits]\npeers = {PEERS}\n[snapshot]\nevery = 1\n");
+    let config = format!("{LONG_IDS}[limits]\npeers = {PEERS}\n[snapshot]\nevery = 1\n");
     let mut daemon =
         launch_in(state.path(), PLACEMENTS[2], &config).admin().under(&["prlimit", MEMORY]).serve();
     let load = Load::start("127.0.3.9", daemon.address());
     let client = daemon.client();
     for _ in 0..(PEERS as usize * 5 / 4) / BURST {
         let hashes: Vec<_> = (0..BURST).map(|_| random_hash()).collect();
-        assert_eq!(client.burst(&hashes, TIMEOUT), BURST);
+        client.burst(&hashes);
     }
     load.until("newcomers are not stored", || {
         let metrics = daemon.metrics();
@@ -108,15 +120,14 @@ fn a_memory_limit_that_suits_the_limit_of_peers_is_not_exceeded() {
     daemon.skip();
     daemon.line(SNAPSHOT);
     load.served_again();
-    let counts = load.end();
-    assert_eq!(counts.answered, counts.sent);
+    load.end_answered();
     Account::balanced(&daemon);
     let text = daemon.stop().text();
     assert!(!text.contains(" ERROR "), "{text}");
 }
 
 /// The same for a process that is to reach its limit soon.
-const LITTLE_MEMORY: &str = "--data=100663296";
+const LITTLE_MEMORY: &str = "--data=88080384";
 
 /// Without memory for the peers that `limits.peers` allows the process ends, so that the service
 /// manager starts it again, and has the peers of the last snapshot then.
@@ -129,7 +140,7 @@ fn a_process_without_memory_ends_and_the_next_start_has_the_snapshot() {
     daemon.stop();
 
     let mut daemon =
-        launch_in(state.path(), PLACEMENTS[2], "").under(&["prlimit", LITTLE_MEMORY]).serve();
+        launch_in(state.path(), PLACEMENTS[2], LONG_IDS).under(&["prlimit", LITTLE_MEMORY]).serve();
     let client = daemon.client();
     let socket = UdpSocket::bind((client.address().ip(), 0)).unwrap();
     let deadline = Instant::now() + TIMEOUT;

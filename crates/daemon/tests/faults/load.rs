@@ -1,10 +1,12 @@
-//! The load during a fault: an honest client with 500 requests per second, which connects anew
-//! when it gets no replies, as clients do.
+//! The load during a fault: an honest client with up to 500 requests per second, which connects
+//! anew when it gets no replies, as clients do. It waits for the replies to a few requests before
+//! it sends the next ones: no buffer overflows while a process gets no CPU time, so that requests
+//! and replies can be counted exactly.
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -15,20 +17,23 @@ use crate::harness::client::transaction;
 use crate::harness::packets::{connect, error_text, hash, leecher, scrape, seeder, u32_at, u64_at};
 use crate::harness::process::TIMEOUT;
 
-/// Length of a tick of the load.
+/// The shortest time from one round to the next.
 const TICK: Duration = Duration::from_millis(10);
-/// Requests per tick.
-const REQUESTS: u32 = 5;
-/// Ticks without a reply after which the client connects anew.
-const SILENT: u32 = 25;
-/// Ticks of undisturbed service that count as served again.
-const SERVED: usize = 30;
-/// Time after the last request in which replies may still arrive.
-const LATE: Duration = Duration::from_secs(2);
+/// Requests of a round.
+const REQUESTS: usize = 5;
+/// Time without a reply after which the client gives up a round and connects anew.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Time between two connects without a reply. Each of them waits in a buffer of a tracker that gets
+/// no CPU time: those of 20 s fit in the system's default.
+const CONNECT_AGAIN: Duration = Duration::from_millis(100);
+/// Answered rounds in a row that count as served again.
+const SERVED: u32 = 30;
+/// Rounds in a row without a reply that count as not served.
+const SILENT: u32 = 5;
 /// Swarms that the load announces to.
 const SWARMS: u32 = 16;
 
-/// The requests sent and the replies received, in a tick or in all.
+/// The requests sent and the replies received.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) sent: u64,
@@ -37,9 +42,30 @@ pub(crate) struct Counts {
 
 /// A running load.
 pub(crate) struct Load {
-    over: Arc<AtomicBool>,
-    ticks: Receiver<Counts>,
-    thread: JoinHandle<Counts>,
+    shared: Arc<Shared>,
+    rounds: Receiver<Round>,
+    thread: JoinHandle<Client>,
+}
+
+/// What a load and its client tell each other.
+#[derive(Default)]
+struct Shared {
+    over: AtomicBool,
+    /// Requests to be sent at once.
+    flood: AtomicU32,
+    /// Replies received.
+    answered: AtomicU64,
+}
+
+/// The outcome of a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Round {
+    /// The reply to each request has arrived.
+    Answered,
+    /// No reply has arrived, not even a late one.
+    Silent,
+    /// Replies have arrived, but not all; or the client has connected anew.
+    Other,
 }
 
 impl Load {
@@ -51,32 +77,21 @@ impl Load {
 
     /// Starts a load from this socket, and waits until it is served.
     pub(crate) fn from(socket: UdpSocket, tracker: SocketAddr) -> Self {
-        let over = Arc::new(AtomicBool::new(false));
-        let (sender, ticks) = channel();
-        let client = Client { socket, tracker, id: 0, silent: SILENT, next: 0 };
+        let shared = Arc::new(Shared::default());
+        let (sender, rounds) = channel();
+        let client = Client::new(socket, tracker);
         let thread = thread::spawn({
-            let over = over.clone();
-            move || client.run(&over, &sender)
+            let shared = shared.clone();
+            move || client.run(&shared, &sender)
         });
-        let load = Self { over, ticks, thread };
+        let load = Self { shared, rounds, thread };
         load.served_again();
         load
     }
 
-    /// Reads the next tick.
-    fn tick(&self) -> Counts {
-        self.ticks.recv_timeout(TIMEOUT).expect("the load runs")
-    }
-
-    /// Lets this time pass; what was sent and answered in it.
-    pub(crate) fn run_for(&self, time: Duration) -> Counts {
-        let end = Instant::now() + time;
-        self.ticks.try_iter().for_each(drop);
-        let mut all = Counts::default();
-        while Instant::now() < end {
-            all.add(self.tick());
-        }
-        all
+    /// Waits for the end of a round.
+    fn round(&self) -> Round {
+        self.rounds.recv_timeout(TIMEOUT).expect("the load runs")
     }
 
     /// Lets time pass until the condition holds.
@@ -84,40 +99,62 @@ impl Load {
         let deadline = Instant::now() + TIMEOUT;
         while !is() {
             assert!(Instant::now() < deadline, "not within {TIMEOUT:?}: {what}");
-            self.ticks.try_iter().for_each(drop);
-            self.tick();
+            self.rounds.try_iter().for_each(drop);
+            self.round();
         }
     }
 
-    /// Waits until requests get replies again without a gap; the time that it took.
-    pub(crate) fn served_again(&self) -> Duration {
-        let start = Instant::now();
-        let mut last = Vec::new();
-        self.ticks.try_iter().for_each(drop);
-        loop {
-            last.push(self.tick());
-            let recent = last.iter().rev().take(SERVED);
-            let mut all = Counts::default();
-            recent.for_each(|tick| all.add(*tick));
-            // The replies to the last tick may still be under way.
-            if last.len() >= SERVED && all.answered + u64::from(REQUESTS) >= all.sent {
-                return start.elapsed();
-            }
-            assert!(start.elapsed() < TIMEOUT, "not served again within {TIMEOUT:?}: {all:?}");
+    /// Waits for so many rounds in a row with this outcome, all of which begin after this call.
+    fn in_a_row(&self, number: u32, outcome: Round) {
+        let deadline = Instant::now() + TIMEOUT;
+        self.rounds.try_iter().for_each(drop);
+        // This one began earlier.
+        self.round();
+        let mut row = 0;
+        while row < number {
+            assert!(Instant::now() < deadline, "{outcome:?} {row} times within {TIMEOUT:?}");
+            row = if self.round() == outcome { row + 1 } else { 0 };
         }
     }
 
-    /// Ends the load; what it has sent, and what was answered.
-    pub(crate) fn end(self) -> Counts {
-        self.over.store(true, Ordering::Relaxed);
+    /// Waits until requests get replies again without a gap.
+    pub(crate) fn served_again(&self) {
+        self.in_a_row(SERVED, Round::Answered);
+    }
+
+    /// Waits until requests get no replies any more.
+    pub(crate) fn not_served(&self) {
+        self.in_a_row(SILENT, Round::Silent);
+    }
+
+    /// Waits for so many replies.
+    pub(crate) fn answered(&self, number: u64) {
+        let answered = || self.shared.answered.load(Ordering::Relaxed);
+        let end = answered() + number;
+        self.until("requests are answered", || answered() >= end);
+    }
+
+    /// Sends so many requests without waiting for replies.
+    pub(crate) fn flood(&self, number: u32) {
+        self.shared.flood.store(number, Ordering::Relaxed);
+        self.until("the client sends", || self.shared.flood.load(Ordering::Relaxed) == 0);
+    }
+
+    /// Ends the load. The client sends nothing more.
+    pub(crate) fn end(self) -> Client {
+        self.shared.over.store(true, Ordering::Relaxed);
         self.thread.join().unwrap()
     }
-}
 
-impl Counts {
-    fn add(&mut self, other: Self) {
-        self.sent += other.sent;
-        self.answered += other.answered;
+    /// Ends the load, each request of which has to get its reply.
+    pub(crate) fn end_answered(self) {
+        let mut client = self.end();
+        let deadline = Instant::now() + TIMEOUT;
+        while client.counts.answered < client.counts.sent {
+            assert!(Instant::now() < deadline, "requests are lost: {:?}", client.counts);
+            client.receive(TICK);
+        }
+        assert_eq!(client.counts.answered, client.counts.sent);
     }
 }
 
@@ -127,85 +164,113 @@ pub(crate) fn swarms() -> Vec<InfoHash> {
 }
 
 /// The client of a load.
-struct Client {
+pub(crate) struct Client {
     socket: UdpSocket,
     tracker: SocketAddr,
-    id: u64,
-    /// Ticks since the last reply.
-    silent: u32,
+    counts: Counts,
+    /// The connection id, unless the client is to connect.
+    id: Option<u64>,
     /// The number of the next request.
     next: u32,
+    /// The transactions of this round that have no reply yet.
+    waiting: Vec<u32>,
 }
 
 impl Client {
-    fn run(mut self, over: &AtomicBool, ticks: &Sender<Counts>) -> Counts {
-        let mut all = Counts::default();
-        let mut end = Instant::now();
-        while !over.load(Ordering::Relaxed) {
-            end += TICK;
-            if end < Instant::now() {
-                // A load that was held up does not catch up, and receives before it sends again.
-                end = Instant::now() + TICK;
-            }
-            let mut tick = Counts { sent: self.send_requests(), answered: 0 };
-            tick.answered = self.receive_until(end);
-            self.silent = if tick.answered > 0 { 0 } else { self.silent.saturating_add(1) };
-            all.add(tick);
+    fn new(socket: UdpSocket, tracker: SocketAddr) -> Self {
+        Self { socket, tracker, counts: Counts::default(), id: None, next: 0, waiting: Vec::new() }
+    }
+
+    fn run(mut self, shared: &Shared, rounds: &Sender<Round>) -> Self {
+        while !shared.over.load(Ordering::Relaxed) {
+            let flood = shared.flood.load(Ordering::Relaxed);
+            (0..flood).for_each(|_| self.send_request());
+            shared.flood.fetch_sub(flood, Ordering::Relaxed);
+            let outcome = self.round();
+            shared.answered.store(self.counts.answered, Ordering::Relaxed);
             // The test may have ended.
-            let _ = ticks.send(tick);
+            let _ = rounds.send(outcome);
         }
-        let end = Instant::now() + LATE;
-        while all.answered < all.sent && Instant::now() < end {
-            all.answered += self.receive_until(Instant::now() + TICK);
-        }
-        all
+        self
     }
 
-    /// Sends the requests of a tick; the number that the kernel accepted.
-    fn send_requests(&mut self) -> u64 {
-        let mut sent = 0;
-        let requests = if self.id == 0 { 1 } else { REQUESTS };
-        for number in 0..requests {
-            self.next = self.next.wrapping_add(1);
-            let (next, transaction) = (self.next, transaction());
-            let swarm = hash(next / 8 % SWARMS);
-            let bytes = match next % 8 {
-                _ if number == 0 && self.silent >= SILENT => connect(transaction),
-                0 if next % 64 == 0 => connect(transaction),
-                0 => scrape(self.id, transaction, &[swarm, hash(next % 7)]),
-                1 | 2 => seeder(swarm, 3_001).bytes(self.id, transaction),
-                _ => leecher(swarm, 3_002).bytes(self.id, transaction),
-            };
-            // Without a route or an address there is nothing to send.
-            sent += u64::from(self.socket.send_to(&bytes, self.tracker).is_ok());
+    /// Sends some requests, and waits for the replies.
+    fn round(&mut self) -> Round {
+        let (begin, before) = (Instant::now(), self.counts);
+        let connects = self.id.is_none();
+        let (requests, patience) = if connects { (1, CONNECT_AGAIN) } else { (REQUESTS, PATIENCE) };
+        self.waiting.clear();
+        (0..requests).for_each(|_| self.send_request());
+        let mut complete = self.waiting.len() == requests;
+        while !self.waiting.is_empty() && self.receive(patience) {}
+        complete &= self.waiting.is_empty();
+        if !complete {
+            self.id = None;
         }
-        sent
-    }
-
-    /// Receives replies until then; their number.
-    fn receive_until(&mut self, end: Instant) -> u64 {
-        let mut answered = 0;
-        let mut reply = [0; 4096];
         loop {
-            let rest = end.saturating_duration_since(Instant::now());
-            if rest.is_zero() {
-                return answered;
+            let rest = TICK.saturating_sub(begin.elapsed());
+            if rest.is_zero() || !self.receive(rest) {
+                break;
             }
-            self.socket.set_read_timeout(Some(rest)).unwrap();
+        }
+        match self.counts.answered - before.answered {
+            0 => Round::Silent,
+            _ if complete && !connects => Round::Answered,
+            _ => Round::Other,
+        }
+    }
+
+    /// Sends the next request, which counts if the kernel accepts it.
+    fn send_request(&mut self) {
+        self.next = self.next.wrapping_add(1);
+        let (next, transaction) = (self.next, transaction());
+        let swarm = hash(next / 8 % SWARMS);
+        let bytes = match (self.id, next % 8) {
+            (None, _) => connect(transaction),
+            (_, 0) if next % 64 == 0 => connect(transaction),
+            (Some(id), 0) => scrape(id, transaction, &[swarm, hash(next % 7)]),
+            (Some(id), 1 | 2) => seeder(swarm, 3_001).bytes(id, transaction),
+            (Some(id), _) => leecher(swarm, 3_002).bytes(id, transaction),
+        };
+        // Without a route or an address there is nothing to send.
+        if self.socket.send_to(&bytes, self.tracker).is_ok() {
+            self.counts.sent += 1;
+            self.waiting.push(transaction);
+        }
+    }
+
+    /// Receives the next reply. Returns whether there was one within this time.
+    fn receive(&mut self, time: Duration) -> bool {
+        let mut reply = [0; 4096];
+        self.socket.set_read_timeout(Some(time)).unwrap();
+        let (len, from) = loop {
             match self.socket.recv_from(&mut reply) {
-                Ok((len, from)) => {
-                    assert_eq!(from, self.tracker, "the reply comes from the tracker's address");
-                    answered += 1;
-                    match u32_at(&reply, 0) {
-                        0 => self.id = u64_at(&reply[..len], 8),
-                        1 | 2 => {}
-                        _ => panic!("an error reply: {}", error_text(&reply[..len])),
-                    }
-                }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Ok(received) => break received,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => panic!("{error}"),
             }
+        };
+        let reply = &reply[..len];
+        assert_eq!(from, self.tracker, "the reply comes from the tracker's address");
+        self.counts.answered += 1;
+        self.waiting.retain(|transaction| *transaction != u32_at(reply, 4));
+        match u32_at(reply, 0) {
+            0 => {
+                // The reply to any of the connects will do.
+                if self.id.replace(u64_at(reply, 8)).is_none() {
+                    self.waiting.clear();
+                }
+            }
+            1 | 2 => {}
+            _ => panic!("an error reply: {}", error_text(reply)),
         }
+        true
+    }
+
+    /// Receives the replies that have arrived; the requests and replies so far.
+    pub(crate) fn counts_after_receiving(&mut self) -> Counts {
+        while self.receive(TICK) {}
+        self.counts
     }
 }

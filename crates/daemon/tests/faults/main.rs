@@ -15,8 +15,13 @@ mod load;
 mod network;
 mod pause;
 mod sandbox;
+mod upgrade;
 mod upgrade_kills;
 mod worker;
+
+/// Shared with the tests of `tests/timed`, which use the rest.
+#[allow(dead_code, reason = "this program uses a part")]
+mod upgrade_rounds;
 
 /// Shared with the other tests of the daemon, which use the rest.
 #[allow(dead_code, reason = "this program uses a part")]

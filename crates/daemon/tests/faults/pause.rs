@@ -1,15 +1,17 @@
 //! The process gets no CPU time for ten seconds: SIGSTOP under load, as when the host of a virtual
 //! machine is moved.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::account::Account;
 use crate::harness::messages::KERNEL_DROPPED;
 use crate::harness::process::Launch;
 use crate::load::Load;
 
-/// Longer than the time after which a worker counts as stalled, and than the buffers last.
+/// Longer than the time after which a worker counts as stalled.
 const PAUSE: Duration = Duration::from_secs(10);
+/// Requests of the pause, more than the buffers hold.
+const REQUESTS: u32 = 1_000;
 
 /// Only what the receive buffers do not hold is lost, is counted, and is reported with the keys
 /// that help.
@@ -20,8 +22,9 @@ fn a_process_stopped_for_ten_seconds_loses_only_what_the_buffers_do_not_hold() {
     let mut daemon = Launch::new(&["--workers", "2"]).admin().config(config).serve();
     let load = Load::start("127.0.3.1", daemon.address());
     daemon.while_stopped(|| {
-        let counts = load.run_for(PAUSE);
-        assert!(counts.sent > 1_000, "{counts:?}");
+        let begin = Instant::now();
+        load.flood(REQUESTS);
+        load.until("the pause is over", || begin.elapsed() >= PAUSE);
     });
     load.served_again();
     let warning = daemon.line(KERNEL_DROPPED);
@@ -33,8 +36,7 @@ fn a_process_stopped_for_ten_seconds_loses_only_what_the_buffers_do_not_hold() {
     let account = Account::of(&daemon);
     assert!(account.dropped > 0, "{account:?}");
     assert_eq!(daemon.get("/health").status, 200);
-    let counts = load.end();
-    Account::balanced_with(&daemon, counts);
+    Account::balanced_with(&daemon, load, 0);
     daemon.check();
     daemon.stop();
 }

@@ -1,6 +1,7 @@
 //! What the tests change in namespaces of their own: the network of two hosts, firewalls, disks.
 
 use std::fs::{self, File};
+use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd};
 use std::panic::resume_unwind;
 use std::path::Path;
@@ -15,10 +16,17 @@ use crate::harness::process::require_root;
 /// Runs a command line; its parts have no spaces.
 #[track_caller]
 pub(crate) fn run(line: &str) {
+    output(line);
+}
+
+/// Runs a command line, and returns its output.
+#[track_caller]
+pub(crate) fn output(line: &str) -> String {
     let mut parts = line.split_whitespace();
     let output = Command::new(parts.next().unwrap()).args(parts).output();
     let output = output.unwrap_or_else(|error| panic!("{line}: {error} (see scripts/test)"));
     assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
 }
 
 /// The program before a daemon in which a system call fails with this error, in each thread the
@@ -89,6 +97,8 @@ impl Hosts {
 /// A small disk, which the processes started by its thread see.
 pub(crate) struct Disk {
     directory: TempDir,
+    /// Where a mount is prepared.
+    mount: TempDir,
 }
 
 impl Disk {
@@ -98,7 +108,8 @@ impl Disk {
         let on_disk = || {
             unshare(CloneFlags::CLONE_NEWNS).expect("root may create namespaces (CAP_SYS_ADMIN)");
             run("mount --make-rprivate /");
-            let disk = Self { directory: tempfile::tempdir().unwrap() };
+            let [directory, mount] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+            let disk = Self { directory, mount };
             run(&format!("mount -t tmpfs -o size=1m,mode=700 tmpfs {}", disk.path().display()));
             let result = test(&disk);
             run(&format!("umount --lazy {}", disk.path().display()));
@@ -122,6 +133,14 @@ pub(crate) enum DiskFault {
     ReadOnly,
 }
 
+/// Writes as far as the disk has room.
+fn fill(disk: &Disk) {
+    let filler = disk.path().join("filler");
+    let mut filler = File::options().create(true).append(true).open(filler).unwrap();
+    // Longer than the disk.
+    let _ = filler.write_all(&vec![0; 2 << 20]);
+}
+
 impl DiskFault {
     /// What the system's text of the error contains.
     pub(crate) fn error(self) -> &'static str {
@@ -135,13 +154,22 @@ impl DiskFault {
     pub(crate) fn begin(self, disk: &Disk) {
         let path = disk.path().display();
         match self {
-            // Longer than the disk: written as far as there is room.
-            Self::Full => drop(fs::write(disk.path().join("filler"), vec![0; 2 << 20])),
+            Self::Full => fill(disk),
             Self::ReadOnly => {
-                // A mount over it, as open files prevent the change of the first.
-                run(&format!("mount --bind {path} {path}"));
-                run(&format!("mount -o remount,bind,ro {path}"));
+                // A mount over it, as open files prevent the change of the first. It is ready when
+                // it gets there, as they would prevent the change of this one too.
+                let mount = disk.mount.path().display();
+                run(&format!("mount --bind {path} {mount}"));
+                run(&format!("mount -o remount,bind,ro {mount}"));
+                run(&format!("mount --move {mount} {path}"));
             }
+        }
+    }
+
+    /// The disk refuses on, after a write that has begun before and has left its room.
+    pub(crate) fn hold(self, disk: &Disk) {
+        if self == Self::Full {
+            fill(disk);
         }
     }
 
@@ -149,7 +177,8 @@ impl DiskFault {
     pub(crate) fn end(self, disk: &Disk) {
         match self {
             Self::Full => fs::remove_file(disk.path().join("filler")).unwrap(),
-            Self::ReadOnly => run(&format!("umount {}", disk.path().display())),
+            // At once, also while a process looks for a file in it.
+            Self::ReadOnly => run(&format!("umount --lazy {}", disk.path().display())),
         }
     }
 }

@@ -22,10 +22,10 @@ fn a_failed_worker_ends_the_process_and_the_next_start_has_the_snapshot() {
     let daemon = launch().serve();
     let hashes = populate(address);
     let before = swarm_state(address, &hashes);
+    let load = Load::start("127.0.3.10", address);
     assert!(daemon.stop().text().contains(SNAPSHOT));
 
-    let daemon = launch().under(&failing("recvmmsg", "EIO", "150+")).serve();
-    let load = Load::start("127.0.3.10", address);
+    let daemon = launch().under(&failing("recvmmsg", "EIO", "150+")).start();
     let ended = daemon.end();
     assert_eq!(ended.code, Some(1), "{}", ended.text());
     let text = ended.text();

@@ -2,7 +2,7 @@
 //! token is required, and slow clients do not block others.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::thread;
 
@@ -316,11 +316,11 @@ fn a_reload_reports_changed_keys_and_errors() {
     daemon.stop();
 }
 
-/// Connections that send nothing or half a request, or do not read, do not block others, are closed
-/// for others where there are too many, and after the time-out in any case.
+/// Clients that send no whole request do not keep others away where there are too many.
 #[test]
-fn slow_clients_do_not_block_others_and_are_disconnected() {
-    let config = "[admin]\nconnections = 8\ntimeout = 5\n";
+fn slow_clients_do_not_block_others() {
+    // No time-out has a part in this.
+    let config = "[admin]\nconnections = 8\ntimeout = 300\n";
     let daemon = Launch::on_loopback().admin().config(config).serve();
     let connect = || TcpStream::connect(daemon.admin()).unwrap();
     let mut slow: Vec<TcpStream> = (0..7).map(|_| connect()).collect();
@@ -333,15 +333,25 @@ fn slow_clients_do_not_block_others_and_are_disconnected() {
     assert_eq!(daemon.get("/metrics").status, 200, "another one is closed for it");
     let evicted = daemon.metrics().sum("onrush_admin_evicted_connections_total", &[]);
     assert!(evicted >= 20.0, "{evicted}");
-    for mut stream in slow {
-        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
-        let mut rest = Vec::new();
-        // Closed, with or without a response.
-        let _ = stream.read_to_end(&mut rest);
-    }
+    drop(slow);
     eventually("only the connection of this request is open", || {
         daemon.metrics().sum("onrush_admin_connections", &[]) == 1.0
     });
+    daemon.stop();
+}
+
+#[test]
+fn slow_clients_are_disconnected_after_the_timeout() {
+    let daemon = Launch::on_loopback().admin().config("[admin]\ntimeout = 1\n").serve();
+    for part in [&b""[..], b"GET /metrics HT"] {
+        let mut stream = TcpStream::connect(daemon.admin()).unwrap();
+        stream.write_all(part).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+        // Closed, with or without a response.
+        let closed = stream.read_to_end(&mut Vec::new());
+        let kind = closed.map_err(|error| error.kind());
+        assert!(kind != Err(ErrorKind::WouldBlock), "{part:?}");
+    }
     daemon.stop();
 }
 

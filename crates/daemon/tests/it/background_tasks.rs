@@ -79,7 +79,7 @@ fn is_forbidden(swarm: u32) -> bool {
 
 fn forbidding_list() -> Arc<AccessList> {
     let hashes = (0..SWARMS).chain([LARGE]).filter(|swarm| is_forbidden(*swarm)).map(name);
-    let listed = Listed { hashes: hashes.collect(), file: None };
+    let listed = Listed { hashes: hashes.collect(), ..Listed::default() };
     Arc::new(onrush_store::lists::access_list(&Access::Deny(listed), 0, &mut || {}).unwrap())
 }
 

@@ -40,6 +40,32 @@ fn the_summary_reports_the_effect_on_this_host() {
     assert!(notices.iter().any(|note| note.contains("workers.pin")), "{notices:?}");
 }
 
+/// A file, one over it, a variable over both, and a flag over all of them.
+#[test]
+fn a_check_names_what_is_read_over_the_file() {
+    let base = ["--listen", "127.0.0.1:0", "--check-config"];
+    let check = |interval: &str, flags: &[&str]| {
+        let launch = Launch::new(&[&base, flags].concat())
+            .config("announce.interval = 900\nlog.level = 'error'\n")
+            .environment("ONRUSH_ANNOUNCE__INTERVAL", interval)
+            .environment("ONRUSH_PORT", "tcp://10.0.0.1:6969");
+        let directory = launch.config_path().with_file_name("conf.d");
+        fs::create_dir(&directory).unwrap();
+        let over = directory.join("50-host.toml");
+        fs::write(&over, "announce = { interval = 1000, interval_jitter_percent = 0 }\n").unwrap();
+        (launch.start().end(), over.display().to_string())
+    };
+    let (ended, over) = check("20m", &["--log-level", "info"]);
+    assert_eq!(ended.code, Some(0), "{}", ended.text());
+    for part in [format!("{over}, ONRUSH_ANNOUNCE__INTERVAL."), "every 1200 s".to_owned()] {
+        assert!(ended.output.contains(&part), "{part}: {}", ended.output);
+    }
+    let (ended, _) = check("lots", &[]);
+    assert_eq!(ended.code, Some(2));
+    let problem = "ONRUSH_ANNOUNCE__INTERVAL: `announce.interval`: ";
+    assert!(ended.text().contains(problem), "{}", ended.text());
+}
+
 #[test]
 fn invalid_flags_are_reported_with_the_remedy() {
     for (flags, part) in [
@@ -60,7 +86,7 @@ fn invalid_flags_are_reported_with_the_remedy() {
 }
 
 #[test]
-fn help_has_examples_and_exit_codes() {
+fn help_has_examples_and_exit_status() {
     Cli::command().debug_assert();
     let help = Cli::command().term_width(100).render_long_help().to_string();
     let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -69,10 +95,30 @@ fn help_has_examples_and_exit_codes() {
         "`192.0.2.1:6969` and `[2001:db8::1]:6969`",
         "Examples:",
         "--print-config > onrush.toml",
-        "Exit codes:",
+        "Exit status:",
     ] {
         assert!(help.contains(part), "{part} is missing in\n{help}");
     }
+}
+
+/// What follows the options is laid out by hand, in sections that are those of the manual too
+/// (examples/pages): its lines fit a terminal of 80 columns, as clap would wrap longer ones.
+#[test]
+fn help_below_the_options_fits_80_columns() {
+    fn check(command: &clap::Command) -> usize {
+        let help = command.get_after_long_help().or_else(|| command.get_after_help());
+        let text = help.map(ToString::to_string).unwrap_or_default();
+        for section in text.split("\n\n").filter(|section| !section.is_empty()) {
+            let (heading, lines) = section.split_once(":\n").expect(section);
+            assert!(heading.chars().all(|c| c.is_alphabetic() || c == ' '), "{heading}");
+            for line in lines.lines() {
+                assert!(line.starts_with("  ") && line.chars().count() <= 80, "{line}");
+            }
+        }
+        let of_subcommands = command.get_subcommands().map(check);
+        usize::from(!text.is_empty()) + of_subcommands.sum::<usize>()
+    }
+    assert!(check(&Cli::command()) >= 5);
 }
 
 #[test]
@@ -115,7 +161,7 @@ fn check_config_prints_a_summary_and_starts_nothing() {
 fn an_invalid_list_fails_check_config_and_the_start() {
     let list = tempfile::NamedTempFile::new().unwrap();
     let path = list.path().display().to_string();
-    let config = format!("[access]\nmode = \"allow\"\nfile = {path:?}\n");
+    let config = format!("[access]\nmode = \"allow\"\nfiles = [{path:?}]\n");
     let launch = |flags: &[&str]| Launch::on_loopback().flags(flags).config(&config).start().end();
     fs::write(&list, "ab".repeat(20)).unwrap();
     let checked = launch(&["--check-config"]);

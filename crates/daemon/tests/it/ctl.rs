@@ -15,7 +15,7 @@ fn ctl(flags: &[&str]) -> Ended {
 
 /// Asserts the exit code, and that output and errors contain these parts.
 #[track_caller]
-fn assert_ended(ended: &Ended, code: i32, parts: &[&str]) {
+pub(crate) fn assert_ended(ended: &Ended, code: i32, parts: &[&str]) {
     assert_eq!(ended.code, Some(code), "{ended:?}");
     let text = format!("{}\n{}", ended.output, ended.text());
     assert!(parts.iter().all(|part| text.contains(part)), "{parts:?}: {ended:?}");
@@ -142,8 +142,9 @@ fn a_url_without_the_path_is_reported_with_status_and_url() {
 }
 
 #[test]
-fn help_has_examples_and_exit_codes() {
-    let parts = ["Examples:", "onrush ctl health", "Exit codes:", "top-swarms", "admin.token_file"];
+fn help_has_examples_and_exit_status() {
+    let parts =
+        ["Examples:", "onrush ctl health", "Exit status:", "top-swarms", "admin.token_file"];
     assert_ended(&ctl(&["--help"]), 0, &parts);
     assert_ended(&ctl(&["helth"]), 2, &["health"]);
 }

@@ -86,10 +86,20 @@ fn the_level_of_the_log_lasts_until_the_next_reload() {
     let mut daemon = serve("");
     let text = output(&daemon, &["log-level", "warn"]);
     assert!(text.contains("warn") && text.contains("info"), "{text}");
-    daemon.line("until the next reload");
+    let line = daemon.line("until the next reload");
+    assert!(line.contains("INFO -> WARN") && line.contains("changed by "), "{line}");
+    let level = |daemon: &_| {
+        let keys = ctl(daemon, &["--json", "config"]).json()["keys"].clone();
+        let keys = keys.as_array().unwrap().iter();
+        let mut level = keys.filter(|key| key["key"] == "log.level");
+        level.next().unwrap().clone()
+    };
+    let changed = level(&daemon);
+    assert_eq!((&changed["value"], &changed["default"]), (&"\"warn\"".into(), &false.into()));
     let again = ctl(&daemon, &["--json", "log-level", "debug"]).json();
     assert_eq!(again["level"], "warn");
     output(&daemon, &["reload"]);
+    assert_eq!(level(&daemon)["value"], "\"info\"");
     let again = ctl(&daemon, &["--json", "log-level", "off"]).json();
     assert_eq!(again["level"], "info");
     assert_eq!(ctl(&daemon, &["log-level", "loud"]).code, Some(2));
@@ -138,7 +148,7 @@ fn the_list_is_exported_and_another_file_is_checked() {
     let (file, new) = (list.path().join("list"), list.path().join("new"));
     let names: Vec<String> = (0..5).map(|_| random_hash().to_string()).collect();
     write(&file, &names[..2]);
-    let tables = format!("[access]\nmode = \"deny\"\nfile = {file:?}\n[workers]\ntotal = 2\n");
+    let tables = format!("[access]\nmode = \"deny\"\nfiles = [{file:?}]\n[workers]\ntotal = 2\n");
     let daemon = serve(&tables);
     output(&daemon, &["list", "add", &names[2]]);
     let mut exported: Vec<String> = output(&daemon, &["list", "export"])

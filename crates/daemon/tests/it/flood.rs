@@ -2,7 +2,6 @@
 //! bounded, and the next client is served.
 
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
 
 use onrush_proto::InfoHash;
 use rand::rngs::SmallRng;
@@ -15,62 +14,52 @@ use crate::harness::process::{Launch, eventually};
 /// Seed of the random numbers.
 const SEED: u64 = 0x6969;
 /// Datagrams before the first measurement of memory, and between that and the last.
-const WARM_UP: usize = 40_000;
-const FLOOD: usize = 200_000;
-/// Least share of the flood that must be received.
-const RECEIVED: usize = 150_000;
+const WARM_UP: usize = 20_000;
+const FLOOD: usize = 80_000;
 /// Datagrams between two requests whose replies are awaited, so that the receive buffer does not
 /// overflow.
 const BURST: usize = 64;
-/// Deadline of a flood.
-const LONGEST: Duration = Duration::from_secs(180);
 /// Bound on the growth of memory, kB: peers of mutated announces that are still valid are stored.
 const GROWTH: u64 = 3 * 1024;
 
 #[test]
 fn a_flood_of_invalid_packets_is_counted_and_survived() {
-    let flags = ["--listen", "127.0.0.1:0", "--listen", "[::1]:0", "--workers", "2"];
-    let daemon = Launch::new(&flags).admin().serve();
+    // One worker, whose replies show that it has received everything before.
+    let daemon = Launch::on_loopback().flags(&["--workers", "1"]).admin().serve();
     let mut flood = Flood::new(daemon.addresses());
     flood.send(WARM_UP);
     let before = daemon.memory_kb("VmRSS");
     flood.send(FLOOD);
     let after = daemon.memory_kb("VmRSS");
     daemon.check();
+    println!("memory from {before} kB to {after} kB");
     assert!(after < before + GROWTH, "from {before} kB to {after} kB");
 
-    // The check has sent eight. Drops are counted once a second.
+    // The check has sent eight.
     let sent = flood.sent + flood.awaited + 8;
-    eventually("every datagram is received or counted as dropped", || {
-        let shown = daemon.metrics();
-        let sums = [
-            "onrush_received_datagrams_total",
-            "onrush_kernel_dropped_datagrams_total",
-            "onrush_checksum_errors_total",
-            "onrush_kernel_shed_datagrams_total",
-        ];
-        sums.iter().map(|name| shown.sum(name, &[])).sum::<f64>() == sent as f64
+    let mut shown = daemon.metrics();
+    eventually("every datagram is received, and served or refused", || {
+        shown = daemon.metrics();
+        let received = shown.sum("onrush_received_datagrams_total", &[]);
+        let served = shown.sum("onrush_requests_total", &[]);
+        let refused = |labels: &[&str]| shown.sum("onrush_refused_requests_total", labels);
+        // A request without a free batch is first accepted, then refused as busy.
+        let busy = refused(&["reason=\"busy\""]);
+        received == sent as f64 && received == served + refused(&[]) - busy
     });
-    let shown = daemon.metrics();
-    let received = shown.sum("onrush_received_datagrams_total", &[]);
-    println!("{received} of {sent} received, memory from {before} kB to {after} kB");
-    assert!(received >= (RECEIVED + WARM_UP) as f64, "{received}");
-    let served = shown.sum("onrush_requests_total", &[]);
-    let refused = |labels: &[&str]| shown.sum("onrush_refused_requests_total", labels);
-    // A request without a free batch is first accepted, then refused as busy.
-    let busy = refused(&["reason=\"busy\""]);
-    assert_eq!(received, served + refused(&[]) - busy, "{shown:#?}");
     for reason in ["short", "magic", "action", "connection_id", "port", "no_hash"] {
         let label = format!("reason=\"{reason}\"");
-        assert!(refused(&[&label]) > 0.0, "nothing refused for {reason}");
+        let refused = shown.sum("onrush_refused_requests_total", &[&label]);
+        assert!(refused > 0.0, "nothing refused for {reason}");
     }
     daemon.stop();
 }
 
-/// Sends invalid packets, slowly enough for the receive buffer.
+/// Sends invalid packets, few of which are on their way at any time: no buffer overflows while the
+/// tracker gets no CPU time, and each packet is received.
 struct Flood {
     rng: SmallRng,
-    /// Several clients per address, as the sockets of the tracker belong to different workers.
+    /// A client for each address.
     clients: Vec<Client>,
     hashes: Vec<InfoHash>,
     sent: u64,
@@ -82,8 +71,8 @@ impl Flood {
     fn new(addresses: &[SocketAddr]) -> Self {
         let mut rng = SmallRng::seed_from_u64(SEED);
         let mut clients = Vec::new();
-        for address in [addresses, addresses, addresses, addresses].concat() {
-            let mut client = Client::new(address);
+        for address in addresses {
+            let mut client = Client::new(*address);
             client.connect();
             clients.push(client);
         }
@@ -93,18 +82,17 @@ impl Flood {
     }
 
     fn send(&mut self, datagrams: usize) {
-        let deadline = Instant::now() + LONGEST;
         for number in 0..datagrams {
-            // Alternates between families, and between clients within a family.
+            // Alternates between families.
             let client = number % self.clients.len();
             let datagram = self.datagram(client);
             self.clients[client].send(&datagram);
             self.sent += 1;
             if number % BURST == 0 {
-                let client = (number / BURST) % self.clients.len();
-                self.clients[client].connect();
-                self.awaited += 1;
-                assert!(Instant::now() < deadline, "{number} of {datagrams} in {LONGEST:?}");
+                for client in &mut self.clients {
+                    client.connect();
+                    self.awaited += 1;
+                }
             }
         }
     }

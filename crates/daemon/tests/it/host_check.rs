@@ -70,6 +70,22 @@ fn a_state_directory_that_cannot_be_created_fails_the_check() {
     assert!(ended.output.contains("Note: state_dir: /proc/nope cannot"), "{}", ended.output);
 }
 
+/// The tracker does without a directory that is not asked for, but not with one that is not safe.
+#[test]
+fn a_check_refuses_what_a_start_refuses_of_a_directory_that_is_not_named() {
+    let place = tempfile::tempdir().unwrap();
+    fs::set_permissions(place.path(), PermissionsExt::from_mode(0o777)).unwrap();
+    let launch = |flags: &[&str]| {
+        let launch = Launch::on_loopback().flags(flags);
+        launch.environment("STATE_DIRECTORY", place.path().to_str().unwrap()).start()
+    };
+    let fix = format!("chmod go-w {}", place.path().display());
+    let (checked, started) = (launch(&["--check-config"]).end(), launch(&[]).refusal());
+    assert_eq!(checked.code, Some(2), "{}", checked.output);
+    assert!(checked.text().contains(&fix), "{}", checked.text());
+    assert!(started.contains(&fix), "{started}");
+}
+
 #[test]
 fn an_export_without_its_directory_fails_the_check_and_is_warned_of_at_start_and_reload() {
     let config = "[admin]\nlisten = \"off\"\n[export]\nfile = \"/nonexistent/scrape.txt\"\n";
@@ -145,8 +161,9 @@ fn a_second_tracker_on_the_address_fails_the_check() {
 #[test]
 fn a_missing_list_is_named_with_its_key_and_user_by_check_start_and_reload() {
     let good = "[access]\nmode = \"deny\"\n";
-    let config = format!("{good}file = \"/nonexistent/none.txt\"\n");
-    let place = "onrush.toml:3:8: `access.file`: /nonexistent/none.txt: the list cannot be read";
+    let config = format!("{good}files = [\"/nonexistent/none.txt\"]\n");
+    let place =
+        "onrush.toml:3:10: `access.files.0`: /nonexistent/none.txt: the list cannot be read";
     let (checked, started) =
         (checked(&config), Launch::on_loopback().config(&config).start().end());
     let mut daemon = Launch::on_loopback().config(good).serve();

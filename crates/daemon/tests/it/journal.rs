@@ -3,11 +3,10 @@
 //! the unit with systemd's.
 
 use std::fs::File;
-use std::io::{ErrorKind, PipeReader, PipeWriter, pipe, read_to_string};
+use std::io::{PipeReader, PipeWriter, pipe, read_to_string};
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixDatagram;
-use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
@@ -42,7 +41,7 @@ impl Journal {
     fn new() -> Self {
         let place = tempfile::tempdir().unwrap();
         let socket = UnixDatagram::bind(place.path().join("socket")).unwrap();
-        socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+        socket.set_read_timeout(Some(TIMEOUT)).unwrap();
         Self { socket, place, entries: Vec::new() }
     }
 
@@ -56,14 +55,14 @@ impl Journal {
         (launch.start_with_log_to(to.into()), stream)
     }
 
-    /// Receives an entry, if there is one within the read time-out.
+    /// Receives an entry; `None` at the empty datagram that the process waits for before it ends.
     fn receive(&mut self) -> Option<(u8, String)> {
         let mut bytes = [0; 1 << 16];
-        let length = match self.socket.recv(&mut bytes) {
-            Ok(length) => length,
-            Err(error) if error.kind() == ErrorKind::WouldBlock => return None,
-            Err(error) => panic!("{error}"),
-        };
+        let received = self.socket.recv(&mut bytes);
+        let length = received.unwrap_or_else(|e| panic!("{e}: {:#?}", self.entries));
+        if length == 0 {
+            return None;
+        }
         let mut fields = &bytes[..length];
         let mut line = || {
             let end = fields.iter().position(|byte| *byte == b'\n').unwrap();
@@ -82,14 +81,18 @@ impl Journal {
 
     /// The next entry with this text.
     fn next(&mut self, part: &str) -> (u8, String) {
-        let deadline = Instant::now() + TIMEOUT;
-        while Instant::now() < deadline {
-            match self.receive() {
-                Some(entry) if entry.1.contains(part) => return entry,
-                _ => {}
+        while let Some(entry) = self.receive() {
+            if entry.1.contains(part) {
+                return entry;
             }
         }
         panic!("no entry with `{part}` in {:#?}", self.entries);
+    }
+
+    /// Receives all entries to the end of a process, and expects its exit status.
+    fn end(&mut self, daemon: Daemon, code: i32) {
+        while self.receive().is_some() {}
+        assert_eq!(daemon.end().code, Some(code), "{:#?}", self.entries);
     }
 }
 
@@ -113,7 +116,7 @@ fn each_entry_has_a_priority_and_all_of_its_lines() {
     Client::new(address).connect_and_check();
     daemon.signal("TERM");
     assert_eq!(journal.next(STOPPED).0, INFORMATION);
-    assert_eq!(daemon.end().code, Some(0));
+    journal.end(daemon, 0);
     let has_module = |(_, text): &&(u8, String)| text.contains("[onrush");
     assert_eq!(journal.entries.iter().find(has_module), None);
     // An empty line, by which the journal learns the unit of the process and makes no entry.
@@ -133,8 +136,7 @@ fn an_error_at_the_start_is_one_entry() {
     ] {
         let mut journal = Journal::new();
         let (daemon, stream) = journal.start(Launch::new(&flags));
-        assert_eq!(daemon.end().code, Some(code), "{flags:?}");
-        while journal.receive().is_some() {}
+        journal.end(daemon, code);
         let errors: Vec<_> = journal.entries.iter().filter(|(it, _)| *it == ERROR).collect();
         assert_eq!(errors.len(), 1, "{flags:?}: {:?}", journal.entries);
         let (_, text) = &errors[0];

@@ -25,7 +25,7 @@ use crate::harness::process::{Daemon, Launch, TIMEOUT, eventually, free_address}
 /// A daemon with a deny list in the file `list` of this directory, which holds its state too.
 fn start(directory: &Path, placement: &str) -> Daemon {
     let list = directory.join("list");
-    let config = format!("[access]\nmode = \"deny\"\nfile = {list:?}\n");
+    let config = format!("[access]\nmode = \"deny\"\nfiles = [{list:?}]\n");
     let launch = Launch::on_loopback().flag("--state-dir", directory.join("state"));
     launch.flags(&["--workers", "2", "--placement", placement]).admin_api(&config).serve()
 }
@@ -48,9 +48,9 @@ fn reload_changes_list(daemon: &Daemon) -> bool {
     let response = daemon.call("POST", "/api/v1/reload", "");
     assert_eq!(response.status, 200, "{}", response.body);
     let changed = &response.json()["changed"];
-    let expected = [serde_json::json!([]), serde_json::json!(["access.file"])];
+    let expected = [serde_json::json!([]), serde_json::json!(["access.files"])];
     assert!(expected.contains(changed), "{changed}");
-    changed[0] == "access.file"
+    changed[0] == "access.files"
 }
 
 #[test]
@@ -176,7 +176,7 @@ fn many_changes_are_merged() {
         supervisor.into_tracker().stop().1.unwrap();
     });
     let change = |hashes: &[InfoHash], listed| {
-        let changes = hashes.iter().map(|hash| ListChange { info_hash: *hash, listed });
+        let changes = hashes.iter().map(|hash| ListChange::new(*hash, listed));
         let (sender, receiver) = channel();
         let responder = Responder::new(move |result| sender.send(result).unwrap());
         let (changes, caller) = (changes.collect(), Caller::Address(free_address()));

@@ -1,17 +1,16 @@
 //! Log levels, the lines of each level, and the absence of client addresses.
 
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
 
 use onrush_proto::InfoHash;
 
 use crate::harness::client::{Client, transaction};
 use crate::harness::messages::{
-    KERNEL_DROPPED, NOT_SENT, READY, RELOAD_REJECTED, RELOADED, STOPPED, TOTALS,
+    KERNEL_DROPPED, NOT_SENT, READY, RELOAD_REJECTED, RELOADED, SNAPSHOT, STOPPED, TOTALS,
 };
 use crate::harness::network::{in_own_network, ip};
 use crate::harness::packets::{connect, leecher, random_hash, seeder};
-use crate::harness::process::{Daemon, Launch, eventually, free_address};
+use crate::harness::process::{Launch, eventually, free_address};
 
 /// A client address that occurs nowhere else in the log.
 const SOURCE: &str = "127.83.21.9";
@@ -24,7 +23,9 @@ fn a_level_logs_its_lines_and_more_severe_ones() {
     // A missing state directory is logged as a warning, an invalid packet at debug.
     for (word, shown) in [("error", 1), ("warn", 2), ("info", 3), ("debug", 4), ("trace", 5)] {
         let address = free_address();
-        let daemon = Launch::new(&["--listen", &address.to_string(), "--state-dir", "/proc/nope"])
+        // One worker takes the packets in order.
+        let daemon = Launch::new(&["--workers", "1", "--state-dir", "/proc/nope"])
+            .flag("--listen", address.to_string())
             .flag("--log-level", word)
             .start();
         let mut client = Client::new(address);
@@ -125,39 +126,37 @@ fn totals_count_requests_and_peers() {
 
 #[test]
 fn totals_can_be_disabled() {
-    let config = "[socket]\nreceive_buffer = 4096\n[log]\ntotals_every = 0\n";
+    let config = "[snapshot]\nevery = 1\n[log]\ntotals_every = 0\n";
     let mut daemon = Launch::on_loopback().config(config).serve();
-    // Two seconds, each of which could have a line of totals.
-    for _ in 0..2 {
-        overrun(&daemon);
-        daemon.line(KERNEL_DROPPED);
+    // At least a second is between two snapshots, and each could have a line of totals.
+    for _ in 0..3 {
+        daemon.line(SNAPSHOT);
     }
     assert!(!daemon.stop().text().contains(TOTALS));
 }
 
-/// Each second with drops causes a warning, and the log is limited to one of them per minute; the
-/// totals count every drop.
+/// That repeated warnings are held back is a unit test of `process/logging.rs`.
 #[test]
-fn a_repeated_warning_is_rate_limited() {
-    // Workers read their drops at different times, so one overrun may give two warnings.
-    for (per_minute, warnings) in [(1, 1..=1), (10, 2..=10)] {
-        let config = format!(
-            "[socket]\nreceive_buffer = 4096\n[log]\ntotals_every = 1\n\
-             [limits]\nwarnings_per_minute = {per_minute}\n"
-        );
-        let mut daemon = Launch::on_loopback().config(&config).serve();
-        for _ in 0..2 {
-            overrun(&daemon);
-            daemon.line("; kernel drops ");
-            // The totals of a second follow its warning.
-            daemon.line(TOTALS);
-        }
-        let text = daemon.stop().text();
-        let shown = text.matches(KERNEL_DROPPED).count();
-        assert!(warnings.contains(&shown), "{shown} warnings: {text}");
-        assert!(text.contains("net.core.rmem_max"), "{text}");
-        assert!(text.contains("socket.receive_buffer"), "{text}");
+fn datagrams_that_the_kernel_drops_are_a_warning_with_the_remedies_and_in_the_totals() {
+    // One worker: another one may not have taken its first turn, from which on drops are counted.
+    let config = "[socket]\nreceive_buffer = 4096\n[log]\ntotals_every = 1\n";
+    let mut daemon = Launch::on_loopback().flags(&["--workers", "1"]).config(config).serve();
+    let mut client = Client::new(daemon.address());
+    let port = client.tracker().port();
+    // The first turn is over before the second reply.
+    (0..2).for_each(|_| _ = client.connect());
+    daemon.while_stopped(|| {
+        eventually("the buffer is full", || {
+            (0..1_000).for_each(|_| client.send(&[0; 500]));
+            daemon.dropped_at(port) > 0
+        });
+    });
+    let warning = daemon.line(KERNEL_DROPPED);
+    for part in [" WARN ", "net.core.rmem_max", "socket.receive_buffer"] {
+        assert!(warning.contains(part), "{warning}");
     }
+    daemon.line("; kernel drops ");
+    daemon.stop();
 }
 
 /// The log may be a file on a full disk, or a pipe without a reader.
@@ -197,29 +196,9 @@ fn replies_that_the_host_forbids_are_a_warning_with_the_remedy() {
         let line = daemon.line(NOT_SENT);
         let parts = [" WARN ", "EPERM", "nft list ruleset"];
         assert!(parts.iter().all(|part| line.contains(part)), "{line}");
-        // A later second with refusals has no warning, since the minute is not over.
-        let warned = Instant::now();
-        while warned.elapsed() < Duration::from_secs(3) {
-            client.send(&connect(1));
-            daemon.read_until(Instant::now() + Duration::from_millis(50));
-        }
         ip("rule del pref 1");
         client.connect_and_check();
-        let text = daemon.stop().text();
-        assert_eq!(text.matches(NOT_SENT).count(), 1, "{text}");
-    });
-}
-
-/// Overruns the receive buffer while the process is stopped.
-fn overrun(daemon: &Daemon) {
-    let client = Client::new(daemon.address());
-    let port = client.tracker().port();
-    let before = daemon.dropped_at(port);
-    daemon.while_stopped(|| {
-        eventually("the kernel drops datagrams", || {
-            (0..1_000).for_each(|_| client.send(&[0; 500]));
-            daemon.dropped_at(port) > before
-        });
+        daemon.stop();
     });
 }
 

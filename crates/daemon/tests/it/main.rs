@@ -6,6 +6,7 @@
 
 mod admin;
 mod background_tasks;
+mod blocks;
 mod config;
 mod control_socket;
 mod ctl;
@@ -23,6 +24,7 @@ mod live_lists;
 mod logs;
 mod memory_returned;
 mod overload;
+mod probe;
 mod protocol;
 mod reload;
 mod secrets;
@@ -34,7 +36,9 @@ mod stalled_log;
 mod start;
 mod state;
 mod steering;
+mod takedowns;
 mod top;
+mod top_sources;
 mod upgrade;
 mod upgrade_limits;
 mod user;

@@ -45,7 +45,7 @@ fn the_log_has_what_a_reload_changes_and_for_whom() {
     let config = |interval| {
         format!(
             "{LISTEN}{TOKEN_FILE}[announce]\ninterval = {interval}\n[access]\nmode = \"deny\"\n\
-             file = {list:?}\n"
+             files = [{list:?}]\n"
         )
     };
     let mut daemon = Launch::new(&[]).admin().config(&config(1800)).serve();
@@ -61,7 +61,7 @@ fn the_log_has_what_a_reload_changes_and_for_whom() {
     assert_eq!(hashes[2..].iter().filter(|hash| line.contains(*hash)).count(), 3, "{line}");
     assert!(line.contains("and 1 more") && !line.contains(&hashes[1]), "{line}");
     let line = daemon.line(RELOADED);
-    assert!(line.contains("127.0.0.1:") && line.contains("access.file"), "{line}");
+    assert!(line.contains("127.0.0.1:") && line.contains("access.files"), "{line}");
 
     daemon.configure("nonsense\n");
     assert_eq!(daemon.call("POST", "/api/v1/reload", "").status, 422);
@@ -108,7 +108,7 @@ fn a_list_file_is_reloaded_or_kept_when_invalid() {
         }
         let file = daemon.home().join("denied.txt");
         fs::write(&file, format!("# denied\n{first}  # by letter of today\n")).unwrap();
-        let deny = format!("[access]\nmode = \"deny\"\nfile = {file:?}\n");
+        let deny = format!("[access]\nmode = \"deny\"\nfiles = [{file:?}]\n");
         reload(&daemon, &deny);
         applied(&mut daemon, "access");
         daemon.line(PURGED_ONE);
@@ -117,7 +117,7 @@ fn a_list_file_is_reloaded_or_kept_when_invalid() {
 
         fs::write(&file, format!("{first}\n{second}\n")).unwrap();
         daemon.signal("HUP");
-        applied(&mut daemon, "access.file");
+        applied(&mut daemon, "access.files");
         daemon.line(PURGED_ONE);
         client.announce_refused(&leecher(second, 4_002));
 
@@ -147,7 +147,7 @@ fn a_list_that_lost_most_of_its_entries_needs_force() {
         fs::write(&blocked, ranges).unwrap();
     };
     write(300, 200);
-    let access = format!("mode = \"deny\"\nfile = {list:?}\nblocked_file = {blocked:?}\n");
+    let access = format!("mode = \"deny\"\nfiles = [{list:?}]\nblocked_file = {blocked:?}\n");
     let launch = Launch::new(&["--listen", "127.0.0.1:0"]);
     let mut daemon = launch.admin_api(&format!("[access]\n{access}")).serve();
     let client = daemon.client();
@@ -205,7 +205,7 @@ fn a_list_that_follows_its_removed_entries_is_accepted() {
         fs::write(&list, text).unwrap();
     };
     write(20);
-    let access = format!("[access]\nmode = \"deny\"\nfile = {list:?}\n");
+    let access = format!("[access]\nmode = \"deny\"\nfiles = [{list:?}]\n");
     // Without a state directory changes are not in a journal.
     let daemon = Launch::new(&["--listen", "127.0.0.1:0"]).admin_api(&access).serve();
     let removed: Vec<String> = hashes[8..].iter().map(ToString::to_string).collect();
@@ -238,7 +238,7 @@ fn a_list_that_is_rewritten_in_place_never_loses_most_of_its_entries() {
     let hashes: Vec<_> = (0..60_000).map(|_| random_hash()).collect();
     let text: String = hashes.iter().map(|hash| format!("{hash}\n")).collect();
     fs::write(&list, &text).unwrap();
-    let access = format!("[access]\nmode = \"deny\"\nfile = {list:?}\n");
+    let access = format!("[access]\nmode = \"deny\"\nfiles = [{list:?}]\n");
     let launch = Launch::new(&["--listen", "127.0.0.1:0"]);
     let daemon = launch.admin_api(&access).serve();
     let done = AtomicBool::new(false);

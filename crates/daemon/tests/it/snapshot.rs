@@ -1,7 +1,9 @@
 //! Peers over restarts: with other numbers of workers, after kills, and with damaged files.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write;
 use std::path::Path;
+use std::time::Instant;
 
 use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 
@@ -9,7 +11,7 @@ use crate::harness::disk::with_small_disk_at;
 use crate::harness::messages::{
     NO_PEERS, PEERS_RESTORED, SNAPSHOT, SNAPSHOT_FAILED, STOPPED as STOPPED_WITH, TOO_OLD,
 };
-use crate::harness::process::{Launch, mode};
+use crate::harness::process::{Launch, eventually, mode};
 pub(crate) use crate::harness::swarms::{PLACEMENTS, launch_in, populate, set_aside, swarm_state};
 
 pub(crate) const FILE: &str = "onrush.snapshot";
@@ -39,14 +41,14 @@ fn peers_survive_a_restart_with_other_workers() {
 fn the_last_periodic_snapshot_survives_a_kill() {
     for flags in PLACEMENTS {
         let state = tempfile::tempdir().unwrap();
-        let mut daemon = launch_in(state.path(), flags, "[snapshot]\nevery = 1\n").serve();
+        let daemon = launch_in(state.path(), flags, "[snapshot]\nevery = 1\n").admin().serve();
         let hashes = populate(daemon.address());
         let before = swarm_state(daemon.address(), &hashes);
-        // A snapshot that begins after this point is complete once a later one has begun.
-        daemon.skip();
-        for _ in 0..3 {
-            daemon.line(SNAPSHOT);
-        }
+        let name = "onrush_file_writes_total";
+        let written = || daemon.metrics().sum(name, &["\"snapshot\"", "\"written\""]);
+        // The next one may have begun before this point, but not the one after it.
+        let last = written() + 2.0;
+        eventually("snapshots are written", || written() >= last);
         daemon.kill();
         let daemon = launch_in(state.path(), flags, "").serve();
         assert_eq!(swarm_state(daemon.address(), &hashes), before);
@@ -178,7 +180,14 @@ fn a_full_disk_is_named_with_its_room() {
         daemon.serving();
         populate(daemon.address());
         daemon.line(SNAPSHOT);
-        fs::write(state.path().join("other"), vec![0; 1 << 20]).unwrap_err();
+        let other = state.path().join("other");
+        let mut other = File::options().create(true).append(true).open(other).unwrap();
+        eventually("a snapshot fails", || {
+            // One that has begun before may be written yet, and leave the room of the former one.
+            other.write_all(&vec![0; 1 << 20]).unwrap_err();
+            daemon.read_until(Instant::now());
+            daemon.log().iter().any(|line| line.contains(SNAPSHOT_FAILED))
+        });
         let line = daemon.line(SNAPSHOT_FAILED);
         let former = fs::metadata(&path).unwrap().len();
         for part in [path.to_str().unwrap(), &format!("of {former} bytes")] {

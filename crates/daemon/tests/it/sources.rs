@@ -3,6 +3,7 @@
 //! otherwise.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::time::Instant;
 
 use crate::harness::client::Client;
 use crate::harness::messages::{LIMIT_REACHED, RELOADED};
@@ -53,8 +54,10 @@ fn one_source_does_not_fill_the_tracker() {
         eventually("the refused peers are counted", || {
             not_stored(&daemon, "source_peers") >= 200.0
         });
-        let stored = daemon.metrics().sum("onrush_peers", &[]);
-        assert!((150.0..=200.0).contains(&stored), "{stored}");
+        // Shards update their gauges once a second.
+        let stored = || daemon.metrics().sum("onrush_peers", &[]);
+        eventually("the stored peers are counted", || stored() >= 150.0);
+        assert!(stored() <= 200.0, "{}", stored());
         let hash = random_hash();
         honest(&daemon, 1).announce(&seeder(hash, 4_002));
         let reply = honest(&daemon, 2).announce(&leecher(hash, 4_003));
@@ -68,14 +71,17 @@ fn one_source_creates_a_limited_number_of_swarms_per_minute() {
     let limits = "source_new_swarms = 20\ntrusted_sources = []\n";
     for daemon in daemons(limits) {
         let attacker = at(&daemon, ATTACKER);
+        let began = Instant::now();
         for _ in 0..200 {
             attacker.announce(&leecher(random_hash(), 4_001));
         }
-        // A minute may have ended meanwhile.
+        // The first minute may have begun before, and the last one may go on.
+        let minutes = began.elapsed().as_secs() / 60 + 2;
+        let permitted = 20.0 * minutes as f64;
         eventually("the refused peers are counted", || {
-            not_stored(&daemon, "source_new_swarms") >= 160.0
+            not_stored(&daemon, "source_new_swarms") >= 200.0 - permitted
         });
-        assert!(daemon.metrics().sum("onrush_swarms", &["state=\"active\""]) <= 40.0);
+        assert!(daemon.metrics().sum("onrush_swarms", &["state=\"active\""]) <= permitted);
         daemon.stop();
     }
 }

@@ -45,6 +45,10 @@ impl Stalled {
         let daemon = notify.launch(launch).start_with_log_to(to.into());
         let mut client = Client::new(address);
         client.await_tracker();
+        // The admin side serves later than the workers, and READY is a line of the unread log.
+        eventually("the tracker is ready", || {
+            request(admin, "GET", "/ready", "", "").is_ok_and(|response| response.status == 200)
+        });
         (Self { daemon, client, admin, refused: 0 }, BufReader::new(log))
     }
 
@@ -107,6 +111,8 @@ fn a_log_that_is_not_read_delays_nothing() {
     let json = request(stalled.admin, "GET", "/stats.json", "", "").unwrap().json();
     assert_eq!(json["lost_log_lines"].as_u64(), Some(lost as u64));
 
+    // A queue of notifications that nobody receives would delay the tracker instead.
+    drop(notify);
     // It is full again: snapshots are written, and a stop ends the process.
     stalled.daemon.configure(&config(stalled.admin, "[snapshot]\nevery = 1\n"));
     stalled.daemon.signal("HUP");

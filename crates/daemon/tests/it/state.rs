@@ -156,7 +156,7 @@ fn pipes_in_place_of_files_do_not_block_the_start() {
     let pipe = home.path().join("pipe");
     mkfifo(&pipe, Mode::S_IRWXU).unwrap();
     for config in [
-        format!("[access]\nmode = \"deny\"\nfile = {pipe:?}\n"),
+        format!("[access]\nmode = \"deny\"\nfiles = [{pipe:?}]\n"),
         format!("[access]\nblocked_file = {pipe:?}\n"),
         format!("[admin]\ntoken_file = {pipe:?}\n"),
     ] {

@@ -2,12 +2,11 @@
 
 use std::net::TcpListener;
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
 use crate::harness::packets::{leecher, random_hash};
-use crate::harness::process::{Launch, eventually};
+use crate::harness::process::{Launch, eventually, free_address};
 use crate::harness::terminal::Terminal;
 
 /// A URL at which the kernel accepts connections and nobody answers, until the listener is dropped.
@@ -17,13 +16,24 @@ fn silent_url() -> (TcpListener, String) {
     (listener, url)
 }
 
+/// A URL at which nothing listens.
+fn closed_url() -> String {
+    format!("http://{}", free_address())
+}
+
 #[test]
 fn without_a_terminal_top_prints_once() {
     let daemon = Launch::on_loopback().flag("--workers", "2").admin().serve();
     let (address, client) = (daemon.address(), daemon.client());
     (0..3).for_each(|port| drop(client.announce(&leecher(random_hash(), 7_000 + port))));
+    // Shards update their gauges once a second.
+    eventually("the gauges count all peers and swarms", || {
+        let metrics = daemon.metrics();
+        let gauges = ["onrush_peers", "onrush_swarms"].map(|name| metrics.sum(name, &[]));
+        gauges == [3.0, 3.0]
+    });
     let url = format!("http://{}", daemon.admin());
-    let top = Launch::new(&["top", "--every", "2", "--url", &url]).start().end();
+    let top = Launch::new(&["top", "--every", "1", "--url", &url]).start().end();
     assert_eq!(top.code, Some(0), "{}", top.text());
     let text = top.output;
     let row = |begin: &str| {
@@ -32,7 +42,6 @@ fn without_a_terminal_top_prints_once() {
     };
     assert!(row("onrush ").contains(&url) && row("onrush ").contains(&address.to_string()));
     row("serving");
-    // Shards update their gauges once a second; two seconds pass between the samples.
     let (both, swarms) = (row("both"), row("swarms"));
     assert_eq!(both.split_whitespace().collect::<Vec<_>>()[5..], ["3", "0", "3"], "{text}");
     let swarms: Vec<&str> = swarms.split_whitespace().collect();
@@ -44,8 +53,7 @@ fn without_a_terminal_top_prints_once() {
 
 #[test]
 fn an_unreachable_tracker_is_an_error_with_a_remedy() {
-    // The port is free again.
-    let (_, url) = silent_url();
+    let url = closed_url();
     let top = Launch::new(&["top", "--once", "--url", &url]).start().end();
     assert_eq!((top.code, top.output.as_str()), (Some(1), ""));
     let error = top.text();
@@ -82,7 +90,7 @@ fn on_a_terminal_top_runs_until_a_key_and_restores_the_terminal() {
 #[test]
 fn top_ends_with_its_terminal() {
     let (listener, silent) = silent_url();
-    let (_, closed) = silent_url();
+    let closed = closed_url();
     for controls in [true, false] {
         for (url, shown) in [(&silent, "waiting"), (&closed, "control.sock?")] {
             for keys in [&b""[..], b"?", b"\x1b["] {
@@ -98,19 +106,26 @@ fn top_ends_with_its_terminal() {
     drop(listener);
 }
 
-/// In every state of a key that is being read.
+/// In every state of a key that is being read. A view that gets no CPU time for a second after the
+/// signal ends as one whose terminal takes no output, with status 1.
 #[test]
 fn signals_end_top_and_restore_the_terminal() {
     let (listener, url) = silent_url();
     for signal in [Signal::SIGHUP, Signal::SIGINT, Signal::SIGTERM] {
         for keys in [&b""[..], b"?", b"\x1b["] {
-            let mut terminal = top_on_a_terminal(&url, false);
-            terminal.wait_for("waiting");
-            terminal.press(keys);
-            terminal.signal(signal);
-            terminal.wait_for("\u{1b}[?1049l");
-            assert_eq!(terminal.end().code(), Some(0), "{signal} {keys:?}");
-            assert!(terminal.is_restored(), "{signal} {keys:?}");
+            eventually("the view ends with status 0", || {
+                let mut terminal = top_on_a_terminal(&url, false);
+                terminal.wait_for("waiting");
+                terminal.press(keys);
+                terminal.signal(signal);
+                let status = terminal.end().code();
+                assert!(terminal.is_restored(), "{signal} {keys:?}");
+                assert!(status == Some(0) || status == Some(1), "{signal} {keys:?} {status:?}");
+                if status == Some(0) {
+                    terminal.wait_for("\u{1b}[?1049l");
+                }
+                status == Some(0)
+            });
         }
     }
     drop(listener);
@@ -122,17 +137,8 @@ fn a_signal_ends_top_on_a_terminal_that_takes_no_output() {
     let (listener, url) = silent_url();
     let mut terminal = top_on_a_terminal(&url, false);
     terminal.wait_for("waiting");
-    // Each key draws the whole screen, and nobody reads.
-    (0..300).for_each(|_| terminal.press(b"?"));
-    // The terminal may pass on what it has taken, and take more.
-    let mut since = None;
-    eventually("top waits for its terminal", || {
-        if !terminal.takes_no_output() {
-            since = None;
-            return false;
-        }
-        since.get_or_insert_with(Instant::now).elapsed() > Duration::from_millis(300)
-    });
+    terminal.stop_output();
+    terminal.press(b"?");
     terminal.signal(Signal::SIGTERM);
     assert_eq!(terminal.end().code(), Some(1));
     assert!(terminal.is_restored());

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{never, unbounded};
 use nix::fcntl::{FcntlArg, fcntl};
 use onrush::Tracker;
+use onrush::blocks::Blocks;
 use onrush::cli::Cli;
 use onrush::overload::Overload;
 use onrush::process::exit::{Exit, FAILED};
@@ -157,6 +158,7 @@ fn tracker(running: Running) -> Tracker {
         warnings: Vec::new(),
         most_entries: MostEntries::of(&lists),
         lists,
+        blocks: Blocks::default(),
         state: StateDir::default(),
         map: ShardMap::new([1; 5], 1),
         admin: Server::start(None, &Settings::for_test("").admin, None, || ()).unwrap(),

@@ -3,7 +3,8 @@
 //! batches run out, rules and lists change, and other processes take over. Each reply is checked
 //! against a naive model, and all counters against the datagrams that passed. A failure prints its
 //! seed: `ONRUSH_SEED=N` runs only that one, `ONRUSH_SEEDS=N` the first N, and `ONRUSH_SEEDS=M..N`
-//! those from M to N, so that several processes can share them.
+//! those from M to N, so that several processes can share them. `scripts/test-all` runs others each
+//! time.
 
 #![forbid(unsafe_code)]
 
@@ -21,7 +22,6 @@ mod tracker;
 mod upgrade;
 mod world;
 
-use std::io::Write;
 use std::ops::RangeInclusive;
 
 use coverage::Coverage;
@@ -29,8 +29,8 @@ use scenario::Scenario;
 
 /// Seeds without `ONRUSH_SEEDS`.
 const SEEDS: u64 = 100;
-/// Fresh seeds, which differ from run to run.
-const FRESH: u64 = 20;
+/// Seeds of runs of `scripts/test-all` that have found an error: they run beside the others.
+const FOUND: [u64; 1] = [186_105_375];
 
 fn run(seed: u64) -> Coverage {
     let scenario = Scenario::draw(seed);
@@ -63,24 +63,12 @@ fn every_seed_agrees_with_the_model() {
         return;
     }
     let seeds = seeds();
-    let enough = seeds.clone().count() as u64 >= SEEDS;
+    // What a few other seeds cover is left to chance.
+    let enough = *seeds.start() == 1 && *seeds.end() >= SEEDS;
     let mut coverage = Coverage::default();
-    seeds.for_each(|seed| coverage += run(seed));
+    seeds.chain(FOUND).for_each(|seed| coverage += run(seed));
     let missing = coverage.missing();
     assert!(!enough || missing.is_empty(), "{missing:?} did not occur: {coverage:#?}");
     assert!(!enough || coverage.has_few_exceptions(), "{coverage:#?}");
     eprintln!("{coverage:#?}");
-}
-
-#[test]
-fn fresh_seeds_agree_with_the_model() {
-    if wanted().is_some() {
-        return;
-    }
-    let first = rand::random::<u32>().into();
-    // Written directly: the test harness hides the output of a test that passes.
-    let _ = writeln!(std::io::stderr(), "simulation: fresh seed {first} and {FRESH} after it");
-    (first..first + FRESH).for_each(|seed| {
-        run(seed);
-    });
 }

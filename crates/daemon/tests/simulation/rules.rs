@@ -61,7 +61,7 @@ impl RuleSet {
     ) -> Option<Vec<ListChange>> {
         let set = self.access.set()?;
         let drawn = (0..SWARMS).map(swarm).filter(|_| rng.random_bool(share));
-        let change = |info_hash| ListChange { info_hash, listed: !set.contains(&info_hash) };
+        let change = |info_hash| ListChange::new(info_hash, !set.contains(&info_hash));
         let changes: Vec<_> = drawn.map(change).collect();
         let list = self.access.with(&changes);
         if list.is_empty() && matches!(list, AccessList::Allow(_)) {

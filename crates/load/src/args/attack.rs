@@ -31,12 +31,11 @@ const ATTACKERS: &str = "127.64.0.0/10";
 ///
 /// With --admin, every datagram has to be accounted for: sent = received + dropped, and received =
 /// answered + refused, exactly. The tracker may then serve nobody else.
-///
-/// Exit status: 0 the attack ran to its end, the bounds hold and no datagram is missing, 1
-/// something failed, which is named, 2 the arguments or this host are unusable, 3 the tracker does
-/// not answer.
 #[derive(Args, Debug)]
-#[command(after_help = help::ATTACK_EXAMPLES)]
+#[command(
+    after_help = help::ATTACK_EXAMPLES,
+    after_long_help = help::with_status(help::ATTACK_EXAMPLES, help::ATTACK_STATUS)
+)]
 pub(crate) struct AttackArgs {
     /// The attack.
     #[arg(value_name = "NAME")]
@@ -250,7 +249,7 @@ mod tests {
     fn the_help_names_isolation_trusted_sources_and_exit_status() {
         let help = settings("--help").unwrap_err();
         let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
-        for part in ["network namespace", "trusted_sources = []", "Exit status: 0"] {
+        for part in ["network namespace", "trusted_sources = []", "Exit status:"] {
             assert!(help.contains(part), "{part}: {help}");
         }
     }

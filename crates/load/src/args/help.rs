@@ -6,8 +6,8 @@ use clap::{Command, CommandFactory as _, FromArgMatches as _};
 
 use super::Args;
 
-/// Options of every day by their ids: those of `-h`, and the first ones of `--help`.
-const EVERYDAY: [&str; 11] = [
+/// Common options by their ids: those of `-h`, and the first ones of `--help`.
+const COMMON: [&str; 11] = [
     "target",
     "profile",
     "rate",
@@ -33,8 +33,8 @@ const RARELY: [&str; 10] = [
     "write_hashes",
     "hgrm",
 ];
-/// [`EVERYDAY`] of `attack`.
-const ATTACK_EVERYDAY: [&str; 11] = [
+/// [`COMMON`] of `attack`.
+const ATTACK_COMMON: [&str; 11] = [
     "target",
     "honest",
     "rate",
@@ -73,6 +73,36 @@ Examples:
   All of them, between two namespaces:
     scripts/attack-test";
 
+/// The exit status of the command.
+pub(super) const STATUS: &str = "\
+Exit status:
+  0  all replies were right
+  1  some replies were wrong
+  2  the arguments or this host are unusable
+  3  the tracker does not answer
+  4  more requests were lost than --max-loss allows, or --find-max held no rate
+     within its bounds";
+
+/// The exit status of `attack`.
+pub(super) const ATTACK_STATUS: &str = "\
+Exit status:
+  0  the attack ran to its end, the bounds hold and no datagram is missing
+  1  something failed, which is named
+  2  the arguments or this host are unusable
+  3  the tracker does not answer";
+
+/// The exit status of `verify`.
+pub(super) const VERIFY_STATUS: &str = "\
+Exit status:
+  0  no check fails
+  1  a check fails
+  2  the tracker does not answer or the arguments are unusable";
+
+/// What follows the options of `--help`. Its sections are those of the manual too.
+pub(super) fn with_status(examples: &str, status: &str) -> String {
+    format!("{examples}\n\n{status}")
+}
+
 /// The arguments of this process; ends it where they are wrong, or ask for help.
 pub(crate) fn parse() -> Args {
     Args::from_arg_matches(&command().get_matches()).unwrap_or_else(|error| error.exit())
@@ -80,14 +110,14 @@ pub(crate) fn parse() -> Args {
 
 /// The command line with its options in groups.
 fn command() -> Command {
-    grouped(Args::command(), &EVERYDAY, &RARELY)
-        .mut_subcommand("attack", |attack| grouped(attack, &ATTACK_EVERYDAY, &ATTACK_RARELY))
+    grouped(Args::command(), &COMMON, &RARELY)
+        .mut_subcommand("attack", |attack| grouped(attack, &ATTACK_COMMON, &ATTACK_RARELY))
 }
 
-fn grouped(command: Command, everyday: &[&str], rarely: &[&str]) -> Command {
+fn grouped(command: Command, common: &[&str], rarely: &[&str]) -> Command {
     command.mut_args(|arg| {
         let id = arg.get_id().as_str();
-        if arg.is_positional() || everyday.contains(&id) {
+        if arg.is_positional() || common.contains(&id) {
             return arg;
         }
         let needed = if rarely.contains(&id) { "Rarely needed" } else { "Sometimes needed" };
@@ -140,8 +170,8 @@ mod tests {
         let mut command = command();
         let attack = command.find_subcommand_mut("attack").unwrap().clone();
         for (command, ids) in [
-            (&command, [&EVERYDAY[..], &RARELY].concat()),
-            (&attack, [&ATTACK_EVERYDAY[..], &ATTACK_RARELY].concat()),
+            (&command, [&COMMON[..], &RARELY].concat()),
+            (&attack, [&ATTACK_COMMON[..], &ATTACK_RARELY].concat()),
         ] {
             for id in ids {
                 let found = command.get_arguments().find(|arg| arg.get_id().as_str() == id);

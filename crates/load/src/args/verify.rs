@@ -12,7 +12,7 @@ use onrush_verify::address::TrackerAddress;
 use onrush_verify::check::Group;
 use onrush_verify::reachability::PATIENCE;
 
-use super::seconds;
+use super::{help, seconds};
 
 /// Checks a UDP tracker against BEP 15 and the needs of real clients, one line per check.
 ///
@@ -20,10 +20,8 @@ use super::seconds;
 /// reason. A run takes some seconds and sends about two thousand datagrams. It uses random info
 /// hashes and removes its peers afterwards, so a tracker in use can be checked. A lost datagram
 /// causes no failure: requests are repeated.
-///
-/// Exit status: 0 no check fails, 1 a check fails, 2 the tracker does not answer or the arguments
-/// are unusable.
 #[derive(Args, Debug)]
+#[command(after_help = help::VERIFY_STATUS)]
 pub(crate) struct VerifyArgs {
     /// The tracker: udp://tracker.example.org:6969/announce, tracker.example.org:6969 or
     /// `[::1]:6969`.

@@ -125,8 +125,10 @@ impl Flood {
     /// Only what makes a socket unusable.
     pub(super) fn run(mut self, span: &Span) -> io::Result<Outcome> {
         let mut counted = 0;
-        while !span.is_over() {
-            let now = span.now();
+        loop {
+            // Before the time is read, so that what was due is counted to the end.
+            let over = span.is_over();
+            let now = span.now().min(span.end);
             if let Way::Proven(proven) = &mut self.way {
                 self.outcome.connects += proven.renew(now)?;
             }
@@ -141,9 +143,11 @@ impl Flood {
                 self.send(batch as usize);
                 missing -= batch;
             }
+            if over {
+                return Ok(self.outcome);
+            }
             std::thread::sleep(TICK);
         }
-        Ok(self.outcome)
     }
 
     fn send(&mut self, count: usize) {

@@ -3,6 +3,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
@@ -74,16 +75,17 @@ impl Newcomers {
     /// Only what makes a socket unusable.
     pub(super) fn run(mut self, span: &Span) -> io::Result<Outcome> {
         loop {
-            let now = span.now();
             let over = span.is_over();
+            let now = span.now();
             let next = (self.due.len() as f64 * 1e9 / self.rate) as Nanos;
-            if !over && next <= now {
+            // Those that were due are asked also where this thread is late.
+            if next <= now && next < span.end && !span.stop.load(Ordering::Relaxed) {
                 self.ask(next);
                 continue;
             }
             self.receive(span)?;
             let last = self.due.last().map_or(0, |(due, _)| due + self.timeout);
-            if over && now > last {
+            if over && (now > last || self.due.iter().all(|(_, answered)| *answered)) {
                 break;
             }
             let wait = if over { LONGEST_WAIT } else { next.saturating_sub(now) };

@@ -15,6 +15,7 @@ use crate::plan::population::{Addresses, Population};
 use crate::plan::profile::Swarms;
 use faulty::{Fault, Tracker};
 
+mod faults;
 #[path = "../../../verify/tests/it/faulty.rs"]
 mod faulty;
 mod profiles;
@@ -119,6 +120,8 @@ struct Scene {
     timeout: Nanos,
     /// The load tester does nothing within this time.
     pause: Range<Nanos>,
+    /// From this time on the window ends a millisecond ago.
+    ended: Nanos,
     swarms: u32,
     v6: bool,
 }
@@ -134,6 +137,7 @@ impl Default for Scene {
             window: Window { start: 20 * MILLISECOND, end: 320 * MILLISECOND },
             timeout: 50 * MILLISECOND,
             pause: 0..0,
+            ended: Nanos::MAX,
             swarms: 300,
             v6: true,
         }
@@ -197,6 +201,9 @@ fn play(scene: Scene) -> Outcome {
         tracker.turn(scene.silence, clock());
         let pause = if scene.pause.contains(&clock()) { scene.pause.end - clock() } else { 0 };
         network.advance(Duration::from_nanos(pause.max(100_000)));
+        if clock() >= scene.ended {
+            generator.end_at(scene.ended - MILLISECOND);
+        }
         assert!(clock() < scene.window.end + SECOND, "the run does not end");
     }
     let tally = generator.tally().clone();
@@ -339,6 +346,20 @@ fn latency_counts_from_the_intended_time() {
     assert_eq!(all.len(), 200, "everything that was due has been sent");
     let p75 = all.value_at_quantile(0.75);
     assert!((40 * MILLISECOND..60 * MILLISECOND).contains(&p75), "half waited up to 100 ms: {p75}");
+}
+
+/// A worker that is late to read the end of an interrupted run has sent requests after it.
+#[test]
+fn an_end_that_is_read_late_leaves_no_request_uncounted() {
+    for pace in [Pace::InFlight(64), Pace::rate(5000.0)] {
+        let outcome = play(Scene { pace, ended: 100 * MILLISECOND, ..Scene::default() });
+        let counted = |count: fn(&crate::tally::OfKind) -> u64| -> u64 {
+            outcome.tally.kinds[..3].iter().map(count).sum()
+        };
+        let requests = counted(|kind| kind.requests);
+        assert!(requests > 100, "{requests}");
+        assert_eq!(counted(|kind| kind.right), requests);
+    }
 }
 
 #[test]

@@ -1,11 +1,14 @@
 //! The command against a small conforming tracker and against faulty ones, over real sockets.
 
 mod command;
+mod counted;
 #[path = "../../../verify/tests/it/faulty.rs"]
 mod faulty;
+mod find_max;
 mod live;
 mod profiles;
 mod run;
+mod sources;
 #[allow(dead_code, reason = "these tests use a part")]
 #[path = "../../../daemon/tests/it/harness/terminal.rs"]
 mod terminal;

@@ -15,9 +15,9 @@ use onrush_net::memory::{self, Conditions, Network};
 use onrush_net::{Reply, Return, Sent, Socket, Waker, mio};
 
 /// Longer than any operation here; a wait of this length has failed.
-const LONG: Duration = Duration::from_secs(20);
-/// Far shorter than `LONG`, and more than a loaded machine needs for any operation here.
-const SOON: Duration = Duration::from_secs(10);
+const LONG: Duration = Duration::from_secs(120);
+/// Shorter than `LONG`, and more than a loaded machine needs for any operation here.
+const SOON: Duration = Duration::from_secs(60);
 /// Bytes that a backend keeps of one datagram.
 const SLOT: usize = 2048;
 

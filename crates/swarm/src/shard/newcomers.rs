@@ -10,6 +10,7 @@ use onrush_proto::{Endpoint, InfoHash};
 use rand::Rng;
 
 use super::Shard;
+use super::change_log::{Change, ChangeKind};
 use crate::batch::Announce;
 use crate::sample;
 use crate::sources::Exceeded;
@@ -92,10 +93,11 @@ impl Shard {
         let Some(place) = self.store.find(&info_hash) else { return false };
         let (swarm, keys) = self.store.with_keys(place);
         let Some(seeder) = swarm.peers.remove(&endpoint, keys) else { return false };
-        let emptied = swarm.peers.is_empty();
+        let (emptied, completed) = (swarm.peers.is_empty(), swarm.completed);
         self.peer_removed(&endpoint, seeder);
         self.totals.replaced += 1;
-        self.log_replaced(info_hash, endpoint, now);
+        let kind = ChangeKind::Replaced { endpoint };
+        self.log_replaced(Change { info_hash, at: now, completed, kind });
         if emptied {
             self.emptied(place, now);
         }

@@ -169,6 +169,26 @@ fn a_reader_of_stops_is_shown_nothing_else() {
     assert_eq!(read, expected.collect::<Vec<_>>());
 }
 
+/// The peer that was replaced may have completed the download, and a replica may know it from
+/// before.
+#[test]
+fn a_replacement_carries_completed() {
+    let sources = SourceLimits { peers: 1_000, ..SourceLimits::default() };
+    let settings = ShardSettings { max_peers: 20, sources, ..ShardSettings::default() };
+    let mut shard = Shard::new(settings, [7; 16], 1);
+    let mut reader = shard.subscribe(Interest::Stops);
+    // All peers are of one source, an IPv6 /64, and the newcomer is of another.
+    serve(&mut shard, 1, (0..60).step_by(3), onrush_proto::Event::Completed, 10);
+    serve(&mut shard, 1, 1..2, onrush_proto::Event::Started, 11);
+    let mut read = Vec::new();
+    shard.read_changes(&mut reader, 100, |change| read.push(*change)).unwrap();
+    let [Change { completed, kind: ChangeKind::Replaced { .. }, .. }] = read[..] else {
+        panic!("{read:?}");
+    };
+    assert_eq!((u64::from(completed), shard.totals().replaced), (shard.totals().completed, 1));
+    assert!(completed > 0);
+}
+
 /// A reader that never reads holds back neither the shard nor other readers.
 #[test]
 fn the_log_is_bounded() {

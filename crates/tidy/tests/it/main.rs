@@ -4,5 +4,6 @@
 
 mod documents;
 mod imports;
+mod lines;
 mod manifests;
 mod sources;

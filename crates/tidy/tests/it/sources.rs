@@ -20,7 +20,7 @@ const MAY_SLEEP: [(&str, &str); 2] = [
         "an allocator's background threads return memory without an event",
     ),
     (
-        "crates/load/tests/responder/server.rs",
+        "crates/load/tests/timed/server.rs",
         "a server whose slow replies are the subject of the test",
     ),
 ];

@@ -1,5 +1,6 @@
 //! The values that a key accepts: how to check one, and how to describe them in an error.
 
+use std::borrow::Cow;
 use std::fmt::Display;
 use std::ops::{Range, RangeInclusive};
 use std::str::FromStr;
@@ -8,7 +9,7 @@ use serde::{Deserialize, Deserializer, de};
 use toml::de::DeValue;
 use toml::{Spanned, Value};
 
-use super::Key;
+use super::{Key, quantity};
 use crate::spelling;
 
 /// Characters of a string that an error shows.
@@ -55,8 +56,10 @@ impl Kind {
         match self {
             Self::Switch => "true or false".to_owned(),
             Self::Integer(range, unit) => {
+                let with_units = quantity::example(unit);
+                let with_units = with_units.map_or_else(String::new, |it| format!(", or {it}"));
                 let unit = if unit.is_empty() { String::new() } else { format!(" ({unit})") };
-                format!("an integer from {} to {}{unit}", range.start(), range.end())
+                format!("an integer from {} to {}{unit}{with_units}", range.start(), range.end())
             }
             Self::Number(range) => format!("a number from {} to {}", range.start(), range.end()),
             Self::Word(words) => format!("one of {}", quoted(words)),
@@ -68,6 +71,24 @@ impl Kind {
             Self::WordOrList(words, list) => format!("{} or {}", quoted(words), list.expects()),
             Self::Table(_) => "a table".to_owned(),
             Self::Tables(_, most) => format!("a list of 1 to {most} tables"),
+        }
+    }
+
+    /// A value that is written without quotes, in TOML. A list is also written with commas between
+    /// its entries alone.
+    pub(crate) fn toml_of_plain<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        let quoted = || Cow::Owned(Value::from(text).to_string());
+        match self {
+            Self::Text(..) | Self::Word(_) => quoted(),
+            Self::WordOrList(..) if text.starts_with(char::is_alphabetic) => quoted(),
+            Self::WordOrList(_, list) => list.toml_of_plain(text),
+            // An IPv6 address begins like a list of TOML.
+            Self::List(of, _) if DeValue::parse(text).is_err() || !text.contains('[') => {
+                let entries = text.split(',').map(str::trim).filter(|entry| !entry.is_empty());
+                let entries: Vec<_> = entries.map(|entry| of.toml_of_plain(entry)).collect();
+                Cow::Owned(format!("[{}]", entries.join(", ")))
+            }
+            _ => Cow::Borrowed(text),
         }
     }
 
@@ -92,9 +113,20 @@ impl Kind {
                 }
                 if mismatches.is_empty() { Ok(Value::Array(values)) } else { Err(mismatches) }
             }
-            (_, single) => plain(single)
+            (_, single) => self
+                .plain(single)
                 .filter(|value| self.includes(value))
                 .ok_or_else(|| mismatch(describe(single))),
+        }
+    }
+
+    /// A value that it may accept; a time or a size with units becomes a number in the key's unit.
+    fn plain(&self, value: &DeValue<'_>) -> Option<Value> {
+        match (self, value) {
+            (Self::Integer(_, unit), DeValue::String(text)) => {
+                quantity::parse(text, unit).map(Value::Integer)
+            }
+            _ => plain(value),
         }
     }
 
@@ -120,14 +152,17 @@ impl Kind {
                 "write it without quotes".to_owned()
             }
             (Self::Integer(..) | Self::Number(_), DeValue::String(text)) => {
-                match text.trim().parse::<f64>() {
-                    Ok(_) => "write the number without quotes".to_owned(),
-                    Err(_) => "write a number, without a unit".to_owned(),
+                let unit = if let Self::Integer(_, unit) = self { unit } else { "" };
+                match (text.trim().parse::<f64>(), quantity::example(unit)) {
+                    (Ok(_), _) => "write the number without quotes".to_owned(),
+                    (Err(_), Some(_)) if quantity::parse(text, unit).is_some() => return None,
+                    (Err(_), Some(example)) => format!("write {unit}, or {example}"),
+                    (Err(_), None) => "write a number, without a unit".to_owned(),
                 }
             }
             (Self::Word(words) | Self::WordOrList(words, _), value) => {
                 let word = match value {
-                    DeValue::String(text) => spelling::nearest(text, words.iter().copied())?,
+                    DeValue::String(text) => word_meant(text, words)?,
                     DeValue::Boolean(true) if words.contains(&"on") => "on",
                     DeValue::Boolean(false) if words.contains(&"off") => "off",
                     _ => return None,
@@ -181,6 +216,21 @@ fn plain(value: &DeValue<'_>) -> Option<Value> {
         DeValue::Boolean(on) => Some(Value::Boolean(*on)),
         DeValue::Datetime(_) | DeValue::Array(_) | DeValue::Table(_) => None,
     }
+}
+
+/// The word that is misspelled, or that another program calls so.
+fn word_meant<'w>(text: &str, words: &[&'w str]) -> Option<&'w str> {
+    const ELSEWHERE: [(&str, &str); 5] = [
+        ("warning", "warn"),
+        ("information", "info"),
+        ("critical", "error"),
+        ("verbose", "debug"),
+        ("none", "off"),
+    ];
+    let plain = spelling::plain(text);
+    let elsewhere = ELSEWHERE.iter().find(|(name, _)| *name == plain);
+    let known = elsewhere.and_then(|(_, word)| words.iter().find(|known| *known == word));
+    known.copied().or_else(|| spelling::nearest(text, words.iter().copied()))
 }
 
 fn quoted(words: &[&str]) -> String {

@@ -1,6 +1,7 @@
 //! The declaration of keys.
 
 mod kind;
+mod quantity;
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -66,6 +67,20 @@ impl Schema {
             }
         }
         values
+    }
+
+    /// The key with this path, which may be in an entry of a list of tables: `clients.0.weight`.
+    pub fn key(&self, path: &str) -> Option<&'static Key> {
+        let mut parts = path.split('.');
+        let mut key = named(self.keys, parts.next()?)?;
+        while let Some(name) = parts.next() {
+            key = match key.kind {
+                Kind::Table(keys) => named(keys, name)?,
+                Kind::Tables(keys, _) => named(keys, parts.next()?)?,
+                _ => return None,
+            };
+        }
+        Some(key)
     }
 
     /// Every key that is not a table, with its path, in the order of declaration.
@@ -280,6 +295,10 @@ pub const fn tables(keys: &'static [Key], most: usize) -> Key {
 /// The path of a key below a table.
 pub(crate) fn join(table: &str, key: &str) -> String {
     if table.is_empty() { key.to_owned() } else { format!("{table}.{key}") }
+}
+
+fn named(keys: &'static [Key], name: &str) -> Option<&'static Key> {
+    keys.iter().find(|key| key.name == name)
 }
 
 fn add_leaves(keys: &'static [Key], path: &str, leaves: &mut Vec<(String, &'static Key)>) {

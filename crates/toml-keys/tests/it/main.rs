@@ -113,7 +113,7 @@ fn flags_are_read_over_the_file() {
     assert_eq!((server.limits.connections, server.log.level.as_str()), (6, "debug"));
     assert_eq!(server.clients, [Client { weight: 1.0, wants: 2 }]);
     assert!(document.is_given("log.level") && !document.is_given("log.pin"));
-    assert_eq!(document.flag_of("log.level"), Some("--set"));
+    assert_eq!(document.origin("log.level"), Some("--set"));
     assert_eq!(document.finish(), Ok(()));
     for (path, value, part) in [
         ("limits.conections", "5", "--set: `limits.conections`: unknown key\n  help: did you mean"),
@@ -127,6 +127,101 @@ fn flags_are_read_over_the_file() {
         document.set("--set", path, value);
         let problems = document.finish().unwrap_err().to_string();
         assert!(problems.contains(part), "{problems}");
+    }
+}
+
+#[test]
+fn files_are_read_over_files() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = directory.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let first = file(
+        "1",
+        "listen = ['1.2.3.4:5']\n[limits]\nconnections = 5\nlifetime = 80\n\
+         [[clients]]\nweight = 1\nwants = 1\n[[clients]]\nweight = 0\nwants = 2\n",
+    );
+    let second = file("2", "[limits]\nconnections = 6\n[[clients]]\nweight = 0.5\nwants = 3\n");
+    let mut document = Document::load(&SCHEMA, SCHEMA.defaults(), &first).unwrap();
+    document.load_over(&second);
+    let server: Server = document.read();
+    assert_eq!(server.listen, ["1.2.3.4:5".parse().unwrap()]);
+    assert_eq!(server.limits, Limits { connections: 6, enforced: true, lifetime: Some(80) });
+    assert_eq!(server.clients, [Client { weight: 0.5, wants: 3 }], "the whole list");
+    let place = |path: &std::path::Path| Some(path.display().to_string());
+    for (path, of) in [
+        ("limits.connections", place(&second)),
+        ("limits.lifetime", place(&first)),
+        ("clients.0.wants", place(&second)),
+        ("clients.1.wants", None),
+        ("log.level", None),
+    ] {
+        assert_eq!(document.origin(path).map(str::to_owned), of, "{path}");
+    }
+    assert_eq!(document.name(), first.display().to_string());
+    for (path, at) in [
+        ("limits.connections", format!("{}:2:15: ", second.display())),
+        ("limits.lifetime", format!("{}:4:12: ", first.display())),
+        // Of the innermost table around it, in the last file that has it.
+        ("limits.enforced", format!("{}:1:1: ", second.display())),
+        ("log.level", format!("{}: ", first.display())),
+    ] {
+        let mut document = document.clone();
+        document.problem(path, "it is taken".to_owned(), None);
+        let shown = document.finish().unwrap_err().to_string();
+        assert!(shown.starts_with(&format!("{at}`{path}`: it is taken")), "{shown}");
+    }
+    let nowhere = directory.path().join("3");
+    document.load_over(&nowhere);
+    document.load_over(&file("4", "limits.connections = 0\nlog = {\n"));
+    let shown = document.finish().unwrap_err().to_string();
+    for part in ["3: the file cannot be read", "4:2:"] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+}
+
+#[test]
+fn plain_values_have_no_quotes_and_lists_have_commas() {
+    let mut document = parse("");
+    for (path, text) in [
+        ("listen", "[::1]:9 ,1.2.3.4:5,"),
+        ("limits.connections", "0x10"),
+        ("limits.enforced", "false"),
+        ("limits.lifetime", "2m"),
+        ("log.level", "debug"),
+        ("log.to", "1.2.3.4:5"),
+        ("log.pin", "3, 1"),
+        ("clients.0.wants", "-2"),
+    ] {
+        document.set_plain("VARIABLE", path, text);
+    }
+    let server: Server = document.read();
+    assert_eq!(document.finish(), Ok(()));
+    assert_eq!(server.listen, ["[::1]:9".parse().unwrap(), "1.2.3.4:5".parse().unwrap()]);
+    assert_eq!(server.limits, Limits { connections: 16, enforced: false, lifetime: Some(120) });
+    assert_eq!((server.log.level.as_str(), server.log.to.port()), ("debug", 5));
+    assert_eq!(server.log.pin, Value::try_from([3, 1]).unwrap());
+    assert_eq!(server.clients, [Client { weight: 1.0, wants: -2 }]);
+    for (path, text, part) in [
+        ("listen", "[\"1.2.3.4:5\"]", None),
+        ("log.pin", "auto", None),
+        ("listen", "nowhere,:", Some("`listen`: found \"nowhere\", expected")),
+        ("listen", ",", Some("`listen`: found a list of 0, expected")),
+        ("log.pin", "autto", Some("`log.pin`: found \"autto\", expected")),
+        ("log.level", "5", Some("`log.level`: found \"5\", expected")),
+        ("log.to", "'x", Some("`log.to`: found \"'x\", expected")),
+        ("limits.conections", "5", Some("help: did you mean `connections`?")),
+    ] {
+        let mut document = parse("");
+        document.set_plain("VARIABLE", path, text);
+        let shown = document.finish().err().map(|problems| problems.to_string());
+        let right = match (&shown, part) {
+            (Some(shown), Some(part)) => shown.starts_with("VARIABLE: ") && shown.contains(part),
+            (shown, part) => shown.is_none() && part.is_none(),
+        };
+        assert!(right, "{path} = {text}: {shown:?}");
     }
 }
 
@@ -162,12 +257,12 @@ s.toml:4:17: `limits.connections`: found 2000, expected an integer from 1 to 400
 #[allow(clippy::type_complexity)]
 const WRONG: &[(&str, &[(usize, usize, &str, &str)])] = &[
     (
-        "connections = 1\nport = 9\n[limit]\nlifetime = \"30m\"\n[log]\nlevel = \"inof\"",
+        "connections = 1\nport = 9\n[limit]\nlifetime = \"30x\"\n[log]\nlevel = \"inof\"",
         &[
             (1, 1, "connections", "help: this key belongs in [limits]"),
             (2, 1, "port", "help: write `listen`"),
             (3, 2, "limit", "unknown table"),
-            (4, 12, "limits.lifetime", "found \"30m\", expected an integer from 60 to 3600"),
+            (4, 12, "limits.lifetime", "found \"30x\", expected an integer from 60 to 3600"),
             (6, 9, "log.level", "help: did you mean \"info\"?"),
         ],
     ),
@@ -293,11 +388,11 @@ connections = 64
 "
     ));
     assert!(printed.contains(
-        "
-# Takes an integer from 60 to 3600 (seconds). Without this key: twice the interval. A change
-# applies on an upgrade or a restart.
+        r#"
+# Takes an integer from 60 to 3600 (seconds), or a time like "90s", "30m" or "1h30m". Without
+# this key: twice the interval. A change applies on an upgrade or a restart.
 # lifetime = 120
-"
+"#
     ));
 }
 

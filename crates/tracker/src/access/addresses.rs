@@ -5,7 +5,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net};
 use onrush_proto::Endpoint;
 use onrush_swarm::SourceSet;
 
@@ -42,18 +42,48 @@ impl FromStr for AddressBlock {
                 IpAddr::V6(address) => Self::V6(address, address),
             });
         }
-        let net: IpNet = text.parse().map_err(|_| none())?;
-        if net.addr() != net.network() {
-            let (exact, prefix) = (net.trunc(), net.prefix_len());
-            return Err(format!(
-                "{text:?} has bits behind its prefix of {prefix}: {exact} or a longer prefix?"
-            ));
-        }
-        Ok(match net {
+        exact(text, text.parse().map_err(|_| none())?).map(Self::from)
+    }
+}
+
+impl From<IpNet> for AddressBlock {
+    fn from(net: IpNet) -> Self {
+        match net {
             IpNet::V4(net) => Self::V4(net.network(), net.broadcast()),
             IpNet::V6(net) => Self::V6(net.network(), net.broadcast()),
-        })
+        }
     }
+}
+
+/// The network that `text` names: an address or a CIDR block. IPv4-mapped ones are IPv4.
+///
+/// # Errors
+/// A sentence for the operator, also if bits behind the prefix are set.
+pub fn network(text: &str) -> Result<IpNet, String> {
+    let none = || {
+        let text = excerpt(text.as_bytes());
+        format!("{text:?} is neither an address nor a prefix like 192.0.2.0/24 or 2001:db8::/32")
+    };
+    let net = match text.parse::<IpAddr>() {
+        Ok(address) => IpNet::from(address),
+        Err(_) => exact(text, text.parse().map_err(|_| none())?)?,
+    };
+    let mapped = match net {
+        IpNet::V6(v6) if v6.prefix_len() >= 96 => {
+            v6.addr().to_ipv4_mapped().and_then(|v4| Ipv4Net::new(v4, v6.prefix_len() - 96).ok())
+        }
+        _ => None,
+    };
+    Ok(mapped.map_or(net, IpNet::V4))
+}
+
+/// The network, unless bits behind its prefix are set.
+fn exact(text: &str, net: IpNet) -> Result<IpNet, String> {
+    if net.addr() == net.network() {
+        return Ok(net);
+    }
+    let (exact, prefix) = (net.trunc(), net.prefix_len());
+    Err(format!("{text:?} has bits behind its prefix of {prefix}: {exact} or a longer prefix?"))
 }
 
 /// A set of addresses. Immutable, shared by all workers.
@@ -68,7 +98,12 @@ impl AddressSet {
     /// The set of these blocks, which may be in any order and overlap. A block of IPv4-mapped
     /// addresses counts as IPv4.
     pub fn new(blocks: impl IntoIterator<Item = AddressBlock>) -> Self {
-        let (mut v4, mut v6, mut number) = (Vec::new(), Vec::new(), 0);
+        Self::default().with(blocks)
+    }
+
+    /// The set with these blocks added. Takes time proportional to the length of both.
+    pub fn with(&self, blocks: impl IntoIterator<Item = AddressBlock>) -> Self {
+        let (mut v4, mut v6, mut number) = (self.v4.to_vec(), self.v6.to_vec(), self.blocks);
         for block in blocks {
             number += 1;
             match block {
@@ -194,6 +229,10 @@ impl<N: Number> Ranges<N> {
         Self { firsts: firsts.into(), lasts: lasts.into(), before: before.into() }
     }
 
+    fn to_vec(&self) -> Vec<(N, N)> {
+        self.firsts.iter().copied().zip(self.lasts.iter().copied()).collect()
+    }
+
     #[inline]
     fn contain(&self, number: N) -> bool {
         self.end_of_range(number).is_some_and(|last| number <= last)
@@ -253,6 +292,23 @@ mod tests {
             let error = block(text).unwrap_err();
             assert!(error.contains(said), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn a_network_is_an_address_or_an_exact_prefix() {
+        for (text, expected) in [
+            ("192.0.2.7", "192.0.2.7/32"),
+            ("192.0.2.0/24", "192.0.2.0/24"),
+            ("2001:db8::/32", "2001:db8::/32"),
+            ("::ffff:192.0.2.0/120", "192.0.2.0/24"),
+            ("::ffff:192.0.2.1", "192.0.2.1/32"),
+        ] {
+            assert_eq!(network(text).unwrap().to_string(), expected);
+        }
+        for text in ["192.0.2.1/24", "192.0.2.0/33", "192.0.2.1-192.0.2.9", "nonsense", ""] {
+            assert!(network(text).is_err(), "{text}");
+        }
+        assert!(network("2001:db8::1/32").unwrap_err().contains("2001:db8::/32"));
     }
 
     #[test]

@@ -4,11 +4,15 @@
 //! |---|---|
 //! | [`set`] | an immutable set of millions of info hashes |
 //! | [`overlay`] | such a set, with the changes since it was loaded |
+//! | [`origins`] | the lists that it consists of, and the comments of its entries |
 //! | [`addresses`] | sets of source addresses, as ranges |
+//! | [`blocks`] | blocks of sources made while the tracker runs, with their counters |
 //! | [`bogon`] | addresses that cannot be peers on the internet |
 
 pub mod addresses;
+pub mod blocks;
 pub mod bogon;
+pub mod origins;
 pub mod overlay;
 pub mod set;
 
@@ -20,6 +24,8 @@ pub use bogon::is_bogon;
 pub(crate) use bogon::{is_bogon_v4, is_bogon_v6};
 
 use addresses::AddressSet;
+use blocks::SourceBlocks;
+use origins::{Part, PartCounts};
 use overlay::{ListChange, OverlaySet};
 
 /// The lists in use. Immutable, shared by all workers, cheap to clone.
@@ -27,14 +33,34 @@ use overlay::{ListChange, OverlaySet};
 pub struct Lists {
     /// The info hashes that are served.
     pub access: Arc<AccessList>,
-    /// The sources that are not served.
+    /// The sources that the configuration blocks.
     pub blocked: Arc<AddressSet>,
+    /// The sources blocked while the tracker runs, made for the set of the configuration.
+    pub blocks: Arc<SourceBlocks>,
+    /// Announces of info hashes that are not served, by part of the list.
+    pub forbidden: Arc<PartCounts>,
 }
 
 impl Lists {
     /// Lists that permit everything.
     pub fn open() -> Self {
-        Self { access: Arc::new(AccessList::Open), blocked: Arc::default() }
+        Self {
+            access: Arc::new(AccessList::Open),
+            blocked: Arc::default(),
+            blocks: Arc::default(),
+            forbidden: Arc::default(),
+        }
+    }
+
+    /// The name of each part of the list, and how many announces it has refused.
+    pub fn refused_by_part(&self) -> impl Iterator<Item = (&str, u64)> {
+        let parts = self.access.parts().iter().enumerate();
+        parts.map(|(number, part)| (&*part.name, self.forbidden.sum(number)))
+    }
+
+    /// All sources that are not served.
+    pub fn refused(&self) -> &Arc<AddressSet> {
+        if self.blocks.is_empty() { &self.blocked } else { self.blocks.refused() }
     }
 }
 
@@ -79,6 +105,22 @@ impl AccessList {
             Self::Allow(_) => Some(ListKind::Allow),
             Self::Deny(_) => Some(ListKind::Deny),
         }
+    }
+
+    /// The parts of the list. An open one has none.
+    pub fn parts(&self) -> &[Part] {
+        self.set().map_or(&[], |set| set.origins().parts())
+    }
+
+    /// The part by which an info hash that is not served is refused, with its number. An allow
+    /// list refuses by its first part, as what it refuses is in none.
+    pub fn refusing_part(&self, info_hash: &InfoHash) -> Option<(usize, &Part)> {
+        let part = match self {
+            Self::Open => return None,
+            Self::Allow(_) => 0,
+            Self::Deny(set) => set.origins().part_of(info_hash),
+        };
+        self.parts().get(part).map(|it| (part, it))
     }
 
     /// The list after `changes`; of several for one info hash the last counts. An open list has no

@@ -1,24 +1,34 @@
 //! A set of info hashes with the changes since it was loaded. The changes are kept in two small
 //! sets, so that a change takes time proportional to the number of changes, not to the length of
-//! the list.
+//! the list. Beside them are the origins of the entries, at which no lookup looks.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use onrush_proto::InfoHash;
 
+use super::origins::Origins;
 use super::set::InfoHashSet;
 
 /// Number of changes above which merging pays.
 const MAX_CHANGES: usize = 4096;
 
 /// The addition or removal of one info hash.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListChange {
     /// The info hash.
     pub info_hash: InfoHash,
     /// Whether the info hash is listed after the change.
     pub listed: bool,
+    /// Why, for an info hash that is in no file.
+    pub comment: Option<Arc<str>>,
+}
+
+impl ListChange {
+    /// A change without a comment.
+    pub fn new(info_hash: InfoHash, listed: bool) -> Self {
+        Self { info_hash, listed, comment: None }
+    }
 }
 
 /// A set of info hashes with the changes since it was loaded. Cheap to clone while there are few
@@ -30,16 +40,48 @@ pub struct OverlaySet {
     added: InfoHashSet,
     /// Removed info hashes, all of them in `base`.
     removed: InfoHashSet,
+    /// Where the entries of `base` come from.
+    origins: Arc<Origins>,
+    /// The comments of added info hashes, also once they are merged.
+    comments: Arc<HashMap<[u8; 20], Arc<str>>>,
 }
 
 impl OverlaySet {
-    /// A set without changes.
+    /// A set without changes and without origins.
     pub fn new(base: InfoHashSet) -> Self {
         Self {
             base: Arc::new(base),
             added: InfoHashSet::new(Vec::new()),
             removed: InfoHashSet::new(Vec::new()),
+            origins: Arc::default(),
+            comments: Arc::default(),
         }
+    }
+
+    /// The set with these origins of its entries.
+    pub fn with_origins(self, origins: Origins) -> Self {
+        Self { origins: Arc::new(origins), ..self }
+    }
+
+    /// Where the entries come from.
+    pub fn origins(&self) -> &Origins {
+        &self.origins
+    }
+
+    /// The comment of a listed info hash.
+    pub fn comment(&self, info_hash: &InfoHash) -> Option<&str> {
+        let of_change = || self.comments.get(&info_hash.0).map(|comment| &**comment);
+        self.origins.comment(info_hash).or_else(of_change)
+    }
+
+    /// Whether a change has an effect on the set or on a comment.
+    pub fn is_changed_by(&self, change: &ListChange) -> bool {
+        let ListChange { info_hash, listed, comment } = change;
+        let is_commented = *listed
+            && comment.is_some()
+            && !self.base.contains(info_hash)
+            && self.comments.get(&info_hash.0) != comment.as_ref();
+        self.contains(info_hash) != *listed || is_commented
     }
 
     /// Whether the set contains the info hash.
@@ -78,8 +120,12 @@ impl OverlaySet {
 
     /// The changes since the set was loaded or merged, each info hash once.
     pub fn changes(&self) -> impl Iterator<Item = ListChange> {
-        let change =
-            |listed| move |hash: &[u8; 20]| ListChange { info_hash: InfoHash(*hash), listed };
+        let change = |listed| {
+            move |hash: &[u8; 20]| {
+                let comment = self.comments.get(hash).cloned();
+                ListChange { info_hash: InfoHash(*hash), listed, comment }
+            }
+        };
         self.added.iter().map(change(true)).chain(self.removed.iter().map(change(false)))
     }
 
@@ -95,7 +141,8 @@ impl OverlaySet {
 
     /// Bytes of memory.
     pub fn bytes(&self) -> usize {
-        self.base.bytes() + self.added.bytes() + self.removed.bytes()
+        let sets = self.base.bytes() + self.added.bytes() + self.removed.bytes();
+        sets + self.origins.bytes()
     }
 
     /// The set after `changes`; of several for one info hash the last counts. Takes time
@@ -103,8 +150,17 @@ impl OverlaySet {
     pub fn with(&self, changes: &[ListChange]) -> Self {
         let mut added: HashSet<[u8; 20]> = self.added.iter().copied().collect();
         let mut removed: HashSet<[u8; 20]> = self.removed.iter().copied().collect();
-        for ListChange { info_hash, listed } in changes {
+        let mut comments = self.comments.clone();
+        for ListChange { info_hash, listed, comment } in changes {
             let InfoHash(hash) = *info_hash;
+            match comment {
+                _ if !listed && !comments.contains_key(&hash) => {}
+                _ if !listed => _ = Arc::make_mut(&mut comments).remove(&hash),
+                Some(comment) if !self.base.contains(info_hash) => {
+                    Arc::make_mut(&mut comments).insert(hash, comment.clone());
+                }
+                _ => {}
+            }
             match (*listed, self.base.contains(info_hash)) {
                 (true, false) => added.insert(hash),
                 (false, true) => removed.insert(hash),
@@ -113,12 +169,15 @@ impl OverlaySet {
             };
         }
         let list = |hashes: HashSet<_>| InfoHashSet::new(hashes.into_iter().collect());
-        Self { base: self.base.clone(), added: list(added), removed: list(removed) }
+        let (added, removed) = (list(added), list(removed));
+        Self { base: self.base.clone(), added, removed, origins: self.origins.clone(), comments }
     }
 
     /// The set with its changes merged. Takes time proportional to its length.
     pub fn merged(&self) -> Self {
-        Self::new(InfoHashSet::new(self.iter().copied().collect()))
+        let base = InfoHashSet::new(self.iter().copied().collect());
+        let (origins, comments) = (self.origins.clone(), self.comments.clone());
+        Self { origins, comments, ..Self::new(base) }
     }
 
     /// All info hashes, in order.
@@ -142,13 +201,14 @@ impl OverlaySet {
     }
 }
 
-/// Sets with the same info hashes are equal, whatever their changes.
+/// Sets with the same info hashes, origins and comments are equal, whatever their changes.
 impl PartialEq for OverlaySet {
     fn eq(&self, other: &Self) -> bool {
-        match self.has_changes() || other.has_changes() {
+        let same_hashes = || match self.has_changes() || other.has_changes() {
             true => self.len() == other.len() && self.iter().eq(other.iter()),
             false => self.base == other.base,
-        }
+        };
+        self.origins == other.origins && self.comments == other.comments && same_hashes()
     }
 }
 
@@ -161,11 +221,56 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::access::origins::{OriginsBuilder, Part, comment};
 
     fn hash(number: u8) -> [u8; 20] {
         let mut hash = [0; 20];
         hash[(number % 3) as usize] = number;
         hash
+    }
+
+    fn unlabelled(hashes: &BTreeSet<[u8; 20]>) -> OverlaySet {
+        let set = InfoHashSet::new(hashes.iter().copied().collect());
+        OverlaySet::new(set)
+    }
+
+    #[test]
+    fn info_hashes_that_are_added_have_their_own_comments() {
+        let part = Part { name: "".into(), error: "".into() };
+        let mut builder = OriginsBuilder::new(part);
+        builder.entry(0, [1; 20], "in the file");
+        let base = InfoHashSet::new(vec![[1; 20], [2; 20]]);
+        let set = OverlaySet::new(base).with_origins(builder.build());
+        let change = |number: u8, listed, why: Option<&str>| ListChange {
+            comment: why.map(comment),
+            ..ListChange::new(InfoHash([number; 20]), listed)
+        };
+        let changes = [
+            (change(1, true, Some("other")), false),
+            (change(2, true, Some("why")), false),
+            (change(3, true, None), true),
+            (change(3, true, Some("why")), true),
+            (change(3, false, Some("gone")), false),
+        ];
+        for (change, has_effect) in &changes {
+            assert_eq!(set.is_changed_by(change), *has_effect, "{change:?}");
+            assert_eq!(set.with(std::slice::from_ref(change)) != set, *has_effect, "{change:?}");
+        }
+        let comments = |set: &OverlaySet| {
+            [1, 2, 3].map(|n| set.comment(&InfoHash([n; 20])).map(str::to_owned))
+        };
+        let changed = set.with(&[change(2, true, Some("why")), change(3, true, Some("new"))]);
+        assert!(!changed.is_changed_by(&change(3, true, Some("new"))));
+        assert!(!changed.is_changed_by(&change(3, true, None)));
+        assert!(changed.is_changed_by(&change(3, true, Some("newer"))));
+        let shown = [Some("in the file"), None, Some("new")].map(|it| it.map(str::to_owned));
+        assert_eq!(comments(&changed), shown);
+        assert_eq!(comments(&changed.merged()), shown);
+        let again: Vec<_> = changed.changes().collect();
+        assert_eq!(set.with(&again), changed);
+        let removed = changed.with(&[change(2, false, None), change(3, false, None)]);
+        assert_eq!(comments(&removed)[1..], [None, None]);
+        assert_eq!(removed.changes().count(), 1);
     }
 
     proptest! {
@@ -179,13 +284,13 @@ mod tests {
             ),
         ) {
             let mut set: BTreeSet<[u8; 20]> = base.iter().map(|n| hash(*n)).collect();
-            let mut listing = OverlaySet::new(InfoHashSet::new(set.iter().copied().collect()));
+            let mut listing = unlabelled(&set);
             for (changes, merge) in steps {
                 let mut list = Vec::new();
                 for (number, listed) in changes {
                     let hash = hash(number);
                     if listed { set.insert(hash) } else { set.remove(&hash) };
-                    list.push(ListChange { info_hash: InfoHash(hash), listed });
+                    list.push(ListChange::new(InfoHash(hash), listed));
                 }
                 listing = listing.with(&list);
                 if merge {
@@ -200,9 +305,9 @@ mod tests {
                     prop_assert_eq!(listing.contains(&InfoHash(name)), set.contains(&name));
                 }
             }
-            let afresh = OverlaySet::new(InfoHashSet::new(set.iter().copied().collect()));
+            let afresh = unlabelled(&set);
             prop_assert!(afresh == listing);
-            let other = afresh.with(&[ListChange { info_hash: InfoHash([9; 20]), listed: true }]);
+            let other = afresh.with(&[ListChange::new(InfoHash([9; 20]), true)]);
             prop_assert!(other != listing);
         }
     }

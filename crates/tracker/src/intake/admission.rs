@@ -8,6 +8,8 @@ use onrush_swarm::Announce;
 use super::source::{Source, SourceAddress};
 use crate::access::AccessList;
 use crate::access::addresses::AddressSet;
+use crate::access::blocks::SourceBlocks;
+use crate::access::origins::PartCounts;
 use crate::clients;
 use crate::limits::AnnounceSettings;
 use crate::metrics::Incoming;
@@ -42,6 +44,10 @@ pub struct AnnounceFields {
 pub struct Admission {
     access: Arc<AccessList>,
     blocked: Arc<AddressSet>,
+    blocks: Arc<SourceBlocks>,
+    forbidden: Arc<PartCounts>,
+    /// The number of the member, by which its counters of blocks are found.
+    member: usize,
     announce: AnnounceSettings,
     refuse_bogons: bool,
     /// Whether log lines per request may contain the address of the client.
@@ -49,11 +55,14 @@ pub struct Admission {
 }
 
 impl Admission {
-    /// Admission by `rules`.
-    pub fn new(rules: &Rules) -> Self {
+    /// Admission by `rules` for member number `member`: workers come first.
+    pub fn new(rules: &Rules, member: usize) -> Self {
         Self {
             access: rules.access.clone(),
             blocked: rules.blocked.clone(),
+            blocks: rules.blocks.clone(),
+            forbidden: rules.forbidden.clone(),
+            member,
             announce: rules.announce.clone(),
             refuse_bogons: rules.refuse_bogons,
             log_addresses: rules.log_addresses,
@@ -64,6 +73,21 @@ impl Admission {
     #[inline]
     pub fn access(&self) -> &AccessList {
         &self.access
+    }
+
+    /// The number of the member that it is for.
+    pub fn member(&self) -> usize {
+        self.member
+    }
+
+    /// The text of the error for a refused request, if it gets one: that of the list which forbids
+    /// its info hash, or the refusal's own.
+    pub fn error_text(&self, refusal: Refusal, info_hash: Option<InfoHash>) -> Option<&str> {
+        let of_list = || self.access.refusing_part(&info_hash?);
+        match (refusal, of_list()) {
+            (Refusal::Forbidden, Some((_, part))) => Some(&part.error),
+            _ => refusal.text(),
+        }
     }
 
     /// The checks of one request from `source`, counted in `incoming`.
@@ -113,6 +137,7 @@ impl<A: SourceAddress> Admitting<'_, A> {
             return Err(self.refused(Refusal::Bogon));
         }
         if self.source.ip.is_blocked(&self.admission.blocked) {
+            self.count_blocked();
             return Err(self.refused(Refusal::Blocked));
         }
         Ok(())
@@ -128,6 +153,7 @@ impl<A: SourceAddress> Admitting<'_, A> {
             return Err(self.refused(Refusal::Port));
         }
         if !self.admission.access.permits(fields.info_hash) {
+            self.count_forbidden(fields.info_hash);
             return Err(self.refused(Refusal::Forbidden));
         }
         let announces = self.incoming.announces.get() + 1;
@@ -186,6 +212,19 @@ impl<A: SourceAddress> Admitting<'_, A> {
             true => self.source.socket_addr().to_string(),
             false => "a client".to_owned(),
         }
+    }
+
+    /// Counts a request at the block that its source belongs to.
+    #[cold]
+    fn count_blocked(self) {
+        self.admission.blocks.count(self.admission.member, self.source.ip.into());
+    }
+
+    /// Counts an announce at the part of the list that forbids its info hash.
+    #[cold]
+    fn count_forbidden(self, info_hash: InfoHash) {
+        let part = self.admission.access.refusing_part(&info_hash).map_or(0, |(part, _)| part);
+        self.admission.forbidden.add(self.admission.member, part);
     }
 
     /// Counts the client software of one announce in [`clients::SAMPLE`].

@@ -12,7 +12,7 @@ use onrush_net::filter::Filter;
 use onrush_proto::connect::{Connect, ConnectResponse};
 use onrush_proto::request::{Malformed, Request};
 use onrush_proto::scrape::{HASH_LEN, REQUEST_HEAD_LEN};
-use onrush_proto::{ConnectionId, Scrape, TransactionId};
+use onrush_proto::{ConnectionId, InfoHash, Scrape, TransactionId};
 use onrush_swarm::Announce;
 
 pub use admission::{Admission, Admitting, AnnounceFields, UNCONNECTABLE_PORT};
@@ -35,8 +35,8 @@ pub enum Verdict<'a> {
     Announce(Announce),
     /// Serve this scrape by the shards of its info hashes.
     Scrape(Scrape<'a>),
-    /// Send an error with the refusal's text.
-    Error(TransactionId, Refusal),
+    /// Send an error with this text.
+    Error(TransactionId, &'a str),
     /// Send nothing.
     Silence,
 }
@@ -49,14 +49,14 @@ pub struct Intake {
 }
 
 impl Intake {
-    /// Checks by `rules`, with connection ids by `ids`.
-    pub fn new(rules: &Rules, ids: ConnectionIds) -> Self {
-        Self { ids, admission: Admission::new(rules) }
+    /// Checks by `rules` for worker number `member`, with connection ids by `ids`.
+    pub fn new(rules: &Rules, member: usize, ids: ConnectionIds) -> Self {
+        Self { ids, admission: Admission::new(rules, member) }
     }
 
     /// Uses `rules` from now on. Connection ids that were issued stay valid.
     pub fn update(&mut self, rules: &Rules) {
-        self.admission = Admission::new(rules);
+        self.admission = Admission::new(rules, self.admission.member());
     }
 
     /// Prepares for datagrams received at this time, in seconds since 1970.
@@ -93,11 +93,11 @@ impl Intake {
     /// Checks one datagram from `source`. `unix` is wall-clock time in seconds.
     #[inline]
     pub fn check<'a>(
-        &self,
+        &'a self,
         datagram: &'a [u8],
         source: &SocketAddr,
         unix: u64,
-        metrics: &WorkerMetrics,
+        metrics: &'a WorkerMetrics,
     ) -> Verdict<'a> {
         match source {
             SocketAddr::V4(from) => {
@@ -111,11 +111,11 @@ impl Intake {
     /// Not inlined, so that the code of IPv4 stays contiguous.
     #[inline(never)]
     fn check_v6<'a>(
-        &self,
+        &'a self,
         datagram: &'a [u8],
         from: &SocketAddrV6,
         unix: u64,
-        metrics: &WorkerMetrics,
+        metrics: &'a WorkerMetrics,
     ) -> Verdict<'a> {
         let port = from.port();
         match from.ip().to_ipv4_mapped() {
@@ -130,13 +130,13 @@ impl Intake {
     }
 
     #[inline]
-    fn checks<'a, 'd, A: SourceAddress + Address>(
+    fn checks<'a, A: SourceAddress + Address>(
         &'a self,
-        datagram: &'d [u8],
+        datagram: &'a [u8],
         source: Source<A>,
         unix: u64,
         incoming: &'a Incoming,
-    ) -> Checks<'a, 'd, A> {
+    ) -> Checks<'a, A> {
         Checks { intake: self, unix, datagram, source, incoming }
     }
 
@@ -169,17 +169,17 @@ fn hashes_in(datagram: &[u8]) -> &[[u8; HASH_LEN]] {
 
 /// The checks of one datagram.
 #[derive(Clone, Copy)]
-struct Checks<'a, 'd, A> {
+struct Checks<'a, A> {
     intake: &'a Intake,
     unix: u64,
-    datagram: &'d [u8],
+    datagram: &'a [u8],
     source: Source<A>,
     incoming: &'a Incoming,
 }
 
-impl<'a, 'd, A: SourceAddress + Address> Checks<'a, 'd, A> {
+impl<'a, A: SourceAddress + Address> Checks<'a, A> {
     #[inline]
-    fn run(self) -> Verdict<'d> {
+    fn run(self) -> Verdict<'a> {
         self.incoming.datagrams.add(1);
         self.incoming.bytes.add(self.datagram.len() as u64);
         if self.source.port == 0 {
@@ -204,7 +204,7 @@ impl<'a, 'd, A: SourceAddress + Address> Checks<'a, 'd, A> {
                 }
                 match self.admission().scrape(scrape.info_hashes().len()) {
                     Ok(()) => Verdict::Scrape(scrape),
-                    Err(refusal) => Verdict::Error(scrape.transaction_id, refusal),
+                    Err(refusal) => self.error(scrape.transaction_id, refusal, None),
                 }
             }
             Err(Malformed::Short) => self.drop_datagram(UdpRefusal::Short),
@@ -224,7 +224,7 @@ impl<'a, 'd, A: SourceAddress + Address> Checks<'a, 'd, A> {
     }
 
     #[inline]
-    fn connect(self, connect: Connect) -> Verdict<'d> {
+    fn connect(self, connect: Connect) -> Verdict<'a> {
         self.incoming.connects.add(1);
         if log::log_enabled!(log::Level::Trace) {
             log::trace!("connect from {}", self.admission().client());
@@ -234,7 +234,7 @@ impl<'a, 'd, A: SourceAddress + Address> Checks<'a, 'd, A> {
     }
 
     #[inline]
-    fn announce(self, announce: onrush_proto::Announce<'_>) -> Verdict<'d> {
+    fn announce(self, announce: onrush_proto::Announce<'_>) -> Verdict<'a> {
         let fields = AnnounceFields {
             info_hash: announce.info_hash,
             peer_id: announce.peer_id,
@@ -246,12 +246,18 @@ impl<'a, 'd, A: SourceAddress + Address> Checks<'a, 'd, A> {
         };
         match self.admission().announce(fields) {
             Ok(announce) => Verdict::Announce(announce),
-            Err(refusal) => Verdict::Error(announce.transaction_id, refusal),
+            Err(refusal) => self.error(announce.transaction_id, refusal, Some(announce.info_hash)),
         }
     }
 
+    #[cold]
+    fn error(self, id: TransactionId, refusal: Refusal, hash: Option<InfoHash>) -> Verdict<'a> {
+        let text = self.intake.admission.error_text(refusal, hash);
+        text.map_or(Verdict::Silence, |text| Verdict::Error(id, text))
+    }
+
     #[inline]
-    fn drop_datagram(self, refusal: UdpRefusal) -> Verdict<'d> {
+    fn drop_datagram(self, refusal: UdpRefusal) -> Verdict<'a> {
         self.incoming.refused_by_udp[refusal as usize].add(1);
         if log::log_enabled!(log::Level::Debug) {
             self.log_dropped(refusal);

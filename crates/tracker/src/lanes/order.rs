@@ -1,5 +1,5 @@
-//! Orders from the control side to one worker: new rules, pausing, and background tasks over its
-//! shard.
+//! Orders from the control side to one worker: new rules, pausing, samples of sources, and
+//! background tasks over its shard.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -9,6 +9,7 @@ use onrush_swarm::Shard;
 
 use crate::clock::Now;
 use crate::rules::Rules;
+use crate::source_sample::SourceSample;
 
 /// An order for one worker, applied at the start of its next turn.
 pub enum Order {
@@ -21,6 +22,9 @@ pub enum Order {
     Drain(Arc<[SocketAddr]>, Sender<()>),
     /// Receive again.
     Resume,
+    /// Sample the sources of requests, or end that. The former sample is finished. A worker without
+    /// a socket finishes an empty one.
+    Sample(Option<Box<SourceSample>>),
     /// Run a background task over the worker's shard. A worker without a shard drops it.
     Task(Box<dyn ShardTask>),
 }

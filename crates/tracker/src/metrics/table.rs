@@ -46,7 +46,7 @@ Incoming (IncomingStats) {
             "Replies passed to the kernel, whether it accepted them or not"
             { replies = REPLIES }
         Counter Sockets "onrush_sampled_announces" [client, family]
-            "Announces by client software, of one announce in onrush_announce_sample_ratio"
+            "Announces by client software, of one announce in onrush_announces_per_sample"
             { clients = CLIENTS }
     }
     hidden {}

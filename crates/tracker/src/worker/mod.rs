@@ -119,6 +119,10 @@ impl<S: Socket> Worker<S> {
                     socket_side.resume();
                 }
             }
+            Order::Sample(sample) => match &mut self.socket_side {
+                Some(socket_side) => socket_side.sample(sample),
+                None => sample.into_iter().for_each(|sample| sample.finish()),
+            },
             Order::Task(task) => {
                 if let Some(swarm_side) = &mut self.swarm_side {
                     swarm_side.add_task(task);

@@ -2,12 +2,13 @@
 //! replies.
 
 use std::io;
+use std::mem;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use crossbeam_channel::Sender;
 use onrush_net::filter::Filter;
-use onrush_net::{Reply, Return, Socket};
+use onrush_net::{Received, Reply, Return, Socket};
 use onrush_proto::connect::{self, ConnectResponse};
 use onrush_proto::{Family, TransactionId, error};
 use onrush_swarm::{Moment, ShardMap};
@@ -21,6 +22,7 @@ use crate::producer::Producer;
 use crate::refusal::{MAX_ERROR_TEXT, Refusal};
 use crate::rules::Rules;
 use crate::shedding::Shedding;
+use crate::source_sample::SourceSample;
 
 /// The socket side of a worker.
 pub struct SocketSide<S: Socket> {
@@ -44,6 +46,8 @@ pub struct SocketSide<S: Socket> {
     /// Whether the log has the error of a filter that the kernel does not remove.
     filter_warned: bool,
     receiving: Receiving,
+    /// The sources of requests, while somebody asks for them.
+    sample: Option<Box<SourceSample>>,
 }
 
 /// Whether datagrams are received, and the signal to send once they no longer are.
@@ -81,6 +85,7 @@ impl<S: Socket> SocketSide<S> {
             filter: None,
             filter_warned: false,
             receiving: Receiving::Running,
+            sample: None,
         }
     }
 
@@ -113,6 +118,13 @@ impl<S: Socket> SocketSide<S> {
         self.filter = None;
     }
 
+    /// Finishes the sample of sources, and collects this one from the next datagram on.
+    pub fn sample(&mut self, sample: Option<Box<SourceSample>>) {
+        if let Some(former) = mem::replace(&mut self.sample, sample) {
+            former.finish();
+        }
+    }
+
     /// Receives one batch of datagrams and sorts its requests.
     ///
     /// # Errors
@@ -133,25 +145,28 @@ impl<S: Socket> SocketSide<S> {
         if !self.intake.access().is_open() {
             self.intake.prefetch(received.iter().map(|(datagram, _)| datagram));
         }
-        for (datagram, slot) in received.iter() {
-            match self.intake.check(datagram, &slot.source, now.unix, metrics) {
-                Verdict::Connect(response) => self.answers.connect(&response, &slot.reply_to),
-                Verdict::Announce(announce) => {
-                    if self.producer.announce(&announce, &slot.reply_to).is_err() {
-                        count_busy(metrics, announce.endpoint.family());
+        let mut rest = received;
+        while let Some(part) = next_part(&mut rest, &mut self.sample, metrics) {
+            for (datagram, slot) in part.iter() {
+                match self.intake.check(datagram, &slot.source, now.unix, metrics) {
+                    Verdict::Connect(response) => self.answers.connect(&response, &slot.reply_to),
+                    Verdict::Announce(announce) => {
+                        if self.producer.announce(&announce, &slot.reply_to).is_err() {
+                            count_busy(metrics, announce.endpoint.family());
+                        }
                     }
-                }
-                Verdict::Scrape(scrape) => {
-                    let (id, scrape) = (scrape.transaction_id, scrape.cut(self.max_hashes));
-                    let (hashes, access) = (scrape.wire_hashes(), self.intake.access());
-                    if self.producer.scrape(id, hashes, access, &slot.reply_to).is_err() {
-                        count_busy(metrics, Family::of(slot.source.ip()));
+                    Verdict::Scrape(scrape) => {
+                        let (id, scrape) = (scrape.transaction_id, scrape.cut(self.max_hashes));
+                        let (hashes, access) = (scrape.wire_hashes(), self.intake.access());
+                        if self.producer.scrape(id, hashes, access, &slot.reply_to).is_err() {
+                            count_busy(metrics, Family::of(slot.source.ip()));
+                        }
                     }
+                    Verdict::Error(transaction_id, text) => {
+                        self.answers.error(transaction_id, text, &slot.reply_to);
+                    }
+                    Verdict::Silence => {}
                 }
-                Verdict::Error(transaction_id, refusal) => {
-                    self.answers.error(transaction_id, refusal, &slot.reply_to);
-                }
-                Verdict::Silence => {}
             }
         }
         Ok(true)
@@ -277,6 +292,30 @@ impl<S: Socket> Drop for SocketSide<S> {
     }
 }
 
+/// The datagrams to check next: all, or one if there is a sample that has to see what the counters
+/// say of each. The loop over datagrams has neither a test for a sample nor a second copy, which
+/// would cost instructions without a sample as well.
+#[inline(never)]
+fn next_part<'a>(
+    rest: &mut Received<'a>,
+    sample: &mut Option<Box<SourceSample>>,
+    metrics: &WorkerMetrics,
+) -> Option<Received<'a>> {
+    let part = match sample {
+        None => rest.take_first(rest.len()),
+        Some(sample) if sample.is_of_all() => {
+            sample.observe_all(rest);
+            rest.take_first(rest.len())
+        }
+        Some(sample) => {
+            let part = rest.take_first(1);
+            sample.observe((!part.is_empty()).then(|| part.source(0)), metrics);
+            part
+        }
+    };
+    (!part.is_empty()).then_some(part)
+}
+
 fn count_busy(metrics: &WorkerMetrics, family: Family) {
     metrics.incoming.of(family).refused[Refusal::Busy as usize].add(1);
 }
@@ -302,8 +341,7 @@ impl Answers {
         self.entries.push((self.bytes.len() as u32, *to));
     }
 
-    fn error(&mut self, transaction_id: TransactionId, refusal: Refusal, to: &Return) {
-        let Some(text) = refusal.text() else { return };
+    fn error(&mut self, transaction_id: TransactionId, text: &str, to: &Return) {
         let mut bytes = [0; error::HEAD_LEN + MAX_ERROR_TEXT];
         let len = error::write(transaction_id, text, &mut bytes);
         self.bytes.extend_from_slice(&bytes[..len]);

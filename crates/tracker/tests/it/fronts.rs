@@ -109,10 +109,9 @@ impl TestSetup {
         let (mut tracker, fronts) =
             TestTracker::with_fronts(&settings, &secrets, &network, |socket| socket, dyn_wakers);
         let rules = Arc::new(rules(&settings));
-        let admission = Admission::new(&rules);
-        let front = |front| MemoryFront {
+        let front = |front: Front| MemoryFront {
+            admission: Admission::new(&rules, front.index),
             front,
-            admission: admission.clone(),
             replies: Vec::new(),
             next: 0,
         };

@@ -7,3 +7,4 @@ mod expiry;
 mod fronts;
 mod overload;
 mod placements;
+mod source_samples;

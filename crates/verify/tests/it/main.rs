@@ -11,26 +11,23 @@ use faulty::{Fault, Server};
 use onrush_proto::InfoHash;
 use onrush_verify::check::Group;
 use onrush_verify::checks::checks;
-use onrush_verify::reachability::PATIENCE;
+use onrush_verify::exchange::ExchangeError;
+use onrush_verify::probe::{Step, probe};
 use onrush_verify::report::{Conformance, Outcome, Row};
 use onrush_verify::{Settings, verify};
 
-/// Settings for a server, with a timeout that is right for this host.
+/// Settings for a server. A request is repeated for eight timeouts, within which a busy host lets a
+/// tracker answer.
 fn settings(server: &Server) -> Settings {
     Settings {
         target: server.addresses[0],
         also: server.addresses.get(1).copied(),
         sources: Vec::new(),
         hashes: Vec::new(),
-        timeout: Duration::from_millis(200),
+        timeout: Duration::from_secs(1),
         only: None,
-        patience: Duration::from_secs(3),
+        patience: Duration::from_secs(120),
     }
-}
-
-/// [`settings`] with a timeout in which a conforming tracker replies even on a busy host.
-fn patient(server: &Server) -> Settings {
-    Settings { timeout: Duration::from_millis(500), ..settings(server) }
 }
 
 /// `count` info hashes.
@@ -47,7 +44,7 @@ fn not_passed(report: &Conformance) -> Vec<(&str, Outcome, &str)> {
 #[test]
 fn a_conforming_tracker_passes_all_checks() {
     let server = Server::start(Fault::Nothing);
-    let report = verify(&patient(&server)).unwrap();
+    let report = verify(&settings(&server)).unwrap();
     let others = not_passed(&report);
     assert!(matches!(others[..], [("source-port-0", Outcome::Skipped, _)]), "{others:?}");
     assert_eq!(report.checks.len(), checks().count());
@@ -59,7 +56,7 @@ fn a_conforming_tracker_passes_all_checks() {
 fn a_conforming_tracker_passes_over_ipv6() {
     let server = Server::start(Fault::Nothing);
     let (v4, v6) = (server.addresses[0], server.addresses[1]);
-    let report = verify(&Settings { target: v6, also: Some(v4), ..patient(&server) }).unwrap();
+    let report = verify(&Settings { target: v6, also: Some(v4), ..settings(&server) }).unwrap();
     let others = not_passed(&report);
     let skipped: Vec<_> = others.iter().map(|(id, outcome, _)| (*id, *outcome)).collect();
     // The loopback interface has one IPv6 address.
@@ -80,9 +77,56 @@ fn lost_datagrams_cause_no_failure() {
 #[test]
 fn a_tracker_that_sheds_connects_is_waited_for() {
     let server = Server::start(Fault::ShedsConnects);
-    let (only, patience) = (Some(Group::Connect), PATIENCE);
-    let report = verify(&Settings { only, patience, ..patient(&server) }).unwrap();
+    let report = verify(&Settings { only: Some(Group::Connect), ..settings(&server) }).unwrap();
     assert_eq!(report.count(Outcome::Fails), 0, "{:?}", not_passed(&report));
+}
+
+/// The requests that were answered, and the one that was not.
+fn probed(fault: Fault) -> (Vec<Step>, Option<(Step, ExchangeError)>) {
+    let server = Server::start(fault);
+    let probe = probe(server.addresses[0], None, Duration::from_secs(6));
+    (probe.answered.iter().map(|answered| answered.step).collect(), probe.failed)
+}
+
+#[test]
+fn a_probe_has_a_time_for_each_request_and_counts_repeats() {
+    let server = Server::start(Fault::Nothing);
+    for address in &server.addresses {
+        let probe = probe(*address, None, Duration::from_secs(120));
+        assert!(probe.failed.is_none(), "{probe:?}");
+        let steps: Vec<_> = probe.answered.iter().map(|answered| answered.step).collect();
+        assert_eq!(steps, [Step::Connect, Step::Announce, Step::Scrape]);
+        assert!(probe.answered.iter().all(|step| step.time > Duration::ZERO), "{probe:?}");
+    }
+    let server = Server::start(Fault::LosesDatagrams);
+    let probes = (0..20).map(|_| probe(server.addresses[0], None, Duration::from_secs(8)));
+    let (mut repeated, mut waited) = (0, Duration::ZERO);
+    for probe in probes {
+        assert!(probe.failed.is_none(), "{probe:?}");
+        repeated += probe.answered.iter().map(|step| step.repeated).sum::<u64>();
+        waited = waited.max(probe.answered.iter().map(|step| step.time).max().unwrap());
+    }
+    // A request is sent again after a sixteenth of the time.
+    assert!(repeated > 0 && waited >= Duration::from_millis(500), "{repeated}, {waited:?}");
+}
+
+#[test]
+fn a_probe_ends_at_the_request_that_fails() {
+    std::thread::scope(|scope| {
+        for (fault, answered, failed) in [
+            (Fault::OnlyConnects, &[Step::Connect][..], Step::Announce),
+            (Fault::OtherTransaction, &[Step::Connect], Step::Announce),
+            (Fault::AllFromOtherSocket, &[], Step::Connect),
+        ] {
+            scope.spawn(move || {
+                let (steps, error) = probed(fault);
+                let ended = error.map(|(step, _)| step);
+                assert_eq!((steps.as_slice(), ended), (answered, Some(failed)), "{fault:?}");
+            });
+        }
+    });
+    let (_, error) = probed(Fault::AllErrors);
+    assert!(matches!(error, Some((Step::Announce, ExchangeError::Refused { .. }))), "{error:?}");
 }
 
 /// Every fault, the expected outcome, and the checks that report it.
@@ -170,7 +214,7 @@ const TABLE: &[(Fault, Outcome, &[&str])] = {
 };
 
 /// Trackers that are tested at a time: a run mostly waits for replies that do not come.
-const CONCURRENCY: usize = 12;
+const CONCURRENCY: usize = 24;
 
 #[test]
 fn every_fault_is_reported_by_its_checks() {
@@ -189,7 +233,13 @@ fn every_fault_is_reported_by_its_checks() {
 /// where the outcome is a difference.
 fn assert_reported(fault: Fault, outcome: Outcome, expected: &[&str]) {
     let server = Server::start(fault);
-    let report = verify(&settings(&server)).unwrap();
+    let mut settings = settings(&server);
+    // Nearly every check waits for a usable reply in vain, and all of them for less than 45 s. What
+    // comes too late on a busy host is one more failure.
+    if matches!(fault, Fault::OtherTransaction | Fault::OtherSocket | Fault::AllFromOtherSocket) {
+        settings.timeout = Duration::from_millis(200);
+    }
+    let report = verify(&settings).unwrap();
     let others = not_passed(&report);
     for id in expected {
         let row = report.row(id).unwrap_or_else(|| panic!("no check {id}"));
@@ -217,7 +267,7 @@ fn every_check_can_fail() {
 #[test]
 fn a_few_given_hashes_serve_all_checks() {
     let server = Server::start(Fault::Nothing);
-    let report = verify(&Settings { hashes: hashes(5), ..patient(&server) }).unwrap();
+    let report = verify(&Settings { hashes: hashes(5), ..settings(&server) }).unwrap();
     assert_eq!(report.count(Outcome::Pass), checks().count() - 1, "{:?}", not_passed(&report));
 }
 
@@ -225,25 +275,28 @@ fn a_few_given_hashes_serve_all_checks() {
 #[test]
 fn given_hashes_are_returned_without_peers() {
     use Fault::{AcceptsPortZero, PeersByPeerId, ServesBadIds, UsesIpField};
-    for fault in [UsesIpField, PeersByPeerId, ServesBadIds, AcceptsPortZero] {
-        let server = Server::start(fault);
-        let outcomes = |hashes: Vec<InfoHash>| {
-            let report = verify(&Settings { hashes, ..settings(&server) }).unwrap();
-            let outcomes = not_passed(&report).into_iter();
-            outcomes.map(|(id, outcome, _)| (id.to_owned(), outcome)).collect::<Vec<_>>()
-        };
-        assert_eq!(outcomes(hashes(3)), outcomes(Vec::new()), "{fault:?}");
-    }
+    std::thread::scope(|scope| {
+        for fault in [UsesIpField, PeersByPeerId, ServesBadIds, AcceptsPortZero] {
+            scope.spawn(move || {
+                let server = Server::start(fault);
+                let outcomes = |hashes: Vec<InfoHash>| {
+                    let report = verify(&Settings { hashes, ..settings(&server) }).unwrap();
+                    let outcomes = not_passed(&report).into_iter();
+                    outcomes.map(|(id, outcome, _)| (id.to_owned(), outcome)).collect::<Vec<_>>()
+                };
+                assert_eq!(outcomes(hashes(3)), outcomes(Vec::new()), "{fault:?}");
+            });
+        }
+    });
 }
 
-/// A run ends within a minute whatever the tracker answers, also where checks wait for hashes.
+/// Also where checks wait for hashes. `crates/load/tests/timed` has the time of a run.
 #[test]
-fn a_tracker_that_answers_connects_only_is_reported_in_time() {
+fn a_tracker_that_answers_connects_only_is_reported() {
     let server = Server::start(Fault::OnlyConnects);
     for hashes in [Vec::new(), hashes(2)] {
-        let report = verify(&Settings { hashes, ..patient(&server) }).unwrap();
+        let report = verify(&Settings { hashes, ..settings(&server) }).unwrap();
         assert!(report.has_failed(false));
-        assert!(report.seconds < 45.0, "{} s", report.seconds);
         let twice = report.row("announce-twice").unwrap();
         assert!(twice.seen.as_ref().unwrap().contains("answers none"), "{twice:?}");
     }
@@ -266,7 +319,7 @@ fn an_unreachable_target_is_an_error() {
     let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let target = silent.local_addr().unwrap();
     let server = Server::start(Fault::Nothing);
-    let patience = Duration::from_secs(1);
+    let patience = Duration::from_secs(4);
     let settings = Settings { target, patience, ..settings(&server) };
     let error = verify(&settings).unwrap_err();
     assert!(matches!(error, Unreachable::Silent(_)), "{error}");

@@ -51,8 +51,12 @@ use onrush_config::Settings;
         admin::check::check,
         admin::list::add,
         admin::list::remove,
+        admin::blocks::list,
+        admin::blocks::block,
+        admin::blocks::unblock,
         admin::swarm::swarm,
         admin::largest::top,
+        admin::sources::top,
     ),
     components(schemas(Problem)),
     tags(

@@ -1,35 +1,38 @@
 //! Flags and actions of `onrush ctl`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use onrush_proto::InfoHash;
-
+use super::lists::List;
+use super::sources::Sources;
 use crate::cli::admin::Admin;
 use onrush_config::keys::LEVELS;
-use onrush_control::client::ClientError;
-use onrush_store::lists::file::{INFO_HASHES, read, read_stream};
 
 const AFTER_HELP: &str = "\
 Examples:
-  onrush ctl health                              is it ready, and is no worker stalled
-  onrush ctl reload                              after a change of /etc/onrush/onrush.toml
-  onrush ctl upgrade                             after a new version was installed
+  onrush ctl health                        is it ready, is no worker stalled
+  onrush ctl reload                        after a change of the configuration
+  onrush ctl upgrade                       after a new version was installed
+  onrush ctl config --diff                 what these would change
   onrush ctl top-swarms --by leechers --limit 5
-  onrush ctl list add 0123456789abcdef0123456789abcdef01234567
-  onrush ctl --json stats | jq .totals.peers     for programs
-  onrush ctl metrics | grep dropped              what Prometheus reads
-  onrush ctl config --diff                       what a reload or an upgrade would change
-  onrush ctl list check new.txt                  what another access.file would remove
-  onrush ctl snapshot --to peers.snapshot        a backup of all peers
+  onrush ctl top-sources --by 24 --kind connect
+                                           who is flooding
+  onrush ctl block 192.0.2.0/24 --for 2h --reason flood
+  onrush ctl list add 0123456789abcdef0123456789abcdef01234567 \\
+    --reason 'court order 4711'
+  onrush ctl list check new.txt            what another list would remove
+  onrush ctl snapshot --to peers.snapshot  a backup of all peers
+  onrush ctl metrics | grep dropped        what Prometheus reads
+  onrush ctl --json stats | jq .totals.peers
   onrush ctl --url http://10.0.0.7:6970 --token-file admin.token reload
 
-Root and the tracker's user reach it at the socket control.sock in its state directory, without a
-token. Others use HTTP, where all but health, stats, metrics and version need the token of
-admin.token_file.
+Notes:
+  Root and the tracker's user reach it at the socket control.sock in its state
+  directory, without a token. Others use HTTP, where all but health, stats,
+  metrics and version need the token of admin.token_file.
 
-Exit codes:
+Exit status:
   0  done; health: ready, and no worker is stalled
   1  the tracker refused, could not be reached, or is not healthy
   2  the command line or the configuration file is wrong";
@@ -117,6 +120,30 @@ pub enum Action {
     /// Show or change the list of info hashes
     #[command(subcommand)]
     List(List),
+    /// Block an address or prefix at once: none of its requests gets a reply
+    ///
+    /// Blocks survive restarts and upgrades. For long lists see access.blocked_file. Peers that are
+    /// stored already stay until they expire.
+    Block {
+        /// An IPv4 or IPv6 address, or a prefix like 192.0.2.0/24
+        prefix: String,
+        /// How long: a number and a unit, like 30s, 10m, 2h or 7d [default: until unblocked]
+        #[arg(long = "for", value_name = "DURATION", value_parser = duration)]
+        seconds: Option<u64>,
+        /// Why, for the log and for `onrush ctl blocks`; at most 200 characters
+        #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+        reason: String,
+        /// Accept a prefix shorter than /8 (IPv4) or /16 (IPv6)
+        #[arg(long)]
+        force: bool,
+    },
+    /// Remove a block
+    Unblock {
+        /// The address or prefix, as it was blocked
+        prefix: String,
+    },
+    /// The blocks in force, and how many requests each has refused
+    Blocks,
     /// Look up one swarm
     Swarm {
         /// Its info hash: 40 hexadecimal digits or 32 base32 characters
@@ -131,62 +158,28 @@ pub enum Action {
         #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000))]
         limit: u16,
     },
+    /// The sources that send most: shares of all requests, sampled while this command waits
+    TopSources(Sources),
 }
 
-/// Actions on the list of info hashes.
-#[derive(Clone, Debug, Subcommand)]
-pub enum List {
-    /// Show its mode and length, or whether an info hash is listed
-    Show {
-        /// 40 hexadecimal digits or 32 base32 characters
-        info_hash: Option<String>,
-    },
-    /// Add info hashes, immediately and permanently
-    Add(Named),
-    /// Remove info hashes, immediately and permanently
-    Remove(Named),
-    /// Print the list in force, one info hash per line
-    Export,
-    /// What a reload would change if this file were access.file: entries, and swarms removed
-    Check {
-        /// The file, in the format of access.file; - is standard input
-        file: PathBuf,
-    },
-}
-
-/// Info hashes as arguments or from a file.
-#[derive(Clone, Debug, clap::Args)]
-pub struct Named {
-    /// 40 hexadecimal digits or 32 base32 characters
-    #[arg(required_unless_present = "file")]
-    pub info_hashes: Vec<String>,
-    /// Read them from a file, one per line, # starts a comment; - is standard input. They are sent
-    /// in chunks of 10,000: if one fails, those before it are applied
-    #[arg(long, value_name = "FILE", conflicts_with = "info_hashes")]
-    pub file: Option<PathBuf>,
-}
-
-impl Named {
-    /// All info hashes.
-    ///
-    /// # Errors
-    /// When the file cannot be read, or a line is not an info hash.
-    pub fn all(&self) -> Result<Vec<String>, ClientError> {
-        let Some(path) = &self.file else { return Ok(self.info_hashes.clone()) };
-        Ok(read_list(path)?.into_iter().map(|hash| InfoHash(hash).to_string()).collect())
+impl Action {
+    /// How long the tracker takes to answer in any case, in seconds.
+    pub fn duration(&self) -> u64 {
+        match self {
+            Self::TopSources(sources) => sources.seconds,
+            _ => 0,
+        }
     }
 }
 
-/// The info hashes of a file; - is standard input.
-///
-/// # Errors
-/// When the file cannot be read, or a line is not an info hash.
-pub fn read_list(path: &Path) -> Result<Vec<[u8; 20]>, ClientError> {
-    let read = match path.as_os_str() == "-" {
-        true => read_stream(std::io::stdin().lock(), "standard input".as_ref(), &INFO_HASHES),
-        false => read(path, usize::MAX, &INFO_HASHES, &mut || {}),
-    };
-    read.map_err(|error| ClientError::Usage(format!("onrush: {error}\n")))
+/// Seconds of a duration like `30s`, `10m`, `2h` or `7d`.
+fn duration(text: &str) -> Result<u64, String> {
+    let units = [("s", 1), ("m", 60), ("h", 3_600), ("d", 86_400)];
+    let number = units.iter().find_map(|(unit, seconds)| {
+        let number: u64 = text.strip_suffix(unit)?.parse().ok()?;
+        number.checked_mul(*seconds)
+    });
+    number.ok_or_else(|| "write a number and a unit, like 30s, 10m, 2h or 7d".to_owned())
 }
 
 /// Sort key of swarms.

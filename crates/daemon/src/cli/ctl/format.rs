@@ -6,9 +6,9 @@ use crate::cli::format::span;
 use onrush_config::keys;
 use onrush_control::api::admin::{
     ConfigDifference, ConfigDifferences, ConfigReport, ConfigValue, ExportReport, LargestSwarms,
-    ListCheck, ListEntry, ListUpdate, Measure, ReloadReport, SnapshotReport, Swarm,
+    Measure, ReloadReport, SnapshotReport, Swarm,
 };
-use onrush_control::api::stats::{ListState, Stats};
+use onrush_control::api::stats::Stats;
 use onrush_control::api::{Health, Ready, Successor};
 use onrush_control::numbers::grouped;
 
@@ -142,57 +142,6 @@ pub fn snapshot(written: &SnapshotReport) -> String {
     format!("{peers} peers to {path}, {bytes} bytes in {seconds:.2} s\n")
 }
 
-/// What another file of the list would change.
-pub fn list_check(check: &ListCheck) -> String {
-    let ListCheck { mode, entries, added, removed, swarms, peers, looked_at } = check;
-    aligned(&[
-        (
-            "list",
-            format!(
-                "{mode}, {} info hashes: {} added, {} removed",
-                grouped(*entries),
-                grouped(*added),
-                grouped(*removed)
-            ),
-        ),
-        (
-            "removes",
-            format!(
-                "{} of {} swarms, with {} peers",
-                grouped(*swarms),
-                grouped(*looked_at),
-                grouped(*peers)
-            ),
-        ),
-    ])
-}
-
-/// The mode and length of the list.
-pub fn list(list: &ListState) -> String {
-    let what = match list.mode.as_str() {
-        "open" => "no list, every info hash is served".to_owned(),
-        "allow" => format!("only the {} listed info hashes are served", list.entries),
-        _ => format!("every info hash except the {} listed ones is served", list.entries),
-    };
-    let published = if list.published { "; it is published at /lists" } else { "" };
-    format!("{}: {what}{published}\n", list.mode)
-}
-
-/// Whether one info hash is listed and served.
-pub fn entry(entry: &ListEntry) -> String {
-    let listed = if entry.listed { "listed" } else { "not listed" };
-    let served = if entry.served { "served" } else { "not served" };
-    format!("{} is {listed}, and {served}\n", entry.info_hash)
-}
-
-/// The result of a change of the list.
-pub fn changed(changed: &ListUpdate) -> String {
-    let ListUpdate { mode, entries, changed, lasting } = changed;
-    let until =
-        if *lasting { "" } else { "; lost at the next restart, as there is no state directory" };
-    format!("{changed} changed; the {mode} list has {entries} info hashes{until}\n")
-}
-
 /// One swarm.
 pub fn swarm(swarm: &Swarm) -> String {
     let mut lines = vec![
@@ -244,7 +193,8 @@ fn or_none(text: String) -> String {
     if text.is_empty() { "none".to_owned() } else { text }
 }
 
-fn aligned(lines: &[(&str, String)]) -> String {
+/// Names and texts in two columns.
+pub fn aligned(lines: &[(&str, String)]) -> String {
     lines.iter().map(|(name, text)| format!("{name:<10} {text}\n")).collect()
 }
 

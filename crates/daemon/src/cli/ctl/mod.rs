@@ -3,40 +3,45 @@
 //! | module | contents |
 //! |---|---|
 //! | [`command`] | flags and actions |
-//! | [`mod@format`] | replies as text |
+//! | [`lists`] | `list`: actions and formats |
+//! | [`mod@format`], [`blocks`] | replies as text |
+//! | [`sources`] | `top-sources`: flags and formats |
 
+pub mod blocks;
 pub mod command;
 pub mod format;
+pub mod lists;
+pub mod sources;
 
 use std::io;
 use std::path::Path;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use clap::ValueEnum as _;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
+use command::Action;
 pub use command::Ctl;
-use command::{Action, List, Named, read_list};
-use onrush_config::regular_file;
+use lists::{List, Named, read_list};
 use onrush_control::client::{self, Client, ClientError};
 use onrush_control::version::version;
 use onrush_store::atomic_file::AtomicFile;
+use onrush_store::state_file;
 
 use crate::cli::format::{Printable, escaped};
 use crate::cli::print;
 use crate::process::exit::{Exit, FAILED, GOOD};
 use onrush_control::api::admin::{ListUpdate, LogLevel, SnapshotReport};
+use onrush_control::api::blocks::BlockRequest;
 use onrush_control::api::stats::Stats;
 use onrush_control::api::{Health, Ready, Successor};
 
-/// Info hashes per request: well under the default of admin.max_body.
-const CHUNK: usize = 10_000;
-
 /// Runs the action and prints its result.
 pub fn run(ctl: &Ctl) -> Exit {
-    let client = ctl.admin.client(ctl.token_file.as_deref(), Duration::from_secs(ctl.timeout));
+    let timeout = Duration::from_secs(ctl.timeout + ctl.action.duration());
+    let client = ctl.admin.client(ctl.token_file.as_deref(), timeout);
     match client.and_then(|client| request(ctl, &client)) {
         Ok((text, good)) => print(&escaped(&text), if good { GOOD } else { FAILED }),
         Err(error) => error.into(),
@@ -58,12 +63,15 @@ fn request(ctl: &Ctl, client: &Client) -> Result<(String, bool), ClientError> {
         Action::LogLevel { level } => requests.log_level(level),
         Action::Snapshot { to } => requests.snapshot(to.as_deref()),
         Action::List(List::Export) => {
-            let mut to = Printable(io::stdout().lock());
+            let mut to = Printable::new(io::stdout().lock());
             client.download("/api/v1/list/export", &mut to).map(|()| (String::new(), true))
         }
-        Action::List(List::Check { file }) => {
-            let body = read_list(file)?.concat();
-            requests.answer(client.post_bytes("/api/v1/list/check", body)?, format::list_check)
+        Action::List(List::Check { files }) => {
+            let mut body = Vec::new();
+            for file in files {
+                body.extend(read_list(file, &mut |_, _| {})?.concat());
+            }
+            requests.answer(client.post_bytes("/api/v1/list/check", body)?, lists::check)
         }
         Action::Reload { force } => {
             let answer = client.post(&format!("/api/v1/reload?force={force}"), "")?;
@@ -71,16 +79,31 @@ fn request(ctl: &Ctl, client: &Client) -> Result<(String, bool), ClientError> {
         }
         Action::Export => requests.answer(client.post("/api/v1/export", "")?, format::export),
         Action::Upgrade { force } => requests.upgrade(*force, Duration::from_secs(ctl.timeout)),
-        Action::List(List::Show { info_hash: None }) => requests.get("/api/v1/list", format::list),
-        Action::List(List::Show { info_hash: Some(hash) }) => {
-            requests.get(&format!("/api/v1/list/{hash}"), format::entry)
+        Action::List(List::Show { info_hash: None }) => {
+            let answer = client.get("/api/v1/list")?;
+            requests.answer(answer, |report| lists::report(report, now()))
         }
-        Action::List(List::Add(named)) => {
-            requests.change(named, |body| client.post("/api/v1/list", body))
+        Action::List(List::Show { info_hash: Some(hash) }) => {
+            requests.get(&format!("/api/v1/list/{hash}"), lists::entry)
+        }
+        Action::List(List::Add { named, reason }) => {
+            let send = |body: &str| client.post("/api/v1/list", body);
+            requests.change(named, reason.as_deref(), send)
         }
         Action::List(List::Remove(named)) => {
-            requests.change(named, |body| client.delete("/api/v1/list", body))
+            requests.change(named, None, |body| client.delete("/api/v1/list", body))
         }
+        Action::Block { prefix, seconds, reason, force } => {
+            let (prefix, seconds, force) = (prefix.clone(), *seconds, *force);
+            let block = BlockRequest { prefix, seconds, reason: reason.clone(), force };
+            let answer = client.post("/api/v1/blocks", &json!(block).to_string())?;
+            requests.answer(answer, blocks::blocked)
+        }
+        Action::Unblock { prefix } => {
+            let body = json!({ "prefix": prefix }).to_string();
+            requests.answer(client.delete("/api/v1/blocks", &body)?, blocks::unblocked)
+        }
+        Action::Blocks => requests.get("/api/v1/blocks", blocks::list),
         Action::Swarm { info_hash } => {
             requests.get(&format!("/api/v1/swarm/{info_hash}"), format::swarm)
         }
@@ -88,6 +111,10 @@ fn request(ctl: &Ctl, client: &Client) -> Result<(String, bool), ClientError> {
             let by = by.to_possible_value().expect("no sort key is hidden");
             let by = by.get_name();
             requests.get(&format!("/api/v1/swarms/top?by={by}&limit={limit}"), format::top)
+        }
+        Action::TopSources(sources) => {
+            let answer = client.get(&sources.path())?;
+            requests.answer(answer, |top| sources.show(top))
         }
     }
 }
@@ -97,10 +124,16 @@ fn body(info_hashes: &[String]) -> String {
     json!({ "info_hashes": info_hashes }).to_string()
 }
 
-/// Copies a snapshot. It has the addresses of clients: only this user may read the copy.
+/// Seconds since 1970.
+fn now() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// Copies a snapshot. It has the addresses of clients: only this user may read the copy. A link in
+/// place of the snapshot is not followed: the tracker's user could have root read any file by it.
 fn copy(path: &Path, to: &Path) -> io::Result<u64> {
     // The file that is open stays as it is when the tracker renames the next one into its place.
-    let mut from = regular_file::open(path)?;
+    let mut from = state_file::open(path)?;
     let mut copy = AtomicFile::create(to, 0o600)?;
     io::copy(&mut from, &mut copy)?;
     copy.finish()
@@ -127,7 +160,7 @@ impl Requests<'_> {
     fn answer<T: DeserializeOwned>(
         &self,
         answer: client::Response,
-        show: fn(&T) -> String,
+        show: impl FnOnce(&T) -> String,
     ) -> Result<(String, bool), ClientError> {
         if self.json {
             return Ok((format!("{}\n", answer.text.trim_end()), true));
@@ -139,11 +172,12 @@ impl Requests<'_> {
     fn change(
         &self,
         named: &Named,
+        reason: Option<&str>,
         send: impl Fn(&str) -> Result<client::Response, ClientError>,
     ) -> Result<(String, bool), ClientError> {
         let mut sum: Option<ListUpdate> = None;
-        for chunk in named.all()?.chunks(CHUNK) {
-            let changed: ListUpdate = send(&body(chunk))?.json()?;
+        for chunk in named.chunks(reason, now())? {
+            let changed: ListUpdate = send(&body(&chunk))?.json()?;
             let before = sum.map_or(0, |sum| sum.changed);
             sum = Some(ListUpdate { changed: changed.changed + before, ..changed });
         }
@@ -152,7 +186,7 @@ impl Requests<'_> {
         };
         let shown = match self.json {
             true => serde_json::to_string(&sum).map(|text| text + "\n").unwrap_or_default(),
-            false => format::changed(&sum),
+            false => lists::changed(&sum),
         };
         Ok((shown, true))
     }
@@ -216,7 +250,10 @@ impl Requests<'_> {
             let SnapshotReport { path, .. } = answer.json()?;
             copy(Path::new(&path), to).map_err(|error| {
                 let to = to.display();
-                ClientError::Refused(format!("{path} cannot be copied to {to}: {error}"))
+                ClientError::Local(format!(
+                    "{path} is written, but cannot be copied to {to}: {error}\n  make room for the \
+                     copy, or name another file with --to"
+                ))
             })?;
         }
         let (mut shown, good) = self.answer(answer, format::snapshot)?;

@@ -26,7 +26,8 @@ use crate::ports::{Protocol, holders};
 
 impl Facts {
     /// Reads the files of a host below `root`. A `quick` look leaves out what takes long on a busy
-    /// host: the descriptors of all processes and the table of connection tracking.
+    /// host: the descriptors of all processes and the table of connection tracking. The state of
+    /// the clock is left out too: at boot the tracker may start before it is synchronised.
     pub fn gather(root: &Path, settings: &Settings, host: &Host, quick: bool) -> Self {
         let mut files = Files { root, unreadable: Vec::new() };
         let early_demux = files
@@ -62,7 +63,7 @@ impl Facts {
                 false => holders(root, Protocol::Udp, |address| ports.contains(&address.port())),
             },
             // Of the running kernel, which has no file for it.
-            clock_error: clock::max_error().ok().filter(|_| root == Path::new("/")),
+            clock_error: clock::max_error().ok().filter(|_| !quick && root == Path::new("/")),
             state_disk: state_disk(root, settings),
             records: None,
             tracker: None,

@@ -41,11 +41,12 @@ use onrush_config::config_file::config_file;
 use onrush_config::{Flags, Host, Settings};
 
 const AFTER_HELP: &str = "\
-Run it as root: other users may not see the holder of the port and the connection tracking table.
-Run it while the tracker runs: limits are then those of its process, not of this shell. It changes
-nothing.
+Notes:
+  Run it as root: other users may not see the holder of the port and the
+  connection tracking table. Run it while the tracker runs: limits are then
+  those of its process, not of this shell. It changes nothing.
 
-Exit codes:
+Exit status:
   0  no problems
   1  problems were found
   2  the host cannot be read, or the configuration is wrong";
@@ -162,7 +163,7 @@ pub fn checks(facts: &Facts) -> Vec<Finding> {
 
 /// Runs the checks and prints their findings.
 pub fn run(doctor: &Doctor) -> Exit {
-    let flags = Flags { config: config_file(doctor.config.clone()), ..Flags::default() };
+    let flags = Flags::of_file(config_file(doctor.config.clone()));
     let host = Host::here(affinity::cores_first(&affinity::allowed().unwrap_or_default()));
     let settings = match Settings::load(&flags, &host) {
         Ok((settings, _)) => settings,

@@ -30,23 +30,25 @@ Figures:
 
 const EXAMPLES: &str = "\
 Examples:
-  onrush top                                     the tracker on this host
-  onrush top --config second.toml                the tracker with this configuration
+  onrush top                       the tracker on this host
+  onrush top --config second.toml  the tracker with this configuration
   onrush top --url http://10.0.0.7:6970 --every 5
-  onrush top --once | head -n 5                  one view as text, with rates over one second
+  onrush top --once | head -n 5    one view as text, rates over one second";
 
-It needs no token. If the tracker cannot be reached, it shows the error and retries. It ends with
-its terminal.";
+const NOTES: &str = "\
+Notes:
+  It needs no token. If the tracker cannot be reached, it shows the error and
+  retries. It ends with its terminal.";
 
-const EXIT_CODES: &str = "\
-Exit codes:
+const EXIT_STATUS: &str = "\
+Exit status:
   0  ended on request, or the view was printed
-  1  the terminal cannot be used or was closed; with --once also: the tracker refused or could not
-     be reached
+  1  the terminal cannot be used or was closed; with --once also: the tracker
+     refused or could not be reached
   2  the command line or the configuration file is wrong";
 
 fn after_help() -> String {
-    [EXAMPLES, KEYS, FIGURES, EXIT_CODES].join("\n\n")
+    [EXAMPLES, KEYS, FIGURES, NOTES, EXIT_STATUS].join("\n\n")
 }
 
 /// Live view of a running tracker: rates, swarms, drops, the load of each worker

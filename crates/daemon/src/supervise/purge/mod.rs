@@ -145,7 +145,7 @@ mod tests {
 
     /// A deny list without entries.
     fn list() -> Arc<AccessList> {
-        let listed = Listed { hashes: Vec::new(), file: None };
+        let listed = Listed::default();
         Arc::new(onrush_store::lists::access_list(&Access::Deny(listed), 0, &mut || {}).unwrap())
     }
 
@@ -155,7 +155,7 @@ mod tests {
         let (mut purge, start, list) = (Purge::default(), Instant::now(), list());
         let at = |seconds| start + Duration::from_secs(seconds);
         purge.start(&list, list.clone(), at(0));
-        let changes = [ListChange { info_hash: InfoHash([1; 20]), listed: true }];
+        let changes = [ListChange::new(InfoHash([1; 20]), true)];
         purge.update(&Arc::new(list.with(&changes)), &changes, list.clone(), at(0));
         let mut tick = |stalled, second| {
             purge.tick(&list, &orders, &[Duration::ZERO, stalled], at(second)).unwrap();

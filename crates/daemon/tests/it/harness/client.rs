@@ -10,9 +10,6 @@ use onrush_proto::{Family, InfoHash, ScrapeCounts};
 use crate::harness::packets::{self, Announce, AnnounceReply, leecher, random_hash, seeder};
 use crate::harness::process::TIMEOUT;
 
-/// Interval between two attempts.
-const AGAIN: Duration = Duration::from_secs(5);
-
 /// The next transaction id, shared by all clients of the process, so that no reply can be taken for
 /// that of another request.
 static TRANSACTIONS: AtomicU32 = AtomicU32::new(0x5EED_0000);
@@ -30,8 +27,8 @@ pub(crate) struct Client {
     tracker: SocketAddr,
     /// The connection id of the last connect; 0 before the first.
     pub(crate) id: u64,
-    /// Whether a request without a reply is repeated, as the kernel may drop datagrams.
-    repeats: bool,
+    /// Whether a datagram other than the reply that is waited for fails the test.
+    strict: bool,
 }
 
 impl Client {
@@ -46,8 +43,9 @@ impl Client {
     /// A client at `source` and a free port.
     pub(crate) fn at(source: IpAddr, tracker: SocketAddr) -> Self {
         let socket = UdpSocket::bind((source, 0)).unwrap_or_else(|e| panic!("{source}: {e}"));
-        socket.set_read_timeout(Some(AGAIN)).unwrap();
-        Self { socket, tracker, id: 0, repeats: true }
+        let client = Self { socket, tracker, id: 0, strict: false };
+        client.repeat_after(TIMEOUT);
+        client
     }
 
     /// The same client with a connection id from elsewhere.
@@ -55,10 +53,14 @@ impl Client {
         Self { id, ..self }
     }
 
-    /// The same client, which sends each request once and accepts no other datagram than its reply.
-    pub(crate) fn without_repetition(self) -> Self {
-        self.socket.set_read_timeout(Some(TIMEOUT)).unwrap();
-        Self { repeats: false, ..self }
+    /// The same client, which accepts no other datagram than the reply to its request.
+    pub(crate) fn strict(self) -> Self {
+        Self { strict: true, ..self }
+    }
+
+    /// Repeats a request that gets no reply for so long: never within [`TIMEOUT`] by default.
+    pub(crate) fn repeat_after(&self, time: Duration) {
+        self.socket.set_read_timeout(Some(time)).unwrap();
     }
 
     /// The client's address.
@@ -125,9 +127,9 @@ impl Client {
                 if reply[4..8] == request[12..16] {
                     return reply;
                 }
-                assert!(self.repeats, "the request's transaction id: {reply:02x?}");
+                assert!(!self.strict, "the request's transaction id: {reply:02x?}");
             }
-            let waits = self.repeats && Instant::now() < deadline;
+            let waits = Instant::now() < deadline;
             assert!(waits, "{} does not reply to {}", self.tracker, self.address());
         }
     }
@@ -142,9 +144,9 @@ impl Client {
 
     /// Connects to a tracker that may not listen yet.
     pub(crate) fn await_tracker(&mut self) {
-        self.socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+        self.repeat_after(Duration::from_millis(20));
         self.connect();
-        self.socket.set_read_timeout(Some(AGAIN)).unwrap();
+        self.repeat_after(TIMEOUT);
     }
 
     /// Announces with the client's connection id.
@@ -157,21 +159,19 @@ impl Client {
         packets::error_text(&self.exchange(&request.bytes(self.id, transaction())))
     }
 
-    /// Sends one announce of a seeder to each of these swarms without waiting in between, and
-    /// returns the number of replies within `timeout`.
-    pub(crate) fn burst(&self, hashes: &[InfoHash], timeout: Duration) -> usize {
+    /// Sends one announce of a seeder to each of these swarms without waiting in between, then
+    /// waits for all replies. So few announces fit in a receive buffer.
+    pub(crate) fn burst(&self, hashes: &[InfoHash]) {
         let mut waiting = Vec::new();
         for hash in hashes {
             waiting.push(transaction());
             self.send(&seeder(*hash, 4_001).bytes(self.id, waiting[waiting.len() - 1]));
         }
-        let deadline = Instant::now() + timeout;
-        while !waiting.is_empty() && Instant::now() < deadline {
-            let Some(reply) = self.next_datagram() else { continue };
+        while !waiting.is_empty() {
+            let reply = self.receive();
             assert_eq!(packets::u32_at(&reply, 0), 1, "an announce response: {reply:02x?}");
             waiting.retain(|id| *id != packets::u32_at(&reply, 4));
         }
-        hashes.len() - waiting.len()
     }
 
     /// Scrapes with the client's connection id.

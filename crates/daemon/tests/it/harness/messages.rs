@@ -27,16 +27,12 @@ pub(crate) const NOT_SENT: &str = " replies within a second were not sent";
 pub(crate) const TOTALS: &str = "/s: connect ";
 /// The kernel dropped datagrams because a receive buffer was full.
 pub(crate) const KERNEL_DROPPED: &str = "the kernel dropped ";
-/// Requests were refused as busy; cause and remedy follow.
-pub(crate) const REFUSED_BUSY: &str = " were refused as busy: ";
 /// The announce interval has changed by a step.
 pub(crate) const OVERLOAD: &str = "overload: ";
 /// Newcomers were not stored because a limit was reached; the key comes before.
 pub(crate) const LIMIT_REACHED: &str = " is reached";
 /// The kernel has got a filter.
 pub(crate) const SHEDDING: &str = "load shedding begins";
-/// The totals' count of datagrams that the filter has dropped.
-pub(crate) const SHED: &str = "shed in the kernel ";
 /// Steering to a worker was suspended.
 pub(crate) const SUSPENDED: &str = " while others are idle";
 /// A snapshot was written.

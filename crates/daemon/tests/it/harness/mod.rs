@@ -1,8 +1,9 @@
-//! Shared by the tests of the daemon: a process or a tracker in this process, its clients and their
-//! packets, its admin side, log messages, terminals, and network namespaces.
+//! Shared by the tests of the daemon: a process or a tracker in this process, its clients, their
+//! packets and floods, its admin side, log messages, terminals, and network namespaces.
 
 pub(crate) mod client;
 pub(crate) mod disk;
+pub(crate) mod flood;
 pub(crate) mod http;
 pub(crate) mod messages;
 pub(crate) mod network;

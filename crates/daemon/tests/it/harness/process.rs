@@ -3,12 +3,16 @@
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
+use std::mem;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix;
 use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -19,12 +23,10 @@ use tempfile::TempDir;
 
 use crate::harness::client::Client;
 use crate::harness::http::TOKEN;
-use crate::harness::messages::{
-    READY, SERVES, STOPPED, UPGRADE_BEGINS, UPGRADE_DONE, UPGRADE_RECEIVED,
-};
+use crate::harness::messages::{READY, SERVES, STOPPED, UPGRADE_DONE, UPGRADE_RECEIVED};
 
-/// Deadline of every wait.
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
+/// Deadline of every wait, for an event that is certain.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The admin API's token in the configuration file. Further keys of `[admin]` may follow.
 pub(crate) const TOKEN_FILE: &str = "[admin]\ntoken_file = \"HOME/token\"\n";
@@ -43,16 +45,29 @@ pub(crate) fn nobody() -> User {
     User::from_name("nobody").unwrap().expect("a user `nobody`")
 }
 
+/// Sets a flag when it is dropped: ends a thread of a scope, which waits for it, also if the test
+/// fails.
+pub(crate) struct SetOnDrop<'a>(pub(crate) &'a AtomicBool);
+
+impl Drop for SetOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// A free address for a daemon that does not log its own, or that starts repeatedly: a port outside
-/// the ephemeral range, free for UDP and TCP over both families.
+/// the ephemeral range, free for UDP and TCP over both families. It stays reserved until this
+/// process ends, also between two starts of a daemon: no other test program gets it.
 pub(crate) fn free_address() -> SocketAddr {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    for _ in 0..10_000 {
-        let number = std::process::id() + NEXT.fetch_add(1, Ordering::Relaxed);
-        let port = 10_000 + (number % 10_000) as u16;
+    for port in 10_000..32_000 {
+        // Names of this kind belong to a network namespace, as ports do, and leave no files.
+        let name = format!("onrush-test-port-{port}");
+        let name = unix::net::SocketAddr::from_abstract_name(name).unwrap();
+        let Ok(reservation) = UnixDatagram::bind_addr(&name) else { continue };
         let free =
             |ip| UdpSocket::bind((ip, port)).is_ok() && TcpListener::bind((ip, port)).is_ok();
         if free("127.0.0.1") && free("::1") {
+            mem::forget(reservation);
             return ([127, 0, 0, 1], port).into();
         }
     }
@@ -190,7 +205,7 @@ impl Launch {
 
     /// Starts the daemon with its log elsewhere.
     pub(crate) fn start_with_log_to(mut self, log: Stdio) -> Daemon {
-        let without_admin = ["--print-config", "--admin", "ctl", "doctor", "top"];
+        let without_admin = ["--print-config", "--admin", "ctl", "doctor", "top", "probe"];
         let listens = |flag| without_admin.iter().all(|other| flag != *other);
         if !self.admin.is_empty() && self.command.get_args().all(listens) {
             self.command.args(["--admin", self.admin]);
@@ -202,7 +217,8 @@ impl Launch {
             read_lines(log, sender, Line::Log);
         }
         let (log, output, addresses) = (Vec::new(), Vec::new(), Vec::new());
-        Daemon { child, successor: None, lines, log, output, read: 0, addresses, home: self.home }
+        let home = self.home;
+        Daemon { child, successor: None, lines, log, output, read: 0, served: 0, addresses, home }
     }
 }
 
@@ -221,6 +237,8 @@ pub(crate) struct Daemon {
     output: Vec<String>,
     /// Number of log lines up to the last one waited for.
     read: usize,
+    /// Number of log lines up to the last ones of a start or an upgrade.
+    served: usize,
     /// The addresses of the listeners, once the daemon serves.
     addresses: Vec<SocketAddr>,
     home: TempDir,
@@ -263,16 +281,18 @@ impl Daemon {
     }
 
     /// Waits until a successor started by this process has taken over; the successor's addresses.
+    /// The lines of the two processes come in any order.
     pub(crate) fn upgraded(&mut self) -> Vec<SocketAddr> {
-        let line = self.line(UPGRADE_BEGINS);
-        let number = line.split("process ").nth(1).unwrap().split(' ').next().unwrap();
+        let from = self.served;
+        let done = self.wait_for_since(from, UPGRADE_DONE);
+        let number = done.split("process ").nth(1).unwrap().split(' ').next().unwrap();
         self.successor = Some(number.parse().unwrap());
-        let addresses = self.serving();
-        let from = self.log.iter().rposition(|line| line.contains(UPGRADE_BEGINS)).unwrap();
-        for part in [UPGRADE_RECEIVED, UPGRADE_DONE] {
-            self.wait_for_since(from, part);
-        }
-        addresses
+        let serves = self.wait_for_since(from, SERVES);
+        self.wait_for_since(from, UPGRADE_RECEIVED);
+        self.wait_for_since(from, READY);
+        let ready = self.log.iter().rposition(|line| line.contains(READY)).unwrap();
+        self.read = self.read.max(ready + 1);
+        self.serves(&serves)
     }
 
     /// Waits for a log line with `part`, in any order with other lines: several threads write.
@@ -280,9 +300,13 @@ impl Daemon {
         self.wait_for_since(0, part);
     }
 
-    fn wait_for_since(&mut self, from: usize, part: &str) {
+    /// Waits for a line with `part` that is not before the line `from`.
+    fn wait_for_since(&mut self, from: usize, part: &str) -> String {
         let deadline = Instant::now() + TIMEOUT;
-        while !self.log[from..].iter().any(|line| line.contains(part)) {
+        loop {
+            if let Some(line) = self.log[from..].iter().find(|line| line.contains(part)) {
+                return line.clone();
+            }
             if let Err(why) = self.read_line(deadline) {
                 self.no_line(part, why);
             }
@@ -303,6 +327,12 @@ impl Daemon {
     pub(crate) fn serving(&mut self) -> Vec<SocketAddr> {
         let line = self.line(SERVES);
         self.line(READY);
+        self.serves(&line)
+    }
+
+    /// Takes the addresses from a line that names them.
+    fn serves(&mut self, line: &str) -> Vec<SocketAddr> {
+        self.served = self.log.len();
         let addresses = line.split("udp://").skip(1);
         let address = |text: &str| text.split(' ').next().unwrap().parse().unwrap();
         self.addresses = addresses.map(address).collect();
@@ -355,29 +385,17 @@ impl Daemon {
 
     /// Waits for a log line with `part` after the last line waited for.
     pub(crate) fn line(&mut self, part: &str) -> String {
-        let found = self.find(part);
-        found.unwrap_or_else(|why| self.no_line(part, why))
-    }
-
-    /// Like [`line`](Self::line); `None` when the daemon exits without such a line.
-    pub(crate) fn line_or_exit(&mut self, part: &str) -> Option<String> {
-        match self.find(part) {
-            Ok(line) => Some(line),
-            Err(RecvTimeoutError::Disconnected) => None,
-            Err(why) => self.no_line(part, why),
-        }
-    }
-
-    fn find(&mut self, part: &str) -> Result<String, RecvTimeoutError> {
         let deadline = Instant::now() + TIMEOUT;
         loop {
             while let Some(line) = self.log.get(self.read) {
                 self.read += 1;
                 if line.contains(part) {
-                    return Ok(line.clone());
+                    return line.clone();
                 }
             }
-            self.read_line(deadline)?;
+            if let Err(why) = self.read_line(deadline) {
+                self.no_line(part, why);
+            }
         }
     }
 
@@ -450,7 +468,7 @@ impl Daemon {
         Ended {
             code: status.code(),
             signal: status.signal(),
-            log: std::mem::take(&mut self.log),
+            log: mem::take(&mut self.log),
             output: self.output.join("\n"),
         }
     }

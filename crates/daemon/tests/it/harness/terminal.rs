@@ -13,11 +13,11 @@ use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::pty::{PtyMaster, grantpt, posix_openpt, ptsname_r, unlockpt};
 use nix::sys::signal::{Signal, kill};
-use nix::sys::termios::{LocalFlags, tcgetattr};
+use nix::sys::termios::{FlowArg, LocalFlags, tcflow, tcgetattr};
 use nix::unistd::Pid;
 
-/// Deadline of every wait.
-const DEADLINE: Duration = Duration::from_secs(30);
+/// Deadline of every wait, for an event that is certain.
+const DEADLINE: Duration = Duration::from_secs(120);
 
 /// A terminal with a program on it. The program is killed on drop.
 #[derive(Debug)]
@@ -103,10 +103,9 @@ impl Terminal {
         tcgetattr(&self.slave).unwrap().local_flags.contains(mode)
     }
 
-    /// Whether the program has to wait for a reader of what it writes.
-    pub(crate) fn takes_no_output(&self) -> bool {
-        let mut waits = [PollFd::new(self.slave.as_fd(), PollFlags::POLLOUT)];
-        poll(&mut waits, PollTimeout::ZERO).unwrap() == 0
+    /// Stops the output, as Ctrl-S does: a program that writes has to wait.
+    pub(crate) fn stop_output(&self) {
+        tcflow(&self.slave, FlowArg::TCOOFF).unwrap();
     }
 
     /// Sends a signal to the program.

@@ -161,7 +161,7 @@ impl RunningTracker {
     /// A client at `ip` without a connection id.
     pub(crate) fn unconnected_client(&self, ip: &str) -> Client {
         let ip = ip.parse().expect("an IP address");
-        Client::at(ip, self.address_for(ip)).without_repetition()
+        Client::at(ip, self.address_for(ip)).strict()
     }
 
     /// Waits until the condition holds.

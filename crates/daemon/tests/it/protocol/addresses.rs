@@ -47,7 +47,7 @@ fn check_from_each(addresses: &[IpAddr], to: SocketAddr) {
 fn check_every_reply(from: IpAddr, to: SocketAddr) {
     // Several clients: the kernel picks the worker by the ports of both sides.
     for _ in 0..4 {
-        let mut client = Client::at(from, to).without_repetition();
+        let mut client = Client::at(from, to).strict();
         client.connect();
         assert!(client.announce(&leecher(hash(1), 5000)).leechers > 0);
         assert_eq!(client.announce_refused(&leecher(hash(1), 0)), "port cannot be 0");

@@ -1,6 +1,6 @@
-//! `--find-max` against a server of known capacity, `--max-loss`, and runs that are interrupted.
+//! `--find-max` against a server of known capacity, and the time of a search without a result.
 
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use onrush_load::report::search::{Purpose, Verdict};
@@ -56,46 +56,4 @@ fn a_search_without_a_result_ends_in_time() {
     let search = report(&output).search.unwrap();
     assert_eq!((search.found, search.confirmed), (None, false), "{said}");
     assert!(!search.rounds.is_empty() && said.contains("No rate held"), "{said}");
-}
-
-#[test]
-fn loss_above_its_bound_exits_with_4() {
-    // A server per run, as a run leaves seconds of requests in the buffer.
-    let slow = || serve(Behaviour::Serves(500.0));
-    let more = "--rate 4000 --duration 2 --warmup 0 --timeout 0.2 --quiet";
-    let output = command(&slow(), &format!("{more} --max-loss 5")).output().unwrap();
-    let said = stderr(&output);
-    assert_eq!(output.status.code(), Some(4), "{said}");
-    assert!(report(&output).loss_percent > 5.0 && said.contains("more than --max-loss 5 %"));
-    let output = command(&slow(), more).output().unwrap();
-    assert_eq!(output.status.code(), Some(0), "without a bound: {}", stderr(&output));
-}
-
-#[test]
-fn ctrl_c_ends_a_run_with_a_report() {
-    let tracker = Server::start(Fault::Nothing);
-    let begin = Instant::now();
-    let mut running = command(&tracker, "--rate 500 --duration 60 --warmup 0.1")
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    // The first progress line follows the first measured interval.
-    let mut first = [0; 1];
-    std::io::Read::read_exact(running.stderr.as_mut().unwrap(), &mut first).unwrap();
-    let sent = Command::new("kill").args(["-INT", &running.id().to_string()]).status();
-    assert!(sent.unwrap().success());
-    let output = running.wait_with_output().unwrap();
-    let said = stderr(&output);
-    assert!(begin.elapsed() < Duration::from_secs(58), "the run was not interrupted");
-    assert_eq!(output.status.code(), Some(0), "{said}");
-    let report = report(&output);
-    assert!(report.seconds < 58.0 && report.right_replies() > 0, "{} s", report.seconds);
-    assert!(
-        (report.sent_rate - 500.0).abs() < 50.0,
-        "{} in {} s",
-        report.sent_rate,
-        report.seconds
-    );
-    assert!(said.contains("ended early: measured"), "{said}");
 }

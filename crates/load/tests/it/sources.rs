@@ -1,19 +1,20 @@
 //! Requests from thousands of source addresses, each with a socket of its own.
 
-use std::process::{Command, Output};
+use std::process::Command;
 
 use nix::sched::{CloneFlags, unshare};
 
 use super::command::{command, report, stderr};
+use super::counted::Counted;
 use super::faulty::{Fault, Server};
 
-fn load(command: &mut Command, target: &str, more: &str) -> Output {
-    command
-        .arg(target)
-        .args("--duration 1 --warmup 1 --timeout 5 --in-flight 64 --swarms 5000 --quiet".split(' '))
-        .args(more.split_whitespace())
-        .output()
-        .unwrap()
+/// Datagrams of a run: more than a connect of each source.
+const DATAGRAMS: usize = 8000;
+
+/// With these arguments.
+fn load<'c>(command: &'c mut Command, target: &str, more: &str) -> &'c mut Command {
+    let more = more.split_whitespace();
+    command.arg(target).args("--in-flight 64 --swarms 5000 --quiet".split(' ')).args(more)
 }
 
 /// A shell that executes the command after `before`.
@@ -27,9 +28,10 @@ fn limited(before: &str) -> Command {
 /// The soft limit of descriptors is raised to the hard limit.
 #[test]
 fn thousands_of_sources_need_no_ulimit() {
-    let tracker = Server::start(Fault::Nothing);
+    let tracker = Counted::start(Fault::Nothing);
     let mut limited = limited("ulimit -S -n 1024 && exec");
-    let output = load(&mut limited, &tracker.targets()[0], "--sources 3000 --json -");
+    let run = load(&mut limited, &tracker.server.targets()[0], "--sources 3000 --json -");
+    let output = tracker.run(run, DATAGRAMS);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let report = report(&output);
     assert_eq!((report.setup.sources, report.setup.sockets), ([3000, 0], 3000));
@@ -41,7 +43,8 @@ fn a_hard_limit_is_reported_with_a_remedy() {
     let tracker = Server::start(Fault::Nothing);
     // Without CAP_SYS_RESOURCE, with which root may exceed the limit.
     let mut limited = limited("ulimit -n 1024 && exec setpriv --bounding-set=-sys_resource");
-    let output = load(&mut limited, &tracker.targets()[0], "--sources 3000 --workers 2");
+    let run = load(&mut limited, &tracker.targets()[0], "--sources 3000 --workers 2");
+    let output = run.output().unwrap();
     let said = stderr(&output);
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(said.contains("6000 sockets") && said.contains("ulimit -n 6064"), "{said}");
@@ -58,9 +61,11 @@ fn a_thousand_addresses_of_ipv6() {
         ip("-6 route add local fd00::/64 dev lo");
         // The addresses are local by the route but not assigned (Linux, ip-sysctl.rst).
         std::fs::write("/proc/sys/net/ipv6/ip_nonlocal_bind", "1").unwrap();
-        let tracker = Server::start(Fault::Nothing);
+        let tracker = Counted::start(Fault::Nothing);
         let more = "--source fd00::1-fd00::3e8 --json -";
-        let output = load(&mut command(), &tracker.targets()[1], more);
+        let mut command = command();
+        let run = load(&mut command, &tracker.server.targets()[1], more);
+        let output = tracker.run(run, DATAGRAMS);
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         let report = report(&output);
         assert_eq!((report.setup.sources, report.setup.sockets), ([0, 1000], 1000));

@@ -40,17 +40,14 @@ const CLOSED_LOOP: Duration = Duration::from_secs(1);
 /// Puts a UDP BitTorrent tracker (BEP 15) under load and checks every reply.
 ///
 /// Without options it keeps 256 requests in flight for ten seconds (a closed loop).
-///
-/// Exit status: 0 all replies were right, 1 some replies were wrong, 2 the arguments or this host
-/// are unusable, 3 the tracker does not answer, 4 more requests were lost than --max-loss allows,
-/// or --find-max held no rate within its bounds.
 #[derive(Parser, Debug)]
 #[command(
     name = "onrush-load",
     version = onrush_load::version(),
     max_term_width = 100,
     args_conflicts_with_subcommands = true,
-    after_help = help::EXAMPLES
+    after_help = help::EXAMPLES,
+    after_long_help = help::with_status(help::EXAMPLES, help::STATUS)
 )]
 pub(crate) struct Args {
     /// Another task than load.

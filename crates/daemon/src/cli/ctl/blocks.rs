@@ -1,0 +1,118 @@
+//! Blocks of sources as text.
+
+use std::fmt::Write;
+
+use time::OffsetDateTime;
+
+use crate::cli::format::span;
+use onrush_control::api::blocks::{BlockEntry, BlockList, BlockUpdate};
+use onrush_control::numbers::grouped;
+
+/// Why blocks end with the process.
+const NOT_LASTING: &str = "lost at the next restart, as there is no state directory";
+
+/// A block that was made.
+pub fn blocked(update: &BlockUpdate) -> String {
+    let BlockUpdate { block, replaced, blocks, lasting } = update;
+    let mut text = format!("{} is blocked {}", block.prefix, ends(block.ends_in));
+    if let Some(former) = replaced {
+        let _ = write!(text, "; replaced a block {}{}", ends(former.ends_in), because(former));
+    }
+    let until = if *lasting { String::new() } else { format!("; {NOT_LASTING}") };
+    format!("{text}; blocks now: {}{until}\n", grouped(*blocks))
+}
+
+/// A block that was removed.
+pub fn unblocked(block: &BlockEntry) -> String {
+    format!(
+        "{} is no longer blocked{}; requests refused since {}: {}\n",
+        block.prefix,
+        because(block),
+        date(block.counted_since),
+        grouped(block.refused)
+    )
+}
+
+/// All blocks, as a table.
+pub fn list(list: &BlockList) -> String {
+    if list.blocks.is_empty() {
+        return "no source is blocked by `onrush ctl block`\n".to_owned();
+    }
+    let width = list.blocks.iter().map(|block| block.prefix.len()).max().unwrap_or(0).max(6);
+    let mut text = format!(
+        "{:<width$} {:>9} {:>13}  {:<20}  reason (by)\n",
+        "prefix", "ends in", "refused", "since"
+    );
+    for block in &list.blocks {
+        let BlockEntry { prefix, ends_in, refused, counted_since, reason, by, .. } = block;
+        let ends_in = ends_in.map_or_else(|| "-".to_owned(), |seconds| span(seconds as f64));
+        let (refused, since) = (grouped(*refused), date(*counted_since));
+        let space = if reason.is_empty() { "" } else { " " };
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            text,
+            "{prefix:<width$} {ends_in:>9} {refused:>13}  {since:<20}  {reason}{space}({by})"
+        );
+    }
+    if !list.lasting {
+        let _ = writeln!(text, "blocks are {NOT_LASTING}");
+    }
+    text
+}
+
+fn ends(ends_in: Option<u64>) -> String {
+    ends_in.map_or_else(
+        || "until it is unblocked".to_owned(),
+        |seconds| format!("for {}", span(seconds as f64)),
+    )
+}
+
+fn because(block: &BlockEntry) -> String {
+    if block.reason.is_empty() { String::new() } else { format!(" ({})", block.reason) }
+}
+
+/// The time of day in UTC, like `2026-11-23T14:05:09Z`, of seconds since 1970.
+fn date(unix: u64) -> String {
+    let time =
+        i64::try_from(unix).ok().and_then(|unix| OffsetDateTime::from_unix_timestamp(unix).ok());
+    time.map_or_else(
+        || "-".to_owned(),
+        |time| {
+            let (hour, minute, second) = time.to_hms();
+            format!("{}T{hour:02}:{minute:02}:{second:02}Z", time.date())
+        },
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block(prefix: &str, ends_in: Option<u64>) -> BlockEntry {
+        BlockEntry {
+            prefix: prefix.to_owned(),
+            since: 1_790_000_000,
+            seconds: ends_in,
+            ends_in,
+            refused: 12_345,
+            counted_since: 1_790_000_000,
+            reason: "flood".to_owned(),
+            by: "user 0".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_line_has_the_end_the_count_its_begin_and_the_reason() {
+        let blocks = vec![block("192.0.2.0/24", Some(7_200)), block("2001:db8::/32", None)];
+        let shown = list(&BlockList { lasting: false, blocks });
+        let lines: Vec<Vec<&str>> =
+            shown.lines().map(|line| line.split_whitespace().collect()).collect();
+        let first =
+            ["192.0.2.0/24", "2", "h", "12,345", "2026-09-21T14:13:20Z", "flood", "(user", "0)"];
+        assert_eq!(lines[1], first, "{shown}");
+        assert_eq!(lines[2][..2], ["2001:db8::/32", "-"], "{shown}");
+        assert!(shown.lines().all(|line| line.len() <= 80), "{shown}");
+        assert!(shown.contains(NOT_LASTING), "{shown}");
+        assert!(date(u64::MAX) == "-" && date(0).starts_with("1970-01-01T00:00:00"));
+    }
+}

@@ -1,0 +1,241 @@
+//! `onrush ctl list`: actions on the list of info hashes, and their replies as text.
+
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+use clap::Subcommand;
+use onrush_proto::InfoHash;
+use time::OffsetDateTime;
+
+use super::format::aligned;
+use onrush_control::api::admin::{ListCheck, ListEntry, ListPart, ListReport, ListUpdate};
+use onrush_control::client::ClientError;
+use onrush_control::numbers::grouped;
+use onrush_store::lists::file::{INFO_HASHES, read_stream, read_with_comments};
+
+/// Bytes of lines per request: well under the default of admin.max_body.
+const CHUNK: usize = 400_000;
+/// Seconds of a day.
+const DAY: u64 = 24 * 3_600;
+
+/// Actions on the list of info hashes.
+#[derive(Clone, Debug, Subcommand)]
+pub enum List {
+    /// Show its mode and length and what it refused by day, or whether and why an info hash is
+    /// listed
+    Show {
+        /// 40 hexadecimal digits or 32 base32 characters
+        info_hash: Option<String>,
+    },
+    /// Add info hashes, immediately and permanently
+    Add {
+        /// The info hashes.
+        #[command(flatten)]
+        named: Named,
+        /// Why, with a reference: kept with the entries behind today's date
+        #[arg(long, value_name = "TEXT")]
+        reason: Option<String>,
+    },
+    /// Remove info hashes, immediately and permanently
+    Remove(Named),
+    /// Print the list in force, one info hash per line, with its comment
+    Export,
+    /// What a reload would change if these files were access.files: entries, and swarms removed
+    Check {
+        /// The files, in the format of access.files; - is standard input
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+    },
+}
+
+/// Info hashes as arguments or from a file.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Named {
+    /// 40 hexadecimal digits or 32 base32 characters
+    #[arg(required_unless_present = "file")]
+    pub info_hashes: Vec<String>,
+    /// Read them from a file, one per line, # starts a comment; - is standard input. They are sent
+    /// in chunks of 400 kB: if one fails, those before it are applied
+    #[arg(long, value_name = "FILE", conflicts_with = "info_hashes")]
+    pub file: Option<PathBuf>,
+}
+
+impl Named {
+    /// All info hashes in chunks for one request each, with the comments of the file. Others get
+    /// the `reason`, if there is one, behind the date of today, `now` in seconds since 1970.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or a line is not an info hash.
+    pub fn chunks(&self, reason: Option<&str>, now: u64) -> Result<Vec<Vec<String>>, ClientError> {
+        let mut comments = HashMap::new();
+        let hashes = match &self.file {
+            None => self.info_hashes.clone(),
+            Some(file) => {
+                let hashes = read_list(file, &mut |hash, comment| {
+                    comments.insert(InfoHash(*hash).to_string(), comment.to_owned());
+                })?;
+                hashes.into_iter().map(|hash| InfoHash(hash).to_string()).collect()
+            }
+        };
+        let reason = reason.map(|reason| format!("{} {reason}", date(now)));
+        let (mut chunks, mut chunk, mut bytes) = (Vec::new(), Vec::new(), 0);
+        for hash in hashes {
+            let line = match comments.get(&hash).or(reason.as_ref()) {
+                Some(comment) => format!("{hash} # {comment}"),
+                None => hash,
+            };
+            if bytes + line.len() > CHUNK {
+                chunks.push(std::mem::take(&mut chunk));
+                bytes = 0;
+            }
+            bytes += line.len();
+            chunk.push(line);
+        }
+        chunks.extend(Some(chunk).filter(|chunk| !chunk.is_empty()));
+        Ok(chunks)
+    }
+}
+
+/// The info hashes of a file; - is standard input. Calls `comment` for each that has one.
+///
+/// # Errors
+/// When the file cannot be read, or a line is not an info hash.
+pub fn read_list(
+    path: &Path,
+    comment: &mut dyn FnMut(&[u8; 20], &str),
+) -> Result<Vec<[u8; 20]>, ClientError> {
+    let read = match path.as_os_str() == "-" {
+        true => {
+            let input = std::io::stdin().lock();
+            read_stream(input, "standard input".as_ref(), &INFO_HASHES, comment)
+        }
+        false => read_with_comments(path, usize::MAX, &INFO_HASHES, &mut || {}, comment),
+    };
+    read.map_err(|error| ClientError::Usage(format!("onrush: {error}\n")))
+}
+
+/// What other files of the list would change.
+pub fn check(check: &ListCheck) -> String {
+    let ListCheck { mode, entries, added, removed, swarms, peers, looked_at } = check;
+    let [entries, added, removed] = [entries, added, removed].map(|number| grouped(*number));
+    let [swarms, looked_at, peers] = [swarms, looked_at, peers].map(|number| grouped(*number));
+    aligned(&[
+        ("list", format!("{mode}, {entries} info hashes: {added} added, {removed} removed")),
+        ("removes", format!("{swarms} of {looked_at} swarms, with {peers} peers")),
+    ])
+}
+
+/// The mode and length of the list, and what its parts refused until `now`, in seconds since 1970.
+pub fn report(report: &ListReport, now: u64) -> String {
+    let list = &report.list;
+    let entries = grouped(list.entries);
+    let what = match list.mode.as_str() {
+        "open" => "no list, every info hash is served".to_owned(),
+        "allow" => format!("only the {entries} listed info hashes are served"),
+        _ => format!("every info hash except the {entries} listed ones is served"),
+    };
+    let published = if list.published { "; it is published at /lists" } else { "" };
+    let mut text = format!("{}: {what}{published}\n", list.mode);
+    if report.parts.is_empty() {
+        return text;
+    }
+    let width = report.parts.iter().map(|part| part.name.len()).max().unwrap_or(0).max(7);
+    let mut line = |name: &str, columns: [&str; 4]| {
+        let [today, yesterday, week, month] = columns;
+        // Writing into a String cannot fail.
+        let _ = writeln!(text, "{name:<width$} {today:>12} {yesterday:>12} {week:>12} {month:>12}");
+    };
+    line("refused", ["today (UTC)", "yesterday", "7 days", "31 days"]);
+    for ListPart { name, by_day, .. } in &report.parts {
+        let columns = [0..1, 1..2, 0..7, 0..31].map(|ago| {
+            let of = |(day, count): (&u64, &u64)| {
+                ago.contains(&((now / DAY).saturating_sub(day / DAY))).then_some(*count)
+            };
+            grouped(by_day.iter().filter_map(of).sum())
+        });
+        line(name, columns.each_ref().map(String::as_str));
+    }
+    text
+}
+
+/// Whether and why one info hash is listed and served.
+pub fn entry(entry: &ListEntry) -> String {
+    let ListEntry { info_hash, listed, served, comment, refused_by } = entry;
+    let listed = if *listed { "listed" } else { "not listed" };
+    let served = if *served { "served" } else { "not served" };
+    let by = refused_by.as_ref().map(|list| format!(" ({list})")).unwrap_or_default();
+    let comment = comment.as_ref().map(|comment| format!(": {comment}")).unwrap_or_default();
+    format!("{info_hash} is {listed}, and {served}{by}{comment}\n")
+}
+
+/// The result of a change of the list.
+pub fn changed(changed: &ListUpdate) -> String {
+    let ListUpdate { mode, entries, changed, lasting } = changed;
+    let until =
+        if *lasting { "" } else { "; lost at the next restart, as there is no state directory" };
+    format!("{changed} changed; the {mode} list has {entries} info hashes{until}\n")
+}
+
+/// The date in UTC, like `2026-11-23`, of seconds since 1970.
+fn date(unix: u64) -> String {
+    let time =
+        i64::try_from(unix).ok().and_then(|unix| OffsetDateTime::from_unix_timestamp(unix).ok());
+    time.map_or_else(|| "-".to_owned(), |time| time.date().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use onrush_control::api::stats::ListState;
+
+    /// The 23rd of November 2026, 14:00 UTC.
+    const NOW: u64 = 1_795_442_400;
+
+    fn part(name: &str, days_ago: &[(u64, u64)]) -> ListPart {
+        let by_day = days_ago.iter().map(|(ago, count)| ((NOW / DAY - ago) * DAY, *count));
+        ListPart { name: name.to_owned(), refused: 5, by_day: by_day.collect::<BTreeMap<_, _>>() }
+    }
+
+    #[test]
+    fn refused_announces_are_summed_by_days() {
+        let list = ListState { mode: "deny".to_owned(), entries: 2_990, ..ListState::default() };
+        let parts = vec![
+            part("abuse.txt", &[(0, 12_345), (1, 7), (6, 100), (30, 1_000)]),
+            part("court.txt", &[(7, 3)]),
+        ];
+        assert_eq!(
+            report(&ListReport { list, parts }, NOW),
+            "\
+deny: every info hash except the 2,990 listed ones is served
+refused    today (UTC)    yesterday       7 days      31 days
+abuse.txt       12,345            7       12,452       13,452
+court.txt            0            0            0            3
+"
+        );
+        let open = ListReport { list: ListState::default(), parts: Vec::new() };
+        assert_eq!(report(&open, NOW).lines().count(), 1);
+    }
+
+    #[test]
+    fn lines_get_the_reason_unless_they_have_a_comment() {
+        let (one, two) = ("01".repeat(20), "02".repeat(20));
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(&file, format!("{one} # 2025-01-01 why\n{two}\n")).unwrap();
+        let named = Named { info_hashes: Vec::new(), file: Some(file.path().to_owned()) };
+        let lines = named.chunks(Some("ticket 7"), NOW).unwrap().concat();
+        let expected = [format!("{one} # 2025-01-01 why"), format!("{two} # 2026-11-23 ticket 7")];
+        assert_eq!(lines, expected);
+        let named = Named { info_hashes: vec![one.clone()], file: None };
+        assert_eq!(named.chunks(None, NOW).unwrap(), [[one]]);
+    }
+
+    #[test]
+    fn long_files_are_sent_in_chunks() {
+        let named = Named { info_hashes: vec!["0".repeat(40); 25_000], file: None };
+        let lengths: Vec<usize> = named.chunks(None, NOW).unwrap().iter().map(Vec::len).collect();
+        assert_eq!(lengths, [10_000, 10_000, 5_000]);
+    }
+}

@@ -1,0 +1,237 @@
+//! `onrush ctl top-sources`: its flags, and its result as text, as CSV and as rules of nftables.
+
+use std::fmt::Write;
+
+use clap::{Args, ValueEnum};
+use ipnet::IpNet;
+
+use onrush_control::api::sources::{RequestKind, SourceShare, TopSources};
+use onrush_control::numbers::grouped;
+
+const AFTER_HELP: &str = "\
+Examples:
+  onrush ctl top-sources                         which addresses send most
+  onrush ctl top-sources --by 24 --kind refused  networks that are refused
+  onrush ctl top-sources --by 24 --format nft | nft -f -
+
+Notes:
+  Sources of connects and of refused requests may be forged: only an announce
+  with a valid connection id proves an address. A block of a forged source
+  hits its owner.";
+
+/// Flags of `top-sources`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct Sources {
+    /// Observe requests for this long
+    #[arg(
+        long,
+        default_value_t = 10,
+        value_parser = clap::value_parser!(u64).range(1..=60)
+    )]
+    pub seconds: u64,
+    /// Count as one source
+    #[arg(long, value_enum, default_value_t = By::Ip)]
+    pub by: By,
+    /// Count these requests only
+    #[arg(long, value_enum)]
+    pub kind: Option<Kind>,
+    /// Number of sources
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub limit: u16,
+    /// Leave out sources below this share of the requests, in percent [default: 0; nft: 1]
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    pub min_share: Option<f64>,
+    /// Print
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|percent| (0.0..=100.0).contains(percent));
+    number.ok_or_else(|| "write a number from 0 to 100".to_owned())
+}
+
+/// What counts as one source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum By {
+    /// An address
+    Ip,
+    /// An IPv4 /24 or an IPv6 /48
+    #[value(name = "24")]
+    V4Network,
+    /// The same as 24
+    #[value(name = "48")]
+    Network,
+    /// An IPv4 address or an IPv6 /64
+    #[value(name = "64")]
+    Source,
+}
+
+/// Which requests are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Kind {
+    /// Connects
+    Connect,
+    /// Announces with a valid connection id
+    Announce,
+    /// Requests that are refused for any reason, such as an invalid connection id
+    Refused,
+}
+
+/// The format of the result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// A table
+    Text,
+    /// Comma-separated values, with a header line
+    Csv,
+    /// Input of `nft -f -`: rules that drop the datagrams of these sources to the tracker's ports
+    Nft,
+}
+
+impl Sources {
+    /// The path of the request.
+    pub fn path(&self) -> String {
+        let name = |value: clap::builder::PossibleValue| value.get_name().to_owned();
+        let by = self.by.to_possible_value().map(name).unwrap_or_default();
+        let kind = self.kind.and_then(|kind| kind.to_possible_value()).map(name);
+        let kind = kind.unwrap_or_else(|| "all".to_owned());
+        let Self { seconds, limit, .. } = self;
+        format!("/api/v1/sources/top?seconds={seconds}&by={by}&kind={kind}&limit={limit}")
+    }
+
+    /// The result in the format that was asked for.
+    pub fn show(&self, top: &TopSources) -> String {
+        let mut top = top.clone();
+        let nft_default = if self.format == Format::Nft { 1.0 } else { 0.0 };
+        let least = self.min_share.unwrap_or(nft_default) / 100.0;
+        top.sources.retain(|source| source.share >= least);
+        match self.format {
+            Format::Text => text(&top),
+            Format::Csv => csv(&top),
+            Format::Nft => nft(&top),
+        }
+    }
+}
+
+/// The name of the kind, as in `12 announces`.
+fn requests(kind: RequestKind) -> &'static str {
+    match kind {
+        RequestKind::All => "requests",
+        RequestKind::Connect => "connects",
+        RequestKind::Announce => "announces",
+        RequestKind::Refused => "refused requests",
+    }
+}
+
+/// An address without its length, as other commands take it, or a block.
+fn name(source: &IpNet) -> String {
+    match source.prefix_len() == source.max_prefix_len() {
+        true => source.addr().to_string(),
+        false => source.to_string(),
+    }
+}
+
+fn text(top: &TopSources) -> String {
+    let mut text = format!("{:<43} {:>9} {:>9} {:>11}\n", "source", "share", "+-", "per second");
+    for SourceShare { source, share, error, rate, .. } in &top.sources {
+        let (source, share, error) = (name(source), 100.0 * share, 100.0 * error);
+        let rate = grouped(rate.round() as u64);
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{source:<43} {share:>7.2} % {error:>7.2} % {rate:>11}");
+    }
+    for note in notes(top) {
+        let _ = writeln!(text, "{note}");
+    }
+    text
+}
+
+/// What limits the meaning of the numbers.
+fn notes(top: &TopSources) -> Vec<String> {
+    let TopSources { kind, seconds, requests: all, sampled, confidence, shed, .. } = top;
+    let of = match (all, sampled) {
+        (0, _) => String::new(),
+        (all, sampled) if all == sampled => ", all of them counted".to_owned(),
+        _ => format!(
+            ", {} of them sampled: a share is within its +- with a probability of {:.1} %",
+            grouped(*sampled),
+            100.0 * confidence
+        ),
+    };
+    let mut notes = vec![format!("{} {} in {seconds:.1} s{of}", grouped(*all), requests(*kind))];
+    if top.others_at_most > 0.0 {
+        let most = 100.0 * top.others_at_most;
+        notes.push(format!("no source that the tracker left out has more than {most:.2} %"));
+    }
+    if top.unverified {
+        let which = match kind {
+            RequestKind::Connect => "sources of connects are unverified",
+            _ => "sources of requests other than announces are unverified",
+        };
+        notes.push(format!("{which}: they may be forged"));
+    }
+    if *shed > 0 {
+        let shed = grouped(*shed);
+        notes.push(format!(
+            "the kernel shed {shed} more datagrams because of the overload: their sources are not \
+             known"
+        ));
+    }
+    notes
+}
+
+fn csv(top: &TopSources) -> String {
+    let mut text = "source,share,error,requests_per_second,sampled\n".to_owned();
+    for SourceShare { source, share, error, rate, sampled } in &top.sources {
+        let source = name(source);
+        let _ = writeln!(text, "{source},{share:.6},{error:.6},{rate:.1},{sampled}");
+    }
+    text
+}
+
+/// Rules that drop datagrams of the sources. They can be applied again: elements are added, and the
+/// chain is written anew.
+fn nft(top: &TopSources) -> String {
+    const TABLE: &str = "inet onrush_block";
+    let mut text = format!(
+        "# Sources that send most to the tracker, by `onrush ctl top-sources --format nft`.\n\
+         # Apply: nft -f FILE. Show: nft list table {TABLE}. Remove: nft delete table {TABLE}.\n"
+    );
+    for note in notes(top) {
+        let _ = writeln!(text, "# {note}");
+    }
+    for SourceShare { source, share, error, .. } in &top.sources {
+        let (share, error) = (100.0 * share, 100.0 * error);
+        let _ = writeln!(text, "# {}: {share:.2} % +- {error:.2} %", name(source));
+    }
+    let _ = write!(
+        text,
+        "add table {TABLE}\n\
+         add set {TABLE} sources_v4 {{ type ipv4_addr; flags interval; auto-merge; }}\n\
+         add set {TABLE} sources_v6 {{ type ipv6_addr; flags interval; auto-merge; }}\n\
+         add chain {TABLE} input {{ type filter hook input priority -10; policy accept; }}\n\
+         flush chain {TABLE} input\n"
+    );
+    let ports: Vec<String> = top.ports.iter().map(u16::to_string).collect();
+    let ports = ports.join(", ");
+    if !ports.is_empty() {
+        for (family, set) in [("ip", "sources_v4"), ("ip6", "sources_v6")] {
+            let _ = writeln!(
+                text,
+                "add rule {TABLE} input udp dport {{ {ports} }} {family} saddr @{set} counter drop"
+            );
+        }
+    }
+    for (set, is_v4) in [("sources_v4", true), ("sources_v6", false)] {
+        let of_family = top.sources.iter().filter(|share| share.source.addr().is_ipv4() == is_v4);
+        let elements: Vec<String> = of_family.map(|share| name(&share.source)).collect();
+        if !elements.is_empty() {
+            let _ = writeln!(text, "add element {TABLE} {set} {{ {} }}", elements.join(", "));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,411 @@
+//! Upgrades during which one of the processes is killed with SIGKILL: the old one, the new one, or
+//! the launcher between them. Afterwards one process serves with all peers; or none does, if the
+//! killed process was the one that served, and a start has the peers of the snapshot. Never do two
+//! serve, and never is a part of the peers served.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::net::{SocketAddr, UdpSocket};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::fcntl::{Flock, FlockArg};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use onrush_proto::{InfoHash, ScrapeCounts};
+use tempfile::TempDir;
+
+use crate::harness::client::{Client, transaction};
+use crate::harness::messages::{
+    READY, SNAPSHOT, SUCCESSOR_FAILED, UPGRADE_BEGINS, UPGRADE_DONE, UPGRADE_RECEIVED,
+};
+use crate::harness::packets::{connect, counts, hash, scrape, seeder, u32_at, u64_at};
+use crate::harness::process::{Daemon, Launch, SetOnDrop, TIMEOUT, free_address};
+use crate::harness::swarms::{PLACEMENTS, SwarmState, populate, swarm_state};
+
+/// Swarms that are scraped all the time.
+const WATCHED: std::ops::Range<u32> = 5_000..5_003;
+/// Scrapes of them in a round at least.
+const SCRAPES: u64 = 5;
+/// Peers of each of them.
+const PEERS: u16 = 20;
+/// Swarms with one peer each, of which some are scraped after each round.
+const MORE: std::ops::Range<u32> = 10_000..30_000;
+/// Hashes per burst of announces, and per scrape.
+const BURST: usize = 64;
+/// Log lines of an upgrade, in their usual order, which divide it into stages.
+pub(crate) const STEPS: [&str; 7] = [
+    "SIGUSR2: started ",
+    "taking over from process ",
+    UPGRADE_BEGINS,
+    "upgrade: loaded ",
+    READY,
+    UPGRADE_DONE,
+    UPGRADE_RECEIVED,
+];
+/// The old process has handed over the sockets, though the new one may have exited since.
+const TAKEN_OVER: &str = " has taken over";
+/// The new process has not received the peers that announced during the transfer.
+const REST_LOST: &str = "the peers since the dump have not all arrived";
+/// Pause between looks at processes and log, and between scrapes.
+const LOOK: Duration = Duration::from_millis(2);
+/// Time after which a request without a reply is repeated.
+const AGAIN: Duration = Duration::from_millis(100);
+
+/// The process to be killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Victim {
+    Old,
+    New,
+    Launcher,
+}
+
+impl Victim {
+    /// The lines after which it runs, for some time at least.
+    pub(crate) fn steps(self) -> &'static [&'static str] {
+        match self {
+            Self::Old => &STEPS[..6],
+            Self::New => &STEPS[1..],
+            Self::Launcher => &STEPS[..5],
+        }
+    }
+}
+
+/// When the process is killed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment {
+    /// The log line before it; `None`: the start of the upgrade.
+    pub(crate) step: Option<&'static str>,
+    /// The time since then.
+    pub(crate) after: Duration,
+}
+
+/// Which of the two processes of an upgrade serves after a kill.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Outcome {
+    Old,
+    New,
+    Neither,
+}
+
+/// The kills so far, by outcome and by stage: the number of the last step before.
+#[derive(Debug, Default)]
+pub(crate) struct Kills {
+    pub(crate) number: usize,
+    pub(crate) outcomes: BTreeMap<Outcome, usize>,
+    pub(crate) stages: BTreeMap<usize, usize>,
+}
+
+/// Upgrades a tracker with a kill at each of these moments, until `is_enough`.
+pub(crate) fn kill_at(
+    victim: Victim,
+    moments: impl Iterator<Item = Moment>,
+    is_enough: impl Fn(&Kills) -> bool,
+) -> Kills {
+    let mut trackers = Trackers::start();
+    let watch = Watch::default();
+    let mut kills = Kills::default();
+    thread::scope(|scope| {
+        let (watch, address) = (&watch, trackers.address);
+        scope.spawn(move || watch.run(address));
+        let _over = SetOnDrop(&watch.over);
+        for (round, moment) in moments.enumerate() {
+            eprintln!("round {round}: {moment:?}");
+            if let Some((stage, outcome)) = trackers.round(victim, moment) {
+                kills.number += 1;
+                *kills.stages.entry(stage).or_insert(0) += 1;
+                *kills.outcomes.entry(outcome).or_insert(0) += 1;
+            }
+            watch.until_scraped(&mut trackers);
+            if is_enough(&kills) {
+                break;
+            }
+        }
+    });
+    eprintln!("{victim:?}: {kills:?}");
+    kills
+}
+
+/// A process of the tracker under test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Process {
+    id: u32,
+    /// What an upgrade has started it for; `None` for the first process, and before it executes
+    /// the program.
+    role: Option<Victim>,
+}
+
+/// The processes of a group, in no order, without zombies.
+fn processes(group: u32) -> Vec<Process> {
+    let all = fs::read_dir("/proc").unwrap().flatten();
+    let found = all.filter_map(|entry| {
+        let id = entry.file_name().to_str()?.parse().ok()?;
+        let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
+        let mut fields = stat.rsplit_once(") ")?.1.split(' ');
+        let runs = !["Z", "X"].contains(&fields.next()?);
+        // The parent is between the state and the group.
+        let is_member = fields.nth(1)?.parse() == Ok(group);
+        let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
+        let environment = String::from_utf8_lossy(&environment);
+        let role = match environment.split_once("ONRUSH_UPGRADE=") {
+            Some((_, role)) if role.starts_with("launcher") => Some(Victim::Launcher),
+            Some(_) => Some(Victim::New),
+            None => None,
+        };
+        (runs && is_member).then_some(Process { id, role })
+    });
+    found.collect()
+}
+
+/// Kills a process; whether there was one.
+fn send_kill(process: u32) -> bool {
+    kill(Pid::from_raw(process as i32), Signal::SIGKILL).is_ok()
+}
+
+/// A tracker that is upgraded again and again.
+struct Trackers {
+    state: TempDir,
+    address: SocketAddr,
+    /// The first process, whose log all its successors write to.
+    daemon: Daemon,
+    /// The process group of the first process, and of all its successors.
+    group: u32,
+    /// The process that serves.
+    owner: u32,
+    hashes: Vec<InfoHash>,
+    peers: SwarmState,
+}
+
+impl Drop for Trackers {
+    fn drop(&mut self) {
+        self.processes().iter().for_each(|process| _ = send_kill(process.id));
+    }
+}
+
+impl Trackers {
+    fn start() -> Self {
+        let (state, address) = (tempfile::tempdir().unwrap(), free_address());
+        let daemon = serve(state.path(), address);
+        let hashes = populate(address);
+        let client = daemon.client();
+        for number in WATCHED {
+            for port in 0..PEERS {
+                client.announce(&seeder(hash(number), 1_000 + port));
+            }
+        }
+        // The transfer of these takes some time.
+        for some in Self::more().chunks(BURST) {
+            client.burst(some);
+        }
+        let peers = swarm_state(address, &hashes);
+        // The snapshot.
+        daemon.stop();
+        let daemon = serve(state.path(), address);
+        let first = daemon.pid();
+        Self { state, address, daemon, group: first, owner: first, hashes, peers }
+    }
+
+    /// Swarms with one seeder each.
+    fn more() -> Vec<InfoHash> {
+        MORE.map(hash).collect()
+    }
+
+    /// Asserts that all peers are served.
+    fn check_peers(&self, log: &str) {
+        assert_eq!(swarm_state(self.address, &self.hashes), self.peers, "{log}");
+        let mut client = Client::new(self.address);
+        client.connect();
+        for some in Self::more().chunks(BURST).step_by(20) {
+            assert!(client.scrape(some).iter().all(|counts| counts.seeders == 1), "{log}");
+        }
+    }
+
+    fn processes(&self) -> Vec<Process> {
+        processes(self.group)
+    }
+
+    /// Starts an upgrade, kills the victim, and checks which process serves. Returns the number of
+    /// the last step before the kill, and its outcome; `None` if the victim did not run.
+    fn round(&mut self, victim: Victim, moment: Moment) -> Option<(usize, Outcome)> {
+        let (old, begin) = (self.owner, self.begin_upgrade());
+        if let Some(step) = moment.step {
+            // Without CPU time a new process may fail to take over.
+            self.wait_for("a step of the upgrade", |this| {
+                this.logged(begin, step) || this.logged(begin, SUCCESSOR_FAILED)
+            });
+        }
+        self.daemon.read_until(Instant::now() + moment.after);
+        let stage = self
+            .kill(victim, old)
+            .then(|| STEPS.iter().rposition(|step| self.logged(begin, step)).unwrap_or(0));
+        let left = self.settle();
+        let log = self.daemon.log()[begin..].join("\n");
+        let outcome = match left {
+            Some(id) if id == old => Outcome::Old,
+            Some(_) => Outcome::New,
+            None => Outcome::Neither,
+        };
+        match (victim, outcome) {
+            (Victim::Launcher, Outcome::Neither) => panic!("no process serves:\n{log}"),
+            // Before the handoff the old process was the one that served, and after it the new.
+            (Victim::Old, Outcome::Neither) => {
+                assert!(!log.contains(READY), "the new one served:\n{log}");
+            }
+            (Victim::New, Outcome::Neither) => assert!(log.contains(TAKEN_OVER), "{log}"),
+            (Victim::Old, Outcome::Old) | (Victim::New, Outcome::New) => {
+                assert_eq!(stage, None, "a killed process serves:\n{log}");
+            }
+            _ => {}
+        }
+        self.owner = left.unwrap_or_else(|| {
+            self.daemon = serve(self.state.path(), self.address);
+            self.group = self.daemon.pid();
+            self.group
+        });
+        if outcome == Outcome::New {
+            // The check adds a peer to each swarm for a moment, which a snapshot would keep.
+            self.wait_for("the rest is merged, and in a snapshot", |this| {
+                let merged = this.logged(begin, UPGRADE_RECEIVED) || this.logged(begin, REST_LOST);
+                merged && this.logged(begin, READY) && this.logged(begin, SNAPSHOT)
+            });
+        }
+        self.check_peers(&log);
+        stage.map(|stage| (stage, outcome))
+    }
+
+    /// Whether a log line from this one on has this part.
+    fn logged(&self, begin: usize, part: &str) -> bool {
+        self.daemon.log()[begin..].iter().any(|line| line.contains(part))
+    }
+
+    /// Starts an upgrade; the number of log lines before it.
+    fn begin_upgrade(&mut self) -> usize {
+        loop {
+            self.daemon.skip();
+            let begin = self.daemon.log().len();
+            kill(Pid::from_raw(self.owner as i32), Signal::SIGUSR2).unwrap();
+            // Refused while the end of the last one is being handled.
+            if self.daemon.line("SIGUSR2").contains(STEPS[0]) {
+                return begin;
+            }
+        }
+    }
+
+    /// Kills the process, which may not run yet or any more. Returns whether it ran.
+    fn kill(&mut self, victim: Victim, old: u32) -> bool {
+        let found = self.processes().into_iter().find(|process| match victim {
+            Victim::Old => process.id == old,
+            Victim::New => process.id != old && process.role == Some(Victim::New),
+            Victim::Launcher => process.role == Some(Victim::Launcher),
+        });
+        found.is_some_and(|process| send_kill(process.id))
+    }
+
+    /// Waits until one process is left, which answers, or none; its id.
+    fn settle(&mut self) -> Option<u32> {
+        let mut left = None;
+        self.wait_for("one process serves, or none", |this| match this.processes()[..] {
+            [] => true,
+            [one] => {
+                let serves = one.role != Some(Victim::Launcher) && answers(this.address);
+                left = serves.then_some(one.id);
+                left.is_some()
+            }
+            _ => false,
+        });
+        if left.is_none() {
+            // The log ends with the last process, which closes its other files meanwhile.
+            self.daemon.read_until(Instant::now() + TIMEOUT);
+            let lock = self.state.path().join("lock");
+            self.wait_for("the lock is released", |_| {
+                let lock = File::options().write(true).open(&lock).unwrap();
+                Flock::lock(lock, FlockArg::LockExclusiveNonblock).is_ok()
+            });
+        }
+        left
+    }
+
+    fn wait_for(&mut self, what: &str, mut is: impl FnMut(&Self) -> bool) {
+        let deadline = Instant::now() + TIMEOUT;
+        while !is(self) {
+            assert!(
+                Instant::now() < deadline,
+                "not within {TIMEOUT:?}: {what}; {:?}:\n{}",
+                self.processes(),
+                self.daemon.log().join("\n")
+            );
+            let failed = self.daemon.log().iter().any(|line| line.contains("panicked"));
+            assert!(!failed, "{}", self.daemon.log().join("\n"));
+            self.daemon.read_until(Instant::now() + LOOK);
+        }
+    }
+}
+
+fn serve(state: &Path, address: SocketAddr) -> Daemon {
+    let config = "[snapshot]\nevery = 0\n[log]\ntotals_every = 0\n";
+    let launch = Launch::new(PLACEMENTS[0]).flag("--state-dir", state);
+    // In a process group of its own.
+    launch.flag("--listen", address.to_string()).config(config).under(&["setsid"]).serve()
+}
+
+/// Whether a process answers at the address.
+fn answers(address: SocketAddr) -> bool {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_read_timeout(Some(AGAIN)).unwrap();
+    socket.send_to(&connect(transaction()), address).unwrap();
+    socket.recv(&mut [0; 64]).is_ok()
+}
+
+/// Scrapes swarms whose peers do not change, all the time.
+#[derive(Debug, Default)]
+struct Watch {
+    over: AtomicBool,
+    scrapes: AtomicU64,
+}
+
+impl Watch {
+    fn run(&self, address: SocketAddr) {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let hashes: Vec<InfoHash> = WATCHED.map(hash).collect();
+        let all = ScrapeCounts { seeders: PEERS.into(), completed: 0, leechers: 0 };
+        let (mut id, mut reply) = (None, [0; 1024]);
+        while !self.over.load(Ordering::Relaxed) {
+            let request = match id {
+                Some(id) => scrape(id, transaction(), &hashes),
+                None => connect(transaction()),
+            };
+            // Fails while the port is closed: no process serves.
+            let _ = socket.send_to(&request, address);
+            let mut wait = AGAIN;
+            let mut receive = || {
+                socket.set_read_timeout(Some(wait)).unwrap();
+                // One more receive than there are replies, so that time passes.
+                wait = LOOK;
+                socket.recv(&mut reply).ok().map(|len| reply[..len].to_vec())
+            };
+            let mut has_reply = false;
+            while let Some(reply) = receive() {
+                has_reply = true;
+                if u32_at(&reply, 0) == 0 {
+                    id = Some(u64_at(&reply, 8));
+                    continue;
+                }
+                assert_eq!(u32_at(&reply, 0), 2, "a scrape response");
+                assert_eq!(counts(&reply), vec![all; hashes.len()], "a part of the peers");
+                self.scrapes.fetch_add(1, Ordering::Relaxed);
+            }
+            if !has_reply {
+                id = None;
+            }
+        }
+    }
+
+    /// Waits until the swarms have been scraped again.
+    fn until_scraped(&self, trackers: &mut Trackers) {
+        let scrapes = || self.scrapes.load(Ordering::Relaxed);
+        let end = scrapes() + SCRAPES;
+        trackers.wait_for("the swarms are scraped", |_| scrapes() >= end);
+    }
+}

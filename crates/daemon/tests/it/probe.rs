@@ -1,0 +1,106 @@
+//! `onrush probe` against trackers, silent ports and wrong URLs. Its reports are unit tests, and
+//! trackers with faults are in `crates/verify/tests`.
+
+use std::net::{SocketAddr, UdpSocket};
+
+use crate::harness::client::Client;
+use crate::harness::packets::random_hash;
+use crate::harness::process::{Daemon, Ended, Launch, free_address};
+
+fn probe(arguments: &[&str]) -> Ended {
+    Launch::new(&["probe"]).flags(arguments).start().end()
+}
+
+/// A tracker on 127.0.0.1 and ::1 with the same port.
+fn on_both_families(more: &[&str]) -> (Daemon, SocketAddr) {
+    let address = free_address();
+    let other = format!("[::1]:{}", address.port());
+    let launch = Launch::new(&["--listen", &address.to_string(), "--listen", &other]);
+    let daemon = launch.flags(more).start();
+    Client::new(address).await_tracker();
+    (daemon, address)
+}
+
+#[test]
+fn a_name_is_probed_over_each_family_and_leaves_no_peer() {
+    let (daemon, address) = on_both_families(&[]);
+    // `localhost` may have one family only in the hosts file of a machine.
+    for url in [&format!("udp://{address}/announce"), &format!("[::1]:{}", address.port())] {
+        let ended = probe(&[url, "--format", "json"]);
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        let json = ended.json();
+        assert_eq!(json["verdict"], "OK");
+        let steps = json["probes"][0]["answered"].as_array().unwrap();
+        let names: Vec<_> = steps.iter().map(|step| step["step"].as_str().unwrap()).collect();
+        assert_eq!(names, ["connect", "announce", "scrape"]);
+        assert!(steps.iter().all(|step| step["milliseconds"].as_f64().unwrap() > 0.0), "{json}");
+    }
+    let hash = random_hash();
+    let announced = probe(&[&address.to_string(), "--info-hash", &hash.to_string()]);
+    assert_eq!(announced.code, Some(0), "{announced:?}");
+    let mut client = Client::new(address);
+    client.connect_and_check();
+    let counts = client.scrape(&[hash]);
+    assert_eq!((counts[0].seeders, counts[0].leechers), (0, 0));
+    daemon.stop();
+}
+
+#[test]
+fn limits_and_failures_have_the_exit_status_of_a_monitoring_plugin() {
+    let (daemon, address) = on_both_families(&[]);
+    let address = address.to_string();
+    let impossible = "0.000001";
+    for (arguments, code, word) in [
+        (&["--format", "nagios"][..], 0, "OK: IPv4: "),
+        (&["--format", "nagios", "--warning", impossible], 1, "WARNING: "),
+        (&["--format", "nagios", "-w", impossible, "-c", impossible], 2, "CRITICAL: "),
+        (&["--format", "nagios", "-6"], 3, "UNKNOWN: "),
+    ] {
+        let ended = probe(&[&[address.as_str()], arguments].concat());
+        assert_eq!(ended.code, Some(code), "{ended:?}");
+        assert!(ended.output.starts_with(word), "{ended:?}");
+        assert_eq!(ended.output.lines().count(), 1, "{ended:?}");
+    }
+    daemon.stop();
+
+    let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = silent.local_addr().unwrap().to_string();
+    let ended = probe(&[&address, "--timeout", "1"]);
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+    assert!(ended.output.contains("connect   failed: no reply to "), "{ended:?}");
+}
+
+#[test]
+fn a_refused_info_hash_is_a_failure_of_the_announce() {
+    let list = tempfile::NamedTempFile::new().unwrap();
+    let hash = random_hash();
+    std::fs::write(list.path(), format!("{hash}\n")).unwrap();
+    let access = format!("[access]\nmode = \"allow\"\nfiles = [\"{}\"]\n", list.path().display());
+    let daemon = Launch::on_loopback().config(&access).serve();
+    let address = daemon.address().to_string();
+    let refused = probe(&[&address]);
+    assert_eq!(refused.code, Some(2), "{refused:?}");
+    assert!(refused.output.contains("announce  failed: an error to "), "{refused:?}");
+    let ended = probe(&[&address, "--info-hash", &hash.to_string()]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    daemon.stop();
+}
+
+#[test]
+fn a_wrong_url_is_unknown_and_says_what_is_expected() {
+    for (url, expected) in [
+        ("http://127.0.0.1:6969/announce", "udp://HOST:PORT/announce"),
+        ("tracker.invalid:6969", "`tracker.invalid`"),
+        ("127.0.0.1", "no port"),
+    ] {
+        let ended = probe(&[url]);
+        assert_eq!((ended.code, ended.output.as_str()), (Some(3), ""), "{ended:?}");
+        assert!(ended.text().contains(expected), "{ended:?}");
+    }
+    // An alert on the metric sees the failure, and the reason is on standard error.
+    let ended = probe(&["tracker.invalid:6969", "--format", "prometheus", "-6"]);
+    let sample = "onrush_probe_success{target=\"tracker.invalid:6969\",family=\"ipv6\"} 0";
+    assert!(ended.code == Some(3) && ended.output.ends_with(sample), "{ended:?}");
+    assert!(ended.text().contains("`tracker.invalid`"), "{ended:?}");
+    assert_eq!(probe(&["127.0.0.1:1", "--warning", "fast"]).code, Some(2));
+}

@@ -1,0 +1,111 @@
+//! Denied info hashes: lists with error texts of their own, comments of entries, and what was
+//! refused by day.
+
+use std::fs;
+use std::path::Path;
+
+use onrush_proto::InfoHash;
+
+use crate::ctl::assert_ended;
+use crate::harness::messages::LIST_CHANGED;
+use crate::harness::packets::{leecher, random_hash};
+use crate::harness::process::{Daemon, Launch, eventually};
+
+const COURT: &str = "court order, see https://t.example/c";
+
+/// A daemon with two lists in this directory, which holds its state too.
+fn start(directory: &Path) -> Daemon {
+    let [abuse, court] = ["abuse.txt", "court.txt"].map(|name| directory.join(name));
+    let court = format!("{}: {COURT}", court.display());
+    let config = format!(
+        "publish_lists = true\n[access]\nmode = \"deny\"\nerror = \"denied\"\n\
+         files = [{abuse:?}, {court:?}]\n"
+    );
+    let launch = Launch::on_loopback().flag("--state-dir", directory.join("state"));
+    launch.flags(&["--workers", "2"]).admin_api(&config).serve()
+}
+
+/// What the parts of the list have refused today and on the days before.
+fn refused(daemon: &Daemon) -> [u64; 2] {
+    let parts = &daemon.call("GET", "/api/v1/list", "").json()["parts"];
+    ["abuse.txt", "court.txt"].map(|name| {
+        let part = parts.as_array().unwrap().iter().find(|part| part["name"] == name).unwrap();
+        part["by_day"].as_object().unwrap().values().map(|count| count.as_u64().unwrap()).sum()
+    })
+}
+
+/// The error texts of these info hashes.
+fn errors<const N: usize>(daemon: &Daemon, hashes: [InfoHash; N]) -> [String; N] {
+    let client = daemon.client();
+    hashes.map(|hash| client.announce_refused(&leecher(hash, 4_002)))
+}
+
+#[test]
+fn each_list_refuses_with_its_text_and_is_counted_by_day() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    let [abused, ordered, added] = [(); 3].map(|()| random_hash());
+    fs::write(directory.join("abuse.txt"), format!("{abused} # 2026-11-22 abuse@ 4711\n")).unwrap();
+    fs::write(directory.join("court.txt"), format!("# orders\n{ordered}\n")).unwrap();
+    let mut daemon = start(directory);
+    let reason = ["list", "add", &added.to_string(), "--reason", "letter 7"];
+    assert_ended(&daemon.ctl(&reason), 0, &["1 changed", "deny list has 3 "]);
+    let line = daemon.line(LIST_CHANGED);
+    assert!(line.contains(&format!("added {added}")) && line.contains("letter 7"), "{line}");
+    assert_eq!(errors(&daemon, [abused, ordered, added]), ["denied", COURT, "denied"]);
+    eventually("refusals are counted", || refused(&daemon) == [2, 1]);
+    let metrics = daemon.metrics();
+    let of = |list| metrics.sum("onrush_list_refused_announces_total", &[list]);
+    assert_eq!([of("abuse.txt"), of("court.txt")], [2.0, 1.0]);
+    assert_ended(&daemon.ctl(&["list", "show"]), 0, &["\nabuse.txt ", "\ncourt.txt ", "yesterday"]);
+    for (hash, parts) in [
+        (abused, ["not served (abuse.txt)", ": 2026-11-22 abuse@ 4711"]),
+        (ordered, ["not served (court.txt)", "is listed"]),
+        (added, ["not served (abuse.txt)", " letter 7"]),
+    ] {
+        assert_ended(&daemon.ctl(&["list", "show", &hash.to_string()]), 0, &parts);
+    }
+    let exported = daemon.ctl(&["list", "export"]);
+    let comment = format!("{abused} # 2026-11-22 abuse@ 4711");
+    assert_ended(&exported, 0, &[&comment, &ordered.to_string(), &format!("{added} # 20")]);
+    let published = daemon.get("/lists").body;
+    assert!(published.contains(&abused.to_string()), "{published}");
+    assert!(!published.contains("4711") && !published.contains("letter"), "{published}");
+    daemon.stop();
+    // The file of another list gets the entry; the texts and the days are those from before.
+    let daemon = start(directory);
+    assert_eq!(refused(&daemon), [2, 1]);
+    assert_eq!(errors(&daemon, [added, ordered]), ["denied", COURT]);
+    assert_ended(&daemon.ctl(&["list", "show", &added.to_string()]), 0, &[" letter 7"]);
+    fs::write(directory.join("court.txt"), format!("{ordered}\n{added} # order 8\n")).unwrap();
+    assert_ended(&daemon.ctl(&["reload"]), 0, &[]);
+    assert_eq!(errors(&daemon, [added, ordered]), [COURT, COURT]);
+    assert_ended(
+        &daemon.ctl(&["list", "show", &added.to_string()]),
+        0,
+        &["court.txt", ": order 8"],
+    );
+    eventually("refusals are added to those of the day", || refused(&daemon) == [3, 4]);
+    daemon.stop();
+}
+
+#[test]
+fn files_are_checked_together_and_an_invalid_one_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    let [one, other] = [(); 2].map(|()| random_hash());
+    let write = |name: &str, text: String| fs::write(directory.join(name), text).unwrap();
+    write("abuse.txt", format!("{one}\n"));
+    write("court.txt", format!("{other}\n"));
+    let daemon = start(directory);
+    let path = |name: &str| directory.join(name).display().to_string();
+    let checked = daemon.ctl(&["list", "check", &path("abuse.txt"), &path("court.txt")]);
+    assert_ended(&checked, 0, &["2 info hashes: 0 added, 0 removed"]);
+    let checked = daemon.ctl(&["list", "check", &path("court.txt")]);
+    assert_ended(&checked, 0, &["1 info hashes: 0 added, 1 removed"]);
+    write("court.txt", format!("{other}\nnonsense\n"));
+    let reload = daemon.ctl(&["reload"]);
+    assert_ended(&reload, 1, &["`access.files.1`", "court.txt:2: "]);
+    assert_eq!(errors(&daemon, [one, other]), ["denied", COURT]);
+    daemon.stop();
+}

@@ -1,0 +1,229 @@
+//! `onrush ctl top-sources`: a flood of one network is named, and what a request may be.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use serde_json::Value;
+
+use crate::harness::flood::{NETWORK, during_a_flood};
+use crate::harness::http::TOKEN;
+use crate::harness::network::in_own_network;
+use crate::harness::packets::{connect, leecher, random_hash};
+use crate::harness::process::{Daemon, Ended, Launch, SetOnDrop, eventually};
+
+/// Requests of a second that show the sources of all.
+const ENOUGH: u64 = 200;
+
+fn good(ended: &Ended) -> &str {
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    &ended.output
+}
+
+fn launch() -> Daemon {
+    Launch::on_loopback().flags(&["--workers", "2"]).admin_api("").serve()
+}
+
+/// What `top-sources` finds within a second that has enough requests. On a host without CPU time
+/// one may have none.
+#[track_caller]
+fn top(daemon: &Daemon, flags: &[&str]) -> Value {
+    let flags = [&["--json", "top-sources", "--seconds", "1"], flags].concat();
+    let mut found = Value::Null;
+    eventually("a second has enough requests", || {
+        let ended = daemon.ctl(&flags);
+        good(&ended);
+        found = ended.json();
+        found["sampled"].as_u64() > Some(ENOUGH)
+    });
+    found
+}
+
+/// How accurate the shares are is tested in `tests/timed/top_sources.rs`.
+#[test]
+fn a_flood_of_one_network_is_named_first() {
+    let daemon = launch();
+    during_a_flood(&daemon, &connect(9), || {
+        let top = top(&daemon, &["--by", "24"]);
+        assert_eq!(top["sources"][0]["source"], NETWORK, "{top:#}");
+        assert!(top["unverified"] == true && top["kind"] == "all", "{top:#}");
+        assert!(top["seconds"].as_f64().unwrap() >= 1.0, "{top:#}");
+        let ports: Vec<_> =
+            top["ports"].as_array().unwrap().iter().flat_map(|p| p.as_u64()).collect();
+        let mut expected: Vec<_> = daemon.addresses().iter().map(|a| u64::from(a.port())).collect();
+        expected.sort_unstable();
+        assert_eq!(ports, expected);
+
+        let connects = ["top-sources", "--seconds", "1", "--by", "24", "--kind", "connect"];
+        eventually("the text names the network", || {
+            let ended = daemon.ctl(&connects);
+            let text = good(&ended);
+            assert!(text.contains("sources of connects are unverified"), "{text}");
+            text.lines().nth(1).is_some_and(|line| line.starts_with(NETWORK))
+        });
+        eventually("the CSV names the flooders", || {
+            let ended = daemon.ctl(&["top-sources", "--seconds", "1", "--format", "csv"]);
+            let csv = good(&ended);
+            assert_eq!(csv.lines().next(), Some("source,share,error,requests_per_second,sampled"));
+            csv.lines().any(|line| line.starts_with("127.9.9."))
+        });
+    });
+    daemon.stop();
+}
+
+/// From the name of a network to its block: its connects are answered before, and refused after,
+/// while those of others are answered all the time.
+#[test]
+fn a_block_of_the_network_that_is_named_ends_its_flood() {
+    let daemon = launch();
+    during_a_flood(&daemon, &connect(9), || {
+        let of = |kind: &str| top(&daemon, &["--by", "24", "--kind", kind])["sources"].take();
+        let named = of("connect")[0]["source"].take();
+        assert_eq!(named, NETWORK);
+        let block = ["block", named.as_str().unwrap(), "--for", "1h", "--reason", "flood"];
+        good(&daemon.ctl(&block));
+        // A worker without CPU time applies it later.
+        eventually("no connect of the network is answered", || {
+            of("connect").as_array().unwrap().iter().all(|of| of["source"] != NETWORK)
+        });
+        let refused = of("refused");
+        assert!(refused[0]["source"] == NETWORK && refused[0]["share"] == 1.0, "{refused:#}");
+        eventually("the refused connects are counted", || {
+            let list = daemon.ctl(&["--json", "blocks"]);
+            good(&list);
+            let block = &list.json()["blocks"][0];
+            assert_eq!(block["prefix"], NETWORK, "{block:#}");
+            block["refused"].as_u64() > Some(100)
+        });
+    });
+    daemon.stop();
+}
+
+/// Announces without a valid connection id are no announces, and nearly all that is refused.
+#[test]
+fn refused_requests_and_announces_are_told_apart() {
+    let daemon = launch();
+    let invalid = leecher(random_hash(), 7_001).bytes(0x0BAD_0BAD_0BAD, 9);
+    let honest = daemon.client();
+    during_a_flood(&daemon, &invalid, || {
+        let refused = top(&daemon, &["--by", "48", "--kind", "refused"]);
+        let first = &refused["sources"][0];
+        assert!(first["source"] == NETWORK && refused["unverified"] == true, "{refused:#}");
+        assert_eq!(first["share"], 1.0, "{refused:#}");
+
+        let over = AtomicBool::new(false);
+        let announces = thread::scope(|scope| {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    honest.announce(&leecher(random_hash(), 7_000));
+                }
+            });
+            let _over = SetOnDrop(&over);
+            top(&daemon, &["--kind", "announce"])
+        });
+        let sources = announces["sources"].as_array().unwrap();
+        assert!(sources.len() == 1 && announces["unverified"] == false, "{announces:#}");
+        assert_eq!(sources[0]["source"], "127.0.0.1/32");
+    });
+    daemon.stop();
+}
+
+#[test]
+fn nft_accepts_the_rules() {
+    let daemon = launch();
+    let element = format!("add element inet onrush_block sources_v4 {{ {NETWORK}");
+    let mut rules = String::new();
+    during_a_flood(&daemon, &connect(9), || {
+        eventually("the rules name the network", || {
+            let flags = ["top-sources", "--seconds", "1", "--by", "24", "--format", "nft"];
+            rules = good(&daemon.ctl(&flags)).to_owned();
+            rules.contains(&element)
+        });
+    });
+    let port = daemon.address().port().to_string();
+    for part in ["add table inet onrush_block\n", "ipv6_addr; flags interval", &port] {
+        assert!(rules.contains(part), "{part}: {rules}");
+    }
+    let nft = || {
+        let nft = Command::new("nft").args(["-c", "-f", "-"]).stdin(Stdio::piped()).spawn();
+        let mut nft = nft.expect("nft, which scripts/test installs");
+        nft.stdin.take().unwrap().write_all(rules.as_bytes()).unwrap();
+        nft.wait().unwrap().success()
+    };
+    assert!(in_own_network(&[], nft), "{rules}");
+    daemon.stop();
+}
+
+/// A connection whose request samples for 60 seconds.
+fn sampling(daemon: &Daemon) -> TcpStream {
+    let mut stream = begin(daemon.admin());
+    eventually("the request samples", || {
+        if daemon.call("GET", PATH, "").status == 409 {
+            return true;
+        }
+        // The other request was first.
+        stream = begin(daemon.admin());
+        false
+    });
+    stream
+}
+
+const PATH: &str = "/api/v1/sources/top?seconds=1";
+
+fn begin(admin: SocketAddr) -> TcpStream {
+    let mut stream = TcpStream::connect(admin).unwrap();
+    let head = format!(
+        "GET /api/v1/sources/top?seconds=60 HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer \
+         {TOKEN}\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    stream
+}
+
+#[test]
+fn one_request_at_a_time_samples_and_ends_with_its_connection() {
+    let daemon = launch();
+    let first = sampling(&daemon);
+    assert!(daemon.call("GET", PATH, "").error(409).contains("60 s"));
+    let ended = daemon.ctl(&["top-sources", "--seconds", "1"]);
+    assert!(ended.code == Some(1) && ended.text().contains("try again"), "{ended:?}");
+    drop(first);
+    eventually("the first request has ended", || daemon.call("GET", PATH, "").status == 200);
+    daemon.stop();
+}
+
+#[test]
+fn a_wrong_request_is_refused_with_the_values_that_are_right() {
+    let daemon = launch();
+    for (query, part) in [
+        ("seconds=0", "from 1 to 60"),
+        ("seconds=61", "from 1 to 60"),
+        ("limit=0", "from 1 to 1000"),
+        ("limit=1001", "from 1 to 1000"),
+        ("by=32", "by=ip|24|48|64"),
+        ("kind=scrape", "kind=all|connect|announce|refused"),
+        ("second=1", "seconds=1 to 60"),
+    ] {
+        let error = daemon.call("GET", &format!("/api/v1/sources/top?{query}"), "").error(400);
+        assert!(error.contains(part), "{query}: {error}");
+    }
+    assert_eq!(daemon.get("/api/v1/sources/top").status, 401);
+    let ended = daemon.ctl(&["top-sources", "--seconds", "61"]);
+    assert!(ended.code == Some(2) && ended.text().contains("1..=60"), "{ended:?}");
+    daemon.stop();
+}
+
+/// A stop does not wait for the end of a sample.
+#[test]
+fn a_stop_ends_the_sample() {
+    let daemon = launch();
+    let mut first = sampling(&daemon);
+    daemon.stop();
+    // A complete sample would have been answered.
+    let mut answer = Vec::new();
+    let _ = first.read_to_end(&mut answer);
+    let answer = String::from_utf8_lossy(&answer);
+    assert!(!answer.contains(" 200 "), "{answer}");
+}

@@ -1,0 +1,169 @@
+//! Overload: losses and refusals by busy workers lengthen the announce interval, and the kernel
+//! drops connects of a part of all sources, while requests with a connection id are served. The
+//! floods have to be faster than the tracker for some seconds. What follows from a load is in the
+//! unit tests of `src/overload`.
+
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use nix::sys::ptrace;
+use nix::sys::wait::{WaitPidFlag, waitpid};
+use nix::unistd::Pid;
+
+use crate::harness::client::Client;
+use crate::harness::messages::{OVERLOAD, SHEDDING};
+use crate::harness::network::in_own_network;
+use crate::harness::packets::{connect, leecher, random_hash};
+use crate::harness::process::{Daemon, Launch, SetOnDrop, eventually};
+
+/// Requests were refused as busy; cause and remedy follow.
+const REFUSED_BUSY: &str = " were refused as busy: ";
+/// The totals' count of datagrams that the filter has dropped.
+const SHED: &str = "shed in the kernel ";
+/// Sources that flood the tracker.
+const SOURCES: u8 = 64;
+/// New sources, which send one connect each. At most three of four are answered: the probability
+/// that more than nine in ten are is below one in a million.
+const ONCE: u8 = 200;
+/// The kernel drops requests in a flood.
+const AGAIN: Duration = Duration::from_secs(1);
+
+#[test]
+fn a_flood_lengthens_the_interval_and_sheds_connects() {
+    let config = "listen = [\"127.0.0.1:0\"]\n\
+                  [announce]\ninterval_jitter_percent = 0\n\
+                  [overload]\ndrop_share = 1\nlongest_interval = 3600\n\
+                  [log]\ntotals_every = 1\n";
+    // Losses of other tests are not in the counts of this network.
+    in_own_network(&[], || {
+        let mut daemon = Launch::new(&["--workers", "1"]).admin().config(config).serve();
+        let tracker = daemon.address();
+        let client = daemon.client();
+        client.repeat_after(AGAIN);
+        let peer = leecher(random_hash(), 4_001);
+        assert_eq!(client.announce(&peer).interval, 1800);
+        let over = AtomicBool::new(false);
+        let interval = thread::scope(|scope| {
+            for part in 0..3 {
+                let over = &over;
+                scope.spawn(move || flood(tracker, part, over));
+            }
+            let _over = SetOnDrop(&over);
+            daemon.line(SHEDDING);
+            daemon.line(SHED);
+            eventually("few connects are answered", || share(&daemon) < 0.75);
+            // Requests with a connection id are served, and new sources only in part.
+            let interval = client.announce(&peer).interval;
+            let new: Vec<Client> = (1..=ONCE).map(|n| source(9, n, tracker)).collect();
+            new.iter().for_each(|source| source.send(&connect(1)));
+            client.announce(&peer);
+            let answered = new.iter().filter(|source| source.has_datagram()).count();
+            assert!(answered <= usize::from(ONCE) * 9 / 10, "{answered} of {ONCE} new sources");
+            interval
+        });
+        assert!(interval > 1800);
+        assert!(daemon.log().iter().any(|line| line.contains(OVERLOAD)));
+        assert_reported(&daemon, interval);
+        // Without the flood all of them are answered again, and the filter is removed.
+        eventually("every connect is answered", || share(&daemon) == 1.0);
+        for number in 1..=ONCE {
+            source(10, number, tracker).connect();
+        }
+        daemon.stop();
+    });
+}
+
+/// The share of sources whose connects are answered.
+fn share(daemon: &Daemon) -> f64 {
+    daemon.metrics().sum("onrush_connect_share", &[])
+}
+
+/// Asserts that the metrics show the interval, the overload step and the losses.
+fn assert_reported(daemon: &Daemon, interval: u32) {
+    // A step reaches the workers at slightly different times.
+    eventually("the advertised interval is reported", || {
+        let advertised = daemon.metrics().sum("onrush_announce_interval_seconds", &[]);
+        (f64::from(interval)..=3600.0).contains(&advertised)
+    });
+    let shown = daemon.metrics();
+    let step = shown.sum("onrush_overload_step", &[]);
+    assert!((1.0..=8.0).contains(&step), "overload step {step}");
+    assert!(shown.sum("onrush_kernel_shed_datagrams_total", &[]) > 0.0);
+    assert!(shown.sum("onrush_kernel_dropped_datagrams_total", &[]) > 0.0);
+    assert_eq!(shown.sum("onrush_checksum_errors_total", &[]), 0.0);
+}
+
+/// A source in an address block.
+fn source(block: u8, number: u8, tracker: SocketAddr) -> Client {
+    Client::at(IpAddr::V4(Ipv4Addr::new(127, 0, block, number)), tracker)
+}
+
+/// Sends connects from many sources, faster than the worker can reply. The sockets accept no
+/// replies: what full buffers of other sockets lose counts as losses, as far as drops at the
+/// tracker's may be.
+fn flood(tracker: SocketAddr, part: u8, over: &AtomicBool) {
+    let elsewhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 9));
+    let connected = |n| {
+        let socket = UdpSocket::bind((Ipv4Addr::new(127, 0, 1 + part, n), 0)).unwrap();
+        socket.connect(elsewhere).unwrap();
+        socket
+    };
+    let sockets: Vec<UdpSocket> = (1..=SOURCES).map(connected).collect();
+    let bytes = connect(1);
+    while !over.load(Ordering::Relaxed) {
+        for socket in &sockets {
+            // What a full buffer of the device refuses is sent in the next round.
+            let _ = socket.send_to(&bytes, tracker);
+        }
+    }
+}
+
+/// A worker with a shard that takes no turn.
+#[test]
+fn requests_refused_as_busy_lengthen_the_interval() {
+    let config = "[workers]\nplacement = \"split\"\nsocket = 1\nswarm = 1\n\
+                  [limits]\nbatches_in_flight = 2\nbatch_requests = 8\n\
+                  [overload]\ndrop_share = 1\n";
+    let launch = Launch::new(&["--listen", "127.0.0.1:0"]).admin().config(config);
+    let mut daemon = launch.serve();
+    let client = daemon.client();
+    let swarm_worker = thread_id(&daemon, "swarm-0");
+    // The thread alone is stopped: it keeps the batches that it was given.
+    ptrace::seize(swarm_worker, ptrace::Options::empty()).unwrap();
+    ptrace::interrupt(swarm_worker).unwrap();
+    waitpid(swarm_worker, Some(WaitPidFlag::__WALL)).unwrap();
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let announce = leecher(random_hash(), 4_001).bytes(client.id, 1);
+            while !over.load(Ordering::Relaxed) {
+                client.send(&announce);
+            }
+        });
+        let _over = SetOnDrop(&over);
+        daemon.wait_for_line(OVERLOAD);
+    });
+    ptrace::detach(swarm_worker, None).unwrap();
+    let log = daemon.log();
+    let has =
+        |parts: [&str; 2]| log.iter().any(|line| parts.iter().all(|part| line.contains(part)));
+    assert!(has([REFUSED_BUSY, "workers.swarm"]), "cause and remedy: {log:#?}");
+    assert!(has([OVERLOAD, "refused as busy"]), "{log:#?}");
+    assert!(!has([OVERLOAD, " 0 % are refused"]), "{log:#?}");
+    let shown = daemon.metrics();
+    assert!(shown.sum("onrush_overload_step", &[]) >= 1.0);
+    assert!(shown.sum("onrush_refused_requests_total", &["reason=\"busy\""]) > 1_000.0);
+}
+
+/// The number of a thread of the daemon.
+fn thread_id(daemon: &Daemon, name: &str) -> Pid {
+    let tasks = fs::read_dir(format!("/proc/{}/task", daemon.pid())).unwrap();
+    let is_named = |task: &fs::DirEntry| {
+        fs::read_to_string(task.path().join("comm")).is_ok_and(|comm| comm.trim_end() == name)
+    };
+    let task = tasks.map(Result::unwrap).find(is_named).unwrap();
+    Pid::from_raw(task.file_name().to_str().unwrap().parse().unwrap())
+}

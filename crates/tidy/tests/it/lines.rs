@@ -1,0 +1,76 @@
+//! A budget of lines for each crate, so that growth is a decision.
+
+use std::collections::BTreeMap;
+
+use onrush_tidy::{crate_of, demand, sources};
+
+/// A crate; lines of code, and of tests, without comments and blank lines. A crate may grow by
+/// [`GROWTH`] beyond its row. The commit that raises a row says why; one that removes more than
+/// [`SLACK`] lowers it.
+const BUDGETS: [(&str, [usize; 2]); 16] = [
+    ("bench", [2_680, 1_319]),
+    ("config", [1_794, 1_061]),
+    ("control", [4_548, 1_881]),
+    ("daemon", [9_822, 16_620]),
+    ("fuzz", [424, 0]),
+    ("lab", [3_191, 809]),
+    ("load", [8_175, 5_151]),
+    ("net", [3_405, 2_203]),
+    ("proto", [691, 734]),
+    ("store", [2_195, 1_296]),
+    ("swarm", [4_035, 2_710]),
+    ("testing", [211, 0]),
+    ("tidy", [190, 828]),
+    ("toml-keys", [1_115, 499]),
+    ("tracker", [4_010, 2_080]),
+    ("verify", [2_358, 991]),
+];
+/// Growth beyond a row, percent.
+const GROWTH: usize = 3;
+/// Lines below a row, percent.
+const SLACK: usize = 10;
+/// Lines that a small crate may differ by, whatever the percentage.
+const MIN_TOLERANCE: usize = 20;
+
+#[test]
+fn crates_keep_to_their_budgets() {
+    let mut lines: BTreeMap<&str, [usize; 2]> = BTreeMap::new();
+    for source in sources() {
+        let sums = lines.entry(crate_of(&source.path).unwrap_or("fuzz")).or_default();
+        for (sum, more) in sums.iter_mut().zip(source.code_lines()) {
+            *sum += more;
+        }
+    }
+    let budgets = BTreeMap::from(BUDGETS);
+    let mut broken = Vec::new();
+    for (name, now) in &lines {
+        match budgets.get(name) {
+            None => broken.push(format!("{name}: no row; it has {now:?} lines")),
+            Some(row) => broken.extend(deviations(name, *row, *now)),
+        }
+    }
+    let gone = budgets.keys().filter(|name| !lines.contains_key(*name));
+    broken.extend(gone.map(|name| format!("{name}: a row without a crate")));
+    demand("a crate keeps to its row of BUDGETS in crates/tidy/tests/it/lines.rs", broken);
+}
+
+/// What a crate has beyond its row, and how far it is below it.
+fn deviations(name: &str, row: [usize; 2], now: [usize; 2]) -> Vec<String> {
+    let mut broken = Vec::new();
+    for (what, (row, now)) in ["code", "tests"].iter().zip(row.into_iter().zip(now)) {
+        let tolerance = |percent: usize| (row * percent / 100).max(MIN_TOLERANCE);
+        if now > row + tolerance(GROWTH) {
+            broken.push(format!("{name}: {now} lines of {what}, over {GROWTH} % above {row}"));
+        } else if now + tolerance(SLACK) < row {
+            broken.push(format!("{name}: {now} lines of {what}: lower its row from {row}"));
+        }
+    }
+    broken
+}
+
+#[test]
+fn a_deviation_is_found() {
+    assert_eq!(deviations("x", [1000, 100], [1030, 80]), Vec::<String>::new());
+    assert_eq!(deviations("x", [1000, 100], [1031, 121]).len(), 2);
+    assert_eq!(deviations("x", [1000, 100], [899, 100]).len(), 1);
+}

@@ -1,0 +1,103 @@
+//! A tracker as one client sees it: a connect, an announce and a scrape, with their times.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use onrush_proto::InfoHash;
+
+use crate::exchange::{Client, ExchangeError};
+use crate::message::{AnnounceRequest, fresh_hash};
+use crate::target::Target;
+
+/// A request is repeated for this many timeouts of [`Target`].
+const TIMEOUTS: u32 = 8;
+/// The port that is announced. Trackers count a peer at port 1, and hand it out to nobody.
+const PORT: u16 = 1;
+
+/// The requests of a probe, in their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Step {
+    /// A connection id is requested.
+    Connect,
+    /// A leecher starts; it stops at the end of the probe.
+    Announce,
+    /// The counts of that swarm.
+    Scrape,
+}
+
+impl Step {
+    /// Its name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Connect => "connect",
+            Self::Announce => "announce",
+            Self::Scrape => "scrape",
+        }
+    }
+}
+
+/// A request that was answered as BEP 15 says.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Answered {
+    /// The request.
+    pub step: Step,
+    /// From the first datagram to the reply.
+    pub time: Duration,
+    /// Datagrams that were sent again, as no reply came in time.
+    pub repeated: u64,
+}
+
+/// Results of a probe.
+#[derive(Clone, Debug)]
+pub struct Probe {
+    /// The address that was probed.
+    pub address: SocketAddr,
+    /// The requests that were answered.
+    pub answered: Vec<Answered>,
+    /// The request that was not, and why. The requests after it were not sent.
+    pub failed: Option<(Step, ExchangeError)>,
+}
+
+/// Probes a tracker from a port of its own; each request is repeated until it is answered, for
+/// `timeout`. Without an info hash, a random one is announced.
+pub fn probe(address: SocketAddr, hash: Option<InfoHash>, timeout: Duration) -> Probe {
+    let any: IpAddr = match address {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let target = Target::new(address, &[any], any, timeout / TIMEOUTS);
+    let mut probe = Probe { address, answered: Vec::new(), failed: None };
+    let client = match Client::unconnected(&target, address, any) {
+        Ok(client) => client,
+        Err(error) => {
+            probe.failed = Some((Step::Connect, error));
+            return probe;
+        }
+    };
+    let hash = hash.unwrap_or_else(fresh_hash);
+    for step in [Step::Connect, Step::Announce, Step::Scrape] {
+        let (sent, start) = (target.sent(), Instant::now());
+        match request(&client, step, hash) {
+            Ok(()) => {
+                let repeated = (target.sent() - sent).saturating_sub(1);
+                probe.answered.push(Answered { step, time: start.elapsed(), repeated });
+            }
+            Err(error) => {
+                probe.failed = Some((step, error));
+                break;
+            }
+        }
+    }
+    probe
+}
+
+fn request(client: &Client<'_>, step: Step, hash: InfoHash) -> Result<(), ExchangeError> {
+    match step {
+        Step::Connect => client.connect().map(drop),
+        Step::Announce => client.announce(&AnnounceRequest::leecher(hash, PORT).want(0)).map(drop),
+        Step::Scrape => match client.scrape(&[hash])?.len() {
+            1 => Ok(()),
+            entries => Err(ExchangeError::Entries(entries)),
+        },
+    }
+}
