@@ -111,7 +111,9 @@ def run_all():
             print(f"{name:28} {seconds:6.1f} s  {numbers[0]:4} passed  {numbers[1]:3} failed", flush=True)
             if status != 0:
                 failures += [f"{name} {test}" for test in FAILED.findall(text)] or [f"{name}: exit status {status}"]
-                print(f"---- {name}: exit status {status}; {log}\n{text[-20000:]}", flush=True)
+                # Its own counts are part of the last line's.
+                shown = COUNTS.sub(r"of this binary: \1 passed; \2 failed; \3 ignored", text)[-20000:]
+                print(f"---- {name}: exit status {status}; {log}\n{shown}", flush=True)
     word = "FAILED" if failures else "ok"
     print(f"test result: {word}. {total[0]} passed; {total[1]} failed; {total[2]} ignored", flush=True)
     return failures

@@ -4,18 +4,9 @@
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Command, Output, Stdio};
 
-use super::command::{self, report, stderr};
+use super::command::{classic, report, stderr};
 use super::counted::{Counted, interrupt};
 use super::faulty::{Fault, Server};
-
-fn command(tracker: &Server, more: &str) -> Command {
-    let mut command = command::command();
-    command
-        .arg(&tracker.targets()[0])
-        .args("--profile classic --swarms 5000 --sources 8 --json -".split(' '))
-        .args(more.split_whitespace());
-    command
-}
 
 /// Interrupts a command once a line on its standard error begins so. Returns all lines with the
 /// output.
@@ -35,7 +26,7 @@ fn interrupted_after(command: &mut Command, begin: &str) -> (String, Output) {
 #[test]
 fn a_search_without_a_result_says_so() {
     let tracker = Server::start(Fault::Nothing);
-    let mut search = command(&tracker, "--find-max --max-p99 0.01");
+    let mut search = classic(&tracker, "--find-max --max-p99 0.01");
     let (said, output) = interrupted_after(&mut search, "grow");
     assert_eq!(output.status.code(), Some(4), "{said}");
     let search = report(&output).search.unwrap();
@@ -51,7 +42,7 @@ fn loss_above_its_bound_exits_with_4() {
     for (bound, status) in [("--max-loss 5", 4), ("", 0)] {
         // Later replies count as lost too.
         let more = format!("--quiet {bound}");
-        let mut run = command(&tracker.server, &more);
+        let mut run = classic(&tracker.server, &more);
         run.args("--duration 3600 --warmup 0 --timeout 0.2".split(' '));
         let output = tracker.end_run(tracker.spawn(&mut run), 500);
         let said = stderr(&output);
@@ -64,7 +55,7 @@ fn loss_above_its_bound_exits_with_4() {
 #[test]
 fn ctrl_c_ends_a_run_with_a_report() {
     let tracker = Server::start(Fault::Nothing);
-    let mut run = command(&tracker, "--rate 500 --duration 60 --warmup 0.1 --timeout 60");
+    let mut run = classic(&tracker, "--rate 500 --duration 60 --warmup 0.1 --timeout 60");
     // The first progress line follows the first measured interval.
     let (said, output) = interrupted_after(&mut run, "measure");
     assert_eq!(output.status.code(), Some(0), "{said}");

@@ -1,22 +1,12 @@
 //! `--find-max` against a server of known capacity, and the time of a search without a result.
 
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use onrush_load::report::search::{Purpose, Verdict};
 
-use super::command::{self, report, stderr};
+use super::command::{classic, report, stderr};
 use super::faulty::{Fault, Server};
 use super::server::{Behaviour, serve};
-
-fn command(tracker: &Server, more: &str) -> Command {
-    let mut command = command::command();
-    command
-        .arg(&tracker.targets()[0])
-        .args("--profile classic --swarms 5000 --sources 8 --json -".split(' '))
-        .args(more.split_whitespace());
-    command
-}
 
 #[test]
 fn the_capacity_of_a_server_is_found() {
@@ -24,7 +14,7 @@ fn the_capacity_of_a_server_is_found() {
     let tracker = serve(Behaviour::Serves(CAPACITY));
     // Delays of a busy host stay below this bound; a growing queue of requests exceeds it.
     let more = "--find-max --max-p99 100 --resolution 8 --round 2 --duration 2 --warmup 0.5";
-    let output = command(&tracker, more).output().unwrap();
+    let output = classic(&tracker, more).output().unwrap();
     let said = stderr(&output);
     assert_eq!(output.status.code(), Some(0), "{said}");
     let report = report(&output);
@@ -49,7 +39,7 @@ fn a_search_without_a_result_ends_in_time() {
     let tracker = Server::start(Fault::Nothing);
     let more = "--find-max --max-p99 0.01 --round 0.2 --duration 0.2 --warmup 0 --timeout 0.1";
     let begin = Instant::now();
-    let output = command(&tracker, more).output().unwrap();
+    let output = classic(&tracker, more).output().unwrap();
     let said = stderr(&output);
     assert_eq!(output.status.code(), Some(4), "{said}");
     assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
