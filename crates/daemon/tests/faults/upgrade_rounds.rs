@@ -316,12 +316,13 @@ impl Trackers {
             _ => false,
         });
         if left.is_none() {
-            // The log ends with the last process, which closes its other files meanwhile.
+            // The log ends with the last process. Its last thread closes the other files meanwhile.
             self.daemon.read_until(Instant::now() + TIMEOUT);
             let lock = self.state.path().join("lock");
-            self.wait_for("the lock is released", |_| {
+            self.wait_for("the lock and the address are released", |this| {
                 let lock = File::options().write(true).open(&lock).unwrap();
-                Flock::lock(lock, FlockArg::LockExclusiveNonblock).is_ok()
+                let is_released = Flock::lock(lock, FlockArg::LockExclusiveNonblock).is_ok();
+                is_released && UdpSocket::bind(this.address).is_ok()
             });
         }
         left
