@@ -10,6 +10,10 @@ use std::path::Path;
 use procfs_core::net::{TcpNetEntries, TcpState, UdpNetEntries};
 use procfs_core::{ExplicitSystemInfo, FromRead as _, FromReadSI as _, ProcessCGroups};
 
+/// How often the kernel's list is read at most until it has a socket. A program reads it in parts,
+/// and a socket that is closed meanwhile shifts the rest, so that another one is in no part.
+const READINGS: usize = 20;
+
 /// The protocol of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
@@ -57,16 +61,15 @@ pub fn holders(
     protocol: Protocol,
     wanted: impl Fn(SocketAddr) -> bool,
 ) -> Vec<Holder> {
-    let mut sockets = BTreeMap::new();
-    for (address, user, inode) in open(root, protocol) {
-        if wanted(address) {
-            let holder = Holder { address, user, processes: Vec::new() };
-            sockets.insert(format!("socket:[{inode}]"), holder);
-        }
-    }
-    if sockets.is_empty() {
-        return Vec::new();
-    }
+    let read = || -> BTreeMap<String, Holder> {
+        let all = open(root, protocol).into_iter().filter(|(address, ..)| wanted(*address));
+        let holder = |(address, user, inode)| {
+            (format!("socket:[{inode}]"), Holder { address, user, processes: Vec::new() })
+        };
+        all.map(holder).collect()
+    };
+    let found = (0..READINGS).map(|_| read()).find(|sockets| !sockets.is_empty());
+    let Some(mut sockets) = found else { return Vec::new() };
     for entry in fs::read_dir(root.join("proc")).into_iter().flatten().flatten() {
         let id = entry.file_name().to_str().and_then(|name| name.parse().ok());
         let (Some(id), Ok(files)) = (id, fs::read_dir(entry.path().join("fd"))) else { continue };
@@ -140,6 +143,8 @@ fn describe(process: &Path, id: u32) -> Process {
 mod tests {
     use super::*;
     use std::net::{TcpListener, UdpSocket};
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
 
     #[test]
     fn sockets_of_this_process_are_found() {
@@ -155,6 +160,27 @@ mod tests {
             assert!(ids.contains(&std::process::id()), "{found:?}");
             assert!(!found[0].processes[0].name.is_empty(), "{found:?}");
         }
+    }
+
+    #[test]
+    fn a_socket_is_found_while_others_are_closed() {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let address = socket.local_addr().unwrap();
+        let over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    let some = (0..500).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap());
+                    drop(some.collect::<Vec<_>>());
+                }
+            });
+            let is_found = |_: &u32| {
+                !holders(Path::new("/"), Protocol::Udp, |other| other == address).is_empty()
+            };
+            let found = (0..100).filter(is_found).count();
+            over.store(true, Ordering::Relaxed);
+            assert_eq!(found, 100);
+        });
     }
 
     #[test]
