@@ -426,8 +426,15 @@ fn ratio(a: f64, b: f64) -> f64 {
 pub(crate) mod tests {
     use super::*;
     use crate::check::Right;
+    use std::sync::LazyLock;
 
     pub(crate) fn example() -> Report {
+        // Its histograms take longer than a search of dozens of rounds.
+        static EXAMPLE: LazyLock<Report> = LazyLock::new(new_example);
+        EXAMPLE.clone()
+    }
+
+    fn new_example() -> Report {
         let mut tally = Tally::default();
         let right = Right { connection_id: None, peers: 12, peers_checked: 9, differs: None };
         for n in 1..=1000 {

@@ -283,6 +283,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
         #[test]
         fn announces_of_a_peer_are_consistent(
             seeders in 0.0f64..1.0, stopped in 0.0f64..0.2, vanished in 0.0f64..0.2,

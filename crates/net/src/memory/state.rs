@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::Range;
@@ -27,7 +28,8 @@ pub(super) struct State {
     pub(super) conditions: Conditions,
     pub(super) counts: DatagramCounts,
     pub(super) workers: Vec<Worker>,
-    groups: HashMap<SocketAddr, Group>,
+    /// Hashed without a random key: the instructions of a run are the same each time.
+    groups: HashMap<SocketAddr, Group, BuildHasherDefault<DefaultHasher>>,
     in_flight: BinaryHeap<Reverse<Flight>>,
     sequence: u64,
     next_port: u16,
@@ -93,7 +95,7 @@ impl State {
             conditions,
             counts: DatagramCounts::default(),
             workers: Vec::new(),
-            groups: HashMap::new(),
+            groups: HashMap::default(),
             in_flight: BinaryHeap::with_capacity(in_flight),
             sequence: 0,
             next_port: FIRST_DYNAMIC_PORT,
