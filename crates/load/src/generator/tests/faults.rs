@@ -38,7 +38,8 @@ fn every_fault_gives_its_finding() {
     for (fault, finding) in FAULTS {
         // With one family all peers are known; swarms are larger than the number of wanted peers.
         let window = Window { start: 20 * MILLISECOND, end: SECOND / 2 };
-        let outcome = play(Scene { fault, window, v6: false, ..Scene::default() });
+        let pace = Pace::InFlight(16);
+        let outcome = play(Scene { fault, window, pace, v6: false, ..Scene::default() });
         for (at, (other, _)) in Finding::ALL.iter().enumerate() {
             let found = &outcome.tally.findings[at];
             let examples = found.examples.iter().any(|example| !example.asked.is_empty());
