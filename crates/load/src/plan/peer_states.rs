@@ -283,8 +283,6 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(64))]
-
         #[test]
         fn announces_of_a_peer_are_consistent(
             seeders in 0.0f64..1.0, stopped in 0.0f64..0.2, vanished in 0.0f64..0.2,
@@ -303,6 +301,11 @@ mod tests {
                 *was = now.unwrap();
             }
         }
+    }
+
+    proptest! {
+        // A case has 400,000 announces.
+        #![proptest_config(ProptestConfig::with_cases(64))]
 
         #[test]
         fn the_share_of_seeders_is_stationary(

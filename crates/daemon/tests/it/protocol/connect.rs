@@ -82,15 +82,17 @@ fn a_flood_of_connects_allocates_no_memory() {
     const CLIENTS: u32 = 60_000;
     // A table with four bytes per client, the smallest possible, would take 240 kB.
     const GROWTH_KB: u64 = 128;
-    // Both placements answer connects in the same place.
-    let daemon = Launch::on_loopback().flags(&["--workers", "2"]).serve();
-    // The first connects allocate the workers' buffers.
-    connect_each(daemon.address(), 0..10_000);
-    let before = daemon.memory_kb("RssAnon");
-    connect_each(daemon.address(), 10_000..10_000 + CLIENTS);
-    let grown = daemon.memory_kb("RssAnon").saturating_sub(before);
-    assert!(grown < GROWTH_KB, "{CLIENTS} connects allocated {grown} kB");
-    daemon.stop();
+    for placement in ["split", "colocated"] {
+        let flags = ["--placement", placement, "--workers", "2"];
+        let daemon = Launch::on_loopback().flags(&flags).serve();
+        // The first connects allocate the workers' buffers.
+        connect_each(daemon.address(), 0..10_000);
+        let before = daemon.memory_kb("RssAnon");
+        connect_each(daemon.address(), 10_000..10_000 + CLIENTS);
+        let grown = daemon.memory_kb("RssAnon").saturating_sub(before);
+        assert!(grown < GROWTH_KB, "{placement}: {CLIENTS} connects allocated {grown} kB");
+        daemon.stop();
+    }
 }
 
 /// Connects once from each of many addresses in 127/8.
