@@ -3,6 +3,7 @@
 //!
 //! | module | contents |
 //! |---|---|
+//! | [`access`] | the lists in force: their changes, blocks of sources, removal of swarms |
 //! | [`cli`] | the command line: flags, and the subcommands `ctl`, `top` and `doctor` |
 //! | [`host_check`] | what this host says of a configuration |
 //! | [`ports`] | which processes hold an address |
@@ -11,7 +12,6 @@
 //! | [`upgrade`] | a new process takes over sockets and peers |
 //! | [`overload`] | longer intervals and load shedding |
 //! | [`snapshots`] | when peers are written to disk |
-//! | [`blocks`] | sources that are blocked on request |
 //! | [`history_file`] | rates, peers and swarms over time on disk |
 //! | `state_dirs` | where the state directory of a tracker may be |
 //! | `file_writer` | the thread that writes a snapshot, an export or the history |
@@ -25,7 +25,7 @@ compile_error!(
      net and swarm are portable)"
 );
 
-pub mod blocks;
+pub mod access;
 pub mod cli;
 pub mod history_file;
 pub mod host_check;

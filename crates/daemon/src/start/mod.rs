@@ -22,7 +22,8 @@ use onrush_net::steering::Steering;
 use onrush_swarm::{Shard, ShardMap};
 use thiserror::Error;
 
-use crate::blocks::{Blocks, Time};
+use crate::access::AccessControl;
+use crate::access::blocks::Time;
 use crate::history_file::HistoryFile;
 use crate::host_check::{self, refusals};
 use crate::overload::advertised_interval::CommitmentFile;
@@ -37,15 +38,12 @@ use onrush_config::{Refused, Settings};
 use onrush_control::history::History;
 use onrush_control::server::{self, Bound};
 use onrush_control::{AdminError, Server, TOKEN_KEY, Token, TokenError};
-use onrush_store::lists::MostEntries;
 use onrush_store::lists::file::ListError;
 use onrush_store::lists::journal::Journal;
 use onrush_store::lock::StateLock;
 use onrush_store::snapshot;
 use onrush_store::snapshot::load::{LoadOptions, Unread, load_at_start};
 use onrush_store::state::{State, StateError};
-use onrush_tracker::access::origins::PartCounts;
-use onrush_tracker::access::{AccessList, Lists};
 use onrush_tracker::assemble::{Secrets, assemble, shard_map};
 use onrush_tracker::clock::Clock;
 use onrush_tracker::connection::Keys;
@@ -66,11 +64,7 @@ pub struct Tracker {
     /// Sentences for the operator, each with a remedy.
     pub warnings: Vec<String>,
     /// The lists in force.
-    pub lists: Lists,
-    /// The sources that are blocked on request.
-    pub blocks: Blocks,
-    /// What lists that are read again are compared with.
-    pub most_entries: MostEntries,
+    pub access: AccessControl,
     /// Its files in the state directory.
     pub state: StateDir,
     /// The workers' clock.
@@ -81,8 +75,6 @@ pub struct Tracker {
     pub upgrade: Receiver<Event>,
     /// Load shedding, and the interval commitment of the previous process.
     pub overload: Overload,
-    /// The list by which peers were loaded, where changes have come since.
-    pub replaced_list: Option<Arc<AccessList>>,
     /// Whether the delta of the previous process is being merged.
     pub merging: Arc<AtomicBool>,
     /// Which shard owns an info hash.
@@ -158,8 +150,8 @@ impl Tracker {
         let secrets = Secrets::random(start.open_state(None)?);
         start.state.bind_control(settings, &mut start.warnings);
         start.state.serve_control(&mut start.admin);
-        start.replay_journal(true);
-        start.load_blocks();
+        start.warnings.extend(start.access.replay_journal(true));
+        start.access.load_blocks(Time::of(start.clock));
         let map = shard_map(settings.placement.shards(), &secrets);
         let mut workers = start.assemble(&mut group, &secrets)?;
         start.load_snapshot(shards(&mut workers), map);
@@ -181,26 +173,24 @@ impl Tracker {
         let (mut group, pending) = sockets::take(settings, &mut incoming)?;
         let keys = start.open_state(incoming.lock.take())?;
         start.state.control = incoming.control.take();
-        let journal_length = start.state.journal.as_ref().map_or(0, Journal::length);
-        start.replay_journal(false);
+        let journal_length = start.access.journal().map_or(0, Journal::length);
+        start.warnings.extend(start.access.replay_journal(false));
         let current = incoming.handoff.current.take();
         log_changes(settings, current.as_ref().map(|current| &current.values));
-        let most = match current.as_ref().filter(|_| !force) {
-            Some(current) => current.list_entries.with(settings, None, &start.lists)?,
-            None => MostEntries::of(&start.lists),
-        };
+        if let Some(current) = current.as_ref().filter(|_| !force) {
+            start.access.compare_with(&current.list_entries, settings)?;
+        }
         // The steering program, which both processes share, depends on the key.
         let shard_key = incoming.handoff.shard_key;
         let secrets = Secrets { shard_key, ..Secrets::random(keys) };
         let map = shard_map(settings.placement.shards(), &secrets);
         start.adopt_commitment(current.as_ref().map(|current| current.commitment));
         let mut workers = start.assemble(&mut group, &secrets)?;
-        let (access, now) = (&start.lists.access, start.clock.now());
+        let (access, now) = (&start.access.lists().access, start.clock.now());
         let limit = settings.limits.peers;
         incoming.load_peers(shards(&mut workers), map, access, now, limit, force)?;
         start.keep_unread_of(current.and_then(|current| current.unread));
         let mut tracker = start.into_tracker(workers, &group, map)?;
-        tracker.most_entries = most;
         tracker.acquire_sockets(&mut incoming, pending, settings, journal_length)?;
         tracker.state.bind_control(settings, &mut tracker.warnings);
         tracker.steering = sockets::steer(settings, map, &mut group);
@@ -231,8 +221,7 @@ struct Start<'a> {
     settings: &'a Settings,
     warnings: Vec<String>,
     admin: Server,
-    lists: Lists,
-    blocks: Blocks,
+    access: AccessControl,
     clock: Clock,
     overload: Overload,
     state: StateDir,
@@ -245,8 +234,6 @@ pub struct StateDir {
     pub lock: Option<StateLock>,
     /// The control socket.
     pub control: Option<UnixListener>,
-    /// Changes of the list of info hashes.
-    pub journal: Option<Journal>,
     /// The interval commitment.
     pub commitment: Option<CommitmentFile>,
     /// The history.
@@ -287,14 +274,12 @@ impl<'a> Start<'a> {
         let admin = start_admin(settings, bind_admin, &mut warnings)?;
         // Before the sockets, whose buffers would fill up meanwhile, and as the user that reloads
         // the lists later.
-        let mut lists = onrush_store::lists::load(settings, &mut notify::progress())?;
-        lists.forbidden = Arc::new(PartCounts::new(settings.placement.workers()));
+        let access = AccessControl::load(settings)?;
         Ok(Self {
             settings,
             warnings,
             admin,
-            lists,
-            blocks: Blocks::new(settings.placement.workers()),
+            access,
             clock: Clock::start(),
             overload: Overload::default(),
             state: StateDir::default(),
@@ -312,13 +297,12 @@ impl<'a> Start<'a> {
         if let Some(directory) = self.settings.state_dir.as_deref().filter(|_| lock.is_some()) {
             let commitment = CommitmentFile::new(directory);
             self.adopt_commitment(commitment.read(self.clock.now().unix));
-            let journal = Some(Journal::new(directory));
+            self.access.use_directory(directory);
             let snapshots = self.settings.snapshot.enabled;
             let snapshot = snapshots.then(|| directory.join(snapshot::FILE));
             self.state = StateDir {
                 lock,
                 control: None,
-                journal,
                 commitment: Some(commitment),
                 history: Some(HistoryFile::new(directory, Instant::now())),
                 snapshot,
@@ -334,23 +318,6 @@ impl<'a> Start<'a> {
         }
     }
 
-    /// Repeats the list changes that the journal holds. It is compacted only if no other process
-    /// writes to it.
-    fn replay_journal(&mut self, compact: bool) {
-        if let Some(journal) = &self.state.journal {
-            let replayed = journal.replay((*self.lists.access).clone());
-            let compaction = if compact { journal.compact_or_warn(&replayed) } else { None };
-            self.lists.access = Arc::new(replayed.settled());
-            self.warnings.extend(replayed.warning.into_iter().chain(compaction));
-        }
-        self.warnings.extend(self.lists.access.warning().map(str::to_owned));
-    }
-
-    /// Loads the blocks of sources, where no other process changes them.
-    fn load_blocks(&mut self) {
-        load_blocks(&mut self.blocks, &mut self.lists, self.settings, self.clock, &self.state);
-    }
-
     /// Makes the workers, on the sockets of `group`, which keeps copies of them.
     fn assemble(
         &self,
@@ -360,7 +327,7 @@ impl<'a> Start<'a> {
         let buffers = sockets::buffer_sizes(group);
         let backends = sockets::backends(self.settings, group).map_err(StartError::Poll)?;
         // With the commitment, so that no peer is dropped for its age too early.
-        let rules = self.overload.rules(self.settings, &self.lists);
+        let rules = self.overload.rules(self.settings, self.access.lists());
         let workers = assemble(&self.settings.workers(), secrets, backends, &rules);
         for (worker, buffers) in workers.iter().zip(buffers) {
             worker.metrics.receive_buffer.set(buffers.receive as u64);
@@ -372,7 +339,7 @@ impl<'a> Start<'a> {
     /// Loads the peers of the last snapshot, if there is one.
     fn load_snapshot(&mut self, shards: Vec<&mut Shard>, map: ShardMap) {
         let Some(path) = &self.state.snapshot else { return };
-        let (access, now) = (&self.lists.access, self.clock.now());
+        let (access, now) = (&self.access.lists().access, self.clock.now());
         let options = LoadOptions { map, access, now, extra_age: 0 };
         let limit = self.settings.limits.peers;
         match load_at_start(path, shards, limit, options, &mut notify::progress()) {
@@ -407,7 +374,7 @@ impl<'a> Start<'a> {
         group: &Group,
         map: ShardMap,
     ) -> Result<Tracker, StartError> {
-        let Self { settings, warnings, admin, lists, blocks, clock, overload, mut state } = self;
+        let Self { settings, warnings, admin, access, clock, overload, mut state } = self;
         let addresses = group.addresses.clone();
         let running = Running::prepare(&settings.workers(), addresses, workers, clock)
             .map_err(StartError::Threads)?;
@@ -415,9 +382,7 @@ impl<'a> Start<'a> {
             running,
             steering: None,
             warnings,
-            most_entries: MostEntries::of(&lists),
-            lists,
-            blocks,
+            access,
             clock,
             snapshots: Snapshots::new(
                 state.snapshot.take(),
@@ -427,26 +392,11 @@ impl<'a> Start<'a> {
             state,
             upgrade: never(),
             overload,
-            replaced_list: None,
             merging: Arc::default(),
             map,
             admin,
             history: Arc::new(History::new(Instant::now())),
         })
-    }
-}
-
-/// Loads the blocks of sources from the state directory, and puts them into the lists.
-fn load_blocks(
-    blocks: &mut Blocks,
-    lists: &mut Lists,
-    settings: &Settings,
-    clock: Clock,
-    state: &StateDir,
-) {
-    if let Some(directory) = settings.state_dir.as_deref().filter(|_| state.lock.is_some()) {
-        blocks.load(directory, Time { now: Instant::now(), unix: clock.now().unix });
-        lists.blocks = blocks.compiled(&lists.blocked);
     }
 }
 

@@ -10,7 +10,8 @@ use crossbeam_channel::unbounded;
 use onrush_net::bind::Group;
 use onrush_net::regroup::PendingSockets;
 
-use super::{StartError, Tracker, load_blocks};
+use super::{StartError, Tracker};
+use crate::access::blocks::Time;
 use crate::upgrade::incoming::{self, Incoming, TakeoverError};
 use crate::upgrade::message::Handoff;
 use crate::upgrade::outgoing::Outgoing;
@@ -57,9 +58,9 @@ impl Tracker {
         )
         .map_err(StartError::Threads)?;
         self.overload.adopt(incoming.wait_for_release()?, Instant::now());
-        self.apply_late_changes(journal_length);
-        load_blocks(&mut self.blocks, &mut self.lists, settings, self.clock, &self.state);
-        let rules = Arc::new(self.overload.rules(settings, &self.lists));
+        self.warnings.extend(self.access.apply_late_changes(journal_length, Instant::now()));
+        self.access.load_blocks(Time::of(self.clock));
+        let rules = Arc::new(self.overload.rules(settings, self.access.lists()));
         // Workers wait at the gate, so their lanes have room.
         if let Err(error) = self.running.orders().update_rules(&rules) {
             self.warnings.push(format!("{error}: it keeps the rules from before the upgrade"));
@@ -72,28 +73,8 @@ impl Tracker {
             lock.take_ownership();
         }
         // Fails only if the merging thread has ended.
-        let _ = start_merge.send(self.lists.access.clone());
+        let _ = start_merge.send(self.access.lists().access.clone());
         Ok(())
-    }
-
-    /// Applies list changes that the running process has made since the journal was replayed here.
-    fn apply_late_changes(&mut self, journal_length: u64) {
-        let access = &self.lists.access;
-        let (Some(journal), Some(kind)) = (&self.state.journal, access.kind()) else { return };
-        let changes = match journal.since(kind, journal_length) {
-            Ok(changes) if changes.is_empty() => return,
-            Ok(changes) => changes,
-            Err(error) => {
-                let path = journal.path().display();
-                return self.warnings.push(format!(
-                    "{path} cannot be read again: {error}; list changes made during the upgrade \
-                     apply after the next reload"
-                ));
-            }
-        };
-        let changed = Arc::new(access.with(&changes));
-        self.most_entries.follow_change(access.len(), changed.len());
-        self.replaced_list = Some(std::mem::replace(&mut self.lists.access, changed));
     }
 
     /// Listens for a process that takes over from this one.

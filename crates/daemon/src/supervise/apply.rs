@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::Supervisor;
-use super::list_diff::ListDiff;
 use super::reload::{Loaded, ReloadResult};
 use crate::host_check::refusals;
 use crate::process::{log_output, notify};
@@ -14,9 +13,6 @@ use onrush_config::reload::{Change, Changes, joined};
 use onrush_config::settings::LogFormat;
 use onrush_control::api::admin::ReloadReport;
 use onrush_control::request::Responder;
-use onrush_store::lists::MostEntries;
-use onrush_tracker::access::origins::PartCounts;
-use onrush_tracker::access::{AccessList, Lists};
 
 impl Supervisor {
     /// Starts a reload, unless an upgrade is in progress. `by` says in the log who requests it; if
@@ -37,7 +33,7 @@ impl Supervisor {
             return;
         }
         notify::reloading();
-        self.reload.start(by, forced, self.tracker.state.journal.as_ref(), responder);
+        self.reload.start(by, forced, self.tracker.access.journal(), responder);
         self.ready_unless_loading();
     }
 
@@ -50,11 +46,8 @@ impl Supervisor {
                 "reload by {by} was rejected; the configuration in force stays:\n{problems}"
             );
         }
-        if self.tracker.state.journal.is_some() {
-            // The next reload finds these changes in the journal.
-            self.list_changes.since_reload.clear();
-        }
-        self.reload.finish(&result, self.tracker.state.journal.as_ref());
+        self.tracker.access.reload_ended();
+        self.reload.finish(&result, self.tracker.access.journal());
         self.ready_unless_loading();
     }
 
@@ -65,24 +58,17 @@ impl Supervisor {
         }
     }
 
-    fn apply(&mut self, mut loaded: Loaded) -> Result<ReloadReport, String> {
+    fn apply(&mut self, loaded: Loaded) -> Result<ReloadReport, String> {
         // Keys that change now may contradict the running values of keys that need a restart.
         let Changes { settings, mut changed, restart } =
             Changes::new(&self.settings, loaded.settings, &self.reload.host)
                 .map_err(|problems| problems.to_string())?;
-        self.repeat_list_changes(&mut loaded.lists);
-        self.tracker.most_entries = match self.reload.is_forced() {
-            true => MostEntries::of(&loaded.lists),
-            false => {
-                let blocked = Some(&*self.tracker.lists.blocked);
-                let most = &self.tracker.most_entries;
-                most.with(&settings, blocked, &loaded.lists)
-                    .map_err(|error| self.reload.problem(refusals::list(&error, &settings)))?
-            }
-        };
-        self.compact_journal(loaded.replayed.as_ref());
-        let former_list = self.apply_lists(loaded.lists, &mut changed);
-        self.compile_blocks();
+        let (forced, in_progress) = (self.reload.is_forced(), self.in_progress());
+        let (read, replayed) = (loaded.lists, loaded.replayed.as_ref());
+        let access = &mut self.tracker.access;
+        access
+            .reconfigure(&settings, read, replayed, forced, in_progress, &mut changed)
+            .map_err(|error| self.reload.problem(refusals::list(&error, &settings)))?;
         log::set_max_level(settings.log.level);
         log_output::set_json(settings.log.format == LogFormat::Json);
         self.watch.update(&settings);
@@ -96,78 +82,23 @@ impl Supervisor {
         self.publish_rules();
         self.tracker.admin.set_token(loaded.token);
         let mut notices: Vec<String> = loaded.notices.iter().map(ToString::to_string).collect();
-        notices.extend(self.tracker.lists.access.warning().map(str::to_owned));
+        notices.extend(self.tracker.access.lists().access.warning().map(str::to_owned));
         report(&self.reload.requested_by(), &notices, &changed, &restart);
-        // Even of an unchanged list, so that a reload repeats a purge that has failed.
-        self.purge.start(&self.tracker.lists.access, former_list, now);
         Ok(ReloadReport { changed: keys_of(changed), restart: keys_of(restart), notices })
-    }
-
-    /// Applies the changes that were made while these lists were read.
-    fn repeat_list_changes(&self, loaded: &mut Lists) {
-        match self.list_changes.of_kind_since_reload(loaded.access.kind()).as_slice() {
-            [] => {}
-            changes => loaded.access = Arc::new(loaded.access.with(changes)),
-        }
-    }
-
-    /// Puts lists into force. Returns the former list of info hashes. A changed file is added to
-    /// the `changed` keys, unless one of its table is there.
-    fn apply_lists(&mut self, loaded: Lists, changed: &mut Vec<Change>) -> Arc<AccessList> {
-        let lists = &mut self.tracker.lists;
-        let former = lists.access.clone();
-        let before = MostEntries::of(lists);
-        let mut add = |keys: &[&str]| {
-            if !changed.iter().any(|change| keys.contains(&change.key.as_str())) {
-                let what = "other entries".to_owned();
-                let of = |key: &&str| Change { key: (*key).to_owned(), what };
-                changed.extend(keys.last().map(of));
-            }
-        };
-        let mut difference = String::new();
-        if *loaded.access != *former {
-            difference = ListDiff::between(&former, &loaded.access).to_string();
-            let names = |list: &AccessList| -> Vec<_> {
-                list.parts().iter().map(|part| part.name.clone()).collect()
-            };
-            if names(&loaded.access) != names(&former) {
-                // The counters are by number.
-                lists.forbidden = Arc::new(PartCounts::new(self.settings.placement.workers()));
-            }
-            lists.access = loaded.access;
-            add(&["access.mode", "access.info_hashes", "access.error", "access.files"]);
-        }
-        if loaded.blocked != lists.blocked {
-            lists.blocked = loaded.blocked;
-            add(&["access.blocked", "access.blocked_file"]);
-        }
-        let now = MostEntries::of(lists);
-        log_length("info hashes", before.info_hashes, now.info_hashes, &difference);
-        log_length("blocked addresses", before.blocks, now.blocks, "");
-        former
     }
 
     /// Sends the rules in force to workers, and shows them in the view.
     pub(super) fn publish_rules(&self) {
-        let Tracker { lists, overload, running, .. } = &self.tracker;
-        let rules = overload.rules(&self.settings, lists);
+        let Tracker { access, overload, running, .. } = &self.tracker;
+        let rules = overload.rules(&self.settings, access.lists());
         if let Err(error) = running.orders().update_rules(&Arc::new(rules)) {
             log::error!("{error}: it keeps the former configuration");
         }
         self.view.update(|shown| {
             shown.settings = self.settings.clone();
-            shown.lists = lists.clone();
+            shown.lists = access.lists().clone();
             shown.overload = overload.pressure(&self.settings);
         });
-    }
-}
-
-fn log_length(name: &str, before: usize, now: usize, difference: &str) {
-    if before + now > 0 {
-        let separator = if difference.is_empty() { "" } else { "; " };
-        log::info!(
-            "list of {name}: {before} entries before the reload, {now} now{separator}{difference}"
-        );
     }
 }
 

@@ -4,9 +4,6 @@
 //! | module | contents |
 //! |---|---|
 //! | [`reload`], `apply` | the configuration is read again, compared, and put into force |
-//! | `lists`, `list_diff` | changes of the list of info hashes without reading its file |
-//! | `blocks` | sources that are blocked on request, until they expire |
-//! | [`purge`] | removal of swarms that the access list no longer permits |
 //! | `upgrades` | a successor takes over |
 //! | `lifeline` | ready, status and watchdog for the service manager |
 //! | `watch`, [`steering_backoff`], `totals_log` | stalls, drops, steering, totals |
@@ -14,13 +11,9 @@
 //! | `exports` | when the full scrape is written |
 
 mod apply;
-mod blocks;
 mod exports;
 mod lifeline;
 mod limit_warnings;
-mod list_diff;
-mod lists;
-pub mod purge;
 pub mod reload;
 pub mod steering_backoff;
 mod totals_log;
@@ -33,6 +26,8 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, bounded, never, select, tick};
 use log::LevelFilter;
 
+use crate::access::blocks::Time;
+use crate::access::{self, InProgress};
 use crate::overload::load::{Load, Readings};
 use crate::overload::losses::{self, Losses};
 use crate::process::logging;
@@ -43,15 +38,13 @@ use crate::upgrade::outgoing::HandedOver;
 use crate::upgrade::successor::Program;
 use exports::{ExportResponder, Exports};
 use lifeline::Lifeline;
-use lists::ListChanges;
 use onrush_config::Settings;
 use onrush_control::caller::Caller;
 use onrush_control::files::Files;
-use onrush_control::request::Request;
+use onrush_control::request::{Request, Responder};
 use onrush_control::stall::StallDetector;
 use onrush_control::view::{InForce, Parts, View};
 use onrush_tracker::running::WorkerFailure;
-use purge::Purge;
 use reload::Reload;
 use steering_backoff::Change;
 use upgrades::UpgradeState;
@@ -79,11 +72,9 @@ pub struct Supervisor {
     settings: Arc<Settings>,
     reload: Reload,
     watch: Watch,
-    purge: Purge,
     stalls: StallDetector,
     losses: Losses,
     readings: Readings,
-    list_changes: ListChanges,
     upgrade: UpgradeState,
     exports: Exports,
     requests: Receiver<Request>,
@@ -127,31 +118,25 @@ impl Supervisor {
             history: tracker.history.clone(),
             lost_log_lines: logging::lost_lines,
             compare: reload.comparison(),
-            candidate: lists::candidate(tracker.state.journal.clone()),
+            candidate: access::candidate(tracker.access.journal().cloned()),
         };
         let in_force = InForce {
             settings: settings.clone(),
-            lists: tracker.lists.clone(),
+            lists: tracker.access.lists().clone(),
             overload: tracker.overload.pressure(&settings),
         };
         let view = View::new(parts, in_force, sender);
         tracker.admin.serve(view.clone());
         tracker.state.serve_control(&mut tracker.admin);
-        let mut purge = Purge::default();
-        if let Some(former) = tracker.replaced_list.take() {
-            purge.start(&tracker.lists.access, former, now);
-        }
         let lifeline = Lifeline::new(running.addresses(), now);
         Self {
             tracker,
             settings,
             reload,
             watch,
-            purge,
             stalls: StallDetector::new(now),
             losses,
             readings,
-            list_changes: ListChanges::new(),
             upgrade: UpgradeState::new(now),
             exports,
             requests,
@@ -221,10 +206,12 @@ impl Supervisor {
                 recv(self.reload.loaded) -> loaded => if let Ok(loaded) = loaded {
                     self.finish_reload(loaded);
                 },
-                recv(self.list_changes.merged) -> list => if let Ok(list) = list {
-                    self.replace_by_merged(&list);
+                recv(self.tracker.access.merged()) -> list => if let Ok(list) = list
+                    && self.tracker.access.replace_by_merged(&list)
+                {
+                    self.publish_rules();
                 },
-                recv(self.purge.removed) -> removed => match removed {
+                recv(self.tracker.access.removed()) -> removed => match removed {
                     Ok(0) | Err(_) => {}
                     Ok(1) => log::info!("removed 1 swarm that is no longer permitted"),
                     Ok(swarms) => {
@@ -258,15 +245,41 @@ impl Supervisor {
                 self.upgrade_by_request(force, caller, responder);
             }
             Request::ChangeList { changes, caller, responder } => {
-                responder.respond(self.change_list(&changes, caller));
+                let (limit, now) = (self.settings.limits.list_entries, Instant::now());
+                let in_progress = self.in_progress();
+                let changed = self.tracker.access.change(&changes, caller, limit, in_progress, now);
+                self.published(changed, responder);
             }
-            Request::Blocks(responder) => responder.respond(self.blocks()),
+            Request::Blocks(responder) => {
+                responder.respond(self.tracker.access.shown_blocks(Time::of(self.tracker.clock)));
+            }
             Request::Block { block, caller, responder } => {
-                responder.respond(self.block(*block, caller));
+                let (in_progress, time) = (self.in_progress(), Time::of(self.tracker.clock));
+                let blocked = self.tracker.access.block(*block, caller, in_progress, time);
+                self.published(blocked, responder);
             }
             Request::Unblock { prefix, caller, responder } => {
-                responder.respond(self.unblock(&prefix, caller));
+                let (in_progress, time) = (self.in_progress(), Time::of(self.tracker.clock));
+                let removed = self.tracker.access.unblock(&prefix, caller, in_progress, time);
+                self.published(removed, responder);
             }
+        }
+    }
+
+    /// Sends changed lists to the workers, then the result to its requester.
+    fn published<T, E>(&self, result: Result<T, E>, responder: Responder<Result<T, E>>) {
+        if result.is_ok() {
+            self.publish_rules();
+        }
+        responder.respond(result);
+    }
+
+    /// Work that may have read the lists before a change.
+    fn in_progress(&self) -> InProgress {
+        InProgress {
+            reload: self.reload.loading,
+            upgrade: self.upgrade.is_running(),
+            is_final: self.upgrade.is_final,
         }
     }
 
@@ -277,9 +290,9 @@ impl Supervisor {
 
     /// Periodic work, once a second.
     fn tick(&mut self, now: Instant) {
-        let Self { tracker, watch, purge, lifeline, exports, settings, upgrade, stalls, .. } = self;
+        let Self { tracker, watch, lifeline, exports, settings, upgrade, stalls, .. } = self;
         let Tracker {
-            running, snapshots, clock, lists, steering, overload, history, state, ..
+            running, snapshots, clock, access, steering, overload, history, state, ..
         } = tracker;
         exports.tick(&settings.export, running.orders(), now);
         snapshots.tick(running.orders(), *clock, now);
@@ -291,7 +304,7 @@ impl Supervisor {
         self.losses.tick(&workers, overload.is_shedding());
         let summary = running.summary();
         history.record(&summary, now);
-        history.record_refused(clock.now().unix, lists.refused_by_part());
+        history.record_refused(clock.now().unix, access.lists().refused_by_part());
         if let Some(file) = &mut state.history
             && let Some(warning) = file.tick(history, now, clock.now().unix)
         {
@@ -300,7 +313,7 @@ impl Supervisor {
         let turns = workers.iter().map(|(_, metrics)| metrics.turns.get());
         let stalled = stalls.observe(turns, now);
         let load = self.readings.tick(&workers, &stalled, now);
-        if let Err(error) = purge.tick(&lists.access, running.orders(), &stalled, now) {
+        if let Err(error) = access.tick(running.orders(), &stalled, now) {
             log::error!("{error}: its shard keeps swarms that are no longer permitted");
         }
         lifeline.tick(&summary, &stalled, now);
@@ -311,7 +324,10 @@ impl Supervisor {
             log::log!(level, "{text}");
         }
         self.check_overload(&load, now);
-        self.expire_blocks(now);
+        let time = Time { now, unix: self.tracker.clock.now().unix };
+        if self.tracker.access.expire_blocks(self.in_progress(), time) {
+            self.publish_rules();
+        }
         self.check_successor(now);
     }
 

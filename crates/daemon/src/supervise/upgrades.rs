@@ -121,10 +121,10 @@ impl Supervisor {
                 if let Some(successor) = &mut self.upgrade.successor {
                     successor.handoff_requested(now);
                 }
-                let Tracker { overload, snapshots, most_entries, .. } = &mut self.tracker;
+                let Tracker { overload, snapshots, access, .. } = &mut self.tracker;
                 let commitment = overload.full_commitment(&self.settings, now);
                 let unread = snapshots.unread().cloned().map(Box::new);
-                let list_entries = most_entries.clone();
+                let list_entries = access.most_entries().clone();
                 let values = self.settings.shown();
                 let _ = current.send(Current { commitment, unread, list_entries, values });
             }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crossbeam_channel::unbounded;
-use onrush::supervise::purge::removal::{remove_forbidden, remove_named};
+use onrush::access::purge::removal::{remove_forbidden, remove_named};
 use onrush_config::settings::{Access, Listed};
 use onrush_control::admin::largest::Top;
 use onrush_control::api::admin::Measure;

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{never, unbounded};
 use nix::fcntl::{FcntlArg, fcntl};
 use onrush::Tracker;
-use onrush::blocks::Blocks;
+use onrush::access::AccessControl;
 use onrush::cli::Cli;
 use onrush::overload::Overload;
 use onrush::process::exit::{Exit, FAILED};
@@ -26,7 +26,6 @@ use onrush_config::{Host, Settings};
 use onrush_control::Server;
 use onrush_control::history::History;
 use onrush_net::{Received, Reply, Sent, Socket, Waker};
-use onrush_store::lists::MostEntries;
 use onrush_swarm::ShardMap;
 use onrush_testing::memory_tracker::{rules, secrets};
 use onrush_tracker::access::Lists;
@@ -150,15 +149,12 @@ fn without_a_failure_the_supervisor_runs_until_a_stop_signal() {
 
 /// A tracker with these workers and no other part.
 fn tracker(running: Running) -> Tracker {
-    let (lists, clock, snapshots) =
-        (Lists::open(), Clock::start(), Snapshots::new(None, None, Duration::ZERO));
+    let (clock, snapshots) = (Clock::start(), Snapshots::new(None, None, Duration::ZERO));
     Tracker {
         running,
         steering: None,
         warnings: Vec::new(),
-        most_entries: MostEntries::of(&lists),
-        lists,
-        blocks: Blocks::default(),
+        access: AccessControl::new(Lists::open(), 1),
         state: StateDir::default(),
         map: ShardMap::new([1; 5], 1),
         admin: Server::start(None, &Settings::for_test("").admin, None, || ()).unwrap(),
@@ -166,7 +162,6 @@ fn tracker(running: Running) -> Tracker {
         snapshots,
         upgrade: never(),
         overload: Overload::default(),
-        replaced_list: None,
         merging: Default::default(),
         history: Arc::new(History::new(Instant::now())),
     }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use onrush::supervise::purge::Purge;
+use onrush::access::purge::Purge;
 use onrush_config::Settings;
 use onrush_control::stall::StallDetector;
 use onrush_net::memory::{Network, Options};

@@ -10,6 +10,7 @@ use onrush_control::request::BlockError;
 use onrush_store::blocks::{Block, BlockFile, MAX_BLOCKS};
 use onrush_tracker::access::addresses::{AddressSet, network};
 use onrush_tracker::access::blocks::{BlockCounts, IpNet, SourceBlocks};
+use onrush_tracker::clock::Clock;
 
 /// The time, on both clocks. A block ends at the time of day that was given when it was made, or
 /// after its duration on the monotonic clock, whichever is earlier: so a clock that is set back
@@ -20,6 +21,13 @@ pub struct Time {
     pub now: Instant,
     /// Seconds since 1970.
     pub unix: u64,
+}
+
+impl Time {
+    /// Now, with the wall clock of the workers.
+    pub fn of(clock: Clock) -> Self {
+        Self { now: Instant::now(), unix: clock.now().unix }
+    }
 }
 
 /// The blocks in force.

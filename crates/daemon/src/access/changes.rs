@@ -1,4 +1,4 @@
-//! Changes of the list of info hashes by the admin API, without reading the list's file again.
+//! Changes of the list of info hashes by the admin API, without reading the list's files again.
 
 use std::sync::Arc;
 use std::thread;
@@ -6,21 +6,20 @@ use std::time::Instant;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
-use super::Supervisor;
-use super::list_diff::ListDiff;
+use super::diff::ListDiff;
+use super::{AccessControl, InProgress};
 use onrush_config::settings::{Access, Listed};
 use onrush_control::api::admin::ListUpdate;
 use onrush_control::caller::Caller;
 use onrush_control::request::ListChangeError;
 use onrush_control::view::Candidate;
 use onrush_store::lists::journal::{Journal, ReplayedList};
-use onrush_tracker::access::AccessList;
-use onrush_tracker::access::ListKind;
 use onrush_tracker::access::overlay::{ListChange, OverlaySet};
 use onrush_tracker::access::set::InfoHashSet;
+use onrush_tracker::access::{AccessList, ListKind, Lists};
 
 /// Recent changes, which a reload or a merge in progress has not seen.
-pub(super) struct ListChanges {
+pub(super) struct RecentChanges {
     /// Changes since a reload began, which may have read the journal before; without a journal, all
     /// changes. Each is of a kind: adding to the deny list is the opposite of adding to the allow
     /// list.
@@ -34,17 +33,30 @@ pub(super) struct ListChanges {
     pub(super) merged: Receiver<AccessList>,
 }
 
-impl ListChanges {
+impl RecentChanges {
     pub(super) fn new() -> Self {
         let (sender, merged) = unbounded();
         let (since_reload, since_merge) = (Vec::new(), Vec::new());
         Self { since_reload, since_merge, merging: None, sender, merged }
     }
 
-    /// The changes that a list of this kind, read by the current reload, may lack.
-    pub(super) fn of_kind_since_reload(&self, kind: Option<ListKind>) -> Vec<ListChange> {
-        let of_kind = self.since_reload.iter().filter(|(of, _)| Some(*of) == kind);
-        of_kind.map(|(_, change)| change.clone()).collect()
+    /// Applies the changes that lists read by the current reload may lack.
+    pub(super) fn repeat(&self, read: &mut Lists) {
+        let of_kind = self.since_reload.iter().filter(|(of, _)| Some(*of) == read.access.kind());
+        let changes: Vec<_> = of_kind.map(|(_, change)| change.clone()).collect();
+        if !changes.is_empty() {
+            read.access = Arc::new(read.access.with(&changes));
+        }
+    }
+
+    /// Records changes for a merge in progress and, if it may miss them, for a reload.
+    fn record(&mut self, kind: ListKind, changes: &[ListChange], for_reload: bool) {
+        if for_reload {
+            self.since_reload.extend(changes.iter().map(|change| (kind, change.clone())));
+        }
+        if self.merging.is_some() {
+            self.since_merge.extend_from_slice(changes);
+        }
     }
 
     /// Merges a list with many changes, on a thread of its own: millions of entries take a second.
@@ -67,7 +79,7 @@ impl ListChanges {
 
 /// Makes the list that a reload would put into force if the files of the access list had other
 /// entries.
-pub(super) fn candidate(journal: Option<Journal>) -> Candidate {
+pub fn candidate(journal: Option<Journal>) -> Candidate {
     Box::new(move |settings, mut entries| {
         let set = |listed: &Listed| {
             entries.extend(listed.hashes.iter().map(|hash| hash.0));
@@ -85,60 +97,46 @@ pub(super) fn candidate(journal: Option<Journal>) -> Candidate {
     })
 }
 
-impl Supervisor {
-    /// Adds hashes to the list and removes others, at once and across restarts.
-    pub(super) fn change_list(
+impl AccessControl {
+    /// Adds hashes to the list and removes others, at once and across restarts. The list may have
+    /// `limit` entries. The caller sends the lists to the workers.
+    ///
+    /// # Errors
+    /// [`ListChangeError`]; nothing has changed then.
+    pub fn change(
         &mut self,
         changes: &[ListChange],
         caller: Caller,
+        limit: usize,
+        in_progress: InProgress,
+        now: Instant,
     ) -> Result<ListUpdate, ListChangeError> {
-        if self.upgrade.is_final {
+        if in_progress.is_final {
             return Err(ListChangeError::Upgrading);
         }
-        let former = self.tracker.lists.access.clone();
+        let former = self.lists.access.clone();
         let (Some(kind), Some(listing)) = (former.kind(), former.set()) else {
             return Err(ListChangeError::NoList);
         };
         let effective: Vec<ListChange> =
             changes.iter().filter(|change| listing.is_changed_by(change)).cloned().collect();
         let list = former.with(changes);
-        if list.len() > self.settings.limits.list_entries.max(former.len()) {
-            return Err(ListChangeError::Full(self.settings.limits.list_entries));
+        if list.len() > limit.max(former.len()) {
+            return Err(ListChangeError::Full(limit));
         }
         if list.is_empty() && matches!(list, AccessList::Allow(_)) {
             return Err(ListChangeError::NothingLeft);
         }
         // Changes without effect are not journaled, unless a reload or upgrade in progress may have
         // read a different list.
-        let in_progress = self.reload.loading || self.upgrade.is_running();
-        let journaled = if in_progress { changes } else { &effective };
-        // On disk first: a change that was confirmed must survive a crash.
-        if let Some(journal) = self.tracker.state.journal.as_ref().filter(|_| !journaled.is_empty())
-        {
-            journal.append(kind, journaled).map_err(|error| ListChangeError::Journal {
-                path: journal.path().to_owned(),
-                error: error.to_string(),
-            })?;
-        }
-        if self.reload.loading || self.tracker.state.journal.is_none() {
-            let of_kind = changes.iter().map(|change| (kind, change.clone()));
-            self.list_changes.since_reload.extend(of_kind);
-        }
-        if self.list_changes.merging.is_some() {
-            self.list_changes.since_merge.extend_from_slice(changes);
-        }
+        let may_differ = in_progress.reload || in_progress.upgrade;
+        self.append(kind, if may_differ { changes } else { &effective })?;
+        self.changes.record(kind, changes, in_progress.reload || self.journal.is_none());
         let list = Arc::new(list);
-        let changed = ListUpdate {
-            mode: kind.name().to_owned(),
-            entries: list.len() as u64,
-            changed: effective.len() as u64,
-            lasting: self.tracker.state.journal.is_some(),
-        };
-        self.tracker.lists.access = list.clone();
-        self.tracker.most_entries.follow_change(former.len(), list.len());
-        self.publish_rules();
-        self.purge.update(&list, &effective, former, Instant::now());
-        self.list_changes.merge(&list);
+        self.lists.access = list.clone();
+        self.most_entries.follow_change(former.len(), list.len());
+        self.purge.update(&list, &effective, former, now);
+        self.changes.merge(&list);
         let (kind, entries) = (kind.name(), list.len());
         match effective.as_slice() {
             [] => log::info!("{kind} list: a change by {caller} has no effect"),
@@ -147,17 +145,32 @@ impl Supervisor {
                 log::info!("{kind} list changed by {caller}: {diff}; entries now: {entries}");
             }
         }
-        Ok(changed)
+        Ok(ListUpdate {
+            mode: kind.to_owned(),
+            entries: entries as u64,
+            changed: effective.len() as u64,
+            lasting: self.journal.is_some(),
+        })
+    }
+
+    /// Appends to the journal before a change is in force: one that was confirmed must survive a
+    /// crash.
+    fn append(&self, kind: ListKind, changes: &[ListChange]) -> Result<(), ListChangeError> {
+        let Some(journal) = self.journal.as_ref().filter(|_| !changes.is_empty()) else {
+            return Ok(());
+        };
+        journal.append(kind, changes).map_err(|error| ListChangeError::Journal {
+            path: journal.path().to_owned(),
+            error: error.to_string(),
+        })
     }
 
     /// After the list's file was read: removes changes from the journal that the file contains, so
     /// that the file decides from now on. Skipped where the journal has changed since it was read.
-    pub(super) fn compact_journal(&self, replayed: Option<&ReplayedList>) {
-        let (Some(journal), Some(replayed)) = (&self.tracker.state.journal, replayed) else {
-            return;
-        };
+    pub(super) fn compact_journal(&self, replayed: Option<&ReplayedList>, in_progress: InProgress) {
+        let (Some(journal), Some(replayed)) = (&self.journal, replayed) else { return };
         // A successor continues to read at the length that it has seen.
-        if !self.list_changes.since_reload.is_empty() || self.upgrade.is_running() {
+        if !self.changes.since_reload.is_empty() || in_progress.upgrade {
             return;
         }
         if let Some(warning) = journal.compact_or_warn(replayed) {
@@ -166,18 +179,19 @@ impl Supervisor {
     }
 
     /// Replaces the list in force by its merged form, unless a reload has replaced it meanwhile.
-    pub(super) fn replace_by_merged(&mut self, merged: &AccessList) {
-        let Some(source) = self.list_changes.merging.take() else { return };
-        let since = std::mem::take(&mut self.list_changes.since_merge);
+    /// Returns whether it has; the caller then sends it to the workers.
+    pub fn replace_by_merged(&mut self, merged: &AccessList) -> bool {
+        let Some(source) = self.changes.merging.take() else { return false };
+        let since = std::mem::take(&mut self.changes.since_merge);
         let list = merged.with(&since);
-        let former = self.tracker.lists.access.clone();
+        let former = self.lists.access.clone();
         if list != *former {
             // A reload has put another list into force.
-            return;
+            return false;
         }
-        self.tracker.lists.access = Arc::new(list);
-        self.publish_rules();
+        self.lists.access = Arc::new(list);
         self.purge.retire(source);
         self.purge.retire(former);
+        true
     }
 }

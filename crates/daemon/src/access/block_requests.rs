@@ -1,32 +1,32 @@
-//! Blocks of sources by the admin API: at once, and across restarts.
+//! Blocks of sources by the admin API: at once, and across restarts. The caller sends the lists to
+//! the workers after each change.
 
-use std::time::Instant;
-
-use super::Supervisor;
-use crate::blocks::Time;
+use super::blocks::Time;
+use super::{AccessControl, InProgress};
 use onrush_control::api::blocks::{BlockEntry, BlockList, BlockRequest, BlockUpdate};
 use onrush_control::caller::Caller;
 use onrush_control::request::BlockError;
 
-impl Supervisor {
+impl AccessControl {
     /// All blocks.
-    pub(super) fn blocks(&self) -> BlockList {
-        let blocks = &self.tracker.blocks;
-        BlockList { lasting: blocks.is_lasting(), blocks: blocks.shown(self.time(Instant::now())) }
+    pub fn shown_blocks(&self, time: Time) -> BlockList {
+        BlockList { lasting: self.blocks.is_lasting(), blocks: self.blocks.shown(time) }
     }
 
     /// Blocks sources. The block is on disk before it is in force.
-    pub(super) fn block(
+    ///
+    /// # Errors
+    /// [`BlockError`]; nothing has changed then.
+    pub fn block(
         &mut self,
         request: BlockRequest,
         caller: Caller,
+        in_progress: InProgress,
+        time: Time,
     ) -> Result<BlockUpdate, BlockError> {
-        self.refuse_if_final()?;
-        let time = self.time(Instant::now());
-        let blocks = &mut self.tracker.blocks;
-        let (block, replaced) = blocks.block(request, caller.to_string(), time)?;
-        let (number, lasting) = (blocks.len() as u64, blocks.is_lasting());
-        self.apply_blocks();
+        refuse_if_final(in_progress)?;
+        let (block, replaced) = self.blocks.block(request, caller.to_string(), time)?;
+        self.compile_blocks();
         let former = replaced.as_ref().map_or_else(String::new, |former| {
             format!("; before: {}{}", lasts(former), because(former))
         });
@@ -36,18 +36,24 @@ impl Supervisor {
             lasts(&block),
             because(&block)
         );
-        Ok(BlockUpdate { block, replaced, blocks: number, lasting })
+        let (blocks, lasting) = (self.blocks.len() as u64, self.blocks.is_lasting());
+        Ok(BlockUpdate { block, replaced, blocks, lasting })
     }
 
-    /// Removes a block.
-    pub(super) fn unblock(
+    /// Removes a block, and returns it.
+    ///
+    /// # Errors
+    /// [`BlockError`]; nothing has changed then.
+    pub fn unblock(
         &mut self,
         prefix: &str,
         caller: Caller,
+        in_progress: InProgress,
+        time: Time,
     ) -> Result<BlockEntry, BlockError> {
-        self.refuse_if_final()?;
-        let removed = self.tracker.blocks.unblock(prefix, self.time(Instant::now()))?;
-        self.apply_blocks();
+        refuse_if_final(in_progress)?;
+        let removed = self.blocks.unblock(prefix, time)?;
+        self.compile_blocks();
         let BlockEntry { prefix, refused, .. } = &removed;
         log::info!(
             "{prefix} unblocked by {caller}; it was blocked {}{}; requests refused: {refused}",
@@ -57,18 +63,17 @@ impl Supervisor {
         Ok(removed)
     }
 
-    /// Once a second: removes blocks that have ended.
-    pub(super) fn expire_blocks(&mut self, now: Instant) {
+    /// Call once a second: removes blocks that have ended. Returns whether there were any.
+    pub fn expire_blocks(&mut self, in_progress: InProgress, time: Time) -> bool {
         // Once the sockets are released, the file is the successor's.
-        if self.upgrade.is_final {
-            return;
+        if in_progress.is_final {
+            return false;
         }
-        let time = self.time(now);
-        let expired = self.tracker.blocks.expire(time);
+        let expired = self.blocks.expire(time);
         if expired.is_empty() {
-            return;
+            return false;
         }
-        self.apply_blocks();
+        self.compile_blocks();
         let refused: u64 = expired.iter().map(|block| block.refused).sum();
         match expired.as_slice() {
             [block] => log::info!(
@@ -79,30 +84,20 @@ impl Supervisor {
             ),
             many => log::info!("{} blocks have ended; requests refused: {refused}", many.len()),
         }
-        if let Err(error) = self.tracker.blocks.write() {
+        if let Err(error) = self.blocks.write() {
             log::warn!("blocks that have ended stay in the file until the next change: {error}");
         }
-    }
-
-    /// Sends the blocks in force to the workers.
-    fn apply_blocks(&mut self) {
-        self.compile_blocks();
-        self.publish_rules();
+        true
     }
 
     /// Makes the set of refused sources from the blocks and from the list in force.
     pub(super) fn compile_blocks(&mut self) {
-        let lists = &mut self.tracker.lists;
-        lists.blocks = self.tracker.blocks.compiled(&lists.blocked);
+        self.lists.blocks = self.blocks.compiled(&self.lists.blocked);
     }
+}
 
-    fn refuse_if_final(&self) -> Result<(), BlockError> {
-        if self.upgrade.is_final { Err(BlockError::Upgrading) } else { Ok(()) }
-    }
-
-    fn time(&self, now: Instant) -> Time {
-        Time { now, unix: self.tracker.clock.now().unix }
-    }
+fn refuse_if_final(in_progress: InProgress) -> Result<(), BlockError> {
+    if in_progress.is_final { Err(BlockError::Upgrading) } else { Ok(()) }
 }
 
 /// How long a block lasts: `for 7200 s`.

@@ -1,4 +1,4 @@
-//! What a change of the list of info hashes has added and removed, for the log.
+//! Info hashes that a change of the list has added and removed, for the log.
 
 use std::cmp::Ordering;
 use std::fmt;
