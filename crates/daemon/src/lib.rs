@@ -11,10 +11,8 @@
 //! | [`supervise`] | the main thread while workers run: signals, reload, lists, watch, exports |
 //! | [`upgrade`] | a new process takes over sockets and peers |
 //! | [`overload`] | longer intervals and load shedding |
-//! | [`snapshots`] | when peers are written to disk |
-//! | [`history_file`] | rates, peers and swarms over time on disk |
+//! | [`state_files`] | when snapshots, exports, the history and the interval commitment are written |
 //! | `state_dirs` | where the state directory of a tracker may be |
-//! | `file_writer` | the thread that writes a snapshot, an export or the history |
 //! | [`process`] | user, signals, logging, the service manager, exit statuses |
 
 #![forbid(unsafe_code)]
@@ -27,17 +25,15 @@ compile_error!(
 
 pub mod access;
 pub mod cli;
-pub mod history_file;
 pub mod host_check;
 pub mod overload;
 pub mod ports;
 pub mod process;
-pub mod snapshots;
 pub mod start;
+pub mod state_files;
 pub mod supervise;
 pub mod upgrade;
 
-mod file_writer;
 mod state_dirs;
 
 pub use start::{StartError, Tracker};

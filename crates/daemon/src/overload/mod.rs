@@ -5,14 +5,12 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`advertised_interval`] | the longer intervals sent, kept over a restart |
 //! | [`losses`] | why the kernel dropped datagrams |
 //! | [`load`] | the load of a second |
 //! | [`policy`] | from the load to the step of overload |
 //! | [`connect_share`] | from the load to the share of sources whose connects are answered |
 //! | [`onrush_tracker::shedding`] | the filter that the kernel gets |
 
-pub mod advertised_interval;
 pub mod connect_share;
 pub mod load;
 pub mod losses;
@@ -39,7 +37,7 @@ use policy::{Change, Policy, STEPS};
 /// From a filter that the kernel refuses until the next one is tried: memory may have been short.
 const FILTER_RETRY: Duration = Duration::from_secs(5 * 60);
 /// Upper bound of a peer's lifetime, seconds: the range of a stored age.
-const LONGEST_LIFETIME: u32 = onrush_swarm::shard::MAX_PEER_LIFETIME;
+pub(crate) const LONGEST_LIFETIME: u32 = onrush_swarm::shard::MAX_PEER_LIFETIME;
 
 /// The supervisor's side of load shedding. In the beginning without shedding and commitments.
 #[derive(Debug)]

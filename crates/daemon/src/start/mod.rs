@@ -1,17 +1,14 @@
 //! From settings to a running tracker, on its own sockets or on those of a running process. Both
 //! ways take the same steps in the same order: user, admin server, lists, sockets, state, workers.
 
-mod control;
 mod sockets;
 mod stop;
 mod takeover;
 
 use std::io;
-use std::os::unix::net::UnixListener;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crossbeam_channel::{Receiver, never};
 use onrush_net::adopt::Adopted;
@@ -24,12 +21,10 @@ use thiserror::Error;
 
 use crate::access::AccessControl;
 use crate::access::blocks::Time;
-use crate::history_file::HistoryFile;
 use crate::host_check::{self, refusals};
-use crate::overload::advertised_interval::CommitmentFile;
 use crate::overload::{IntervalCommitment, Overload};
 use crate::process::{notify, user};
-use crate::snapshots::Snapshots;
+use crate::state_files::StateFiles;
 use crate::upgrade::incoming::{Incoming, TakeoverError};
 use crate::upgrade::outgoing::Event;
 use onrush_config::reload::{Change, ShownValues, joined};
@@ -41,7 +36,6 @@ use onrush_control::{AdminError, Server, TOKEN_KEY, Token, TokenError};
 use onrush_store::lists::file::ListError;
 use onrush_store::lists::journal::Journal;
 use onrush_store::lock::StateLock;
-use onrush_store::snapshot;
 use onrush_store::snapshot::load::{LoadOptions, Unread, load_at_start};
 use onrush_store::state::{State, StateError};
 use onrush_tracker::assemble::{Secrets, assemble, shard_map};
@@ -65,12 +59,10 @@ pub struct Tracker {
     pub warnings: Vec<String>,
     /// The lists in force.
     pub access: AccessControl,
-    /// Its files in the state directory.
-    pub state: StateDir,
+    /// The files that it keeps.
+    pub files: StateFiles,
     /// The workers' clock.
     pub clock: Clock,
-    /// When peers are written to disk.
-    pub snapshots: Snapshots,
     /// Receives the progress of a process that takes over.
     pub upgrade: Receiver<Event>,
     /// Load shedding, and the interval commitment of the previous process.
@@ -148,8 +140,8 @@ impl Tracker {
         let mut start = Start::begin(settings, server::bind)?;
         let mut group = sockets::open(settings, passed)?;
         let secrets = Secrets::random(start.open_state(None)?);
-        start.state.bind_control(settings, &mut start.warnings);
-        start.state.serve_control(&mut start.admin);
+        start.files.bind_control(settings, &mut start.warnings);
+        start.files.serve_control(&mut start.admin);
         start.warnings.extend(start.access.replay_journal(true));
         start.access.load_blocks(Time::of(start.clock));
         let map = shard_map(settings.placement.shards(), &secrets);
@@ -172,7 +164,7 @@ impl Tracker {
         let mut incoming = Incoming::request(settings)?;
         let (mut group, pending) = sockets::take(settings, &mut incoming)?;
         let keys = start.open_state(incoming.lock.take())?;
-        start.state.control = incoming.control.take();
+        start.files.control = incoming.control.take();
         let journal_length = start.access.journal().map_or(0, Journal::length);
         start.warnings.extend(start.access.replay_journal(false));
         let current = incoming.handoff.current.take();
@@ -192,13 +184,13 @@ impl Tracker {
         start.keep_unread_of(current.and_then(|current| current.unread));
         let mut tracker = start.into_tracker(workers, &group, map)?;
         tracker.acquire_sockets(&mut incoming, pending, settings, journal_length)?;
-        tracker.state.bind_control(settings, &mut tracker.warnings);
+        tracker.files.bind_control(settings, &mut tracker.warnings);
         tracker.steering = sockets::steer(settings, map, &mut group);
         if tracker.steering.is_none() {
             tracker.warnings.extend(sockets::stop_steering(&group));
         }
         // The last snapshot of the running process may be old.
-        tracker.snapshots.write_once_merged(tracker.merging.clone());
+        tracker.files.snapshots.write_once_merged(tracker.merging.clone());
         tracker.serve(settings, group, shard_key);
         Ok(tracker)
     }
@@ -207,10 +199,7 @@ impl Tracker {
     fn serve(&mut self, settings: &Settings, group: Group, shard_key: [u32; 5]) {
         self.running.begin();
         // In an upgrade the previous process has written its history when it released the sockets.
-        if let Some(file) = &self.state.history {
-            let loaded = file.load(&self.history, Instant::now(), self.clock.now().unix);
-            self.warnings.extend(loaded);
-        }
+        self.warnings.extend(self.files.load_history(&self.history, self.clock));
         self.warnings.extend(group.notices.iter().map(Notice::to_string));
         self.listen_for_successor(settings, group, shard_key);
     }
@@ -224,35 +213,7 @@ struct Start<'a> {
     access: AccessControl,
     clock: Clock,
     overload: Overload,
-    state: StateDir,
-}
-
-/// The files in the state directory. Without a writable one there are none.
-#[derive(Default)]
-pub struct StateDir {
-    /// Held until the end.
-    pub lock: Option<StateLock>,
-    /// The control socket.
-    pub control: Option<UnixListener>,
-    /// The interval commitment.
-    pub commitment: Option<CommitmentFile>,
-    /// The history.
-    pub history: Option<HistoryFile>,
-    /// The snapshot's path, unless snapshots are off.
-    pub snapshot: Option<PathBuf>,
-    /// A file at that path that cannot be read, and is not overwritten.
-    pub unread_snapshot: Option<Unread>,
-}
-
-impl StateDir {
-    /// Writes the history for the next process, and waits for the disk up to `limit`.
-    pub(crate) fn write_history(&mut self, history: &History, clock: Clock, limit: Duration) {
-        if let Some(file) = &mut self.history
-            && let Some(warning) = file.write(history, Instant::now(), clock.now().unix, limit)
-        {
-            log::warn!("{warning}");
-        }
-    }
+    files: StateFiles,
 }
 
 impl<'a> Start<'a> {
@@ -282,7 +243,7 @@ impl<'a> Start<'a> {
             access,
             clock: Clock::start(),
             overload: Overload::default(),
-            state: StateDir::default(),
+            files: StateFiles::default(),
         })
     }
 
@@ -294,20 +255,10 @@ impl<'a> Start<'a> {
         }
         let State { keys, warnings, lock } = State::open(self.settings, lock)?;
         self.warnings.extend(warnings);
-        if let Some(directory) = self.settings.state_dir.as_deref().filter(|_| lock.is_some()) {
-            let commitment = CommitmentFile::new(directory);
-            self.adopt_commitment(commitment.read(self.clock.now().unix));
+        if let (Some(directory), Some(lock)) = (&self.settings.state_dir, lock) {
             self.access.use_directory(directory);
-            let snapshots = self.settings.snapshot.enabled;
-            let snapshot = snapshots.then(|| directory.join(snapshot::FILE));
-            self.state = StateDir {
-                lock,
-                control: None,
-                commitment: Some(commitment),
-                history: Some(HistoryFile::new(directory, Instant::now())),
-                snapshot,
-                unread_snapshot: None,
-            };
+            self.files = StateFiles::new(directory, lock, self.settings, Instant::now());
+            self.adopt_commitment(self.files.read_commitment(self.clock));
         }
         Ok(keys)
     }
@@ -338,33 +289,27 @@ impl<'a> Start<'a> {
 
     /// Loads the peers of the last snapshot, if there is one.
     fn load_snapshot(&mut self, shards: Vec<&mut Shard>, map: ShardMap) {
-        let Some(path) = &self.state.snapshot else { return };
+        let Some(path) = self.files.snapshots.path() else { return };
         let (access, now) = (&self.access.lists().access, self.clock.now());
         let options = LoadOptions { map, access, now, extra_age: 0 };
         let limit = self.settings.limits.peers;
         match load_at_start(path, shards, limit, options, &mut notify::progress()) {
             Ok(warning) => self.warnings.extend(warning),
-            Err(unread) => self.keep_unread(unread),
+            Err(unread) => self.warnings.push(self.files.snapshots.keep_unread(unread)),
         }
     }
 
     /// Keeps a snapshot that the running process could not read, and so does not overwrite;
     /// otherwise one that cannot be read now.
     fn keep_unread_of(&mut self, unread: Option<Box<Unread>>) {
-        let Some(path) = &self.state.snapshot else { return };
+        let Some(path) = self.files.snapshots.path() else { return };
         let unread = match unread {
-            Some(unread) => Some(Unread { path: path.clone(), ..*unread }),
+            Some(unread) => Some(Unread { path: path.to_owned(), ..*unread }),
             None => Unread::at(path),
         };
         if let Some(unread) = unread.filter(Unread::is_there) {
-            self.keep_unread(unread);
+            self.warnings.push(self.files.snapshots.keep_unread(unread));
         }
-    }
-
-    /// Warns of a snapshot that is not overwritten.
-    fn keep_unread(&mut self, unread: Unread) {
-        self.warnings.push(format!("snapshot not loaded: {unread}"));
-        self.state.unread_snapshot = Some(unread);
     }
 
     /// Starts the workers' threads, which wait at a gate until the tracker serves.
@@ -374,7 +319,7 @@ impl<'a> Start<'a> {
         group: &Group,
         map: ShardMap,
     ) -> Result<Tracker, StartError> {
-        let Self { settings, warnings, admin, access, clock, overload, mut state } = self;
+        let Self { settings, warnings, admin, access, clock, overload, files } = self;
         let addresses = group.addresses.clone();
         let running = Running::prepare(&settings.workers(), addresses, workers, clock)
             .map_err(StartError::Threads)?;
@@ -384,12 +329,7 @@ impl<'a> Start<'a> {
             warnings,
             access,
             clock,
-            snapshots: Snapshots::new(
-                state.snapshot.take(),
-                state.unread_snapshot.take(),
-                settings.snapshot.every,
-            ),
-            state,
+            files,
             upgrade: never(),
             overload,
             merging: Arc::default(),

@@ -22,10 +22,10 @@ impl Tracker {
     pub fn stop(mut self) -> (Summary, Result<(), String>) {
         self.admin.stopping();
         let (summary, shards) = self.running.stop_and_take_shards();
-        let written = self.snapshots.write_final(shards, self.clock);
-        self.state.write_history(&self.history, self.clock, HISTORY_TIMEOUT);
-        self.state.remove_control();
-        drop(self.state.lock);
+        let written = self.files.snapshots.write_final(shards, self.clock);
+        self.files.write_history(&self.history, self.clock, HISTORY_TIMEOUT);
+        self.files.remove_control();
+        drop(self.files.lock);
         (summary, written)
     }
 
@@ -35,7 +35,7 @@ impl Tracker {
         // The new process waits for this address.
         drop(self.admin);
         let (_, mut shards) = self.running.stop_and_take_shards();
-        self.snapshots.join();
+        self.files.snapshots.join();
         let process = handed_over.process;
         match delta::send(handed_over, &mut shards, self.clock.now()) {
             Ok(rest) => {
@@ -45,7 +45,7 @@ impl Tracker {
             Err(error) => {
                 log::warn!("process {process} has taken over, but did not get the rest: {error}");
                 if exits_soon(process) {
-                    if let Err(why) = self.snapshots.write_final(shards, self.clock) {
+                    if let Err(why) = self.files.snapshots.write_final(shards, self.clock) {
                         log::error!("{why}");
                     }
                     return false;
@@ -54,7 +54,7 @@ impl Tracker {
         }
         // This process exits now: freeing millions of peers would only delay the exit.
         std::mem::forget(shards);
-        if let Some(lock) = self.state.lock.take() {
+        if let Some(lock) = self.files.lock.take() {
             lock.release_to_other();
         }
         true

@@ -69,7 +69,7 @@ impl Tracker {
         // Before the upgrade socket is opened, which refuses requests during the merge.
         self.merging.store(true, Ordering::Release);
         incoming.acquire()?;
-        if let Some(lock) = &mut self.state.lock {
+        if let Some(lock) = &mut self.files.lock {
             lock.take_ownership();
         }
         // Fails only if the merging thread has ended.
@@ -84,7 +84,7 @@ impl Tracker {
         group: Group,
         shard_key: [u32; 5],
     ) {
-        let (Some(lock), Some(directory)) = (&self.state.lock, &settings.state_dir) else { return };
+        let (Some(lock), Some(directory)) = (&self.files.lock, &settings.state_dir) else { return };
         let (events, upgrade) = unbounded();
         let workers = group.workers.len();
         let addresses = group.into_address_sockets();
@@ -103,7 +103,7 @@ impl Tracker {
         let listening = lock.share().and_then(|lock| {
             let (orders, clock) = (self.running.orders().clone(), self.clock);
             let (limit, merging) = (settings.limits.peers, self.merging.clone());
-            let control = self.state.control.as_ref().map(|it| it.as_fd().try_clone_to_owned());
+            let control = self.files.control.as_ref().map(|it| it.as_fd().try_clone_to_owned());
             let control = control.transpose()?;
             let outgoing = Outgoing {
                 handoff,

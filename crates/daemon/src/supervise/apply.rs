@@ -72,7 +72,7 @@ impl Supervisor {
         log::set_max_level(settings.log.level);
         log_output::set_json(settings.log.format == LogFormat::Json);
         self.watch.update(&settings);
-        self.tracker.snapshots.set_interval(settings.snapshot.every);
+        self.tracker.files.reconfigure(&settings);
         let former = std::mem::replace(&mut self.settings, Arc::new(settings));
         let (overload, now) = (&mut self.tracker.overload, Instant::now());
         let former_interval = overload.pressure(&former).interval;

@@ -8,10 +8,8 @@
 //! | `lifeline` | ready, status and watchdog for the service manager |
 //! | `watch`, [`steering_backoff`], `totals_log` | stalls, drops, steering, totals |
 //! | `limit_warnings` | limits on stored peers that are reached |
-//! | `exports` | when the full scrape is written |
 
 mod apply;
-mod exports;
 mod lifeline;
 mod limit_warnings;
 pub mod reload;
@@ -34,13 +32,12 @@ use crate::process::logging;
 use crate::process::notify::{self, NotifyState};
 use crate::process::signals::Signal;
 use crate::start::Tracker;
+use crate::state_files::ExportResponder;
 use crate::upgrade::outgoing::HandedOver;
 use crate::upgrade::successor::Program;
-use exports::{ExportResponder, Exports};
 use lifeline::Lifeline;
 use onrush_config::Settings;
 use onrush_control::caller::Caller;
-use onrush_control::files::Files;
 use onrush_control::request::{Request, Responder};
 use onrush_control::stall::StallDetector;
 use onrush_control::view::{InForce, Parts, View};
@@ -76,7 +73,6 @@ pub struct Supervisor {
     losses: Losses,
     readings: Readings,
     upgrade: UpgradeState,
-    exports: Exports,
     requests: Receiver<Request>,
     view: View,
     lifeline: Lifeline,
@@ -103,7 +99,6 @@ impl Supervisor {
         }
         let readings = Readings::new(settings.placement);
         let settings = Arc::new(settings);
-        let exports = Exports::default();
         let (sender, requests) = bounded(MAX_REQUESTS);
         let parts = Parts {
             workers: running.shared_workers(),
@@ -111,10 +106,7 @@ impl Supervisor {
             mailboxes: running.mailboxes().clone(),
             map: tracker.map,
             addresses: running.addresses().to_vec(),
-            files: Files {
-                snapshot: tracker.snapshots.writes().clone(),
-                export: exports.writes().clone(),
-            },
+            files: tracker.files.results(),
             history: tracker.history.clone(),
             lost_log_lines: logging::lost_lines,
             compare: reload.comparison(),
@@ -127,7 +119,7 @@ impl Supervisor {
         };
         let view = View::new(parts, in_force, sender);
         tracker.admin.serve(view.clone());
-        tracker.state.serve_control(&mut tracker.admin);
+        tracker.files.serve_control(&mut tracker.admin);
         let lifeline = Lifeline::new(running.addresses(), now);
         Self {
             tracker,
@@ -138,7 +130,6 @@ impl Supervisor {
             losses,
             readings,
             upgrade: UpgradeState::new(now),
-            exports,
             requests,
             view,
             lifeline,
@@ -174,7 +165,7 @@ impl Supervisor {
             self.store_commitment(true, Instant::now());
         }
         self.tracker.admin.stopping();
-        self.exports.abort(exports::ABORT_TIMEOUT);
+        self.tracker.files.abort_export();
         end
     }
 
@@ -235,8 +226,8 @@ impl Supervisor {
             }
             Request::Export(responder) => self.export(Some(responder)),
             Request::Snapshot(responder) => {
-                let Tracker { running, snapshots, clock, .. } = &mut self.tracker;
-                snapshots.write_now(running.orders(), *clock, responder);
+                let Tracker { running, files, clock, .. } = &mut self.tracker;
+                files.snapshots.write_now(running.orders(), *clock, responder);
             }
             Request::LogLevel { level, caller, responder } => {
                 responder.respond(change_log_level(level, caller));
@@ -284,18 +275,14 @@ impl Supervisor {
     }
 
     fn export(&mut self, responder: Option<ExportResponder>) {
-        let orders = self.tracker.running.orders();
-        self.exports.start(&self.settings.export, orders, responder);
+        let Tracker { running, files, .. } = &mut self.tracker;
+        files.export(&self.settings, running.orders(), responder);
     }
 
     /// Periodic work, once a second.
     fn tick(&mut self, now: Instant) {
-        let Self { tracker, watch, lifeline, exports, settings, upgrade, stalls, .. } = self;
-        let Tracker {
-            running, snapshots, clock, access, steering, overload, history, state, ..
-        } = tracker;
-        exports.tick(&settings.export, running.orders(), now);
-        snapshots.tick(running.orders(), *clock, now);
+        let Self { tracker, watch, lifeline, settings, upgrade, stalls, .. } = self;
+        let Tracker { running, files, clock, access, steering, overload, history, .. } = tracker;
         let workers: Vec<_> = running.workers().collect();
         if let Some(warning) = overload.check_filters(&workers, now) {
             log::warn!("{warning}");
@@ -305,11 +292,7 @@ impl Supervisor {
         let summary = running.summary();
         history.record(&summary, now);
         history.record_refused(clock.now().unix, access.lists().refused_by_part());
-        if let Some(file) = &mut state.history
-            && let Some(warning) = file.tick(history, now, clock.now().unix)
-        {
-            log::warn!("{warning}");
-        }
+        files.tick(settings, running.orders(), history, *clock, now);
         let turns = workers.iter().map(|(_, metrics)| metrics.turns.get());
         let stalled = stalls.observe(turns, now);
         let load = self.readings.tick(&workers, &stalled, now);
@@ -348,12 +331,8 @@ impl Supervisor {
 
     /// Writes the interval commitment to disk, for the process after this one.
     fn store_commitment(&mut self, changed: bool, now: Instant) {
-        let Tracker { overload, state, clock, .. } = &mut self.tracker;
+        let Tracker { overload, files, clock, .. } = &mut self.tracker;
         let commitment = overload.commitment(&self.settings, now);
-        if let Some(file) = &mut state.commitment
-            && let Some(warning) = file.tick(commitment, changed, clock.now().unix, now)
-        {
-            log::warn!("{warning}");
-        }
+        files.write_commitment(commitment, changed, *clock, now);
     }
 }

@@ -91,7 +91,7 @@ impl Supervisor {
         if self.upgrade.successor.is_some() {
             return Err("an upgrade is under way already: its process is starting".to_owned());
         }
-        if self.tracker.state.lock.is_none() {
+        if self.tracker.files.lock.is_none() {
             return Err("an upgrade needs a writable state directory, and there is none: see the \
                         warnings at the start"
                 .to_owned());
@@ -121,9 +121,9 @@ impl Supervisor {
                 if let Some(successor) = &mut self.upgrade.successor {
                     successor.handoff_requested(now);
                 }
-                let Tracker { overload, snapshots, access, .. } = &mut self.tracker;
+                let Tracker { overload, files, access, .. } = &mut self.tracker;
                 let commitment = overload.full_commitment(&self.settings, now);
-                let unread = snapshots.unread().cloned().map(Box::new);
+                let unread = files.snapshots.unread().cloned().map(Box::new);
                 let list_entries = access.most_entries().clone();
                 let values = self.settings.shown();
                 let _ = current.send(Current { commitment, unread, list_entries, values });
@@ -131,8 +131,8 @@ impl Supervisor {
             Event::Ready { process, version, commitment } => {
                 self.upgrade.is_final = true;
                 // It reads the history once it has the sockets.
-                let Tracker { state, history, clock, .. } = &mut self.tracker;
-                state.write_history(history, *clock, HISTORY_TIMEOUT);
+                let Tracker { files, history, clock, .. } = &mut self.tracker;
+                files.write_history(history, *clock, HISTORY_TIMEOUT);
                 if let Some(responder) = self.upgrade.responder.take() {
                     responder.respond(Ok(api::Successor { process: process as u32, version }));
                 }

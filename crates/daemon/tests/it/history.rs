@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use onrush::history_file::FILE;
+use onrush::state_files::history::FILE;
 
 use crate::harness::messages::NO_HISTORY;
 use crate::harness::packets::{random_hash, seeder};

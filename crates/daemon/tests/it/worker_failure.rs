@@ -18,8 +18,7 @@ use onrush::cli::Cli;
 use onrush::overload::Overload;
 use onrush::process::exit::{Exit, FAILED};
 use onrush::process::{logging, signals::Signal};
-use onrush::snapshots::Snapshots;
-use onrush::start::StateDir;
+use onrush::state_files::StateFiles;
 use onrush::supervise::reload::Reload;
 use onrush::supervise::{End, Supervisor};
 use onrush_config::{Host, Settings};
@@ -149,17 +148,16 @@ fn without_a_failure_the_supervisor_runs_until_a_stop_signal() {
 
 /// A tracker with these workers and no other part.
 fn tracker(running: Running) -> Tracker {
-    let (clock, snapshots) = (Clock::start(), Snapshots::new(None, None, Duration::ZERO));
+    let clock = Clock::start();
     Tracker {
         running,
         steering: None,
         warnings: Vec::new(),
         access: AccessControl::new(Lists::open(), 1),
-        state: StateDir::default(),
+        files: StateFiles::default(),
         map: ShardMap::new([1; 5], 1),
         admin: Server::start(None, &Settings::for_test("").admin, None, || ()).unwrap(),
         clock,
-        snapshots,
         upgrade: never(),
         overload: Overload::default(),
         merging: Default::default(),

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use super::StateDir;
+use super::StateFiles;
 use onrush_config::Settings;
 use onrush_control::Server;
 use onrush_store::state_file;
@@ -11,10 +11,10 @@ use onrush_store::state_file;
 /// Permissions of the socket: its group may read what the admin side serves without a token.
 const MODE: u32 = 0o660;
 
-impl StateDir {
+impl StateFiles {
     /// Binds the socket, unless it was handed over. Without the lock of the directory, another
     /// process may have it.
-    pub(super) fn bind_control(&mut self, settings: &Settings, warnings: &mut Vec<String>) {
+    pub fn bind_control(&mut self, settings: &Settings, warnings: &mut Vec<String>) {
         let Some(path) = settings.control_socket().filter(|_| self.lock.is_some()) else { return };
         if self.control.is_some() {
             return;
@@ -30,7 +30,7 @@ impl StateDir {
     }
 
     /// Serves the admin side at the socket, unless that is done already.
-    pub(crate) fn serve_control(&self, admin: &mut Server) {
+    pub fn serve_control(&self, admin: &mut Server) {
         let Some(listener) = self.control.as_ref().filter(|_| !admin.serves_socket()) else {
             return;
         };
@@ -41,7 +41,7 @@ impl StateDir {
     }
 
     /// Removes the socket: the tracker stops.
-    pub(super) fn remove_control(&mut self) {
+    pub fn remove_control(&mut self) {
         let address = self.control.take().and_then(|listener| listener.local_addr().ok());
         if let Some(path) = address.as_ref().and_then(|address| address.as_pathname()) {
             // Left behind, it is replaced by the next start.

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use onrush_store::atomic_file::AtomicFile;
 use onrush_store::state_file;
 
-use super::IntervalCommitment;
+use super::writer::FirstFailure;
+use crate::overload::{IntervalCommitment, LONGEST_LIFETIME};
 
 /// The file's name in the state directory.
 pub const FILE: &str = "overload.interval";
@@ -22,14 +23,13 @@ pub struct CommitmentFile {
     path: PathBuf,
     /// `None` until the first write.
     written: Option<Instant>,
-    /// Whether the last write failed.
-    failed: bool,
+    failure: FirstFailure,
 }
 
 impl CommitmentFile {
     /// The file in this state directory.
     pub fn new(state_dir: &Path) -> Self {
-        Self { path: state_dir.join(FILE), written: None, failed: false }
+        Self { path: state_dir.join(FILE), written: None, failure: FirstFailure::default() }
     }
 
     /// The commitment of the previous process, if it has not expired at `unix` (seconds since
@@ -39,7 +39,7 @@ impl CommitmentFile {
         let (lifetime, until) = text.trim_end().split_once(' ')?;
         let left = until.parse::<u64>().ok()?.checked_sub(unix).filter(|left| *left > 0)?;
         // After the clock was set back, the file's end may be years away.
-        let seconds = u32::try_from(left).ok()?.min(2 * super::LONGEST_LIFETIME);
+        let seconds = u32::try_from(left).ok()?.min(2 * LONGEST_LIFETIME);
         Some(IntervalCommitment { lifetime: lifetime.parse().ok()?, seconds })
     }
 
@@ -57,8 +57,7 @@ impl CommitmentFile {
         let commitment = commitment.filter(|_| due || changed)?;
         self.written = Some(now);
         let error = self.write(commitment, unix).err();
-        let had_failed = std::mem::replace(&mut self.failed, error.is_some());
-        let error = error.filter(|_| !had_failed)?;
+        let error = self.failure.of(error)?;
         Some(format!(
             "{}: how long peers have to be kept cannot be written: {error}; after a restart those \
              that announce at the longer interval are dropped too early",

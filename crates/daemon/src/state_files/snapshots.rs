@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::never;
 use onrush_swarm::Shard;
 
-use crate::file_writer::FileWriter;
+use super::writer::PeriodicFile;
 use crate::process::notify;
 use onrush_control::api::admin::SnapshotReport;
 use onrush_control::files::FileWrites;
@@ -36,7 +36,7 @@ pub struct Snapshots {
     merging: Option<Arc<AtomicBool>>,
     /// When a snapshot of all merged peers was last begun.
     begun_merged: Option<Instant>,
-    writer: FileWriter<SnapshotSummary>,
+    writer: PeriodicFile<SnapshotSummary>,
     /// Responders of the snapshot being written.
     waiting: Vec<SnapshotResponder>,
 }
@@ -44,19 +44,39 @@ pub struct Snapshots {
 /// Replies to the request for a snapshot.
 pub type SnapshotResponder = Responder<Result<SnapshotReport, String>>;
 
+impl Default for Snapshots {
+    /// None.
+    fn default() -> Self {
+        Self::new(None, Duration::ZERO, Instant::now())
+    }
+}
+
 impl Snapshots {
     /// To `path`, every `interval`; with zero only after an upgrade and when the tracker stops,
-    /// without a path never. Nothing is written as long as the `unread` file is there.
-    pub fn new(path: Option<PathBuf>, unread: Option<Unread>, interval: Duration) -> Self {
+    /// without a path never.
+    pub fn new(path: Option<PathBuf>, interval: Duration, now: Instant) -> Self {
         Self {
             path,
-            unread,
+            unread: None,
             interval,
             merging: None,
             begun_merged: None,
-            writer: FileWriter::new("snapshot"),
+            writer: PeriodicFile::new("snapshot", now),
             waiting: Vec::new(),
         }
+    }
+
+    /// The path of the file, unless snapshots are off.
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    /// Writes nothing as long as the `unread` file is there. Returns a warning of it.
+    #[must_use]
+    pub fn keep_unread(&mut self, unread: Unread) -> String {
+        let warning = format!("snapshot not loaded: {unread}");
+        self.unread = Some(unread);
+        warning
     }
 
     /// The file that is not overwritten, if it is still there.
@@ -98,7 +118,7 @@ impl Snapshots {
             && self.begun_merged.is_none_or(|begun| now.duration_since(begun) >= RETRY);
         if after_upgrade || self.writer.is_due(self.interval, now) {
             self.begun_merged = is_merged.then_some(now);
-            self.start(orders, clock);
+            self.start(orders, clock, now);
         }
     }
 
@@ -107,21 +127,21 @@ impl Snapshots {
     pub fn write_now(&mut self, orders: &Orders, clock: Clock, responder: SnapshotResponder) {
         self.waiting.push(responder);
         if !self.writer.is_writing() {
-            self.start(orders, clock);
+            self.start(orders, clock, Instant::now());
         }
     }
 
-    fn start(&mut self, orders: &Orders, clock: Clock) {
+    fn start(&mut self, orders: &Orders, clock: Clock, now: Instant) {
         let Some(path) = self.path.clone() else {
             let why = "there is no state directory, or snapshot.enabled is false";
             return self.respond(&Err(why.to_owned()));
         };
         if let Some(why) = self.obstacle() {
-            self.writer.skip(&why);
+            self.writer.skip(now, &why);
             return self.respond(&Err(why));
         }
         let write = move |stream| write_stream(&path, stream, clock);
-        if let Err(why) = self.writer.start(orders, Encoder::default, write) {
+        if let Err(why) = self.writer.start(now, orders, Encoder::default, write) {
             self.failed(&why);
         }
     }

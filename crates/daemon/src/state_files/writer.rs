@@ -1,5 +1,5 @@
-//! Files that a thread writes, mostly from the contents of running shards: one at a time, counted
-//! and logged.
+//! A file that a thread writes at an interval, mostly from the contents of running shards: one
+//! write at a time, counted and logged.
 
 use std::fmt::Display;
 use std::io;
@@ -13,9 +13,9 @@ use onrush_control::files::FileWrites;
 use onrush_store::stream::{ShardReader, ShardStream};
 use onrush_tracker::orders::Orders;
 
-/// Writes files of one kind. `T` describes a file in the log.
+/// A file of one kind. `T` describes it in the log.
 #[derive(Debug)]
-pub(crate) struct FileWriter<T> {
+pub(super) struct PeriodicFile<T> {
     /// The kind, in the log and as name of the thread.
     name: &'static str,
     /// When the last file was begun.
@@ -25,43 +25,47 @@ pub(crate) struct FileWriter<T> {
     writes: Arc<FileWrites>,
 }
 
-impl<T: Display + Send + 'static> FileWriter<T> {
-    pub(crate) fn new(name: &'static str) -> Self {
-        Self { name, last: Instant::now(), result: None, writes: Arc::default() }
+impl<T: Display + Send + 'static> PeriodicFile<T> {
+    /// The first write is due an interval from `now`.
+    pub(super) fn new(name: &'static str, now: Instant) -> Self {
+        Self { name, last: now, result: None, writes: Arc::default() }
     }
 
     /// State of these files.
-    pub(crate) fn writes(&self) -> &Arc<FileWrites> {
+    pub(super) fn writes(&self) -> &Arc<FileWrites> {
         &self.writes
     }
 
     /// Whether a file is being written.
-    pub(crate) fn is_writing(&self) -> bool {
+    pub(super) fn is_writing(&self) -> bool {
         self.result.is_some()
     }
 
     /// Whether the next file is due if one is written every `interval`; with zero none is.
-    pub(crate) fn is_due(&self, interval: Duration, now: Instant) -> bool {
+    pub(super) fn is_due(&self, interval: Duration, now: Instant) -> bool {
         !self.is_writing() && !interval.is_zero() && now.duration_since(self.last) >= interval
     }
 
     /// Starts a reader of each shard, and a thread that writes what they read. The error is a text.
-    pub(crate) fn start<R: ShardReader>(
+    pub(super) fn start<R: ShardReader>(
         &mut self,
+        now: Instant,
         orders: &Orders,
         reader: impl Fn() -> R,
         write: impl FnOnce(ShardStream<R::Message>) -> io::Result<T> + Send + 'static,
     ) -> Result<(), String> {
-        self.last = Instant::now();
+        self.last = now;
         let stream = ShardStream::start(orders, reader).map_err(|error| error.to_string())?;
-        self.spawn(move || write(stream))
+        self.spawn(now, move || write(stream))
     }
 
     /// Starts a thread that writes a file. The error is a text.
-    pub(crate) fn spawn(
+    pub(super) fn spawn(
         &mut self,
+        now: Instant,
         write: impl FnOnce() -> io::Result<T> + Send + 'static,
     ) -> Result<(), String> {
+        self.last = now;
         let (sender, result) = bounded(1);
         // The main thread may have exited.
         let run = move || drop(sender.send(write()));
@@ -72,7 +76,7 @@ impl<T: Display + Send + 'static> FileWriter<T> {
     }
 
     /// The result of the file being written, if there is one within `limit`.
-    pub(crate) fn finished(&mut self, limit: Duration) -> Option<io::Result<T>> {
+    pub(super) fn finished(&mut self, limit: Duration) -> Option<io::Result<T>> {
         let result = match self.result.as_ref()?.recv_timeout(limit) {
             Ok(result) => result,
             Err(RecvTimeoutError::Disconnected) => Err(io::Error::other("its thread panicked")),
@@ -83,20 +87,35 @@ impl<T: Display + Send + 'static> FileWriter<T> {
     }
 
     /// Counts and logs a file that was written.
-    pub(crate) fn succeeded(&self, file: &T, bytes: u64, seconds: f64) {
+    pub(super) fn succeeded(&self, file: &T, bytes: u64, seconds: f64) {
         self.writes.wrote(bytes, seconds);
         log::info!("{}: {file}", self.name);
     }
 
     /// Counts and logs a file that is due and cannot be written.
-    pub(crate) fn skip(&mut self, why: &str) {
-        self.last = Instant::now();
+    pub(super) fn skip(&mut self, now: Instant, why: &str) {
+        self.last = now;
         self.failed(why);
     }
 
     /// Counts and logs a file that was not written.
-    pub(crate) fn failed(&self, why: &str) {
+    pub(super) fn failed(&self, why: &str) {
         self.writes.failed();
         log::warn!("{} failed; the previous one stays: {why}", self.name);
+    }
+}
+
+/// Passes on the first of successive failures, so that a file that cannot be written is warned of
+/// once.
+#[derive(Debug, Default)]
+pub(super) struct FirstFailure {
+    failed: bool,
+}
+
+impl FirstFailure {
+    /// `why` the last write failed, unless the one before failed too. `None` is a success.
+    pub(super) fn of<E>(&mut self, why: Option<E>) -> Option<E> {
+        let had_failed = std::mem::replace(&mut self.failed, why.is_some());
+        why.filter(|_| !had_failed)
     }
 }

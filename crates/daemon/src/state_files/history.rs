@@ -5,7 +5,7 @@ use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::file_writer::FileWriter;
+use super::writer::{FirstFailure, PeriodicFile};
 use onrush_control::api::history::Saved;
 use onrush_control::history::History;
 use onrush_store::atomic_file::AtomicFile;
@@ -27,18 +27,15 @@ const SPAN: u64 = 31 * 24 * 3_600;
 #[derive(Debug)]
 pub struct HistoryFile {
     path: PathBuf,
-    /// When the last file was begun.
-    begun: Instant,
-    writer: FileWriter<u64>,
-    /// Whether the last write failed.
-    failed: bool,
+    writer: PeriodicFile<u64>,
+    failure: FirstFailure,
 }
 
 impl HistoryFile {
     /// The file in this state directory.
     pub fn new(state_dir: &Path, now: Instant) -> Self {
-        let path = state_dir.join(FILE);
-        Self { path, begun: now, writer: FileWriter::new("history"), failed: false }
+        let (writer, failure) = (PeriodicFile::new("history", now), FirstFailure::default());
+        Self { path: state_dir.join(FILE), writer, failure }
     }
 
     /// Restores the history of the previous process; `unix` is the time in seconds since 1970.
@@ -88,7 +85,7 @@ impl HistoryFile {
     /// the file cannot be written for the first time since it was last written.
     pub fn tick(&mut self, history: &History, now: Instant, unix: u64) -> Option<String> {
         let warning = self.finished(Duration::ZERO);
-        if self.writer.is_writing() || now.duration_since(self.begun) < WRITE_EVERY {
+        if !self.writer.is_due(WRITE_EVERY, now) {
             return warning;
         }
         let not_started = self.start(history, now, unix);
@@ -106,7 +103,7 @@ impl HistoryFile {
     ) -> Option<String> {
         // A write in progress has an older history, so its result does not matter.
         let _ = self.finished(limit);
-        self.failed = false;
+        self.failure = FirstFailure::default();
         if !self.writer.is_writing() {
             let failed = self.start(history, now, unix).or_else(|| self.finished(limit));
             if failed.is_some() {
@@ -118,9 +115,8 @@ impl HistoryFile {
 
     /// Starts a thread that writes the file.
     fn start(&mut self, history: &History, now: Instant, unix: u64) -> Option<String> {
-        self.begun = now;
         let (saved, path) = (history.saved(now, unix), self.path.clone());
-        let why = self.writer.spawn(move || write_file(&path, &saved)).err()?;
+        let why = self.writer.spawn(now, move || write_file(&path, &saved)).err()?;
         self.warn_once(Some(why))
     }
 
@@ -131,8 +127,7 @@ impl HistoryFile {
     }
 
     fn warn_once(&mut self, why: Option<String>) -> Option<String> {
-        let had_failed = std::mem::replace(&mut self.failed, why.is_some());
-        why.filter(|_| !had_failed).map(|why| self.warning(&why))
+        self.failure.of(why).map(|why| self.warning(&why))
     }
 
     fn warning(&self, why: &str) -> String {

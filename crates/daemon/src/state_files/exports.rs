@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded};
 
-use crate::file_writer::FileWriter;
+use super::writer::PeriodicFile;
 use onrush_config::export_format::of_name;
 use onrush_config::settings::ExportSettings;
 use onrush_control::api::admin::ExportReport;
@@ -21,16 +21,13 @@ use onrush_tracker::orders::Orders;
 
 /// Mode of the file: readable by all users.
 const MODE: u32 = 0o644;
-/// Time for an aborted export to remove its temporary file.
-pub(super) const ABORT_TIMEOUT: Duration = Duration::from_secs(3);
-
 /// Replies to the request for an export.
-pub(super) type ExportResponder = Responder<Result<ExportReport, String>>;
+pub type ExportResponder = Responder<Result<ExportReport, String>>;
 
 /// The exports of a running tracker.
 #[derive(Debug)]
 pub(super) struct Exports {
-    writer: FileWriter<ExportReport>,
+    writer: PeriodicFile<ExportReport>,
     /// Dropping this aborts the export being written.
     keep: Option<Sender<()>>,
     /// Responders of the export being written.
@@ -39,11 +36,16 @@ pub(super) struct Exports {
 
 impl Default for Exports {
     fn default() -> Self {
-        Self { writer: FileWriter::new("export"), keep: None, waiting: Vec::new() }
+        Self::new(Instant::now())
     }
 }
 
 impl Exports {
+    /// The first export is due an interval from `now`.
+    pub(super) fn new(now: Instant) -> Self {
+        Self { writer: PeriodicFile::new("export", now), keep: None, waiting: Vec::new() }
+    }
+
     /// State of the exports.
     pub(super) fn writes(&self) -> &Arc<FileWrites> {
         self.writer.writes()
@@ -55,7 +57,7 @@ impl Exports {
             self.finish(result);
         }
         if settings.file.is_some() && self.writer.is_due(settings.every, now) {
-            self.start(settings, orders, None);
+            self.start(settings, orders, None, now);
         }
     }
 
@@ -65,6 +67,7 @@ impl Exports {
         settings: &ExportSettings,
         orders: &Orders,
         responder: Option<ExportResponder>,
+        now: Instant,
     ) {
         let Some(path) = settings.file.clone() else {
             let why = "no file is configured: name a file as export.file and reload";
@@ -78,7 +81,7 @@ impl Exports {
         let (keep, aborted) = bounded(1);
         self.keep = Some(keep);
         let write = move |swarms| write_stream(&path, swarms, &aborted);
-        if let Err(why) = self.writer.start(orders, SwarmCounter::default, write) {
+        if let Err(why) = self.writer.start(now, orders, SwarmCounter::default, write) {
             self.finish(Err(io::Error::other(why)));
         }
     }
@@ -217,7 +220,7 @@ mod tests {
             drop(file);
             Err(io::Error::other(format!("aborted: {aborted}")))
         };
-        exports.writer.spawn(write).unwrap();
+        exports.writer.spawn(Instant::now(), write).unwrap();
         let (sender, response) = bounded(1);
         exports.waiting.push(Responder::new(move |result| drop(sender.send(result))));
         exports.abort(Duration::from_secs(60));

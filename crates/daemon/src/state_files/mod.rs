@@ -1,0 +1,147 @@
+//! The files and sockets that a tracker keeps while it runs: most of them in the state directory.
+//! Each is written at its interval, and a failure is logged with its remedy. Without a writable
+//! state directory there are none but the export.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`snapshots`] | the peers |
+//! | `exports` | the full scrape |
+//! | [`history`] | rates, peers and swarms over time |
+//! | [`commitment`] | the longer intervals that clients were sent |
+//! | `control_socket` | the socket of `onrush ctl` |
+//! | `writer` | the thread that writes a snapshot, an export or the history |
+//!
+//! The journal of the list and the blocks of sources belong to [`access`](crate::access), and the
+//! upgrade socket to [`upgrade`](crate::upgrade).
+
+pub mod commitment;
+mod control_socket;
+mod exports;
+pub mod history;
+pub mod snapshots;
+mod writer;
+
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::overload::IntervalCommitment;
+use commitment::CommitmentFile;
+pub use exports::ExportResponder;
+use exports::Exports;
+use history::HistoryFile;
+use onrush_config::Settings;
+use onrush_control::files::Files;
+use onrush_control::history::History;
+use onrush_store::lock::StateLock;
+use onrush_store::snapshot;
+use onrush_tracker::clock::Clock;
+use onrush_tracker::orders::Orders;
+use snapshots::Snapshots;
+
+/// Time for an aborted export to remove its temporary file.
+const ABORT_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// The files of a tracker.
+#[derive(Debug, Default)]
+pub struct StateFiles {
+    /// Held until the end.
+    pub lock: Option<StateLock>,
+    /// The control socket.
+    pub control: Option<UnixListener>,
+    /// When peers are written to disk.
+    pub snapshots: Snapshots,
+    exports: Exports,
+    commitment: Option<CommitmentFile>,
+    history: Option<HistoryFile>,
+}
+
+impl StateFiles {
+    /// In this directory, whose lock the process has or shares.
+    pub fn new(directory: &Path, lock: StateLock, settings: &Settings, now: Instant) -> Self {
+        let snapshot = settings.snapshot.enabled.then(|| directory.join(snapshot::FILE));
+        Self {
+            lock: Some(lock),
+            control: None,
+            snapshots: Snapshots::new(snapshot, settings.snapshot.every, now),
+            exports: Exports::new(now),
+            commitment: Some(CommitmentFile::new(directory)),
+            history: Some(HistoryFile::new(directory, now)),
+        }
+    }
+
+    /// The commitment of the previous process, if it has not expired.
+    pub fn read_commitment(&self, clock: Clock) -> Option<IntervalCommitment> {
+        self.commitment.as_ref()?.read(clock.now().unix)
+    }
+
+    /// Restores the history of the previous process. Returns a warning if it cannot be used.
+    pub fn load_history(&self, history: &History, clock: Clock) -> Option<String> {
+        self.history.as_ref()?.load(history, Instant::now(), clock.now().unix)
+    }
+
+    /// Results of snapshots and exports, for other threads.
+    pub fn results(&self) -> Files {
+        Files { snapshot: self.snapshots.writes().clone(), export: self.exports.writes().clone() }
+    }
+
+    /// Puts the keys of these files into force.
+    pub fn reconfigure(&mut self, settings: &Settings) {
+        self.snapshots.set_interval(settings.snapshot.every);
+    }
+
+    /// Call every second: writes snapshots, exports and the history when they are due.
+    pub fn tick(
+        &mut self,
+        settings: &Settings,
+        orders: &Orders,
+        history: &History,
+        clock: Clock,
+        now: Instant,
+    ) {
+        self.exports.tick(&settings.export, orders, now);
+        self.snapshots.tick(orders, clock, now);
+        let file = self.history.as_mut();
+        warn(file.and_then(|file| file.tick(history, now, clock.now().unix)));
+    }
+
+    /// Starts an export, unless one is being written. `responder` gets the result.
+    pub fn export(
+        &mut self,
+        settings: &Settings,
+        orders: &Orders,
+        responder: Option<ExportResponder>,
+    ) {
+        self.exports.start(&settings.export, orders, responder, Instant::now());
+    }
+
+    /// Writes the interval commitment for the process after this one: once a minute, or at once if
+    /// it has `changed`.
+    pub fn write_commitment(
+        &mut self,
+        commitment: Option<IntervalCommitment>,
+        changed: bool,
+        clock: Clock,
+        now: Instant,
+    ) {
+        let file = self.commitment.as_mut();
+        warn(file.and_then(|file| file.tick(commitment, changed, clock.now().unix, now)));
+    }
+
+    /// Writes the history for the next process, and waits for the disk up to `limit`.
+    pub fn write_history(&mut self, history: &History, clock: Clock, limit: Duration) {
+        let file = self.history.as_mut();
+        warn(file.and_then(|file| file.write(history, Instant::now(), clock.now().unix, limit)));
+    }
+
+    /// Aborts the export being written: the tracker stops.
+    pub fn abort_export(&mut self) {
+        self.exports.abort(ABORT_TIMEOUT);
+    }
+}
+
+fn warn(warning: Option<String>) {
+    if let Some(warning) = warning {
+        log::warn!("{warning}");
+    }
+}
