@@ -7,10 +7,8 @@ mod takeover;
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use crossbeam_channel::{Receiver, never};
 use onrush_net::adopt::Adopted;
 use onrush_net::bind::{self, Group};
 use onrush_net::mio;
@@ -26,7 +24,7 @@ use crate::overload::{IntervalCommitment, Overload};
 use crate::process::{notify, user};
 use crate::state_files::StateFiles;
 use crate::upgrade::incoming::{Incoming, TakeoverError};
-use crate::upgrade::outgoing::Event;
+use crate::upgrade::state::{Continued, Upgrade};
 use onrush_config::reload::{Change, ShownValues, joined};
 use onrush_config::settings::Listen;
 use onrush_config::{Refused, Settings};
@@ -63,12 +61,10 @@ pub struct Tracker {
     pub files: StateFiles,
     /// The workers' clock.
     pub clock: Clock,
-    /// Receives the progress of a process that takes over.
-    pub upgrade: Receiver<Event>,
+    /// The upgrade in progress, if there is one.
+    pub upgrade: Upgrade,
     /// Load shedding, and the interval commitment of the previous process.
     pub overload: Overload,
-    /// Whether the delta of the previous process is being merged.
-    pub merging: Arc<AtomicBool>,
     /// Which shard owns an info hash.
     pub map: ShardMap,
     /// The admin server.
@@ -190,14 +186,24 @@ impl Tracker {
             tracker.warnings.extend(sockets::stop_steering(&group));
         }
         // The last snapshot of the running process may be old.
-        tracker.files.snapshots.write_once_merged(tracker.merging.clone());
+        tracker.files.snapshots.write_once_merged(tracker.upgrade.merging().clone());
         tracker.serve(settings, group, shard_key);
         Ok(tracker)
+    }
+
+    /// The upgrade, and the state that a successor continues.
+    pub(crate) fn upgrade<'a>(
+        &'a mut self,
+        settings: &'a Settings,
+    ) -> (&'a mut Upgrade, Continued<'a>) {
+        let Self { upgrade, access, overload, files, history, clock, .. } = self;
+        (upgrade, Continued { settings, access, overload, files, history, clock: *clock })
     }
 
     /// Opens the workers' gate, and listens for a process that takes over.
     fn serve(&mut self, settings: &Settings, group: Group, shard_key: [u32; 5]) {
         self.running.begin();
+        self.upgrade.begin(Instant::now());
         // In an upgrade the previous process has written its history when it released the sockets.
         self.warnings.extend(self.files.load_history(&self.history, self.clock));
         self.warnings.extend(group.notices.iter().map(Notice::to_string));
@@ -330,9 +336,8 @@ impl<'a> Start<'a> {
             access,
             clock,
             files,
-            upgrade: never(),
+            upgrade: Upgrade::new(Instant::now()),
             overload,
-            merging: Arc::default(),
             map,
             admin,
             history: Arc::new(History::new(Instant::now())),

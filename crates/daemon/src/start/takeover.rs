@@ -53,7 +53,7 @@ impl Tracker {
             orders,
             self.map,
             self.clock,
-            self.merging.clone(),
+            self.upgrade.merging().clone(),
             std::mem::take(&mut incoming.stops),
         )
         .map_err(StartError::Threads)?;
@@ -67,7 +67,7 @@ impl Tracker {
         }
         pending.bind().map_err(TakeoverError::Broken)?;
         // Before the upgrade socket is opened, which refuses requests during the merge.
-        self.merging.store(true, Ordering::Release);
+        self.upgrade.merging().store(true, Ordering::Release);
         incoming.acquire()?;
         if let Some(lock) = &mut self.files.lock {
             lock.take_ownership();
@@ -102,7 +102,7 @@ impl Tracker {
         let path = directory.join(SOCKET);
         let listening = lock.share().and_then(|lock| {
             let (orders, clock) = (self.running.orders().clone(), self.clock);
-            let (limit, merging) = (settings.limits.peers, self.merging.clone());
+            let (limit, merging) = (settings.limits.peers, self.upgrade.merging().clone());
             let control = self.files.control.as_ref().map(|it| it.as_fd().try_clone_to_owned());
             let control = control.transpose()?;
             let outgoing = Outgoing {
@@ -126,7 +126,7 @@ impl Tracker {
             ));
         }
         if listening.is_ok() {
-            self.upgrade = upgrade;
+            self.upgrade.listen(upgrade);
         }
     }
 }

@@ -23,7 +23,7 @@ impl Supervisor {
         forced: bool,
         responder: Option<Responder<ReloadResult>>,
     ) {
-        if self.upgrade.is_running() {
+        if self.tracker.upgrade.is_running() {
             // The successor may have read the former configuration.
             let why = "an upgrade is under way: reload when it is over";
             log::warn!("reload requested by {by}: {why}");

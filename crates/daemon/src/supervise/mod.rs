@@ -4,7 +4,6 @@
 //! | module | contents |
 //! |---|---|
 //! | [`reload`], `apply` | the configuration is read again, compared, and put into force |
-//! | `upgrades` | a successor takes over |
 //! | `lifeline` | ready, status and watchdog for the service manager |
 //! | `watch`, [`steering_backoff`], `totals_log` | stalls, drops, steering, totals |
 //! | `limit_warnings` | limits on stored peers that are reached |
@@ -15,13 +14,12 @@ mod limit_warnings;
 pub mod reload;
 pub mod steering_backoff;
 mod totals_log;
-mod upgrades;
 mod watch;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, bounded, never, select, tick};
+use crossbeam_channel::{Receiver, bounded, select, tick};
 use log::LevelFilter;
 
 use crate::access::blocks::Time;
@@ -44,13 +42,10 @@ use onrush_control::view::{InForce, Parts, View};
 use onrush_tracker::running::WorkerFailure;
 use reload::Reload;
 use steering_backoff::Change;
-use upgrades::UpgradeState;
 use watch::Watch;
 
 /// Requests queued for the supervisor. It serves each of them without waiting.
 const MAX_REQUESTS: usize = 64;
-/// Upper bound of the time in which the sockets change hands, when a stop is requested meanwhile.
-const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Why the supervisor ends.
 #[derive(Debug)]
@@ -72,7 +67,6 @@ pub struct Supervisor {
     stalls: StallDetector,
     losses: Losses,
     readings: Readings,
-    upgrade: UpgradeState,
     requests: Receiver<Request>,
     view: View,
     lifeline: Lifeline,
@@ -129,7 +123,6 @@ impl Supervisor {
             stalls: StallDetector::new(now),
             losses,
             readings,
-            upgrade: UpgradeState::new(now),
             requests,
             view,
             lifeline,
@@ -138,7 +131,7 @@ impl Supervisor {
 
     /// Enables upgrades that this process starts itself, with this program.
     pub fn with_program(mut self, program: Program) -> Self {
-        self.upgrade.program = Some(program);
+        self.tracker.upgrade.set_program(program);
         self
     }
 
@@ -158,7 +151,10 @@ impl Supervisor {
         let end = match self.serve_events(signals) {
             End::HandedOver(handed_over) => End::HandedOver(handed_over),
             // The sockets may have changed hands at the same moment.
-            end => self.finish_handoff().map_or(end, End::HandedOver),
+            end => {
+                let (upgrade, mut state) = self.tracker.upgrade(&self.settings);
+                upgrade.finish(&mut state).map_or(end, End::HandedOver)
+            }
         };
         if !matches!(end, End::HandedOver(_)) {
             notify::send(&[NotifyState::Stopping, NotifyState::Status("stopping")]);
@@ -172,24 +168,29 @@ impl Supervisor {
     fn serve_events(&mut self, signals: &Receiver<Signal>) -> End {
         let seconds = tick(Duration::from_secs(1));
         loop {
-            let successor = self.upgrade.successor_exited();
+            let successor = self.tracker.upgrade.successor_exited();
             select! {
                 recv(signals) -> signal => match signal {
                     Ok(Signal::Reload) => self.start_reload("SIGHUP", false, None),
                     Ok(Signal::Export) => self.export(None),
-                    Ok(Signal::Upgrade(at)) => self.upgrade_by_signal(at),
+                    Ok(Signal::Upgrade(at)) => {
+                        let Tracker { upgrade, files, .. } = &mut self.tracker;
+                        upgrade.on_signal(at, files);
+                    }
                     Ok(Signal::Stop) | Err(_) => return End::Stopped,
                 },
-                recv(self.tracker.upgrade) -> event => match event {
-                    Ok(event) => if let Some(handed_over) = self.handle_upgrade(event) {
-                        return End::HandedOver(handed_over);
-                    },
-                    // The thread at the upgrade socket has ended.
-                    Err(_) => self.tracker.upgrade = never(),
+                recv(self.tracker.upgrade.events()) -> event => match event {
+                    Ok(event) => {
+                        let (upgrade, mut state) = self.tracker.upgrade(&self.settings);
+                        if let Some(handed_over) = upgrade.on(event, &mut state, Instant::now()) {
+                            return End::HandedOver(handed_over);
+                        }
+                    }
+                    Err(_) => self.tracker.upgrade.listener_ended(),
                 },
                 recv(successor) -> exited => {
                     let unknown = |_| "its exit status is unknown".to_owned();
-                    self.successor_failed(&exited.unwrap_or_else(unknown));
+                    self.tracker.upgrade.successor_failed(&exited.unwrap_or_else(unknown));
                 }
                 recv(self.requests) -> request => if let Ok(request) = request {
                     self.handle_request(request);
@@ -233,7 +234,8 @@ impl Supervisor {
                 responder.respond(change_log_level(level, caller));
             }
             Request::Upgrade { force, caller, responder } => {
-                self.upgrade_by_request(force, caller, responder);
+                let Tracker { upgrade, files, .. } = &mut self.tracker;
+                upgrade.on_request(force, caller, responder, files);
             }
             Request::ChangeList { changes, caller, responder } => {
                 let (limit, now) = (self.settings.limits.list_entries, Instant::now());
@@ -269,8 +271,8 @@ impl Supervisor {
     fn in_progress(&self) -> InProgress {
         InProgress {
             reload: self.reload.loading,
-            upgrade: self.upgrade.is_running(),
-            is_final: self.upgrade.is_final,
+            upgrade: self.tracker.upgrade.is_running(),
+            is_final: self.tracker.upgrade.is_final(),
         }
     }
 
@@ -281,8 +283,9 @@ impl Supervisor {
 
     /// Periodic work, once a second.
     fn tick(&mut self, now: Instant) {
-        let Self { tracker, watch, lifeline, settings, upgrade, stalls, .. } = self;
-        let Tracker { running, files, clock, access, steering, overload, history, .. } = tracker;
+        let Self { tracker, watch, lifeline, settings, stalls, .. } = self;
+        let Tracker { running, files, clock, access, steering, overload, history, upgrade, .. } =
+            tracker;
         let workers: Vec<_> = running.workers().collect();
         if let Some(warning) = overload.check_filters(&workers, now) {
             log::warn!("{warning}");
@@ -301,7 +304,7 @@ impl Supervisor {
         }
         lifeline.tick(&summary, &stalled, now);
         // Once the sockets are released, the successor steers them.
-        let steering = steering.as_mut().filter(|_| !upgrade.is_final);
+        let steering = steering.as_mut().filter(|_| !upgrade.is_final());
         let steer = steering.map(|steering| |change: Change| change.apply(steering));
         for (level, text) in watch.tick(&workers, &load, &summary, &stalled, now, steer) {
             log::log!(level, "{text}");
@@ -311,7 +314,7 @@ impl Supervisor {
         if self.tracker.access.expire_blocks(self.in_progress(), time) {
             self.publish_rules();
         }
-        self.check_successor(now);
+        self.tracker.upgrade.tick(now);
     }
 
     /// Adapts load shedding to the load of the last second.

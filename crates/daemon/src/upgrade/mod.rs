@@ -31,12 +31,14 @@
 //! | [`outgoing`] | the running process's side |
 //! | [`incoming`] | the new process's side |
 //! | [`delta`] | peers that have stopped or announced since the dump |
+//! | [`state`] | the upgrade in progress, in the process that serves |
 //! | [`successor`] | how the running process starts the new one |
 
 pub mod delta;
 pub mod incoming;
 pub mod message;
 pub mod outgoing;
+pub mod state;
 pub mod successor;
 
 use std::io;

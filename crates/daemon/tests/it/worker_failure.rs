@@ -21,6 +21,7 @@ use onrush::process::{logging, signals::Signal};
 use onrush::state_files::StateFiles;
 use onrush::supervise::reload::Reload;
 use onrush::supervise::{End, Supervisor};
+use onrush::upgrade::state::Upgrade;
 use onrush_config::{Host, Settings};
 use onrush_control::Server;
 use onrush_control::history::History;
@@ -158,9 +159,8 @@ fn tracker(running: Running) -> Tracker {
         map: ShardMap::new([1; 5], 1),
         admin: Server::start(None, &Settings::for_test("").admin, None, || ()).unwrap(),
         clock,
-        upgrade: never(),
+        upgrade: Upgrade::new(Instant::now()),
         overload: Overload::default(),
-        merging: Default::default(),
         history: Arc::new(History::new(Instant::now())),
     }
 }
