@@ -11,7 +11,7 @@
 //! | [`supervise`] | the main thread while workers run: signals, reload, lists, watch, exports |
 //! | [`upgrade`] | a new process takes over sockets and peers |
 //! | [`overload`] | longer intervals and load shedding |
-//! | [`state_files`] | when snapshots, exports, the history and the interval commitment are written |
+//! | [`state_files`] | snapshots, exports, the history and the interval commitment on disk |
 //! | `state_dirs` | where the state directory of a tracker may be |
 //! | [`process`] | user, signals, logging, the service manager, exit statuses |
 
