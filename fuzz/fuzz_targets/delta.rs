@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
-use onrush::upgrade::delta::{Delta, Stop, read_stops, write_stops};
+use onrush_replica::delta::{Delta, Stop, read_stops, write_stops};
 use onrush_fuzz::{NOW, snapshot_with};
 use onrush_proto::{Endpoint, InfoHash};
 use onrush_store::snapshot::format::MAX_BLOCK;
@@ -23,7 +23,7 @@ const MAX_PEERS: u64 = 40;
 /// Stops of the bytes, if they begin with valid ones, and the bytes behind them.
 fn split(bytes: &[u8]) -> (Vec<Stop>, &[u8]) {
     let (mut from, mut stops) = (bytes, Vec::new());
-    let read = read_stops(&mut from, || {}, |stop| stops.push(stop));
+    let read = read_stops(&mut from, |stop| stops.push(stop));
     assert!(stops.len() * SHORTEST <= bytes.len());
     if read.is_err() {
         return (Vec::new(), bytes);

@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use onrush::upgrade::message::Message;
+use onrush_replica::handoff::Message;
 
 fuzz_target!(|bytes: &[u8]| {
     let mut from = bytes;

@@ -10,7 +10,6 @@
 //! | [`blocks`] | sources that were blocked while the tracker ran |
 //! | [`lists`] | files of info hashes and of blocked sources, and the journal of changes |
 //! | [`export`] | the full scrape in a file |
-//! | [`stream`] | the contents of running shards for a thread that writes a snapshot or an export |
 //! | [`atomic_file`] | a file that is whole or not there |
 //! | [`damaged_file`] | a file that is not valid is renamed |
 
@@ -26,4 +25,3 @@ pub mod lock;
 pub mod snapshot;
 pub mod state;
 pub mod state_file;
-pub mod stream;

@@ -14,6 +14,7 @@
 //! | [`producer`], [`sorter`], [`scrape_join`] | requests to batches, served batches to replies |
 //! | [`lanes`] | the channels between members, and their messages |
 //! | [`rules`], [`orders`] | what may change at run time, and the handle for it |
+//! | [`stream`] | the contents of running shards, message by message, for another thread |
 //! | [`clock`], [`metrics`], [`clients`] | time, counters, client software by peer id prefix |
 //! | [`source_sample`] | who sends most, while somebody asks for it |
 
@@ -38,6 +39,7 @@ pub mod scrape_join;
 pub mod shedding;
 pub mod sorter;
 pub mod source_sample;
+pub mod stream;
 pub mod worker;
 
 pub use running::Running;

@@ -20,10 +20,9 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use log::Level;
-use serde::{Deserialize, Serialize};
-
 use onrush_config::Settings;
 use onrush_control::api::stats;
+use onrush_replica::handoff::IntervalCommitment;
 use onrush_tracker::access::Lists;
 use onrush_tracker::limits::AnnounceSettings;
 use onrush_tracker::metrics::WorkerMetrics;
@@ -52,30 +51,10 @@ pub struct Overload {
     committed: Option<(Instant, u32)>,
 }
 
-/// Clients were sent a longer interval: until they have announced again, their peers must not
-/// expire. A successor and a restarted tracker keep the commitment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct IntervalCommitment {
-    /// Lower bound of the peer lifetime, seconds.
-    pub lifetime: u32,
-    /// Seconds from now until the last of these clients is due.
-    pub seconds: u32,
-}
-
-impl IntervalCommitment {
-    /// The commitment to clients that were sent `interval`.
-    fn of(announce: &AnnounceSettings, interval: u32) -> Self {
-        let lifetime = lifetime(announce, interval);
-        Self { lifetime, seconds: longest_wait(announce, interval) }
-    }
-
-    /// The commitment that includes both.
-    fn max(self, other: Self) -> Self {
-        Self {
-            lifetime: self.lifetime.max(other.lifetime),
-            seconds: self.seconds.max(other.seconds),
-        }
-    }
+/// The commitment to clients that were sent `interval`.
+fn commitment_of(announce: &AnnounceSettings, interval: u32) -> IntervalCommitment {
+    let lifetime = lifetime(announce, interval);
+    IntervalCommitment { lifetime, seconds: longest_wait(announce, interval) }
 }
 
 impl Default for Overload {
@@ -208,14 +187,14 @@ impl Overload {
 
     /// Commits to `interval`, which was sent until now: the next one sent is shorter.
     pub fn commit(&mut self, settings: &Settings, interval: u32, now: Instant) {
-        self.adopt(IntervalCommitment::of(&settings.announce, interval), now);
+        self.adopt(commitment_of(&settings.announce, interval), now);
     }
 
     /// The commitment beyond the configured interval; `None` if only that was sent.
     pub fn commitment(&self, settings: &Settings, now: Instant) -> Option<IntervalCommitment> {
         let pressure = self.pressure(settings);
-        let current = (pressure.step > 0)
-            .then(|| IntervalCommitment::of(&settings.announce, pressure.interval));
+        let current =
+            (pressure.step > 0).then(|| commitment_of(&settings.announce, pressure.interval));
         let earlier = self.committed.map(|(until, lifetime)| {
             let left = until.saturating_duration_since(now).as_secs() + 1;
             IntervalCommitment { lifetime, seconds: left as u32 }
@@ -229,7 +208,7 @@ impl Overload {
     /// The commitment including the configured interval, for a successor whose configuration may
     /// have a shorter one.
     pub fn full_commitment(&self, settings: &Settings, now: Instant) -> IntervalCommitment {
-        let configured = IntervalCommitment::of(&settings.announce, settings.announce.interval);
+        let configured = commitment_of(&settings.announce, settings.announce.interval);
         self.commitment(settings, now).map_or(configured, |more| more.max(configured))
     }
 

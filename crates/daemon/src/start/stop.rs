@@ -7,8 +7,9 @@ use procfs_core::process::Stat;
 use procfs_core::{FromRead, ProcError};
 
 use super::Tracker;
-use crate::upgrade::delta;
+use crate::process::notify;
 use crate::upgrade::outgoing::HandedOver;
+use onrush_replica::delta;
 use onrush_tracker::metrics::Summary;
 
 /// Time for the last history to be written.
@@ -36,14 +37,16 @@ impl Tracker {
         drop(self.admin);
         let (_, mut shards) = self.running.stop_and_take_shards();
         self.files.snapshots.join();
-        let process = handed_over.process;
-        match delta::send(handed_over, &mut shards, self.clock.now()) {
-            Ok(rest) => {
-                let peers = rest.v4 + rest.v6;
-                log::info!("process {process} has taken over; the rest was {peers} peers");
+        let HandedOver { stream, process, since } = handed_over;
+        let process = *process;
+        let now = self.clock.now();
+        match delta::send(stream, &mut shards, since, now, &mut notify::progress()) {
+            Ok(delta) => {
+                let peers = delta.v4 + delta.v6;
+                log::info!("process {process} has taken over; delta sent: {peers} peers");
             }
             Err(error) => {
-                log::warn!("process {process} has taken over, but did not get the rest: {error}");
+                log::warn!("process {process} has taken over, but did not get the delta: {error}");
                 if exits_soon(process) {
                     if let Err(why) = self.files.snapshots.write_final(shards, self.clock) {
                         log::error!("{why}");

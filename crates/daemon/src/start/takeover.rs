@@ -1,26 +1,31 @@
 //! The steps of a start that need the other process: binding the admin address that the running one
 //! has, acquiring its sockets, and waiting for the process after this one.
 
-use std::os::fd::AsFd;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use crossbeam_channel::unbounded;
 use onrush_net::bind::Group;
-use onrush_net::regroup::PendingSockets;
+use onrush_net::regroup::{AddressSockets, PendingSockets};
 
 use super::{StartError, Tracker};
 use crate::access::blocks::Time;
+use crate::process::notify::{self, NotifyState};
+use crate::upgrade::SOCKET;
 use crate::upgrade::incoming::{self, Incoming, TakeoverError};
-use crate::upgrade::message::Handoff;
 use crate::upgrade::outgoing::Outgoing;
-use crate::upgrade::{SOCKET, delta};
 use onrush_config::Settings;
 use onrush_config::settings::Listen;
 use onrush_control::AdminError;
 use onrush_control::server::{self, Bound};
 use onrush_control::version::version;
+use onrush_replica::delta;
+use onrush_replica::handoff::{Handoff, Section, SectionKind};
+use onrush_store::lock::StateLock;
 
 /// Binds the admin address. If the running process may have it, it is bound once that has exited.
 pub(super) fn bind_admin(settings: &Settings, listen: Listen) -> Result<Bound, AdminError> {
@@ -50,11 +55,12 @@ impl Tracker {
         let orders = self.running.orders().clone();
         let start_merge = delta::receive(
             stream,
-            orders,
-            self.map,
-            self.clock,
+            (orders, self.map, self.clock),
             self.upgrade.merging().clone(),
             std::mem::take(&mut incoming.stops),
+            // Before its first byte, the outgoing process has named this one as the main process.
+            // Earlier notifications were ignored (NotifyAccess=main).
+            || notify::send(&[NotifyState::Ready, NotifyState::Watchdog]),
         )
         .map_err(StartError::Threads)?;
         self.overload.adopt(incoming.wait_for_release()?, Instant::now());
@@ -87,34 +93,26 @@ impl Tracker {
         let (Some(lock), Some(directory)) = (&self.files.lock, &settings.state_dir) else { return };
         let (events, upgrade) = unbounded();
         let workers = group.workers.len();
-        let addresses = group.into_address_sockets();
-        let handoff = Handoff {
-            version: version().to_owned(),
-            process: std::process::id(),
-            addresses: addresses.iter().map(|address| address.address).collect(),
-            sockets: addresses.iter().map(|address| address.sockets.len()).collect(),
-            passed: settings.sockets_passed,
-            shard_key,
-            admin: self.admin.address().into_iter().collect(),
-            current: None,
-        };
-        let sockets = addresses.into_iter().map(|address| address.sockets).collect();
         let path = directory.join(SOCKET);
-        let listening = lock.share().and_then(|lock| {
-            let (orders, clock) = (self.running.orders().clone(), self.clock);
-            let (limit, merging) = (settings.limits.peers, self.upgrade.merging().clone());
-            let control = self.files.control.as_ref().map(|it| it.as_fd().try_clone_to_owned());
-            let control = control.transpose()?;
+        let sections = sections(group, lock, self.files.control.as_ref());
+        let listening = sections.and_then(|(sections, descriptors)| {
+            let handoff = Handoff {
+                version: version().to_owned(),
+                process: std::process::id(),
+                sections,
+                passed: settings.sockets_passed,
+                shard_key,
+                admin: self.admin.address().into_iter().collect(),
+                current: None,
+            };
             let outgoing = Outgoing {
                 handoff,
-                sockets,
+                descriptors,
                 workers,
-                lock,
-                control,
-                orders,
-                clock,
-                limit,
-                merging,
+                orders: self.running.orders().clone(),
+                clock: self.clock,
+                limit: settings.limits.peers,
+                merging: self.upgrade.merging().clone(),
                 events,
             };
             outgoing.listen(&path)
@@ -129,4 +127,25 @@ impl Tracker {
             self.upgrade.listen(upgrade);
         }
     }
+}
+
+/// The descriptors that a successor gets, by section.
+fn sections(
+    group: Group,
+    lock: &StateLock,
+    control: Option<&UnixListener>,
+) -> io::Result<(Vec<Section>, Vec<Vec<OwnedFd>>)> {
+    let mut all = Vec::new();
+    for AddressSockets { address, sockets } in group.into_address_sockets() {
+        let sockets = sockets.into_iter().map(OwnedFd::from).collect();
+        all.push((SectionKind::Udp(address), sockets));
+    }
+    all.push((SectionKind::Lock, lock.share()?));
+    if let Some(control) = control {
+        all.push((SectionKind::Control, vec![control.as_fd().try_clone_to_owned()?]));
+    }
+    let of = |(kind, descriptors): (_, Vec<OwnedFd>)| {
+        (Section { kind, count: descriptors.len() }, descriptors)
+    };
+    Ok(all.into_iter().map(of).unzip())
 }

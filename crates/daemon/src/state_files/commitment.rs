@@ -8,7 +8,8 @@ use onrush_store::atomic_file::AtomicFile;
 use onrush_store::state_file;
 
 use super::writer::FirstFailure;
-use crate::overload::{IntervalCommitment, LONGEST_LIFETIME};
+use crate::overload::LONGEST_LIFETIME;
+use onrush_replica::handoff::IntervalCommitment;
 
 /// The file's name in the state directory.
 pub const FILE: &str = "overload.interval";

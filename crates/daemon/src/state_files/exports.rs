@@ -16,8 +16,8 @@ use onrush_control::request::Responder;
 use onrush_store::atomic_file::AtomicFile;
 use onrush_store::export::count::{SwarmCounter, SwarmCounts};
 use onrush_store::export::format::write;
-use onrush_store::stream::{ShardStream, StreamError};
 use onrush_tracker::orders::Orders;
+use onrush_tracker::stream::{ShardStream, StreamError};
 
 /// Mode of the file: readable by all users.
 const MODE: u32 = 0o644;
@@ -167,7 +167,7 @@ mod tests {
     use std::thread;
 
     use onrush_proto::InfoHash;
-    use onrush_store::stream::Part;
+    use onrush_tracker::stream::Part;
 
     use super::*;
 

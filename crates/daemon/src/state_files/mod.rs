@@ -25,7 +25,6 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::overload::IntervalCommitment;
 use commitment::CommitmentFile;
 pub use exports::ExportResponder;
 use exports::Exports;
@@ -33,6 +32,7 @@ use history::HistoryFile;
 use onrush_config::Settings;
 use onrush_control::files::Files;
 use onrush_control::history::History;
+use onrush_replica::handoff::IntervalCommitment;
 use onrush_store::lock::StateLock;
 use onrush_store::snapshot;
 use onrush_tracker::clock::Clock;

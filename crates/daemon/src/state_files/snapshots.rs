@@ -18,9 +18,9 @@ use onrush_control::request::Responder;
 use onrush_store::snapshot::encode::{Block, Encoder};
 use onrush_store::snapshot::load::Unread;
 use onrush_store::snapshot::write::{SnapshotSummary, write_all, write_file};
-use onrush_store::stream::ShardStream;
 use onrush_tracker::clock::Clock;
 use onrush_tracker::orders::Orders;
+use onrush_tracker::stream::ShardStream;
 
 /// The time after which a failed snapshot after an upgrade is tried again.
 const RETRY: Duration = Duration::from_secs(60);

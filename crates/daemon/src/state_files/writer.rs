@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
 
 use onrush_control::files::FileWrites;
-use onrush_store::stream::{ShardReader, ShardStream};
 use onrush_tracker::orders::Orders;
+use onrush_tracker::stream::{ShardReader, ShardStream};
 
 /// A file of one kind. `T` describes it in the log.
 #[derive(Debug)]

@@ -1,28 +1,28 @@
 //! The new process's side of an upgrade: it requests sockets and peers, and acquires the sockets
 //! once it could serve.
 
-use std::io::{self, Read};
+use std::io;
 use std::net::SocketAddr;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use onrush_net::bind::{Address, BoundSocket};
-use onrush_net::handover;
 use onrush_net::regroup::AddressSockets;
-use onrush_swarm::{ChangeReader, Interest, Restored, Shard, ShardMap};
+use onrush_swarm::{ChangeReader, Interest, Shard, ShardMap};
 use thiserror::Error;
 
 use super::SOCKET;
-use super::delta::OLDER_IN_DUMP;
-use super::message::{Handoff, Message, PROTOCOL, receive, send, unexpected};
-use crate::overload::IntervalCommitment;
 use crate::process::notify;
 use onrush_config::settings::Listen;
 use onrush_config::{Passed, Settings};
 use onrush_control::version::version;
+use onrush_replica::dump::{self, DumpError, load_options};
+use onrush_replica::handoff::{
+    Handoff, IntervalCommitment, Message, PROTOCOL, SectionKind, receive, receive_descriptors,
+    send, unexpected,
+};
 use onrush_store::lock::StateLock;
-use onrush_store::snapshot::load::{LoadOptions, from_stream, reserve};
 use onrush_tracker::access::AccessList;
 use onrush_tracker::clock::Now;
 
@@ -74,6 +74,17 @@ pub enum TakeoverError {
     Broken(#[from] io::Error),
 }
 
+impl From<DumpError> for TakeoverError {
+    fn from(error: DumpError) -> Self {
+        match error {
+            DumpError::Io(error) => Self::Broken(error),
+            DumpError::TooManyPeers { peers, lost, limit } => {
+                Self::TooManyPeers { peers, lost, limit }
+            }
+        }
+    }
+}
+
 /// A handoff in progress.
 #[derive(Debug)]
 pub struct Incoming {
@@ -99,8 +110,9 @@ pub struct Incoming {
 /// addresses and number override the configuration. Failures are reported by [`Incoming::request`].
 pub fn passed_sockets(settings: &Settings) -> Option<Passed> {
     match inspect(settings)? {
-        Handoff { passed: true, addresses, sockets, .. } => {
-            Some(Passed { each: sockets.into_iter().min()?, addresses })
+        handoff if handoff.passed => {
+            let (addresses, counts): (_, Vec<usize>) = handoff.addresses().unzip();
+            Some(Passed { each: counts.into_iter().min()?, addresses })
         }
         _ => None,
     }
@@ -138,16 +150,25 @@ impl Incoming {
             Message::Refusal(why) => return Err(TakeoverError::Refused(why)),
             other => return Err(unexpected(&other).into()),
         };
-        let sockets = handoff.sockets.iter().map(|count| receive_sockets(&stream, *count));
-        let groups = sockets.collect::<io::Result<Vec<_>>>()?;
-        let lock = Some(StateLock::adopt(handover::receive(&stream)?)?);
-        let control = handover::receive(&stream)?.pop().map(UnixListener::from);
-        let (keeps, added) = compare(&handoff.addresses, &settings.listen);
-        let all = handoff.addresses.iter().zip(groups).zip(&keeps);
-        let kept = all
-            .filter(|(_, keep)| **keep)
-            .map(|((&address, sockets), _)| AddressSockets { address, sockets })
-            .collect();
+        let addresses: Vec<_> = handoff.addresses().map(|(address, _)| address).collect();
+        let (keeps, added) = compare(&addresses, &settings.listen);
+        let (mut kept, mut lock, mut control) = (Vec::new(), None, None);
+        let mut keep = keeps.iter();
+        for (kind, descriptors) in receive_descriptors(&stream, &handoff.sections)? {
+            match kind {
+                SectionKind::Udp(address) => {
+                    let sockets = descriptors.into_iter().map(BoundSocket::adopt);
+                    let sockets = sockets.collect::<io::Result<_>>()?;
+                    if keep.next() == Some(&true) {
+                        kept.push(AddressSockets { address, sockets });
+                    }
+                }
+                SectionKind::Lock => lock = Some(StateLock::adopt(descriptors)?),
+                SectionKind::Control => {
+                    control = descriptors.into_iter().next().map(UnixListener::from);
+                }
+            }
+        }
         Ok(Self { stream, handoff, kept, keeps, added, lock, control, stops: Vec::new() })
     }
 
@@ -176,7 +197,8 @@ impl Incoming {
             other => return Err(unexpected(&other).into()),
         };
         // Unbuffered, so that the messages behind the peers are not read.
-        load_dump(&self.stream, held, shards, options, limit, force)
+        let progress = &mut notify::progress();
+        Ok(dump::load(&self.stream, held, shards, options, (limit, force), progress)?)
     }
 
     /// Waits until the running process has released the sockets. Call when everything slow is
@@ -201,62 +223,6 @@ impl Incoming {
     }
 }
 
-/// Loads the dump of a process that stores `held` peers, into shards that share `limit` peers,
-/// which is `limits.peers`. With `force`, those that do not fit are dropped.
-///
-/// # Errors
-/// [`TakeoverError`], when the dump cannot be read, or has too many peers without `force`.
-pub fn load_dump(
-    from: impl Read,
-    held: u64,
-    mut shards: Vec<&mut Shard>,
-    options: LoadOptions<'_>,
-    limit: u64,
-    force: bool,
-) -> Result<(), TakeoverError> {
-    // Without `force` no peer may be dropped, also if some of those held have expired and the
-    // others are few enough.
-    if held <= limit || !force {
-        reserve(&mut shards, limit);
-    }
-    let loaded =
-        from_stream(from, shards, options, &mut notify::progress()).map_err(io::Error::other)?;
-    log::info!("upgrade: {loaded}");
-    let Restored { stored, full, .. } = loaded.peers;
-    // Neither counts peers that were replaced while the others were sent, nor expired ones.
-    let peers = held.min(stored + full);
-    let lost = peers.saturating_sub(limit).max(full);
-    if lost > 0 && !force {
-        return Err(TakeoverError::TooManyPeers { peers, lost, limit });
-    }
-    if full > 0 {
-        log::warn!("upgrade: {full} peers were dropped, as limits.peers = {limit} has no room");
-    }
-    Ok(())
-}
-
-/// How a dump is loaded that is written from `now` on.
-pub fn load_options(map: ShardMap, access: &AccessList, now: Now) -> LoadOptions<'_> {
-    // Its ages are right: by the wall clock, which may be set meanwhile, they could seem old.
-    let now = Now { unix: 0, ..now };
-    LoadOptions { map, access, now, extra_age: OLDER_IN_DUMP }
-}
-
-/// Receives the sockets of one address.
-fn receive_sockets(stream: &UnixStream, count: usize) -> io::Result<Vec<BoundSocket>> {
-    let mut sockets = Vec::with_capacity(count);
-    while sockets.len() < count {
-        let descriptors = handover::receive(stream)?;
-        if descriptors.is_empty() {
-            return Err(io::Error::other("fewer sockets arrived than the handoff names"));
-        }
-        for descriptor in descriptors {
-            sockets.push(BoundSocket::adopt(descriptor)?);
-        }
-    }
-    Ok(sockets)
-}
-
 /// For each `bound` address whether `listen` keeps it, and the addresses to be bound. Port 0
 /// matches any port.
 fn compare(bound: &[SocketAddr], listen: &[Listen]) -> (Vec<bool>, Vec<Address>) {
@@ -276,104 +242,7 @@ fn compare(bound: &[SocketAddr], listen: &[Listen]) -> (Vec<bool>, Vec<Address>)
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
-    use std::thread;
-
-    use onrush_proto::{Endpoint, InfoHash};
-    use onrush_store::snapshot::encode::Encoder;
-    use onrush_store::snapshot::write::SnapshotWriter;
-    use onrush_swarm::{Moment, PeerView, ShardSettings};
-
-    use super::super::message::tests::handoff;
     use super::*;
-
-    const NOW: Now = Now { moment: Moment(1 << 20), unix: 1_800_000_000 };
-
-    fn shard(max_peers: u64) -> Shard {
-        let settings = ShardSettings { max_peers, ..ShardSettings::default() };
-        Shard::new(settings, [1; 16], 1)
-    }
-
-    /// A dump of this many peers, of which the first `crowd` share a swarm.
-    fn dump(peers: u16, crowd: u16) -> Vec<u8> {
-        let mut source = shard(peers.into());
-        for number in 1..=peers {
-            let spread = u32::from(number.max(crowd)).wrapping_mul(0x9E37_79B1).to_be_bytes();
-            let hash = InfoHash(std::array::from_fn(|at| spread[at % 4]));
-            let [high, low] = number.to_be_bytes();
-            let endpoint = Endpoint::V4([192, 0, 2, 1, high, low]);
-            let peer = PeerView { endpoint, seeder: true, age: 0 };
-            source.restore(hash, 0, [peer].into_iter(), NOW.moment);
-        }
-        let mut writer = SnapshotWriter::begin(Vec::new(), NOW.unix).unwrap();
-        writer.shards(&mut [source], NOW, Encoder::default(), &mut || {}).unwrap();
-        writer.end(NOW.unix).unwrap().0
-    }
-
-    /// Loads a dump of `sent` peers, of a process that stores `held`, into shards that store
-    /// `limit`. Returns the peers stored, or how many are too many.
-    fn load(held: u64, sent: u16, into: (u16, u64), force: bool) -> Result<u64, u64> {
-        load_dump_of(held, dump(sent, 0), into, force)
-    }
-
-    fn load_dump_of(
-        held: u64,
-        dump: Vec<u8>,
-        (shards, limit): (u16, u64),
-        force: bool,
-    ) -> Result<u64, u64> {
-        let (stream, outgoing) = UnixStream::pair().unwrap();
-        let mut incoming = Incoming {
-            stream,
-            handoff: handoff(&[]),
-            kept: Vec::new(),
-            keeps: Vec::new(),
-            added: Vec::new(),
-            lock: None,
-            control: None,
-            stops: Vec::new(),
-        };
-        let sending = thread::spawn(move || {
-            send(&outgoing, &Message::Dump { peers: held }).unwrap();
-            (&outgoing).write_all(&dump).unwrap();
-            outgoing
-        });
-        let mut of_each: Vec<_> = (0..shards).map(|_| shard(limit / u64::from(shards))).collect();
-        let map = ShardMap::new([3; 5], shards);
-        let all = of_each.iter_mut().collect();
-        let loaded = incoming.load_peers(all, map, &AccessList::Open, NOW, limit, force);
-        sending.join().unwrap();
-        match loaded {
-            Ok(()) => Ok(of_each.iter().map(|shard| shard.totals().peers()).sum()),
-            Err(TakeoverError::TooManyPeers { peers, lost, limit: named }) => {
-                assert_eq!((peers - lost, named), (limit, limit));
-                Err(lost)
-            }
-            Err(other) => panic!("{other}"),
-        }
-    }
-
-    #[test]
-    fn peers_are_too_many_only_if_the_limit_is_smaller_than_what_is_held() {
-        // 20 peers were replaced or stopped after they had been sent.
-        assert_eq!(load(1_000, 1_020, (1, 1_000), false), Ok(1_020));
-        for shards in [1, 2, 3, 7] {
-            assert_eq!(load(1_000, 1_020, (shards, 1_000), false), Ok(1_020), "{shards} shards");
-            assert_eq!(load(1_000, 1_020, (shards, 990), false), Err(10));
-            let forced = load(1_000, 1_020, (shards, 990), true).unwrap();
-            assert!((700..=990).contains(&forced), "{forced} in {shards} shards");
-            // The others have expired here.
-            assert_eq!(load(1_000, 900, (shards, 900), false), Ok(900), "{shards} shards");
-        }
-    }
-
-    #[test]
-    fn a_swarm_larger_than_the_part_of_its_shard_is_kept() {
-        for force in [false, true] {
-            let loaded = load_dump_of(4_000, dump(4_000, 3_000), (8, 8_000), force);
-            assert_eq!(loaded, Ok(4_000));
-        }
-    }
 
     #[test]
     fn addresses_are_kept_added_and_dropped() {

@@ -1,9 +1,9 @@
 //! The running process's side of an upgrade: it waits at a Unix socket for a process that takes
 //! over, and keeps serving when that fails.
 
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter};
 use std::net::{Shutdown, SocketAddr};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::Arc;
@@ -11,21 +11,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use crossbeam_channel::{Sender, after, bounded};
-use onrush_net::bind::BoundSocket;
+use crossbeam_channel::{Sender, bounded};
 use onrush_net::handover::{self, Peer};
-use onrush_swarm::{ChangeReader, Interest, Moment, Shard, Totals};
+use onrush_swarm::{Interest, Shard, Totals};
 
-use super::message::{
-    Current, Handoff, Message, PROTOCOL, UntilDeadline, receive, send, unexpected,
-};
-use super::{collect_from_shards, stalled};
-use crate::overload::IntervalCommitment;
 use onrush_control::version::version;
-use onrush_store::snapshot::encode::Encoder;
-use onrush_store::snapshot::write::SnapshotWriter;
+use onrush_replica::delta::Since;
+use onrush_replica::handoff::{
+    Current, Handoff, IntervalCommitment, Message, PROTOCOL, UntilDeadline, receive, send,
+    send_descriptors, unexpected,
+};
+use onrush_replica::{collect_from_shards, dump};
 use onrush_store::state_file;
-use onrush_store::stream::ShardStream;
 use onrush_tracker::clock::{Clock, Now};
 use onrush_tracker::orders::Orders;
 
@@ -58,14 +55,10 @@ const RETRY: Duration = Duration::from_secs(1);
 pub struct Outgoing {
     /// The description of the handoff.
     pub handoff: Handoff,
-    /// The sockets of each address, in the order of their group.
-    pub sockets: Vec<Vec<BoundSocket>>,
+    /// The descriptors of each section of the handoff.
+    pub descriptors: Vec<Vec<OwnedFd>>,
     /// The number of workers with sockets.
     pub workers: usize,
-    /// The descriptors of the state directory's lock.
-    pub lock: Vec<OwnedFd>,
-    /// The control socket, if there is one.
-    pub control: Option<OwnedFd>,
     /// Sends orders to the workers.
     pub orders: Orders,
     /// The workers' clock.
@@ -111,10 +104,8 @@ pub struct HandedOver {
     pub stream: UnixStream,
     /// Its process id.
     pub process: i32,
-    /// When the dump began.
-    pub since: Moment,
-    /// For each shard, the peers that have stopped since then.
-    pub stops: Vec<ChangeReader>,
+    /// The dump that the delta continues.
+    pub since: Since,
 }
 
 /// Binds the upgrade socket. This process holds the directory's lock.
@@ -246,7 +237,7 @@ impl Outgoing {
              peers while this one keeps serving",
             self.handoff.version
         );
-        let since = self.clock.now().moment;
+        let begun = self.clock.now().moment;
         let subscribe =
             |shard: &mut Shard, _: Now| Some((shard.subscribe(Interest::Stops), shard.totals()));
         let subscribed = collect_from_shards(&self.orders, DUMP_TIMEOUT, |_| subscribe)?;
@@ -260,11 +251,11 @@ impl Outgoing {
             self.ask_main_thread(|commitment| Event::Ready { process, version, commitment })?;
         self.release(&stream, commitment).inspect_err(|_| {
             if let Err(error) = self.orders.resume() {
-                log::error!("{error}: it does not serve");
+                log::error!("{error}; its worker does not serve");
             }
         })?;
         self.drain_dropped_addresses(&keeps);
-        Ok(HandedOver { stream, process, since, stops })
+        Ok(HandedOver { stream, process, since: Since { begun, stops } })
     }
 
     /// Reports an event to the main thread, and waits for the reply.
@@ -279,16 +270,7 @@ impl Outgoing {
     fn send_handoff(&self, stream: &UnixStream, current: Current) -> io::Result<()> {
         let handoff = Handoff { current: Some(current), ..self.handoff.clone() };
         send(stream, &Message::Handoff(handoff))?;
-        for sockets in &self.sockets {
-            let descriptors: Vec<_> = sockets.iter().map(AsFd::as_fd).collect();
-            for chunk in descriptors.chunks(handover::MAX_DESCRIPTORS) {
-                handover::send(stream, chunk)?;
-            }
-        }
-        let lock: Vec<_> = self.lock.iter().map(AsFd::as_fd).collect();
-        handover::send(stream, &lock)?;
-        let control: Vec<_> = self.control.iter().map(AsFd::as_fd).collect();
-        handover::send(stream, &control)
+        send_descriptors(stream, self.descriptors.iter())
     }
 
     /// Sends all peers. The shards had these totals a moment ago.
@@ -296,16 +278,9 @@ impl Outgoing {
         let peers: u64 = totals.iter().map(Totals::peers).sum();
         let idle: u64 = totals.iter().map(|totals| totals.idle_swarms).sum();
         send(stream, &Message::Dump { peers: peers.min(self.limit) })?;
-        let mut blocks =
-            ShardStream::start(&self.orders, Encoder::default).map_err(io::Error::other)?;
         let limit = SEND_TIMEOUT + TIME_PER_ITEM * u32::try_from(peers + idle).unwrap_or(u32::MAX);
         let to = BufWriter::with_capacity(256 << 10, UntilDeadline::new(stream, limit));
-        let mut writer = SnapshotWriter::begin(to, self.clock.now().unix)?;
-        while let Some(block) = blocks.next(&after(DUMP_TIMEOUT)).map_err(|_| stalled())? {
-            writer.block(&block)?;
-        }
-        let (mut to, _) = writer.end(self.clock.now().unix)?;
-        to.flush()?;
+        dump::write(to, &self.orders, self.clock, DUMP_TIMEOUT)?;
         stream.set_write_timeout(Some(WRITE_TIMEOUT))
     }
 
@@ -334,9 +309,9 @@ impl Outgoing {
 
     /// Answers the datagrams queued at addresses that the new process does not serve.
     fn drain_dropped_addresses(&self, keeps: &[bool]) {
-        let addresses = self.handoff.addresses.iter().zip(keeps);
+        let addresses = self.handoff.addresses().zip(keeps);
         let dropped: Arc<[SocketAddr]> =
-            addresses.filter(|(_, keep)| !**keep).map(|(address, _)| *address).collect();
+            addresses.filter(|(_, keep)| !**keep).map(|((address, _), _)| address).collect();
         if dropped.is_empty() {
             return;
         }

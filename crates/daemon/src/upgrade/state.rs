@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, never};
 
-use super::message::Current;
 use super::outgoing::{Event, HandedOver};
 use super::successor::{Program, Successor};
 use crate::access::AccessControl;
@@ -19,6 +18,7 @@ use onrush_control::api;
 use onrush_control::caller::Caller;
 use onrush_control::history::History;
 use onrush_control::request::Responder;
+use onrush_replica::handoff::Current;
 use onrush_tracker::clock::Clock;
 
 /// Time for the history to be written: the successor waits.

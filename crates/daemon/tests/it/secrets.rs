@@ -9,11 +9,11 @@ use onrush_net::memory::{Conditions, Endpoint as Client, Network};
 use onrush_proto::{Announce, InfoHash};
 use onrush_store::snapshot::encode::Encoder;
 use onrush_store::snapshot::write::{SnapshotWriter, write_all};
-use onrush_store::stream::ShardStream;
 use onrush_testing::memory_tracker::{TestTracker, announce, at, connect, send, settings};
 use onrush_tracker::assemble::Secrets;
 use onrush_tracker::connection::{Key, Keys};
 use onrush_tracker::orders::Orders;
+use onrush_tracker::stream::ShardStream;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 

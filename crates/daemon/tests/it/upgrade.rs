@@ -10,8 +10,8 @@ use std::thread;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use nix::unistd::Uid;
-use onrush::upgrade::message::PROTOCOL;
 use onrush_proto::InfoHash;
+use onrush_replica::handoff::PROTOCOL;
 
 use crate::harness::client::Client;
 use crate::harness::messages::{

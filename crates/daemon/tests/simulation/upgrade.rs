@@ -5,16 +5,16 @@ use std::io::Cursor;
 use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded};
-use onrush::upgrade::delta::{self, Delta, OLDER_IN_DUMP, own_stops};
-use onrush::upgrade::incoming::{TakeoverError, load_dump, load_options};
+use onrush_replica::delta::{self, Delta, OLDER_IN_DUMP, Since, own_stops};
+use onrush_replica::dump::{self, DumpError, load_options};
 use onrush_store::snapshot::encode::{Block, Encoder};
 use onrush_store::snapshot::write::SnapshotWriter;
-use onrush_store::stream::{Part, StreamTask};
 use onrush_swarm::{ChangeReader, Interest, Shard, ShardMap};
 use onrush_tracker::access::AccessList;
 use onrush_tracker::clock::Now;
 use onrush_tracker::lanes::ShardTask;
 use onrush_tracker::orders::Orders;
+use onrush_tracker::stream::{Part, StreamTask};
 
 use super::clock::Time;
 use super::tracker::Tracker;
@@ -169,10 +169,10 @@ impl Upgrade {
         let mut shards = new.shards();
         self.own = shards.iter_mut().map(|shard| shard.subscribe(Interest::Stops)).collect();
         let options = load_options(map, access, now);
-        match load_dump(dump, self.held, shards, options, limit, false) {
+        match dump::load(dump, self.held, shards, options, (limit, false), &mut || {}) {
             Ok(()) => self.stage = Stage::Loaded(Box::new(new), until),
             // An upgrade shortly before has left more than the limit.
-            Err(TakeoverError::TooManyPeers { .. }) => return false,
+            Err(DumpError::TooManyPeers { .. }) => return false,
             Err(error) => panic!("{error}"),
         }
         true
@@ -194,8 +194,9 @@ impl Upgrade {
         let mut shards: Vec<Shard> = sides.map(|side| side.shard).collect();
         let mut bytes = Vec::new();
         let at = now.since(serving.started);
-        let since = self.begun.since(serving.started).moment;
-        delta::write(&mut bytes, &mut shards, &mut self.stops, since, at).expect("memory");
+        let begun = self.begun.since(serving.started).moment;
+        let mut since = Since { begun, stops: std::mem::take(&mut self.stops) };
+        delta::write(&mut bytes, &mut shards, &mut since, at, &mut || {}).expect("memory");
         let Stage::Pausing(new, ..) = self.take_stage() else { panic!("workers still receive") };
         self.stage = Stage::Released { delta: bytes, at: now, arrival };
         *new

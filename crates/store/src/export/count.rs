@@ -3,8 +3,8 @@
 use onrush_proto::InfoHash;
 use onrush_swarm::{Shard, Verdict};
 
-use crate::stream::ShardReader;
 use onrush_tracker::clock::Now;
+use onrush_tracker::stream::ShardReader;
 
 /// Swarms per step: about 10 us when they are not in the CPU caches.
 const STEP: usize = 128;

@@ -4,8 +4,8 @@ use onrush_proto::Endpoint;
 use onrush_swarm::{Shard, SwarmSummary, Visitor};
 
 use super::format::{self, BLOCK_HEAD_LEN, RECORD_LEN, SnapshotCounts};
-use crate::stream::ShardReader;
 use onrush_tracker::clock::Now;
+use onrush_tracker::stream::ShardReader;
 
 /// Bytes at which a block is closed. A step of the walk may exceed it, far below
 /// [`format::MAX_BLOCK`].

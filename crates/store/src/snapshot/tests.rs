@@ -19,11 +19,11 @@ use super::format::{self, Damage};
 use super::load::{LoadError, LoadOptions, Loaded, ReadError, Unread, load, load_at_start, verify};
 use super::write::{write_all, write_file};
 use crate::lists::access_list;
-use crate::stream::{Part, StreamTask};
 use onrush_config::settings::{Access, Listed};
 use onrush_tracker::access::AccessList;
 use onrush_tracker::clock::Now;
 use onrush_tracker::lanes::ShardTask;
+use onrush_tracker::stream::{Part, StreamTask};
 
 const LIFETIME: u32 = 3600;
 /// `limits.peers`.

@@ -7,7 +7,7 @@ use onrush_tidy::{crate_of, demand, sources};
 /// A crate; lines of code, and of tests, without comments and blank lines. A crate may grow by
 /// [`GROWTH`] beyond its row. The commit that raises a row says why; one that removes more than
 /// [`SLACK`] lowers it.
-const BUDGETS: [(&str, [usize; 2]); 16] = [
+const BUDGETS: [(&str, [usize; 2]); 17] = [
     ("bench", [2_680, 1_319]),
     ("config", [1_794, 1_061]),
     ("control", [4_548, 1_881]),
@@ -17,6 +17,7 @@ const BUDGETS: [(&str, [usize; 2]); 16] = [
     ("load", [8_175, 5_151]),
     ("net", [3_405, 2_203]),
     ("proto", [691, 734]),
+    ("replica", [581, 328]),
     ("store", [2_195, 1_296]),
     ("swarm", [4_035, 2_710]),
     ("testing", [211, 0]),

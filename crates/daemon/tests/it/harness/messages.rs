@@ -60,7 +60,7 @@ pub(crate) const UPGRADE_REQUESTED: &str = "upgrade requested by ";
 /// A successor has connected and receives the peers; its process id and user are in the line.
 pub(crate) const UPGRADE_BEGINS: &str = " takes over: ";
 /// The successor has received the changes made during the transfer.
-pub(crate) const UPGRADE_RECEIVED: &str = "upgrade: the rest has arrived";
+pub(crate) const UPGRADE_RECEIVED: &str = "upgrade: delta merged";
 /// The old process has handed over everything and stops.
 pub(crate) const UPGRADE_DONE: &str = " has taken over; ";
 /// The successor failed; the old process keeps serving.

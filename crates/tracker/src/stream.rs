@@ -5,9 +5,9 @@ use crossbeam_channel::{Receiver, Sender, TrySendError, bounded, select};
 use onrush_swarm::{Moment, Shard};
 use thiserror::Error;
 
-use onrush_tracker::clock::Now;
-use onrush_tracker::lanes::ShardTask;
-use onrush_tracker::orders::{Orders, WorkerUnresponsive};
+use crate::clock::Now;
+use crate::lanes::ShardTask;
+use crate::orders::{Orders, WorkerUnresponsive};
 
 /// Seconds after which a task ends whose receiver takes no message: other tasks wait behind it.
 const SEND_TIMEOUT: u32 = 120;

@@ -1,20 +1,20 @@
-//! The messages between the two processes of an upgrade: JSON behind its length (u32, big endian),
-//! on a Unix socket.
+//! The messages between the two processes of a handoff: JSON behind its length (u32, big endian),
+//! on a Unix socket. The descriptors of a handoff follow its message, section by section.
 
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use onrush_config::reload::ShownValues;
+use onrush_net::handover;
 use onrush_store::lists::MostEntries;
 use onrush_store::snapshot::load::Unread;
 use serde::{Deserialize, Serialize};
 
-use crate::overload::IntervalCommitment;
-
 /// The version of this protocol. Processes of different versions do not upgrade each other.
-pub const PROTOCOL: u32 = 6;
+pub const PROTOCOL: u32 = 7;
 
 /// Bytes of a write at most, for which the kernel waits once: a timeout applies to each wait.
 const MAX_WRITE: usize = 16 << 10;
@@ -53,39 +53,36 @@ pub enum Message {
     Ready,
     /// Outgoing: it has stopped receiving.
     Release {
-        /// What the new process has to keep of intervals sent.
+        /// Interval commitment to honour.
         commitment: IntervalCommitment,
     },
     /// Incoming: it serves from now on.
     Acquired,
 }
 
-/// What the outgoing process hands over.
+/// The description of all that the outgoing process hands over.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Handoff {
     /// Its build.
     pub version: String,
     /// Its process id.
     pub process: u32,
-    /// The addresses that it serves.
-    pub addresses: Vec<SocketAddr>,
-    /// The number of sockets of each address. Their descriptors follow, address by address, in the
-    /// order of their group.
-    pub sockets: Vec<usize>,
+    /// The descriptors that follow.
+    pub sections: Vec<Section>,
     /// Whether a service manager has opened the sockets, and so decides on the addresses.
     pub passed: bool,
     /// The multipliers by which the kernel steers.
     pub shard_key: [u32; 5],
     /// The addresses of its admin server: one, or none.
     pub admin: Vec<SocketAddr>,
-    /// What may have changed since it began to serve; `None` unless a handoff was requested.
+    /// State that may have changed since it began to serve; `None` unless a handoff was requested.
     pub current: Option<Current>,
 }
 
 /// The part of a handoff that changes while a process serves.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Current {
-    /// What the new process has to keep of intervals sent so far.
+    /// Interval commitment to honour.
     pub commitment: IntervalCommitment,
     /// The snapshot that was not loaded and must not be overwritten, if so. It may be readable now.
     pub unread: Option<Box<Unread>>,
@@ -96,7 +93,56 @@ pub struct Current {
     pub values: ShownValues,
 }
 
+/// Descriptors of one kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Section {
+    /// Their kind.
+    pub kind: SectionKind,
+    /// How many there are.
+    pub count: usize,
+}
+
+/// The kind of descriptors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SectionKind {
+    /// The UDP sockets of an address, in the order of their group.
+    Udp(SocketAddr),
+    /// The lock of the state directory.
+    Lock,
+    /// The control socket.
+    Control,
+}
+
+/// Clients were sent a longer interval: until they have announced again, their peers must not
+/// expire. A successor and a restarted tracker keep the commitment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IntervalCommitment {
+    /// Lower bound of the peer lifetime, seconds.
+    pub lifetime: u32,
+    /// Seconds from now until the last of these clients is due.
+    pub seconds: u32,
+}
+
+impl IntervalCommitment {
+    /// The commitment that includes both.
+    #[must_use]
+    pub fn max(self, other: Self) -> Self {
+        Self {
+            lifetime: self.lifetime.max(other.lifetime),
+            seconds: self.seconds.max(other.seconds),
+        }
+    }
+}
+
 impl Handoff {
+    /// The UDP addresses that it serves, and the number of sockets of each.
+    pub fn addresses(&self) -> impl Iterator<Item = (SocketAddr, usize)> {
+        self.sections.iter().filter_map(|section| match section.kind {
+            SectionKind::Udp(address) => Some((address, section.count)),
+            SectionKind::Lock | SectionKind::Control => None,
+        })
+    }
+
     /// Whether the outgoing process's admin server may occupy `address`, so that the address is
     /// free once it has exited.
     pub fn may_hold_admin(&self, address: SocketAddr) -> bool {
@@ -205,6 +251,40 @@ fn timed_out(error: io::Error) -> io::Error {
     if error.kind() == io::ErrorKind::WouldBlock { too_slow() } else { error }
 }
 
+/// Sends the descriptors of all sections, in their order.
+///
+/// # Errors
+/// When the peer has closed the connection, or the write timeout of the stream expires.
+pub fn send_descriptors<'a>(
+    stream: &UnixStream,
+    sections: impl Iterator<Item = &'a Vec<OwnedFd>>,
+) -> io::Result<()> {
+    let all: Vec<BorrowedFd<'_>> = sections.flatten().map(AsFd::as_fd).collect();
+    all.chunks(handover::MAX_DESCRIPTORS).try_for_each(|chunk| handover::send(stream, chunk))
+}
+
+/// Receives the descriptors of these sections.
+///
+/// # Errors
+/// When the peer has closed the connection or sends too few, or this process may not open as many.
+pub fn receive_descriptors(
+    stream: &UnixStream,
+    sections: &[Section],
+) -> io::Result<Vec<(SectionKind, Vec<OwnedFd>)>> {
+    let wanted = sections.iter().map(|section| section.count).sum();
+    let mut all = Vec::new();
+    while all.len() < wanted {
+        let descriptors = handover::receive(stream)?;
+        if descriptors.is_empty() {
+            return Err(io::Error::other("fewer descriptors arrived than the handoff names"));
+        }
+        all.extend(descriptors);
+    }
+    let mut all = all.into_iter();
+    let take = |section: &Section| (section.kind, all.by_ref().take(section.count).collect());
+    Ok(sections.iter().map(take).collect())
+}
+
 /// Reads an array of bytes.
 ///
 /// # Errors
@@ -221,8 +301,9 @@ pub fn unexpected(message: &Message) -> io::Error {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use super::*;
+    use std::fs::File;
     use std::iter::repeat;
     use std::net::Shutdown;
     use std::path::PathBuf;
@@ -232,12 +313,16 @@ pub(super) mod tests {
     /// A message that takes longer is not cut off.
     const DEADLINE: Duration = Duration::from_secs(60);
 
-    pub(crate) fn handoff(admin: &[&str]) -> Handoff {
+    fn handoff(admin: &[&str]) -> Handoff {
         Handoff {
             version: "0.1.0".into(),
             process: 77,
-            addresses: vec!["127.0.0.1:6969".parse().unwrap(), "[::1]:6969".parse().unwrap()],
-            sockets: vec![3, 2],
+            sections: vec![
+                Section { kind: SectionKind::Udp("127.0.0.1:6969".parse().unwrap()), count: 3 },
+                Section { kind: SectionKind::Udp("[::1]:6969".parse().unwrap()), count: 2 },
+                Section { kind: SectionKind::Lock, count: 2 },
+                Section { kind: SectionKind::Control, count: 1 },
+            ],
             passed: true,
             shard_key: [1, 2, 3, 4, u32::MAX],
             admin: admin.iter().map(|address| address.parse().unwrap()).collect(),
@@ -276,6 +361,23 @@ pub(super) mod tests {
         let receive = || receive(&there, DEADLINE);
         messages.iter().for_each(|message| assert_eq!(receive().unwrap(), *message));
         assert!(receive().is_err() && receive().is_err());
+    }
+
+    #[test]
+    fn descriptors_arrive_in_their_sections() {
+        let (here, there) = UnixStream::pair().unwrap();
+        let open = |count: usize| -> Vec<OwnedFd> {
+            (0..count).map(|_| OwnedFd::from(File::open("/dev/null").unwrap())).collect()
+        };
+        // More than fit into one message.
+        let counts = [200, 0, 1, 100];
+        let sent = counts.map(open);
+        send_descriptors(&here, sent.iter()).unwrap();
+        let section = |count| Section { kind: SectionKind::Lock, count };
+        let received = receive_descriptors(&there, &counts.map(section)).unwrap();
+        assert_eq!(received.iter().map(|(_, of)| of.len()).collect::<Vec<_>>(), counts);
+        drop(here);
+        assert!(receive_descriptors(&there, &[section(1)]).is_err());
     }
 
     #[test]

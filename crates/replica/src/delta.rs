@@ -5,7 +5,7 @@
 //! port, the swarm's `completed` (u32) and the seconds since (u32); then a snapshot of all peers
 //! that are younger than the dump.
 
-use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,10 +16,8 @@ use crossbeam_channel::{Sender, bounded};
 use onrush_proto::{Endpoint, InfoHash};
 use onrush_swarm::{Change, ChangeKind, ChangeReader, Moment, Restored, Shard, ShardMap};
 
-use super::collect_from_shards;
-use super::message::read_array;
-use super::outgoing::HandedOver;
-use crate::process::notify::{self, NotifyState};
+use crate::collect_from_shards;
+use crate::handoff::read_array;
 use onrush_store::snapshot::encode::Encoder;
 use onrush_store::snapshot::format::{Records, SnapshotCounts};
 use onrush_store::snapshot::load::{BlockReader, LoadOptions, load_records};
@@ -43,41 +41,51 @@ const STEP: usize = 64;
 /// Time for each write of the outgoing process, and for all shards to merge a part.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Sends the delta, from the shards of stopped workers.
+/// A dump that has been sent, for the delta that follows it.
+#[derive(Debug)]
+pub struct Since {
+    /// When the dump began.
+    pub begun: Moment,
+    /// For each shard, the peers that have stopped since then.
+    pub stops: Vec<ChangeReader>,
+}
+
+/// Sends the delta, from the shards of stopped workers. Calls `progress` every few milliseconds.
 ///
 /// # Errors
 /// When the new process has exited, or does not read in time.
 pub fn send(
-    handed_over: &mut HandedOver,
+    stream: &UnixStream,
     shards: &mut [Shard],
+    since: &mut Since,
     now: Now,
+    progress: &mut dyn FnMut(),
 ) -> io::Result<SnapshotCounts> {
-    let HandedOver { stream, since, stops, .. } = handed_over;
     stream.set_write_timeout(Some(TIMEOUT))?;
-    write(BufWriter::with_capacity(256 << 10, &*stream), shards, stops, *since, now)
+    write(BufWriter::with_capacity(256 << 10, stream), shards, since, now, progress)
 }
 
-/// Writes the changes since a dump that began at `since`; `readers` are the readers of that time.
+/// Writes the changes since a dump.
 ///
 /// # Errors
 /// When `to` cannot be written.
 pub fn write(
     mut to: impl Write,
     shards: &mut [Shard],
-    readers: &mut [ChangeReader],
-    since: Moment,
+    since: &mut Since,
     now: Now,
+    progress: &mut dyn FnMut(),
 ) -> io::Result<SnapshotCounts> {
     let mut stops = Vec::new();
     for shard in &*shards {
-        for reader in readers.iter_mut().filter(|reader| shard.has_reader(reader)) {
+        for reader in since.stops.iter_mut().filter(|reader| shard.has_reader(reader)) {
             while collect_stops(shard, reader, usize::MAX, now.moment, &mut stops) {}
         }
     }
     write_stops(&mut to, &stops)?;
-    let youngest = now.moment.since(since) + MARGIN;
+    let youngest = now.moment.since(since.begun) + MARGIN;
     let mut writer = SnapshotWriter::begin(to, now.unix)?;
-    writer.shards(shards, now, Encoder::since(youngest), &mut notify::progress())?;
+    writer.shards(shards, now, Encoder::since(youngest), progress)?;
     let (mut to, counts) = writer.end(now.unix)?;
     to.flush()?;
     Ok(counts)
@@ -140,17 +148,12 @@ pub fn write_stops(to: &mut impl Write, stops: &[Stop]) -> io::Result<()> {
     Ok(())
 }
 
-/// Reads the stops, with which a delta begins; calls `begun` after their number.
+/// Reads the stops, with which a delta begins.
 ///
 /// # Errors
 /// When they cannot be read, or one is not valid.
-pub fn read_stops(
-    from: &mut impl Read,
-    begun: impl FnOnce(),
-    mut each: impl FnMut(Stop),
-) -> io::Result<()> {
+pub fn read_stops(from: &mut impl Read, mut each: impl FnMut(Stop)) -> io::Result<()> {
     let count = u32::from_be_bytes(read_array(from)?);
-    begun();
     for _ in 0..count {
         each(Stop {
             info_hash: InfoHash(read_array(from)?),
@@ -171,28 +174,31 @@ pub fn read_stops(
 
 /// Starts a thread that receives the delta and merges it into the shards of running workers. It
 /// waits for the list in force, which permits the swarms, and clears `merging` when it ends.
-/// `stops` are the readers of this process's own stops, one for each shard.
+/// `stops` are the readers of this process's own stops, one for each shard. The thread calls
+/// `begun` when the delta begins to arrive.
 ///
 /// # Errors
 /// When the thread cannot be started.
 pub fn receive(
     stream: UnixStream,
-    orders: Orders,
-    map: ShardMap,
-    clock: Clock,
+    (orders, map, clock): (Orders, ShardMap, Clock),
     merging: Arc<AtomicBool>,
     stops: Vec<ChangeReader>,
+    begun: impl FnOnce() + Send + 'static,
 ) -> io::Result<Sender<Arc<AccessList>>> {
     let (start, started) = bounded(1);
     let receive = move || {
         // The sender is dropped if the sockets were not acquired.
         let Ok(access) = started.recv() else { return };
-        let from = BufReader::with_capacity(256 << 10, &stream);
-        let merged = merge(from, &orders, map, access, clock, stops);
+        let mut from = BufReader::with_capacity(256 << 10, &stream);
+        if from.fill_buf().is_ok() {
+            begun();
+        }
+        let merged = merge(from, (&orders, map, clock), access, stops);
         merging.store(false, Ordering::Release);
         match merged {
             Ok(Merged { counts: SnapshotCounts { records, v4, v6 }, full }) => {
-                log::info!("upgrade: the rest has arrived, {} peers in {records} swarms", v4 + v6);
+                log::info!("upgrade: delta merged, {} peers in {records} swarms", v4 + v6);
                 if full > 0 {
                     log::warn!(
                         "upgrade: {full} of these peers were not stored, because their workers \
@@ -221,10 +227,8 @@ struct Merged {
 /// Merges a delta into the shards of running workers.
 fn merge(
     from: impl Read,
-    orders: &Orders,
-    map: ShardMap,
+    (orders, map, clock): (&Orders, ShardMap, Clock),
     access: Arc<AccessList>,
-    clock: Clock,
     stops: Vec<ChangeReader>,
 ) -> io::Result<Merged> {
     let merge_all = || {
@@ -250,7 +254,7 @@ fn run_on_shards(orders: &Orders, steps: Vec<ShardStep>) -> io::Result<()> {
     Ok(())
 }
 
-/// What is to be done on a shard, step by step. Returns whether steps remain.
+/// An incremental task of a shard. Returns whether work remains.
 pub type ShardStep = Box<dyn FnMut(&mut Shard, Now) -> bool + Send>;
 
 /// A delta that arrives, part by part.
@@ -289,11 +293,8 @@ impl<R: Read> Delta<R> {
             Part::Stops(mut from) => {
                 let mut stops: Vec<Vec<Stop>> = Vec::new();
                 stops.resize_with(self.map.shards().into(), Vec::new);
-                // Before its first byte, the outgoing process has named this one as the main
-                // process. Earlier notifications were ignored (NotifyAccess=main).
-                let begun = || notify::send(&[NotifyState::Ready, NotifyState::Watchdog]);
                 let each = |stop: Stop| stops[self.map.shard_of(&stop.info_hash)].push(stop);
-                read_stops(&mut from, begun, each)?;
+                read_stops(&mut from, each)?;
                 let received = clock();
                 self.part = Part::Peers(BlockReader::begin(from).map_err(io::Error::other)?);
                 let apply = |stops| Box::new(apply_stops(stops, received)) as ShardStep;
@@ -402,8 +403,8 @@ mod tests {
     use onrush_proto::{Event, TransactionId};
     use onrush_swarm::{Announce, Interest, PeerView, ShardBatch, ShardSettings, SourceLimits};
 
-    use super::super::incoming::load_options;
     use super::*;
+    use crate::dump::load_options;
     use onrush_store::snapshot::load::from_stream;
 
     const INFO_HASH: InfoHash = InfoHash([7; 20]);
@@ -446,6 +447,14 @@ mod tests {
         delta.full()
     }
 
+    /// The delta of these shards since now.
+    fn delta_of(shards: &mut [Shard], stops: Vec<ChangeReader>) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut since = Since { begun: NOW.moment, stops };
+        write(&mut bytes, shards, &mut since, NOW, &mut || {}).unwrap();
+        bytes
+    }
+
     /// Two seconds later, after the wall clock was set by this many seconds.
     fn later(step: i64) -> Now {
         Now { moment: Moment(NOW.moment.0 + 2), unix: NOW.unix.saturating_add_signed(2 + step) }
@@ -455,8 +464,7 @@ mod tests {
 
     #[test]
     fn a_delta_is_merged_whatever_the_wall_clock_is_set_to() {
-        let mut bytes = Vec::new();
-        write(&mut bytes, &mut [shard_with_a_peer()], &mut [], NOW.moment, NOW).unwrap();
+        let bytes = delta_of(&mut [shard_with_a_peer()], Vec::new());
         for step in STEPS {
             let mut shard = shard();
             merge(&bytes, &mut shard, &|| later(step));
@@ -471,7 +479,7 @@ mod tests {
             restore(&mut old, port, 100);
             restore(&mut new, port, 100);
         }
-        let mut reader = old.subscribe(Interest::Stops);
+        let reader = old.subscribe(Interest::Stops);
         let newcomer = Announce {
             info_hash: INFO_HASH,
             endpoint: Endpoint::V4([203, 0, 113, 9, 0, 80]),
@@ -484,9 +492,7 @@ mod tests {
         batch.push_announce(newcomer, ()).unwrap();
         old.serve(&mut batch, NOW.moment);
         assert_eq!((old.totals().replaced, old.totals().peers()), (1, 10));
-        let mut bytes = Vec::new();
-        let readers = std::slice::from_mut(&mut reader);
-        write(&mut bytes, std::slice::from_mut(&mut old), readers, NOW.moment, NOW).unwrap();
+        let bytes = delta_of(std::slice::from_mut(&mut old), vec![reader]);
         assert_eq!(merge(&bytes, &mut new, &|| later(0)), 0);
         assert_eq!(endpoints(&new), endpoints(&old));
     }
@@ -496,8 +502,7 @@ mod tests {
         let (mut old, mut new) = (shard(), shard());
         (0..7).for_each(|port| restore(&mut old, port, 0));
         (100..106).for_each(|port| restore(&mut new, port, 0));
-        let mut bytes = Vec::new();
-        write(&mut bytes, &mut [old], &mut [], NOW.moment, NOW).unwrap();
+        let bytes = delta_of(&mut [old], Vec::new());
         assert_eq!((merge(&bytes, &mut new, &|| later(0)), new.totals().peers()), (3, 10));
     }
 
@@ -528,13 +533,13 @@ mod tests {
         let mut bytes = Vec::new();
         write_stops(&mut bytes, &stops).unwrap();
         let read = |bytes: &[u8]| {
-            let (mut from, mut begun, mut read) = (bytes, false, Vec::new());
-            let result = read_stops(&mut from, || begun = true, |stop| read.push(stop));
-            result.map(|()| (begun, read, from.len()))
+            let (mut from, mut read) = (bytes, Vec::new());
+            let result = read_stops(&mut from, |stop| read.push(stop));
+            result.map(|()| (read, from.len()))
         };
         // What follows them is left.
         let more = [&bytes[..], b"snapshot"].concat();
-        assert_eq!(read(&more).unwrap(), (true, stops.to_vec(), 8));
+        assert_eq!(read(&more).unwrap(), (stops.to_vec(), 8));
         assert!((0..bytes.len()).all(|len| read(&bytes[..len]).is_err()));
         bytes[4 + 20] = 5;
         assert_eq!(read(&bytes).unwrap_err().kind(), io::ErrorKind::InvalidData);
