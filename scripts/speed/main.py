@@ -24,7 +24,7 @@ PARTS = {
     "load": "CPU time per reply of onrush-load and aquatic_udp_load_test against the same servers",
     "instructions": "instructions per request, by callgrind",
     "memory": "bytes per peer and swarm, of the shard and of whole processes",
-    "time": "time of an announce, of a worker's turn and of the longest steps",
+    "time": "time of an announce, cache-cold",
 }
 
 
@@ -34,9 +34,9 @@ def arguments():
         prog="scripts/bench-speed", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="parts:\n" + "\n".join(f"  {name:14} {about}" for name, about in PARTS.items())
-        + "\n\nexamples:\n  scripts/bench-speed                            everything, some 25 minutes\n"
+        + "\n\nexamples:\n  scripts/bench-speed                            everything, some 20 minutes\n"
         "  scripts/bench-speed --only cpu --rounds 3      one part, with fewer rounds\n"
-        "  scripts/bench-speed --out docs/benchmarks/DIR  writes report.md, raw.json and a chart there")
+        "  scripts/bench-speed --out docs/benchmarks/DIR  writes report.md, data.json.gz and a chart there")
     parser.add_argument("--only", action="append", choices=PARTS, metavar="PART",
                         help="measure this part (may be given several times)")
     parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds of the parts cpu and load")

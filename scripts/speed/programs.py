@@ -68,31 +68,10 @@ def fillings(directory):
 
 
 def time():
-    """Nanoseconds per announce, microseconds per turn, and the longest steps."""
-    say("timing announces, turns and steps (some minutes)")
-    build("-p", "onrush-lab", "--bin", "cost", "--bin", "steps", "--bin", "turns", *ALLOCATOR)
+    """Nanoseconds per announce, by population."""
+    say("timing announces (some minutes)")
+    build("-p", "onrush-lab", "--bin", "cost", *ALLOCATOR)
     cost = output(RELEASE / "cost", "1 M swarms")
     columns = rf" +{NUMBER} +{NUMBER} +{NUMBER} +{NUMBER}$"
-    announces = {name: found(rf"^{name}{columns}", cost)[2]
-                 for name in ("1 M swarms of 2", "1 M swarms, Pareto", "1 M swarms, classic")}
-    turns = output(RELEASE / "turns")
-    return {
-        "announce_ns": announces,
-        "turn_us": {name: found(rf"^{name} +{NUMBER} us", turns)[0]
-                    for name in ("p50", "p99", "p99.9", "p99.99", "longest")},
-        "steps": steps(),
-    }
-
-
-def steps():
-    """By phase of a population: the longest step that is as long in every replay, and the number of steps
-    over 0.2 ms."""
-    rows, population = [], ""
-    for line in output(RELEASE / "steps").splitlines()[2:]:
-        if "|" not in line:
-            population = line
-            continue
-        name, numbers = line[:26].strip(), [float(word) for word in line[26:].replace("|", "").split()]
-        rows.append({"population": population, "phase": name, "steps": int(numbers[0]),
-                     "longest_us": numbers[4], "long": int(numbers[5]), "long_in_a_run": numbers[6]})
-    return rows
+    return {"announce_ns": {name: found(rf"^{name}{columns}", cost)[2]
+                            for name in ("1 M swarms of 2", "1 M swarms, Pareto", "1 M swarms, classic")}}

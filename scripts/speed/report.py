@@ -1,5 +1,6 @@
 """Results as Markdown, as JSON and as a chart."""
 
+import gzip
 import json
 
 import chart
@@ -37,7 +38,7 @@ def text(machine, options, results):
 def write(directory, markdown, raw, results):
     """Writes all results to a directory."""
     (directory / "report.md").write_text(markdown)
-    (directory / "raw.json").write_text(lines(raw))
+    (directory / "data.json.gz").write_bytes(gzip.compress(lines(raw).encode(), mtime=0))
     if "cpu" in results:
         (directory / "cpu.svg").write_text(chart.bars(
             "CPU time per reply, microseconds (less is better)",
@@ -46,7 +47,7 @@ def write(directory, markdown, raw, results):
 
 
 def lines(raw):
-    """JSON with a line for each measurement, so that diffs are readable."""
+    """JSON with a line for each measurement."""
     parts = []
     for name, value in raw.items():
         if isinstance(value, list):

@@ -87,22 +87,13 @@ def instruction_rows(counts):
 
 
 def time_rows(time):
-    """Announces, turns and steps."""
-    announces, turns = time["announce_ns"], time["turn_us"]
-    steps = [step for step in time["steps"] if not step["phase"].startswith("counting")]
-    longest = max(steps, key=lambda step: step["longest_us"])
-    long, total = sum(step["long"] for step in steps), sum(step["steps"] for step in steps)
-    counting = [step for step in time["steps"] if step["phase"].startswith("counting")]
+    """Announces."""
+    announces = time["announce_ns"]
     return [
         at_most("`Shard::serve` of an announce, 1 M swarms, about 2 M peers (Pareto), cold",
                 announces["1 M swarms, Pareto"], 150, "ns",
                 f"swarms of two {announces['1 M swarms of 2']:.0f} ns; aquatic's load tester's population, "
                 f"replies of many peers {announces['1 M swarms, classic']:.0f} ns"),
-        at_most("the longest step of store or sweep, 10 M peers join, announce and expire", longest["longest_us"],
-                200, "us", f"{longest['phase']} ({longest['population']}); {long} of {total:,} steps are longer. A busy loop "
-                f"of 50 us has {counting[0]['long']} such of {counting[0]['steps']:,} on this machine"),
-        at_most("a worker's turn, 10 M peers, sweeping, 128 datagrams: p99.9", turns["p99.9"], 1500, "us",
-                f"median {turns['p50']:.0f}, p99 {turns['p99']:.0f}, longest {turns['longest']:.0f} us"),
     ]
 
 

@@ -11,8 +11,7 @@ pub const SPLIT_FROM: usize = 14;
 const SWARM_SHARE: usize = 7;
 
 /// The placement for `placement = "auto"`: colocated below [`SPLIT_FROM`] workers, else split with
-/// one swarm worker in seven, by the cost model (`docs/benchmarks/scaling-model.md`; a test
-/// compares).
+/// one swarm worker in seven, by the cost model (`docs/benchmarks/scaling-model.md`).
 pub fn auto(workers: usize) -> Placement {
     if workers < SPLIT_FROM {
         Placement::Colocated { workers: workers.max(1) }

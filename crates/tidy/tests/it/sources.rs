@@ -59,8 +59,6 @@ fn every_file_opens_with_a_description() {
 fn unsafe_is_in_net_only() {
     broken("`unsafe` is only in crates/net", |source| match crate_of(&source.path) {
         Some("net") => vec![],
-        // Compares the network backend with raw system calls; no product crate depends on it.
-        _ if source.path.starts_with("crates/lab/programs/levers/") => vec![],
         _ => source.lines_of(&["unsafe"]),
     });
 }

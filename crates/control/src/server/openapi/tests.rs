@@ -111,9 +111,22 @@ fn complete(operation: &mut Operation, requires_token: bool) {
     }
 }
 
-/// The document as the text of `docs/openapi.json`.
+/// The document as the text of `docs/openapi.json`: indented down to the parts of a method and of a
+/// schema, which have a line each.
 pub(crate) fn text() -> String {
-    Document::openapi().to_pretty_json().unwrap() + "\n"
+    const DEEPEST: usize = 4;
+    let mut text = String::new();
+    for line in Document::openapi().to_pretty_json().unwrap().lines() {
+        let inner = line.trim_start();
+        let depth = (line.len() - inner.len()) / 2;
+        let closes = inner.starts_with(['}', ']']);
+        if depth > DEEPEST || (depth == DEEPEST && closes) {
+            text += inner;
+        } else {
+            text = text + "\n" + line;
+        }
+    }
+    text.trim_start().to_owned() + "\n"
 }
 
 const TOKEN: &str = "of-the-tests-0123456789";
