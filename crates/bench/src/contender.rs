@@ -16,7 +16,6 @@ use std::process::Command;
 
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
-use siphasher::sip128::SipHasher13;
 
 use crate::cpus::Assignment;
 
@@ -93,13 +92,6 @@ impl Variant {
         let parts: Vec<_> =
             self.workers.iter().map(|(name, count)| format!("{name}: {count}")).collect();
         parts.join(", ")
-    }
-
-    /// Workers of all kinds together; `None` without such a setting. A tracker that serves in its
-    /// event loop has one.
-    pub fn total(&self) -> Option<usize> {
-        let total = self.workers.iter().map(|(_, count)| count).sum::<usize>();
-        (!self.workers.is_empty()).then_some(total.max(1))
     }
 
     /// Workers of one kind.
@@ -191,26 +183,6 @@ pub struct Listed {
     pub version: Option<String>,
     /// Its settings and their source; when it is absent, why and how to install it.
     pub text: String,
-    /// The fingerprint of its program.
-    pub program: Option<Fingerprint>,
-}
-
-/// The fingerprint of a program file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Fingerprint {
-    /// Its size.
-    pub bytes: u64,
-    /// SipHash 1-3 of its content with a key of zeros, 128 bits in hexadecimal digits.
-    pub hash: String,
-}
-
-impl Fingerprint {
-    /// The fingerprint of a file; `None` when it cannot be read.
-    pub fn of(program: &Path) -> Option<Self> {
-        let content = fs::read(program).ok()?;
-        let hash = SipHasher13::new().hash(&content).as_u128();
-        Some(Self { bytes: content.len() as u64, hash: format!("{hash:032x}") })
-    }
 }
 
 impl Listed {
@@ -224,8 +196,7 @@ impl Listed {
             ),
         };
         let version = found.map(|found| found.version.clone());
-        let program = found.and_then(|found| Fingerprint::of(&found.program));
-        Self { name: contender.name.into(), version, text, program }
+        Self { name: contender.name.into(), version, text }
     }
 }
 
@@ -328,27 +299,9 @@ pub(crate) mod tests {
     fn variants_have_names_as_published() {
         let variant = Variant::new("aquatic_udp", Some("io_uring"), &[("socket workers", 2)]);
         assert_eq!(variant.name(), "aquatic_udp (io_uring)");
-        assert_eq!((variant.split().as_str(), variant.total()), ("socket workers: 2", Some(2)));
-        let opentracker = Variant::new("opentracker", None, &[("workers", 0)]);
-        assert_eq!(opentracker.total(), Some(1));
+        assert_eq!(variant.split(), "socket workers: 2");
         let chihaya = Variant::new("chihaya", None, &[]);
         assert_eq!((chihaya.name().as_str(), chihaya.split().as_str()), ("chihaya", ""));
-        assert_eq!(chihaya.total(), None);
-    }
-
-    #[test]
-    fn other_programs_have_other_fingerprints() {
-        let root = tempfile::tempdir().unwrap();
-        let of = |text: &str| {
-            let path = root.path().join("program");
-            fs::write(&path, text).unwrap();
-            Fingerprint::of(&path).unwrap()
-        };
-        let (one, other) = (of("one"), of("two"));
-        assert_eq!((one.bytes, one.hash.len()), (3, 32));
-        assert_ne!(one, other);
-        assert_eq!(of("one"), one);
-        assert_eq!(Fingerprint::of(&root.path().join("none")), None);
     }
 
     #[test]

@@ -41,7 +41,7 @@ impl Mix {
         matches!(self, Self::Spread | Self::Real).then_some(512)
     }
 
-    /// The caption of its table in the report.
+    /// Its description in the report.
     pub fn about(self) -> &'static str {
         match self {
             Self::Spread => {
@@ -57,7 +57,8 @@ impl Mix {
             }
             Self::Published => {
                 "aquatic_udp_load_test in its default configuration: 4 sockets per worker, errors \
-                 counted as wrong, nothing else checked"
+                 counted as wrong, nothing else checked; its population is the same in every round, \
+                 its rate the mean of a whole run, warm-up included"
             }
         }
     }

@@ -10,7 +10,7 @@ use crate::cpus::{CpuMode, sweep};
 use crate::load::{Published, Tools};
 use crate::machine::{self, buffer_limit};
 use crate::mix::Mix;
-use crate::plan::{FORMAT, Plan, Settings, cases};
+use crate::plan::{Plan, Settings, cases};
 use crate::record::Case;
 
 /// A plan, and the programs that it needs.
@@ -100,7 +100,6 @@ pub fn plan(
     }
     let created = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     Ok(Plan {
-        format: FORMAT,
         version: onrush_load::version().into(),
         created: created.as_secs(),
         command,

@@ -6,6 +6,7 @@ use crate::machine::buffer_limit;
 
 const COLOCATED: &str = "colocated";
 const SPLIT: &str = "split";
+const WORKERS: &str = "workers";
 const SOCKET: &str = "socket workers";
 const SWARM: &str = "swarm workers";
 /// The default of `socket.receive_buffer`.
@@ -38,7 +39,7 @@ pub const ONRUSH: Contender = Contender {
 };
 
 fn variants(_: &Found, seats: &Assignment) -> Vec<Variant> {
-    let colocated = |n| Variant::new("onrush", Some(COLOCATED), &[("workers", n)]);
+    let colocated = |n| Variant::new("onrush", Some(COLOCATED), &[(WORKERS, n)]);
     let split = |s, w| Variant::new("onrush", Some(SPLIT), &[(SOCKET, s), (SWARM, w)]);
     let mut variants: Vec<_> = seats.tracker_workers().into_iter().map(colocated).collect();
     for total in seats.tracker_workers() {
@@ -59,7 +60,7 @@ fn config(variant: &Variant, setup: &Setup, receive: Option<u64>, send: Option<u
             format!("placement = \"split\"\nsocket = {socket}\nswarm = {swarm}")
         }
         _ => {
-            format!("placement = \"colocated\"\ntotal = {}", variant.total().unwrap_or(1))
+            format!("placement = \"colocated\"\ntotal = {}", variant.count(WORKERS).unwrap_or(1))
         }
     };
     format!(
