@@ -84,7 +84,8 @@ pub struct Run {
 /// The measurements, and how they are done.
 #[derive(Debug, Group)]
 pub struct Selection {
-    /// The trackers: onrush, aquatic, opentracker, chihaya, torrust [default: all found ones]
+    /// The trackers: onrush, aquatic, opentracker, chihaya, torrust [default: all of these that are
+    /// found], before (an older onrush), floor (a server that does no work of a tracker)
     #[arg(long, value_name = "NAME,NAME", value_delimiter = ',')]
     pub contenders: Vec<String>,
 

@@ -3,6 +3,7 @@
 
 pub mod aquatic;
 pub mod chihaya;
+pub mod floor;
 pub mod opentracker;
 pub mod ours;
 pub mod torrust;
@@ -30,6 +31,10 @@ pub struct Contender {
     pub remedy: &'static str,
     /// The settings and their source, in a sentence.
     pub settings: &'static str,
+    /// Whether it is measured only where it is named.
+    pub by_name: bool,
+    /// Whether its replies are meant to be right; otherwise all of them count.
+    pub checked: bool,
     /// The receive buffer in bytes that the tracker requests with these settings; `None` for the
     /// system's default.
     pub receive_buffer: Option<u64>,
@@ -43,8 +48,15 @@ pub struct Contender {
 }
 
 /// All trackers, in the order of tables.
-pub static ALL: [Contender; 5] =
-    [ours::ONRUSH, aquatic::AQUATIC, opentracker::OPENTRACKER, chihaya::CHIHAYA, torrust::TORRUST];
+pub static ALL: [Contender; 7] = [
+    ours::ONRUSH,
+    ours::BEFORE,
+    aquatic::AQUATIC,
+    opentracker::OPENTRACKER,
+    chihaya::CHIHAYA,
+    torrust::TORRUST,
+    floor::FLOOR,
+];
 
 impl Contender {
     /// Whether this is its name, in results or on the command line.
@@ -109,6 +121,8 @@ pub struct Setup<'a> {
     pub address: SocketAddr,
     /// The allow list, a line of 40 hexadecimal digits per info hash, for a tracker that needs it.
     pub whitelist: Option<&'a Path>,
+    /// Peers in an announce reply of the floor.
+    pub peers: usize,
 }
 
 /// A command line.
@@ -276,10 +290,10 @@ pub(crate) fn unique<T: PartialEq>(items: impl IntoIterator<Item = T>) -> Vec<T>
 pub(crate) mod tests {
     use super::*;
 
-    /// All trackers, as installed.
+    /// All trackers that need not be named, as installed.
     pub(crate) fn found() -> Vec<Found> {
         let found = |contender| Found { contender, program: "nowhere".into(), version: "1".into() };
-        ALL.iter().map(found).collect()
+        ALL.iter().filter(|contender| !contender.by_name).map(found).collect()
     }
 
     /// An executable shell script.
@@ -292,7 +306,7 @@ pub(crate) mod tests {
 
     /// A setup on port 7000 without an allow list.
     pub(crate) fn setup(directory: &Path) -> Setup<'_> {
-        Setup { directory, address: ([127, 0, 0, 1], 7000).into(), whitelist: None }
+        Setup { directory, address: ([127, 0, 0, 1], 7000).into(), whitelist: None, peers: 0 }
     }
 
     #[test]

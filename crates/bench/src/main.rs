@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use clap::Parser as _;
 use onrush_bench::args::{Args, Run, Selection, Task};
-use onrush_bench::contender::{Listed, Search};
+use onrush_bench::contender::{ALL, Listed, Search};
 use onrush_bench::load::Published;
 use onrush_bench::plan::Plan;
 use onrush_bench::prepare::{self, Prepared};
@@ -54,7 +54,8 @@ fn failed(error: anyhow::Error) -> Failure {
 
 fn list() -> anyhow::Result<()> {
     let search = Search::here();
-    let (present, listed) = prepare::contenders(&[], &search)?;
+    let names = ALL.each_ref().map(|contender| contender.keyword.to_owned());
+    let (present, listed) = prepare::contenders(&names, &search)?;
     for Listed { name, version, text, .. } in &listed {
         let program = present.iter().find(|found| found.contender.name == name);
         match (version, program) {

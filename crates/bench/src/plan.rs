@@ -70,6 +70,11 @@ pub struct Settings {
     )]
     pub port: u16,
 
+    /// Trackers listen on 0.0.0.0, where each datagram comes with its local address (IP_PKTINFO)
+    #[arg(long)]
+    #[serde(default)]
+    pub wildcard: bool,
+
     /// The unit of a core, by the command line and the host.
     #[arg(skip = CpuMode::Subsequent)]
     pub mode: CpuMode,
@@ -123,7 +128,7 @@ impl Plan {
 impl Settings {
     /// Seconds that a round of this case takes, as far as one can tell before.
     pub fn seconds(&self, case: &Case) -> f64 {
-        if case.mix == Mix::Published {
+        if case.mix.is_published() {
             return AROUND + AROUND_LOAD + Published::seconds(&self.dose) as f64;
         }
         let shares = if case.mix.has_latency() { self.shares.len() } else { 0 };
@@ -137,7 +142,7 @@ pub fn cases(contenders: &[Found], seats: &[Assignment], mixes: &[Mix]) -> Vec<C
     for &mix in mixes {
         for seats in seats {
             for found in contenders {
-                if found.needs_whitelist() && mix == Mix::Published {
+                if found.needs_whitelist() && mix.is_published() {
                     continue;
                 }
                 let case = |variant| Case { variant, seats: seats.clone(), mix };

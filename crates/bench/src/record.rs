@@ -76,6 +76,8 @@ pub struct Point {
     /// CPU usage in percent of the busiest load worker; under `published` the average of all
     /// workers over the run. `None` where it is not measured.
     pub load_percent: Option<f64>,
+    /// CPU time of the load tester per right reply, in microseconds.
+    pub load_per_reply: Option<f64>,
     /// Median latency in microseconds.
     pub p50: Option<f64>,
     /// 99th percentile of latency in microseconds.
@@ -158,6 +160,7 @@ pub(crate) mod tests {
             cpu_percent: 98.0,
             cpu_per_reply: 980_000.0 / rate,
             load_percent: Some(80.0),
+            load_per_reply: Some(800_000.0 / rate),
             p50: Some(100.0),
             p99: Some(p99),
             peers_per_reply: Some(12.5),

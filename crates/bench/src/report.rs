@@ -80,7 +80,7 @@ fn table(text: &mut String, summary: &Summary) {
     let shares: BTreeSet<u32> = latency.map(|lag| lag.percent).collect();
     let lags = shares.iter().map(|share| format!("p50, p99 at {share} %"));
     let first = "load|cores (vCPUs)|load workers (vCPUs)|tracker|workers|replies/s|ratio|\
-                 us CPU per reply|ratio|CPU|peak RSS|wrong|lost|peers per reply";
+                 us CPU per reply|ratio|CPU|us of the load|peak RSS|wrong|lost|peers per reply";
     let names: Vec<_> = first.split('|').map(str::to_owned).chain(lags).collect();
     line(text, &names);
     line(text, &vec!["---"; names.len()]);
@@ -136,6 +136,7 @@ fn figures(row: &Row, summary: &Summary, shares: &BTreeSet<u32>) -> Vec<String> 
         spread(&row.cpu_per_reply, hundredths),
         ratio(1),
         percent(row.cpu_percent),
+        row.load_per_reply.map_or("?".into(), hundredths),
         row.peak_rss.map_or("?".into(), mebibytes),
         format!("{:.3} %", row.wrong_percent),
         row.loss_percent.map_or("not counted".into(), |loss| format!("{loss:.3} %")),

@@ -1,10 +1,12 @@
 //! Runs the rounds of a plan with progress; each result is appended at once.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context as _;
 
+use crate::contender::floor::MODEL;
 use crate::prepare::Prepared;
 use crate::process::Stop;
 use crate::record::{Case, Outcome, Raw, Record};
@@ -30,10 +32,18 @@ pub fn run(
     let ring = Ring { prepared, stop, scratch: scratch.path() };
     let ahead = steps.iter().map(|(_, case)| plan.settings.seconds(case)).sum();
     let mut clock = Clock { ahead, ..Clock::default() };
+    // Peers in a reply of the floor, by load.
+    let mut peers = HashMap::new();
     for (number, (round, case)) in steps.iter().enumerate() {
         let started = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let at = Instant::now();
-        let outcome = ring.round(*round, case)?;
+        let outcome = ring.round(*round, case, peers.get(&case.mix).copied().unwrap_or(0))?;
+        if let Outcome::Measured(measured) = &outcome
+            && case.variant.is_called(MODEL)
+        {
+            let count = measured.most.peers_per_reply.unwrap_or(0.0).round();
+            peers.insert(case.mix, count as usize);
+        }
         clock.done(plan.settings.seconds(case), at.elapsed().as_secs_f64());
         let (position, total, left) = (number + 1, steps.len(), written(clock.left()));
         say(&format!("{position} of {total}, {left} left: {}", line(*round, case, &outcome)));

@@ -36,6 +36,8 @@ pub struct Row {
     pub cpu_per_reply: Spread,
     /// CPU time of the tracker in percent of one vCPU.
     pub cpu_percent: f64,
+    /// CPU time of the load tester per right reply, in microseconds.
+    pub load_per_reply: Option<f64>,
     /// Peak of resident memory, in bytes.
     pub peak_rss: Option<f64>,
     /// Requests without a reply, in percent.
@@ -126,6 +128,7 @@ impl Row {
             rate: Spread::of(most().map(|point| point.rate))?,
             cpu_per_reply: Spread::of(most().map(|point| point.cpu_per_reply))?,
             cpu_percent: Spread::median(most().map(|point| point.cpu_percent))?,
+            load_per_reply: median(|point| point.load_per_reply),
             peak_rss: Spread::median(rounds.values().filter_map(|m| Some(m.peak_rss? as f64))),
             loss_percent: median(|point| point.loss_percent),
             wrong_percent: wrong as f64 / (right + wrong).max(1) as f64 * 100.0,
@@ -208,7 +211,7 @@ fn doubts(row: &Row, records: &[Record], noise: f64) -> Vec<String> {
         && idle
     {
         let who = match row.case.mix {
-            crate::mix::Mix::Published => "the load workers used on average",
+            mix if mix.is_published() => "the load workers used on average",
             _ => "a load worker used",
         };
         doubts.push(format!(
