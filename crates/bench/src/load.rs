@@ -67,7 +67,7 @@ impl Tools {
         });
         let theirs = self.published.as_ref().filter(|_| any(true)).map(|published| {
             let (name, program) = (Published::PROGRAM, published.program());
-            let text = "in its default configuration; errors are counted, nothing else is checked";
+            let text = "errors are counted, nothing else is checked";
             listed(name, version_by_cargo(program, name), text)
         });
         ours.into_iter().chain(theirs).collect()
