@@ -17,7 +17,6 @@ Examples:
   onrush-bench plan                           the rounds of a run, their time
   onrush-bench run --out results              the run; writes results/report.md
   onrush-bench run --out results --within 15  rounds that fit into 15 minutes
-  onrush-bench run --resume results           continue an interrupted run
   onrush-bench report results                 write its report again
   onrush-bench run --out r --contenders onrush,aquatic --mix spread --rounds 7
   onrush-bench run --out r --cores 1,2,4 --load-workers 8 --mix published
@@ -36,7 +35,7 @@ Exit status:
   1    no round has a figure, or results cannot be written; with --strict also
        when a round failed
   2    the arguments or this host are unusable
-  130  ended by a signal; continue with --resume";
+  130  ended by a signal; `report` shows the rounds that were done";
 
 /// The command line.
 #[derive(Debug, Parser)]
@@ -74,14 +73,8 @@ pub struct Run {
     pub what: Selection,
 
     /// Write results and report to this directory, which must not have any
-    #[arg(long, value_name = "DIR", required_unless_present = "resume", conflicts_with = "resume")]
-    pub out: Option<PathBuf>,
-
-    /// Continue the interrupted bench in this directory by its plan
-    ///
-    /// Other arguments about the measurements are ignored.
     #[arg(long, value_name = "DIR")]
-    pub resume: Option<PathBuf>,
+    pub out: PathBuf,
 
     /// Exit with 1 when a round failed or a reply of the baseline was wrong
     #[arg(long)]
@@ -91,7 +84,8 @@ pub struct Run {
 /// The measurements, and how they are done.
 #[derive(Debug, Group)]
 pub struct Selection {
-    /// The trackers: onrush, aquatic, opentracker, chihaya, torrust [default: all found ones]
+    /// The trackers: onrush, aquatic, opentracker, chihaya, torrust [default: all of these that are
+    /// found], before (an older onrush), floor (a server that does no work of a tracker)
     #[arg(long, value_name = "NAME,NAME", value_delimiter = ',')]
     pub contenders: Vec<String>,
 
@@ -147,11 +141,10 @@ mod tests {
     }
 
     #[test]
-    fn a_run_needs_one_directory() {
+    fn a_run_needs_a_directory() {
         let parse = |line: &str| Args::try_parse_from(line.split(' '));
         assert!(parse("onrush-bench run").is_err());
-        assert!(parse("onrush-bench run --out a --resume b").is_err());
-        assert!(parse("onrush-bench run --resume b").is_ok());
+        assert!(parse("onrush-bench run --out a").is_ok());
         let Task::Plan(what) = parse("onrush-bench plan --cores 1,2 --latency-at 70").unwrap().task
         else {
             panic!("not plan")

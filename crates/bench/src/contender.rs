@@ -3,6 +3,7 @@
 
 pub mod aquatic;
 pub mod chihaya;
+pub mod floor;
 pub mod opentracker;
 pub mod ours;
 pub mod torrust;
@@ -16,7 +17,6 @@ use std::process::Command;
 
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
-use siphasher::sip128::SipHasher13;
 
 use crate::cpus::Assignment;
 
@@ -31,6 +31,10 @@ pub struct Contender {
     pub remedy: &'static str,
     /// The settings and their source, in a sentence.
     pub settings: &'static str,
+    /// Whether it is measured only where it is named.
+    pub by_name: bool,
+    /// Whether its replies are meant to be right; otherwise all of them count.
+    pub checked: bool,
     /// The receive buffer in bytes that the tracker requests with these settings; `None` for the
     /// system's default.
     pub receive_buffer: Option<u64>,
@@ -44,8 +48,15 @@ pub struct Contender {
 }
 
 /// All trackers, in the order of tables.
-pub static ALL: [Contender; 5] =
-    [ours::ONRUSH, aquatic::AQUATIC, opentracker::OPENTRACKER, chihaya::CHIHAYA, torrust::TORRUST];
+pub static ALL: [Contender; 7] = [
+    ours::ONRUSH,
+    ours::BEFORE,
+    aquatic::AQUATIC,
+    opentracker::OPENTRACKER,
+    chihaya::CHIHAYA,
+    torrust::TORRUST,
+    floor::FLOOR,
+];
 
 impl Contender {
     /// Whether this is its name, in results or on the command line.
@@ -95,13 +106,6 @@ impl Variant {
         parts.join(", ")
     }
 
-    /// Workers of all kinds together; `None` without such a setting. A tracker that serves in its
-    /// event loop has one.
-    pub fn total(&self) -> Option<usize> {
-        let total = self.workers.iter().map(|(_, count)| count).sum::<usize>();
-        (!self.workers.is_empty()).then_some(total.max(1))
-    }
-
     /// Workers of one kind.
     pub fn count(&self, name: &str) -> Option<usize> {
         self.workers.iter().find(|(known, _)| known == name).map(|(_, count)| *count)
@@ -117,6 +121,8 @@ pub struct Setup<'a> {
     pub address: SocketAddr,
     /// The allow list, a line of 40 hexadecimal digits per info hash, for a tracker that needs it.
     pub whitelist: Option<&'a Path>,
+    /// Peers in an announce reply of the floor.
+    pub peers: usize,
 }
 
 /// A command line.
@@ -191,26 +197,6 @@ pub struct Listed {
     pub version: Option<String>,
     /// Its settings and their source; when it is absent, why and how to install it.
     pub text: String,
-    /// The fingerprint of its program.
-    pub program: Option<Fingerprint>,
-}
-
-/// The fingerprint of a program file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Fingerprint {
-    /// Its size.
-    pub bytes: u64,
-    /// SipHash 1-3 of its content with a key of zeros, 128 bits in hexadecimal digits.
-    pub hash: String,
-}
-
-impl Fingerprint {
-    /// The fingerprint of a file; `None` when it cannot be read.
-    pub fn of(program: &Path) -> Option<Self> {
-        let content = fs::read(program).ok()?;
-        let hash = SipHasher13::new().hash(&content).as_u128();
-        Some(Self { bytes: content.len() as u64, hash: format!("{hash:032x}") })
-    }
 }
 
 impl Listed {
@@ -224,8 +210,7 @@ impl Listed {
             ),
         };
         let version = found.map(|found| found.version.clone());
-        let program = found.and_then(|found| Fingerprint::of(&found.program));
-        Self { name: contender.name.into(), version, text, program }
+        Self { name: contender.name.into(), version, text }
     }
 }
 
@@ -305,10 +290,10 @@ pub(crate) fn unique<T: PartialEq>(items: impl IntoIterator<Item = T>) -> Vec<T>
 pub(crate) mod tests {
     use super::*;
 
-    /// All trackers, as installed.
+    /// All trackers that need not be named, as installed.
     pub(crate) fn found() -> Vec<Found> {
         let found = |contender| Found { contender, program: "nowhere".into(), version: "1".into() };
-        ALL.iter().map(found).collect()
+        ALL.iter().filter(|contender| !contender.by_name).map(found).collect()
     }
 
     /// An executable shell script.
@@ -321,34 +306,16 @@ pub(crate) mod tests {
 
     /// A setup on port 7000 without an allow list.
     pub(crate) fn setup(directory: &Path) -> Setup<'_> {
-        Setup { directory, address: ([127, 0, 0, 1], 7000).into(), whitelist: None }
+        Setup { directory, address: ([127, 0, 0, 1], 7000).into(), whitelist: None, peers: 0 }
     }
 
     #[test]
     fn variants_have_names_as_published() {
         let variant = Variant::new("aquatic_udp", Some("io_uring"), &[("socket workers", 2)]);
         assert_eq!(variant.name(), "aquatic_udp (io_uring)");
-        assert_eq!((variant.split().as_str(), variant.total()), ("socket workers: 2", Some(2)));
-        let opentracker = Variant::new("opentracker", None, &[("workers", 0)]);
-        assert_eq!(opentracker.total(), Some(1));
+        assert_eq!(variant.split(), "socket workers: 2");
         let chihaya = Variant::new("chihaya", None, &[]);
         assert_eq!((chihaya.name().as_str(), chihaya.split().as_str()), ("chihaya", ""));
-        assert_eq!(chihaya.total(), None);
-    }
-
-    #[test]
-    fn other_programs_have_other_fingerprints() {
-        let root = tempfile::tempdir().unwrap();
-        let of = |text: &str| {
-            let path = root.path().join("program");
-            fs::write(&path, text).unwrap();
-            Fingerprint::of(&path).unwrap()
-        };
-        let (one, other) = (of("one"), of("two"));
-        assert_eq!((one.bytes, one.hash.len()), (3, 32));
-        assert_ne!(one, other);
-        assert_eq!(of("one"), one);
-        assert_eq!(Fingerprint::of(&root.path().join("none")), None);
     }
 
     #[test]

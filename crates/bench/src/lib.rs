@@ -3,7 +3,7 @@
 //!
 //! Every tracker is a process with its best published settings, pinned to its own vCPUs. The load
 //! is `onrush-load`, a process on other vCPUs. The result of a round is appended to a file at once,
-//! so that an interrupted bench can be resumed.
+//! so that an interrupted bench has a report.
 //!
 //! | module | contents |
 //! |---|---|
@@ -16,13 +16,12 @@
 //! | [`prepare`] | from arguments and host to a plan |
 //! | [`process`] | starting, pinning and ending processes |
 //! | [`load`] | the load of one measurement, and its result |
-//! | [`resume`] | whether an interrupted bench can be resumed |
 //! | [`round`] | one round: start, wait, warm up, measure, stop |
 //! | [`record`] | raw results |
 //! | [`run`] | all rounds, with progress |
 //! | [`stats`] | medians and spread |
 //! | [`summary`] | the results of all rounds together |
-//! | [`report`] | Markdown, JSON and pictures |
+//! | [`report`] | the table and the picture |
 
 #![forbid(unsafe_code)]
 
@@ -37,7 +36,6 @@ pub mod prepare;
 pub mod process;
 pub mod record;
 pub mod report;
-pub mod resume;
 pub mod round;
 pub mod run;
 pub mod stats;

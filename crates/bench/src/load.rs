@@ -12,7 +12,7 @@ use clap::Args;
 use onrush_load::report::Report;
 use serde::{Deserialize, Serialize};
 
-use crate::contender::{Fingerprint, Launch, Listed, version_by_cargo, version_of_ours};
+use crate::contender::{Launch, Listed, version_by_cargo, version_of_ours};
 use crate::cpus::Assignment;
 use crate::mix::Mix;
 use crate::process::{Child, Stop};
@@ -55,21 +55,20 @@ pub struct Tools {
 impl Tools {
     /// The load testers of these mixes, with their versions.
     pub fn listed(&self, mixes: &[Mix]) -> Vec<Listed> {
-        let any = |published: bool| mixes.iter().any(|mix| (*mix == Mix::Published) == published);
-        let listed = |name: &str, program: &Path, version: Option<String>, text: &str| Listed {
+        let any = |published: bool| mixes.iter().any(|mix| mix.is_published() == published);
+        let listed = |name: &str, version: Option<String>, text: &str| Listed {
             name: name.into(),
             version: Some(version.unwrap_or_else(|| "unknown".into())),
             text: text.into(),
-            program: Fingerprint::of(program),
         };
         let ours = any(false).then(|| {
             let version = version_of_ours(&self.ours);
-            listed("onrush-load", &self.ours, version, "every reply is checked")
+            listed("onrush-load", version, "every reply is checked")
         });
         let theirs = self.published.as_ref().filter(|_| any(true)).map(|published| {
             let (name, program) = (Published::PROGRAM, published.program());
-            let text = "in its default configuration; errors are counted, nothing else is checked";
-            listed(name, program, version_by_cargo(program, name), text)
+            let text = "errors are counted, nothing else is checked";
+            listed(name, version_by_cargo(program, name), text)
         });
         ours.into_iter().chain(theirs).collect()
     }
@@ -84,6 +83,8 @@ pub struct Load<'a> {
     pub seats: &'a Assignment,
     /// Durations and population.
     pub dose: &'a LoadSettings,
+    /// Whether the replies are meant to be right; otherwise all of them count.
+    pub checked: bool,
     /// Seed of population and mix.
     pub seed: u64,
     /// The tracker's port on 127.0.0.1.
@@ -136,7 +137,7 @@ impl Load<'_> {
         }
         let text = fs::read_to_string(&file).context("onrush-load wrote no report")?;
         let report: Report = serde_json::from_str(&text).context("onrush-load's report")?;
-        point(&report)
+        point(&report, self.checked)
     }
 
     /// Writes the info hashes of this load's population, a line of 40 hexadecimal digits each.
@@ -170,6 +171,9 @@ impl Load<'_> {
         if let Some(swarms) = self.dose.swarms {
             arguments.extend(["--swarms".into(), swarms.to_string()]);
         }
+        if !self.checked {
+            arguments.push("--strangers".into());
+        }
         arguments
     }
 
@@ -197,26 +201,32 @@ impl Load<'_> {
     }
 }
 
-fn point(report: &Report) -> anyhow::Result<Point> {
+fn point(report: &Report, checked: bool) -> anyhow::Result<Point> {
     let cpu = report.tracker_cpu.context("the report has no CPU time of the tracker")?;
-    let right = report.right_replies();
+    let (right, wrong) = (report.right_replies(), report.wrong_replies());
     let findings: Vec<_> =
         report.wrong.iter().map(|found| format!("{}: {}", found.text, found.count)).collect();
     // CPU time per reply needs a right reply.
-    match (right, report.wrong_replies()) {
+    match (right, wrong) {
         (0, 0) => bail!("no reply arrived within the measured time"),
         (0, _) => bail!("no reply was right: {}", findings.join("; ")),
         _ => {}
     }
+    let all = right + wrong;
+    let (right, wrong, findings, counted) = match checked {
+        true => (right, wrong, findings, 1.0),
+        false => (all, 0, Vec::new(), all as f64 / right as f64),
+    };
     Ok(Point {
-        rate: report.rate,
+        rate: report.rate * counted,
         right,
-        wrong: report.wrong_replies(),
+        wrong,
         findings,
         loss_percent: Some(report.loss_percent),
         cpu_percent: cpu.percent,
-        cpu_per_reply: cpu.per_reply,
+        cpu_per_reply: cpu.per_reply / counted,
         load_percent: report.worker_percent.iter().copied().reduce(f64::max),
+        load_per_reply: report.own_cpu.map(|cpu| cpu.per_reply / counted),
         p50: Some(report.latency.p50),
         p99: Some(report.latency.p99),
         peers_per_reply: Some(report.peers_per_reply),
@@ -238,6 +248,7 @@ mod tests {
                 mix: Mix::Spread,
                 seats,
                 dose: &dose,
+                checked: true,
                 seed: 7,
                 port: 7000,
                 directory: Path::new("/tmp"),
@@ -262,7 +273,6 @@ mod tests {
         let listed = tools.listed(&[Mix::Published, Mix::Spread]);
         assert_eq!(listed.len(), 1, "{listed:?}");
         assert_eq!(listed[0].version.as_deref(), Some("0.1.0 (30029cd)"));
-        assert_eq!(listed[0].program.as_ref().unwrap().hash.len(), 32);
         assert!(tools.listed(&[Mix::Published]).is_empty());
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use clap::Parser as _;
 use onrush_bench::args::{Args, Run, Selection, Task};
-use onrush_bench::contender::{Listed, Search};
+use onrush_bench::contender::{ALL, Listed, Search};
 use onrush_bench::load::Published;
 use onrush_bench::plan::Plan;
 use onrush_bench::prepare::{self, Prepared};
@@ -19,7 +19,7 @@ use onrush_bench::process::{Stop, Stopped, must_be_free};
 use onrush_bench::record::{Outcome, Raw};
 use onrush_bench::run::{run, written};
 use onrush_bench::summary::{Row, Summary};
-use onrush_bench::{machine, record, report, resume};
+use onrush_bench::{machine, record, report};
 use onrush_load::affinity::format_list;
 
 /// Exit status: no round has a figure, or results cannot be written.
@@ -54,7 +54,8 @@ fn failed(error: anyhow::Error) -> Failure {
 
 fn list() -> anyhow::Result<()> {
     let search = Search::here();
-    let (present, listed) = prepare::contenders(&[], &search)?;
+    let names = ALL.each_ref().map(|contender| contender.keyword.to_owned());
+    let (present, listed) = prepare::contenders(&names, &search)?;
     for Listed { name, version, text, .. } in &listed {
         let program = present.iter().find(|found| found.contender.name == name);
         match (version, program) {
@@ -122,23 +123,14 @@ fn show(plan: &Plan) {
 }
 
 fn measure(task: &Run) -> Result<(), Failure> {
-    let out = task.out.clone().unwrap_or_default();
-    let (planned, directory) = match &task.resume {
-        Some(directory) => (resumed(directory), directory),
-        None => (begun(&task.what, &out), &out),
-    };
-    measured(&planned.map_err(unfit)?, directory, task.strict).map_err(failed)
+    let prepared = begun(&task.what, &task.out).map_err(unfit)?;
+    measured(&prepared, &task.out, task.strict).map_err(failed)
 }
 
-/// Runs the rounds that are left and writes the report.
+/// Runs the rounds and writes the report.
 fn measured(prepared: &Prepared, directory: &Path, strict: bool) -> anyhow::Result<()> {
     let stop = Stop::on_signals().context("cannot catch signals")?;
-    let say = |line: &str| eprintln!("onrush-bench: {line}");
-    let done = run(prepared, directory, &stop, say);
-    if done.as_ref().is_err_and(|error| error.is::<Stopped>()) {
-        say(&format!("go on with: onrush-bench run --resume {}", directory.display()));
-    }
-    done?;
+    run(prepared, directory, &stop, |line| eprintln!("onrush-bench: {line}"))?;
     reported(directory)?;
     let records = record::read(directory)?;
     if !records.iter().any(|record| matches!(record.outcome, Outcome::Measured(_))) {
@@ -158,21 +150,13 @@ fn sound(summary: &Summary) -> anyhow::Result<()> {
     if ours.peek().is_none() {
         bail!("--strict: there is no figure of the baseline, {baseline}");
     }
-    if let Some(row) = ours.find(|row| row.wrong_percent > 0.0) {
-        let Row { name, wrong_percent, findings, .. } = row;
+    if let Some(Row { case, wrong_percent, findings, .. }) =
+        ours.find(|row| row.wrong_percent > 0.0)
+    {
+        let name = case.variant.name();
         bail!("{name}: {wrong_percent:.3} % of the replies were wrong: {findings:?}");
     }
     Ok(())
-}
-
-/// The plan of an interrupted bench, with the same programs on the same machine.
-fn resumed(directory: &Path) -> anyhow::Result<Prepared> {
-    let plan = Plan::read(directory)?;
-    let (present, listed) = prepare::contenders(&[], &Search::here())?;
-    let tools = prepare::tools(&Search::here())?;
-    let mixes: Vec<_> = plan.cases.iter().map(|case| case.mix).collect();
-    resume::same(&plan, &listed, &tools.listed(&mixes), &machine::facts())?;
-    Ok(Prepared { plan, present, tools })
 }
 
 /// A new plan, written to its directory.
@@ -181,10 +165,7 @@ fn begun(what: &Selection, directory: &Path) -> anyhow::Result<Prepared> {
     show(&planned.plan);
     // A plan without a result belongs to a bench that could not start.
     if fs::metadata(directory.join(Raw::NAME)).is_ok_and(|raw| raw.len() > 0) {
-        bail!(
-            "{} holds results already: go on with --resume, or take another directory",
-            directory.display()
-        );
+        bail!("{} holds results already: take another directory", directory.display());
     }
     must_be_free((Ipv4Addr::LOCALHOST, planned.plan.settings.port).into(), &Stop::default())?;
     fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
@@ -193,8 +174,6 @@ fn begun(what: &Selection, directory: &Path) -> anyhow::Result<Prepared> {
 }
 
 fn reported(directory: &Path) -> anyhow::Result<()> {
-    for path in report::write(directory)? {
-        println!("{}", path.display());
-    }
+    print!("{}", report::write(directory)?);
     Ok(())
 }

@@ -22,6 +22,13 @@ pub enum Mix {
     /// aquatic_udp_load_test, which published comparisons used: it measures no latency and counts
     /// errors, but checks nothing else.
     Published,
+    /// The classic mix from as many addresses as aquatic_udp_load_test has, each datagram by
+    /// itself, for the cost of the load testers.
+    Few,
+    /// The same in bursts of 64.
+    FewBursts,
+    /// aquatic_udp_load_test without its extra statistics, where it costs least.
+    FewPublished,
 }
 
 impl Mix {
@@ -31,17 +38,24 @@ impl Mix {
             Self::Spread => Some("--profile classic --sources 1000 --burst 1 --no-bursts"),
             Self::Bursts => Some("--profile classic --sources 64"),
             Self::Real => Some("--profile real --sources 1000 --burst 1 --no-bursts"),
-            Self::Published => None,
+            Self::Few => Some("--profile classic --sources 4 --no-bursts"),
+            Self::FewBursts => Some("--profile classic --sources 4 --burst 64"),
+            Self::Published | Self::FewPublished => None,
         }
+    }
+
+    /// Whether aquatic_udp_load_test makes this load.
+    pub fn is_published(self) -> bool {
+        self.arguments().is_none()
     }
 
     /// Requests in flight per worker in a closed loop; `None` for the load tester's default. In an
     /// open loop onrush-load computes this limit by itself.
     pub fn in_flight(self) -> Option<u32> {
-        matches!(self, Self::Spread | Self::Real).then_some(512)
+        matches!(self, Self::Spread | Self::Real | Self::FewBursts).then_some(512)
     }
 
-    /// The caption of its table in the report.
+    /// Its description in the report.
     pub fn about(self) -> &'static str {
         match self {
             Self::Spread => {
@@ -57,8 +71,14 @@ impl Mix {
             }
             Self::Published => {
                 "aquatic_udp_load_test in its default configuration: 4 sockets per worker, errors \
-                 counted as wrong, nothing else checked"
+                 counted as wrong, nothing else checked; its population is the same in every \
+                 round, its rate the mean of a whole run, warm-up included"
             }
+            Self::Few => {
+                "classic mix from 4 addresses, each datagram by itself, every reply checked"
+            }
+            Self::FewBursts => "classic mix from 4 addresses in bursts of 64, every reply checked",
+            Self::FewPublished => "aquatic_udp_load_test without its extra statistics",
         }
     }
 

@@ -1,11 +1,10 @@
 //! The rounds and their order: each case once per round, with cases that are compared adjacent (A,
 //! B, A, B), so that changes of the host over time affect all cases equally.
 
-use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
@@ -13,10 +12,7 @@ use crate::contender::{Found, Listed, unique};
 use crate::cpus::{Assignment, CpuMode};
 use crate::load::{LoadSettings, Published};
 use crate::mix::Mix;
-use crate::record::{Case, Record};
-
-/// The version of the format of a result directory.
-pub const FORMAT: u32 = 2;
+use crate::record::Case;
 
 /// Estimated seconds of a round for starting, probing and stopping.
 const AROUND: f64 = 1.5;
@@ -26,8 +22,6 @@ const AROUND_LOAD: f64 = 0.7;
 /// A bench, as written to its result directory before it starts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
-    /// [`FORMAT`].
-    pub format: u32,
     /// This tool's version.
     pub version: String,
     /// Time of the plan, in seconds since 1970.
@@ -76,6 +70,11 @@ pub struct Settings {
     )]
     pub port: u16,
 
+    /// Trackers listen on 0.0.0.0, where each datagram comes with its local address (IP_PKTINFO)
+    #[arg(long)]
+    #[serde(default)]
+    pub wildcard: bool,
+
     /// The unit of a core, by the command line and the host.
     #[arg(skip = CpuMode::Subsequent)]
     pub mode: CpuMode,
@@ -100,23 +99,13 @@ impl Plan {
     /// Reads the plan of a result directory.
     ///
     /// # Errors
-    /// When there is none, or it has another format.
+    /// When there is none, or it is that of another version.
     pub fn read(directory: &Path) -> anyhow::Result<Self> {
         let path = directory.join(Self::NAME);
         let text = fs::read_to_string(&path)
             .with_context(|| format!("{}: no bench was started there", path.display()))?;
-        let name = || path.display().to_string();
-        let value: serde_json::Value = serde_json::from_str(&text).with_context(name)?;
-        let format = value.get("format").and_then(serde_json::Value::as_u64);
-        if format != Some(FORMAT.into()) {
-            bail!(
-                "{}: its format is {}, and this onrush-bench reads {FORMAT}: use the onrush-bench \
-                 that made it",
-                path.display(),
-                format.map_or("unknown".into(), |format| format.to_string())
-            );
-        }
-        serde_json::from_value(value).with_context(name)
+        serde_json::from_str(&text)
+            .with_context(|| format!("{}: use the onrush-bench that made it", path.display()))
     }
 
     /// Writes the plan to its directory.
@@ -134,18 +123,12 @@ impl Plan {
         let rounds = 1..=self.settings.rounds;
         rounds.flat_map(|round| self.cases.iter().map(move |case| (round, case))).collect()
     }
-
-    /// The rounds that are not among `done`.
-    pub fn left<'a>(&'a self, done: &[Record]) -> Vec<(u32, &'a Case)> {
-        let done: HashSet<_> = done.iter().map(|record| (record.round, &record.case)).collect();
-        self.steps().into_iter().filter(|step| !done.contains(step)).collect()
-    }
 }
 
 impl Settings {
     /// Seconds that a round of this case takes, as far as one can tell before.
     pub fn seconds(&self, case: &Case) -> f64 {
-        if case.mix == Mix::Published {
+        if case.mix.is_published() {
             return AROUND + AROUND_LOAD + Published::seconds(&self.dose) as f64;
         }
         let shares = if case.mix.has_latency() { self.shares.len() } else { 0 };
@@ -159,7 +142,7 @@ pub fn cases(contenders: &[Found], seats: &[Assignment], mixes: &[Mix]) -> Vec<C
     for &mix in mixes {
         for seats in seats {
             for found in contenders {
-                if found.needs_whitelist() && mix == Mix::Published {
+                if found.needs_whitelist() && mix.is_published() {
                     continue;
                 }
                 let case = |variant| Case { variant, seats: seats.clone(), mix };
@@ -189,7 +172,6 @@ pub(crate) mod tests {
         let settings = Settings::from_arg_matches(&defaults).unwrap();
         let settings = Settings { rounds, ..settings };
         Plan {
-            format: FORMAT,
             version: "0.1.0".into(),
             created: 1_790_000_000,
             command: "onrush-bench run".into(),
@@ -203,22 +185,6 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_is_done_is_not_done_again() {
-        let plan = example(2);
-        let mut done = measured(plan.cases[1].variant.clone(), 1, 1e5);
-        let left = |done: &[Record]| -> Vec<_> {
-            plan.left(done).iter().map(|(round, case)| (*round, case.variant.name())).collect()
-        };
-        assert_eq!(left(&[]).len(), 4);
-        let rest = left(std::slice::from_ref(&done));
-        assert_eq!(rest.len(), 3);
-        assert!(!rest.contains(&(1, "onrush (split)".into())), "{rest:?}");
-        // A failed round is done: it is shown, not repeated.
-        done.outcome = crate::record::Outcome::Failed("died".into());
-        assert_eq!(left(&[done]).len(), 3);
-    }
-
-    #[test]
     fn a_plan_is_read_as_it_was_written() {
         let directory = tempfile::tempdir().unwrap();
         let plan = example(3);
@@ -226,9 +192,6 @@ pub(crate) mod tests {
         assert_eq!(Plan::read(directory.path()).unwrap(), plan);
         let nowhere = directory.path().join("nowhere");
         assert!(Plan::read(&nowhere).unwrap_err().to_string().contains("no bench was started"));
-        Plan { format: FORMAT + 1, ..plan }.write(directory.path()).unwrap();
-        let error = Plan::read(directory.path()).unwrap_err().to_string();
-        assert!(error.contains(&format!("reads {FORMAT}")), "{error}");
     }
 
     #[test]
@@ -241,8 +204,7 @@ pub(crate) mod tests {
         };
         let once = of(&[1], &[Mix::Spread, Mix::Bursts]);
         assert_eq!(of(&[1, 1], &[Mix::Spread, Mix::Bursts, Mix::Spread]), once);
-        let unique: HashSet<_> = once.iter().collect();
-        assert_eq!(unique.len(), once.len(), "{once:?}");
+        assert_eq!(unique(once.iter()).len(), once.len(), "{once:?}");
     }
 
     #[test]

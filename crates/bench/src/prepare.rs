@@ -10,7 +10,7 @@ use crate::cpus::{CpuMode, sweep};
 use crate::load::{Published, Tools};
 use crate::machine::{self, buffer_limit};
 use crate::mix::Mix;
-use crate::plan::{FORMAT, Plan, Settings, cases};
+use crate::plan::{Plan, Settings, cases};
 use crate::record::Case;
 
 /// A plan, and the programs that it needs.
@@ -24,7 +24,8 @@ pub struct Prepared {
     pub tools: Tools,
 }
 
-/// The installed ones of the named trackers (of all, if none is named), and a row for each.
+/// The installed ones of the named trackers (if none is named: of all that need no name), and a row
+/// for each.
 ///
 /// # Errors
 /// When a name is unknown.
@@ -35,7 +36,8 @@ pub fn contenders(names: &[String], search: &Search) -> anyhow::Result<(Vec<Foun
     }
     let (mut present, mut listed) = (Vec::new(), Vec::new());
     for contender in &ALL {
-        if names.is_empty() || names.iter().any(|name| contender.is_called(name)) {
+        let named = names.iter().any(|name| contender.is_called(name));
+        if named || (names.is_empty() && !contender.by_name) {
             let found = search.find(contender);
             listed.push(Listed::new(contender, found.as_ref()));
             present.extend(found);
@@ -100,7 +102,6 @@ pub fn plan(
     }
     let created = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     Ok(Plan {
-        format: FORMAT,
         version: onrush_load::version().into(),
         created: created.as_secs(),
         command,
@@ -150,7 +151,7 @@ fn mixes(
     notices: &mut Vec<String>,
 ) -> anyhow::Result<Vec<Mix>> {
     let mut mixes = unique(what.mix.iter().copied());
-    if !mixes.contains(&Mix::Published) {
+    if !mixes.iter().any(|mix| mix.is_published()) {
         return Ok(mixes);
     }
     if tools.published.is_none() {
@@ -159,7 +160,7 @@ fn mixes(
              scripts/bench-peers --only aquatic_udp_load_test",
             Published::PROGRAM
         );
-        mixes.retain(|mix| *mix != Mix::Published);
+        mixes.retain(|mix| !mix.is_published());
         if mixes.is_empty() {
             bail!("{absent}");
         }

@@ -1,7 +1,6 @@
-//! Raw results, a line of JSON each, appended at once. A truncated last line (the bench was killed
-//! while it wrote) is dropped, and its round is repeated.
+//! Raw results, a line of JSON each, appended at once, so that an interrupted bench has a report.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -77,6 +76,8 @@ pub struct Point {
     /// CPU usage in percent of the busiest load worker; under `published` the average of all
     /// workers over the run. `None` where it is not measured.
     pub load_percent: Option<f64>,
+    /// CPU time of the load tester per right reply, in microseconds.
+    pub load_per_reply: Option<f64>,
     /// Median latency in microseconds.
     pub p50: Option<f64>,
     /// 99th percentile of latency in microseconds.
@@ -109,17 +110,15 @@ impl Raw {
     /// The name of the file in a result directory.
     pub const NAME: &'static str = "raw.jsonl";
 
-    /// Opens the file in `directory` for appending, after removing a truncated last line.
+    /// Creates the file in `directory`.
     ///
     /// # Errors
-    /// When it cannot be written, or a complete line is invalid.
-    pub fn open(directory: &Path) -> anyhow::Result<(Self, Vec<Record>)> {
+    /// When it cannot be written.
+    pub fn create(directory: &Path) -> anyhow::Result<Self> {
         let path = directory.join(Self::NAME);
-        let (records, whole) = if path.exists() { stored(&path)? } else { (Vec::new(), 0) };
-        let cannot = || format!("cannot write {}", path.display());
-        let file = OpenOptions::new().create(true).append(true).open(&path).with_context(cannot)?;
-        file.set_len(whole).with_context(cannot)?;
-        Ok((Self { path, file }, records))
+        let file =
+            File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(Self { path, file })
     }
 
     /// Appends a result, and hands it to the kernel.
@@ -139,19 +138,13 @@ impl Raw {
 /// # Errors
 /// When there are none, or a line is invalid.
 pub fn read(directory: &Path) -> anyhow::Result<Vec<Record>> {
-    stored(&directory.join(Raw::NAME)).map(|(records, _)| records)
-}
-
-/// The results of a file and the bytes that they take, without a truncated last line.
-fn stored(path: &Path) -> anyhow::Result<(Vec<Record>, u64)> {
-    let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
-    let whole = text.rfind('\n').map_or(0, |last| last + 1);
+    let path = directory.join(Raw::NAME);
+    let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
     let record = |(number, line)| {
         let context = || format!("{}: line {} is no result", path.display(), number + 1);
         serde_json::from_str(line).with_context(context)
     };
-    let records: anyhow::Result<_> = text[..whole].lines().enumerate().map(record).collect();
-    Ok((records?, whole as u64))
+    text.lines().enumerate().map(record).collect()
 }
 
 #[cfg(test)]
@@ -167,6 +160,7 @@ pub(crate) mod tests {
             cpu_percent: 98.0,
             cpu_per_reply: 980_000.0 / rate,
             load_percent: Some(80.0),
+            load_per_reply: Some(800_000.0 / rate),
             p50: Some(100.0),
             p99: Some(p99),
             peers_per_reply: Some(12.5),
@@ -188,32 +182,23 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn results_are_read_without_a_truncated_line() {
+    fn results_are_read_as_they_were_written() {
         let directory = tempfile::tempdir().unwrap();
         let variant = || Variant::new("onrush", Some("colocated"), &[("workers", 1)]);
         let first = measured(variant(), 1, 1e5);
         let mut second = measured(variant(), 2, 1e5);
         second.outcome = Outcome::Failed("it died".into());
-        let (mut raw, before) = Raw::open(directory.path()).unwrap();
-        assert!(before.is_empty());
+        let mut raw = Raw::create(directory.path()).unwrap();
         raw.append(&first).unwrap();
         raw.append(&second).unwrap();
-        drop(raw);
-        let path = directory.path().join(Raw::NAME);
-        let text = fs::read_to_string(&path).unwrap();
-        fs::write(&path, format!("{text}{}", &text[..40])).unwrap();
-        assert_eq!(read(directory.path()).unwrap(), [first.clone(), second.clone()]);
-        let (mut raw, before) = Raw::open(directory.path()).unwrap();
-        assert_eq!(before, [first.clone(), second.clone()]);
-        raw.append(&first).unwrap();
-        assert_eq!(read(directory.path()).unwrap(), [first.clone(), second, first]);
+        assert_eq!(read(directory.path()).unwrap(), [first, second]);
     }
 
     #[test]
     fn an_invalid_line_is_named() {
         let directory = tempfile::tempdir().unwrap();
         fs::write(directory.path().join(Raw::NAME), "{}\n").unwrap();
-        let error = format!("{:#}", Raw::open(directory.path()).unwrap_err());
+        let error = format!("{:#}", read(directory.path()).unwrap_err());
         assert!(error.contains("line 1") && error.contains(Raw::NAME), "{error}");
     }
 }

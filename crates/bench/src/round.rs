@@ -30,21 +30,28 @@ pub struct Ring<'a> {
 }
 
 impl Ring<'_> {
-    /// Runs one round of one case. A failure of the tracker or of its load is a result.
+    /// Runs one round of one case; `peers` are those of a reply of the floor. A failure of the
+    /// tracker or of its load is a result.
     ///
     /// # Errors
     /// [`Stopped`], and a port that is in use.
-    pub fn round(&self, round: u32, case: &Case) -> anyhow::Result<Outcome> {
+    pub fn round(&self, round: u32, case: &Case, peers: usize) -> anyhow::Result<Outcome> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.prepared.plan.settings.port));
         must_be_free(address, self.stop)?;
-        match self.measure(round, case, address) {
+        match self.measure(round, case, address, peers) {
             Ok(measured) => Ok(Outcome::Measured(Box::new(measured))),
             Err(error) if error.is::<Stopped>() => Err(error),
             Err(error) => Ok(Outcome::Failed(format!("{error:#}"))),
         }
     }
 
-    fn measure(&self, round: u32, case: &Case, address: SocketAddr) -> anyhow::Result<Measured> {
+    fn measure(
+        &self,
+        round: u32,
+        case: &Case,
+        address: SocketAddr,
+        peers: usize,
+    ) -> anyhow::Result<Measured> {
         let name = &case.variant.tracker;
         let found = self.prepared.present.iter().find(|found| found.contender.name == name);
         let found = found.with_context(|| format!("{name} is absent"))?;
@@ -54,12 +61,19 @@ impl Ring<'_> {
             mix: case.mix,
             seats: &case.seats,
             dose: &settings.dose,
+            checked: found.contender.checked,
             seed: settings.seed + u64::from(round) - 1,
             port: settings.port,
             directory: directory.path(),
         };
         let whitelist = found.needs_whitelist().then(|| self.hashes(&load)).transpose()?;
-        let stage = Setup { directory: directory.path(), address, whitelist: whitelist.as_deref() };
+        let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, settings.port));
+        let stage = Setup {
+            directory: directory.path(),
+            address: if settings.wildcard { any } else { address },
+            whitelist: whitelist.as_deref(),
+            peers,
+        };
         let launch = found.launch(&case.variant, &stage)?;
         let mut tracker = Child::start(&launch, &case.seats.tracker, directory.path())?;
         tracker.wait_until_answering(address, ANSWER_TIMEOUT, self.stop)?;

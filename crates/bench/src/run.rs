@@ -1,17 +1,20 @@
 //! Runs the rounds of a plan with progress; each result is appended at once.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context as _;
 
+use crate::contender::floor::MODEL;
 use crate::prepare::Prepared;
 use crate::process::Stop;
 use crate::record::{Case, Outcome, Raw, Record};
 use crate::round::Ring;
 use crate::summary::called;
 
-/// Runs the remaining rounds of the plan of `directory`, and calls `say` with a line per round.
+/// Runs the rounds of a plan, writes each result to `directory`, and calls `say` with a line per
+/// round.
 ///
 /// # Errors
 /// When the bench is stopped ([`crate::process::Stopped`]), the port is in use, or results
@@ -23,23 +26,26 @@ pub fn run(
     mut say: impl FnMut(&str),
 ) -> anyhow::Result<()> {
     let plan = &prepared.plan;
-    let (mut raw, done) = Raw::open(directory)?;
-    let left = plan.left(&done);
-    let total = plan.steps().len();
-    if left.len() < total {
-        say(&format!("{} of {total} rounds are done already", total - left.len()));
-    }
+    let steps = plan.steps();
+    let mut raw = Raw::create(directory)?;
     let scratch = tempfile::tempdir().context("cannot make a directory")?;
     let ring = Ring { prepared, stop, scratch: scratch.path() };
-    let ahead = left.iter().map(|(_, case)| plan.settings.seconds(case)).sum();
+    let ahead = steps.iter().map(|(_, case)| plan.settings.seconds(case)).sum();
     let mut clock = Clock { ahead, ..Clock::default() };
-    for (number, (round, case)) in left.iter().enumerate() {
+    // Peers in a reply of the floor, by load.
+    let mut peers = HashMap::new();
+    for (number, (round, case)) in steps.iter().enumerate() {
         let started = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let at = Instant::now();
-        let outcome = ring.round(*round, case)?;
+        let outcome = ring.round(*round, case, peers.get(&case.mix).copied().unwrap_or(0))?;
+        if let Outcome::Measured(measured) = &outcome
+            && case.variant.is_called(MODEL)
+        {
+            let count = measured.most.peers_per_reply.unwrap_or(0.0).round();
+            peers.insert(case.mix, count as usize);
+        }
         clock.done(plan.settings.seconds(case), at.elapsed().as_secs_f64());
-        let position = total - left.len() + number + 1;
-        let left = written(clock.left());
+        let (position, total, left) = (number + 1, steps.len(), written(clock.left()));
         say(&format!("{position} of {total}, {left} left: {}", line(*round, case, &outcome)));
         let started = started.as_secs();
         raw.append(&Record { round: *round, started, case: (*case).clone(), outcome })?;

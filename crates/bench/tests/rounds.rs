@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use onrush_bench::record::{Measured, Outcome, Raw, Record, read};
+use onrush_bench::record::{Measured, Outcome, Record, read};
 
 const BENCH: &str = env!("CARGO_BIN_EXE_onrush-bench");
 /// Deadline of every wait.
@@ -134,7 +134,7 @@ fn both_placements_are_measured_and_right() {
         }
         // A second bench in the same directory would mix results.
         let again = ended(&mut bench(free_port(), peers.path(), "onrush", out.path()), 2);
-        assert!(again.contains("--resume"), "{again}");
+        assert!(again.contains("holds results already"), "{again}");
     }
 }
 
@@ -164,17 +164,11 @@ fn a_tracker_that_exits_is_a_failed_round() {
     assert_eq!(status, Some(1), "{text}");
 }
 
-/// The tracker exits at once without workers. With one it never answers, until it is told to exit
-/// too.
+/// The tracker exits at once without workers. With one it never answers.
 #[test]
-fn an_interrupted_bench_is_resumed() {
+fn an_interrupted_bench_has_a_report() {
     let (out, peers) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let told = tempfile::tempdir().unwrap();
-    fs::set_permissions(told.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    let exit = told.path().join("exit");
-    let waits =
-        format!("[ -e {} ] || grep -q 'workers 0' \"$2\" || exec sleep 600", exit.display());
-    script(peers.path(), "opentracker", &format!("{waits}\nexit 3"));
+    script(peers.path(), "opentracker", "grep -q 'workers 0' \"$2\" || exec sleep 600\nexit 3");
     let mut running = bench(free_port(), peers.path(), "opentracker", out.path())
         .args(["--rounds", "3"])
         .stdout(Stdio::null())
@@ -188,20 +182,10 @@ fn an_interrupted_bench_is_resumed() {
     kill(Pid::from_raw(running.id().try_into().unwrap()), Signal::SIGINT).unwrap();
     let rest: Vec<_> = lines.map(Result::unwrap).collect();
     assert_eq!(running.wait().unwrap().code(), Some(130), "{rest:?}");
-    assert!(rest.iter().any(|line| line.contains("--resume")), "{rest:?}");
-    let before = fs::read_to_string(out.path().join(Raw::NAME)).unwrap();
     assert_eq!(read(out.path()).unwrap().len(), 1);
-
-    fs::write(exit, "").unwrap();
-    let mut resumed = Command::new(BENCH);
-    resumed.args(["run", "--resume"]).arg(out.path()).env("ONRUSH_PEERS", peers.path());
-    let text = ended(&mut resumed, 1);
-    assert!(text.contains("1 of 6 rounds are done already"), "{text}");
-    let after = fs::read_to_string(out.path().join(Raw::NAME)).unwrap();
-    assert!(after.starts_with(&before));
-    let records = read(out.path()).unwrap();
-    let all: HashSet<_> = records.iter().map(|record| (record.round, &record.case)).collect();
-    assert_eq!((records.len(), all.len()), (6, 6));
+    let text = ended(Command::new(BENCH).arg("report").arg(out.path()), 0);
+    assert!(text.contains("5 of 6 rounds are not done"), "{text}");
+    assert!(text.contains("**failed**") && text.contains("**not done**"), "{text}");
 }
 
 #[test]

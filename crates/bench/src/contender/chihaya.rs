@@ -12,6 +12,8 @@ pub const CHIHAYA: Contender = Contender {
              lacks the module)",
     settings: "UDP only, storage in memory, no hooks, at most 30 peers, as aquatic's bencher \
                (crates/bencher) sets it; it has no number of workers",
+    by_name: false,
+    checked: true,
     receive_buffer: None,
     version,
     variants: |_, _| vec![Variant::new("chihaya", None, &[])],

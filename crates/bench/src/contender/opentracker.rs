@@ -24,6 +24,8 @@ pub const OPENTRACKER: Contender = Contender {
                as aquatic's bencher and the published comparisons set it; Debian's build looks \
                every info hash up in a whitelist of the load's population, which a public build \
                does not",
+    by_name: false,
+    checked: true,
     receive_buffer: None,
     version,
     variants,
@@ -90,8 +92,7 @@ mod tests {
     use crate::contender::tests::setup;
 
     fn found(program: &Path, version: &str) -> Found {
-        let contender = &crate::contender::ALL[2];
-        Found { contender, program: program.to_owned(), version: version.into() }
+        Found { contender: &OPENTRACKER, program: program.to_owned(), version: version.into() }
     }
 
     #[test]

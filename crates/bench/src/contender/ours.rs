@@ -6,6 +6,7 @@ use crate::machine::buffer_limit;
 
 const COLOCATED: &str = "colocated";
 const SPLIT: &str = "split";
+const WORKERS: &str = "workers";
 const SOCKET: &str = "socket workers";
 const SWARM: &str = "swarm workers";
 /// The default of `socket.receive_buffer`.
@@ -21,6 +22,8 @@ pub const ONRUSH: Contender = Contender {
     settings: "the defaults, but for placement and numbers of workers, warnings only in the log, \
                and buffers no larger than net.core.rmem_max and wmem_max, which onrush could \
                exceed as root and the others could not (onrush --print-config)",
+    by_name: false,
+    checked: true,
     receive_buffer: Some(RECEIVE_BUFFER),
     version: version_of_ours,
     variants,
@@ -37,9 +40,20 @@ pub const ONRUSH: Contender = Contender {
     missing_variant: |_| None,
 };
 
-fn variants(_: &Found, seats: &Assignment) -> Vec<Variant> {
-    let colocated = |n| Variant::new("onrush", Some(COLOCATED), &[("workers", n)]);
-    let split = |s, w| Variant::new("onrush", Some(SPLIT), &[(SOCKET, s), (SWARM, w)]);
+/// Another build of onrush, for a comparison of versions.
+pub const BEFORE: Contender = Contender {
+    name: "onrush-before",
+    keyword: "before",
+    remedy: "cp OLDER/onrush target/peers/bin/onrush-before",
+    settings: "those of onrush",
+    by_name: true,
+    ..ONRUSH
+};
+
+fn variants(found: &Found, seats: &Assignment) -> Vec<Variant> {
+    let name = found.contender.name;
+    let colocated = |n| Variant::new(name, Some(COLOCATED), &[(WORKERS, n)]);
+    let split = |s, w| Variant::new(name, Some(SPLIT), &[(SOCKET, s), (SWARM, w)]);
     let mut variants: Vec<_> = seats.tracker_workers().into_iter().map(colocated).collect();
     for total in seats.tracker_workers() {
         // One swarm worker in seven is the daemon's default; one in four suits
@@ -59,7 +73,7 @@ fn config(variant: &Variant, setup: &Setup, receive: Option<u64>, send: Option<u
             format!("placement = \"split\"\nsocket = {socket}\nswarm = {swarm}")
         }
         _ => {
-            format!("placement = \"colocated\"\ntotal = {}", variant.total().unwrap_or(1))
+            format!("placement = \"colocated\"\ntotal = {}", variant.count(WORKERS).unwrap_or(1))
         }
     };
     format!(
@@ -96,6 +110,9 @@ mod tests {
             ["onrush (colocated) workers: 8", "onrush (split) socket workers: 6, swarm workers: 2",]
         );
         assert_eq!(of(1, 2).len(), 3, "{:?}", of(1, 2));
+        let before = Found { contender: &BEFORE, ..found()[0].clone() };
+        let seats = Assignment::new(&[vec![0], vec![1]], 1, 1).unwrap();
+        assert_eq!(before.variants(&seats)[0].name(), "onrush-before (colocated)");
     }
 
     #[test]

@@ -15,6 +15,8 @@ pub const TORRUST: Contender = Contender {
     settings: "UDP only, errors only in the log, no statistics, nothing kept in its database: its \
                own share/default/config/tracker.udp.benchmarking.toml, which its report used; it \
                has no number of workers",
+    by_name: false,
+    checked: true,
     receive_buffer: None,
     version: |program| version_by_cargo(program, "torrust-tracker"),
     variants: |_, _| vec![Variant::new("torrust-tracker", None, &[])],

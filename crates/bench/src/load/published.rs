@@ -1,4 +1,4 @@
-//! `aquatic_udp_load_test`, the tool of the published comparisons, in its default configuration. It
+//! `aquatic_udp_load_test`, the tool of the published comparisons. It
 //! reports rates over its whole run, in steps of five seconds; CPU time of the tracker and of the
 //! tool is measured here.
 
@@ -11,7 +11,8 @@ use anyhow::{Context as _, bail};
 use onrush_load::cpu::Cpu;
 
 use super::{Load, LoadSettings};
-use crate::contender::Launch;
+use crate::contender::{Launch, aquatic::set};
+use crate::mix::Mix;
 use crate::process::{Child, Stop};
 use crate::record::Point;
 
@@ -67,7 +68,10 @@ impl Published {
         let log = fs::read_to_string(load.directory.join(format!("{}.log", Self::PROGRAM)))?;
         let mut point = point(&log, used)
             .with_context(|| format!("aquatic_udp_load_test: {}", child.output_tail()))?;
-        point.load_percent = busy.percent(Duration::from_secs(seconds), load.seats.load_workers);
+        let workers = load.seats.load_workers;
+        point.load_percent = busy.percent(Duration::from_secs(seconds), workers);
+        let share = point.load_percent.map(|percent| percent / 100.0 * workers as f64);
+        point.load_per_reply = share.map(|share| share / point.rate * 1e6);
         Ok(point)
     }
 
@@ -78,7 +82,10 @@ impl Published {
             ("workers", load.seats.load_workers.to_string()),
             ("duration", duration.to_string()),
         ] {
-            crate::contender::aquatic::set(&mut text, key, &value)?;
+            set(&mut text, key, &value)?;
+        }
+        if load.mix == Mix::FewPublished {
+            set(&mut text, "extra_statistics", "false")?;
         }
         Ok(text)
     }
@@ -136,6 +143,7 @@ fn point(log: &str, used: Cpu) -> anyhow::Result<Point> {
         findings: if wrong > 0 { vec![format!("error responses: {wrong}")] } else { Vec::new() },
         cpu_percent: share * 100.0,
         cpu_per_reply: share / rate * 1e6,
+        peers_per_reply: figure(log, "Peers per announce response:").filter(|n| n.is_finite()),
         ..Point::default()
     })
 }
@@ -143,6 +151,7 @@ fn point(log: &str, used: Cpu) -> anyhow::Result<Point> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cpus::Assignment;
 
     #[test]
     fn the_rate_is_read_from_the_last_summary() {
@@ -152,6 +161,24 @@ mod tests {
         let text = text.replace("201,", "201.25");
         assert_eq!(figure(&text, "Average responses per second:"), Some(201.25));
         assert_eq!(figure(&text, "no such"), None);
+    }
+
+    #[test]
+    fn its_cheapest_mode_has_no_extra_statistics() {
+        let defaults = "server_address = \"x\"\nworkers = 1\nduration = 0\n\
+                        extra_statistics = true\n";
+        let tool = Published { program: "nowhere".into(), defaults: defaults.into() };
+        let dose = LoadSettings { seconds: 5.0, warmup: 0.1, swarms: None };
+        let of = |mix| {
+            let seats = &Assignment::new(&[vec![0], vec![1]], 1, 1).unwrap();
+            let (dose, directory) = (&dose, Path::new("/tmp"));
+            let load = Load { mix, seats, dose, checked: true, seed: 1, port: 7000, directory };
+            tool.config(&load, 10).unwrap()
+        };
+        let text = of(Mix::Published);
+        assert!(text.contains("\"127.0.0.1:7000\"\nworkers = 1\nduration = 10\n"), "{text}");
+        assert!(text.contains("extra_statistics = true"), "{text}");
+        assert!(of(Mix::FewPublished).contains("extra_statistics = false"));
     }
 
     #[test]

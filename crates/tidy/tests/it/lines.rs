@@ -8,7 +8,7 @@ use onrush_tidy::{crate_of, demand, sources};
 /// [`GROWTH`] beyond its row. The commit that raises a row says why; one that removes more than
 /// [`SLACK`] lowers it.
 const BUDGETS: [(&str, [usize; 2]); 17] = [
-    ("bench", [2_680, 1_319]),
+    ("bench", [2_447, 1_220]),
     ("config", [1_794, 1_061]),
     ("control", [4_548, 1_881]),
     ("daemon", [9_822, 16_620]),

@@ -1,0 +1,59 @@
+//! The floor: a server of onrush-lab on the network code of onrush that does no work of a tracker.
+//! No tracker on sockets can cost less.
+
+use super::{Contender, Launch, Variant};
+
+/// Bytes of an announce reply without peers, and of a peer (BEP 15).
+const REPLY: usize = 20;
+const PEER: usize = 6;
+
+/// The variant whose replies are as long.
+pub const MODEL: &str = "onrush (colocated)";
+
+/// The floor, which has one thread.
+pub const FLOOR: Contender = Contender {
+    name: "floor",
+    keyword: "floor",
+    remedy: "cargo build --release -p onrush-lab --bin floor",
+    settings: "replies as long as the mean of onrush (colocated) just before, without peers where \
+               that is not measured; all of its replies count",
+    by_name: true,
+    checked: false,
+    receive_buffer: None,
+    version: |_| None,
+    variants: |_, seats| match seats.tracker_cores {
+        1 => vec![Variant::new("floor", None, &[])],
+        _ => Vec::new(),
+    },
+    launch: |found, _, setup| {
+        let bytes = REPLY + PEER * setup.peers;
+        let port = setup.address.port();
+        let line = format!("--listen 127.0.0.1:{port} --reply-bytes {bytes}");
+        let mut arguments: Vec<String> = line.split(' ').map(Into::into).collect();
+        if setup.address.ip().is_unspecified() {
+            arguments.push("--pktinfo".into());
+        }
+        Ok(Launch { program: found.program.clone(), arguments, ..Launch::default() })
+    },
+    needs_whitelist: |_| false,
+    missing_variant: |_| None,
+};
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::contender::{Found, Setup, tests::setup};
+
+    #[test]
+    fn replies_have_the_length_of_their_peers() {
+        let floor = Found { contender: &FLOOR, program: "floor".into(), version: "1".into() };
+        let variant = Variant::new("floor", None, &[]);
+        let of = |setup: &Setup| floor.launch(&variant, setup).unwrap().arguments.join(" ");
+        let setup = Setup { peers: 8, ..setup(Path::new("/tmp")) };
+        assert_eq!(of(&setup), "--listen 127.0.0.1:7000 --reply-bytes 68");
+        let any = Setup { address: ([0, 0, 0, 0], 7000).into(), ..setup };
+        assert_eq!(of(&any), "--listen 127.0.0.1:7000 --reply-bytes 68 --pktinfo");
+    }
+}

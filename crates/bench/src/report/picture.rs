@@ -1,0 +1,114 @@
+//! The picture of a report: a panel for each load.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use onrush_load::chart::{
+    Axis, Bar, Bars, HEIGHT, Line, Lines, Point, Row as Colour, WIDTH, bars, lines,
+};
+use onrush_load::number::Unit;
+
+use crate::contender::unique;
+use crate::mix::Mix;
+use crate::stats::Spread;
+use crate::summary::{Row, Summary};
+
+/// The panels of all loads below each other.
+pub(super) fn picture(summary: &Summary) -> String {
+    let mixes = unique(summary.rows.iter().map(|row| row.case.mix));
+    let height = HEIGHT as usize * mixes.len();
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" \
+         viewBox=\"0 0 {WIDTH} {height}\">\n"
+    );
+    for (number, mix) in mixes.into_iter().enumerate() {
+        let y = format!("<svg y=\"{}\" ", HEIGHT as usize * number);
+        let _ = writeln!(svg, "{}", panel(summary, mix).replacen("<svg ", &y, 1));
+    }
+    svg + "</svg>\n"
+}
+
+/// Rates by cores, the best of each tracker. On one number of cores: CPU time per reply, as a rate
+/// is often the load tester's there.
+fn panel(summary: &Summary, mix: Mix) -> String {
+    let rows: Vec<_> = summary.rows.iter().filter(|row| row.case.mix == mix).collect();
+    let names = unique(rows.iter().map(|row| row.case.variant.name()));
+    let cores: BTreeSet<_> = rows.iter().map(|row| row.case.seats.tracker_cores).collect();
+    let best = |name: &str, cores: usize| -> Option<&Row> {
+        let of = rows
+            .iter()
+            .filter(|row| row.case.variant.name() == name && row.case.seats.tracker_cores == cores);
+        of.copied().max_by(|a, b| a.rate.median.total_cmp(&b.rate.median))
+    };
+    if let [only] = cores.iter().copied().collect::<Vec<_>>()[..] {
+        let bar = |name: &String| {
+            let cpu = best(name, only)?.cpu_per_reply;
+            Some(Bar { value: cpu.median, spread: range(&cpu) })
+        };
+        let base = &summary.plan.settings.baseline;
+        let is_base = |at: &usize| {
+            rows.iter().any(|row| {
+                row.case.variant.name() == names[*at] && row.case.variant.is_called(base)
+            })
+        };
+        return bars(&Bars {
+            title: format!("CPU time of the tracker per reply, load: {mix}"),
+            y: Axis::linear("CPU time per reply").unit(Unit::Micros),
+            rows: vec![Colour {
+                name: format!("tracker cores: {only}"),
+                bars: names.iter().map(bar).collect(),
+            }],
+            marked: (0..names.len()).filter(is_base).collect(),
+            groups: names,
+        });
+    }
+    let line = |name: &String| {
+        let points = cores.iter().filter_map(|&cores| {
+            let rate = best(name, cores)?.rate;
+            Some(Point { x: cores as f64, y: rate.median, spread: range(&rate) })
+        });
+        Line { name: name.clone(), points: points.collect() }
+    };
+    lines(&Lines {
+        title: format!("Replies per second, load: {mix}"),
+        x: Axis::linear("tracker cores"),
+        y: Axis::linear("replies per second"),
+        lines: names.iter().map(line).collect(),
+        spans: Vec::new(),
+    })
+}
+
+/// Minimum and maximum, where there is more than one round.
+fn range(spread: &Spread) -> Option<(f64, f64)> {
+    (spread.count > 1).then_some((spread.min, spread.max))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::summary::tests::example;
+
+    #[test]
+    fn every_load_has_a_panel_with_every_tracker() {
+        let mut summary = example();
+        let mut other = summary.rows[0].clone();
+        other.case.mix = Mix::Real;
+        summary.rows.push(other);
+        let svg = picture(&summary);
+        assert_eq!(svg.matches("<svg ").count(), 3, "{svg}");
+        assert_eq!(svg.matches("CPU time per reply").count(), 2, "{svg}");
+        for tracker in ["onrush (colocated)", "onrush (split)"] {
+            assert!(svg.contains(tracker), "{tracker}");
+        }
+    }
+
+    #[test]
+    fn several_cores_are_lines() {
+        let mut summary = example();
+        let mut wide = summary.rows[0].clone();
+        wide.case.seats.tracker_cores = 2;
+        summary.rows.push(wide);
+        let svg = picture(&summary);
+        assert!(svg.contains("Replies per second") && svg.contains("tracker cores"), "{svg}");
+    }
+}
