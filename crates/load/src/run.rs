@@ -248,7 +248,6 @@ fn wait(
     while let Some(sample) = recorder.next(now).or_else(|| recorder.last(now)) {
         series.push(observed.complete(sample, settings, span.end()));
     }
-    live.finish();
     outcomes.sort_by_key(|outcomes| outcomes.worker);
     let tracker = observed.tracker.as_mut().and_then(|process| process.report().ok());
     Ok((outcomes, series, tracker))
