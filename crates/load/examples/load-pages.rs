@@ -30,7 +30,6 @@ fn main() -> std::io::Result<()> {
     let (man, completions) = (directory.join("man1"), directory.join("completions"));
     fs::create_dir_all(&man)?;
     fs::create_dir_all(&completions)?;
-    // Not in groups: a page shows all options, and leaves out the text of those that `-h` hides.
     let pages = commands::Pages { section: "1", related: &[("onrush", "8")], place: &man };
     pages.write(Args::command())?;
     for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {

@@ -9,7 +9,8 @@ use clap::Args;
 use ipnet::IpNet;
 use onrush_load::attack::{Attack, Bounds, Settings, Tracker};
 
-use super::{SourceArgs, help, number, seconds, target};
+use super::help::{self, RARELY, SOMETIMES};
+use super::{SourceArgs, number, seconds, target};
 
 /// Default blocks for a target on 127/8, all of which is local.
 const NEWCOMERS: &str = "127.2.0.0/16";
@@ -33,12 +34,13 @@ const ATTACKERS: &str = "127.64.0.0/10";
 /// answered + refused, exactly. The tracker may then serve nobody else.
 #[derive(Args, Debug)]
 #[command(
+    next_help_heading = SOMETIMES,
     after_help = help::ATTACK_EXAMPLES,
     after_long_help = help::with_status(help::ATTACK_EXAMPLES, help::ATTACK_STATUS)
 )]
 pub(crate) struct AttackArgs {
     /// The attack.
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", help_heading = None)]
     pub(crate) attack: Attack,
 
     /// The tracker: udp://HOST:PORT/announce, HOST:PORT or `[IPV6]:PORT`.
@@ -47,12 +49,15 @@ pub(crate) struct AttackArgs {
     /// each family.
     #[arg(
         long, short, value_name = "URL|HOST:PORT", default_value = "127.0.0.1:6969",
-        value_parser = target::target
+        value_parser = target::target, help_heading = None
     )]
     pub(crate) target: Vec<SocketAddr>,
 
     /// Requests of established clients per second.
-    #[arg(long, value_name = "R", default_value = "5000", value_parser = number(1.0..=1e6, ""))]
+    #[arg(
+        long, value_name = "R", default_value = "5000", value_parser = number(1.0..=1e6, ""),
+        help_heading = None
+    )]
     pub(crate) honest: f64,
 
     /// Newcomers per second.
@@ -62,7 +67,7 @@ pub(crate) struct AttackArgs {
     /// Datagrams of the attack per second; with `bursts`, during a burst.
     #[arg(
         long = "attack", value_name = "R", default_value = "15000",
-        value_parser = number(1.0..=1e7, "")
+        value_parser = number(1.0..=1e7, ""), help_heading = None
     )]
     pub(crate) rate: f64,
 
@@ -73,13 +78,13 @@ pub(crate) struct AttackArgs {
     /// Block of addresses of newcomers, which are this host's.
     ///
     /// Repeatable, for both families.
-    #[arg(long, value_name = "BLOCK", default_value = NEWCOMERS)]
+    #[arg(long, value_name = "BLOCK", default_value = NEWCOMERS, help_heading = None)]
     pub(crate) newcomers_from: Vec<IpNet>,
 
     /// Block of addresses of the attack: spoofed, or this host's.
     ///
     /// Repeatable, for both families.
-    #[arg(long, value_name = "BLOCK", default_value = ATTACKERS)]
+    #[arg(long, value_name = "BLOCK", default_value = ATTACKERS, help_heading = None)]
     pub(crate) attack_from: Vec<IpNet>,
 
     /// Number of sources of an attack that is not spoofed.
@@ -90,15 +95,24 @@ pub(crate) struct AttackArgs {
     pub(crate) attackers: u32,
 
     /// Seconds from one burst to the next, for `bursts`.
-    #[arg(long, value_name = "S", default_value = "12", value_parser = seconds(0.01..=3600.0))]
+    #[arg(
+        long, value_name = "S", default_value = "12", value_parser = seconds(0.01..=3600.0),
+        help_heading = RARELY
+    )]
     pub(crate) period: Duration,
 
     /// Seconds of a burst, for `bursts`: 1 % of the time.
-    #[arg(long, value_name = "S", default_value = "0.12", value_parser = seconds(0.001..=3600.0))]
+    #[arg(
+        long, value_name = "S", default_value = "0.12", value_parser = seconds(0.001..=3600.0),
+        help_heading = RARELY
+    )]
     pub(crate) burst: Duration,
 
     /// Seconds of the attack, which are measured.
-    #[arg(long, short, value_name = "S", default_value = "10", value_parser = seconds(0.5..=1e5))]
+    #[arg(
+        long, short, value_name = "S", default_value = "10", value_parser = seconds(0.5..=1e5),
+        help_heading = None
+    )]
     pub(crate) duration: Duration,
 
     /// Seconds of honest load before it.
@@ -106,13 +120,16 @@ pub(crate) struct AttackArgs {
     pub(crate) warmup: Duration,
 
     /// Seconds after which a request counts as not answered.
-    #[arg(long, value_name = "S", default_value = "1", value_parser = seconds(0.01..=60.0))]
+    #[arg(
+        long, value_name = "S", default_value = "1", value_parser = seconds(0.01..=60.0),
+        help_heading = RARELY
+    )]
     pub(crate) timeout: Duration,
 
     /// Honest swarms.
     #[arg(
         long, value_name = "N", default_value_t = 5000,
-        value_parser = clap::value_parser!(u32).range(1..=10_000_000)
+        value_parser = clap::value_parser!(u32).range(1..=10_000_000), help_heading = RARELY
     )]
     pub(crate) swarms: u32,
 
@@ -123,7 +140,7 @@ pub(crate) struct AttackArgs {
     /// Address of the tracker's admin side, for its counters, memory and CPU time.
     ///
     /// The overload step is reported too, and the balance of datagrams is checked.
-    #[arg(long, value_name = "IP:PORT")]
+    #[arg(long, value_name = "IP:PORT", help_heading = None)]
     pub(crate) admin: Option<SocketAddr>,
 
     /// The tracker's process, for its CPU time and memory, where they are not from --admin.
@@ -131,11 +148,11 @@ pub(crate) struct AttackArgs {
     pub(crate) tracker_pid: Option<u32>,
 
     /// Least percentage of established clients' requests that have to be answered.
-    #[arg(long, value_name = "%", value_parser = number(0.0..=100.0, ""))]
+    #[arg(long, value_name = "%", value_parser = number(0.0..=100.0, ""), help_heading = None)]
     pub(crate) min_established: Option<f64>,
 
     /// Least percentage of newcomers that have to be answered.
-    #[arg(long, value_name = "%", value_parser = number(0.0..=100.0, ""))]
+    #[arg(long, value_name = "%", value_parser = number(0.0..=100.0, ""), help_heading = None)]
     pub(crate) min_newcomers: Option<f64>,
 
     /// Upper bound on the 99th percentile of established clients' latency in milliseconds.
@@ -153,11 +170,11 @@ pub(crate) struct AttackArgs {
     /// Write the report as JSON; `-` for standard output.
     ///
     /// With `-` the table goes to standard error.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = None)]
     pub(crate) json: Option<PathBuf>,
 
     /// Show no progress.
-    #[arg(long, short)]
+    #[arg(long, short, help_heading = None)]
     pub(crate) quiet: bool,
 }
 

@@ -2,53 +2,14 @@
 //!
 //! Lines of examples have at most 80 columns, as clap would wrap longer ones once more.
 
-use clap::{Command, CommandFactory as _, FromArgMatches as _};
+use clap::{Arg, Command, CommandFactory as _, FromArgMatches as _};
 
 use super::Args;
 
-/// Common options by their ids: those of `-h`, and the first ones of `--help`.
-const COMMON: [&str; 11] = [
-    "target",
-    "profile",
-    "rate",
-    "duration",
-    "find_max",
-    "max_loss",
-    "workers",
-    "tracker_pid",
-    "json",
-    "html",
-    "quiet",
-];
-/// Options that hardly anybody needs.
-const RARELY: [&str; 10] = [
-    "burst",
-    "no_bursts",
-    "no_coalescing",
-    "zipf",
-    "resolution",
-    "round",
-    "strangers",
-    "sample",
-    "write_hashes",
-    "hgrm",
-];
-/// [`COMMON`] of `attack`.
-const ATTACK_COMMON: [&str; 11] = [
-    "target",
-    "honest",
-    "rate",
-    "duration",
-    "newcomers_from",
-    "attack_from",
-    "admin",
-    "min_established",
-    "min_newcomers",
-    "json",
-    "quiet",
-];
-/// [`RARELY`] of `attack`.
-const ATTACK_RARELY: [&str; 4] = ["period", "burst", "timeout", "swarms"];
+/// Heading of options that `-h` leaves out. Those without a heading are the ones that most need.
+pub(super) const SOMETIMES: &str = "Sometimes needed";
+/// Heading of options that hardly anybody needs.
+pub(super) const RARELY: &str = "Rarely needed";
 
 /// The examples of the command.
 pub(super) const EXAMPLES: &str = "\
@@ -108,21 +69,16 @@ pub(crate) fn parse() -> Args {
     Args::from_arg_matches(&command().get_matches()).unwrap_or_else(|error| error.exit())
 }
 
-/// The command line with its options in groups.
+/// The command line, with options under a heading in `--help` alone.
 fn command() -> Command {
-    grouped(Args::command(), &COMMON, &RARELY)
-        .mut_subcommand("attack", |attack| grouped(attack, &ATTACK_COMMON, &ATTACK_RARELY))
+    Args::command().mut_args(short).mut_subcommand("attack", |attack| attack.mut_args(short))
 }
 
-fn grouped(command: Command, common: &[&str], rarely: &[&str]) -> Command {
-    command.mut_args(|arg| {
-        let id = arg.get_id().as_str();
-        if arg.is_positional() || common.contains(&id) {
-            return arg;
-        }
-        let needed = if rarely.contains(&id) { "Rarely needed" } else { "Sometimes needed" };
-        arg.hide_short_help(true).help_heading(needed)
-    })
+/// An option that `-h` leaves out where it is under a heading. The manual needs its text too, which
+/// clap_mangen takes from `-h`.
+fn short(arg: Arg) -> Arg {
+    let hidden = arg.get_help_heading().is_some();
+    arg.hide_short_help(hidden)
 }
 
 #[cfg(test)]
@@ -162,22 +118,6 @@ mod tests {
             assert!(long.contains(&format!("--{option}")), "{option}");
         }
         assert!(short.contains("--find-max") && !short.contains("--no-bursts"), "{short}");
-    }
-
-    /// A misspelt id would be in the wrong group.
-    #[test]
-    fn the_groups_name_options() {
-        let mut command = command();
-        let attack = command.find_subcommand_mut("attack").unwrap().clone();
-        for (command, ids) in [
-            (&command, [&COMMON[..], &RARELY].concat()),
-            (&attack, [&ATTACK_COMMON[..], &ATTACK_RARELY].concat()),
-        ] {
-            for id in ids {
-                let found = command.get_arguments().find(|arg| arg.get_id().as_str() == id);
-                assert!(found.is_some(), "{id}");
-            }
-        }
     }
 
     #[test]

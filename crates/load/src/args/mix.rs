@@ -4,16 +4,19 @@ use clap::Args;
 use onrush_load::plan::Profile;
 use onrush_load::plan::profile::{BUILT_IN, Swarms, read};
 
+use super::help::{RARELY, SOMETIMES};
 use super::number;
 
 /// Arguments about the traffic.
 #[derive(Args, Debug)]
+#[command(next_help_heading = SOMETIMES)]
 pub(crate) struct MixArgs {
     /// The profile: a name, or a file.
     #[arg(
         long, short, value_name = "NAME|FILE.toml", default_value = "real",
         long_help = profiles(),
-        help = "The profile: real, classic, seeding-heavy, ipv6, scrape-heavy, abuse, or a file"
+        help = "The profile: real, classic, seeding-heavy, ipv6, scrape-heavy, abuse, or a file",
+        help_heading = None
     )]
     pub(crate) profile: String,
 
@@ -35,7 +38,7 @@ pub(crate) struct MixArgs {
     pub(crate) peers_per_swarm: Option<f64>,
 
     /// Exponent of swarm sizes by rank; 1 is Zipf's law [default: the profile's tail].
-    #[arg(long, value_name = "X", value_parser = number(0.1..=3.0, ""))]
+    #[arg(long, value_name = "X", value_parser = number(0.1..=3.0, ""), help_heading = RARELY)]
     pub(crate) zipf: Option<f64>,
 
     /// Percent of announces by seeders [default: the profile's].

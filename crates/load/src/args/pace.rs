@@ -6,6 +6,7 @@ use clap::Args;
 use onrush_load::generator::Pace;
 use onrush_load::generator::pace::{Arrivals, Schedule, Segment};
 
+use super::help::SOMETIMES;
 use super::{number, seconds};
 
 /// Default number of requests in flight per worker in a closed loop. A kernel's usual receive
@@ -20,6 +21,7 @@ const DURATION: Duration = Duration::from_secs(10);
 
 /// Arguments about rate and duration.
 #[derive(Args, Debug)]
+#[command(next_help_heading = SOMETIMES)]
 pub(crate) struct PaceArgs {
     /// Closed loop: requests in flight per worker [default: 256]. Open loop (--rate, --ramp,
     /// --steps, --find-max): the limit per worker, above which requests wait [default: 1.25 times
@@ -34,7 +36,8 @@ pub(crate) struct PaceArgs {
     ///
     /// Latency then counts from the time at which a request was due.
     #[arg(
-        long, short, value_name = "R", value_parser = rate, conflicts_with_all = ["ramp", "steps"]
+        long, short, value_name = "R", value_parser = rate, conflicts_with_all = ["ramp", "steps"],
+        help_heading = None
     )]
     pub(crate) rate: Option<f64>,
 
@@ -55,7 +58,7 @@ pub(crate) struct PaceArgs {
     pub(crate) poisson: bool,
 
     /// Seconds to measure [default: 10, or the sum of --steps].
-    #[arg(long, short, value_name = "S", value_parser = seconds(0.0..=1e6))]
+    #[arg(long, short, value_name = "S", value_parser = seconds(0.0..=1e6), help_heading = None)]
     pub(crate) duration: Option<Duration>,
 
     /// Seconds of load before measuring.

@@ -6,8 +6,11 @@ use clap::Args;
 use onrush_load::sources::{MAX_SOURCES, Range};
 use onrush_verify::address::TrackerAddress;
 
+use super::help::{RARELY, SOMETIMES};
+
 /// Arguments about target and sources.
 #[derive(Args, Debug)]
+#[command(next_help_heading = SOMETIMES)]
 pub(crate) struct TargetArgs {
     /// The tracker: udp://HOST:PORT/announce, HOST:PORT or `[IPV6]:PORT`.
     ///
@@ -15,7 +18,7 @@ pub(crate) struct TargetArgs {
     /// addresses of either family.
     #[arg(
         long, short, value_name = "URL|HOST:PORT", default_value = "127.0.0.1:6969",
-        value_parser = target
+        value_parser = target, help_heading = None
     )]
     pub(crate) target: Vec<SocketAddr>,
 
@@ -26,7 +29,7 @@ pub(crate) struct TargetArgs {
     /// Number of threads that send and receive.
     #[arg(
         long, short, value_name = "N", default_value_t = 1,
-        value_parser = clap::value_parser!(u32).range(1..=1024)
+        value_parser = clap::value_parser!(u32).range(1..=1024), help_heading = None
     )]
     pub(crate) workers: u32,
 
@@ -37,23 +40,24 @@ pub(crate) struct TargetArgs {
     /// Requests that leave through one socket at a time.
     #[arg(
         long, value_name = "N", default_value_t = 32,
-        value_parser = clap::value_parser!(u32).range(1..=1024)
+        value_parser = clap::value_parser!(u32).range(1..=1024), help_heading = RARELY
     )]
     pub(crate) burst: u32,
 
     /// Send every request by itself: no segmentation of equally long requests (UDP_SEGMENT), which
     /// the kernel steers as one datagram.
-    #[arg(long)]
+    #[arg(long, help_heading = RARELY)]
     pub(crate) no_bursts: bool,
 
     /// Receive every reply by itself, also those that were sent as one segment (UDP_GRO off).
     /// Over loopback the tracker then pays for splitting them.
-    #[arg(long)]
+    #[arg(long, help_heading = RARELY)]
     pub(crate) no_coalescing: bool,
 }
 
 /// Arguments about the addresses of clients.
 #[derive(Args, Debug)]
+#[command(next_help_heading = SOMETIMES)]
 pub(crate) struct SourceArgs {
     /// Source addresses of clients in 127/8, for a tracker on 127/8.
     #[arg(
