@@ -8,19 +8,15 @@
 
 #![forbid(unsafe_code)]
 
-// Only its definition is used here.
-#[allow(dead_code, unused_imports)]
-#[path = "../src/args/mod.rs"]
-mod args;
 #[path = "../../daemon/examples/pages/commands.rs"]
 mod commands;
 
 use std::fs;
 use std::path::PathBuf;
 
-use args::Args;
 use clap::CommandFactory as _;
 use clap_complete::{Shell, generate_to};
+use onrush_load::args::Args;
 
 fn main() -> std::io::Result<()> {
     let Some(directory) = std::env::args_os().nth(1).map(PathBuf::from) else {

@@ -7,6 +7,7 @@
 //!
 //! | module | contents |
 //! |---|---|
+//! | [`args`] | the command line |
 //! | [`attack`] | attacks beside an honest load |
 //! | [`plan`] | population and mix, from a seed |
 //! | [`generator`] | one worker: sends, receives, counts; time is an argument |
@@ -33,6 +34,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod args;
 pub mod attack;
 pub mod chart;
 pub mod check;

@@ -10,6 +10,9 @@ mod verdict;
 
 pub use curve::CurvePoint;
 
+use std::net::SocketAddr;
+
+use onrush_proto::Family;
 use serde::{Deserialize, Serialize};
 
 use crate::check::{Finding, Strictness};
@@ -17,7 +20,8 @@ use crate::cpu::Cpu;
 use crate::environment::Environment;
 use crate::generator::Pace;
 use crate::latency::Latency;
-use crate::plan::{Kind, Profile};
+use crate::plan::{Kind, Plan, Profile};
+use crate::run::RunSettings;
 use crate::series::Sample;
 use crate::tally::{Example, Found, OfKind, Tally};
 
@@ -153,6 +157,38 @@ pub struct Setup {
     pub strictness: Strictness,
     /// Whether differences within what BEP 15 leaves open count as wrong.
     pub strict: bool,
+}
+
+impl Setup {
+    /// The settings of a run whose workers have this number of sockets each.
+    pub fn new(
+        plan: &Plan,
+        targets: &[SocketAddr],
+        settings: &RunSettings,
+        sockets: usize,
+    ) -> Self {
+        let (population, worker) = (&plan.population, &settings.worker);
+        let families = [Family::V4, Family::V6];
+        Self {
+            targets: targets.iter().map(ToString::to_string).collect(),
+            sources: families.map(|family| population.addresses().count(family)),
+            sockets,
+            workers: worker.workers,
+            pin: settings.pin.clone(),
+            pace: worker.pace.clone(),
+            burst: worker.burst,
+            bursts: worker.group,
+            coalescing: settings.coalescing,
+            warmup: settings.warmup.as_secs_f64(),
+            timeout: worker.timeout as f64 / 1e9,
+            seed: worker.seed,
+            profile: plan.profile().clone(),
+            swarms: population.swarms(),
+            peers: families.map(|family| population.peers(family)),
+            strictness: worker.strictness,
+            strict: worker.strict,
+        }
+    }
 }
 
 /// One kind of request.
@@ -359,10 +395,12 @@ impl Report {
             ));
         }
         if self.dropped_here > 0 {
+            let closed = matches!(self.setup.pace, Pace::InFlight(_));
             self.warnings.push(format!(
-                "{} replies were dropped here at full receive buffers and count as lost: lower \
-                 --in-flight, or: sysctl -w net.core.rmem_max=4194304",
-                self.dropped_here
+                "{} replies were dropped here at full receive buffers and count as lost: {}sysctl \
+                 -w net.core.rmem_max=4194304",
+                self.dropped_here,
+                if closed { "lower --in-flight, or: " } else { "" },
             ));
         }
         if self.not_sent > 0 {
@@ -375,7 +413,7 @@ impl Report {
         if behind > 1000.0 && behind > p99 / 4.0 && self.no_room == 0 {
             self.warnings.push(format!(
                 "the load tester sent {behind:.0} us late at p99, which is part of the latency \
-                 of {p99:.0} us: give it a vCPU of its own (--pin) or more --workers"
+                 of {p99:.0} us: give it a vCPU of its own (--pin, taskset) or more workers"
             ));
         }
         if self.unsent > 0 {
@@ -383,7 +421,7 @@ impl Report {
                 "{} requests were due but never sent: {}",
                 self.unsent,
                 match self.no_room {
-                    0 => "the load tester fell behind; give it more --workers and vCPUs",
+                    0 => "the load tester fell behind; give it more workers and vCPUs",
                     _ =>
                         "too many requests were in flight; the tracker is slower than the rate, or \
                          raise --in-flight",

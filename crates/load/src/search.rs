@@ -2,8 +2,8 @@
 //! closed loop, short open-loop rounds go up or down until one rate is held and one fails, then
 //! halve the interval between them, and a longer round confirms the result.
 //!
-//! A closed loop overloads nobody and is near the result, so few rounds are needed and few of them
-//! overload the tracker, which may shed load for minutes afterwards. A failed round is repeated
+//! A closed loop cannot overload the tracker and its rate is near the result, so few rounds are
+//! needed and few of them overload the tracker, which may shed load for minutes afterwards. A failed round is repeated
 //! once, so that a short disturbance of the host does not decide. A confirmation is not: the next
 //! one has a lower rate.
 
@@ -429,8 +429,8 @@ mod tests {
         assert_eq!(result(&report).found, Some(1000.0));
     }
 
-    /// What keeps a rate from being confirmed is what limits it. The highest rate that held is the
-    /// result all the same.
+    /// A failed confirmation is reported as the limit. The highest rate that held is the result all
+    /// the same.
     #[test]
     fn a_load_tester_at_its_limit_confirms_twice_at_most() {
         let report = found(10_000.0, |purpose, rate| {

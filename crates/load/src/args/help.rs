@@ -7,9 +7,9 @@ use clap::{Arg, Command, CommandFactory as _, FromArgMatches as _};
 use super::Args;
 
 /// Heading of options that `-h` leaves out. Those without a heading are the ones that most need.
-pub(super) const SOMETIMES: &str = "Sometimes needed";
+pub(crate) const SOMETIMES: &str = "Sometimes needed";
 /// Heading of options that hardly anybody needs.
-pub(super) const RARELY: &str = "Rarely needed";
+pub(crate) const RARELY: &str = "Rarely needed";
 
 /// The examples of the command.
 pub(super) const EXAMPLES: &str = "\
@@ -65,7 +65,7 @@ pub(super) fn with_status(examples: &str, status: &str) -> String {
 }
 
 /// The arguments of this process; ends it where they are wrong, or ask for help.
-pub(crate) fn parse() -> Args {
+pub fn parse() -> Args {
     Args::from_arg_matches(&command().get_matches()).unwrap_or_else(|error| error.exit())
 }
 

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use crate::generator::Pace;
+use crate::generator::pace::{Arrivals, Schedule, Segment};
 use clap::Args;
-use onrush_load::generator::Pace;
-use onrush_load::generator::pace::{Arrivals, Schedule, Segment};
 
 use super::help::SOMETIMES;
 use super::{number, seconds};
@@ -22,7 +22,7 @@ const DURATION: Duration = Duration::from_secs(10);
 /// Arguments about rate and duration.
 #[derive(Args, Debug)]
 #[command(next_help_heading = SOMETIMES)]
-pub(crate) struct PaceArgs {
+pub struct PaceArgs {
     /// Closed loop: requests in flight per worker [default: 256]. Open loop (--rate, --ramp,
     /// --steps, --find-max): the limit per worker, above which requests wait [default: 1.25 times
     /// the requests of the rate within the timeout].
@@ -30,7 +30,7 @@ pub(crate) struct PaceArgs {
         long, short = 'n', value_name = "N",
         value_parser = clap::value_parser!(u32).range(1..=1 << 20)
     )]
-    pub(crate) in_flight: Option<u32>,
+    pub in_flight: Option<u32>,
 
     /// Open loop: send this many requests per second, whatever comes back.
     ///
@@ -39,11 +39,11 @@ pub(crate) struct PaceArgs {
         long, short, value_name = "R", value_parser = rate, conflicts_with_all = ["ramp", "steps"],
         help_heading = None
     )]
-    pub(crate) rate: Option<f64>,
+    pub rate: Option<f64>,
 
     /// Open loop with a rate that changes linearly over the measured time, like 1000-50000.
     #[arg(long, value_name = "R-R", value_parser = ramp, conflicts_with = "steps")]
-    pub(crate) ramp: Option<(f64, f64)>,
+    pub ramp: Option<(f64, f64)>,
 
     /// Open loop of several rates with their seconds, like 1000:10,5000:10; a ramp among them is
     /// 1000-5000:10.
@@ -51,23 +51,23 @@ pub(crate) struct PaceArgs {
         long, value_name = "R:S,R:S", value_parser = step, value_delimiter = ',',
         conflicts_with = "duration"
     )]
-    pub(crate) steps: Vec<Segment>,
+    pub steps: Vec<Segment>,
 
     /// Open loop: Poisson arrivals, as from many independent clients, in place of even distances.
     #[arg(long)]
-    pub(crate) poisson: bool,
+    pub poisson: bool,
 
     /// Seconds to measure [default: 10, or the sum of --steps].
     #[arg(long, short, value_name = "S", value_parser = seconds(0.0..=1e6), help_heading = None)]
-    pub(crate) duration: Option<Duration>,
+    pub duration: Option<Duration>,
 
     /// Seconds of load before measuring.
     #[arg(long, value_name = "S", default_value = "2", value_parser = seconds(0.0..=1e6))]
-    pub(crate) warmup: Duration,
+    pub warmup: Duration,
 
     /// Seconds after which a request is lost.
     #[arg(long, value_name = "S", default_value = "1", value_parser = seconds(0.001..=60.0))]
-    pub(crate) timeout: Duration,
+    pub timeout: Duration,
 }
 
 impl PaceArgs {
@@ -90,7 +90,7 @@ impl PaceArgs {
     }
 
     /// The measured time.
-    pub(crate) fn duration(&self) -> Duration {
+    pub fn duration(&self) -> Duration {
         if self.steps.is_empty() {
             return self.duration.unwrap_or(DURATION);
         }
@@ -98,7 +98,7 @@ impl PaceArgs {
     }
 
     /// The pace of requests.
-    pub(crate) fn pace(&self) -> Pace {
+    pub fn pace(&self) -> Pace {
         match self.schedule() {
             Some(schedule) => Pace::Open(schedule),
             None => Pace::InFlight(self.in_flight.map_or(IN_FLIGHT, |count| count as usize)),
@@ -129,7 +129,7 @@ impl PaceArgs {
 
     /// The limit of requests in flight per worker in an open loop: those of a tracker that does
     /// not answer, with a margin.
-    pub(crate) fn limit(&self, workers: u32) -> usize {
+    pub fn limit(&self, workers: u32) -> usize {
         self.limit_at(self.schedule().map_or(0.0, |schedule| schedule.peak()), workers)
     }
 
