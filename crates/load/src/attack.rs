@@ -6,6 +6,7 @@
 //! spoofed sources ([`onrush_net::raw`]) or from proven ones. A third one observes the tracker. The
 //! measured window is that of the attack; before it honest clients warm up.
 
+mod connects;
 mod flood;
 mod isolation;
 mod kind;
@@ -15,18 +16,16 @@ mod report;
 mod tracker;
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context as _, Error};
 use ipnet::IpNet;
-use onrush_net::bind::{Buffers, bind_client};
-use onrush_net::mio::{Backend, Options};
 
 use crate::args::AttackArgs;
 use crate::check::Strictness;
-use crate::generator::pace::{Arrivals, Schedule, Segment};
+use crate::generator::pace::{Arrivals, Schedule};
 use crate::generator::{Pace, Settings};
 use crate::latency::Nanos;
 use crate::plan::profile::{Mix, Swarms};
@@ -46,23 +45,6 @@ pub use tracker::Tracker;
 
 /// Peers per honest swarm on average.
 const SWARM_SIZE: f64 = 4.0;
-
-/// Sockets for any local address, one of the family of each target.
-fn bind_any(
-    targets: &[(SocketAddr, Prefix)],
-    receive: usize,
-    options: Options,
-) -> anyhow::Result<Backend> {
-    let bind = |(target, _): &(SocketAddr, Prefix)| {
-        let ip: IpAddr = match target {
-            SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-            SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-        };
-        Ok(bind_client(SocketAddr::new(ip, 0), Buffers { receive, send: 0 })?.0)
-    };
-    let sockets = targets.iter().map(bind).collect::<anyhow::Result<_>>()?;
-    Ok(Backend::new(sockets, options)?)
-}
 
 /// Checks that the attack may be sent from here.
 ///
@@ -107,7 +89,7 @@ pub fn attack(
     let after = args.tracker.metrics_at_rest()?;
     let lost = device_drops().saturating_sub(lost_before);
     let grown = before.zip(after).map(|(before, after)| after.since(&before));
-    let sent = [honest.datagrams_sent, newcomers.sent, flood.sent.datagrams + flood.connects];
+    let sent = [honest.datagrams_sent, newcomers.connects.sent, flood.datagrams()];
     let tracker = figures(&readings, args.warmup.as_secs_f64(), honest.seconds);
     let mut report = AttackReport {
         format: FORMAT,
@@ -166,12 +148,10 @@ fn device_drops() -> u64 {
 
 /// The run of the established clients.
 fn run_settings(args: &AttackArgs, seed: u64, stop: Arc<AtomicBool>) -> RunSettings {
-    let (rate, seconds) = (args.honest, args.duration.as_secs_f64());
-    let segments = vec![Segment { from: rate, to: rate, seconds }];
-    let unanswered = (rate * args.timeout.as_secs_f64() * 1.25) as usize;
+    let schedule = Schedule::constant(Arrivals::Poisson, args.honest, args.duration);
     let worker = Settings {
-        pace: Pace::Open(Schedule { arrivals: Arrivals::Poisson, segments }),
-        limit: unanswered.clamp(1024, 1 << 20),
+        limit: schedule.in_flight_limit(1, args.timeout),
+        pace: Pace::Open(schedule),
         // As from clients that do not know each other.
         burst: 1,
         group: false,

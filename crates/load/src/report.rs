@@ -19,7 +19,7 @@ use crate::check::{Finding, Strictness};
 use crate::cpu::Cpu;
 use crate::environment::Environment;
 use crate::generator::Pace;
-use crate::latency::Latency;
+use crate::latency::{Latencies, Latency};
 use crate::plan::{Kind, Plan, Profile};
 use crate::run::RunSettings;
 use crate::series::Sample;
@@ -288,9 +288,9 @@ impl Report {
             || Kind::ALL.iter().filter(|k| k.is_answered()).map(|k| &tally.kinds[*k as usize]);
         let requests: u64 = answered().map(|kind| kind.requests).sum();
         let lost: u64 = answered().map(|kind| kind.lost).sum();
-        let mut all = crate::tally::histogram();
+        let mut all = Latencies::default();
         for kind in &tally.kinds {
-            all.add(&kind.latency).expect("all histograms have the same bounds");
+            all.add(&kind.latency);
         }
         let announces = tally.kinds[Kind::Announce as usize].right;
         let sent: u64 = tally.kinds.iter().map(|kind| kind.requests).sum();

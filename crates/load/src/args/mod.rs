@@ -28,6 +28,7 @@ pub use target::{SourceArgs, TargetArgs};
 pub use verify::VerifyArgs;
 
 use crate::generator::flight::Nanos;
+use crate::generator::pace::Schedule;
 use crate::generator::{Pace, Settings};
 use crate::plan::Profile;
 use crate::report::search::Purpose;
@@ -112,9 +113,10 @@ impl Args {
 
     /// The settings of a run.
     pub fn run_settings(&self, seed: u64) -> RunSettings {
+        let pace = self.pace.pace();
         let worker = Settings {
-            pace: self.pace.pace(),
-            limit: self.pace.limit(self.target.workers),
+            limit: self.pace.limit(&pace, self.target.workers),
+            pace,
             burst: self.target.burst as usize,
             group: !self.target.no_bursts,
             timeout: self.pace.timeout.as_nanos() as Nanos,
@@ -170,11 +172,9 @@ impl Args {
         let confirm = purpose == Purpose::Confirm;
         let duration = if confirm { self.pace.duration() } else { self.bounds.round };
         let settings = self.run_settings(seed);
-        let worker = Settings {
-            pace: Pace::Open(self.pace.at(rate, duration)),
-            limit: self.pace.limit_at(rate, self.target.workers),
-            ..settings.worker
-        };
+        let pace = Pace::Open(Schedule::constant(self.pace.arrivals(), rate, duration));
+        let limit = self.pace.limit(&pace, self.target.workers);
+        let worker = Settings { pace, limit, ..settings.worker };
         RunSettings {
             worker,
             warmup: if confirm { self.pace.warmup } else { self.bounds.warmup() },
@@ -212,7 +212,7 @@ fn seconds(range: RangeInclusive<f64>) -> impl Fn(&str) -> Result<Duration, Stri
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::generator::pace::{Arrivals, Schedule, Segment};
+    use crate::generator::pace::{Arrivals, Segment};
 
     fn args(line: &str) -> Result<Args, String> {
         let words = std::iter::once("onrush-load").chain(line.split_whitespace());

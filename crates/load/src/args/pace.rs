@@ -12,9 +12,6 @@ use super::{number, seconds};
 /// Default number of requests in flight per worker in a closed loop. A kernel's usual receive
 /// buffer holds some 500 small datagrams.
 const IN_FLIGHT: usize = 256;
-/// Upper bound on requests in flight per worker in an open loop: a million per second without a
-/// reply, with a timeout of a second.
-const MAX_IN_FLIGHT: usize = 1 << 20;
 
 /// Default duration of the measured window.
 const DURATION: Duration = Duration::from_secs(10);
@@ -107,37 +104,24 @@ impl PaceArgs {
 
     /// The schedule of an open loop; `None` for a closed one.
     fn schedule(&self) -> Option<Schedule> {
-        let segments = match (self.rate, self.ramp) {
-            (Some(rate), _) => return Some(self.at(rate, self.duration())),
-            (None, Some((from, to))) => {
-                vec![Segment { from, to, seconds: self.duration().as_secs_f64() }]
-            }
-            (None, None) => self.steps.clone(),
-        };
-        (!segments.is_empty()).then_some(Schedule { arrivals: self.arrivals(), segments })
+        let seconds = self.duration().as_secs_f64();
+        let ends = self.ramp.or(self.rate.map(|rate| (rate, rate)));
+        let segments = ends
+            .map_or_else(|| self.steps.clone(), |(from, to)| vec![Segment { from, to, seconds }]);
+        (!segments.is_empty()).then(|| Schedule { arrivals: self.arrivals(), segments })
     }
 
-    /// The schedule of a constant rate.
-    pub(super) fn at(&self, rate: f64, duration: Duration) -> Schedule {
-        let segments = vec![Segment { from: rate, to: rate, seconds: duration.as_secs_f64() }];
-        Schedule { arrivals: self.arrivals(), segments }
-    }
-
-    fn arrivals(&self) -> Arrivals {
+    pub(super) fn arrivals(&self) -> Arrivals {
         if self.poisson { Arrivals::Poisson } else { Arrivals::Even }
     }
 
-    /// The limit of requests in flight per worker in an open loop: those of a tracker that does
-    /// not answer, with a margin.
-    pub fn limit(&self, workers: u32) -> usize {
-        self.limit_at(self.schedule().map_or(0.0, |schedule| schedule.peak()), workers)
-    }
-
-    /// [`Self::limit`] at a given rate.
-    pub(super) fn limit_at(&self, rate: f64, workers: u32) -> usize {
-        let unanswered = rate / f64::from(workers) * self.timeout.as_secs_f64() * 1.25;
-        let limit = (unanswered as usize).clamp(1024, MAX_IN_FLIGHT);
-        self.in_flight.map_or(limit, |count| count as usize)
+    /// The limit of requests in flight per worker.
+    pub(super) fn limit(&self, pace: &Pace, workers: u32) -> usize {
+        match (self.in_flight, pace) {
+            (Some(count), _) => count as usize,
+            (None, Pace::InFlight(count)) => *count,
+            (None, Pace::Open(schedule)) => schedule.in_flight_limit(workers, self.timeout),
+        }
     }
 }
 

@@ -5,16 +5,17 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use onrush_net::mio::{Backend, Options};
+use onrush_net::mio::Backend;
 use onrush_net::raw::{Checksum, RawSender};
 use onrush_net::{Reply, Return, Sent, Socket as _};
-use onrush_proto::{Connect, ConnectionId, Family, InfoHash, Response, TransactionId, connect};
+use onrush_proto::{ConnectionId, InfoHash};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
+use super::FloodReport;
+use super::connects::{Connects, bind_any};
 use super::kind::{Attack, LARGEST, Payloads};
 use super::prefix::Prefix;
-use super::{FloodReport, bind_any};
 use crate::args::AttackArgs;
 use crate::latency::Nanos;
 use crate::run::Span;
@@ -63,10 +64,7 @@ pub(super) struct Flood {
     rate: Rate,
     payloads: Payloads,
     way: Way,
-    /// Datagrams of the attack.
-    pub(super) sent: Sent,
-    /// Connects for the attackers' own connection ids.
-    pub(super) connects: u64,
+    sent: Sent,
     /// Datagrams left out because the thread was late, or had no connection id.
     skipped: u64,
 }
@@ -113,10 +111,19 @@ impl Flood {
         let bursts = (attack == Attack::Bursts).then_some(bursts.map(|time| time as Nanos).into());
         let payloads = Payloads::new(attack, honest, seed);
         let rate = Rate { rate: args.rate, bursts };
-        Ok(Self { rate, payloads, way, sent: Sent::default(), connects: 0, skipped: 0 })
+        Ok(Self { rate, payloads, way, sent: Sent::default(), skipped: 0 })
     }
 
-    /// What was sent.
+    /// All datagrams, with the connects for the attackers' own connection ids.
+    pub(super) fn datagrams(&self) -> u64 {
+        let connects = match &self.way {
+            Way::Spoofed(..) => 0,
+            Way::Proven(proven) => proven.connects.sent,
+        };
+        self.sent.datagrams + connects
+    }
+
+    /// The datagrams of the attack.
     pub(super) fn report(&self) -> FloodReport {
         FloodReport {
             rate: self.rate.rate,
@@ -138,7 +145,7 @@ impl Flood {
             let over = span.is_over();
             let now = span.now().min(span.end());
             if let Way::Proven(proven) = &mut self.way {
-                self.connects += proven.renew(now)?;
+                proven.renew(now)?;
             }
             let (skip, mut missing) = match now.checked_sub(span.start) {
                 Some(passed) => self.rate.split(passed, counted),
@@ -186,8 +193,7 @@ impl Flood {
 /// Attackers with connection ids of their own.
 struct Proven {
     attackers: Vec<Attacker>,
-    /// Sends connects and receives connection ids.
-    connects: Backend,
+    connects: Connects,
     /// Sends the attack. Its replies are never read: they overflow the smallest receive buffer,
     /// which costs this host least.
     flood: Backend,
@@ -199,7 +205,6 @@ struct Proven {
 
 struct Attacker {
     to: Return,
-    family: Family,
     /// 0 for none.
     id: u64,
     /// When it was received.
@@ -214,10 +219,6 @@ impl Proven {
         targets: &[(SocketAddr, Prefix)],
         attackers: u32,
     ) -> anyhow::Result<Self> {
-        // Each datagram by itself, as from clients that do not know each other.
-        let bind = |receive| {
-            bind_any(targets, receive, Options { segmentation: false, ..Options::default() })
-        };
         let attacker = |n: u32| {
             let place = n as usize % targets.len();
             let (target, sources) = targets[place];
@@ -226,7 +227,6 @@ impl Proven {
             let source = sources.source(u64::from(n) / targets.len() as u64 + 1);
             Attacker {
                 to: Return::to(target, place as u16).from_local(source),
-                family: Family::of(target.ip()),
                 id: 0,
                 since: 0,
                 asked: None,
@@ -234,47 +234,30 @@ impl Proven {
         };
         Ok(Self {
             attackers: (0..attackers.max(targets.len() as u32)).map(attacker).collect(),
-            connects: bind(1 << 20)?,
-            flood: bind(1)?,
+            connects: Connects::open(targets)?,
+            flood: bind_any(targets, 1)?,
             next: 0,
             bytes: vec![0; BATCH * LARGEST],
             spans: Vec::with_capacity(BATCH),
         })
     }
 
-    /// Requests missing and old connection ids, and stores those that have arrived. Returns the
-    /// number of connects sent.
-    fn renew(&mut self, now: Nanos) -> io::Result<u64> {
-        let mut sent = 0;
-        for (number, attacker) in self.attackers.iter_mut().enumerate() {
+    /// Requests missing and old connection ids, and stores those that have arrived.
+    fn renew(&mut self, now: Nanos) -> io::Result<()> {
+        let Self { attackers, connects, .. } = self;
+        for (number, attacker) in attackers.iter_mut().enumerate() {
             let missing = attacker.id == 0 || now - attacker.since > RENEW;
             let asked = attacker.asked.is_some_and(|asked| now - asked < RETRY);
             if missing && !asked {
-                let mut bytes = [0; connect::REQUEST_LEN];
-                Connect { transaction_id: TransactionId(number as u32) }.write(&mut bytes);
-                let reply = Reply { bytes: &bytes, to: &attacker.to };
-                sent += self.connects.send([reply].into_iter()).datagrams;
+                connects.ask(number, &attacker.to);
                 attacker.asked = Some(now);
             }
         }
-        loop {
-            let batch = self.connects.receive(BATCH)?;
-            if batch.is_empty() {
-                return Ok(sent);
+        connects.receive(|number, ConnectionId(id)| {
+            if let Some(attacker) = attackers.get_mut(number) {
+                (attacker.id, attacker.since) = (id, now);
             }
-            for (bytes, _) in batch.iter() {
-                let Some(number) = bytes.get(4..8).and_then(|head| head.try_into().ok()) else {
-                    continue;
-                };
-                let number = u32::from_be_bytes(number) as usize;
-                if let Some(attacker) = self.attackers.get_mut(number)
-                    && let Ok(Response::Connect(reply)) = Response::parse(bytes, attacker.family)
-                {
-                    let ConnectionId(id) = reply.connection_id;
-                    (attacker.id, attacker.since) = (id, now);
-                }
-            }
-        }
+        })
     }
 
     /// Sends `count` datagrams, from one attacker after another. Returns how many were sent, and

@@ -5,17 +5,14 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use hdrhistogram::Histogram;
-use onrush_net::mio::{Backend, Options};
-use onrush_net::{Reply, Return, Socket as _};
-use onrush_proto::{Connect, Family, Response, TransactionId, connect};
+use onrush_net::Return;
 
+use super::HonestReport;
+use super::connects::Connects;
 use super::prefix::Prefix;
-use super::{HonestReport, bind_any};
 use crate::args::AttackArgs;
-use crate::latency::{Latency, Nanos};
+use crate::latency::{Latencies, Latency, Nanos};
 use crate::run::Span;
-use crate::tally::histogram;
 
 /// Step from one source to the next: odd, so that all sources of a block come up, and far from
 /// neighbours.
@@ -25,7 +22,7 @@ const LONGEST_WAIT: Nanos = 20_000_000;
 
 /// Connects of newcomers, and the result of their requests.
 pub(super) struct Newcomers {
-    socket: Backend,
+    pub(super) connects: Connects,
     targets: Vec<(SocketAddr, Prefix)>,
     rate: f64,
     timeout: Nanos,
@@ -34,10 +31,8 @@ pub(super) struct Newcomers {
     due: Vec<(Nanos, bool)>,
     /// The start of the measured window.
     start: Nanos,
-    /// Datagrams sent, from the start of the run on.
-    pub(super) sent: u64,
     /// Latency of the answers of the window, from the due time on.
-    latency: Histogram<u64>,
+    latency: Latencies,
 }
 
 impl Newcomers {
@@ -51,15 +46,14 @@ impl Newcomers {
         targets: Vec<(SocketAddr, Prefix)>,
     ) -> anyhow::Result<Self> {
         Ok(Self {
-            socket: bind_any(&targets, 1 << 20, Options::default())?,
+            connects: Connects::open(&targets)?,
             targets,
             rate: args.newcomers,
             timeout: args.timeout.as_nanos() as Nanos,
             seed,
             due: Vec::new(),
             start: args.warmup.as_nanos() as Nanos,
-            sent: 0,
-            latency: histogram(),
+            latency: Latencies::default(),
         })
     }
 
@@ -93,7 +87,7 @@ impl Newcomers {
                 return Ok(());
             }
             let wait = if over { LONGEST_WAIT } else { next.saturating_sub(now) };
-            self.socket.wait(Duration::from_nanos(wait.min(LONGEST_WAIT)))?;
+            self.connects.wait(Duration::from_nanos(wait.min(LONGEST_WAIT)))?;
         }
     }
 
@@ -102,33 +96,22 @@ impl Newcomers {
         self.due.push((due, false));
         let (place, source) = source(&self.targets, self.seed, number);
         let target = self.targets[place].0;
-        let mut bytes = [0; connect::REQUEST_LEN];
-        Connect { transaction_id: TransactionId(number as u32) }.write(&mut bytes);
         let to = Return::to(target, place as u16).from_local(source);
-        self.sent += self.socket.send([Reply { bytes: &bytes, to: &to }].into_iter()).datagrams;
+        self.connects.ask(number, &to);
     }
 
     fn receive(&mut self, span: &Span) -> io::Result<()> {
-        loop {
-            let batch = self.socket.receive(64)?;
-            if batch.is_empty() {
-                return Ok(());
-            }
-            let now = span.now();
-            for (bytes, slot) in batch.iter() {
-                let family = Family::of(slot.source.ip());
-                let Ok(Response::Connect(reply)) = Response::parse(bytes, family) else { continue };
-                let TransactionId(number) = reply.transaction_id;
-                let Some((due, answered)) = self.due.get_mut(number as usize) else { continue };
-                let latency = now.saturating_sub(*due);
-                if !*answered && latency <= self.timeout {
-                    *answered = true;
-                    if *due >= self.start {
-                        self.latency.saturating_record(latency);
-                    }
+        let Self { connects, due, latency, timeout, start, .. } = self;
+        connects.receive(|number, _| {
+            let Some((due, answered)) = due.get_mut(number) else { return };
+            let took = span.now().saturating_sub(*due);
+            if !*answered && took <= *timeout {
+                *answered = true;
+                if *due >= *start {
+                    latency.saturating_record(took);
                 }
             }
-        }
+        })
     }
 }
 
