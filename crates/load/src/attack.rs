@@ -6,6 +6,7 @@
 //! spoofed sources ([`onrush_net::raw`]) or from proven ones. A third one observes the tracker. The
 //! measured window is that of the attack; before it honest clients warm up.
 
+mod args;
 mod connects;
 mod flood;
 mod isolation;
@@ -23,7 +24,6 @@ use std::sync::atomic::AtomicBool;
 use anyhow::{Context as _, Error};
 use ipnet::IpNet;
 
-use crate::args::AttackArgs;
 use crate::check::Strictness;
 use crate::generator::pace::{Arrivals, Schedule};
 use crate::generator::{Pace, Settings};
@@ -37,6 +37,9 @@ use newcomers::Newcomers;
 use prefix::Prefix;
 use tracker::{Metrics, Reading, names};
 
+pub use args::AttackArgs;
+#[cfg(test)]
+pub(crate) use args::EXAMPLES;
 pub use kind::Attack;
 pub use report::{
     AttackBounds, AttackReport, Conservation, FORMAT, FloodReport, HonestReport, TrackerFigures,
@@ -81,7 +84,13 @@ pub fn attack(
     let lost_before = device_drops();
     let mut readings = Vec::new();
     let beside: Vec<Beside<'_>> = vec![
-        ("observer", Box::new(|span| Ok(args.tracker.observe(span, &mut readings)))),
+        (
+            "observer",
+            Box::new(|span| {
+                readings = args.tracker.observe(span);
+                Ok(())
+            }),
+        ),
         ("newcomers", Box::new(|span| Ok(newcomers.run(span)?))),
         ("attack", Box::new(|span| Ok(flood.run(span)?))),
     ];

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | [`args`] | the command line |
 //! | [`attack`] | attacks beside an honest load |
+//! | [`options`] | parts of the command line that several commands have |
 //! | [`plan`] | population and mix, from a seed |
 //! | [`generator`] | one worker: sends, receives, counts; time is an argument |
 //! | [`check`] | checks of replies |
@@ -47,6 +48,7 @@ pub mod interrupt;
 pub mod latency;
 pub mod live;
 pub mod number;
+pub mod options;
 pub mod plan;
 pub mod probe;
 pub mod process;

@@ -12,10 +12,11 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Error};
 use onrush_load::affinity;
-use onrush_load::args::{self, Args, AttackArgs, Command, SourceArgs, TargetArgs, VerifyArgs};
-use onrush_load::attack;
+use onrush_load::args::{self, Args, Command, TargetArgs, VerifyArgs};
+use onrush_load::attack::{self, AttackArgs};
 use onrush_load::environment::Environment;
 use onrush_load::number::grouped;
+use onrush_load::options::SourceArgs;
 use onrush_load::plan::{Plan, Population, Profile};
 use onrush_load::probe::{self, Patience};
 use onrush_load::report::Report;

@@ -10,9 +10,6 @@ mod verdict;
 
 pub use curve::CurvePoint;
 
-use std::net::SocketAddr;
-
-use onrush_proto::Family;
 use serde::{Deserialize, Serialize};
 
 use crate::check::{Finding, Strictness};
@@ -20,8 +17,7 @@ use crate::cpu::Cpu;
 use crate::environment::Environment;
 use crate::generator::Pace;
 use crate::latency::{Latencies, Latency};
-use crate::plan::{Kind, Plan, Profile};
-use crate::run::RunSettings;
+use crate::plan::{Kind, Profile};
 use crate::series::Sample;
 use crate::tally::{Example, Found, OfKind, Tally};
 
@@ -157,38 +153,6 @@ pub struct Setup {
     pub strictness: Strictness,
     /// Whether differences within what BEP 15 leaves open count as wrong.
     pub strict: bool,
-}
-
-impl Setup {
-    /// The settings of a run whose workers have this number of sockets each.
-    pub fn new(
-        plan: &Plan,
-        targets: &[SocketAddr],
-        settings: &RunSettings,
-        sockets: usize,
-    ) -> Self {
-        let (population, worker) = (&plan.population, &settings.worker);
-        let families = [Family::V4, Family::V6];
-        Self {
-            targets: targets.iter().map(ToString::to_string).collect(),
-            sources: families.map(|family| population.addresses().count(family)),
-            sockets,
-            workers: worker.workers,
-            pin: settings.pin.clone(),
-            pace: worker.pace.clone(),
-            burst: worker.burst,
-            bursts: worker.group,
-            coalescing: settings.coalescing,
-            warmup: settings.warmup.as_secs_f64(),
-            timeout: worker.timeout as f64 / 1e9,
-            seed: worker.seed,
-            profile: plan.profile().clone(),
-            swarms: population.swarms(),
-            peers: families.map(|family| population.peers(family)),
-            strictness: worker.strictness,
-            strict: worker.strict,
-        }
-    }
 }
 
 /// One kind of request.

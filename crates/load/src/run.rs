@@ -11,6 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context as _, anyhow};
 use onrush_net::mio::{Backend, Options};
+use onrush_proto::Family;
 
 use crate::cpu::{Cpu, Meter};
 use crate::generator::flight::Nanos;
@@ -69,7 +70,7 @@ pub fn run(
     let (networks, notices) = open(plan, targets, settings)?;
     warnings.extend(notices);
     let sockets = networks.first().map_or(0, |network| network.sockets);
-    let setup = Setup::new(plan, targets, settings, sockets);
+    let setup = setup(plan, targets, settings, sockets);
     let window =
         Window { start: nanos(settings.warmup), end: nanos(settings.warmup + settings.duration) };
     let recorder =
@@ -144,6 +145,31 @@ fn open(
         networks.push(Network { socket, sockets, routes: opened.routes });
     }
     Ok((networks, notices))
+}
+
+/// The report's settings of a run whose workers have this number of sockets each.
+fn setup(plan: &Plan, targets: &[SocketAddr], settings: &RunSettings, sockets: usize) -> Setup {
+    let (population, worker) = (&plan.population, &settings.worker);
+    let families = [Family::V4, Family::V6];
+    Setup {
+        targets: targets.iter().map(ToString::to_string).collect(),
+        sources: families.map(|family| population.addresses().count(family)),
+        sockets,
+        workers: worker.workers,
+        pin: settings.pin.clone(),
+        pace: worker.pace.clone(),
+        burst: worker.burst,
+        bursts: worker.group,
+        coalescing: settings.coalescing,
+        warmup: settings.warmup.as_secs_f64(),
+        timeout: worker.timeout as f64 / 1e9,
+        seed: worker.seed,
+        profile: plan.profile().clone(),
+        swarms: population.swarms(),
+        peers: families.map(|family| population.peers(family)),
+        strictness: worker.strictness,
+        strict: worker.strict,
+    }
 }
 
 fn nanos(duration: Duration) -> Nanos {

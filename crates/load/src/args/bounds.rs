@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use crate::report::search::Bounds;
-use crate::search::{Aim, Times};
 use clap::Args;
 
-use super::help::{RARELY, SOMETIMES};
-use super::{number, seconds};
+use crate::options::{RARELY, SOMETIMES, number, seconds};
+use crate::report::search::Bounds;
+use crate::search::{Aim, Times};
 
 /// Default loss bound of a search, in percent.
 const LOSS: f64 = 0.1;

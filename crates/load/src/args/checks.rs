@@ -1,9 +1,9 @@
 //! Arguments about the checks of replies.
 
-use crate::check::Strictness;
 use clap::Args;
 
-use super::help::{RARELY, SOMETIMES};
+use crate::check::Strictness;
+use crate::options::{RARELY, SOMETIMES};
 
 /// Arguments about the checks of replies.
 #[derive(Args, Debug)]

@@ -6,11 +6,6 @@ use clap::{Arg, Command, CommandFactory as _, FromArgMatches as _};
 
 use super::Args;
 
-/// Heading of options that `-h` leaves out. Those without a heading are the ones that most need.
-pub(crate) const SOMETIMES: &str = "Sometimes needed";
-/// Heading of options that hardly anybody needs.
-pub(crate) const RARELY: &str = "Rarely needed";
-
 /// The examples of the command.
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -19,20 +14,6 @@ Examples:
   onrush-load --find-max --tracker-pid 4711    the highest rate within bounds
   onrush-load verify tracker.example.org:6969  conformance to BEP 15
   onrush-load attack random-hashes             what clients get in an attack";
-
-/// The examples of `attack`.
-pub(super) const ATTACK_EXAMPLES: &str = "\
-Examples:
-  On 127.0.0.1:6969, from sources in 127/8:
-    onrush-load attack random-hashes
-  With memory, overload step and the balance of datagrams:
-    onrush-load attack scrapes --admin 127.0.0.1:6980
-  With spoofed sources, in a namespace of their own:
-    unshare --map-root-user --net sh -c 'ip link set lo up
-      onrush --admin 127.0.0.1:6980 & sleep 1
-      onrush-load attack connects --admin 127.0.0.1:6980 --min-newcomers 99'
-  All of them, between two namespaces:
-    scripts/attack-test";
 
 /// The exit status of the command.
 pub(super) const STATUS: &str = "\
@@ -44,25 +25,12 @@ Exit status:
   4  more requests were lost than --max-loss allows, or --find-max held no rate
      within its bounds";
 
-/// The exit status of `attack`.
-pub(super) const ATTACK_STATUS: &str = "\
-Exit status:
-  0  the attack ran to its end, the bounds hold and no datagram is missing
-  1  something failed, which is named
-  2  the arguments or this host are unusable
-  3  the tracker does not answer";
-
 /// The exit status of `verify`.
 pub(super) const VERIFY_STATUS: &str = "\
 Exit status:
   0  no check fails
   1  a check fails
   2  the tracker does not answer or the arguments are unusable";
-
-/// What follows the options of `--help`. Its sections are those of the manual too.
-pub(super) fn with_status(examples: &str, status: &str) -> String {
-    format!("{examples}\n\n{status}")
-}
 
 /// The arguments of this process; ends it where they are wrong, or ask for help.
 pub fn parse() -> Args {
@@ -128,7 +96,7 @@ mod tests {
                 assert_eq!(long, None, "{name}: {help}");
             }
         }
-        for (name, examples) in [("", EXAMPLES), ("attack", ATTACK_EXAMPLES)] {
+        for (name, examples) in [("", EXAMPLES), ("attack", crate::attack::EXAMPLES)] {
             for help in helps(name) {
                 assert!(help.contains(examples), "{help}");
             }

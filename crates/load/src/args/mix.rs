@@ -1,11 +1,10 @@
 //! Arguments about the traffic: the profile and changes to it.
 
-use crate::plan::Profile;
-use crate::plan::profile::{BUILT_IN, Swarms, read};
 use clap::Args;
 
-use super::help::{RARELY, SOMETIMES};
-use super::number;
+use crate::options::{RARELY, SOMETIMES, number};
+use crate::plan::Profile;
+use crate::plan::profile::{BUILT_IN, Swarms, read};
 
 /// Arguments about the traffic.
 #[derive(Args, Debug)]

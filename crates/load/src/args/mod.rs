@@ -1,35 +1,34 @@
 //! The command line of `onrush-load`. One file per subject.
 
-mod attack;
 mod bounds;
 mod checks;
-pub(crate) mod help;
+mod help;
 mod mix;
 mod output;
 mod pace;
 mod target;
 mod verify;
 
-use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 
-pub use attack::AttackArgs;
 pub use bounds::BoundArgs;
 pub use checks::CheckArgs;
 pub use help::parse;
 pub use mix::MixArgs;
 pub use output::OutputArgs;
 pub use pace::PaceArgs;
-pub use target::{SourceArgs, TargetArgs};
+pub use target::TargetArgs;
 pub use verify::VerifyArgs;
 
+use crate::attack::AttackArgs;
 use crate::generator::flight::Nanos;
 use crate::generator::pace::Schedule;
 use crate::generator::{Pace, Settings};
+use crate::options::with_status;
 use crate::plan::Profile;
 use crate::report::search::Purpose;
 use crate::run::RunSettings;
@@ -48,7 +47,7 @@ const CLOSED_LOOP: Duration = Duration::from_secs(1);
     max_term_width = 100,
     args_conflicts_with_subcommands = true,
     after_help = help::EXAMPLES,
-    after_long_help = help::with_status(help::EXAMPLES, help::STATUS)
+    after_long_help = with_status(help::EXAMPLES, help::STATUS)
 )]
 pub struct Args {
     /// Another task than load.
@@ -184,29 +183,6 @@ impl Args {
             ..settings
         }
     }
-}
-
-/// A parser of numbers within `range`, in `unit`.
-pub(crate) fn number(
-    range: RangeInclusive<f64>,
-    unit: &'static str,
-) -> impl Fn(&str) -> Result<f64, String> + Clone {
-    move |text| {
-        let number: f64 = text.parse().map_err(|_| format!("`{text}` is no number"))?;
-        match range.contains(&number) {
-            true => Ok(number),
-            false => {
-                let (low, high) = (range.start(), range.end());
-                Err(format!("`{text}` is not between {low} and {high}{unit}"))
-            }
-        }
-    }
-}
-
-/// A parser of durations within `range` of seconds.
-fn seconds(range: RangeInclusive<f64>) -> impl Fn(&str) -> Result<Duration, String> + Clone {
-    let number = number(range, " seconds");
-    move |text| number(text).map(Duration::from_secs_f64)
 }
 
 #[cfg(test)]

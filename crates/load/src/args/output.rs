@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::help::{RARELY, SOMETIMES};
+use crate::options::{RARELY, SOMETIMES};
 
 /// Arguments about output.
 #[derive(Args, Debug)]

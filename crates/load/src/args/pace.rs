@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use crate::generator::Pace;
-use crate::generator::pace::{Arrivals, Schedule, Segment};
 use clap::Args;
 
-use super::help::SOMETIMES;
-use super::{number, seconds};
+use crate::generator::Pace;
+use crate::generator::pace::{Arrivals, Schedule, Segment};
+use crate::options::{SOMETIMES, number, seconds};
 
 /// Default number of requests in flight per worker in a closed loop. A kernel's usual receive
 /// buffer holds some 500 small datagrams.

@@ -2,11 +2,9 @@
 
 use std::net::SocketAddr;
 
-use crate::sources::{MAX_SOURCES, Range};
 use clap::Args;
-use onrush_verify::address::TrackerAddress;
 
-use super::help::{RARELY, SOMETIMES};
+use crate::options::{RARELY, SOMETIMES, SourceArgs, target};
 
 /// Arguments about target and sources.
 #[derive(Args, Debug)]
@@ -55,22 +53,6 @@ pub struct TargetArgs {
     pub no_coalescing: bool,
 }
 
-/// Arguments about the addresses of clients.
-#[derive(Args, Debug)]
-#[command(next_help_heading = SOMETIMES)]
-pub struct SourceArgs {
-    /// Source addresses of clients in 127/8, for a tracker on 127/8.
-    #[arg(
-        long, value_name = "N", default_value_t = 64,
-        value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_SOURCES))
-    )]
-    pub sources: u32,
-
-    /// Send from this address of the host instead. Repeatable; FIRST-LAST is a range.
-    #[arg(long, value_name = "IP")]
-    pub source: Vec<Range>,
-}
-
 impl TargetArgs {
     /// Checks the arguments against each other.
     ///
@@ -88,9 +70,4 @@ impl TargetArgs {
         }
         Ok(())
     }
-}
-
-/// The first address of the tracker.
-pub(super) fn target(text: &str) -> Result<SocketAddr, String> {
-    Ok(text.parse::<TrackerAddress>()?.first())
 }

@@ -12,7 +12,8 @@ use onrush_verify::address::TrackerAddress;
 use onrush_verify::check::Group;
 use onrush_verify::reachability::PATIENCE;
 
-use super::{help, seconds};
+use super::help;
+use crate::options::seconds;
 
 /// Checks a UDP tracker against BEP 15 and the needs of real clients, one line per check.
 ///

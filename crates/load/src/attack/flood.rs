@@ -12,11 +12,10 @@ use onrush_proto::{ConnectionId, InfoHash};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-use super::FloodReport;
 use super::connects::{Connects, bind_any};
 use super::kind::{Attack, LARGEST, Payloads};
 use super::prefix::Prefix;
-use crate::args::AttackArgs;
+use super::{AttackArgs, FloodReport};
 use crate::latency::Nanos;
 use crate::run::Span;
 
@@ -81,7 +80,8 @@ struct Spoofed {
 }
 
 impl Flood {
-    /// Opens what the attack sends through. `honest` is a swarm of honest peers; `targets` have a block of sources of their family each.
+    /// Opens what the attack sends through. `honest` is a swarm of honest peers; `targets` have a
+    /// block of sources of their family each.
     ///
     /// # Errors
     /// Without the right to open raw sockets, or where a socket cannot be bound.

@@ -7,10 +7,9 @@ use std::time::Duration;
 
 use onrush_net::Return;
 
-use super::HonestReport;
 use super::connects::Connects;
 use super::prefix::Prefix;
-use crate::args::AttackArgs;
+use super::{AttackArgs, HonestReport};
 use crate::latency::{Latencies, Latency, Nanos};
 use crate::run::Span;
 

@@ -7,10 +7,9 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use super::kind::Attack;
-use crate::args::help::SOMETIMES;
-use crate::args::number;
 use crate::latency::Latency;
 use crate::number::{Unit, grouped, mebibytes};
+use crate::options::{SOMETIMES, number};
 use crate::text::{fact, wrapped};
 
 /// The version of the JSON. Keys are only added under one version.

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use clap::Args;
 
-use crate::args::help::SOMETIMES;
 use crate::cpu::Cpu;
+use crate::options::SOMETIMES;
 use crate::process::Memory;
 use crate::run::Span;
 
@@ -173,8 +173,9 @@ impl Tracker {
         Ok(Some(last))
     }
 
-    /// Adds readings until the span is over. One that fails is left out.
-    pub(super) fn observe(&self, span: &Span, readings: &mut Vec<Reading>) {
+    /// Readings until the span is over. One that fails is left out.
+    pub(super) fn observe(&self, span: &Span) -> Vec<Reading> {
+        let mut readings = Vec::new();
         while self.admin.is_some() || self.tracker_pid.is_some() {
             let over = span.is_over();
             readings.extend(self.read(span));
@@ -183,6 +184,7 @@ impl Tracker {
             }
             std::thread::sleep(EVERY);
         }
+        readings
     }
 
     fn read(&self, span: &Span) -> Option<Reading> {

@@ -4,16 +4,37 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::attack::{Attack, AttackBounds, Tracker};
 use clap::Args;
 use ipnet::IpNet;
 
-use super::help::{self, RARELY, SOMETIMES};
-use super::{SourceArgs, number, seconds, target};
+use super::{Attack, AttackBounds, Tracker};
+use crate::options::{RARELY, SOMETIMES, SourceArgs, number, seconds, target, with_status};
 
 /// Default blocks for a target on 127/8, all of which is local.
 const NEWCOMERS: &str = "127.2.0.0/16";
 const ATTACKERS: &str = "127.64.0.0/10";
+
+/// The examples of the command.
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  On 127.0.0.1:6969, from sources in 127/8:
+    onrush-load attack random-hashes
+  With memory, overload step and the balance of datagrams:
+    onrush-load attack scrapes --admin 127.0.0.1:6980
+  With spoofed sources, in a namespace of their own:
+    unshare --map-root-user --net sh -c 'ip link set lo up
+      onrush --admin 127.0.0.1:6980 & sleep 1
+      onrush-load attack connects --admin 127.0.0.1:6980 --min-newcomers 99'
+  All of them, between two namespaces:
+    scripts/attack-test";
+
+/// The exit status of the command.
+const STATUS: &str = "\
+Exit status:
+  0  the attack ran to its end, the bounds hold and no datagram is missing
+  1  something failed, which is named
+  2  the arguments or this host are unusable
+  3  the tracker does not answer";
 
 /// Attacks a tracker beside an honest load, and reports what honest clients got.
 ///
@@ -34,8 +55,8 @@ const ATTACKERS: &str = "127.64.0.0/10";
 #[derive(Args, Debug)]
 #[command(
     next_help_heading = SOMETIMES,
-    after_help = help::ATTACK_EXAMPLES,
-    after_long_help = help::with_status(help::ATTACK_EXAMPLES, help::ATTACK_STATUS)
+    after_help = EXAMPLES,
+    after_long_help = with_status(EXAMPLES, STATUS)
 )]
 pub struct AttackArgs {
     /// The attack.
@@ -48,7 +69,7 @@ pub struct AttackArgs {
     /// each family.
     #[arg(
         long, short, value_name = "URL|HOST:PORT", default_value = "127.0.0.1:6969",
-        value_parser = target::target, help_heading = None
+        value_parser = target, help_heading = None
     )]
     pub target: Vec<SocketAddr>,
 
