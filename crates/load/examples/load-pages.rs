@@ -8,19 +8,15 @@
 
 #![forbid(unsafe_code)]
 
-// Only its definition is used here.
-#[allow(dead_code, unused_imports)]
-#[path = "../src/args/mod.rs"]
-mod args;
 #[path = "../../daemon/examples/pages/commands.rs"]
 mod commands;
 
 use std::fs;
 use std::path::PathBuf;
 
-use args::Args;
 use clap::CommandFactory as _;
 use clap_complete::{Shell, generate_to};
+use onrush_load::args::Args;
 
 fn main() -> std::io::Result<()> {
     let Some(directory) = std::env::args_os().nth(1).map(PathBuf::from) else {
@@ -30,7 +26,6 @@ fn main() -> std::io::Result<()> {
     let (man, completions) = (directory.join("man1"), directory.join("completions"));
     fs::create_dir_all(&man)?;
     fs::create_dir_all(&completions)?;
-    // Not in groups: a page shows all options, and leaves out the text of those that `-h` hides.
     let pages = commands::Pages { section: "1", related: &[("onrush", "8")], place: &man };
     pages.write(Args::command())?;
     for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {

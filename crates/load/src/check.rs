@@ -20,83 +20,70 @@ pub const SHORT_LIST: usize = 16;
 /// aquatic_udp. Trackers with a lower limit are reported as different.
 const MIN_LIMIT: u32 = 30;
 
-/// A fault or a difference of a reply.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Finding {
+/// Defines the findings, with their texts in a report and in its order.
+macro_rules! findings {
+    ($($(#[$doc:meta])* $name:ident: $text:literal,)*) => {
+        /// A fault or a difference of a reply.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Serialize, Deserialize)]
+        #[serde(rename_all = "kebab-case")]
+        pub enum Finding { $($(#[$doc])* $name,)* }
+
+        impl Finding {
+            /// All findings with their texts.
+            pub const ALL: [(Self, &'static str); [$($text),*].len()] = [$((Self::$name, $text)),*];
+        }
+    };
+}
+
+// Those that BEP 15 leaves open come last.
+findings! {
     /// Its transaction id is not one of a request.
-    UnknownTransaction,
+    UnknownTransaction: "transaction id of no request",
     /// A second reply to one request.
-    AnsweredTwice,
+    AnsweredTwice: "second reply to one request",
     /// A reply to a request that deserves silence.
-    NotSilent,
+    NotSilent: "reply to junk or to an unusable connection id",
     /// Received from another address than the request was sent to, or on another socket.
-    FromElsewhere,
+    FromElsewhere: "reply from another address than the target's",
     /// Too short, with a partial peer or count, or with an undefined action.
-    Layout,
+    Layout: "malformed reply",
     /// The reply to another kind of request.
-    OtherAction,
+    OtherAction: "action of another request",
     /// An error packet to a valid request.
-    ErrorReply,
+    ErrorReply: "error packet to a valid request",
     /// A connection id of 0.
-    ZeroId,
+    ZeroId: "connection id 0",
     /// More peers counted than the swarm has.
-    CountsTooHigh,
+    CountsTooHigh: "more peers counted than exist",
     /// More peers listed than counted.
-    MorePeersThanCounted,
+    MorePeersThanCounted: "more peers listed than counted",
     /// More peers listed than wanted.
-    MorePeersThanWanted,
+    MorePeersThanWanted: "more peers listed than wanted",
     /// A peer is listed twice.
-    DuplicatePeer,
+    DuplicatePeer: "peer listed twice",
     /// A peer is listed that is not in this swarm.
-    UnknownPeer,
+    UnknownPeer: "peer that is not in the swarm",
     /// The number of entries is not that of the requested swarms.
-    ScrapeEntries,
+    ScrapeEntries: "scrape with another number of entries than requested",
     /// A scrape counts more peers than the swarm has.
-    ScrapeTooHigh,
+    ScrapeTooHigh: "scrape counts more peers than exist",
     /// The announcing peer is in its own list.
-    OwnPeer,
+    OwnPeer: "announcer in its own list",
     /// The announcing peer is not counted.
-    AskerNotCounted,
+    AskerNotCounted: "announcer not counted",
     /// Fewer peers listed than wanted and available.
-    FewerPeersThanThere,
+    FewerPeersThanThere: "fewer peers than wanted and available",
     /// A peer that stops got peers.
-    PeersForLeaver,
+    PeersForLeaver: "peers for a peer that stops",
     /// A peer that wants no peers got some.
-    PeersUnasked,
+    PeersUnasked: "peers for a peer that wants none",
     /// The interval is 0.
-    ZeroInterval,
+    ZeroInterval: "interval of 0 seconds",
     /// An announce with port 0 was served.
-    PortZero,
+    PortZero: "peer with port 0 served",
 }
 
 impl Finding {
-    /// All findings with their texts in a report, in its order: those that BEP 15 leaves open last.
-    pub const ALL: [(Self, &'static str); 22] = [
-        (Self::UnknownTransaction, "transaction id of no request"),
-        (Self::AnsweredTwice, "second reply to one request"),
-        (Self::NotSilent, "reply to junk or to an unusable connection id"),
-        (Self::FromElsewhere, "reply from another address than the target's"),
-        (Self::Layout, "malformed reply"),
-        (Self::OtherAction, "action of another request"),
-        (Self::ErrorReply, "error packet to a valid request"),
-        (Self::ZeroId, "connection id 0"),
-        (Self::CountsTooHigh, "more peers counted than exist"),
-        (Self::MorePeersThanCounted, "more peers listed than counted"),
-        (Self::MorePeersThanWanted, "more peers listed than wanted"),
-        (Self::DuplicatePeer, "peer listed twice"),
-        (Self::UnknownPeer, "peer that is not in the swarm"),
-        (Self::ScrapeEntries, "scrape with another number of entries than requested"),
-        (Self::ScrapeTooHigh, "scrape counts more peers than exist"),
-        (Self::OwnPeer, "announcer in its own list"),
-        (Self::AskerNotCounted, "announcer not counted"),
-        (Self::FewerPeersThanThere, "fewer peers than wanted and available"),
-        (Self::PeersForLeaver, "peers for a peer that stops"),
-        (Self::PeersUnasked, "peers for a peer that wants none"),
-        (Self::ZeroInterval, "interval of 0 seconds"),
-        (Self::PortZero, "peer with port 0 served"),
-    ];
-
     /// Whether BEP 15 leaves it open.
     pub const fn is_open(self) -> bool {
         self as usize >= Self::OwnPeer as usize

@@ -540,6 +540,7 @@ impl<'p> Session<'p> {
     fn push(&mut self, request: PlannedRequest, tries: u8, route: &Route, now: Nanos) {
         let number = match request {
             PlannedRequest::Foreign { draw, .. } => self.foreign(route, draw),
+            PlannedRequest::Unusable { id, .. } => ConnectionId(id),
             _ => ConnectionId(self.ids[route.id as usize].number),
         };
         let id = &mut self.ids[route.id as usize];

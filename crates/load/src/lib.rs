@@ -7,7 +7,9 @@
 //!
 //! | module | contents |
 //! |---|---|
+//! | [`args`] | the command line |
 //! | [`attack`] | attacks beside an honest load |
+//! | [`options`] | parts of the command line that several commands have |
 //! | [`plan`] | population and mix, from a seed |
 //! | [`generator`] | one worker: sends, receives, counts; time is an argument |
 //! | [`check`] | checks of replies |
@@ -33,6 +35,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod args;
 pub mod attack;
 pub mod chart;
 pub mod check;
@@ -45,6 +48,7 @@ pub mod interrupt;
 pub mod latency;
 pub mod live;
 pub mod number;
+pub mod options;
 pub mod plan;
 pub mod probe;
 pub mod process;

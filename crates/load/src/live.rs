@@ -1,63 +1,49 @@
-//! Progress of a run: a picture on a terminal, lines elsewhere, or nothing.
+//! Progress of a run on standard error: a bar on a terminal, lines elsewhere, or nothing.
 
-mod picture;
-
-use std::io::{IsTerminal, Stderr, Write};
+use std::io::Write;
 use std::time::Duration;
 
-use crate::series::Sample;
-use picture::{Picture, Screen};
+use indicatif::{ProgressBar, ProgressStyle};
 
-/// Columns of a terminal of unknown width.
-const COLUMNS: u16 = 80;
+use crate::series::Sample;
+
+/// The bar: time and phase, and the figures of the last sample below.
+const BAR: &str = "{pos}/{len} s {wide_bar} {prefix}\n{wide_msg}";
 
 /// The progress of a run.
 #[derive(Debug)]
-pub struct Live(Shown);
-
-#[derive(Debug)]
-enum Shown {
-    Nothing,
-    Lines(Lines),
-    Picture(Picture, Screen<Stderr>),
+pub struct Live {
+    /// Hidden where standard error is no terminal. Removes itself when it is dropped.
+    bar: ProgressBar,
+    lines: Option<Lines>,
+    /// Wrong replies so far.
+    wrong: u64,
 }
 
 impl Live {
-    /// Progress of a run of `whole`, on standard error; none when `quiet`.
+    /// Progress of a run of `whole`; none when `quiet`.
     pub fn new(whole: Duration, quiet: bool) -> Self {
-        let stderr = std::io::stderr();
-        Self(match quiet {
-            true => Shown::Nothing,
-            false if stderr.is_terminal() => {
-                let colors = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-                Shown::Picture(Picture::new(whole), Screen::new(stderr, colors))
-            }
-            false => Shown::Lines(Lines::new(whole)),
-        })
+        let bar = match quiet {
+            true => ProgressBar::hidden(),
+            false => ProgressBar::new(whole.as_secs_f64().ceil() as u64),
+        };
+        bar.set_style(ProgressStyle::with_template(BAR).expect("its keys exist"));
+        let lines = (!quiet && bar.is_hidden()).then(|| Lines::new(whole));
+        Self { bar, lines, wrong: 0 }
     }
 
     /// Shows a sample that was made at `now`, since the start of the run.
     pub fn show(&mut self, now: Duration, sample: &Sample) {
-        match &mut self.0 {
-            Shown::Nothing => {}
-            Shown::Lines(lines) => {
-                if let Some(line) = lines.add(now, sample) {
-                    // A closed standard error does not end the run.
-                    drop(writeln!(std::io::stderr(), "{line}"));
-                }
+        if let Some(lines) = &mut self.lines {
+            if let Some(line) = lines.add(now, sample) {
+                // A closed standard error does not end the run.
+                drop(writeln!(std::io::stderr(), "{line}"));
             }
-            Shown::Picture(picture, screen) => {
-                picture.add(now, sample);
-                let size = ratatui::crossterm::terminal::size();
-                screen.draw(picture, size.map_or(COLUMNS, |(columns, _)| columns));
-            }
-        }
-    }
-
-    /// Clears the picture.
-    pub fn finish(self) {
-        if let Shown::Picture(_, mut screen) = self.0 {
-            screen.clear();
+        } else {
+            self.wrong += sample.wrong;
+            self.bar.set_prefix(sample.phase.clone());
+            self.bar.set_message(line(sample, self.wrong));
+            self.bar.set_position(now.as_secs().min(self.bar.length().unwrap_or(0)));
         }
     }
 }
@@ -86,24 +72,24 @@ impl Lines {
         }
         self.shown = now;
         let left = self.whole.saturating_sub(now).as_secs_f64().ceil();
-        let line = format!("{:<8} {}  {left:.0} s left", sample.phase, line(&self.samples));
+        let total = Sample::total(&self.samples);
+        let line = line(&total, total.wrong);
         self.samples.clear();
-        Some(line)
+        Some(format!("{:<8} {line}  {left:.0} s left", sample.phase))
     }
 }
 
-/// What has come since the last line.
-fn line(samples: &[Sample]) -> String {
-    let total = Sample::total(samples);
+/// The figures of a sample, and a number of wrong replies.
+fn line(sample: &Sample, wrong: u64) -> String {
     let mut line = format!(
         "{:>9.0} replies/s  loss {:.2} %  p50 up to {:.0} us  p99 up to {:.0} us",
-        total.rate(),
-        total.loss_percent(),
-        total.latency.p50,
-        total.latency.p99,
+        sample.rate(),
+        sample.loss_percent(),
+        sample.latency.p50,
+        sample.latency.p99,
     );
-    if total.wrong > 0 {
-        line += &format!("  WRONG {}", total.wrong);
+    if wrong > 0 {
+        line += &format!("  WRONG {wrong}");
     }
     line
 }
@@ -112,16 +98,47 @@ fn line(samples: &[Sample]) -> String {
 mod tests {
     use super::*;
     use crate::latency::Latency;
+    use indicatif::{InMemoryTerm, ProgressDrawTarget};
+
+    fn sample() -> Sample {
+        let latency = Latency { p50: 2000.0, ..Latency::default() };
+        let phase = "measure".into();
+        Sample { seconds: 1.0, right: 200, lost: 50, latency, phase, ..Sample::default() }
+    }
 
     #[test]
     fn a_line_shows_what_came_since_the_last_one() {
-        let latency = Latency { p50: 2000.0, ..Latency::default() };
-        let sample = Sample { seconds: 1.0, right: 200, lost: 50, latency, ..Sample::default() };
-        let shown = line(&[sample.clone(), sample.clone()]);
-        assert!(shown.contains(" 200 replies/s"), "{shown}");
-        assert!(shown.contains("loss 20.00 %"), "{shown}");
-        assert!(shown.contains("p50 up to 2000 us"), "{shown}");
+        let mut lines = Lines::new(Duration::from_secs(90));
+        assert_eq!(lines.add(Duration::from_secs(1), &sample()), None);
+        let shown = lines.add(Duration::from_secs(3), &sample()).unwrap();
+        for part in ["measure ", " 200 replies/s", "loss 20.00 %", "p50 up to 2000 us", "87 s"] {
+            assert!(shown.contains(part), "{part}: {shown}");
+        }
         assert!(!shown.contains("WRONG"), "{shown}");
-        assert!(line(&[Sample { wrong: 7, ..sample }]).contains("WRONG 7"));
+        let wrong = Sample { wrong: 7, ..sample() };
+        assert!(lines.add(Duration::from_secs(6), &wrong).unwrap().contains("WRONG 7"));
+    }
+
+    /// Wrong replies stay on the screen, whatever comes after them.
+    #[test]
+    fn the_bar_fits_its_terminal_and_removes_itself() {
+        for columns in [10, 80] {
+            let terminal = InMemoryTerm::new(5, columns);
+            let mut live = Live::new(Duration::from_secs(12), true);
+            live.bar.set_length(12);
+            let target = ProgressDrawTarget::term_like(Box::new(terminal.clone()));
+            live.bar.set_draw_target(target);
+            live.show(Duration::from_secs(3), &Sample { wrong: 7, ..sample() });
+            live.show(Duration::from_secs(4), &sample());
+            let shown = terminal.contents();
+            if columns == 80 {
+                assert_eq!(shown.lines().count(), 2, "{shown}");
+                for part in ["4/12 s", "measure", "200 replies/s", "loss 20.00 %", "WRONG 7"] {
+                    assert!(shown.contains(part), "{part}: {shown}");
+                }
+            }
+            drop(live);
+            assert_eq!(terminal.contents(), "");
+        }
     }
 }

@@ -1,8 +1,6 @@
 //! `onrush-load`: probes the target, runs the workers, reports.
 #![forbid(unsafe_code)]
 
-mod args;
-
 use std::collections::HashMap;
 use std::io::Write as _;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -13,20 +11,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context as _, Error};
-use args::{Args, AttackArgs, Command, SourceArgs, TargetArgs, VerifyArgs};
 use onrush_load::affinity;
-use onrush_load::attack;
+use onrush_load::args::{self, Args, Command, TargetArgs, VerifyArgs};
+use onrush_load::attack::{self, AttackArgs};
 use onrush_load::environment::Environment;
 use onrush_load::number::grouped;
+use onrush_load::options::SourceArgs;
 use onrush_load::plan::{Plan, Population, Profile};
 use onrush_load::probe::{self, Patience};
+use onrush_load::report::Report;
 use onrush_load::report::search::Round;
-use onrush_load::report::{Report, Setup};
 use onrush_load::run::{RunSettings, run};
 use onrush_load::search::search;
 use onrush_load::{hashes, interrupt, sources};
 use onrush_net::affinity::AffinityError;
-use onrush_net::mio::{Backend, Options};
 use onrush_proto::Family;
 
 /// Exit status: a reply was wrong, or a conformance check failed.
@@ -80,14 +78,13 @@ fn verify(args: &VerifyArgs) -> anyhow::Result<u8> {
 
 /// Attacks beside an honest load.
 fn attack(args: &AttackArgs) -> anyhow::Result<u8> {
-    let mut settings = args.settings();
-    attack::check(&settings)?;
-    attack::check_isolation(settings.attack).map_err(Error::msg)?;
-    let Some(routed) = routed(&settings.targets, &args.from, args.quiet) else {
+    args.check().map_err(Error::msg)?;
+    attack::check_isolation(args.attack).map_err(Error::msg)?;
+    let Some(routed) = routed(&args.target, &args.from, args.quiet) else {
         return Ok(NO_REPLY);
     };
-    settings.stop = interrupt::watch().context("cannot watch for Ctrl-C")?;
-    let report = attack::attack(&settings, |target| routed.get(&target).copied())?;
+    let stop = interrupt::watch().context("cannot watch for Ctrl-C")?;
+    let report = attack::attack(args, stop, |target| routed.get(&target).copied())?;
     print(args.json.as_deref(), &report.to_table(), || report.to_json())?;
     Ok(if report.failures.is_empty() { 0 } else { WRONG })
 }
@@ -215,29 +212,12 @@ fn status(args: &Args, report: &Report) -> u8 {
     }
 }
 
-/// One run with sockets of its own, so that late replies do not reach the next run.
+/// One run.
 fn once(args: &Args, plan: &Plan, seed: u64, settings: &RunSettings) -> anyhow::Result<Report> {
     let environment = Environment::read();
     let mut warnings = environment.warnings();
     warnings.extend(unused_sources(&plan.population));
-    let mut networks = Vec::new();
-    let mut sockets = 0;
-    for _ in 0..args.target.workers {
-        let opened = sources::open(plan.population.addresses(), &args.target.target)
-            .context("cannot open the sockets of a worker")?;
-        if networks.is_empty() {
-            warnings.extend(opened.notices.iter().map(ToString::to_string));
-        }
-        sockets = opened.sockets.len();
-        let options = Options {
-            segmentation: settings.worker.group,
-            coalesced: !args.target.no_coalescing,
-            ..Options::default()
-        };
-        networks.push((Backend::new(opened.sockets, options)?, opened.routes));
-    }
-    let setup = setup(args, plan, settings, seed, sockets);
-    let mut report = run(plan, networks, settings, setup, warnings)?;
+    let mut report = run(plan, &args.target.target, settings, Vec::new(), warnings)?;
     report.environment = Some(environment);
     report.command = command(args, seed);
     Ok(report)
@@ -303,30 +283,6 @@ fn check_host(args: &Args) -> anyhow::Result<()> {
         UdpSocket::bind((ip, 0)).with_context(|| format!("--source: cannot send from {ip}"))?;
     }
     Ok(())
-}
-
-fn setup(args: &Args, plan: &Plan, settings: &RunSettings, seed: u64, sockets: usize) -> Setup {
-    let families = [Family::V4, Family::V6];
-    let worker = &settings.worker;
-    Setup {
-        targets: args.target.target.iter().map(ToString::to_string).collect(),
-        sources: families.map(|family| plan.population.addresses().count(family)),
-        sockets,
-        workers: args.target.workers as usize,
-        pin: args.target.pin.clone(),
-        pace: worker.pace.clone(),
-        burst: worker.burst,
-        bursts: worker.group,
-        coalescing: !args.target.no_coalescing,
-        warmup: settings.warmup.as_secs_f64(),
-        timeout: args.pace.timeout.as_secs_f64(),
-        seed,
-        profile: plan.profile().clone(),
-        swarms: plan.population.swarms(),
-        peers: families.map(|family| plan.population.peers(family)),
-        strictness: worker.strictness,
-        strict: worker.strict,
-    }
 }
 
 /// Prints the table and writes the requested files. A file that cannot be written does not prevent

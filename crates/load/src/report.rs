@@ -16,7 +16,7 @@ use crate::check::{Finding, Strictness};
 use crate::cpu::Cpu;
 use crate::environment::Environment;
 use crate::generator::Pace;
-use crate::latency::Latency;
+use crate::latency::{Latencies, Latency};
 use crate::plan::{Kind, Profile};
 use crate::series::Sample;
 use crate::tally::{Example, Found, OfKind, Tally};
@@ -252,9 +252,9 @@ impl Report {
             || Kind::ALL.iter().filter(|k| k.is_answered()).map(|k| &tally.kinds[*k as usize]);
         let requests: u64 = answered().map(|kind| kind.requests).sum();
         let lost: u64 = answered().map(|kind| kind.lost).sum();
-        let mut all = crate::tally::histogram();
+        let mut all = Latencies::default();
         for kind in &tally.kinds {
-            all.add(&kind.latency).expect("all histograms have the same bounds");
+            all.add(&kind.latency);
         }
         let announces = tally.kinds[Kind::Announce as usize].right;
         let sent: u64 = tally.kinds.iter().map(|kind| kind.requests).sum();
@@ -359,10 +359,12 @@ impl Report {
             ));
         }
         if self.dropped_here > 0 {
+            let closed = matches!(self.setup.pace, Pace::InFlight(_));
             self.warnings.push(format!(
-                "{} replies were dropped here at full receive buffers and count as lost: lower \
-                 --in-flight, or: sysctl -w net.core.rmem_max=4194304",
-                self.dropped_here
+                "{} replies were dropped here at full receive buffers and count as lost: {}sysctl \
+                 -w net.core.rmem_max=4194304",
+                self.dropped_here,
+                if closed { "lower --in-flight, or: " } else { "" },
             ));
         }
         if self.not_sent > 0 {
@@ -375,7 +377,7 @@ impl Report {
         if behind > 1000.0 && behind > p99 / 4.0 && self.no_room == 0 {
             self.warnings.push(format!(
                 "the load tester sent {behind:.0} us late at p99, which is part of the latency \
-                 of {p99:.0} us: give it a vCPU of its own (--pin) or more --workers"
+                 of {p99:.0} us: give it a vCPU of its own (--pin, taskset) or more workers"
             ));
         }
         if self.unsent > 0 {
@@ -383,7 +385,7 @@ impl Report {
                 "{} requests were due but never sent: {}",
                 self.unsent,
                 match self.no_room {
-                    0 => "the load tester fell behind; give it more --workers and vCPUs",
+                    0 => "the load tester fell behind; give it more workers and vCPUs",
                     _ =>
                         "too many requests were in flight; the tracker is slower than the rate, or \
                          raise --in-flight",

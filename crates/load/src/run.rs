@@ -1,13 +1,17 @@
 //! A run: workers on their vCPUs, warm-up, measured window, drain.
 
 use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::Scope;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context as _, anyhow};
-use onrush_net::Socket;
+use onrush_net::mio::{Backend, Options};
+use onrush_proto::Family;
 
 use crate::cpu::{Cpu, Meter};
 use crate::generator::flight::Nanos;
@@ -17,6 +21,7 @@ use crate::plan::Plan;
 use crate::process::Process;
 use crate::report::{HostMeasurements, Report, Setup, TrackerReport};
 use crate::series::{Intervals, Recorder, Sample};
+use crate::sources;
 use crate::tally::Tally;
 
 /// Interval at which the main thread makes samples while workers run.
@@ -28,7 +33,7 @@ const NOTICE: Nanos = 60_000_000;
 /// Settings of a run.
 #[derive(Clone, Debug)]
 pub struct RunSettings {
-    /// The settings of each worker; the schedule of an open loop starts after the warm-up.
+    /// The settings of all workers; the schedule of an open loop starts after the warm-up.
     pub worker: Settings,
     /// Duration of the load before the measured window.
     pub warmup: Duration,
@@ -36,6 +41,8 @@ pub struct RunSettings {
     pub duration: Duration,
     /// A vCPU per worker; empty for unpinned workers.
     pub pin: Vec<usize>,
+    /// Whether replies may be received in segments (UDP_GRO).
+    pub coalescing: bool,
     /// The process id of the tracker, which is observed.
     pub tracker: Option<u32>,
     /// Whether progress is hidden.
@@ -44,52 +51,54 @@ pub struct RunSettings {
     pub stop: Arc<AtomicBool>,
 }
 
-/// Runs one worker per network and returns the report, with `warnings` first.
+/// Work beside the load on a thread of its own, with the name of the thread. It ends with the span.
+pub type Beside<'a> = (&'static str, Box<dyn FnOnce(&Span) -> anyhow::Result<()> + Send + 'a>);
+
+/// Runs the workers, with sockets of their own, so that late replies do not reach the next run, and
+/// what runs `beside` them. Returns the report, with `warnings` first.
 ///
 /// # Errors
-/// When a worker cannot be pinned, a socket becomes unusable, the tracker's process does not exist,
-/// or the run was interrupted before its measured window.
-pub fn run<S: Socket + Send>(
+/// When a socket cannot be opened or becomes unusable, a worker cannot be pinned, the tracker's
+/// process does not exist, or the run was interrupted before its measured window.
+pub fn run(
     plan: &Plan,
-    networks: Vec<(S, Vec<Route>)>,
+    targets: &[SocketAddr],
     settings: &RunSettings,
-    setup: Setup,
-    warnings: Vec<String>,
+    beside: Vec<Beside<'_>>,
+    mut warnings: Vec<String>,
 ) -> anyhow::Result<Report> {
+    let (networks, notices) = open(plan, targets, settings)?;
+    warnings.extend(notices);
+    let sockets = networks.first().map_or(0, |network| network.sockets);
+    let setup = setup(plan, targets, settings, sockets);
     let window =
         Window { start: nanos(settings.warmup), end: nanos(settings.warmup + settings.duration) };
-    let workers = networks.len();
-    let recorder = Recorder::new(Intervals::new(settings.warmup, settings.duration), workers);
+    let recorder =
+        Recorder::new(Intervals::new(settings.warmup, settings.duration), networks.len());
     let started = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let span = Span { epoch: Instant::now(), start: window.start, end: AtomicU64::new(window.end) };
-    let (done, results) = channel();
-    let of = |pid| {
+    if let Some(pid) = settings.tracker {
         Cpu::of_process(pid)
-            .with_context(|| format!("cannot read the tracker's process {pid} (--tracker-pid)"))
-    };
-    settings.tracker.map(of).transpose()?;
+            .with_context(|| format!("cannot read the tracker's process {pid} (--tracker-pid)"))?;
+    }
+    let span = Span { epoch: Instant::now(), start: window.start, end: AtomicU64::new(window.end) };
     let (outcomes, series, tracker) = std::thread::scope(|scope| {
-        for (number, (socket, routes)) in networks.into_iter().enumerate() {
-            let (done, recorder, span) = (done.clone(), &recorder, &span);
-            let of_worker = Settings { worker: number, workers, ..settings.worker.clone() };
-            let pin = settings.pin.get(number).copied();
+        let (span, recorder) = (&span, &recorder);
+        let (done, results) = channel();
+        let count = networks.len() + beside.len();
+        for (number, network) in networks.into_iter().enumerate() {
             let work = move || {
-                let generator = Generator::new(socket, plan, routes, of_worker, window);
-                let result = pin
-                    .map_or(Ok(()), onrush_net::affinity::pin_current_thread)
-                    .map_err(anyhow::Error::from)
-                    .and_then(|()| work(generator, number, settings.tracker, span, recorder));
-                // The receiver is closed once another worker has failed.
-                let _ = done.send(result.with_context(|| format!("load worker {number}")));
+                let result = work(plan, network, number, settings, window, span, recorder);
+                result.map(Some).with_context(|| format!("load worker {number}"))
             };
-            let name = format!("load-{number}");
-            std::thread::Builder::new().name(name).spawn_scoped(scope, work)?;
+            spawn(scope, format!("load-{number}"), &done, work)?;
+        }
+        for (name, work) in beside {
+            spawn(scope, name.into(), &done, move || work(span).map(|()| None).context(name))?;
         }
         drop(done);
-        wait(&results, workers, settings, &span, &recorder)
+        wait(&results, count, settings, span, recorder)
     })?;
     let measured = Duration::from_nanos(span.end().saturating_sub(window.start));
-    let mut warnings = warnings;
     if measured.is_zero() {
         return Err(anyhow!("interrupted before the measured window: nothing was measured"));
     }
@@ -108,29 +117,111 @@ pub fn run<S: Socket + Send>(
     Ok(report)
 }
 
+/// The sockets and routes of a worker.
+struct Network {
+    socket: Backend,
+    sockets: usize,
+    routes: Vec<Route>,
+}
+
+/// Opens the sockets of all workers; also returns what the kernel did not grant.
+fn open(
+    plan: &Plan,
+    targets: &[SocketAddr],
+    settings: &RunSettings,
+) -> anyhow::Result<(Vec<Network>, Vec<String>)> {
+    let options = Options {
+        segmentation: settings.worker.group,
+        coalesced: settings.coalescing,
+        ..Options::default()
+    };
+    let (mut networks, mut notices) = (Vec::new(), Vec::new());
+    for _ in 0..settings.worker.workers {
+        let opened = sources::open(plan.population.addresses(), targets)
+            .context("cannot open the sockets of a worker")?;
+        notices = opened.notices.iter().map(ToString::to_string).collect();
+        let sockets = opened.sockets.len();
+        let socket = Backend::new(opened.sockets, options)?;
+        networks.push(Network { socket, sockets, routes: opened.routes });
+    }
+    Ok((networks, notices))
+}
+
+/// The report's settings of a run whose workers have this number of sockets each.
+fn setup(plan: &Plan, targets: &[SocketAddr], settings: &RunSettings, sockets: usize) -> Setup {
+    let (population, worker) = (&plan.population, &settings.worker);
+    let families = [Family::V4, Family::V6];
+    Setup {
+        targets: targets.iter().map(ToString::to_string).collect(),
+        sources: families.map(|family| population.addresses().count(family)),
+        sockets,
+        workers: worker.workers,
+        pin: settings.pin.clone(),
+        pace: worker.pace.clone(),
+        burst: worker.burst,
+        bursts: worker.group,
+        coalescing: settings.coalescing,
+        warmup: settings.warmup.as_secs_f64(),
+        timeout: worker.timeout as f64 / 1e9,
+        seed: worker.seed,
+        profile: plan.profile().clone(),
+        swarms: population.swarms(),
+        peers: families.map(|family| population.peers(family)),
+        strictness: worker.strictness,
+        strict: worker.strict,
+    }
+}
+
 fn nanos(duration: Duration) -> Nanos {
     duration.as_nanos() as Nanos
 }
 
 /// The time of a run.
-struct Span {
+pub struct Span {
     /// Its time 0.
     epoch: Instant,
     /// The start of the measured window.
-    start: Nanos,
+    pub start: Nanos,
     /// The end of the measured window, which may be set to an earlier time.
     end: AtomicU64,
 }
 
 impl Span {
-    fn end(&self) -> Nanos {
+    /// The time since the start of the run.
+    pub fn now(&self) -> Nanos {
+        nanos(self.epoch.elapsed())
+    }
+
+    /// The end of the measured window.
+    pub fn end(&self) -> Nanos {
         self.end.load(Ordering::Relaxed)
+    }
+
+    /// Whether the measured window has ended.
+    pub fn is_over(&self) -> bool {
+        self.now() >= self.end()
     }
 
     /// Ends the window soon.
     fn shorten(&self) {
-        self.end.fetch_min(nanos(self.epoch.elapsed()) + NOTICE, Ordering::Relaxed);
+        self.end.fetch_min(self.now() + NOTICE, Ordering::Relaxed);
     }
+}
+
+/// The end of a thread of the run. Work beside the load has no outcome here.
+type End = anyhow::Result<Option<WorkerOutcome>>;
+
+/// Starts a thread of the run.
+fn spawn<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    name: String,
+    done: &Sender<End>,
+    work: impl FnOnce() -> End + Send + 'scope,
+) -> io::Result<()> {
+    let done = done.clone();
+    // The receiver is closed once another worker has failed.
+    let work = move || drop(done.send(work()));
+    std::thread::Builder::new().name(name).spawn_scoped(scope, work).map(drop)
 }
 
 /// The result of a worker.
@@ -156,7 +247,7 @@ struct Edge {
 }
 
 impl Edge {
-    fn read<S: Socket>(generator: &Generator<'_, S>, tracker: Option<u32>) -> Self {
+    fn read(generator: &Generator<'_, Backend>, tracker: Option<u32>) -> Self {
         let sent = &generator.tally().sent;
         // First, as it takes a call per socket, whose time does not belong to the window.
         let dropped = generator.dropped();
@@ -173,16 +264,23 @@ impl Edge {
 }
 
 /// Runs a worker.
-fn work<S: Socket>(
-    mut generator: Generator<'_, S>,
+fn work(
+    plan: &Plan,
+    network: Network,
     worker: usize,
-    tracker: Option<u32>,
+    settings: &RunSettings,
+    window: Window,
     span: &Span,
     recorder: &Recorder,
 ) -> anyhow::Result<WorkerOutcome> {
-    let clock = || nanos(span.epoch.elapsed());
+    let of_worker = Settings { worker, ..settings.worker.clone() };
+    let mut generator = Generator::new(network.socket, plan, network.routes, of_worker, window);
+    if let Some(&cpu) = settings.pin.get(worker) {
+        onrush_net::affinity::pin_current_thread(cpu)?;
+    }
+    let clock = || span.now();
     // One worker's readings are enough.
-    let tracker = tracker.filter(|_| worker == 0);
+    let tracker = settings.tracker.filter(|_| worker == 0);
     let (mut interval, mut start, mut end) = (0, None, None);
     loop {
         let now = clock();
@@ -211,17 +309,17 @@ fn work<S: Socket>(
 
 /// Waits for the workers, makes samples of their counts, and shows progress.
 fn wait(
-    results: &Receiver<anyhow::Result<WorkerOutcome>>,
-    workers: usize,
+    results: &Receiver<End>,
+    mut running: usize,
     settings: &RunSettings,
     span: &Span,
     recorder: &Recorder,
 ) -> anyhow::Result<(Vec<WorkerOutcome>, Vec<Sample>, Option<TrackerReport>)> {
     let mut live = Live::new(settings.warmup + settings.duration, settings.quiet);
-    let mut outcomes = Vec::with_capacity(workers);
+    let mut outcomes = Vec::new();
     let mut observed = Observed::new(settings.tracker);
     let mut series = Vec::new();
-    while outcomes.len() < workers {
+    while running > 0 {
         let now = span.epoch.elapsed();
         if settings.stop.load(Ordering::Relaxed) {
             span.shorten();
@@ -232,7 +330,10 @@ fn wait(
             series.push(sample);
         }
         match results.recv_timeout(TICK) {
-            Ok(Ok(result)) => outcomes.push(result),
+            Ok(Ok(outcome)) => {
+                running -= 1;
+                outcomes.extend(outcome);
+            }
             Ok(Err(error)) => {
                 // The other workers need not continue.
                 span.shorten();
@@ -244,11 +345,10 @@ fn wait(
             }
         }
     }
-    let now = nanos(span.epoch.elapsed());
+    let now = span.now();
     while let Some(sample) = recorder.next(now).or_else(|| recorder.last(now)) {
         series.push(observed.complete(sample, settings, span.end()));
     }
-    live.finish();
     outcomes.sort_by_key(|outcomes| outcomes.worker);
     let tracker = observed.tracker.as_mut().and_then(|process| process.report().ok());
     Ok((outcomes, series, tracker))

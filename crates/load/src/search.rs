@@ -2,10 +2,10 @@
 //! closed loop, short open-loop rounds go up or down until one rate is held and one fails, then
 //! halve the interval between them, and a longer round confirms the result.
 //!
-//! A closed loop overloads nobody and is near the result, so few rounds are needed and few of them
-//! overload the tracker, which may shed load for minutes afterwards. A failed round is repeated
-//! once, so that a short disturbance of the host does not decide. A confirmation is not: the next
-//! one has a lower rate.
+//! A closed loop cannot overload the tracker and its rate is near the result, so few rounds are
+//! needed and few of them overload the tracker, which may shed load for minutes afterwards. A
+//! failed round is repeated once, so that a short disturbance of the host does not decide. A
+//! confirmation is not: the next one has a lower rate.
 
 use std::time::Duration;
 
@@ -68,8 +68,8 @@ impl Times {
 pub fn search(
     aim: Aim,
     closed: Report,
-    measure: impl FnMut(Purpose, f64) -> anyhow::Result<Report>,
-    observe: impl FnMut(&Round),
+    mut measure: impl FnMut(Purpose, f64) -> anyhow::Result<Report>,
+    mut observe: impl FnMut(&Round),
     elapsed: impl Fn() -> Duration,
     stopped: impl Fn() -> bool,
 ) -> anyhow::Result<Report> {
@@ -77,9 +77,9 @@ pub fn search(
     let is_over = |needed: Duration| stopped() || elapsed() + needed > aim.times.total;
     let mut seeker = Seeker {
         aim,
-        measure,
-        observe,
-        is_over,
+        measure: &mut measure,
+        observe: &mut observe,
+        is_over: &is_over,
         stopped: &stopped,
         held: None,
         failed: None,
@@ -108,13 +108,13 @@ pub fn search(
     Ok(report)
 }
 
-struct Seeker<'s, M, T, O, S> {
+struct Seeker<'s> {
     aim: Aim,
-    measure: M,
-    observe: T,
+    measure: &'s mut dyn FnMut(Purpose, f64) -> anyhow::Result<Report>,
+    observe: &'s mut dyn FnMut(&Round),
     /// Whether the search was stopped, or the rest of its time is shorter than this.
-    is_over: O,
-    stopped: &'s S,
+    is_over: &'s dyn Fn(Duration) -> bool,
+    stopped: &'s dyn Fn() -> bool,
     /// The highest held rate.
     held: Option<f64>,
     /// The lowest failed rate and its verdict.
@@ -125,13 +125,7 @@ struct Seeker<'s, M, T, O, S> {
     last: Report,
 }
 
-impl<M, T, O, S> Seeker<'_, M, T, O, S>
-where
-    M: FnMut(Purpose, f64) -> anyhow::Result<Report>,
-    T: FnMut(&Round),
-    O: Fn(Duration) -> bool,
-    S: Fn() -> bool,
-{
+impl Seeker<'_> {
     /// Runs a round and notes its verdict; `None` when it was interrupted, which says nothing about
     /// the rate.
     fn round(&mut self, purpose: Purpose, rate: f64) -> anyhow::Result<Option<Verdict>> {
@@ -429,8 +423,8 @@ mod tests {
         assert_eq!(result(&report).found, Some(1000.0));
     }
 
-    /// What keeps a rate from being confirmed is what limits it. The highest rate that held is the
-    /// result all the same.
+    /// A failed confirmation is reported as the limit. The highest rate that held is the result all
+    /// the same.
     #[test]
     fn a_load_tester_at_its_limit_confirms_twice_at_most() {
         let report = found(10_000.0, |purpose, rate| {

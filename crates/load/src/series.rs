@@ -1,5 +1,5 @@
 //! The run over time: one [`Sample`] per interval. Workers hand over their counts at the end of an
-//! interval, and the main thread makes samples of them, in order. The live view draws the samples
+//! interval, and the main thread makes samples of them, in order. Progress shows the samples
 //! and the report has them.
 
 use std::collections::VecDeque;

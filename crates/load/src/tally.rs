@@ -1,23 +1,18 @@
 //! The counts and measurements of a worker.
 
-use hdrhistogram::Histogram;
 use onrush_net::Sent;
 
 use crate::check::{Finding, Right};
-use crate::latency::Nanos;
+use crate::latency::{Latencies, Nanos};
 use crate::plan::Kind;
 
 /// Examples kept of each finding.
 const EXAMPLES: usize = 3;
 /// Bytes kept of an example.
 const EXAMPLE_BYTES: usize = 160;
-/// Lowest latency in nanoseconds that histograms distinguish.
-const MIN_LATENCY: u64 = 1_000;
-/// Highest latency in nanoseconds that histograms distinguish: a minute.
-const MAX_LATENCY: u64 = 60_000_000_000;
 
 /// One worker's counts over the measured window; those of several workers add up.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Tally {
     /// Per [`Kind`].
     pub kinds: [OfKind; 5],
@@ -41,7 +36,7 @@ pub struct Tally {
     pub batches: u64,
     /// Open loop: nanoseconds from the due time of a request to its sending; the delay of a burst
     /// is that of its first request.
-    pub behind: Histogram<u64>,
+    pub behind: Latencies,
     /// Open loop: requests that were due within the window and never sent.
     pub unsent: u64,
     /// Open loop: number of bursts since the start of the window that waited at the limit of
@@ -50,7 +45,7 @@ pub struct Tally {
 }
 
 /// Counts of one kind of request.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct OfKind {
     /// Requests of the window.
     pub requests: u64,
@@ -63,7 +58,7 @@ pub struct OfKind {
     /// Lost requests.
     pub lost: u64,
     /// Nanoseconds from sending (open loop: from the due time) to the reply.
-    pub latency: Histogram<u64>,
+    pub latency: Latencies,
 }
 
 /// Replies with one finding.
@@ -84,38 +79,6 @@ pub struct Example {
     pub reply: String,
     /// The length of the reply in bytes.
     pub len: usize,
-}
-
-impl Default for Tally {
-    fn default() -> Self {
-        Self {
-            kinds: std::array::from_fn(|_| OfKind {
-                requests: 0,
-                repeats: 0,
-                right: 0,
-                wrong: 0,
-                lost: 0,
-                latency: histogram(),
-            }),
-            findings: std::array::from_fn(|_| Found::default()),
-            late: 0,
-            right_in_window: 0,
-            bytes_in_window: 0,
-            peers: 0,
-            peers_checked: 0,
-            sent: Sent::default(),
-            waits: 0,
-            batches: 0,
-            behind: histogram(),
-            unsent: 0,
-            no_room: 0,
-        }
-    }
-}
-
-/// An empty histogram of latencies in nanoseconds: three digits, up to a minute.
-pub fn histogram() -> Histogram<u64> {
-    Histogram::new_with_bounds(MIN_LATENCY, MAX_LATENCY, 3).expect("these bounds are valid")
 }
 
 impl Tally {
@@ -149,7 +112,7 @@ impl Tally {
             mine.right += theirs.right;
             mine.wrong += theirs.wrong;
             mine.lost += theirs.lost;
-            mine.latency.add(&theirs.latency).expect("all histograms have the same bounds");
+            mine.latency.add(&theirs.latency);
         }
         for (mine, theirs) in self.findings.iter_mut().zip(&other.findings) {
             mine.count += theirs.count;
@@ -164,7 +127,7 @@ impl Tally {
         self.sent += other.sent;
         self.waits += other.waits;
         self.batches += other.batches;
-        self.behind.add(&other.behind).expect("all histograms have the same bounds");
+        self.behind.add(&other.behind);
         self.unsent += other.unsent;
         self.no_room += other.no_room;
     }

@@ -2,53 +2,9 @@
 //!
 //! Lines of examples have at most 80 columns, as clap would wrap longer ones once more.
 
-use clap::{Command, CommandFactory as _, FromArgMatches as _};
+use clap::{Arg, Command, CommandFactory as _, FromArgMatches as _};
 
 use super::Args;
-
-/// Common options by their ids: those of `-h`, and the first ones of `--help`.
-const COMMON: [&str; 11] = [
-    "target",
-    "profile",
-    "rate",
-    "duration",
-    "find_max",
-    "max_loss",
-    "workers",
-    "tracker_pid",
-    "json",
-    "html",
-    "quiet",
-];
-/// Options that hardly anybody needs.
-const RARELY: [&str; 10] = [
-    "burst",
-    "no_bursts",
-    "no_coalescing",
-    "zipf",
-    "resolution",
-    "round",
-    "strangers",
-    "sample",
-    "write_hashes",
-    "hgrm",
-];
-/// [`COMMON`] of `attack`.
-const ATTACK_COMMON: [&str; 11] = [
-    "target",
-    "honest",
-    "rate",
-    "duration",
-    "newcomers_from",
-    "attack_from",
-    "admin",
-    "min_established",
-    "min_newcomers",
-    "json",
-    "quiet",
-];
-/// [`RARELY`] of `attack`.
-const ATTACK_RARELY: [&str; 4] = ["period", "burst", "timeout", "swarms"];
 
 /// The examples of the command.
 pub(super) const EXAMPLES: &str = "\
@@ -58,20 +14,6 @@ Examples:
   onrush-load --find-max --tracker-pid 4711    the highest rate within bounds
   onrush-load verify tracker.example.org:6969  conformance to BEP 15
   onrush-load attack random-hashes             what clients get in an attack";
-
-/// The examples of `attack`.
-pub(super) const ATTACK_EXAMPLES: &str = "\
-Examples:
-  On 127.0.0.1:6969, from sources in 127/8:
-    onrush-load attack random-hashes
-  With memory, overload step and the balance of datagrams:
-    onrush-load attack scrapes --admin 127.0.0.1:6980
-  With spoofed sources, in a namespace of their own:
-    unshare --map-root-user --net sh -c 'ip link set lo up
-      onrush --admin 127.0.0.1:6980 & sleep 1
-      onrush-load attack connects --admin 127.0.0.1:6980 --min-newcomers 99'
-  All of them, between two namespaces:
-    scripts/attack-test";
 
 /// The exit status of the command.
 pub(super) const STATUS: &str = "\
@@ -83,14 +25,6 @@ Exit status:
   4  more requests were lost than --max-loss allows, or --find-max held no rate
      within its bounds";
 
-/// The exit status of `attack`.
-pub(super) const ATTACK_STATUS: &str = "\
-Exit status:
-  0  the attack ran to its end, the bounds hold and no datagram is missing
-  1  something failed, which is named
-  2  the arguments or this host are unusable
-  3  the tracker does not answer";
-
 /// The exit status of `verify`.
 pub(super) const VERIFY_STATUS: &str = "\
 Exit status:
@@ -98,31 +32,21 @@ Exit status:
   1  a check fails
   2  the tracker does not answer or the arguments are unusable";
 
-/// What follows the options of `--help`. Its sections are those of the manual too.
-pub(super) fn with_status(examples: &str, status: &str) -> String {
-    format!("{examples}\n\n{status}")
-}
-
 /// The arguments of this process; ends it where they are wrong, or ask for help.
-pub(crate) fn parse() -> Args {
+pub fn parse() -> Args {
     Args::from_arg_matches(&command().get_matches()).unwrap_or_else(|error| error.exit())
 }
 
-/// The command line with its options in groups.
+/// The command line, with options under a heading in `--help` alone.
 fn command() -> Command {
-    grouped(Args::command(), &COMMON, &RARELY)
-        .mut_subcommand("attack", |attack| grouped(attack, &ATTACK_COMMON, &ATTACK_RARELY))
+    Args::command().mut_args(short).mut_subcommand("attack", |attack| attack.mut_args(short))
 }
 
-fn grouped(command: Command, common: &[&str], rarely: &[&str]) -> Command {
-    command.mut_args(|arg| {
-        let id = arg.get_id().as_str();
-        if arg.is_positional() || common.contains(&id) {
-            return arg;
-        }
-        let needed = if rarely.contains(&id) { "Rarely needed" } else { "Sometimes needed" };
-        arg.hide_short_help(true).help_heading(needed)
-    })
+/// An option that `-h` leaves out where it is under a heading. The manual needs its text too, which
+/// clap_mangen takes from `-h`.
+fn short(arg: Arg) -> Arg {
+    let hidden = arg.get_help_heading().is_some();
+    arg.hide_short_help(hidden)
 }
 
 #[cfg(test)]
@@ -164,22 +88,6 @@ mod tests {
         assert!(short.contains("--find-max") && !short.contains("--no-bursts"), "{short}");
     }
 
-    /// A misspelt id would be in the wrong group.
-    #[test]
-    fn the_groups_name_options() {
-        let mut command = command();
-        let attack = command.find_subcommand_mut("attack").unwrap().clone();
-        for (command, ids) in [
-            (&command, [&COMMON[..], &RARELY].concat()),
-            (&attack, [&ATTACK_COMMON[..], &ATTACK_RARELY].concat()),
-        ] {
-            for id in ids {
-                let found = command.get_arguments().find(|arg| arg.get_id().as_str() == id);
-                assert!(found.is_some(), "{id}");
-            }
-        }
-    }
-
     #[test]
     fn lines_fit_80_columns_and_are_wrapped_once() {
         for name in NAMES {
@@ -188,7 +96,7 @@ mod tests {
                 assert_eq!(long, None, "{name}: {help}");
             }
         }
-        for (name, examples) in [("", EXAMPLES), ("attack", ATTACK_EXAMPLES)] {
+        for (name, examples) in [("", EXAMPLES), ("attack", crate::attack::EXAMPLES)] {
             for help in helps(name) {
                 assert!(help.contains(examples), "{help}");
             }

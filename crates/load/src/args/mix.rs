@@ -1,55 +1,57 @@
 //! Arguments about the traffic: the profile and changes to it.
 
 use clap::Args;
-use onrush_load::plan::Profile;
-use onrush_load::plan::profile::{BUILT_IN, Swarms, read};
 
-use super::number;
+use crate::options::{RARELY, SOMETIMES, number};
+use crate::plan::Profile;
+use crate::plan::profile::{BUILT_IN, Swarms, read};
 
 /// Arguments about the traffic.
 #[derive(Args, Debug)]
-pub(crate) struct MixArgs {
+#[command(next_help_heading = SOMETIMES)]
+pub struct MixArgs {
     /// The profile: a name, or a file.
     #[arg(
         long, short, value_name = "NAME|FILE.toml", default_value = "real",
         long_help = profiles(),
-        help = "The profile: real, classic, seeding-heavy, ipv6, scrape-heavy, abuse, or a file"
+        help = "The profile: real, classic, seeding-heavy, ipv6, scrape-heavy, abuse, or a file",
+        help_heading = None
     )]
-    pub(crate) profile: String,
+    pub profile: String,
 
     /// Print the profile with a comment on every number, and exit.
     #[arg(long)]
-    pub(crate) print_profile: bool,
+    pub print_profile: bool,
 
     /// Set a key of the profile, like mix.scrape=5 or clients.0.num_want=30 (--print-profile lists
     /// the keys). Repeatable; the last value of a key counts.
     #[arg(long, value_name = "KEY=VALUE")]
-    pub(crate) set: Vec<String>,
+    pub set: Vec<String>,
 
     /// Swarms in the population [default: the profile's].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=500_000_000))]
-    pub(crate) swarms: Option<u32>,
+    pub swarms: Option<u32>,
 
     /// Peers per swarm on average, at least 1 [default: the profile's].
     #[arg(long, value_name = "X", value_parser = number(1.0..=10_000.0, ""))]
-    pub(crate) peers_per_swarm: Option<f64>,
+    pub peers_per_swarm: Option<f64>,
 
     /// Exponent of swarm sizes by rank; 1 is Zipf's law [default: the profile's tail].
-    #[arg(long, value_name = "X", value_parser = number(0.1..=3.0, ""))]
-    pub(crate) zipf: Option<f64>,
+    #[arg(long, value_name = "X", value_parser = number(0.1..=3.0, ""), help_heading = RARELY)]
+    pub zipf: Option<f64>,
 
     /// Percent of announces by seeders [default: the profile's].
     #[arg(long, value_name = "%", value_parser = number(0.0..=100.0, ""))]
-    pub(crate) seeders: Option<f64>,
+    pub seeders: Option<f64>,
 
     /// Percent of traffic over IPv6 where there are targets of both families [default: the
     /// profile's].
     #[arg(long, value_name = "%", value_parser = number(0.0..=100.0, ""))]
-    pub(crate) ipv6: Option<f64>,
+    pub ipv6: Option<f64>,
 
     /// Seed of the population and the mix; part of the report [default: random].
     #[arg(long, value_name = "N")]
-    pub(crate) seed: Option<u64>,
+    pub seed: Option<u64>,
 }
 
 impl MixArgs {
@@ -57,7 +59,7 @@ impl MixArgs {
     ///
     /// # Errors
     /// All problems of the profile: file or flag, line, key, and the expected form.
-    pub(crate) fn profile(&self) -> Result<Profile, String> {
+    pub fn profile(&self) -> Result<Profile, String> {
         let (name, text) = self.text()?;
         let mut profile = read::file(&name, &text)?;
         // --set comes last, so that it overrides the other arguments.
@@ -78,7 +80,7 @@ impl MixArgs {
     ///
     /// # Errors
     /// When there is no such profile, or it has problems.
-    pub(crate) fn printed(&self) -> Result<String, String> {
+    pub fn printed(&self) -> Result<String, String> {
         self.profile()?;
         let (_, mut text) = self.text()?;
         for set in &self.set {

@@ -1,6 +1,5 @@
-//! The command line. One file per subject.
+//! The command line of `onrush-load`. One file per subject.
 
-mod attack;
 mod bounds;
 mod checks;
 mod help;
@@ -10,29 +9,30 @@ mod pace;
 mod target;
 mod verify;
 
-use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 
-pub(crate) use attack::AttackArgs;
-pub(crate) use bounds::BoundArgs;
-pub(crate) use checks::CheckArgs;
-pub(crate) use help::parse;
-pub(crate) use mix::MixArgs;
-pub(crate) use output::OutputArgs;
-pub(crate) use pace::PaceArgs;
-pub(crate) use target::{SourceArgs, TargetArgs};
-pub(crate) use verify::VerifyArgs;
+pub use bounds::BoundArgs;
+pub use checks::CheckArgs;
+pub use help::parse;
+pub use mix::MixArgs;
+pub use output::OutputArgs;
+pub use pace::PaceArgs;
+pub use target::TargetArgs;
+pub use verify::VerifyArgs;
 
-use onrush_load::generator::flight::Nanos;
-use onrush_load::generator::{Pace, Settings};
-use onrush_load::plan::Profile;
-use onrush_load::report::search::Purpose;
-use onrush_load::run::RunSettings;
-use onrush_load::search::{Aim, Times};
+use crate::attack::AttackArgs;
+use crate::generator::flight::Nanos;
+use crate::generator::pace::Schedule;
+use crate::generator::{Pace, Settings};
+use crate::options::with_status;
+use crate::plan::Profile;
+use crate::report::search::Purpose;
+use crate::run::RunSettings;
+use crate::search::{Aim, Times};
 
 /// Measured seconds of the closed loop with which a search begins.
 const CLOSED_LOOP: Duration = Duration::from_secs(1);
@@ -43,40 +43,42 @@ const CLOSED_LOOP: Duration = Duration::from_secs(1);
 #[derive(Parser, Debug)]
 #[command(
     name = "onrush-load",
-    version = onrush_load::version(),
+    version = crate::version(),
     max_term_width = 100,
     args_conflicts_with_subcommands = true,
     after_help = help::EXAMPLES,
-    after_long_help = help::with_status(help::EXAMPLES, help::STATUS)
+    after_long_help = with_status(help::EXAMPLES, help::STATUS)
 )]
-pub(crate) struct Args {
+pub struct Args {
     /// Another task than load.
     #[command(subcommand)]
-    pub(crate) command: Option<Command>,
+    pub command: Option<Command>,
     /// Target and sources.
     #[command(flatten)]
-    pub(crate) target: TargetArgs,
+    pub target: TargetArgs,
     /// Traffic.
     #[command(flatten)]
-    pub(crate) mix: MixArgs,
+    pub mix: MixArgs,
     /// Rate and duration.
     #[command(flatten)]
-    pub(crate) pace: PaceArgs,
+    pub pace: PaceArgs,
     /// Bounds.
     #[command(flatten)]
-    pub(crate) bounds: BoundArgs,
+    pub bounds: BoundArgs,
     /// Checks of replies.
     #[command(flatten)]
-    pub(crate) checks: CheckArgs,
+    pub checks: CheckArgs,
     /// Output.
     #[command(flatten)]
-    pub(crate) output: OutputArgs,
+    pub output: OutputArgs,
 }
 
 /// The subcommands. Their help is that of their arguments, which text here would replace.
 #[derive(Subcommand, Debug)]
-pub(crate) enum Command {
+pub enum Command {
+    #[allow(missing_docs)]
     Verify(VerifyArgs),
+    #[allow(missing_docs)]
     Attack(Box<AttackArgs>),
 }
 
@@ -85,7 +87,7 @@ impl Args {
     ///
     /// # Errors
     /// A sentence that names the contradiction.
-    pub(crate) fn check(&self) -> Result<(), String> {
+    pub fn check(&self) -> Result<(), String> {
         self.target.check()?;
         self.pace.check(self.bounds.find_max)
     }
@@ -94,7 +96,7 @@ impl Args {
     ///
     /// # Errors
     /// A closed loop needs requests that are answered, as replies trigger the next requests.
-    pub(crate) fn check_mix(&self, profile: &Profile) -> Result<(), String> {
+    pub fn check_mix(&self, profile: &Profile) -> Result<(), String> {
         let mix = &profile.mix;
         let answered = mix.connect + mix.announce + mix.scrape;
         if matches!(self.pace.pace(), Pace::InFlight(_)) && !self.bounds.find_max && answered <= 0.0
@@ -109,17 +111,19 @@ impl Args {
     }
 
     /// The settings of a run.
-    pub(crate) fn run_settings(&self, seed: u64) -> RunSettings {
+    pub fn run_settings(&self, seed: u64) -> RunSettings {
+        let pace = self.pace.pace();
         let worker = Settings {
-            pace: self.pace.pace(),
-            limit: self.pace.limit(self.target.workers),
+            limit: self.pace.limit(&pace, self.target.workers),
+            pace,
             burst: self.target.burst as usize,
             group: !self.target.no_bursts,
             timeout: self.pace.timeout.as_nanos() as Nanos,
             strictness: self.checks.strictness(),
             strict: self.checks.strict,
             seed,
-            ..Settings::default()
+            worker: 0,
+            workers: self.target.workers as usize,
         };
         RunSettings {
             worker,
@@ -127,13 +131,14 @@ impl Args {
             warmup: self.pace.warmup,
             duration: self.pace.duration(),
             pin: self.target.pin.clone(),
+            coalescing: !self.target.no_coalescing,
             tracker: self.output.tracker_pid,
             quiet: self.output.quiet,
         }
     }
 
     /// The aim of a search.
-    pub(crate) fn aim(&self) -> Aim {
+    pub fn aim(&self) -> Aim {
         // A round ends when its last requests are answered or lost.
         let whole = |warmup, duration| warmup + duration + self.pace.timeout;
         let Self { bounds, pace, .. } = self;
@@ -145,7 +150,7 @@ impl Args {
     }
 
     /// The settings of the closed loop with which a search begins.
-    pub(crate) fn closed_loop(&self, seed: u64, stop: &Arc<AtomicBool>) -> RunSettings {
+    pub fn closed_loop(&self, seed: u64, stop: &Arc<AtomicBool>) -> RunSettings {
         RunSettings {
             warmup: self.bounds.warmup(),
             duration: CLOSED_LOOP,
@@ -156,7 +161,7 @@ impl Args {
     }
 
     /// The settings of a round of a search.
-    pub(crate) fn round(
+    pub fn round(
         &self,
         seed: u64,
         purpose: Purpose,
@@ -166,11 +171,9 @@ impl Args {
         let confirm = purpose == Purpose::Confirm;
         let duration = if confirm { self.pace.duration() } else { self.bounds.round };
         let settings = self.run_settings(seed);
-        let worker = Settings {
-            pace: Pace::Open(self.pace.at(rate, duration)),
-            limit: self.pace.limit_at(rate, self.target.workers),
-            ..settings.worker
-        };
+        let pace = Pace::Open(Schedule::constant(self.pace.arrivals(), rate, duration));
+        let limit = self.pace.limit(&pace, self.target.workers);
+        let worker = Settings { pace, limit, ..settings.worker };
         RunSettings {
             worker,
             warmup: if confirm { self.pace.warmup } else { self.bounds.warmup() },
@@ -182,33 +185,10 @@ impl Args {
     }
 }
 
-/// A parser of numbers within `range`, in `unit`.
-fn number(
-    range: RangeInclusive<f64>,
-    unit: &'static str,
-) -> impl Fn(&str) -> Result<f64, String> + Clone {
-    move |text| {
-        let number: f64 = text.parse().map_err(|_| format!("`{text}` is no number"))?;
-        match range.contains(&number) {
-            true => Ok(number),
-            false => {
-                let (low, high) = (range.start(), range.end());
-                Err(format!("`{text}` is not between {low} and {high}{unit}"))
-            }
-        }
-    }
-}
-
-/// A parser of durations within `range` of seconds.
-fn seconds(range: RangeInclusive<f64>) -> impl Fn(&str) -> Result<Duration, String> + Clone {
-    let number = number(range, " seconds");
-    move |text| number(text).map(Duration::from_secs_f64)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use onrush_load::generator::pace::{Arrivals, Schedule, Segment};
+    use crate::generator::pace::{Arrivals, Segment};
 
     fn args(line: &str) -> Result<Args, String> {
         let words = std::iter::once("onrush-load").chain(line.split_whitespace());

@@ -4,37 +4,40 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use crate::options::{RARELY, SOMETIMES};
+
 /// Arguments about output.
 #[derive(Args, Debug)]
-pub(crate) struct OutputArgs {
+#[command(next_help_heading = SOMETIMES)]
+pub struct OutputArgs {
     /// The tracker's process: its CPU time, memory and drops are reported.
     ///
     /// Drops are datagrams for which its sockets had no room. The report then says whether the
     /// tracker limited the rate.
-    #[arg(long, value_name = "PID")]
-    pub(crate) tracker_pid: Option<u32>,
+    #[arg(long, value_name = "PID", help_heading = None)]
+    pub tracker_pid: Option<u32>,
 
     /// Write the report as JSON; `-` for standard output.
     ///
     /// With `-` the table goes to standard error.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) json: Option<PathBuf>,
+    #[arg(long, value_name = "FILE", help_heading = None)]
+    pub json: Option<PathBuf>,
 
     /// Write the info hashes of the population, a line of 40 hexadecimal digits each, and exit: for
     /// a tracker with an allow list. They depend on --seed, targets, sources and profile.
-    #[arg(long, value_name = "FILE", requires = "seed")]
-    pub(crate) write_hashes: Option<PathBuf>,
+    #[arg(long, value_name = "FILE", requires = "seed", help_heading = RARELY)]
+    pub write_hashes: Option<PathBuf>,
 
     /// Write the report with its plots as one self-contained HTML page.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) html: Option<PathBuf>,
+    #[arg(long, value_name = "FILE", help_heading = None)]
+    pub html: Option<PathBuf>,
 
     /// Write latencies by percentile, in microseconds, in HdrHistogram's text format: those of all
     /// requests to a file, or, to an existing directory, all.hgrm and one file per kind.
-    #[arg(long, value_name = "FILE-OR-DIR")]
-    pub(crate) hgrm: Option<PathBuf>,
+    #[arg(long, value_name = "FILE-OR-DIR", help_heading = RARELY)]
+    pub hgrm: Option<PathBuf>,
 
     /// Show no progress.
-    #[arg(long, short)]
-    pub(crate) quiet: bool,
+    #[arg(long, short, help_heading = None)]
+    pub quiet: bool,
 }

@@ -3,24 +3,22 @@
 use std::time::Duration;
 
 use clap::Args;
-use onrush_load::generator::Pace;
-use onrush_load::generator::pace::{Arrivals, Schedule, Segment};
 
-use super::{number, seconds};
+use crate::generator::Pace;
+use crate::generator::pace::{Arrivals, Schedule, Segment};
+use crate::options::{SOMETIMES, number, seconds};
 
 /// Default number of requests in flight per worker in a closed loop. A kernel's usual receive
 /// buffer holds some 500 small datagrams.
 const IN_FLIGHT: usize = 256;
-/// Upper bound on requests in flight per worker in an open loop: a million per second without a
-/// reply, with a timeout of a second.
-const MAX_IN_FLIGHT: usize = 1 << 20;
 
 /// Default duration of the measured window.
 const DURATION: Duration = Duration::from_secs(10);
 
 /// Arguments about rate and duration.
 #[derive(Args, Debug)]
-pub(crate) struct PaceArgs {
+#[command(next_help_heading = SOMETIMES)]
+pub struct PaceArgs {
     /// Closed loop: requests in flight per worker [default: 256]. Open loop (--rate, --ramp,
     /// --steps, --find-max): the limit per worker, above which requests wait [default: 1.25 times
     /// the requests of the rate within the timeout].
@@ -28,19 +26,20 @@ pub(crate) struct PaceArgs {
         long, short = 'n', value_name = "N",
         value_parser = clap::value_parser!(u32).range(1..=1 << 20)
     )]
-    pub(crate) in_flight: Option<u32>,
+    pub in_flight: Option<u32>,
 
     /// Open loop: send this many requests per second, whatever comes back.
     ///
     /// Latency then counts from the time at which a request was due.
     #[arg(
-        long, short, value_name = "R", value_parser = rate, conflicts_with_all = ["ramp", "steps"]
+        long, short, value_name = "R", value_parser = rate, conflicts_with_all = ["ramp", "steps"],
+        help_heading = None
     )]
-    pub(crate) rate: Option<f64>,
+    pub rate: Option<f64>,
 
     /// Open loop with a rate that changes linearly over the measured time, like 1000-50000.
     #[arg(long, value_name = "R-R", value_parser = ramp, conflicts_with = "steps")]
-    pub(crate) ramp: Option<(f64, f64)>,
+    pub ramp: Option<(f64, f64)>,
 
     /// Open loop of several rates with their seconds, like 1000:10,5000:10; a ramp among them is
     /// 1000-5000:10.
@@ -48,23 +47,23 @@ pub(crate) struct PaceArgs {
         long, value_name = "R:S,R:S", value_parser = step, value_delimiter = ',',
         conflicts_with = "duration"
     )]
-    pub(crate) steps: Vec<Segment>,
+    pub steps: Vec<Segment>,
 
     /// Open loop: Poisson arrivals, as from many independent clients, in place of even distances.
     #[arg(long)]
-    pub(crate) poisson: bool,
+    pub poisson: bool,
 
     /// Seconds to measure [default: 10, or the sum of --steps].
-    #[arg(long, short, value_name = "S", value_parser = seconds(0.0..=1e6))]
-    pub(crate) duration: Option<Duration>,
+    #[arg(long, short, value_name = "S", value_parser = seconds(0.0..=1e6), help_heading = None)]
+    pub duration: Option<Duration>,
 
     /// Seconds of load before measuring.
     #[arg(long, value_name = "S", default_value = "2", value_parser = seconds(0.0..=1e6))]
-    pub(crate) warmup: Duration,
+    pub warmup: Duration,
 
     /// Seconds after which a request is lost.
     #[arg(long, value_name = "S", default_value = "1", value_parser = seconds(0.001..=60.0))]
-    pub(crate) timeout: Duration,
+    pub timeout: Duration,
 }
 
 impl PaceArgs {
@@ -87,7 +86,7 @@ impl PaceArgs {
     }
 
     /// The measured time.
-    pub(crate) fn duration(&self) -> Duration {
+    pub fn duration(&self) -> Duration {
         if self.steps.is_empty() {
             return self.duration.unwrap_or(DURATION);
         }
@@ -95,7 +94,7 @@ impl PaceArgs {
     }
 
     /// The pace of requests.
-    pub(crate) fn pace(&self) -> Pace {
+    pub fn pace(&self) -> Pace {
         match self.schedule() {
             Some(schedule) => Pace::Open(schedule),
             None => Pace::InFlight(self.in_flight.map_or(IN_FLIGHT, |count| count as usize)),
@@ -104,37 +103,24 @@ impl PaceArgs {
 
     /// The schedule of an open loop; `None` for a closed one.
     fn schedule(&self) -> Option<Schedule> {
-        let segments = match (self.rate, self.ramp) {
-            (Some(rate), _) => return Some(self.at(rate, self.duration())),
-            (None, Some((from, to))) => {
-                vec![Segment { from, to, seconds: self.duration().as_secs_f64() }]
-            }
-            (None, None) => self.steps.clone(),
-        };
-        (!segments.is_empty()).then_some(Schedule { arrivals: self.arrivals(), segments })
+        let seconds = self.duration().as_secs_f64();
+        let ends = self.ramp.or(self.rate.map(|rate| (rate, rate)));
+        let segments = ends
+            .map_or_else(|| self.steps.clone(), |(from, to)| vec![Segment { from, to, seconds }]);
+        (!segments.is_empty()).then(|| Schedule { arrivals: self.arrivals(), segments })
     }
 
-    /// The schedule of a constant rate.
-    pub(super) fn at(&self, rate: f64, duration: Duration) -> Schedule {
-        let segments = vec![Segment { from: rate, to: rate, seconds: duration.as_secs_f64() }];
-        Schedule { arrivals: self.arrivals(), segments }
-    }
-
-    fn arrivals(&self) -> Arrivals {
+    pub(super) fn arrivals(&self) -> Arrivals {
         if self.poisson { Arrivals::Poisson } else { Arrivals::Even }
     }
 
-    /// The limit of requests in flight per worker in an open loop: those of a tracker that does
-    /// not answer, with a margin.
-    pub(crate) fn limit(&self, workers: u32) -> usize {
-        self.limit_at(self.schedule().map_or(0.0, |schedule| schedule.peak()), workers)
-    }
-
-    /// [`Self::limit`] at a given rate.
-    pub(super) fn limit_at(&self, rate: f64, workers: u32) -> usize {
-        let unanswered = rate / f64::from(workers) * self.timeout.as_secs_f64() * 1.25;
-        let limit = (unanswered as usize).clamp(1024, MAX_IN_FLIGHT);
-        self.in_flight.map_or(limit, |count| count as usize)
+    /// The limit of requests in flight per worker.
+    pub(super) fn limit(&self, pace: &Pace, workers: u32) -> usize {
+        match (self.in_flight, pace) {
+            (Some(count), _) => count as usize,
+            (None, Pace::InFlight(count)) => *count,
+            (None, Pace::Open(schedule)) => schedule.in_flight_limit(workers, self.timeout),
+        }
     }
 }
 

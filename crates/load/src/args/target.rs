@@ -3,68 +3,54 @@
 use std::net::SocketAddr;
 
 use clap::Args;
-use onrush_load::sources::{MAX_SOURCES, Range};
-use onrush_verify::address::TrackerAddress;
+
+use crate::options::{RARELY, SOMETIMES, SourceArgs, target};
 
 /// Arguments about target and sources.
 #[derive(Args, Debug)]
-pub(crate) struct TargetArgs {
+#[command(next_help_heading = SOMETIMES)]
+pub struct TargetArgs {
     /// The tracker: udp://HOST:PORT/announce, HOST:PORT or `[IPV6]:PORT`.
     ///
     /// A name stands for its first address, of IPv4 if it has one. Repeatable, for several
     /// addresses of either family.
     #[arg(
         long, short, value_name = "URL|HOST:PORT", default_value = "127.0.0.1:6969",
-        value_parser = target
+        value_parser = target, help_heading = None
     )]
-    pub(crate) target: Vec<SocketAddr>,
+    pub target: Vec<SocketAddr>,
 
     /// Sources.
     #[command(flatten)]
-    pub(crate) from: SourceArgs,
+    pub from: SourceArgs,
 
     /// Number of threads that send and receive.
     #[arg(
         long, short, value_name = "N", default_value_t = 1,
-        value_parser = clap::value_parser!(u32).range(1..=1024)
+        value_parser = clap::value_parser!(u32).range(1..=1024), help_heading = None
     )]
-    pub(crate) workers: u32,
+    pub workers: u32,
 
     /// Pin each worker to a vCPU.
     #[arg(long, value_name = "CPU,CPU", value_delimiter = ',')]
-    pub(crate) pin: Vec<usize>,
+    pub pin: Vec<usize>,
 
     /// Requests that leave through one socket at a time.
     #[arg(
         long, value_name = "N", default_value_t = 32,
-        value_parser = clap::value_parser!(u32).range(1..=1024)
+        value_parser = clap::value_parser!(u32).range(1..=1024), help_heading = RARELY
     )]
-    pub(crate) burst: u32,
+    pub burst: u32,
 
     /// Send every request by itself: no segmentation of equally long requests (UDP_SEGMENT), which
     /// the kernel steers as one datagram.
-    #[arg(long)]
-    pub(crate) no_bursts: bool,
+    #[arg(long, help_heading = RARELY)]
+    pub no_bursts: bool,
 
     /// Receive every reply by itself, also those that were sent as one segment (UDP_GRO off).
     /// Over loopback the tracker then pays for splitting them.
-    #[arg(long)]
-    pub(crate) no_coalescing: bool,
-}
-
-/// Arguments about the addresses of clients.
-#[derive(Args, Debug)]
-pub(crate) struct SourceArgs {
-    /// Source addresses of clients in 127/8, for a tracker on 127/8.
-    #[arg(
-        long, value_name = "N", default_value_t = 64,
-        value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_SOURCES))
-    )]
-    pub(crate) sources: u32,
-
-    /// Send from this address of the host instead. Repeatable; FIRST-LAST is a range.
-    #[arg(long, value_name = "IP")]
-    pub(crate) source: Vec<Range>,
+    #[arg(long, help_heading = RARELY)]
+    pub no_coalescing: bool,
 }
 
 impl TargetArgs {
@@ -72,7 +58,7 @@ impl TargetArgs {
     ///
     /// # Errors
     /// A sentence that names the contradiction.
-    pub(crate) fn check(&self) -> Result<(), String> {
+    pub fn check(&self) -> Result<(), String> {
         let (pins, workers) = (self.pin.len(), self.workers as usize);
         if pins != 0 && pins != workers {
             return Err(format!("--pin names {pins} vCPUs for {workers} --workers"));
@@ -84,9 +70,4 @@ impl TargetArgs {
         }
         Ok(())
     }
-}
-
-/// The first address of the tracker.
-pub(super) fn target(text: &str) -> Result<SocketAddr, String> {
-    Ok(text.parse::<TrackerAddress>()?.first())
 }

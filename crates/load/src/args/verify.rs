@@ -12,7 +12,8 @@ use onrush_verify::address::TrackerAddress;
 use onrush_verify::check::Group;
 use onrush_verify::reachability::PATIENCE;
 
-use super::{help, seconds};
+use super::help;
+use crate::options::seconds;
 
 /// Checks a UDP tracker against BEP 15 and the needs of real clients, one line per check.
 ///
@@ -22,46 +23,46 @@ use super::{help, seconds};
 /// causes no failure: requests are repeated.
 #[derive(Args, Debug)]
 #[command(after_help = help::VERIFY_STATUS)]
-pub(crate) struct VerifyArgs {
+pub struct VerifyArgs {
     /// The tracker: udp://tracker.example.org:6969/announce, tracker.example.org:6969 or
     /// `[::1]:6969`.
     #[arg(value_name = "URL|HOST:PORT")]
-    pub(crate) target: TrackerAddress,
+    pub target: TrackerAddress,
 
     /// The same tracker's address of the other family, to check that counts include both
     /// [default: the name's address].
     #[arg(long, value_name = "URL|HOST:PORT")]
-    pub(crate) also: Option<TrackerAddress>,
+    pub also: Option<TrackerAddress>,
 
     /// Send from this address of the host. With two of them the check runs whether connection ids
     /// are bound to an address.
     #[arg(long, value_name = "IP")]
-    pub(crate) source: Vec<IpAddr>,
+    pub source: Vec<IpAddr>,
 
     /// An unused info hash that the tracker serves, for trackers with a list of them. Repeatable;
     /// a dozen is enough for all checks.
     #[arg(long = "info-hash", value_name = "HEX")]
-    pub(crate) info_hash: Vec<InfoHash>,
+    pub info_hash: Vec<InfoHash>,
 
     /// A file of such info hashes, one per line.
     #[arg(long, value_name = "FILE")]
-    pub(crate) info_hashes: Option<PathBuf>,
+    pub info_hashes: Option<PathBuf>,
 
     /// Only this part of the checks.
     #[arg(long, value_name = "GROUP")]
-    pub(crate) only: Option<Group>,
+    pub only: Option<Group>,
 
     /// Seconds that a reply may take; silence is waited for up to three times as long.
     #[arg(long, value_name = "S", default_value = "0.5", value_parser = seconds(0.01..=10.0))]
-    pub(crate) timeout: Duration,
+    pub timeout: Duration,
 
     /// Exit with status 1 also where a check differs.
     #[arg(long)]
-    pub(crate) strict: bool,
+    pub strict: bool,
 
     /// Write the result as JSON, `-` for standard output (the list then goes to standard error).
     #[arg(long, value_name = "FILE")]
-    pub(crate) json: Option<PathBuf>,
+    pub json: Option<PathBuf>,
 }
 
 impl VerifyArgs {
@@ -70,7 +71,7 @@ impl VerifyArgs {
     /// # Errors
     /// When an argument is of the wrong family, or a file has no info hashes: which, and the
     /// expected form.
-    pub(crate) fn settings(&self) -> anyhow::Result<Settings> {
+    pub fn settings(&self) -> anyhow::Result<Settings> {
         let target = self.target.first();
         let also = match &self.also {
             None => self.target.of_other_family(target),

@@ -5,22 +5,23 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use onrush_net::bind::{Buffers, bind_client};
-use onrush_net::mio::{Backend, Options};
+use onrush_net::mio::Backend;
 use onrush_net::raw::{Checksum, RawSender};
 use onrush_net::{Reply, Return, Sent, Socket as _};
-use onrush_proto::{Connect, ConnectionId, Family, Response, TransactionId, connect};
+use onrush_proto::{ConnectionId, InfoHash};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
+use super::connects::{Connects, bind_any};
 use super::kind::{Attack, LARGEST, Payloads};
 use super::prefix::Prefix;
-use super::{Span, wildcard};
+use super::{AttackArgs, FloodReport};
 use crate::latency::Nanos;
+use crate::run::Span;
 
 /// Datagrams per system call.
 const BATCH: usize = 64;
-/// Distance of the moments at which the thread sends.
+/// Send interval.
 const TICK: Duration = Duration::from_micros(500);
 /// Time whose datagrams are made up for when the thread was late; those of more are left out, so
 /// that a late thread does not turn a rate into a burst.
@@ -30,16 +31,16 @@ const RENEW: Nanos = 45_000_000_000;
 /// Interval between connects of an attacker that has no connection id.
 const RETRY: Nanos = 250_000_000;
 
-/// When datagrams are due.
+/// The rate of the datagrams.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pace {
+struct Rate {
     /// Datagrams per second while sending.
-    pub(super) rate: f64,
+    rate: f64,
     /// For bursts, the length of a period and of the burst in it.
-    pub(super) bursts: Option<(Nanos, Nanos)>,
+    bursts: Option<(Nanos, Nanos)>,
 }
 
-impl Pace {
+impl Rate {
     /// Number of datagrams due `passed` after the start.
     fn due(&self, passed: Nanos) -> u64 {
         let sending = match self.bursts {
@@ -57,23 +58,14 @@ impl Pace {
     }
 }
 
-/// What the attack has sent.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Outcome {
-    /// Datagrams of the attack.
-    pub(super) sent: Sent,
-    /// Connects for the attackers' own connection ids.
-    pub(super) connects: u64,
-    /// Datagrams left out because the thread was late, or had no connection id.
-    pub(super) skipped: u64,
-}
-
-/// The parts of a flood.
+/// The attack, and what it has sent.
 pub(super) struct Flood {
-    pace: Pace,
+    rate: Rate,
     payloads: Payloads,
     way: Way,
-    outcome: Outcome,
+    sent: Sent,
+    /// Datagrams left out because the thread was late, or had no connection id.
+    skipped: u64,
 }
 
 enum Way {
@@ -88,18 +80,18 @@ struct Spoofed {
 }
 
 impl Flood {
-    /// Opens what the attack sends through. `targets` have a block of sources of their family each.
+    /// Opens what the attack sends through. `honest` is a swarm of honest peers; `targets` have a
+    /// block of sources of their family each.
     ///
     /// # Errors
     /// Without the right to open raw sockets, or where a socket cannot be bound.
     pub(super) fn open(
-        attack: Attack,
-        pace: Pace,
-        payloads: Payloads,
-        targets: &[(SocketAddr, Prefix)],
-        attackers: u32,
+        args: &AttackArgs,
         seed: u64,
+        honest: InfoHash,
+        targets: &[(SocketAddr, Prefix)],
     ) -> anyhow::Result<Self> {
+        let (attack, bursts) = (args.attack, [args.period, args.burst].map(|time| time.as_nanos()));
         let way = if attack.is_spoofed() {
             let open = |&(to, sources): &(SocketAddr, Prefix)| {
                 RawSender::open(to, BATCH).map(|sender| Spoofed { sender, sources })
@@ -114,29 +106,52 @@ impl Flood {
             };
             Way::Spoofed(senders, checksum, SmallRng::seed_from_u64(seed))
         } else {
-            Way::Proven(Box::new(Proven::open(attack, targets, attackers)?))
+            Way::Proven(Box::new(Proven::open(attack, targets, args.attackers)?))
         };
-        Ok(Self { pace, payloads, way, outcome: Outcome::default() })
+        let bursts = (attack == Attack::Bursts).then_some(bursts.map(|time| time as Nanos).into());
+        let payloads = Payloads::new(attack, honest, seed);
+        let rate = Rate { rate: args.rate, bursts };
+        Ok(Self { rate, payloads, way, sent: Sent::default(), skipped: 0 })
+    }
+
+    /// All datagrams, with the connects for the attackers' own connection ids.
+    pub(super) fn datagrams(&self) -> u64 {
+        let connects = match &self.way {
+            Way::Spoofed(..) => 0,
+            Way::Proven(proven) => proven.connects.sent,
+        };
+        self.sent.datagrams + connects
+    }
+
+    /// The datagrams of the attack.
+    pub(super) fn report(&self) -> FloodReport {
+        FloodReport {
+            rate: self.rate.rate,
+            sent: self.sent.datagrams,
+            skipped: self.skipped,
+            refused: self.sent.unsent,
+            calls: self.sent.calls,
+        }
     }
 
     /// Sends until the span ends. Proven sources get their connection ids during the warm-up.
     ///
     /// # Errors
     /// Only what makes a socket unusable.
-    pub(super) fn run(mut self, span: &Span) -> io::Result<Outcome> {
+    pub(super) fn run(&mut self, span: &Span) -> io::Result<()> {
         let mut counted = 0;
         loop {
             // Before the time is read, so that what was due is counted to the end.
             let over = span.is_over();
-            let now = span.now().min(span.end);
+            let now = span.now().min(span.end());
             if let Way::Proven(proven) = &mut self.way {
-                self.outcome.connects += proven.renew(now)?;
+                proven.renew(now)?;
             }
             let (skip, mut missing) = match now.checked_sub(span.start) {
-                Some(passed) => self.pace.split(passed, counted),
+                Some(passed) => self.rate.split(passed, counted),
                 None => (0, 0),
             };
-            self.outcome.skipped += skip;
+            self.skipped += skip;
             counted += skip + missing;
             while missing > 0 {
                 let batch = missing.min(BATCH as u64);
@@ -144,7 +159,7 @@ impl Flood {
                 missing -= batch;
             }
             if over {
-                return Ok(self.outcome);
+                return Ok(());
             }
             std::thread::sleep(TICK);
         }
@@ -163,13 +178,13 @@ impl Flood {
                     sender.push(source, &buffer[..len], *checksum);
                 }
                 for Spoofed { sender, .. } in senders {
-                    self.outcome.sent += sender.send();
+                    self.sent += sender.send();
                 }
             }
             Way::Proven(proven) => {
                 let (sent, skipped) = proven.send(&mut self.payloads, count);
-                self.outcome.sent += sent;
-                self.outcome.skipped += skipped;
+                self.sent += sent;
+                self.skipped += skipped;
             }
         }
     }
@@ -178,8 +193,7 @@ impl Flood {
 /// Attackers with connection ids of their own.
 struct Proven {
     attackers: Vec<Attacker>,
-    /// Sends connects and receives connection ids.
-    connects: Backend,
+    connects: Connects,
     /// Sends the attack. Its replies are never read: they overflow the smallest receive buffer,
     /// which costs this host least.
     flood: Backend,
@@ -191,7 +205,6 @@ struct Proven {
 
 struct Attacker {
     to: Return,
-    family: Family,
     /// 0 for none.
     id: u64,
     /// When it was received.
@@ -206,14 +219,6 @@ impl Proven {
         targets: &[(SocketAddr, Prefix)],
         attackers: u32,
     ) -> anyhow::Result<Self> {
-        let bind = |receive| {
-            let sockets = targets.iter().map(|(target, _)| {
-                bind_client(wildcard(*target), Buffers { receive, send: 0 }).map(|bound| bound.0)
-            });
-            // Each datagram by itself, as from clients that do not know each other.
-            let options = Options { segmentation: false, ..Options::default() };
-            anyhow::Ok(Backend::new(sockets.collect::<Result<_, _>>()?, options)?)
-        };
         let attacker = |n: u32| {
             let place = n as usize % targets.len();
             let (target, sources) = targets[place];
@@ -222,7 +227,6 @@ impl Proven {
             let source = sources.source(u64::from(n) / targets.len() as u64 + 1);
             Attacker {
                 to: Return::to(target, place as u16).from_local(source),
-                family: if target.is_ipv4() { Family::V4 } else { Family::V6 },
                 id: 0,
                 since: 0,
                 asked: None,
@@ -230,47 +234,30 @@ impl Proven {
         };
         Ok(Self {
             attackers: (0..attackers.max(targets.len() as u32)).map(attacker).collect(),
-            connects: bind(1 << 20)?,
-            flood: bind(1)?,
+            connects: Connects::open(targets)?,
+            flood: bind_any(targets, 1)?,
             next: 0,
             bytes: vec![0; BATCH * LARGEST],
             spans: Vec::with_capacity(BATCH),
         })
     }
 
-    /// Requests missing and old connection ids, and stores those that have arrived. Returns the
-    /// number of connects sent.
-    fn renew(&mut self, now: Nanos) -> io::Result<u64> {
-        let mut sent = 0;
-        for (number, attacker) in self.attackers.iter_mut().enumerate() {
+    /// Requests missing and old connection ids, and stores those that have arrived.
+    fn renew(&mut self, now: Nanos) -> io::Result<()> {
+        let Self { attackers, connects, .. } = self;
+        for (number, attacker) in attackers.iter_mut().enumerate() {
             let missing = attacker.id == 0 || now - attacker.since > RENEW;
             let asked = attacker.asked.is_some_and(|asked| now - asked < RETRY);
             if missing && !asked {
-                let mut bytes = [0; connect::REQUEST_LEN];
-                Connect { transaction_id: TransactionId(number as u32) }.write(&mut bytes);
-                let reply = Reply { bytes: &bytes, to: &attacker.to };
-                sent += self.connects.send([reply].into_iter()).datagrams;
+                connects.ask(number, &attacker.to);
                 attacker.asked = Some(now);
             }
         }
-        loop {
-            let batch = self.connects.receive(BATCH)?;
-            if batch.is_empty() {
-                return Ok(sent);
+        connects.receive(|number, ConnectionId(id)| {
+            if let Some(attacker) = attackers.get_mut(number) {
+                (attacker.id, attacker.since) = (id, now);
             }
-            for (bytes, _) in batch.iter() {
-                let Some(number) = bytes.get(4..8).and_then(|head| head.try_into().ok()) else {
-                    continue;
-                };
-                let number = u32::from_be_bytes(number) as usize;
-                if let Some(attacker) = self.attackers.get_mut(number)
-                    && let Ok(Response::Connect(reply)) = Response::parse(bytes, attacker.family)
-                {
-                    let ConnectionId(id) = reply.connection_id;
-                    (attacker.id, attacker.since) = (id, now);
-                }
-            }
-        }
+        })
     }
 
     /// Sends `count` datagrams, from one attacker after another. Returns how many were sent, and
@@ -303,20 +290,20 @@ mod tests {
 
     #[test]
     fn a_fixed_rate_and_bursts_of_one_percent() {
-        let even = Pace { rate: 15_000.0, bursts: None };
+        let even = Rate { rate: 15_000.0, bursts: None };
         assert_eq!([0, SECOND / 1000, 8 * SECOND].map(|t| even.due(t)), [0, 15, 120_000]);
         let bursts = Some((12 * SECOND, SECOND * 12 / 100));
-        let bursts = Pace { rate: 100_000.0, bursts };
+        let bursts = Rate { rate: 100_000.0, bursts };
         let times = [SECOND * 6 / 100, SECOND, 11 * SECOND, 12 * SECOND + SECOND / 100];
         assert_eq!(times.map(|t| bursts.due(t)), [6000, 12_000, 12_000, 13_000]);
     }
 
     #[test]
     fn a_late_thread_catches_up_by_little() {
-        let pace = Pace { rate: 10_000.0, bursts: None };
-        assert_eq!(pace.split(SECOND, 9_990), (0, 10));
-        let (skip, send) = pace.split(SECOND, 0);
+        let rate = Rate { rate: 10_000.0, bursts: None };
+        assert_eq!(rate.split(SECOND, 9_990), (0, 10));
+        let (skip, send) = rate.split(SECOND, 0);
         assert_eq!((skip + send, send), (10_000, 201));
-        assert_eq!(pace.split(SECOND, 10_000), (0, 0));
+        assert_eq!(rate.split(SECOND, 10_000), (0, 0));
     }
 }

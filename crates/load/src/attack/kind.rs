@@ -56,18 +56,8 @@ impl Attack {
     }
 
     /// The name on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Connects => "connects",
-            Self::GuessedIds => "guessed-ids",
-            Self::RandomHashes => "random-hashes",
-            Self::HotHash => "hot-hash",
-            Self::OnePrefix => "one-prefix",
-            Self::Scrapes => "scrapes",
-            Self::Junk => "junk",
-            Self::BadChecksums => "bad-checksums",
-            Self::Bursts => "bursts",
-        }
+    pub fn name(self) -> String {
+        self.to_possible_value().expect("no attack is skipped").get_name().to_owned()
     }
 }
 
@@ -172,8 +162,6 @@ mod tests {
     #[test]
     fn each_attack_sends_what_its_name_says() {
         for attack in Attack::value_variants() {
-            let value = attack.to_possible_value().unwrap();
-            assert_eq!(value.get_name(), attack.name());
             let json = serde_json::to_string(attack).unwrap();
             assert_eq!(json.trim_matches('"'), attack.name());
             let (mut hashes, mut ids, mut ports) = (Vec::new(), Vec::new(), Vec::new());

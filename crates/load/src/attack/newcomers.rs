@@ -3,19 +3,15 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use hdrhistogram::Histogram;
-use onrush_net::bind::{Buffers, bind_client};
-use onrush_net::mio::{Backend, Options};
-use onrush_net::{Reply, Return, Socket as _};
-use onrush_proto::{Connect, Family, Response, TransactionId, connect};
+use onrush_net::Return;
 
+use super::connects::Connects;
 use super::prefix::Prefix;
-use super::{Span, wildcard};
-use crate::latency::Nanos;
-use crate::tally::histogram;
+use super::{AttackArgs, HonestReport};
+use crate::latency::{Latencies, Latency, Nanos};
+use crate::run::Span;
 
 /// Step from one source to the next: odd, so that all sources of a block come up, and far from
 /// neighbours.
@@ -23,29 +19,19 @@ const STRIDE: u64 = 0x9E37_79B1;
 /// Upper bound on a wait.
 const LONGEST_WAIT: Nanos = 20_000_000;
 
-/// Connects of newcomers.
+/// Connects of newcomers, and the result of their requests.
 pub(super) struct Newcomers {
-    socket: Backend,
+    pub(super) connects: Connects,
     targets: Vec<(SocketAddr, Prefix)>,
     rate: f64,
     timeout: Nanos,
     seed: u64,
     /// When each was due, from the first on, and whether it was answered in time.
     due: Vec<(Nanos, bool)>,
-    outcome: Outcome,
-}
-
-/// What became of them.
-#[derive(Clone, Debug)]
-pub(super) struct Outcome {
-    /// Datagrams sent, from the start on.
-    pub(super) sent: u64,
-    /// Newcomers of the measured window.
-    pub(super) requests: u64,
-    /// Those of them that were answered.
-    pub(super) answered: u64,
-    /// Latency of the answers, from the due time on.
-    pub(super) latency: Histogram<u64>,
+    /// The start of the measured window.
+    start: Nanos,
+    /// Latency of the answers of the window, from the due time on.
+    latency: Latencies,
 }
 
 impl Newcomers {
@@ -54,48 +40,54 @@ impl Newcomers {
     /// # Errors
     /// Where a socket cannot be bound.
     pub(super) fn open(
-        targets: Vec<(SocketAddr, Prefix)>,
-        rate: f64,
-        timeout: Nanos,
+        args: &AttackArgs,
         seed: u64,
+        targets: Vec<(SocketAddr, Prefix)>,
     ) -> anyhow::Result<Self> {
-        let sockets = targets.iter().map(|(target, _)| {
-            let buffers = Buffers { receive: 1 << 20, send: 0 };
-            bind_client(wildcard(*target), buffers).map(|bound| bound.0)
-        });
-        let socket = Backend::new(sockets.collect::<Result<_, _>>()?, Options::default())?;
-        let latency = histogram();
-        let outcome = Outcome { sent: 0, requests: 0, answered: 0, latency };
-        Ok(Self { socket, targets, rate, timeout, seed, due: Vec::new(), outcome })
+        Ok(Self {
+            connects: Connects::open(&targets)?,
+            targets,
+            rate: args.newcomers,
+            timeout: args.timeout.as_nanos() as Nanos,
+            seed,
+            due: Vec::new(),
+            start: args.warmup.as_nanos() as Nanos,
+            latency: Latencies::default(),
+        })
+    }
+
+    /// The newcomers of the measured window.
+    pub(super) fn report(&self) -> HonestReport {
+        let counted = || self.due.iter().filter(|(due, _)| *due >= self.start);
+        HonestReport {
+            requests: counted().count() as u64,
+            answered: counted().filter(|(_, answered)| *answered).count() as u64,
+            latency: Latency::of(&self.latency),
+        }
     }
 
     /// Sends until the span ends, and waits for the last answers.
     ///
     /// # Errors
     /// Only what makes a socket unusable.
-    pub(super) fn run(mut self, span: &Span) -> io::Result<Outcome> {
+    pub(super) fn run(&mut self, span: &Span) -> io::Result<()> {
         loop {
             let over = span.is_over();
             let now = span.now();
             let next = (self.due.len() as f64 * 1e9 / self.rate) as Nanos;
             // Those that were due are asked also where this thread is late.
-            if next <= now && next < span.end && !span.stop.load(Ordering::Relaxed) {
+            if next <= now && next < span.end() {
                 self.ask(next);
                 continue;
             }
             self.receive(span)?;
             let last = self.due.last().map_or(0, |(due, _)| due + self.timeout);
             if over && (now > last || self.due.iter().all(|(_, answered)| *answered)) {
-                break;
+                return Ok(());
             }
             let wait = if over { LONGEST_WAIT } else { next.saturating_sub(now) };
-            self.socket.wait(Duration::from_nanos(wait.min(LONGEST_WAIT)))?;
+            self.connects.wait(Duration::from_nanos(wait.min(LONGEST_WAIT)))?;
         }
-        let counted = self.due.iter().filter(|(due, _)| *due >= span.start);
-        let (requests, answered) = counted.fold((0, 0), |(requests, answered), (_, was)| {
-            (requests + 1, answered + u64::from(*was))
-        });
-        Ok(Outcome { requests, answered, ..self.outcome })
     }
 
     fn ask(&mut self, due: Nanos) {
@@ -103,34 +95,22 @@ impl Newcomers {
         self.due.push((due, false));
         let (place, source) = source(&self.targets, self.seed, number);
         let target = self.targets[place].0;
-        let mut bytes = [0; connect::REQUEST_LEN];
-        Connect { transaction_id: TransactionId(number as u32) }.write(&mut bytes);
         let to = Return::to(target, place as u16).from_local(source);
-        self.outcome.sent +=
-            self.socket.send([Reply { bytes: &bytes, to: &to }].into_iter()).datagrams;
+        self.connects.ask(number, &to);
     }
 
     fn receive(&mut self, span: &Span) -> io::Result<()> {
-        loop {
-            let batch = self.socket.receive(64)?;
-            if batch.is_empty() {
-                return Ok(());
-            }
-            let now = span.now();
-            for (bytes, slot) in batch.iter() {
-                let family = if slot.source.is_ipv4() { Family::V4 } else { Family::V6 };
-                let Ok(Response::Connect(reply)) = Response::parse(bytes, family) else { continue };
-                let TransactionId(number) = reply.transaction_id;
-                let Some((due, answered)) = self.due.get_mut(number as usize) else { continue };
-                let latency = now.saturating_sub(*due);
-                if !*answered && latency <= self.timeout {
-                    *answered = true;
-                    if *due >= span.start {
-                        self.outcome.latency.saturating_record(latency);
-                    }
+        let Self { connects, due, latency, timeout, start, .. } = self;
+        connects.receive(|number, _| {
+            let Some((due, answered)) = due.get_mut(number) else { return };
+            let took = span.now().saturating_sub(*due);
+            if !*answered && took <= *timeout {
+                *answered = true;
+                if *due >= *start {
+                    latency.saturating_record(took);
                 }
             }
-        }
+        })
     }
 }
 

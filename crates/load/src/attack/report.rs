@@ -3,11 +3,13 @@
 
 use std::collections::BTreeMap;
 
+use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use super::kind::Attack;
 use crate::latency::Latency;
 use crate::number::{Unit, grouped, mebibytes};
+use crate::options::{SOMETIMES, number};
 use crate::text::{fact, wrapped};
 
 /// The version of the JSON. Keys are only added under one version.
@@ -51,7 +53,7 @@ pub struct AttackReport {
     /// The tracker's counters that have grown, by name and labels.
     pub counters: BTreeMap<String, u64>,
     /// The bounds that were given.
-    pub bounds: Bounds,
+    pub bounds: AttackBounds,
     /// Reasons to doubt these figures.
     pub warnings: Vec<String>,
     /// What did not hold; empty for a success.
@@ -152,21 +154,31 @@ impl Conservation {
 }
 
 /// Bounds of a success.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Bounds {
-    /// Least percentage of established clients' requests that are answered.
+#[derive(Args, Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[command(next_help_heading = SOMETIMES)]
+pub struct AttackBounds {
+    /// Least percentage of established clients' requests that have to be answered.
+    #[arg(long, value_name = "%", value_parser = number(0.0..=100.0, ""), help_heading = None)]
     pub min_established: Option<f64>,
-    /// Least percentage of newcomers that are answered.
+
+    /// Least percentage of newcomers that have to be answered.
+    #[arg(long, value_name = "%", value_parser = number(0.0..=100.0, ""), help_heading = None)]
     pub min_newcomers: Option<f64>,
-    /// Highest 99th percentile of established clients' latency, milliseconds.
+
+    /// Upper bound on the 99th percentile of established clients' latency in milliseconds.
+    #[arg(long, value_name = "MS", value_parser = number(0.01..=60e3, ""))]
     pub max_p99: Option<f64>,
-    /// Highest resident memory of the tracker, MiB.
+
+    /// Upper bound on the tracker's resident memory in MiB.
+    #[arg(long, value_name = "MIB", value_parser = number(1.0..=1e9, ""))]
     pub max_memory: Option<f64>,
-    /// Highest overload step.
+
+    /// Upper bound on the overload step, which is read from the admin side.
+    #[arg(long, value_name = "STEP", requires = "admin", value_parser = number(0.0..=100.0, ""))]
     pub max_step: Option<f64>,
 }
 
-impl Bounds {
+impl AttackBounds {
     /// Whether a bound is on figures of the tracker.
     pub fn need_tracker(&self) -> bool {
         self.max_memory.is_some() || self.max_step.is_some()
@@ -174,6 +186,20 @@ impl Bounds {
 }
 
 impl AttackReport {
+    /// Adds warnings about the attack and the readings to those about the run.
+    pub(super) fn warn(&mut self) {
+        let FloodReport { skipped, sent, .. } = self.flood;
+        if skipped * 10 > sent {
+            let text = format!("{skipped} datagrams of the attack were left out: lower --attack");
+            self.warnings.push(text);
+        }
+        if self.tracker.is_some_and(|tracker| tracker.memory_slope.is_none()) {
+            let text = "the tracker's memory was read too seldom to say whether it grows: raise \
+                        --duration";
+            self.warnings.push(text.into());
+        }
+    }
+
     /// Fills in what did not hold.
     pub(super) fn judge(&mut self) {
         let bounds = self.bounds;
@@ -386,7 +412,7 @@ mod tests {
                 refused: BTreeMap::from([("connection_id".into(), 120_000)]),
             }),
             counters: BTreeMap::new(),
-            bounds: Bounds::default(),
+            bounds: AttackBounds::default(),
             warnings: Vec::new(),
             failures: Vec::new(),
         }
@@ -433,7 +459,7 @@ mod tests {
     #[test]
     fn bounds_that_hold_pass() {
         let found = failures(|report| {
-            report.bounds = Bounds {
+            report.bounds = AttackBounds {
                 min_established: Some(99.9),
                 min_newcomers: Some(99.0),
                 max_p99: Some(10.0),

@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
+use clap::Args;
 
-use super::Span;
 use crate::cpu::Cpu;
+use crate::options::SOMETIMES;
 use crate::process::Memory;
+use crate::run::Span;
 
 /// The series that this module knows. A tracker without one of them counts 0.
 pub(super) mod names {
@@ -35,7 +36,7 @@ pub(super) mod names {
     pub(crate) const PEERS: &str = "onrush_peers";
 }
 
-/// Interval between samples.
+/// Interval between readings.
 const EVERY: Duration = Duration::from_millis(250);
 /// Time that a reply over HTTP may take, seconds: the tracker may have a small part of a vCPU, and
 /// spend it on the attack.
@@ -81,24 +82,31 @@ impl Metrics {
         all.map(|((_, labels), value)| (labels.as_str(), *value))
     }
 
-    /// The counters that have grown since `before`, by name and labels, and by how much.
-    pub(super) fn grown(&self, before: &Self) -> BTreeMap<String, u64> {
+    /// The growth of each value since `before`.
+    pub(super) fn since(&self, before: &Self) -> Self {
+        let grown = |(key, value): (&(String, String), &f64)| {
+            (key.clone(), value - before.0.get(key).unwrap_or(&0.0))
+        };
+        Self(self.0.iter().map(grown).collect())
+    }
+
+    /// The counters above 0, by name and labels.
+    pub(super) fn counters(&self) -> BTreeMap<String, u64> {
         let counters = self
             .0
             .iter()
             .filter(|((name, _), _)| name.ends_with("_total") && !name.starts_with("process_"));
-        let grown = counters.map(|(key, value)| {
-            let (name, labels) = key;
+        let named = counters.map(|((name, labels), value)| {
             let text = if labels.is_empty() { name.clone() } else { format!("{name}{{{labels}}}") };
-            (text, (value - before.0.get(key).unwrap_or(&0.0)) as u64)
+            (text, *value as u64)
         });
-        grown.filter(|(_, count)| *count > 0).collect()
+        named.filter(|(_, count)| *count > 0).collect()
     }
 }
 
 /// One reading.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Sample {
+pub(super) struct Reading {
     /// Seconds since the start.
     pub(super) time: f64,
     /// CPU time in seconds.
@@ -112,12 +120,18 @@ pub(super) struct Sample {
 }
 
 /// Where the tracker is observed.
-#[derive(Clone, Debug)]
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = SOMETIMES)]
 pub struct Tracker {
-    /// The address of its admin side.
+    /// Address of the tracker's admin side, for its counters, memory and CPU time.
+    ///
+    /// The overload step is reported too, and the balance of datagrams is checked.
+    #[arg(long, value_name = "IP:PORT", help_heading = None)]
     pub admin: Option<SocketAddr>,
-    /// Its process.
-    pub pid: Option<u32>,
+
+    /// The tracker's process, for its CPU time and memory, where they are not from --admin.
+    #[arg(long, value_name = "PID")]
+    pub tracker_pid: Option<u32>,
 }
 
 impl Tracker {
@@ -159,30 +173,28 @@ impl Tracker {
         Ok(Some(last))
     }
 
-    /// Samples until the sender of `end` is dropped. A reading that fails is left out.
-    pub(super) fn observe(&self, span: &Span, end: &Receiver<()>) -> Vec<Sample> {
-        let mut samples = Vec::new();
-        if self.admin.is_none() && self.pid.is_none() {
-            return samples;
-        }
-        loop {
-            samples.extend(self.sample(span));
-            match end.recv_timeout(EVERY) {
-                Err(RecvTimeoutError::Timeout) => {}
-                _ => break,
+    /// Readings until the span is over. One that fails is left out.
+    pub(super) fn observe(&self, span: &Span) -> Vec<Reading> {
+        let mut readings = Vec::new();
+        while self.admin.is_some() || self.tracker_pid.is_some() {
+            let over = span.is_over();
+            readings.extend(self.read(span));
+            if over {
+                break;
             }
+            std::thread::sleep(EVERY);
         }
-        samples.extend(self.sample(span));
-        samples
+        readings
     }
 
-    fn sample(&self, span: &Span) -> Option<Sample> {
+    fn read(&self, span: &Span) -> Option<Reading> {
         let time = span.now() as f64 / 1e9;
         let metrics = self.metrics().ok()?;
         let metric = |name| metrics.as_ref().map(|metrics| metrics.sum(name));
-        let cpu = self.pid.and_then(|pid| Cpu::of_process(pid).ok()).map(|cpu| cpu.total());
-        let rss = self.pid.and_then(|pid| Memory::of(pid).ok()).map(|memory| memory.rss as f64);
-        Some(Sample {
+        let cpu = self.tracker_pid.and_then(|pid| Cpu::of_process(pid).ok()).map(|cpu| cpu.total());
+        let rss =
+            self.tracker_pid.and_then(|pid| Memory::of(pid).ok()).map(|memory| memory.rss as f64);
+        Some(Reading {
             time,
             cpu: cpu.or_else(|| metric(names::CPU))?,
             rss: rss.or_else(|| metric(names::MEMORY))?,
@@ -198,8 +210,8 @@ const LEAST_READINGS: usize = 8;
 const LEAST_SPREAD: f64 = 1.0 / 3.0;
 
 /// How fast a figure grows in the second half of `seconds` from `start`, in units per second: from
-/// the median of the third quarter to that of the fourth. A single step counts with its height at
-/// most, wherever it is. `None` for too few readings, given as time and value.
+/// the median of the third quarter to that of the fourth. A single jump adds at most its own
+/// height. `None` for too few readings, given as time and value.
 pub(super) fn growth(readings: &[(f64, f64)], start: f64, seconds: f64) -> Option<f64> {
     let quarter = seconds / 4.0;
     let from = |time: f64| readings.partition_point(|reading| reading.0 < time);
@@ -245,7 +257,7 @@ mod tests {
     #[test]
     fn counters_grow_from_before() {
         let after = Metrics::parse(&TEXT.replace("} 4", "} 14"));
-        let grown = after.grown(&Metrics::parse(TEXT));
+        let grown = after.since(&Metrics::parse(TEXT)).counters();
         let name = "onrush_refused_requests_total{reason=\"short\"}";
         assert_eq!(grown.into_iter().collect::<Vec<_>>(), [(name.to_owned(), 10)]);
     }

@@ -17,6 +17,7 @@
 //! ```
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng as _};
@@ -26,6 +27,10 @@ use super::flight::Nanos;
 
 /// Initial capacity of the queue of due requests: the largest burst.
 const READY: usize = 1024;
+
+/// Upper bound on requests in flight per worker in an open loop: a million per second without a
+/// reply, with a timeout of a second.
+const MAX_IN_FLIGHT: usize = 1 << 20;
 
 /// The pace of requests.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -70,8 +75,7 @@ pub struct Segment {
 impl Pace {
     /// An open loop of `rate` requests per second, at even distances.
     pub fn rate(rate: f64) -> Self {
-        let segments = vec![Segment { from: rate, to: rate, seconds: 1.0 }];
-        Self::Open(Schedule { arrivals: Arrivals::Even, segments })
+        Self::Open(Schedule::constant(Arrivals::Even, rate, Duration::from_secs(1)))
     }
 
     /// A description, like `open loop, 1,000 per second`.
@@ -84,6 +88,19 @@ impl Pace {
 }
 
 impl Schedule {
+    /// A constant rate.
+    pub fn constant(arrivals: Arrivals, rate: f64, duration: Duration) -> Self {
+        let segments = vec![Segment { from: rate, to: rate, seconds: duration.as_secs_f64() }];
+        Self { arrivals, segments }
+    }
+
+    /// The limit of requests in flight of each worker: those of a tracker that does not answer
+    /// within the timeout, with a margin.
+    pub fn in_flight_limit(&self, workers: u32, timeout: Duration) -> usize {
+        let unanswered = self.peak() / f64::from(workers) * timeout.as_secs_f64() * 1.25;
+        (unanswered as usize).clamp(1024, MAX_IN_FLIGHT)
+    }
+
     /// The duration of all segments in seconds.
     pub fn seconds(&self) -> f64 {
         self.segments.iter().map(|segment| segment.seconds).sum()

@@ -100,12 +100,7 @@ impl Packets {
                 }
                 len
             }
-            PlannedRequest::Unusable { peer, id } => {
-                let seeder = plan.is_seeder(family, peer, Event::None);
-                let state = PeerState { peer, event: Event::None, seeder };
-                announce(plan, family, state, ConnectionId(id), transaction, into)
-            }
-            PlannedRequest::Foreign { peer, .. } => {
+            PlannedRequest::Unusable { peer, .. } | PlannedRequest::Foreign { peer, .. } => {
                 let seeder = plan.is_seeder(family, peer, Event::None);
                 let state = PeerState { peer, event: Event::None, seeder };
                 announce(plan, family, state, id, transaction, into)

@@ -1,9 +1,9 @@
 //! The counts that a worker reports while it runs.
 
-use hdrhistogram::Histogram;
+use crate::latency::Latencies;
 
 /// Counts since the last report, within the measured window or not.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Recent {
     /// Requests handed to the network.
     pub sent: u64,
@@ -14,15 +14,7 @@ pub struct Recent {
     /// Lost requests.
     pub lost: u64,
     /// Latencies in nanoseconds, to two digits.
-    pub latency: Histogram<u64>,
-}
-
-impl Default for Recent {
-    fn default() -> Self {
-        let latency =
-            Histogram::new_with_bounds(1_000, 60_000_000_000, 2).expect("these bounds are valid");
-        Self { sent: 0, right: 0, wrong: 0, lost: 0, latency }
-    }
+    pub latency: Latencies<2>,
 }
 
 impl Recent {
@@ -32,7 +24,7 @@ impl Recent {
         self.right += std::mem::take(&mut other.right);
         self.wrong += std::mem::take(&mut other.wrong);
         self.lost += std::mem::take(&mut other.lost);
-        self.latency.add(&other.latency).expect("all histograms have the same bounds");
+        self.latency.add(&other.latency);
         other.latency.reset();
     }
 

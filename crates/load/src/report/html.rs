@@ -14,7 +14,7 @@ use crate::series::Sample;
 #[template(path = "report.html")]
 struct Page<'a> {
     report: &'a Report,
-    /// Whether all is right, and the sentences that say so.
+    /// Whether all is right, and the reasons.
     verdict: (bool, Vec<String>),
     headline: Vec<(&'static str, String, String)>,
     plots: Vec<String>,
@@ -75,11 +75,52 @@ fn headline(report: &Report) -> Vec<(&'static str, String, String)> {
 }
 
 fn plots(report: &Report) -> Vec<String> {
-    let mut plots = vec![rates(report), latency(report), percentiles(report)];
+    let over_time = |title, y, shown: &[Shown<'_>]| over_time(report, title, y, shown);
+    let latency = || Axis::log("latency").unit(Unit::Micros);
+    let mut plots = vec![
+        rates(report),
+        over_time(
+            "Latency over time",
+            latency(),
+            &[
+                ("p50", &|s| Some(s.latency.p50)),
+                ("p99", &|s| Some(s.latency.p99)),
+                ("maximum", &|s| Some(s.latency.max)),
+            ],
+        ),
+        percentiles(report, latency()),
+    ];
     if report.series.iter().any(|sample| sample.tracker.is_some()) {
-        plots.extend([cpu(report), memory(report), drops(report)]);
+        let resident = Axis::linear("resident").unit(Unit::Bytes);
+        plots.extend([
+            over_time(
+                "Processor time",
+                Axis::linear("percent of one vCPU"),
+                &[
+                    ("tracker", &|s| Some(s.tracker?.cpu_percent)),
+                    ("load tester", &|s| s.own_cpu_percent),
+                ],
+            ),
+            over_time(
+                "Memory of the tracker",
+                resident,
+                &[("resident", &|s| Some(s.tracker?.rss as f64))],
+            ),
+            over_time(
+                "Datagrams that the kernel dropped before the tracker",
+                Axis::linear("per second"),
+                &[("dropped", &drops_per_second)],
+            ),
+        ]);
     }
     plots
+}
+
+fn drops_per_second(sample: &Sample) -> Option<f64> {
+    let tracker = sample.tracker?;
+    // Reports from before this field was there have it as 0.
+    let seconds = if tracker.drops_seconds > 0.0 { tracker.drops_seconds } else { sample.seconds };
+    Some(tracker.drops? as f64 / seconds)
 }
 
 /// A line's name, and its value for a sample.
@@ -107,34 +148,18 @@ fn over_time(report: &Report, title: &str, y: Axis, shown: &[Shown<'_>]) -> Stri
 }
 
 fn rates(report: &Report) -> String {
-    let of = |sample: &Sample, count: u64| Some(count as f64 / sample.seconds);
     let mut shown: Vec<Shown<'_>> =
         vec![("sent", &|s| Some(s.sent_rate())), ("right replies", &|s| Some(s.rate()))];
-    let wrong = |s: &Sample| of(s, s.wrong);
-    let lost = |s: &Sample| of(s, s.lost);
     if report.series.iter().any(|sample| sample.lost > 0) {
-        shown.push(("lost", &lost));
+        shown.push(("lost", &|s| Some(s.lost as f64 / s.seconds)));
     }
     if report.series.iter().any(|sample| sample.wrong > 0) {
-        shown.push(("wrong replies", &wrong));
+        shown.push(("wrong replies", &|s| Some(s.wrong as f64 / s.seconds)));
     }
     over_time(report, "Rate over time", Axis::linear("per second"), &shown)
 }
 
-fn latency(report: &Report) -> String {
-    over_time(
-        report,
-        "Latency over time",
-        Axis::log("latency").unit(Unit::Micros),
-        &[
-            ("p50", &|s| Some(s.latency.p50)),
-            ("p99", &|s| Some(s.latency.p99)),
-            ("maximum", &|s| Some(s.latency.max)),
-        ],
-    )
-}
-
-fn percentiles(report: &Report) -> String {
+fn percentiles(report: &Report, y: Axis) -> String {
     let line = |name: &str, curve: &[CurvePoint]| {
         Line::new(name, curve.iter().map(|point| (point.share, point.latency)))
     };
@@ -142,46 +167,10 @@ fn percentiles(report: &Report) -> String {
     lines(&Lines {
         title: "Latency by percentile".into(),
         x: Axis::nines("share of replies that took no longer"),
-        y: Axis::log("latency").unit(Unit::Micros),
+        y,
         lines: kinds.map(|kind| line(kind.kind.name(), &kind.curve)).collect(),
         spans: Vec::new(),
     })
-}
-
-fn cpu(report: &Report) -> String {
-    over_time(
-        report,
-        "Processor time",
-        Axis::linear("percent of one vCPU"),
-        &[
-            ("tracker", &|s| s.tracker.map(|tracker| tracker.cpu_percent)),
-            ("load tester", &|s| s.own_cpu_percent),
-        ],
-    )
-}
-
-fn memory(report: &Report) -> String {
-    over_time(
-        report,
-        "Memory of the tracker",
-        Axis::linear("resident").unit(Unit::Bytes),
-        &[("resident", &|s| s.tracker.map(|tracker| tracker.rss as f64))],
-    )
-}
-
-fn drops(report: &Report) -> String {
-    over_time(
-        report,
-        "Datagrams that the kernel dropped before the tracker",
-        Axis::linear("per second"),
-        &[("dropped", &|s| {
-            let tracker = s.tracker?;
-            // Reports from before this field was there have it as 0.
-            let seconds =
-                if tracker.drops_seconds > 0.0 { tracker.drops_seconds } else { s.seconds };
-            Some(tracker.drops? as f64 / seconds)
-        })],
-    )
 }
 
 fn machine(report: &Report) -> Vec<(String, String)> {

@@ -10,7 +10,7 @@ const BUSY_PERCENT: f64 = 90.0;
 /// Percent of loss that an open loop may have before the tracker counts as too slow for it.
 const LOSS_PERCENT: f64 = 0.1;
 
-/// Whether all is right, and the sentences that say so.
+/// The verdict and its reasons.
 pub(super) fn verdict(report: &Report) -> (bool, Vec<String>) {
     let right = report.right_replies();
     let answered = right > 0 || report.answerable() == 0;

@@ -1,4 +1,4 @@
-//! The live view of a run on a terminal.
+//! The progress of a run on a terminal.
 
 use std::os::unix::process::ExitStatusExt;
 

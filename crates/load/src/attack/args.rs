@@ -2,18 +2,39 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
 use ipnet::IpNet;
-use onrush_load::attack::{Attack, Bounds, Settings, Tracker};
 
-use super::{SourceArgs, help, number, seconds, target};
+use super::{Attack, AttackBounds, Tracker};
+use crate::options::{RARELY, SOMETIMES, SourceArgs, number, seconds, target, with_status};
 
 /// Default blocks for a target on 127/8, all of which is local.
 const NEWCOMERS: &str = "127.2.0.0/16";
 const ATTACKERS: &str = "127.64.0.0/10";
+
+/// The examples of the command.
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  On 127.0.0.1:6969, from sources in 127/8:
+    onrush-load attack random-hashes
+  With memory, overload step and the balance of datagrams:
+    onrush-load attack scrapes --admin 127.0.0.1:6980
+  With spoofed sources, in a namespace of their own:
+    unshare --map-root-user --net sh -c 'ip link set lo up
+      onrush --admin 127.0.0.1:6980 & sleep 1
+      onrush-load attack connects --admin 127.0.0.1:6980 --min-newcomers 99'
+  All of them, between two namespaces:
+    scripts/attack-test";
+
+/// The exit status of the command.
+const STATUS: &str = "\
+Exit status:
+  0  the attack ran to its end, the bounds hold and no datagram is missing
+  1  something failed, which is named
+  2  the arguments or this host are unusable
+  3  the tracker does not answer";
 
 /// Attacks a tracker beside an honest load, and reports what honest clients got.
 ///
@@ -33,13 +54,14 @@ const ATTACKERS: &str = "127.64.0.0/10";
 /// answered + refused, exactly. The tracker may then serve nobody else.
 #[derive(Args, Debug)]
 #[command(
-    after_help = help::ATTACK_EXAMPLES,
-    after_long_help = help::with_status(help::ATTACK_EXAMPLES, help::ATTACK_STATUS)
+    next_help_heading = SOMETIMES,
+    after_help = EXAMPLES,
+    after_long_help = with_status(EXAMPLES, STATUS)
 )]
-pub(crate) struct AttackArgs {
+pub struct AttackArgs {
     /// The attack.
-    #[arg(value_name = "NAME")]
-    pub(crate) attack: Attack,
+    #[arg(value_name = "NAME", help_heading = None)]
+    pub attack: Attack,
 
     /// The tracker: udp://HOST:PORT/announce, HOST:PORT or `[IPV6]:PORT`.
     ///
@@ -47,151 +69,128 @@ pub(crate) struct AttackArgs {
     /// each family.
     #[arg(
         long, short, value_name = "URL|HOST:PORT", default_value = "127.0.0.1:6969",
-        value_parser = target::target
+        value_parser = target, help_heading = None
     )]
-    pub(crate) target: Vec<SocketAddr>,
+    pub target: Vec<SocketAddr>,
 
     /// Requests of established clients per second.
-    #[arg(long, value_name = "R", default_value = "5000", value_parser = number(1.0..=1e6, ""))]
-    pub(crate) honest: f64,
+    #[arg(
+        long, value_name = "R", default_value = "5000", value_parser = number(1.0..=1e6, ""),
+        help_heading = None
+    )]
+    pub honest: f64,
 
     /// Newcomers per second.
     #[arg(long, value_name = "R", default_value = "50", value_parser = number(0.1..=1e5, ""))]
-    pub(crate) newcomers: f64,
+    pub newcomers: f64,
 
     /// Datagrams of the attack per second; with `bursts`, during a burst.
     #[arg(
         long = "attack", value_name = "R", default_value = "15000",
-        value_parser = number(1.0..=1e7, "")
+        value_parser = number(1.0..=1e7, ""), help_heading = None
     )]
-    pub(crate) rate: f64,
+    pub rate: f64,
 
     /// Sources of established clients.
     #[command(flatten)]
-    pub(crate) from: SourceArgs,
+    pub from: SourceArgs,
 
     /// Block of addresses of newcomers, which are this host's.
     ///
     /// Repeatable, for both families.
-    #[arg(long, value_name = "BLOCK", default_value = NEWCOMERS)]
-    pub(crate) newcomers_from: Vec<IpNet>,
+    #[arg(long, value_name = "BLOCK", default_value = NEWCOMERS, help_heading = None)]
+    pub newcomers_from: Vec<IpNet>,
 
     /// Block of addresses of the attack: spoofed, or this host's.
     ///
     /// Repeatable, for both families.
-    #[arg(long, value_name = "BLOCK", default_value = ATTACKERS)]
-    pub(crate) attack_from: Vec<IpNet>,
+    #[arg(long, value_name = "BLOCK", default_value = ATTACKERS, help_heading = None)]
+    pub attack_from: Vec<IpNet>,
 
     /// Number of sources of an attack that is not spoofed.
     #[arg(
         long, value_name = "N", default_value_t = 16,
         value_parser = clap::value_parser!(u32).range(1..=10_000)
     )]
-    pub(crate) attackers: u32,
+    pub attackers: u32,
 
     /// Seconds from one burst to the next, for `bursts`.
-    #[arg(long, value_name = "S", default_value = "12", value_parser = seconds(0.01..=3600.0))]
-    pub(crate) period: Duration,
+    #[arg(
+        long, value_name = "S", default_value = "12", value_parser = seconds(0.01..=3600.0),
+        help_heading = RARELY
+    )]
+    pub period: Duration,
 
     /// Seconds of a burst, for `bursts`: 1 % of the time.
-    #[arg(long, value_name = "S", default_value = "0.12", value_parser = seconds(0.001..=3600.0))]
-    pub(crate) burst: Duration,
+    #[arg(
+        long, value_name = "S", default_value = "0.12", value_parser = seconds(0.001..=3600.0),
+        help_heading = RARELY
+    )]
+    pub burst: Duration,
 
     /// Seconds of the attack, which are measured.
-    #[arg(long, short, value_name = "S", default_value = "10", value_parser = seconds(0.5..=1e5))]
-    pub(crate) duration: Duration,
+    #[arg(
+        long, short, value_name = "S", default_value = "10", value_parser = seconds(0.5..=1e5),
+        help_heading = None
+    )]
+    pub duration: Duration,
 
     /// Seconds of honest load before it.
     #[arg(long, value_name = "S", default_value = "2", value_parser = seconds(0.5..=600.0))]
-    pub(crate) warmup: Duration,
+    pub warmup: Duration,
 
     /// Seconds after which a request counts as not answered.
-    #[arg(long, value_name = "S", default_value = "1", value_parser = seconds(0.01..=60.0))]
-    pub(crate) timeout: Duration,
+    #[arg(
+        long, value_name = "S", default_value = "1", value_parser = seconds(0.01..=60.0),
+        help_heading = RARELY
+    )]
+    pub timeout: Duration,
 
     /// Honest swarms.
     #[arg(
         long, value_name = "N", default_value_t = 5000,
-        value_parser = clap::value_parser!(u32).range(1..=10_000_000)
+        value_parser = clap::value_parser!(u32).range(1..=10_000_000), help_heading = RARELY
     )]
-    pub(crate) swarms: u32,
+    pub swarms: u32,
 
     /// Seed of everything random [default: random].
     #[arg(long, value_name = "N")]
-    pub(crate) seed: Option<u64>,
+    pub seed: Option<u64>,
 
-    /// Address of the tracker's admin side, for its counters, memory and CPU time.
-    ///
-    /// The overload step is reported too, and the balance of datagrams is checked.
-    #[arg(long, value_name = "IP:PORT")]
-    pub(crate) admin: Option<SocketAddr>,
+    /// Where the tracker is observed.
+    #[command(flatten)]
+    pub tracker: Tracker,
 
-    /// The tracker's process, for its CPU time and memory, where they are not from --admin.
-    #[arg(long, value_name = "PID")]
-    pub(crate) tracker_pid: Option<u32>,
-
-    /// Least percentage of established clients' requests that have to be answered.
-    #[arg(long, value_name = "%", value_parser = number(0.0..=100.0, ""))]
-    pub(crate) min_established: Option<f64>,
-
-    /// Least percentage of newcomers that have to be answered.
-    #[arg(long, value_name = "%", value_parser = number(0.0..=100.0, ""))]
-    pub(crate) min_newcomers: Option<f64>,
-
-    /// Upper bound on the 99th percentile of established clients' latency in milliseconds.
-    #[arg(long, value_name = "MS", value_parser = number(0.01..=60e3, ""))]
-    pub(crate) max_p99: Option<f64>,
-
-    /// Upper bound on the tracker's resident memory in MiB.
-    #[arg(long, value_name = "MIB", value_parser = number(1.0..=1e9, ""))]
-    pub(crate) max_memory: Option<f64>,
-
-    /// Upper bound on the overload step, which is read from the admin side.
-    #[arg(long, value_name = "STEP", requires = "admin", value_parser = number(0.0..=100.0, ""))]
-    pub(crate) max_step: Option<f64>,
+    /// Bounds of a success.
+    #[command(flatten)]
+    pub bounds: AttackBounds,
 
     /// Write the report as JSON; `-` for standard output.
     ///
     /// With `-` the table goes to standard error.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) json: Option<PathBuf>,
+    #[arg(long, value_name = "FILE", help_heading = None)]
+    pub json: Option<PathBuf>,
 
     /// Show no progress.
-    #[arg(long, short)]
-    pub(crate) quiet: bool,
+    #[arg(long, short, help_heading = None)]
+    pub quiet: bool,
 }
 
 impl AttackArgs {
-    /// The settings.
-    pub(crate) fn settings(&self) -> Settings {
-        Settings {
-            attack: self.attack,
-            targets: self.target.clone(),
-            sources: self.from.source.clone(),
-            source_count: self.from.sources,
-            honest: self.honest,
-            newcomers: self.newcomers,
-            newcomers_from: self.newcomers_from.clone(),
-            rate: self.rate,
-            attack_from: self.attack_from.clone(),
-            attackers: self.attackers,
-            bursts: (self.period, self.burst),
-            warmup: self.warmup,
-            duration: self.duration,
-            timeout: self.timeout,
-            swarms: self.swarms,
-            seed: self.seed.unwrap_or_else(rand::random),
-            tracker: Tracker { admin: self.admin, pid: self.tracker_pid },
-            bounds: Bounds {
-                min_established: self.min_established,
-                min_newcomers: self.min_newcomers,
-                max_p99: self.max_p99,
-                max_memory: self.max_memory,
-                max_step: self.max_step,
-            },
-            quiet: self.quiet,
-            stop: Arc::default(),
+    /// Checks the arguments against each other.
+    ///
+    /// # Errors
+    /// A sentence that names the contradiction.
+    pub fn check(&self) -> Result<(), String> {
+        for v4 in [true, false] {
+            if self.target.iter().filter(|target| target.is_ipv4() == v4).count() > 1 {
+                return Err("--target: one address of each family is enough".into());
+            }
         }
+        if self.burst > self.period {
+            return Err("--burst is longer than --period".into());
+        }
+        Ok(())
     }
 }
 
@@ -201,13 +200,12 @@ mod tests {
     use crate::args::{Args, Command};
     use clap::Parser as _;
 
-    fn settings(line: &str) -> Result<Settings, String> {
+    fn args(line: &str) -> Result<Box<AttackArgs>, String> {
         let words = ["onrush-load", "attack"].into_iter().chain(line.split_whitespace());
         match Args::try_parse_from(words).map_err(|error| error.to_string())?.command {
             Some(Command::Attack(args)) => {
-                let settings = args.settings();
-                onrush_load::attack::check(&settings).map_err(|error| error.to_string())?;
-                Ok(settings)
+                args.check()?;
+                Ok(args)
             }
             other => Err(format!("{other:?}")),
         }
@@ -215,39 +213,39 @@ mod tests {
 
     #[test]
     fn a_name_is_enough() {
-        let found = settings("random-hashes").unwrap();
+        let found = args("random-hashes").unwrap();
         assert_eq!((found.attack, found.honest, found.rate), (Attack::RandomHashes, 5e3, 15e3));
-        assert_eq!(found.targets, ["127.0.0.1:6969".parse().unwrap()]);
-        assert_eq!(found.bounds, Bounds::default());
+        assert_eq!(found.target, ["127.0.0.1:6969".parse().unwrap()]);
+        assert_eq!(found.bounds, AttackBounds::default());
     }
 
     #[test]
     fn both_families_and_bounds() {
-        let found = settings(
+        let found = args(
             "bursts -t 10.77.0.1:1 -t [fd77::1]:1 --attack-from 10.128.0.0/9 --attack-from \
              fd80::/32 --period 5 --burst 0.05 --attack 1e5 --min-established 99.9 --max-p99 10 \
              --max-step 0 --admin 10.77.0.1:6980",
         )
         .unwrap();
-        assert_eq!(found.targets.len(), 2);
-        let urls = settings("connects -t udp://10.77.0.1:1/announce -t udp://[fd77::1]:1").unwrap();
-        assert_eq!(urls.targets, found.targets);
+        assert_eq!(found.target.len(), 2);
+        let urls = args("connects -t udp://10.77.0.1:1/announce -t udp://[fd77::1]:1").unwrap();
+        assert_eq!(urls.target, found.target);
         assert_eq!(found.attack_from.len(), 2);
-        assert_eq!(found.bursts.1, Duration::from_millis(50));
+        assert_eq!(found.burst, Duration::from_millis(50));
         assert_eq!((found.bounds.min_established, found.bounds.max_step), (Some(99.9), Some(0.0)));
     }
 
     #[test]
     fn a_bound_on_the_overload_step_needs_the_admin_side() {
         let error =
-            settings("junk -t 10.77.0.1:1 --attack-from 10.128.0.0/9 --max-step 0 --tracker-pid 1");
+            args("junk -t 10.77.0.1:1 --attack-from 10.128.0.0/9 --max-step 0 --tracker-pid 1");
         let error = error.unwrap_err();
         assert!(error.contains("--admin"), "{error}");
     }
 
     #[test]
     fn the_help_names_isolation_trusted_sources_and_exit_status() {
-        let help = settings("--help").unwrap_err();
+        let help = args("--help").unwrap_err();
         let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
         for part in ["network namespace", "trusted_sources = []", "Exit status:"] {
             assert!(help.contains(part), "{part}: {help}");
@@ -267,7 +265,7 @@ mod tests {
             ("connects --min-newcomers 101", "--min-newcomers"),
             ("connects --admin localhost", "--admin"),
         ] {
-            let error = settings(line).unwrap_err();
+            let error = args(line).unwrap_err();
             assert!(error.contains(named), "{line}: {error}");
         }
     }
