@@ -17,6 +17,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use nix::unistd::geteuid;
 use onrush_load::affinity::format_list;
+use onrush_verify::reachability;
 use procfs_core::FromRead as _;
 use procfs_core::process::Status;
 use signal_hook::consts::{SIGHUP, TERM_SIGNALS};
@@ -162,10 +163,10 @@ impl Child {
             if let Some(status) = self.ended()? {
                 bail!("{} ended ({status}) before it answered: {}", self.name, self.output_tail());
             }
-            match onrush_load::probe::probe(address, None, Duration::from_millis(200)) {
+            match reachability::connect(address, None, Duration::from_millis(200)) {
                 Ok(_) => return Ok(()),
                 Err(failure) if Instant::now() >= end => {
-                    bail!("{}; {}", failure.advice(address), self.output_tail());
+                    bail!("{failure}; {}", self.output_tail());
                 }
                 Err(_) => {}
             }

@@ -4,10 +4,12 @@ use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use onrush_load::process::Memory;
+use onrush_verify::probe::{Step, probe};
 use tempfile::TempDir;
 
 use crate::contender::Setup;
@@ -18,6 +20,10 @@ use crate::record::{Case, Measured, Outcome, Share};
 
 /// How long a tracker may take to answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+/// The time of each request that finds out whether a whitelist is in force.
+const PROBE_TIMEOUT: Duration = Duration::from_millis(400);
+/// Interval between these requests, where they are refused.
+const RETRY: Duration = Duration::from_millis(50);
 
 /// The context of all rounds.
 pub struct Ring<'a> {
@@ -132,12 +138,17 @@ impl Ring<'_> {
 fn wait_until_listed(address: SocketAddr, whitelist: &Path) -> anyhow::Result<()> {
     let list = fs::read_to_string(whitelist)?;
     let last = list.lines().next_back().context("the whitelist is empty")?;
-    match onrush_load::probe::serves(address, last, ANSWER_TIMEOUT)? {
-        true => Ok(()),
-        false => {
-            bail!("{last}, the last of it, was not served within {} s", ANSWER_TIMEOUT.as_secs())
+    let last = last.parse().map_err(anyhow::Error::msg)?;
+    let end = Instant::now() + ANSWER_TIMEOUT;
+    while Instant::now() < end {
+        let probe = probe(address, Some(last), PROBE_TIMEOUT);
+        if probe.answered.iter().any(|answered| answered.step == Step::Announce) {
+            return Ok(());
         }
+        // A refusal comes at once.
+        sleep(RETRY);
     }
+    bail!("{last}, the last of it, was not served within {} s", ANSWER_TIMEOUT.as_secs())
 }
 
 /// A temporary directory, readable by trackers that change their user.
@@ -145,4 +156,47 @@ fn readable_directory() -> anyhow::Result<TempDir> {
     let directory = tempfile::tempdir().context("cannot make a directory")?;
     fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755))?;
     Ok(directory)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::net::UdpSocket;
+
+    use super::*;
+
+    /// A tracker that refuses its first announces, as while it reads its list. No peer remains.
+    #[test]
+    fn a_whitelist_is_in_force_once_an_announce_is_accepted() {
+        const EVENT: usize = 83;
+        let tracker = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let address = tracker.local_addr().unwrap();
+        let thread = std::thread::spawn(move || {
+            let mut announces = 0;
+            let mut request = [0; 256];
+            loop {
+                let (len, client) = tracker.recv_from(&mut request).unwrap();
+                let action = request[11];
+                let len = if len == 16 { 16 } else { 20 };
+                let mut reply = vec![0; len];
+                reply[3] = action;
+                reply[4..8].copy_from_slice(&request[12..16]);
+                if action == 1 {
+                    announces += 1;
+                    assert_eq!(request[16..36], [0xAB; 20]);
+                    if request[EVENT] == 3 && announces > 3 {
+                        return;
+                    }
+                    if announces < 3 {
+                        reply.truncate(8);
+                    }
+                }
+                tracker.send_to(&reply, client).unwrap();
+            }
+        });
+        let mut list = tempfile::NamedTempFile::new().unwrap();
+        writeln!(list, "{}\n{}", "01".repeat(20), "ab".repeat(20)).unwrap();
+        wait_until_listed(address, list.path()).unwrap();
+        thread.join().unwrap();
+    }
 }

@@ -25,13 +25,11 @@ use onrush_net::bind::{Address, Buffers, bind_group};
 use onrush_net::mio::{Backend, Options};
 use onrush_net::{Reply, Return, Socket, affinity, bind};
 use onrush_proto::announce::{AnnounceHead, HEAD_LEN};
-use onrush_proto::connect::{self, ConnectResponse};
+use onrush_proto::connect::{self, ConnectResponse, MAGIC};
 use onrush_proto::{ConnectionId, TransactionId, announce, scrape};
 
 /// The only connection id.
 const ID: u64 = 0x0123_4567_89AB_CDEF;
-/// The magic number of a connect (BEP 15).
-const PROTOCOL_ID: u64 = 0x0417_2710_1980;
 /// Bytes of an IPv4 peer.
 const PEER: usize = 6;
 /// The bytes left to download in an announce; 0 makes a seeder.
@@ -170,7 +168,7 @@ impl Answers {
         let [id @ .., a0, a1, a2, a3, _, _, _, _] = *head;
         let action = u32::from_be_bytes([a0, a1, a2, a3]);
         let len = match (action, u64::from_be_bytes(id)) {
-            (connect::ACTION, PROTOCOL_ID) => {
+            (connect::ACTION, MAGIC) => {
                 into[..self.connect.len()].copy_from_slice(&self.connect);
                 self.connect.len()
             }

@@ -19,7 +19,6 @@
 //! | [`search`] | the highest rate within bounds |
 //! | [`report`] | the result, for people and for machines |
 //! | [`live`] | progress of a run |
-//! | [`probe`] | whether the target answers |
 //! | [`sources`] | source addresses and their sockets |
 //! | [`hashes`] | the info hashes of a population as a file |
 //! | [`descriptors`] | the limit of open files |
@@ -50,7 +49,6 @@ pub mod live;
 pub mod number;
 pub mod options;
 pub mod plan;
-pub mod probe;
 pub mod process;
 pub mod report;
 pub mod run;

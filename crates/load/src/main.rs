@@ -18,7 +18,6 @@ use onrush_load::environment::Environment;
 use onrush_load::number::grouped;
 use onrush_load::options::SourceArgs;
 use onrush_load::plan::{Plan, Population, Profile};
-use onrush_load::probe::{self, Patience};
 use onrush_load::report::Report;
 use onrush_load::report::search::Round;
 use onrush_load::run::{RunSettings, run};
@@ -26,6 +25,7 @@ use onrush_load::search::search;
 use onrush_load::{hashes, interrupt, sources};
 use onrush_net::affinity::AffinityError;
 use onrush_proto::Family;
+use onrush_verify::reachability::{self, PATIENCE};
 
 /// Exit status: a reply was wrong, or a conformance check failed.
 const WRONG: u8 = 1;
@@ -103,20 +103,19 @@ fn routed(
         let sources = sources::addresses(&[target], &from.source, count, |_| None);
         let known = sources.count(family).min(PROBED_SOURCES);
         let sources: Vec<_> = (0..known).map(|number| sources.get(family, number)).collect();
-        let patience = Patience::default();
         let waiting = || {
             if !quiet {
                 eprintln!(
                     "onrush-load: no reply from {target} yet; a tracker under overload sheds \
                      connects: trying for {} s",
-                    patience.silence.as_secs()
+                    PATIENCE.as_secs()
                 );
             }
         };
-        match probe::patiently(target, &sources, patience, waiting) {
+        match reachability::connect_from_any(target, &sources, PATIENCE, waiting) {
             Ok(local) => drop(routed.insert(target, local)),
             Err(failure) => {
-                eprintln!("onrush-load: --target: {}", failure.advice(target));
+                eprintln!("onrush-load: --target: {failure}");
                 return None;
             }
         }

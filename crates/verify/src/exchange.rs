@@ -30,6 +30,8 @@ const TRIES: [f64; 8] = [0.5, 0.5, 1.0, 1.0, 1.0, 1.0, 1.0, 2.0];
 const SILENT_TRIES: [f64; 3] = [0.5, 0.5, 1.0];
 /// Number of unanswered tries that count as silence where the time ends before all of them.
 const MIN_TRIES: usize = 3;
+/// Refused datagrams of one client that show a closed port: a tracker may open it after the first.
+const MAX_REFUSED: usize = 2;
 /// Requests of one client in flight at a time: a tracker's receive buffer holds far more.
 const WINDOW: usize = 32;
 /// Bytes of the largest UDP datagram.
@@ -62,6 +64,8 @@ pub enum ExchangeError {
         /// The text of the error.
         text: String,
     },
+    /// The kernel of the tracker's host refuses the datagrams (ICMP port unreachable).
+    Closed,
     /// This host cannot send or receive.
     Local(String),
     /// The time for all checks ended first.
@@ -80,6 +84,7 @@ impl fmt::Display for ExchangeError {
             Self::Kind(bytes) => write!(f, "another kind of reply: {}", hex(bytes)),
             Self::Entries(entries) => write!(f, "{entries} entries for a scrape of 1 info hash"),
             Self::Refused { to, text } => write!(f, "an error to {to}: \"{text}\""),
+            Self::Closed => f.write_str("nothing listens there: the port is closed"),
             Self::Local(why) => write!(f, "this host cannot send: {why}"),
             Self::OutOfTime => {
                 let seconds = CHECK_TIME.as_secs();
@@ -104,6 +109,7 @@ pub struct Client<'t> {
     socket: UdpSocket,
     local: SocketAddr,
     id: Cell<ConnectionId>,
+    refused: Cell<usize>,
     joined: RefCell<BTreeSet<Membership>>,
 }
 
@@ -125,7 +131,8 @@ impl<'t> Client<'t> {
         let socket = UdpSocket::bind(local)?;
         let local = socket.local_addr()?;
         let id = Cell::new(ConnectionId(0));
-        Ok(Self { target, to, socket, local, id, joined: RefCell::default() })
+        let (refused, joined) = (Cell::new(0), RefCell::default());
+        Ok(Self { target, to, socket, local, id, refused, joined })
     }
 
     /// A client at `source` of the tracker at `to`, with a connection id.
@@ -137,6 +144,11 @@ impl<'t> Client<'t> {
         let client = Self::unconnected(target, to, source)?;
         client.connect()?;
         Ok(client)
+    }
+
+    /// Reports a closed port as [`ExchangeError::Closed`] from now on, instead of silence.
+    pub fn report_refusals(&self) -> io::Result<()> {
+        report_refusals(&self.socket, self.to)
     }
 
     /// Requests a connection id, uses it from now on, and returns it with the reply, which has at
@@ -361,11 +373,16 @@ impl<'t> Client<'t> {
         self.target.count_datagram();
         self.remember(bytes);
         match self.socket.send_to(bytes, self.to) {
-            // A closed port's ICMP message about an earlier datagram.
-            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(()),
+            // It is about an earlier datagram.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => self.count_refusal(),
             Err(error) => Err(error.into()),
             Ok(_) => Ok(()),
         }
+    }
+
+    fn count_refusal(&self) -> Result<(), ExchangeError> {
+        self.refused.update(|refused| refused + 1);
+        if self.refused.get() < MAX_REFUSED { Ok(()) } else { Err(ExchangeError::Closed) }
     }
 
     /// Notes which peer an announce adds or removes. Invalid announces count too: a tracker may
@@ -380,28 +397,16 @@ impl<'t> Client<'t> {
         }
     }
 
-    /// The next datagram, or `None` at the deadline. A datagram that is in the socket's buffer by
-    /// then is still returned, as this host may have been late to read it.
     fn receive(&self, until: Instant) -> Result<Option<(Vec<u8>, SocketAddr)>, ExchangeError> {
-        use io::ErrorKind::{ConnectionRefused, Interrupted, TimedOut, WouldBlock};
-        let mut bytes = vec![0; MAX_DATAGRAM];
+        if self.target.is_over() {
+            return Ok(None);
+        }
         loop {
-            let rest = until.saturating_duration_since(Instant::now());
-            let last = rest.is_zero();
-            if last && self.target.is_over() {
-                return Ok(None);
-            }
-            self.socket.set_read_timeout(Some(rest.max(Duration::from_millis(1))))?;
-            match self.socket.recv_from(&mut bytes) {
-                Ok((len, from)) => {
-                    bytes.truncate(len);
-                    return Ok(Some((bytes, from)));
+            match receive(&self.socket, until) {
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                    self.count_refusal()?;
                 }
-                Err(error) => match error.kind() {
-                    WouldBlock | TimedOut if last => return Ok(None),
-                    WouldBlock | TimedOut | Interrupted | ConnectionRefused => {}
-                    _ => return Err(error.into()),
-                },
+                received => return Ok(received?),
             }
         }
     }
@@ -437,6 +442,49 @@ impl Drop for Client<'_> {
     fn drop(&mut self) {
         self.remove_peers();
     }
+}
+
+/// The next datagram, or `None` at the deadline. A datagram that is in the socket's buffer by then
+/// is still returned, as this host may have been late to read it.
+pub(crate) fn receive(
+    socket: &UdpSocket,
+    until: Instant,
+) -> io::Result<Option<(Vec<u8>, SocketAddr)>> {
+    use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
+    let mut bytes = vec![0; MAX_DATAGRAM];
+    loop {
+        let rest = until.saturating_duration_since(Instant::now());
+        socket.set_read_timeout(Some(rest.max(Duration::from_millis(1))))?;
+        match socket.recv_from(&mut bytes) {
+            Ok((len, from)) => {
+                bytes.truncate(len);
+                return Ok(Some((bytes, from)));
+            }
+            Err(error) => match error.kind() {
+                WouldBlock | TimedOut if rest.is_zero() => return Ok(None),
+                WouldBlock | TimedOut | Interrupted => {}
+                _ => return Err(error),
+            },
+        }
+    }
+}
+
+/// Makes the socket report datagrams that the host of `to` refuses, as if it were connected, which
+/// would hide replies from other addresses.
+#[cfg(target_os = "linux")]
+pub(crate) fn report_refusals(socket: &UdpSocket, to: SocketAddr) -> io::Result<()> {
+    use nix::sys::socket::{setsockopt, sockopt};
+    match to {
+        SocketAddr::V4(_) => setsockopt(socket, sockopt::Ipv4RecvErr, &true)?,
+        SocketAddr::V6(_) => setsockopt(socket, sockopt::Ipv6RecvErr, &true)?,
+    }
+    Ok(())
+}
+
+/// Other systems report them for connected sockets only: a closed port is silent there.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn report_refusals(_: &UdpSocket, _: SocketAddr) -> io::Result<()> {
+    Ok(())
 }
 
 fn refused(to: &str, reply: &[u8]) -> ExchangeError {

@@ -3,10 +3,10 @@
 use std::net::Ipv4Addr;
 
 use onrush_proto::announce::REQUEST_LEN;
-use onrush_proto::connect::MAGIC;
 use onrush_proto::options::Options;
 use onrush_proto::{
-    Announce, ConnectionId, Endpoint, Event, InfoHash, PeerId, Scrape, TransactionId,
+    Announce, Connect, ConnectionId, Endpoint, Event, InfoHash, PeerId, Scrape, TransactionId,
+    connect,
 };
 
 /// Bytes of a reply that a report shows.
@@ -126,9 +126,9 @@ impl AnnounceReply {
 
 /// A connect request with transaction id 0.
 pub fn connect_request() -> Vec<u8> {
-    let mut request = MAGIC.to_be_bytes().to_vec();
-    request.extend_from_slice(&[0; 8]);
-    request
+    let mut request = [0; connect::REQUEST_LEN];
+    Connect { transaction_id: TransactionId(0) }.write(&mut request);
+    request.to_vec()
 }
 
 /// A scrape request with transaction id 0.

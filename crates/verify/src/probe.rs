@@ -1,13 +1,13 @@
 //! A tracker as one client sees it: a connect, an announce and a scrape, with their times.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use onrush_proto::InfoHash;
 
 use crate::exchange::{Client, ExchangeError};
 use crate::message::{AnnounceRequest, fresh_hash};
-use crate::target::Target;
+use crate::target::{Target, unspecified};
 
 /// A request is repeated for this many timeouts of [`Target`].
 const TIMEOUTS: u32 = 8;
@@ -59,15 +59,13 @@ pub struct Probe {
 }
 
 /// Probes a tracker from a port of its own; each request is repeated until it is answered, for
-/// `timeout`. Without an info hash, a random one is announced.
+/// `timeout`, or until the port turns out to be closed. Without an info hash, a random one is announced.
 pub fn probe(address: SocketAddr, hash: Option<InfoHash>, timeout: Duration) -> Probe {
-    let any: IpAddr = match address {
-        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-    };
+    let any = unspecified(address);
     let target = Target::new(address, &[any], any, timeout / TIMEOUTS);
     let mut probe = Probe { address, answered: Vec::new(), failed: None };
-    let client = match Client::unconnected(&target, address, any) {
+    let client = Client::unconnected(&target, address, any);
+    let client = match client.and_then(|client| Ok(client.report_refusals().map(|()| client)?)) {
         Ok(client) => client,
         Err(error) => {
             probe.failed = Some((Step::Connect, error));

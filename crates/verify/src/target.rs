@@ -2,7 +2,7 @@
 //! requests come from, and the time that is left.
 
 use std::collections::{HashMap, HashSet};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -15,6 +15,14 @@ pub const CHECK_TIME: Duration = Duration::from_secs(45);
 const TOTAL_TIME: Duration = Duration::from_secs(53);
 /// Number of source addresses in 127/8 that are used for a tracker on this host.
 const LOOPBACK_SOURCES: u8 = 4;
+
+/// The address that makes routing pick the source of requests to `target`.
+pub(crate) fn unspecified(target: SocketAddr) -> IpAddr {
+    match target {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    }
+}
 
 /// The tracker under test.
 #[derive(Debug)]

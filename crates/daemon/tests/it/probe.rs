@@ -68,6 +68,10 @@ fn limits_and_failures_have_the_exit_status_of_a_monitoring_plugin() {
     let ended = probe(&[&address, "--timeout", "1"]);
     assert_eq!(ended.code, Some(2), "{ended:?}");
     assert!(ended.output.contains("connect   failed: no reply to "), "{ended:?}");
+    drop(silent);
+    let ended = probe(&[&address]);
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+    assert!(ended.output.contains("connect   failed: nothing listens there"), "{ended:?}");
 }
 
 #[test]

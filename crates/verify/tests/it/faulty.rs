@@ -16,7 +16,7 @@ use onrush_net::bind::{Buffers, bind_client};
 use onrush_net::mio::{Backend, Options};
 use onrush_net::{Reply, Return, Socket};
 use onrush_proto::announce::{AnnounceHead, HEAD_LEN, REQUEST_LEN};
-use onrush_proto::connect::ConnectResponse;
+use onrush_proto::connect::{ConnectResponse, MAGIC};
 use onrush_proto::scrape::{self, MAX_HASHES};
 use onrush_proto::{
     Announce, Connect, ConnectionId, Endpoint, Event, Family, InfoHash, Request, Scrape,
@@ -194,7 +194,7 @@ impl Tracker {
     fn reply(&mut self, bytes: &[u8], source: SocketAddr) -> Option<Vec<u8>> {
         let mut patched = bytes.to_vec();
         if self.has(Fault::AnyMagic) && bytes.len() >= 16 && bytes[8..12] == [0; 4] {
-            patched[..8].copy_from_slice(&0x0417_2710_1980_u64.to_be_bytes());
+            patched[..8].copy_from_slice(&MAGIC.to_be_bytes());
         }
         if self.has(Fault::AnswersShort) && bytes.len() < 16 {
             return Some(error_reply(&[0; 16], "short"));

@@ -129,6 +129,16 @@ fn a_probe_ends_at_the_request_that_fails() {
     assert!(matches!(error, Some((Step::Announce, ExchangeError::Refused { .. }))), "{error:?}");
 }
 
+/// A tracker that starts may open its port after the first request.
+#[test]
+fn a_probe_of_a_closed_port_ends_at_the_second_refusal() {
+    let closed = |address: &str| std::net::UdpSocket::bind(address).unwrap().local_addr().unwrap();
+    for address in ["127.0.0.1:0", "[::1]:0"].map(closed) {
+        let probe = probe(address, None, Duration::from_secs(120));
+        assert_eq!(probe.failed, Some((Step::Connect, ExchangeError::Closed)));
+    }
+}
+
 /// Every fault, the expected outcome, and the checks that report it.
 const TABLE: &[(Fault, Outcome, &[&str])] = {
     use Fault::*;
