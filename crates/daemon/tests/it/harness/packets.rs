@@ -1,12 +1,14 @@
-//! Requests and responses byte by byte, as specified in BEP 15. Independent of the product's
-//! parsers and encoders, so that a mistake there cannot cancel out here.
+//! Requests and responses, by the encoders and parsers of `onrush-proto`. Those are tested against
+//! datagrams of real clients in its own tests, and byte by byte in `protocol`.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
-use onrush_proto::{Family, InfoHash, ScrapeCounts};
-
-/// The magic number of a connect, at the place of the connection id (BEP 15, "Connect").
-pub(crate) const MAGIC: u64 = 0x0417_2710_1980;
+use onrush_proto::options::Options;
+use onrush_proto::scrape::{HASH_LEN, REQUEST_HEAD_LEN};
+use onrush_proto::{
+    Connect, ConnectionId, Event, Family, InfoHash, PeerId, Response, Scrape, ScrapeCounts,
+    TransactionId, announce, connect as wire,
+};
 
 /// The events of BEP 15, "Announce", and libtorrent's fourth.
 pub(crate) const COMPLETED: u32 = 1;
@@ -34,17 +36,19 @@ pub(crate) fn random_hash() -> InfoHash {
 
 /// A connect request of exactly 16 bytes.
 pub(crate) fn connect(transaction: u32) -> Vec<u8> {
-    head(MAGIC, 0, transaction)
+    let mut bytes = [0; wire::REQUEST_LEN];
+    Connect { transaction_id: TransactionId(transaction) }.write(&mut bytes);
+    bytes.to_vec()
 }
 
 /// A scrape request.
 pub(crate) fn scrape(id: u64, transaction: u32, hashes: &[InfoHash]) -> Vec<u8> {
-    let mut bytes = head(id, 2, transaction);
-    bytes.extend(hashes.iter().flat_map(|hash| hash.0));
+    let mut bytes = vec![0; REQUEST_HEAD_LEN + HASH_LEN * hashes.len()];
+    Scrape::write(ConnectionId(id), TransactionId(transaction), hashes, &mut bytes);
     bytes
 }
 
-/// The 16 bytes at the start of every request.
+/// The 16 bytes at the start of a request, of any action.
 pub(crate) fn head(id: u64, action: u32, transaction: u32) -> Vec<u8> {
     let mut bytes = id.to_be_bytes().to_vec();
     bytes.extend(action.to_be_bytes());
@@ -57,9 +61,8 @@ pub(crate) fn head(id: u64, action: u32, transaction: u32) -> Vec<u8> {
 pub(crate) struct Announce {
     pub(crate) info_hash: InfoHash,
     pub(crate) peer_id: [u8; 20],
-    pub(crate) downloaded: u64,
     pub(crate) left: u64,
-    pub(crate) uploaded: u64,
+    /// Also a number that is not defined.
     pub(crate) event: u32,
     pub(crate) ip: u32,
     pub(crate) key: u32,
@@ -74,9 +77,7 @@ pub(crate) fn leecher(info_hash: InfoHash, port: u16) -> Announce {
     Announce {
         info_hash,
         peer_id: *b"-ON0001-abcdefghijkl",
-        downloaded: 1 << 40,
         left: 12_345,
-        uploaded: 99,
         event: 0,
         ip: 0,
         key: 0xC0FF_EE00,
@@ -109,19 +110,24 @@ impl Announce {
 
     /// The datagram (BEP 15, "Announce").
     pub(crate) fn bytes(&self, id: u64, transaction: u32) -> Vec<u8> {
-        let mut bytes = head(id, 1, transaction);
-        bytes.extend(self.info_hash.0); // 16
-        bytes.extend(self.peer_id); // 36
-        bytes.extend(self.downloaded.to_be_bytes()); // 56
-        bytes.extend(self.left.to_be_bytes()); // 64
-        bytes.extend(self.uploaded.to_be_bytes()); // 72
-        bytes.extend(self.event.to_be_bytes()); // 80
-        bytes.extend(self.ip.to_be_bytes()); // 84
-        bytes.extend(self.key.to_be_bytes()); // 88
-        bytes.extend(self.num_want.to_be_bytes()); // 92
-        bytes.extend(self.port.to_be_bytes()); // 96
-        assert_eq!(bytes.len(), 98);
-        bytes.extend(&self.tail);
+        let announce = onrush_proto::Announce {
+            connection_id: ConnectionId(id),
+            transaction_id: TransactionId(transaction),
+            info_hash: self.info_hash,
+            peer_id: PeerId(self.peer_id),
+            downloaded: 1 << 40,
+            left: self.left,
+            uploaded: 99,
+            event: Event::None,
+            ip: self.ip,
+            key: self.key,
+            num_want: self.num_want,
+            port: self.port,
+            options: Options(&self.tail),
+        };
+        let mut bytes = vec![0; announce::REQUEST_LEN + self.tail.len()];
+        announce.write(&mut bytes);
+        bytes[80..84].copy_from_slice(&self.event.to_be_bytes());
         bytes
     }
 }
@@ -140,18 +146,14 @@ pub(crate) struct AnnounceReply {
 impl AnnounceReply {
     /// Parses an announce reply of this family. Panics on any other datagram.
     pub(crate) fn read(reply: &[u8], family: Family) -> Self {
-        assert_eq!(u32_at(reply, 0), 1, "an announce response: {}", display(reply));
-        let width = match family {
-            Family::V4 => 6,
-            Family::V6 => 18,
+        let Ok(Response::Announce(head, peers)) = Response::parse(reply, family) else {
+            panic!("an announce response: {}", display(reply))
         };
-        let list = &reply[20..];
-        assert_eq!(list.len() % width, 0, "{} bytes of whole peers", list.len());
         Self {
-            interval: u32_at(reply, 8),
-            leechers: u32_at(reply, 12),
-            seeders: u32_at(reply, 16),
-            peers: list.chunks(width).map(peer).collect(),
+            interval: head.interval,
+            leechers: head.leechers,
+            seeders: head.seeders,
+            peers: peers.iter().map(|peer| (peer.ip(), peer.port()).into()).collect(),
             len: reply.len(),
         }
     }
@@ -171,20 +173,18 @@ impl AnnounceReply {
 
 /// The entries of a scrape reply. Panics on any other datagram.
 pub(crate) fn counts(reply: &[u8]) -> Vec<ScrapeCounts> {
-    assert_eq!(u32_at(reply, 0), 2, "a scrape response: {}", display(reply));
-    assert_eq!((reply.len() - 8) % 12, 0, "{} bytes of whole entries", reply.len() - 8);
-    let entry = |at: &[u8]| ScrapeCounts {
-        seeders: u32_at(at, 0),
-        completed: u32_at(at, 4),
-        leechers: u32_at(at, 8),
-    };
-    reply[8..].chunks(12).map(entry).collect()
+    match Response::parse(reply, Family::V4) {
+        Ok(Response::Scrape(_, counts)) => counts.iter().collect(),
+        _ => panic!("a scrape response: {}", display(reply)),
+    }
 }
 
 /// The text of an error reply. Panics on any other datagram.
 pub(crate) fn error_text(reply: &[u8]) -> String {
-    assert_eq!(u32_at(reply, 0), 3, "an error response: {}", display(reply));
-    String::from_utf8(reply[8..].to_vec()).expect("an error text in UTF-8")
+    match Response::parse(reply, Family::V4) {
+        Ok(Response::Error(_, text)) => String::from_utf8(text.to_vec()).expect("UTF-8"),
+        _ => panic!("an error response: {}", display(reply)),
+    }
 }
 
 /// The big-endian `u32` at an offset.
@@ -195,15 +195,6 @@ pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
 /// The big-endian `u64` at an offset.
 pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_be_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
-}
-
-fn peer(bytes: &[u8]) -> SocketAddr {
-    let (ip, port) = bytes.split_at(bytes.len() - 2);
-    let ip: IpAddr = match ip.try_into() {
-        Ok(v4) => <[u8; 4]>::into(v4),
-        Err(_) => <[u8; 16]>::try_from(ip).expect("an address of either family").into(),
-    };
-    SocketAddr::new(ip, u16::from_be_bytes(port.try_into().expect("two bytes")))
 }
 
 /// A reply for assertion messages.

@@ -2,8 +2,10 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
+use onrush_proto::connect::MAGIC;
+
 use crate::harness::client::{Client, transaction};
-use crate::harness::packets::{MAGIC, connect, head, u64_at};
+use crate::harness::packets::{connect, head, u64_at};
 use crate::harness::process::Launch;
 use crate::harness::tracker::{LOOPBACK, both, each};
 

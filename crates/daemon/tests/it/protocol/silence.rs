@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
 use onrush_proto::Family;
+use onrush_proto::connect::MAGIC;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::harness::client::transaction;
 use crate::harness::network::in_own_network;
-use crate::harness::packets::{MAGIC, connect, hash, head, leecher, scrape};
+use crate::harness::packets::{connect, hash, head, leecher, scrape};
 use crate::harness::tracker::each;
 
 /// Anything else: an unknown action gets no reply and is counted, at any length and with a valid id
