@@ -10,6 +10,8 @@ import tempfile
 import threading
 import time
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
+
 BIN = pathlib.Path(os.environ.get("ONRUSH_BIN", "."))
 PORT, ADMIN_PORT = 6969, 6980
 V4, V6 = "10.77.0.1", "fd77::1"

@@ -42,11 +42,8 @@ class Daemon:
 
     def _answers(self, address):
         self.process.must_run()
-        client = Client(address, PORT)
-        try:
-            return client.connect()
-        finally:
-            client.close()
+        with Client(address, PORT) as client:
+            return client.answers()
 
     def stop(self):
         """Sends SIGTERM; returns the exit code."""

@@ -191,7 +191,8 @@ class Transfer(Pair):
             return max(0.1, deadline - time.monotonic())
 
         def counts():
-            return tracker.scrape(self.torrent.info_hash) or (0, 0, 0)
+            # An id expires during a transfer.
+            return tracker.scrape(self.torrent.info_hash) if tracker.answers() else (0, 0, 0)
 
         try:
             if counts() != (0, 0, 0):
@@ -216,7 +217,7 @@ class Transfer(Pair):
             raise Failure(f"{failure}\n{self._logs()}") from None
         finally:
             self.stop()
-            tracker.close()
+            tracker.socket.close()
 
     def _wait_for_file(self, leecher, seconds):
         poll("the seeder's file at the leecher", lambda: self.is_complete(leecher), seconds, every=0.1)

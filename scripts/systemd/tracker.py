@@ -1,79 +1,45 @@
 """Clients of the tracker: Python programs that run on a test host."""
 
+import pathlib
 import time
 
 from host import TIMEOUT
 
+UDP = (pathlib.Path(__file__).resolve().parent.parent / "lib" / "udp.py").read_text()
+
 # Connects, announces a peer, then another, and expects the first in the reply; within a number of seconds. Prints `ok`.
-CLIENT = r"""
-import os, socket, struct, sys, time
-host, port, end = sys.argv[1], int(sys.argv[2]), time.monotonic() + float(sys.argv[3])
-family = socket.AF_INET6 if ":" in host else socket.AF_INET
-udp = socket.socket(family, socket.SOCK_DGRAM)
-udp.connect((host, port))
-
-def exchange(request, action):
-    # Before the tracker listens, datagrams are refused by the kernel or lost.
-    udp.settimeout(1)
-    while True:
-        number = os.urandom(4)
-        try:
-            udp.send(request(number))
-            reply = udp.recv(4096)
-            # Late replies to former requests.
-            while reply[4:8] != number:
-                reply = udp.recv(4096)
-            assert struct.unpack("!I", reply[:4])[0] == action, reply
-            return reply
-        except TimeoutError:
-            pass
-        except ConnectionRefusedError:
-            time.sleep(0.05)
-        if time.monotonic() > end:
-            sys.exit("no reply")
-
-connect = exchange(lambda number: struct.pack("!QI", 0x41727101980, 0) + number, 0)
-connection = connect[8:16]
+CLIENT = UDP + r"""
+import sys
+client = Client(sys.argv[1], int(sys.argv[2]), seconds=float(sys.argv[3]))
+client.connect()
 info_hash = os.urandom(20)
-def announce(port, left):
-    return exchange(lambda number: connection + struct.pack("!I", 1) + number + info_hash + os.urandom(20)
-               + struct.pack("!QQQIIIiH", 0, left, 0, 2, 0, 7, 50, port), 1)
-announce(1001, 0)
-reply = announce(1002, 1)
-_, _, interval, leechers, seeders = struct.unpack("!IIIII", reply[:20])
-assert interval > 0 and seeders == 1 and leechers == 1, reply
-assert struct.pack("!H", 1001) in reply[20:], reply
+client.announce(info_hash, 1001, left=0)
+interval, leechers, seeders, peers = client.announce(info_hash, 1002)
+assert interval > 0 and seeders == 1 and leechers == 1, (interval, leechers, seeders)
+assert 1001 in [port for _, port in peers], peers
 print("ok")
 """
 
 # Announces over each of eight sockets in turn until a file exists, and once more then. Prints a line after the first
 # turn, and at the end the number of requests and that of replies within two minutes.
-LOAD = r"""
-import os, socket, struct, sys, time
-host, port, stop = sys.argv[1], int(sys.argv[2]), sys.argv[3]
-family = socket.AF_INET6 if ":" in host else socket.AF_INET
-sockets, sent, answered = [], 0, 0
-for _ in range(8):
-    udp = socket.socket(family, socket.SOCK_DGRAM)
-    udp.settimeout(120)
-    udp.connect((host, port))
-    sockets.append(udp)
-def connect(udp):
-    udp.send(struct.pack("!QII", 0x41727101980, 0, 7))
-    return udp.recv(64)[8:16]
+LOAD = UDP + r"""
+import sys
+clients = [Client(sys.argv[1], int(sys.argv[2]), timeout=120) for _ in range(8)]
+sent, answered = 0, 0
 end = time.monotonic() + 600
 renewed, stops = -600, False
 while not stops:
-    stops = os.path.exists(stop) or time.monotonic() > end
+    stops = os.path.exists(sys.argv[3]) or time.monotonic() > end
     if time.monotonic() > renewed + 30:
-        ids, renewed = [connect(udp) for udp in sockets], time.monotonic()
-    for udp, connection in zip(sockets, ids):
-        udp.send(connection + struct.pack("!I", 1) + os.urandom(24) + b"-TR4040-load-load-lo" + struct.pack(
-            "!QQQIIIiH", 0, 1, 0, 0, 0, 7, 1, 4001))
+        for client in clients:
+            client.connect()
+        renewed = time.monotonic()
+    for client in clients:
+        client.socket.send(client.request(os.urandom(20), 4001, event=0, wanted=1))
         sent += 1
-    for udp in sockets:
+    for client in clients:
         try:
-            answered += udp.recv(4096)[:4] == struct.pack("!I", 1)
+            answered += client.socket.recv(4096)[:4] == struct.pack("!I", 1)
         except TimeoutError:
             pass
     if sent == 8:
@@ -82,20 +48,13 @@ print(sent, answered)
 """
 
 # Announces seeders of an info hash; prints the number of seeders from a scrape.
-SEEDERS = r"""
-import os, socket, struct, sys
-port, name, peers = int(sys.argv[1]), bytes.fromhex(sys.argv[2]), int(sys.argv[3])
-udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-udp.settimeout(60)
-udp.connect(("127.0.0.1", port))
-udp.send(struct.pack("!QII", 0x41727101980, 0, 7))
-connection = udp.recv(64)[8:16]
-for number in range(peers):
-    udp.send(connection + struct.pack("!II", 1, number) + name + os.urandom(20) + struct.pack(
-        "!QQQIIIiH", 0, 0, 0, 0, 0, 7, 0, 2000 + number))
-    udp.recv(4096)
-udp.send(connection + struct.pack("!II", 2, 9) + name)
-print(struct.unpack("!I", udp.recv(64)[8:12])[0])
+SEEDERS = UDP + r"""
+import sys
+client, name = Client("127.0.0.1", int(sys.argv[1]), timeout=60), bytes.fromhex(sys.argv[2])
+client.connect()
+for number in range(int(sys.argv[3])):
+    client.announce(name, 2000 + number, left=0, event=0, wanted=0)
+print(client.scrape(name)[0])
 """
 
 # Prints the status and the body of the admin side's response for a path.
