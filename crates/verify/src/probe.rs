@@ -59,7 +59,8 @@ pub struct Probe {
 }
 
 /// Probes a tracker from a port of its own; each request is repeated until it is answered, for
-/// `timeout`, or until the port turns out to be closed. Without an info hash, a random one is announced.
+/// `timeout`, or until the port turns out to be closed. Without an info hash, a random one is
+/// announced.
 pub fn probe(address: SocketAddr, hash: Option<InfoHash>, timeout: Duration) -> Probe {
     let any = unspecified(address);
     let target = Target::new(address, &[any], any, timeout / TIMEOUTS);

@@ -8,13 +8,13 @@ use onrush_tidy::{crate_of, demand, sources};
 /// [`GROWTH`] beyond its row. The commit that raises a row says why; one that removes more than
 /// [`SLACK`] lowers it.
 const BUDGETS: [(&str, [usize; 2]); 17] = [
-    ("bench", [2_447, 1_220]),
+    ("bench", [2_457, 1_258]),
     ("config", [1_794, 1_061]),
     ("control", [4_548, 1_881]),
     ("daemon", [9_822, 16_620]),
     ("fuzz", [424, 0]),
     ("lab", [1_299, 682]),
-    ("load", [7_803, 5_084]),
+    ("load", [7_634, 4_965]),
     ("net", [3_405, 2_203]),
     ("proto", [691, 734]),
     ("replica", [581, 328]),
@@ -24,7 +24,7 @@ const BUDGETS: [(&str, [usize; 2]); 17] = [
     ("tidy", [190, 828]),
     ("toml-keys", [1_115, 499]),
     ("tracker", [4_010, 2_080]),
-    ("verify", [2_358, 991]),
+    ("verify", [2_446, 1_082]),
 ];
 /// Growth beyond a row, percent.
 const GROWTH: usize = 3;
