@@ -102,11 +102,6 @@ impl Announce {
         Self { num_want, ..self }
     }
 
-    /// Sets the bytes after the first 98.
-    pub(crate) fn tail(self, tail: &[u8]) -> Self {
-        Self { tail: tail.to_vec(), ..self }
-    }
-
     /// The datagram (BEP 15, "Announce").
     pub(crate) fn bytes(&self, id: u64, transaction: u32) -> Vec<u8> {
         let mut bytes = head(id, 1, transaction);
