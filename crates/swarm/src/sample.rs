@@ -219,6 +219,9 @@ mod tests {
                     if want >= 2 {
                         assert_eq!((s > 0, l > 0), (seeders > 0, leechers > 0));
                     }
+                    if want < seeders + leechers && seeders.min(leechers) >= want.div_ceil(2) {
+                        assert!(s.abs_diff(l) <= 1, "half of each");
+                    }
                 }
             }
         }

@@ -143,13 +143,17 @@ impl<S: Socket> TestTracker<S> {
     }
 }
 
-/// Sends a datagram from a client's socket to the tracker over IPv4.
+/// Sends a datagram from a client's socket to the tracker's address of the same family.
 pub fn send(clients: &mut Endpoint, socket: u16, bytes: &[u8]) {
-    let to = Return::to(TRACKER_V4.parse().unwrap(), socket);
+    let tracker = match clients.addresses()[usize::from(socket)] {
+        SocketAddr::V4(_) => TRACKER_V4,
+        SocketAddr::V6(_) => TRACKER_V6,
+    };
+    let to = Return::to(tracker.parse().unwrap(), socket);
     clients.send(std::iter::once(Reply { bytes, to: &to }));
 }
 
-/// Connects from a client's socket over IPv4 at `now`, and returns the connection id.
+/// Connects from a client's socket at `now`, and returns the connection id.
 pub fn connect(
     world: &mut TestTracker<Endpoint>,
     clients: &mut Endpoint,

@@ -5,40 +5,10 @@ use std::fs;
 
 use clap::{CommandFactory, Parser};
 use onrush::cli::Cli;
-use onrush_config::{Flags, Host, Settings, print_config};
+use onrush_config::print_config;
 
 use crate::harness::network::in_own_network;
 use crate::harness::process::{Launch, free_address};
-
-#[test]
-fn the_summary_reports_the_effect_on_this_host() {
-    let file = tempfile::NamedTempFile::new().unwrap();
-    fs::write(&file, "[workers]\ntotal = 2\npin = [1, 3, 0]\n").unwrap();
-    let (vcpus, home) = ((0..4).collect(), Some("/home/op".into()));
-    let host = Host { vcpus, home, ..Host::default() };
-    let flags = Flags { config: Some(file.path().into()), ..Flags::default() };
-    let (settings, notices) = Settings::load(&flags, &host).unwrap();
-    let report = settings.summary(&host);
-    let row = |name: &str| {
-        let of =
-            |line: &str| line.trim_start().strip_prefix(name).map(|rest| rest.trim().to_owned());
-        report.lines().find_map(of).unwrap_or_else(|| panic!("no {name} in\n{report}"))
-    };
-    for (name, values) in [
-        ("listen ", ["0.0.0.0:6969", "[::]:6969"].as_slice()),
-        ("workers ", &["2 colocated", "vCPU 1,3"]),
-        ("vCPUs ", &["4 usable: 0-3"]),
-        ("announce ", &["1800 s", "5 %", "3600 s", "200 peers", "67 "]),
-        ("limits ", &["20000000 peers", "1.3 GB"]),
-        ("access ", &[]),
-        ("state ", &["/home/op/.local/state/onrush"]),
-        ("admin ", &["http://127.0.0.1:6970", "admin.token_file"]),
-    ] {
-        let row = row(name);
-        values.iter().for_each(|value| assert!(row.contains(value), "{value}: {row}"));
-    }
-    assert!(notices.iter().any(|note| note.contains("workers.pin")), "{notices:?}");
-}
 
 /// A file, one over it, a variable over both, and a flag over all of them.
 #[test]

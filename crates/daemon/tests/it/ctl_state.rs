@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::harness::client::Client;
 use crate::harness::packets::{leecher, random_hash, seeder};
-use crate::harness::process::{Daemon, Ended, Launch, mode};
+use crate::harness::process::{Daemon, Launch, mode};
 
 /// The begin of each configuration.
 const LOCAL: &str = "state_dir = \"HOME/state\"\n";
@@ -15,34 +15,21 @@ fn serve(tables: &str) -> Daemon {
     Launch::on_loopback().config(&format!("{LOCAL}{tables}")).serve()
 }
 
-fn ctl(daemon: &Daemon, arguments: &[&str]) -> Ended {
-    let launch = Launch::new(&["ctl"]).flag("--config", daemon.home().join("onrush.toml"));
-    launch.flags(arguments).start().end()
-}
-
-/// The output of a command that succeeds.
-#[track_caller]
-fn output(daemon: &Daemon, arguments: &[&str]) -> String {
-    let ended = ctl(daemon, arguments);
-    assert_eq!((ended.code, ended.text().as_str()), (Some(0), ""), "{arguments:?}: {ended:?}");
-    ended.output
-}
-
 #[test]
 fn version_names_the_tracker_and_the_command() {
     let daemon = serve("");
-    let text = output(&daemon, &["version"]);
+    let text = daemon.local_output(&["version"]);
     let version = env!("CARGO_PKG_VERSION");
     assert_eq!(text.matches(version).count(), 2, "{text}");
     assert!(text.contains(&daemon.pid().to_string()), "{text}");
-    let json = ctl(&daemon, &["--json", "version"]).json();
+    let json = daemon.local_ctl(&["--json", "version"]).json();
     assert_eq!(json["process"], daemon.pid());
 }
 
 #[test]
 fn config_shows_what_is_in_force_and_how_the_file_differs() {
     let daemon = serve("[announce]\ninterval = 900\n");
-    let shown = output(&daemon, &["config"]);
+    let shown = daemon.local_output(&["config"]);
     let line = |key: &str| {
         let of = |line: &&str| line.starts_with(&format!("{key} = "));
         shown.lines().find(of).unwrap_or_else(|| panic!("no {key} in {shown}")).to_owned()
@@ -58,10 +45,10 @@ fn config_shows_what_is_in_force_and_how_the_file_differs() {
     let checked = Launch::new(&["--check-config"]).flag("--config", &file).start().end();
     assert_eq!(checked.code, Some(0), "{checked:?}");
 
-    let same = ctl(&daemon, &["--json", "config", "--diff"]).json();
+    let same = daemon.local_ctl(&["--json", "config", "--diff"]).json();
     assert_eq!(same["differences"].as_array().unwrap().len(), 0, "{same}");
     daemon.configure(&format!("{LOCAL}[announce]\ninterval = 600\n[limits]\npeers = 5000\n"));
-    let text = output(&daemon, &["config", "--diff"]);
+    let text = daemon.local_output(&["config", "--diff"]);
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines.len(), 2, "{text}");
     for (line, parts) in
@@ -69,7 +56,7 @@ fn config_shows_what_is_in_force_and_how_the_file_differs() {
     {
         assert!(parts.iter().all(|part| line.contains(part)), "{line}");
     }
-    assert_eq!(output(&daemon, &["config"]), shown, "nothing has changed");
+    assert_eq!(daemon.local_output(&["config"]), shown, "nothing has changed");
     // The file of the tracker is wrong; that of the command leads to the same socket.
     let correct = daemon.home().join("correct.toml");
     fs::copy(daemon.home().join("onrush.toml"), &correct).unwrap();
@@ -84,25 +71,25 @@ fn config_shows_what_is_in_force_and_how_the_file_differs() {
 #[test]
 fn the_level_of_the_log_lasts_until_the_next_reload() {
     let mut daemon = serve("");
-    let text = output(&daemon, &["log-level", "warn"]);
+    let text = daemon.local_output(&["log-level", "warn"]);
     assert!(text.contains("warn") && text.contains("info"), "{text}");
     let line = daemon.line("until the next reload");
     assert!(line.contains("INFO -> WARN") && line.contains("changed by "), "{line}");
-    let level = |daemon: &_| {
-        let keys = ctl(daemon, &["--json", "config"]).json()["keys"].clone();
+    let level = |daemon: &Daemon| {
+        let keys = daemon.local_ctl(&["--json", "config"]).json()["keys"].clone();
         let keys = keys.as_array().unwrap().iter();
         let mut level = keys.filter(|key| key["key"] == "log.level");
         level.next().unwrap().clone()
     };
     let changed = level(&daemon);
     assert_eq!((&changed["value"], &changed["default"]), (&"\"warn\"".into(), &false.into()));
-    let again = ctl(&daemon, &["--json", "log-level", "debug"]).json();
+    let again = daemon.local_ctl(&["--json", "log-level", "debug"]).json();
     assert_eq!(again["level"], "warn");
-    output(&daemon, &["reload"]);
+    daemon.local_output(&["reload"]);
     assert_eq!(level(&daemon)["value"], "\"info\"");
-    let again = ctl(&daemon, &["--json", "log-level", "off"]).json();
+    let again = daemon.local_ctl(&["--json", "log-level", "off"]).json();
     assert_eq!(again["level"], "info");
-    assert_eq!(ctl(&daemon, &["log-level", "loud"]).code, Some(2));
+    assert_eq!(daemon.local_ctl(&["log-level", "loud"]).code, Some(2));
 }
 
 #[test]
@@ -111,13 +98,13 @@ fn a_snapshot_is_written_at_once_and_copied() {
     let client = daemon.client();
     let hash = random_hash();
     (0..3).for_each(|port| drop(client.announce(&seeder(hash, 7_000 + port))));
-    let text = output(&daemon, &["snapshot"]);
+    let text = daemon.local_output(&["snapshot"]);
     let file = daemon.home().join("state/onrush.snapshot");
     assert!(text.starts_with("3 peers ") && text.contains(file.to_str().unwrap()), "{text}");
     // The copy is a snapshot for another tracker.
     let other = tempfile::tempdir().unwrap();
     let copy = other.path().join("onrush.snapshot");
-    output(&daemon, &["snapshot", "--to", copy.to_str().unwrap()]);
+    daemon.local_output(&["snapshot", "--to", copy.to_str().unwrap()]);
     assert_eq!(mode(&copy), 0o600);
     let second = Launch::on_loopback().flag("--state-dir", other.path()).serve();
     assert_eq!(second.client().counts(hash).seeders, 3);
@@ -132,7 +119,7 @@ fn a_snapshot_is_written_at_once_and_copied() {
 #[test]
 fn without_snapshots_the_command_says_why() {
     let daemon = serve("[snapshot]\nenabled = false\n");
-    let refused = ctl(&daemon, &["snapshot"]);
+    let refused = daemon.local_ctl(&["snapshot"]);
     assert_eq!(refused.code, Some(1), "{refused:?}");
     assert!(refused.text().contains("snapshot.enabled"), "{refused:?}");
 }
@@ -150,8 +137,9 @@ fn the_list_is_exported_and_another_file_is_checked() {
     write(&file, &names[..2]);
     let tables = format!("[access]\nmode = \"deny\"\nfiles = [{file:?}]\n[workers]\ntotal = 2\n");
     let daemon = serve(&tables);
-    output(&daemon, &["list", "add", &names[2]]);
-    let mut exported: Vec<String> = output(&daemon, &["list", "export"])
+    daemon.local_output(&["list", "add", &names[2]]);
+    let mut exported: Vec<String> = daemon
+        .local_output(&["list", "export"])
         .lines()
         .filter(|line| !line.starts_with('#'))
         .map(str::to_owned)
@@ -169,7 +157,7 @@ fn the_list_is_exported_and_another_file_is_checked() {
     client.announce(&leecher(kept, 7_000));
     write(&new, &names[1..4]);
     let check = ["--json", "list", "check", new.to_str().unwrap()];
-    let checked = ctl(&daemon, &check).json();
+    let checked = daemon.local_ctl(&check).json();
     for (field, value) in [
         ("entries", 3),
         ("added", 1),
@@ -182,11 +170,11 @@ fn the_list_is_exported_and_another_file_is_checked() {
     }
     assert_eq!(client.counts(names[3].parse().unwrap()).leechers, 2, "nothing has changed");
     fs::write(&new, "no hash\n").unwrap();
-    assert_eq!(ctl(&daemon, &check).code, Some(2));
+    assert_eq!(daemon.local_ctl(&check).code, Some(2));
     daemon.stop();
 
     let open = serve("");
     write(&new, &names[..1]);
-    let refused = ctl(&open, &["list", "check", new.to_str().unwrap()]);
+    let refused = open.local_ctl(&["list", "check", new.to_str().unwrap()]);
     assert!(refused.code == Some(1) && refused.text().contains("access.mode"), "{refused:?}");
 }

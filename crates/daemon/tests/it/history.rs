@@ -1,11 +1,8 @@
 //! The history of rates, peers and swarms: recorded every second, and kept over restarts and
 //! upgrades.
 
-use std::fs;
-
 use onrush::state_files::history::FILE;
 
-use crate::harness::messages::NO_HISTORY;
 use crate::harness::packets::{random_hash, seeder};
 use crate::harness::process::{Daemon, Launch, eventually, mode};
 use crate::harness::swarms::{launch_in, set_aside};
@@ -57,20 +54,6 @@ fn the_history_survives_a_restart_and_an_upgrade() {
     assert!(kept.starts_with(&recorded), "{recorded:?} is not the begin of {kept:?}");
     assert_eq!(set_aside(state.path()), 0);
     third.stop();
-}
-
-#[test]
-fn a_damaged_history_is_renamed_and_reported() {
-    let state = tempfile::tempdir().unwrap();
-    fs::write(state.path().join(FILE), "{\"version\":1,\"hour\":").unwrap();
-    let mut daemon = launch_in(state.path(), &[], "").admin().start();
-    let line = daemon.line(NO_HISTORY);
-    assert!(line.contains("WARN") && line.contains(FILE), "{line}");
-    daemon.serving();
-    daemon.check();
-    assert_eq!(set_aside(state.path()), 1);
-    daemon.stop();
-    assert!(fs::read_to_string(state.path().join(FILE)).unwrap().ends_with("}\n"));
 }
 
 /// Without a state directory the history is that of the process.

@@ -30,33 +30,26 @@ fn refuses(config: &str, place: &str, parts: &[&str]) {
 }
 
 #[test]
-fn an_unknown_user_fails_the_check() {
-    let parts = ["`user`: there is no user `nosuchuser`", "useradd --system nosuchuser"];
-    refuses("user = \"nosuchuser\"\n", "1:8", &parts);
-    let group = "user = \"nobody\"\ngroup = \"nosuchgroup\"\n";
-    refuses(group, "2:9", &["groupadd --system nosuchgroup"]);
-}
-
-#[test]
-fn a_missing_token_file_fails_the_check() {
-    let config = "[admin]\nlisten = \"off\"\ntoken_file = \"/nonexistent/token\"\n";
-    refuses(config, "3:14", &["`admin.token_file`: /nonexistent/token cannot be read", "as user "]);
-}
-
-#[test]
-fn a_short_token_fails_the_check() {
+fn users_tokens_and_addresses_that_cannot_be_used_fail_the_check() {
     let place = tempfile::tempdir().unwrap();
     let token = place.path().join("token");
     fs::write(&token, "short").unwrap();
-    let config = format!("[admin]\nlisten = \"off\"\ntoken_file = {token:?}\n");
-    refuses(&config, "3:14", &["`admin.token_file`", "it has 5 characters", "head -c24"]);
-}
-
-#[test]
-fn an_admin_address_of_another_host_fails_the_check() {
-    // RFC 5737
-    let config = "[admin]\nlisten = \"192.0.2.7:6970\"\n";
-    refuses(config, "2:10", &["`admin.listen`: cannot listen on 192.0.2.7:6970", "`ip addr`"]);
+    let short = format!("[admin]\nlisten = \"off\"\ntoken_file = {token:?}\n");
+    let missing = "[admin]\nlisten = \"off\"\ntoken_file = \"/nonexistent/token\"\n";
+    for (config, place, parts) in [
+        ("user = \"nosuchuser\"\n", "1:8", &["`user`: there is no user", "useradd --system"][..]),
+        ("user = \"nobody\"\ngroup = \"nosuchgroup\"\n", "2:9", &["groupadd --system nosuchgroup"]),
+        (missing, "3:14", &["`admin.token_file`: /nonexistent/token cannot be read", "as user "]),
+        (&short, "3:14", &["`admin.token_file`", "it has 5 characters", "head -c24"]),
+        // RFC 5737
+        (
+            "[admin]\nlisten = \"192.0.2.7:6970\"\n",
+            "2:10",
+            &["`admin.listen`: cannot listen on 192.0.2.7:6970", "`ip addr`"],
+        ),
+    ] {
+        refuses(config, place, parts);
+    }
 }
 
 #[test]

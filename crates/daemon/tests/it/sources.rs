@@ -3,7 +3,6 @@
 //! otherwise.
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::time::Instant;
 
 use crate::harness::client::Client;
 use crate::harness::messages::{LIMIT_REACHED, RELOADED};
@@ -62,26 +61,6 @@ fn one_source_does_not_fill_the_tracker() {
         honest(&daemon, 1).announce(&seeder(hash, 4_002));
         let reply = honest(&daemon, 2).announce(&leecher(hash, 4_003));
         assert_eq!((reply.counts(), reply.ports()), ((1, 1), vec![4_002]));
-        daemon.stop();
-    }
-}
-
-#[test]
-fn one_source_creates_a_limited_number_of_swarms_per_minute() {
-    let limits = "source_new_swarms = 20\ntrusted_sources = []\n";
-    for daemon in daemons(limits) {
-        let attacker = at(&daemon, ATTACKER);
-        let began = Instant::now();
-        for _ in 0..200 {
-            attacker.announce(&leecher(random_hash(), 4_001));
-        }
-        // The first minute may have begun before, and the last one may go on.
-        let minutes = began.elapsed().as_secs() / 60 + 2;
-        let permitted = 20.0 * minutes as f64;
-        eventually("the refused peers are counted", || {
-            not_stored(&daemon, "source_new_swarms") >= 200.0 - permitted
-        });
-        assert!(daemon.metrics().sum("onrush_swarms", &["state=\"active\""]) <= permitted);
         daemon.stop();
     }
 }

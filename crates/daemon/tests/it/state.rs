@@ -11,6 +11,7 @@ use nix::unistd::mkfifo;
 use crate::harness::client::Client;
 use crate::harness::messages::NO_STATE;
 use crate::harness::process::{Launch, mode, require_root};
+use crate::harness::swarms::set_aside;
 
 #[test]
 fn connection_ids_survive_a_kill_and_a_restart() {
@@ -74,18 +75,6 @@ fn an_unwritable_state_directory_of_another_user_is_a_warning() {
 }
 
 #[test]
-fn an_invalid_key_file_is_kept_and_named_with_its_line() {
-    let state = tempfile::tempdir().unwrap();
-    let key = state.path().join("connection.key");
-    let corrupt = "# ours\ncurrent 0011\n";
-    fs::write(&key, corrupt).unwrap();
-    let text = launch_in(state.path()).start().refusal();
-    assert!(text.contains(&format!("{}:2: ", key.display())), "{text}");
-    assert!(text.contains("32 hexadecimal digits"), "{text}");
-    assert_eq!(fs::read_to_string(&key).unwrap(), corrupt);
-}
-
-#[test]
 fn a_key_readable_by_others_causes_a_warning() {
     let state = tempfile::tempdir().unwrap();
     let key = state.path().join("connection.key");
@@ -95,18 +84,6 @@ fn a_key_readable_by_others_causes_a_warning() {
     daemon.line(&format!("chmod 600 {}", key.display()));
     daemon.serving();
     daemon.stop();
-}
-
-/// A user who can write to the directory can replace the key.
-#[test]
-fn a_directory_that_others_can_write_to_is_refused() {
-    let state = tempfile::tempdir().unwrap();
-    for mode in [0o777, 0o1777, 0o775] {
-        fs::set_permissions(state.path(), PermissionsExt::from_mode(mode)).unwrap();
-        let text = launch_in(state.path()).start().refusal();
-        assert!(text.contains(&format!("chmod go-w {}", state.path().display())), "{text}");
-    }
-    assert_eq!(fs::read_dir(state.path()).unwrap().count(), 0);
 }
 
 /// Root follows no link that the owner of the directory has planted.
@@ -169,16 +146,20 @@ fn pipes_in_place_of_files_do_not_block_the_start() {
     assert!(ended.text().contains("not a regular file"), "{}", ended.text());
 }
 
+/// Other damage: unit tests of each file.
 #[test]
-fn a_removed_lock_file_does_not_admit_a_second_tracker() {
+fn damaged_files_are_set_aside_and_reported() {
     let state = tempfile::tempdir().unwrap();
-    let directory = state.path().join("state");
-    let first = launch_in(&directory).serve();
-    fs::remove_file(directory.join("lock")).unwrap();
-    let text = launch_in(&directory).start().refusal();
-    assert!(text.contains(&directory.display().to_string()), "{text}");
-    first.stop();
-    launch_in(&directory).serve().stop();
+    let names = ["history.json", "blocks.json"];
+    names.iter().for_each(|name| fs::write(state.path().join(name), "[{").unwrap());
+    let daemon = launch_in(state.path()).serve();
+    for name in names {
+        let reports = |line: &&String| line.contains(name) && !line.contains(" INFO ");
+        assert_eq!(daemon.log().iter().filter(reports).count(), 1, "{name}: {:?}", daemon.log());
+    }
+    assert_eq!(set_aside(state.path()), 2);
+    daemon.check();
+    daemon.stop();
 }
 
 #[test]

@@ -302,6 +302,34 @@ proptest! {
     }
 }
 
+/// The layout of BEP 15, "Connect", "Announce", "Scrape", "Errors", and of BEP 7, independent of
+/// the parser.
+#[test]
+fn responses_byte_by_byte() {
+    let number = TransactionId(0x0102_0304);
+    let mut connect = [0xAA; connect::RESPONSE_LEN];
+    let id = ConnectionId(0x1122_3344_5566_7788);
+    ConnectResponse { transaction_id: number, connection_id: id }.write(&mut connect);
+    assert_eq!(connect, *b"\0\0\0\0\x01\x02\x03\x04\x11\x22\x33\x44\x55\x66\x77\x88");
+    let mut announce = [0xAA; announce::HEAD_LEN];
+    let head = AnnounceHead { transaction_id: number, interval: 1800, leechers: 2, seeders: 3 };
+    head.write(&mut announce);
+    assert_eq!(announce, *b"\0\0\0\x01\x01\x02\x03\x04\0\0\x07\x08\0\0\0\x02\0\0\0\x03");
+    let v4 = Endpoint::new("127.7.8.9".parse().unwrap(), 0x1AE1);
+    assert_eq!(v4.as_bytes(), [127, 7, 8, 9, 0x1A, 0xE1]);
+    let v6 = Endpoint::new("2001:db8::7".parse().unwrap(), 0x1AE1);
+    assert_eq!(v6.as_bytes(), b"\x20\x01\x0D\xB8\0\0\0\0\0\0\0\0\0\0\0\x07\x1A\xE1");
+    let mut head = [0xAA; scrape::HEAD_LEN];
+    scrape::write_head(number, &mut head);
+    assert_eq!(head, [0, 0, 0, 2, 1, 2, 3, 4]);
+    let mut counts = [0xAA; scrape::COUNTS_LEN];
+    ScrapeCounts { seeders: 2, completed: 1, leechers: 3 }.write(&mut counts);
+    assert_eq!(counts, [0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 3]);
+    let mut error = [0xAA; 10];
+    error::write(number, "no", &mut error);
+    assert_eq!(error, *b"\0\0\0\x03\x01\x02\x03\x04no");
+}
+
 /// The properties above rarely draw the empty list.
 #[test]
 fn a_response_may_be_empty() {

@@ -5,6 +5,7 @@
 
 mod expiry;
 mod fronts;
+mod intake;
 mod overload;
 mod placements;
 mod source_samples;

@@ -2,15 +2,12 @@
 
 use std::net::SocketAddr;
 
-use onrush_net::memory::Endpoint;
-use onrush_net::{Reply, Return, Socket};
+use onrush_net::Socket;
 use onrush_proto::{
     Announce, Connect, ConnectionId, Event, Family, InfoHash, PeerId, Response, Scrape,
     TransactionId,
 };
-use onrush_testing::memory_tracker::{
-    COLOCATED, SPLIT, TRACKER_V4, TRACKER_V6, TestTracker, announce, at,
-};
+use onrush_testing::memory_tracker::{COLOCATED, SPLIT, TestTracker, announce, at, send};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
@@ -39,7 +36,7 @@ fn replies(placement: &str, seed: u64) -> Vec<Option<Vec<u8>>> {
     for n in 0..REQUESTS {
         let client = rng.random_range(0..CLIENTS);
         let request = request(&mut rng, &ids, client, TransactionId(n as u32));
-        send(&mut clients, client, &request);
+        send(&mut clients, client as u16, &request);
         // Five requests a second, so that peers without an announce for long enough expire
         // meanwhile.
         world.settle(at(n / 5));
@@ -64,16 +61,6 @@ fn addresses() -> Vec<SocketAddr> {
 
 fn family(client: usize) -> Family {
     if client.is_multiple_of(3) { Family::V6 } else { Family::V4 }
-}
-
-fn send(clients: &mut Endpoint, client: usize, request: &[u8]) {
-    let tracker = match family(client) {
-        Family::V4 => TRACKER_V4,
-        Family::V6 => TRACKER_V6,
-    };
-    let to = Return::to(tracker.parse().unwrap(), client as u16);
-    let sent = clients.send(std::iter::once(Reply { bytes: request, to: &to }));
-    assert_eq!(sent.datagrams, 1);
 }
 
 fn request(rng: &mut SmallRng, ids: &[ConnectionId], client: usize, id: TransactionId) -> Vec<u8> {

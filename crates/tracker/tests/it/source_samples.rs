@@ -4,12 +4,10 @@ use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use crossbeam_channel::{Receiver, bounded};
+use onrush_net::Socket;
 use onrush_net::memory::Endpoint;
-use onrush_net::{Reply, Return, Socket};
 use onrush_proto::{Connect, ConnectionId, InfoHash, TransactionId};
-use onrush_testing::memory_tracker::{
-    COLOCATED, SPLIT, TRACKER_V4, TestTracker, announce, at, connect,
-};
+use onrush_testing::memory_tracker::{COLOCATED, SPLIT, TestTracker, announce, at, connect, send};
 use onrush_tracker::orders::Orders;
 use onrush_tracker::source_sample::{Sampled, SampledSources, SourceSample};
 
@@ -40,11 +38,6 @@ fn connect_bytes() -> Vec<u8> {
     bytes.to_vec()
 }
 
-fn send(clients: &mut Endpoint, client: u32, bytes: &[u8]) {
-    let to = Return::to(TRACKER_V4.parse().unwrap(), client as u16);
-    clients.send(std::iter::once(Reply { bytes, to: &to }));
-}
-
 /// Honest clients all over the address space, then flooders in 198.51.100.0/24.
 fn addresses() -> Vec<SocketAddr> {
     let honest = (0..HONEST).map(|n| Ipv4Addr::from(0x3C00_0000 + n * 997));
@@ -56,8 +49,8 @@ fn addresses() -> Vec<SocketAddr> {
 fn flood(world: &mut TestTracker<Endpoint>, clients: &mut Endpoint, datagram: &[u8]) {
     let connect = connect_bytes();
     for client in 0..HONEST {
-        send(clients, client, &connect);
-        send(clients, HONEST + client % FLOODERS, datagram);
+        send(clients, client as u16, &connect);
+        send(clients, (HONEST + client % FLOODERS) as u16, datagram);
         if client % 32 == 31 {
             world.settle(at(1));
             while !clients.receive(64).unwrap().is_empty() {}

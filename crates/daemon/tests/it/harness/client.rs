@@ -205,31 +205,4 @@ impl Client {
         let counts = ScrapeCounts { seeders: 1, completed: 0, leechers: 1 };
         assert_eq!(self.counts(hash), counts);
     }
-
-    /// Sends a datagram and returns the replies to it, without waiting for a time-out: requests
-    /// that take the same path follow, and once they have replies the datagram has been processed.
-    /// The client must be connected.
-    pub(crate) fn replies_to(&self, datagram: &[u8]) -> Vec<Vec<u8>> {
-        self.send(datagram);
-        let mut waiting = vec![transaction()];
-        // From the same socket and without an info hash: the same path through the kernel.
-        self.send(&packets::connect(waiting[0]));
-        if let Some(hash) = datagram.get(16..36) {
-            // With the same bytes at the place of the info hash: the same worker where the kernel
-            // steers, and the same shard.
-            waiting.push(transaction());
-            let hash = InfoHash(hash.try_into().expect("20 bytes"));
-            self.send(&packets::scrape(self.id, waiting[1], &[hash]));
-        }
-        let mut replies = Vec::new();
-        while !waiting.is_empty() {
-            let reply = self.receive();
-            let before = waiting.len();
-            waiting.retain(|id| reply.get(4..8) != Some(&id.to_be_bytes()[..]));
-            if waiting.len() == before {
-                replies.push(reply);
-            }
-        }
-        replies
-    }
 }

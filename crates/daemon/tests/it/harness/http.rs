@@ -148,11 +148,6 @@ impl Metrics {
         Self(samples.map(|(name, value)| (name.to_owned(), value.parse().unwrap())).collect())
     }
 
-    /// The number of samples.
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
-    }
-
     /// The sum of the samples of a metric whose labels have these parts; there must be one.
     #[track_caller]
     pub(crate) fn sum(&self, name: &str, parts: &[&str]) -> f64 {

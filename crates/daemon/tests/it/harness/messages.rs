@@ -43,8 +43,6 @@ pub(crate) const SNAPSHOT_FAILED: &str = "snapshot failed";
 pub(crate) const PEERS_RESTORED: &str = " of a snapshot from ";
 /// The snapshot cannot be used.
 pub(crate) const NO_PEERS: &str = "snapshot not loaded";
-/// The history of the previous process cannot be used.
-pub(crate) const NO_HISTORY: &str = "history not loaded";
 /// Peers of the snapshot were dropped for their age.
 pub(crate) const TOO_OLD: &str = " expired";
 /// An export was written.

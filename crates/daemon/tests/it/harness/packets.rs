@@ -48,14 +48,6 @@ pub(crate) fn scrape(id: u64, transaction: u32, hashes: &[InfoHash]) -> Vec<u8> 
     bytes
 }
 
-/// The 16 bytes at the start of a request, of any action.
-pub(crate) fn head(id: u64, action: u32, transaction: u32) -> Vec<u8> {
-    let mut bytes = id.to_be_bytes().to_vec();
-    bytes.extend(action.to_be_bytes());
-    bytes.extend(transaction.to_be_bytes());
-    bytes
-}
-
 /// An announce request.
 #[derive(Clone, Debug)]
 pub(crate) struct Announce {
@@ -101,11 +93,6 @@ impl Announce {
     /// Sets the number of requested peers.
     pub(crate) fn want(self, num_want: i32) -> Self {
         Self { num_want, ..self }
-    }
-
-    /// Sets the bytes after the first 98.
-    pub(crate) fn tail(self, tail: &[u8]) -> Self {
-        Self { tail: tail.to_vec(), ..self }
     }
 
     /// The datagram (BEP 15, "Announce").

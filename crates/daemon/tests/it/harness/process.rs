@@ -374,6 +374,21 @@ impl Daemon {
         self.ctl_program()(arguments)
     }
 
+    /// Runs `onrush ctl` with the daemon's configuration file: at the control socket, without a
+    /// token.
+    pub(crate) fn local_ctl(&self, arguments: &[&str]) -> Ended {
+        let launch = Launch::new(&["ctl"]).flag("--config", self.home().join("onrush.toml"));
+        launch.flags(arguments).start().end()
+    }
+
+    /// The output of such a command, which has to succeed.
+    #[track_caller]
+    pub(crate) fn local_output(&self, arguments: &[&str]) -> String {
+        let ended = self.local_ctl(arguments);
+        assert_eq!((ended.code, ended.text().as_str()), (Some(0), ""), "{arguments:?}: {ended:?}");
+        ended.output
+    }
+
     /// [`ctl`](Self::ctl) for another thread.
     pub(crate) fn ctl_program(&self) -> impl Fn(&[&str]) -> Ended + Send + Sync + use<> {
         let (url, token) = (format!("http://{}", self.admin()), self.home().join("token"));

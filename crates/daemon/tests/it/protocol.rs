@@ -1,0 +1,150 @@
+//! The protocol over real sockets: the checks of crates/verify, and what they cannot see. Refusals,
+//! counters and settings: crates/tracker/tests.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::thread;
+use std::time::Duration;
+
+use onrush_proto::ScrapeCounts;
+use onrush_verify::reachability::PATIENCE;
+use onrush_verify::report::Outcome;
+use onrush_verify::{Settings, verify};
+
+use crate::harness::client::{Client, transaction};
+use crate::harness::network::in_own_network;
+use crate::harness::packets::{self, hash, leecher, scrape};
+use crate::harness::process::Launch;
+use crate::harness::tracker::{LOOPBACK, TrackerConfig};
+
+/// In both placements, over both families.
+#[test]
+fn every_check_of_verify_passes() {
+    let trackers = TrackerConfig::both().map(|config| config.start());
+    thread::scope(|scope| {
+        for tracker in &trackers {
+            let [v4, v6] = LOOPBACK.map(|ip| tracker.address_for(ip.parse().unwrap()));
+            // ::1 is the only address of its network; port 0 needs a raw socket.
+            scope.spawn(move || verify_all(v4, v6, &["source-port-0"]));
+            let skipped = ["connect-id-from-another-address", "source-port-0"];
+            scope.spawn(move || verify_all(v6, v4, &skipped));
+        }
+    });
+}
+
+/// Runs all checks; only `skipped` may be skipped.
+fn verify_all(target: SocketAddr, also: SocketAddr, skipped: &[&str]) {
+    let settings = Settings {
+        target,
+        also: Some(also),
+        sources: Vec::new(),
+        hashes: Vec::new(),
+        timeout: Duration::from_secs(1),
+        only: None,
+        patience: PATIENCE,
+    };
+    let report = verify(&settings).unwrap();
+    let passes = |id: &str, outcome| match outcome {
+        Outcome::Skipped => skipped.contains(&id),
+        outcome => outcome == Outcome::Pass,
+    };
+    let failed = report.checks.iter().filter(|row| !passes(&row.id, row.outcome));
+    let failed: Vec<_> = failed.map(|row| (&row.id, row.outcome, &row.seen)).collect();
+    assert_eq!(failed, [], "{target}");
+}
+
+/// Every kind of reply on a host with several addresses, between every pair of client and tracker
+/// address, through wildcard sockets and through one socket per address. [`Client::receive`]
+/// checks the sender of each reply.
+#[test]
+fn replies_leave_from_the_address_and_port_of_the_request() {
+    let added = ["198.51.100.7", "203.0.113.7", "2001:db8::7", "2001:db8::8"];
+    let local = ["127.0.0.1", "127.0.0.2", "127.3.4.5", "::1"];
+    in_own_network(&added, || {
+        let addresses: Vec<IpAddr> =
+            local.iter().chain(&added).map(|ip| ip.parse().unwrap()).collect();
+        for config in TrackerConfig::both() {
+            for wildcards in ["\":0\"", "\"0.0.0.0:0\", \"[::]:0\""] {
+                let tracker = config.clone().listen(wildcards).start();
+                for &to in &addresses {
+                    check_from_each(
+                        &addresses,
+                        SocketAddr::new(to, tracker.address_for(to).port()),
+                    );
+                }
+            }
+            let single = addresses.iter().map(|ip| format!("\"{}\"", SocketAddr::new(*ip, 0)));
+            let tracker = config.listen(&single.collect::<Vec<_>>().join(", ")).start();
+            assert_eq!(tracker.addresses().len(), addresses.len());
+            for address in tracker.addresses() {
+                check_from_each(&addresses, *address);
+            }
+        }
+    });
+}
+
+fn check_from_each(addresses: &[IpAddr], to: SocketAddr) {
+    for from in addresses.iter().filter(|from| from.is_ipv4() == to.is_ipv4()) {
+        check_every_reply(*from, to);
+    }
+}
+
+/// Checks a connect, an announce, a scrape over many shards, and errors.
+fn check_every_reply(from: IpAddr, to: SocketAddr) {
+    // Several clients: the kernel picks the worker by the ports of both sides.
+    for _ in 0..4 {
+        let mut client = Client::at(from, to).strict();
+        client.connect();
+        assert!(client.announce(&leecher(hash(1), 5000)).leechers > 0);
+        assert_eq!(client.announce_refused(&leecher(hash(1), 0)), "port cannot be 0");
+        let hashes: Vec<_> = (0..20).map(hash).collect();
+        assert_eq!(client.scrape(&hashes).len(), 20);
+        packets::error_text(&client.exchange(&scrape(client.id, transaction(), &[])));
+    }
+}
+
+/// Connect: nothing is stored for a client before its address is proven, so a flood of connects
+/// allocates no memory. Runs in a process of its own, so that only the tracker's memory is
+/// measured.
+#[test]
+fn a_flood_of_connects_allocates_no_memory() {
+    const CLIENTS: u32 = 60_000;
+    // A table with four bytes per client, the smallest possible, would take 240 kB.
+    const GROWTH_KB: u64 = 128;
+    for placement in ["split", "colocated"] {
+        let flags = ["--placement", placement, "--workers", "2"];
+        let daemon = Launch::on_loopback().flags(&flags).serve();
+        // The first connects allocate the workers' buffers.
+        connect_each(daemon.address(), 0..10_000);
+        let before = daemon.memory_kb("RssAnon");
+        connect_each(daemon.address(), 10_000..10_000 + CLIENTS);
+        let grown = daemon.memory_kb("RssAnon").saturating_sub(before);
+        assert!(grown < GROWTH_KB, "{placement}: {CLIENTS} connects allocated {grown} kB");
+        daemon.stop();
+    }
+}
+
+/// Connects once from each of many addresses in 127/8.
+fn connect_each(tracker: SocketAddr, clients: std::ops::Range<u32>) {
+    for client in clients {
+        let ip = Ipv4Addr::from(0x7F10_0000 + client);
+        assert_ne!(Client::at(ip.into(), tracker).connect(), 0);
+    }
+}
+
+/// Hosts with the same key file accept each other's connection ids.
+#[test]
+fn hosts_with_one_key_file_accept_each_others_ids() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("shared.key");
+    for config in TrackerConfig::both() {
+        let config = config.tables(&format!("[connection]\nkey_file = {file:?}"));
+        let trackers = [config.start(), config.start()];
+        for ip in LOOPBACK {
+            for [issuer, other] in [[0, 1], [1, 0]] {
+                let id = trackers[issuer].client(ip).id;
+                let client = trackers[other].unconnected_client(ip).with_id(id);
+                assert_eq!(client.counts(hash(1)), ScrapeCounts::default());
+            }
+        }
+    }
+}
