@@ -24,8 +24,6 @@
 //! | [`summary`] | the results of all rounds together |
 //! | [`report`] | Markdown, JSON and pictures |
 
-#![forbid(unsafe_code)]
-
 pub mod args;
 pub mod contender;
 pub mod cpus;

@@ -197,6 +197,7 @@ impl Child {
                     self.output_tail()
                 );
             }
+            #[expect(clippy::disallowed_methods, reason = "the process is polled")]
             sleep(POLL);
         }
     }
@@ -213,6 +214,7 @@ impl Child {
             if !matches!(self.inner.try_wait(), Ok(None)) {
                 return;
             }
+            #[expect(clippy::disallowed_methods, reason = "the process is polled")]
             sleep(POLL);
         }
         let _ = self.inner.kill();
@@ -245,6 +247,7 @@ pub fn must_be_free(address: SocketAddr, stop: &Stop) -> anyhow::Result<()> {
                      'sport = :{port}'), or take another with --port"
                 );
             }
+            #[expect(clippy::disallowed_methods, reason = "a port becomes free without an event")]
             sleep(POLL);
         }
     }

@@ -71,6 +71,10 @@ fn print(lives: &[Life], base: usize, churned: usize) {
     let expired = resident();
     let start = Instant::now();
     while resident() > base * 5 / 4 && start.elapsed() < PATIENCE {
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "an allocator returns memory without an event"
+        )]
         std::thread::sleep(Duration::from_millis(100));
     }
     let announces: u64 = lives.iter().map(|life| life.announces).sum();

@@ -14,8 +14,6 @@
 //! Kinds: `direct`; `lanes`, as the tracker uses them; `rings`, one pair; `rings36`, the same with
 //! each side polling 36 rings, as it would have to with 36 workers on the other side.
 
-#![forbid(unsafe_code)]
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;

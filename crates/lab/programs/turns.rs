@@ -6,8 +6,6 @@
 //! `cargo run --release -p onrush-lab --features jemalloc --bin turns -- [PEERS [TURNS]]`: the
 //! feature picks the daemon's allocator.
 
-#![forbid(unsafe_code)]
-
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 

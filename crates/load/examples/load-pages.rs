@@ -6,8 +6,6 @@
 //!
 //! writes DIR/man1/onrush-load.1 with a page for each subcommand, and DIR/completions/.
 
-#![forbid(unsafe_code)]
-
 // Only its definition is used here.
 #[allow(dead_code, unused_imports)]
 #[path = "../src/args/mod.rs"]

@@ -31,8 +31,6 @@
 //! | [`chart`] | pictures of lines and bars, as SVG |
 //! | [`affinity`] | vCPUs (of `onrush-net`) |
 
-#![forbid(unsafe_code)]
-
 pub mod attack;
 pub mod chart;
 pub mod check;

@@ -125,6 +125,7 @@ pub fn serves(target: SocketAddr, info_hash: &str, timeout: Duration) -> io::Res
                 let _ = socket.send(&request).and_then(|_| receive(&socket, RETRY));
                 return Ok(true);
             }
+            #[expect(clippy::disallowed_methods, reason = "a refusal ends without an event")]
             Ok(_) => std::thread::sleep(RETRY),
             Err(error) if is_timeout(&error) => {}
             Err(error) => return Err(error),
@@ -162,6 +163,7 @@ fn connect(
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                 failure = ProbeError::Closed;
                 // A tracker that is starting may open its port later.
+                #[expect(clippy::disallowed_methods, reason = "a port opens without an event")]
                 std::thread::sleep(timeout / TRIES);
             }
             Err(error) if is_timeout(&error) => {}

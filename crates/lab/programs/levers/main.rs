@@ -11,6 +11,8 @@
 //! where no client sends twice, and *repeating*, 16 clients with 32 requests each, sent in one
 //! call. `scripts/bench-levers` generates the table of docs/benchmarks/levers.md from this.
 
+#![allow(unsafe_code, reason = "compared with raw system calls")]
+
 mod raw;
 mod uring;
 

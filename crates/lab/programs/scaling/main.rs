@@ -6,8 +6,6 @@
 //! cargo run --release -p onrush-lab --bin scaling -- --write   rewrites them in docs/benchmarks
 //! ```
 
-#![forbid(unsafe_code)]
-
 mod model;
 mod page;
 #[cfg(test)]

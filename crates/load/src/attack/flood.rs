@@ -146,6 +146,7 @@ impl Flood {
             if over {
                 return Ok(self.outcome);
             }
+            #[expect(clippy::disallowed_methods, reason = "the flood is paced")]
             std::thread::sleep(TICK);
         }
     }

@@ -149,6 +149,7 @@ impl Tracker {
         let Some(mut last) = self.metrics()? else { return Ok(None) };
         let (begin, mut since) = (Instant::now(), Instant::now());
         while since.elapsed() < REST && begin.elapsed() < LONGEST_REST {
+            #[expect(clippy::disallowed_methods, reason = "counters are polled")]
             std::thread::sleep(EVERY);
             let Some(now) = self.metrics()? else { return Ok(None) };
             if traffic(&now) != traffic(&last) {
