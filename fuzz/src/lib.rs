@@ -1,6 +1,5 @@
 //! What several fuzz targets need: snapshots with valid checksums, so that fuzzing reaches the
 //! parser behind them.
-#![forbid(unsafe_code)]
 
 use onrush_store::snapshot::format::{self, BLOCK_HEAD_LEN, Records};
 use onrush_swarm::Moment;

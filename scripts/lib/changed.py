@@ -15,7 +15,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # A change of these concerns every package.
-EVERYWHERE = {"Cargo.toml", "Cargo.lock", "rustfmt.toml"}
+EVERYWHERE = {"Cargo.toml", "Cargo.lock", "clippy.toml", "rustfmt.toml"}
 
 
 def output(*command):

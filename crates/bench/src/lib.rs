@@ -23,8 +23,6 @@
 //! | [`summary`] | the results of all rounds together |
 //! | [`report`] | the table and the picture |
 
-#![forbid(unsafe_code)]
-
 pub mod args;
 pub mod contender;
 pub mod cpus;

@@ -1,5 +1,4 @@
 //! `onrush-bench`: finds trackers, plans, measures, reports.
-#![forbid(unsafe_code)]
 
 use std::env;
 use std::fs;

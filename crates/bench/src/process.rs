@@ -198,6 +198,7 @@ impl Child {
                     self.output_tail()
                 );
             }
+            #[expect(clippy::disallowed_methods, reason = "the process is polled")]
             sleep(POLL);
         }
     }
@@ -214,6 +215,7 @@ impl Child {
             if !matches!(self.inner.try_wait(), Ok(None)) {
                 return;
             }
+            #[expect(clippy::disallowed_methods, reason = "the process is polled")]
             sleep(POLL);
         }
         let _ = self.inner.kill();
@@ -246,6 +248,7 @@ pub fn must_be_free(address: SocketAddr, stop: &Stop) -> anyhow::Result<()> {
                      'sport = :{port}'), or take another with --port"
                 );
             }
+            #[expect(clippy::disallowed_methods, reason = "a port becomes free without an event")]
             sleep(POLL);
         }
     }

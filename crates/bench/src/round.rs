@@ -146,6 +146,7 @@ fn wait_until_listed(address: SocketAddr, whitelist: &Path) -> anyhow::Result<()
             return Ok(());
         }
         // A refusal comes at once.
+        #[expect(clippy::disallowed_methods, reason = "a tracker starts without an event")]
         sleep(RETRY);
     }
     bail!("{last}, the last of it, was not served within {} s", ANSWER_TIMEOUT.as_secs())

@@ -20,8 +20,6 @@
 //! | [`secret_file`] | who may read a file with a secret |
 //! | [`regular_file`] | opens regular files only |
 
-#![forbid(unsafe_code)]
-
 pub mod config_file;
 pub mod environment;
 pub mod export_format;

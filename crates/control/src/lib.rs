@@ -21,8 +21,6 @@
 //! | `list_text` | an access list as text |
 //! | `source_shares` | shares of sources, estimated from samples |
 
-#![forbid(unsafe_code)]
-
 pub mod admin;
 pub mod api;
 pub mod caller;

@@ -15,8 +15,6 @@
 //! | `state_dirs` | where the state directory of a tracker may be |
 //! | [`process`] | user, signals, logging, the service manager, exit statuses |
 
-#![forbid(unsafe_code)]
-
 #[cfg(not(target_os = "linux"))]
 compile_error!(
     "the daemon is for Linux: capabilities, steering and signals are Linux's (the crates proto, \

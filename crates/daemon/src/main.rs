@@ -1,7 +1,5 @@
 //! The daemon `onrush`: parses the command line, then starts, supervises and stops a tracker.
 
-#![forbid(unsafe_code)]
-
 mod allocator;
 mod greeting;
 

@@ -4,8 +4,6 @@
 //!
 //! `cargo run --release -p onrush-lab --bin expiry [MILLIONS]`: needs 4 GiB of memory for 50.
 
-#![forbid(unsafe_code)]
-
 use std::time::Duration;
 
 use onrush_lab::measure::{processor_time, quantile};

@@ -9,8 +9,6 @@
 //! Every peer of a swarm is a port of its own at one address. Every announce is sent again until it
 //! is answered, so that all peers are stored. The last line is JSON.
 
-#![forbid(unsafe_code)]
-
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 

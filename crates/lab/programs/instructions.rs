@@ -13,8 +13,6 @@
 //! default), two in each swarm. `echo-KIND` is the cost of the network and of this program for the
 //! same datagrams, without a tracker: it is subtracted.
 
-#![forbid(unsafe_code)]
-
 use std::hint::black_box;
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -2,8 +2,6 @@
 //! workers. `cargo run --release -p onrush-lab --bin page_cost [WORKERS]...`;
 //! `scripts/bench-observe` runs it beside the whole daemon.
 
-#![forbid(unsafe_code)]
-
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -8,8 +8,6 @@
 //! | [`measure`] | processor time and quantiles |
 //! | [`allocator`] | the allocator of a program, and its resident memory |
 
-#![forbid(unsafe_code)]
-
 pub mod allocator;
 pub mod measure;
 pub mod population;

@@ -6,8 +6,6 @@
 //!
 //! writes DIR/man1/onrush-load.1 with a page for each subcommand, and DIR/completions/.
 
-#![forbid(unsafe_code)]
-
 #[path = "../../daemon/examples/pages/commands.rs"]
 mod commands;
 

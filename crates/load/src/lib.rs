@@ -32,8 +32,6 @@
 //! | [`chart`] | pictures of lines and bars, as SVG |
 //! | [`affinity`] | vCPUs (of `onrush-net`) |
 
-#![forbid(unsafe_code)]
-
 pub mod args;
 pub mod attack;
 pub mod chart;

@@ -1,5 +1,4 @@
 //! `onrush-load`: probes the target, runs the workers, reports.
-#![forbid(unsafe_code)]
 
 use std::collections::HashMap;
 use std::io::Write as _;

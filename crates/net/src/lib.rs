@@ -35,6 +35,9 @@
 //! | [`mio`] | the portable backend; recvmmsg and sendmmsg on Linux |
 //! | [`memory`] | a network within the process: loss, delay and reordering from a seed |
 //! | [`raw`] | datagrams from any source address, for load tests (Linux) |
+
+#![allow(unsafe_code, reason = "system calls without a safe wrapper")]
+#![cfg_attr(not(test), warn(clippy::disallowed_types, clippy::print_stdout))]
 #![warn(unsafe_op_in_unsafe_fn)]
 
 pub mod adopt;

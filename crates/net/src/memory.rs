@@ -14,6 +14,8 @@
 //! All memory is allocated at construction and when workers are bound, so that allocations and
 //! instructions counted over this backend belong to the program under test.
 
+#![expect(clippy::disallowed_types, reason = "a lock in place of the kernel's")]
+
 mod state;
 
 use std::io;

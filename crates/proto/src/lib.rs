@@ -32,7 +32,7 @@
 //! assert_eq!(Response::parse(&reply, Family::V4), Ok(Response::Connect(answer)));
 //! ```
 
-#![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::disallowed_types, clippy::print_stdout))]
 
 pub mod announce;
 pub mod connect;

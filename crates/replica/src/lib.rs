@@ -7,8 +7,6 @@
 //! | [`dump`] | all peers, in steps of running workers, and how they are loaded |
 //! | [`delta`] | peers that have stopped or announced since a dump, and how they are merged |
 
-#![forbid(unsafe_code)]
-
 pub mod delta;
 pub mod dump;
 pub mod handoff;

@@ -13,8 +13,6 @@
 //! | [`atomic_file`] | a file that is whole or not there |
 //! | [`damaged_file`] | a file that is not valid is renamed |
 
-#![forbid(unsafe_code)]
-
 pub mod atomic_file;
 pub mod blocks;
 pub mod damaged_file;

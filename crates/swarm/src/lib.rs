@@ -15,7 +15,8 @@
 //! | `swarm`, `peers` | one swarm and its peers, in a form that depends on their number |
 //! | `sample` | selects the peers of a reply |
 //! | `keys` | keyed hashing |
-#![forbid(unsafe_code)]
+
+#![cfg_attr(not(test), warn(clippy::disallowed_types, clippy::print_stdout))]
 
 pub mod batch;
 mod index;

@@ -3,15 +3,13 @@
 //! Rust files are read as tokens, so that comments and strings are not taken for code, and code in
 //! macros is covered.
 
-#![forbid(unsafe_code)]
-
 mod source;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-pub use source::{Function, Source, Token};
+pub use source::{Source, Token};
 
 /// Columns of a line of Rust at most, as in rustfmt.toml.
 pub const COLUMNS: usize = 100;

@@ -27,15 +27,6 @@ pub struct Token {
     pub line: usize,
 }
 
-/// A function with a body.
-#[derive(Debug)]
-pub struct Function {
-    /// The line of `fn`.
-    pub first: usize,
-    /// The line of the closing brace.
-    pub last: usize,
-}
-
 impl Source {
     /// Reads the file at `path`, relative to the root.
     ///
@@ -88,23 +79,6 @@ impl Source {
             }
         }
         unreachable!("the tokenizer balances brackets")
-    }
-
-    /// The functions that have a body, nested ones included.
-    pub fn functions(&self) -> Vec<Function> {
-        let mut functions = Vec::new();
-        for (at, token) in self.tokens.iter().enumerate() {
-            let Some(name) = self.tokens.get(at + 1) else { break };
-            if token.text != "fn" || !name.text.starts_with(|c: char| c.is_alphabetic() || c == '_')
-            {
-                continue;
-            }
-            if let Some(open) = self.body_of(at + 2) {
-                let last = self.tokens[self.close_of(open)].line;
-                functions.push(Function { first: token.line, last });
-            }
-        }
-        functions
     }
 
     /// Whether the token at `at` belongs to a test: the file is in `tests` or `benches` or is named
@@ -202,19 +176,9 @@ mod tests {
     }
 
     #[test]
-    fn functions_have_their_lines() {
-        let source =
-            source("fn a(x: [u8; { 1 }])\nwhere\n    u8: Copy,\n{\n}\ntrait T { fn b(); }");
-        let functions = source.functions();
-        assert_eq!(functions.len(), 1);
-        assert_eq!((functions[0].first, functions[0].last), (1, 5));
-    }
-
-    #[test]
     fn macros_are_seen_through() {
         let source = source("proptest! {\n #[test]\n fn a(x: u8) {\n  dbg!(x)\n }\n}");
         assert_eq!(source.lines_of(&["dbg", "!"]), [4]);
-        assert_eq!(source.functions()[0].last, 5);
     }
 
     #[test]

@@ -45,8 +45,6 @@
 //! assert!(problems.contains("did you mean `connections`?"));
 //! ```
 
-#![forbid(unsafe_code)]
-
 mod document;
 mod key;
 mod print;

@@ -19,8 +19,6 @@
 //! | [`probe`] | a connect, an announce and a scrape, with their times |
 //! | [`reachability`] | whether anything answers at the target |
 
-#![forbid(unsafe_code)]
-
 pub mod address;
 pub mod check;
 pub mod checks;

@@ -143,6 +143,8 @@ fn ask(
         match asked {
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                 closed = true;
+                // A tracker that is starting may open its port later.
+                #[expect(clippy::disallowed_methods, reason = "a port opens without an event")]
                 std::thread::sleep(end.saturating_duration_since(Instant::now()));
             }
             Err(error) => return Err(no_route(error)),

@@ -8,8 +8,6 @@
 //! writes DIR/man8/onrush.8 with a page for each subcommand, DIR/man5/onrush.toml.5, and
 //! DIR/completions/.
 
-#![forbid(unsafe_code)]
-
 mod commands;
 mod configuration;
 

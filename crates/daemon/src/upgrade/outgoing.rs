@@ -116,6 +116,7 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
 /// Binds the upgrade socket as soon as it can be bound.
 fn bind_later(path: &Path) -> UnixListener {
     loop {
+        #[expect(clippy::disallowed_methods, reason = "a path becomes free without an event")]
         thread::sleep(RETRY);
         match bind(path) {
             Ok(listener) => {
@@ -151,6 +152,10 @@ impl Outgoing {
                     Err(error) => {
                         // Probably out of descriptors: without a pause this would be a busy loop.
                         log::debug!("cannot accept a connection at the upgrade socket: {error}");
+                        #[expect(
+                            clippy::disallowed_methods,
+                            reason = "descriptors become free without an event"
+                        )]
                         thread::sleep(RETRY);
                     }
                 }

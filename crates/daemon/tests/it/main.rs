@@ -2,8 +2,6 @@
 //! exit code; the admin side; and the protocol over real sockets. Some tests need root, or a user
 //! namespace with several user ids, which `scripts/test` provides.
 
-#![forbid(unsafe_code)]
-
 mod admin;
 mod background_tasks;
 mod blocks;

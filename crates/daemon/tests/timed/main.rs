@@ -4,8 +4,6 @@
 //!
 //! The tests need root, or a user namespace, as those of `tests/faults`.
 
-#![forbid(unsafe_code)]
-
 mod overload;
 mod top_sources;
 mod upgrade_kills;

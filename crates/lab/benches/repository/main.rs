@@ -10,8 +10,6 @@
 //! `cargo bench -p onrush-lab --bench repository`; `-- --test` runs everything once with little
 //! work.
 
-#![forbid(unsafe_code)]
-
 use std::time::Duration;
 
 use onrush_proto::{Endpoint, Event, InfoHash, TransactionId};

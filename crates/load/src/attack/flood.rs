@@ -161,6 +161,7 @@ impl Flood {
             if over {
                 return Ok(());
             }
+            #[expect(clippy::disallowed_methods, reason = "the flood is paced")]
             std::thread::sleep(TICK);
         }
     }

@@ -163,6 +163,7 @@ impl Tracker {
         let Some(mut last) = self.metrics()? else { return Ok(None) };
         let (begin, mut since) = (Instant::now(), Instant::now());
         while since.elapsed() < REST && begin.elapsed() < LONGEST_REST {
+            #[expect(clippy::disallowed_methods, reason = "counters are polled")]
             std::thread::sleep(EVERY);
             let Some(now) = self.metrics()? else { return Ok(None) };
             if traffic(&now) != traffic(&last) {
@@ -182,6 +183,7 @@ impl Tracker {
             if over {
                 break;
             }
+            #[expect(clippy::disallowed_methods, reason = "counters are polled")]
             std::thread::sleep(EVERY);
         }
         readings

@@ -18,6 +18,10 @@ pub(crate) fn serve(behaviour: Behaviour) -> Server {
     match behaviour {
         Behaviour::Stalls(pause) => Server::paced(Fault::Nothing, 128, move |_| {
             let of_second = Duration::from_nanos(start.elapsed().subsec_nanos().into());
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "slow replies are the subject of the test"
+            )]
             std::thread::sleep(pause.saturating_sub(of_second));
         }),
         Behaviour::Serves(rate) => {
@@ -29,6 +33,10 @@ pub(crate) fn serve(behaviour: Behaviour) -> Server {
                 // A delay of this thread of up to 50 ms is caught up.
                 let earliest = start.elapsed().saturating_sub(Duration::from_millis(50));
                 free = free.max(earliest) + Duration::from_secs_f64(requests as f64 / rate);
+                #[expect(
+                    clippy::disallowed_methods,
+                    reason = "slow replies are the subject of the test"
+                )]
                 std::thread::sleep(free.saturating_sub(start.elapsed()));
             })
         }

@@ -1,7 +1,6 @@
 //! The sleep protocol of the lanes (crates/tracker/src/lanes/sleep.rs, unchanged) under loom:
 //! `RUSTFLAGS="--cfg loom" cargo test --release`. The test is in that file.
 
-#![forbid(unsafe_code)]
 #![cfg(loom)]
 
 #[path = "../../src/lanes/sleep.rs"]

@@ -1,8 +1,6 @@
 //! Integration tests of the data path: whole trackers on the in-process network, on one thread and
 //! from one seed. Conversations of many clients under faults: crates/daemon/tests/simulation.
 
-#![forbid(unsafe_code)]
-
 mod expiry;
 mod fronts;
 mod intake;

@@ -56,6 +56,7 @@ fn once(top: &Top, client: &Client) -> Exit {
     let mut view = View::new(client.url());
     for reading in 0..2 {
         if reading > 0 {
+            #[expect(clippy::disallowed_methods, reason = "the interval of the view")]
             thread::sleep(Duration::from_secs(top.every));
         }
         match read(client) {

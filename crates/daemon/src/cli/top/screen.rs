@@ -89,6 +89,7 @@ fn send_readings(client: &Client, every: Duration, to: &Sender<Event>) {
         if to.send(Event::Reading(Box::new(reading))).is_err() {
             return;
         }
+        #[expect(clippy::disallowed_methods, reason = "the interval of the view")]
         thread::sleep(every.saturating_sub(began.elapsed()));
     }
 }
@@ -125,6 +126,7 @@ fn send_signals(mut signals: Signals, to: &Sender<Event>) {
 fn end(to: &Sender<Event>) -> ! {
     let begun = Instant::now();
     let _ = to.send_timeout(Event::End, GRACE);
+    #[expect(clippy::disallowed_methods, reason = "the terminal's grace period")]
     thread::sleep(GRACE.saturating_sub(begun.elapsed()));
     let _ = disable_raw_mode();
     process::exit(FAILED.into())
