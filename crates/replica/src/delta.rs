@@ -191,7 +191,7 @@ pub fn receive(
         // The sender is dropped if the sockets were not acquired.
         let Ok(access) = started.recv() else { return };
         let mut from = BufReader::with_capacity(256 << 10, &stream);
-        if from.fill_buf().is_ok() {
+        if from.fill_buf().is_ok_and(|bytes| !bytes.is_empty()) {
             begun();
         }
         let merged = merge(from, (&orders, map, clock), access, stops);
