@@ -1,5 +1,5 @@
-//! Rates, peers and swarms of the last hour by seconds and of the last month by hours, in 209 kB:
-//! (3,600 + 744) rows of 12 numbers of 4 bytes. Beside them is what the list of info hashes has
+//! Rates, peers and swarms of the last hour by seconds and of the last month by hours, in 226 kB:
+//! (3,600 + 744) rows of 13 numbers of 4 bytes. Beside them is what the list of info hashes has
 //! refused, by day.
 //!
 //! The main thread adds a row per second; the admin thread reads. A row has no time stamp: rows are
@@ -11,8 +11,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use onrush_tracker::metrics::Summary;
-use onrush_tracker::refusal::Refusal;
+use onrush_tracker::metrics::{LOSSES, Summary};
 
 use crate::api::history::{self as api, RefusedByDay, Saved, Span, VERSION};
 use crate::refused_days::RefusedDays;
@@ -24,17 +23,13 @@ const MONTH: usize = 31 * 24;
 
 type Read = fn(&Summary) -> u64;
 
-/// Counters whose rates are recorded.
-const RATES: [(&str, Read); 9] = [
+/// Counters whose rates are recorded, beside those of [`LOSSES`].
+const RATES: [(&str, Read); 5] = [
     ("replies", |sum| sum.sent),
     ("announces", |sum| sum.announces),
     ("connects", |sum| sum.connects),
     ("scrapes", |sum| sum.scrapes),
-    ("refused", |sum| sum.refused_in_all() - sum.refused_for(Refusal::Busy)),
-    ("busy", |sum| sum.refused_for(Refusal::Busy)),
-    ("kernel_drops", |sum| sum.kernel_drops),
-    ("kernel_shed", |sum| sum.kernel_shed),
-    ("unsent", Summary::unsent_in_all),
+    ("refused", |sum| sum.only_refused().map(|(_, count)| count).sum()),
 ];
 
 /// Gauges that are recorded.
@@ -44,7 +39,9 @@ const LEVELS: [(&str, Read); 3] = [
     ("swarms", |sum| sum.swarms),
 ];
 
-const COLUMNS: usize = RATES.len() + LEVELS.len();
+/// Numbers of a row whose rates are recorded.
+const RATE_COLUMNS: usize = RATES.len() + LOSSES.len();
+const COLUMNS: usize = RATE_COLUMNS + LEVELS.len();
 
 /// Mean rates and levels by name; `None` where the process did not run.
 pub type Means = BTreeMap<&'static str, Option<f32>>;
@@ -56,7 +53,9 @@ type Row = [f32; COLUMNS];
 const MISSING: Row = [f32::NAN; COLUMNS];
 
 fn names() -> impl Iterator<Item = &'static str> {
-    RATES.iter().chain(&LEVELS).map(|(name, _)| *name)
+    let lost = LOSSES.iter().map(|loss| loss.key);
+    let [rates, levels] = [&RATES[..], &LEVELS].map(|table| table.iter().map(|(name, _)| *name));
+    rates.chain(lost).chain(levels)
 }
 
 /// The history of a running tracker. The main thread changes it, once per second.
@@ -75,7 +74,7 @@ struct Rows {
     /// The end of the last second.
     end: Instant,
     /// The counters of the last second, and when they were read. They begin at 0.
-    before: ([u64; RATES.len()], Instant),
+    before: ([u64; RATE_COLUMNS], Instant),
 }
 
 impl History {
@@ -86,7 +85,7 @@ impl History {
             hours: Ring::new(MONTH),
             partial: 0,
             end: now,
-            before: ([0; RATES.len()], now),
+            before: ([0; RATE_COLUMNS], now),
         });
         Self { rows, refused: Mutex::default() }
     }
@@ -175,7 +174,7 @@ impl Rows {
             hours: Ring::of(&report.month, MONTH)?,
             partial,
             end: now,
-            before: ([0; RATES.len()], now),
+            before: ([0; RATE_COLUMNS], now),
         };
         rows.skip(unix.saturating_sub(report.hour.until));
         Ok(rows)
@@ -187,11 +186,13 @@ impl Rows {
             return;
         }
         self.end += Duration::from_secs(seconds);
-        let counters = RATES.map(|(_, read)| read(sum));
+        let mut counters = [0; RATE_COLUMNS];
+        let reads = RATES.iter().map(|(_, read)| *read).chain(LOSSES.iter().map(|loss| loss.read));
+        counters.iter_mut().zip(reads).for_each(|(counter, read)| *counter = read(sum));
         let (before, read_at) = std::mem::replace(&mut self.before, (counters, now));
         let elapsed = now.duration_since(read_at).as_secs_f64().max(0.001);
         let mut row = MISSING;
-        let (rates, levels) = row.split_at_mut(RATES.len());
+        let (rates, levels) = row.split_at_mut(RATE_COLUMNS);
         for ((rate, count), before) in rates.iter_mut().zip(counters).zip(before) {
             *rate = rounded(count.saturating_sub(before) as f64 / elapsed);
         }
@@ -315,6 +316,7 @@ fn rounded(number: f64) -> f32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use onrush_tracker::refusal::Refusal;
 
     /// A clock of the monotonic seconds, and counters that grow by 500 replies per second.
     struct Clock(Instant, u64);
@@ -386,6 +388,7 @@ mod tests {
         let recent = history.recent(1);
         let read = ["refused", "busy", "kernel_drops", "kernel_shed", "unsent"];
         assert_eq!(read.map(|name| recent[name]), [6.0, 5.0, 3.0, 4.0, 7.0].map(Some));
+        assert!(LOSSES.iter().all(|loss| recent.contains_key(loss.key)));
     }
 
     #[test]
@@ -400,7 +403,7 @@ mod tests {
         let size = |ring: &Ring| (ring.rows.len(), ring.rows.capacity());
         assert_eq!((size(&rows.seconds), size(&rows.hours)), ((3_600, 3_600), (744, 744)));
         let bytes = (rows.seconds.rows.capacity() + rows.hours.rows.capacity()) * size_of::<Row>();
-        assert_eq!(bytes, 208_512);
+        assert_eq!(bytes, 225_888);
     }
 
     #[test]

@@ -45,9 +45,9 @@ pub struct Span {
     /// Seconds per step.
     pub step: u32,
     /// The values by name, oldest first. All lists have the same length; null stands for steps in
-    /// which the tracker did not run. `replies`, `announces`, `connects`, `scrapes`, `refused`,
-    /// `busy`, `kernel_drops`, `kernel_shed` and `unsent` are per second, `peers_ipv4`,
-    /// `peers_ipv6` and `swarms` are stored. Requests refused as `busy` are not in `refused`.
-    /// Values of an hour are means.
+    /// which the tracker did not run. `replies`, `announces`, `connects`, `scrapes`, `refused` and
+    /// the causes of `totals.lost` in `/stats.json` are per second, `peers_ipv4`, `peers_ipv6` and
+    /// `swarms` are stored. Requests refused as `busy` are not in `refused`. Values of an hour are
+    /// means.
     pub values: BTreeMap<String, Vec<Option<f32>>>,
 }

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use onrush_tracker::counter_table;
+use onrush_tracker::metrics::{LOSSES, Loss, is_loss};
 use serde::{Deserialize, Serialize};
 
 /// Declares the JSON type of each struct in the table, with a conversion that adds counters to it.
@@ -16,6 +17,7 @@ macro_rules! declare_stats {
         $Struct:ident ($Json:ident) {
             counters { $(
                 $kind:ident $shown:ident $series:literal [$($label:ident),*] $help:tt
+                $( lost($($lost:tt)*) )?
                 { $( $field:ident $(as $key:tt)? $(= $value:tt)? ),* }
             )* }
             named { $($named:tt)* }
@@ -106,6 +108,9 @@ pub struct Totals {
     pub worker: WorkerCounts,
     /// Counter: replies that the kernel did not accept, by cause.
     pub unsent: BTreeMap<String, u64>,
+    /// Counter: datagrams, requests and replies lost, by cause. Requests refused as `busy` are in
+    /// `refused` too.
+    pub lost: BTreeMap<String, u64>,
     /// State of all shards.
     #[serde(flatten)]
     pub shard: ShardStats,
@@ -163,6 +168,8 @@ pub struct WorkerStats {
     pub refused: u64,
     /// Counter: replies that the kernel did not accept.
     pub replies_dropped: u64,
+    /// Counter: datagrams, requests and replies lost, for any cause.
+    pub lost: u64,
     /// Gauge: batches that wait in the lane to it.
     pub lane_waiting: u64,
     /// Batches that fit in the lane to it.
@@ -328,6 +335,22 @@ pub struct AdminStats {
     pub evicted: u64,
     /// Counter: connections refused because too many were in use.
     pub rejected: u64,
+}
+
+impl Totals {
+    /// The name and the count of each of [`LOSSES`].
+    pub fn losses(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let count = |loss: &Loss| self.lost.get(loss.key).copied().unwrap_or(0);
+        LOSSES.iter().map(move |loss| (loss.label, count(loss)))
+    }
+}
+
+impl FamilyStats {
+    /// The reasons to refuse, with their counts, without those that count as lost.
+    pub fn only_refused(&self) -> impl Iterator<Item = (&str, u64)> {
+        let refused = self.refused.iter().filter(|(reason, _)| !is_loss(reason));
+        refused.map(|(reason, count)| (reason.as_str(), *count))
+    }
 }
 
 impl ShardStats {

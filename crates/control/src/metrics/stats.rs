@@ -13,7 +13,9 @@ use onrush_config::Settings;
 use onrush_tracker::access::{AccessList, ListKind, Lists};
 use onrush_tracker::clients;
 use onrush_tracker::limits::Placement;
-use onrush_tracker::metrics::{Counter, EVENT_NAMES, Histogram, REPLIES, UNSENT, WorkerMetrics};
+use onrush_tracker::metrics::{
+    Counter, EVENT_NAMES, Histogram, LOSSES, REPLIES, Summary, UNSENT, WorkerMetrics,
+};
 
 impl Stats {
     /// The statistics in a snapshot.
@@ -81,6 +83,9 @@ impl Totals {
             }
             totals.shard.add(&worker.shard);
         }
+        let summary = Summary::of(snapshot.metrics());
+        let lost = LOSSES.iter().zip(summary.losses());
+        totals.lost = lost.map(|(loss, count)| (loss.key.to_owned(), count)).collect();
         totals
     }
 }
@@ -144,6 +149,7 @@ impl WorkerStats {
             datagrams: incoming.datagrams,
             refused: families.iter().flat_map(|family| family.refusals()).map(|(_, n)| n).sum(),
             replies_dropped: metrics.unsent.iter().map(Counter::get).sum(),
+            lost: Summary::of([metrics]).losses().sum(),
             lane_waiting: state.lane_waiting as u64,
             lane_room: state.lane_capacity as u64,
             busy_turns: metrics.turn_times.classes().map(|(_, count)| count).sum(),

@@ -18,7 +18,9 @@ use onrush_tracker::access::overlay::OverlaySet;
 use onrush_tracker::access::set::InfoHashSet;
 use onrush_tracker::access::{AccessList, Lists};
 use onrush_tracker::limits::Placement;
-use onrush_tracker::metrics::{Counter, Incoming, Series, ShardGauges, WorkerMetrics};
+use onrush_tracker::metrics::{
+    Counter, Incoming, LOSSES, Series, ShardGauges, Summary, WorkerMetrics,
+};
 
 /// Samples of the computed series, of two workers that [`full_snapshot`] fills. Each number of the
 /// first worker begins with 1, of the second with 2.
@@ -289,6 +291,9 @@ fn totals_and_families_are_sums_over_workers() {
     assert_eq!(stats.families.ipv4.leechers, 202);
     assert_eq!(stats.workers[1].counts.kernel_drops, workers[1].kernel_drops.get());
     assert_eq!(stats.workers[1].lane_room, 20_302);
+    let lost: Vec<_> = LOSSES.iter().map(|loss| stats.totals.lost[loss.key]).collect();
+    assert_eq!(lost, Summary::of(workers).losses().collect::<Vec<_>>());
+    assert_eq!(stats.workers.iter().map(|w| w.lost).sum::<u64>(), lost.iter().sum::<u64>());
 }
 
 #[test]

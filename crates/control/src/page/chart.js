@@ -12,6 +12,8 @@ function svg(name, attributes, text) {
   if (text !== undefined) element.textContent = text;
   return element;
 }
+// The class of a line.
+const style = (at) => `line${at % 5}`;
 // A sample of a line for a legend.
 function sample(style) {
   const element = svg('svg', { class: 'sample', viewBox: '0 0 28 8', 'aria-hidden': 'true' });

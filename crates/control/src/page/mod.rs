@@ -1,9 +1,10 @@
 //! `/`: the status page. It consists of one HTML document and loads only `/stats.json` and
 //! `/history.json`.
 //!
-//! The document is assembled from the files below, which are compiled into the program. It embeds a
-//! first set of statistics, so the page is complete at the first paint. Its content security policy
-//! permits only the style and the script that carry the nonce of the response.
+//! The document is assembled from the files below, which are compiled into the program. It embeds
+//! the list of losses and a first set of statistics, so the page is complete at the first paint.
+//! Its content security policy permits only the style and the script that carry the nonce of the
+//! response.
 //!
 //! | file | contents |
 //! |---|---|
@@ -18,15 +19,19 @@
 
 mod plain;
 
+use std::collections::BTreeMap;
+
 use axum::extract::State;
 use axum::http::{HeaderName, header};
 use axum::response::{IntoResponse, Response};
 use nix::unistd::gethostname;
+use serde::Serialize;
 
 use crate::api::stats::Stats;
 use crate::history::Means;
 use crate::state::SharedState;
 use crate::view::View;
+use onrush_tracker::metrics::{LOSSES, Loss};
 
 const STYLE: &str = include_str!("style.css");
 const FRAME: &str = include_str!("frame.html");
@@ -90,10 +95,14 @@ fn respond(shown: &Shown, nonce: u128) -> Response {
 }
 
 fn html(shown: &Shown, nonce: &str) -> String {
-    let first = data(shown.stats.as_ref());
+    let first = data(&shown.stats);
     let host = shown.host.as_deref().map(plain::escaped);
     let title = host.as_ref().map_or_else(String::new, |host| format!("{host} · "));
     let heading = host.map_or_else(String::new, |host| format!(" <small>on {host}</small>"));
+    let fields = |Loss { key, label, help, .. }: &Loss| {
+        BTreeMap::from([("key", *key), ("label", *label), ("help", *help)])
+    };
+    let losses = data(&LOSSES.iter().map(fields).collect::<Vec<_>>());
     let plain = plain::content(shown.stats.as_ref(), &shown.recent);
     let frame = FRAME.replace("{plain}", &plain).replace("{host}", &heading);
     let refresh = plain::REFRESH;
@@ -108,14 +117,14 @@ fn html(shown: &Shown, nonce: &str) -> String {
          <style nonce=\"{nonce}\">.live {{ display: none; }}</style></noscript>\n\
          </head>\n<body>\n{frame}\
          <script type=\"application/json\" id=\"first\">{first}</script>\n\
-         <script nonce=\"{nonce}\">\n'use strict';\n{SCRIPT}</script>\n</body>\n</html>\n"
+         <script nonce=\"{nonce}\">\n'use strict';\nconst LOSSES = {losses};\n{SCRIPT}</script>\n\
+         </body>\n</html>\n"
     )
 }
 
-/// Statistics as JSON for a `<script>` element, whose text must not contain `<`; `null` without
-/// statistics.
-fn data(stats: Option<&Stats>) -> String {
-    let json = serde_json::to_string(&stats).unwrap_or_else(|_| "null".to_owned());
+/// JSON for a `<script>` element, whose text must not contain `<`.
+fn data(value: &impl Serialize) -> String {
+    let json = serde_json::to_string(value).unwrap_or_else(|_| "null".to_owned());
     json.replace('<', "\\u003c")
 }
 
@@ -169,6 +178,17 @@ mod tests {
         assert!(page.contains("<title>tracker-1&lt;b&gt; · onrush</title>"), "{page}");
         assert!(page.contains("on tracker-1&lt;b&gt;</small></h1>"), "{page}");
         assert!(html(&Shown::default(), "n").contains("<title>onrush</title>"));
+    }
+
+    #[test]
+    fn scripts_know_every_loss() {
+        let page = html(&Shown::default(), "n");
+        let (_, rest) = page.split_once("const LOSSES = ").expect("the list");
+        let (list, _) = rest.split_once(";\n").expect("its end");
+        let list: Vec<BTreeMap<String, String>> = serde_json::from_str(list).expect("JSON");
+        let keys: Vec<_> = list.iter().map(|loss| loss["key"].as_str()).collect();
+        assert_eq!(keys, LOSSES.iter().map(|loss| loss.key).collect::<Vec<_>>());
+        assert!(list.iter().all(|loss| !loss["label"].is_empty() && !loss["help"].is_empty()));
     }
 
     /// What a browser without scripts shows is complete, and what only scripts fill is hidden.

@@ -25,9 +25,8 @@ function span(seconds) {
 }
 const short = (seconds) => (seconds < 1e-3 ? three(seconds * 1e6) + NBSP + 'µs' : three(seconds * 1e3) + NBSP + 'ms');
 const sum = (numbers) => numbers.reduce((a, b) => a + b, 0);
-// Refusals that are caused by overload and not by the request.
-const OVERLOAD_REASONS = ['busy'];
-const refusals = (stats) => Object.entries(stats.totals.refused).filter(([name]) => !OVERLOAD_REASONS.includes(name));
+// Refusals that do not count as lost.
+const refusals = ({ totals }) => Object.entries(totals.refused).filter(([name]) => !(name in totals.lost));
 
 // Swarms with peers of IPv4 and of IPv6; null where they are unknown. A pass over all swarms counts them every two minutes;
 // while swarms come or go faster than that, the counts contradict the sum, which is of this moment.
@@ -49,10 +48,7 @@ function counts(stats) {
     connects: all.connects,
     scrapes: all.scrapes,
     refused: sum(refusals(stats).map(([, n]) => n)),
-    kernel_drops: all.kernel_drops,
-    unsent: sum(Object.values(all.unsent)),
-    kernel_shed: all.kernel_shed,
-    busy: all.refused.busy ?? 0,
+    ...all.lost,
   };
 }
 // Whether both statistics are of the same process, so that their differences are rates. A counter that

@@ -6,6 +6,7 @@ use crate::api::stats::{FamilyStats, Stats};
 use crate::history::Means;
 use crate::numbers::grouped;
 use crate::stall::STALL_THRESHOLD;
+use onrush_tracker::metrics::LOSSES;
 
 /// How often such a browser requests the page again, in seconds.
 pub(super) const REFRESH: u32 = 10;
@@ -40,10 +41,8 @@ pub(super) fn escaped(text: &str) -> String {
 
 fn main_numbers(stats: &Stats) -> String {
     let Stats { totals, limits, overload, .. } = stats;
-    let busy = totals.traffic.refused.get("busy").copied().unwrap_or_default();
-    let refused = totals.traffic.refused.values().sum::<u64>() - busy;
-    let dropped = totals.worker.kernel_drops + totals.worker.kernel_shed + busy;
-    let lost = dropped + totals.unsent.values().sum::<u64>();
+    let refused = totals.traffic.only_refused().map(|(_, count)| count).sum();
+    let lost = totals.losses().map(|(_, count)| count).sum();
     let rows = [
         ("State", state(stats)),
         ("Overload level", format!("{} of 8", overload.step)),
@@ -53,7 +52,7 @@ fn main_numbers(stats: &Stats) -> String {
         ("Requests since start", grouped(totals.traffic.incoming.datagrams)),
         ("Replies since start", grouped(totals.worker.sent)),
         ("Refused since start", grouped(refused)),
-        ("Dropped, shed or not sent since start", grouped(lost)),
+        ("Lost since start", grouped(lost)),
         ("Swarms with peers", grouped(totals.shard.swarms)),
         ("Swarms without peers", grouped(totals.shard.idle_swarms)),
         ("Limit of peers", grouped(limits.peers)),
@@ -65,17 +64,16 @@ fn main_numbers(stats: &Stats) -> String {
 
 /// Rates; a dash where the tracker has just started.
 fn rates(recent: &Means) -> String {
-    let rows: [(&str, &[&str]); 6] = [
-        ("Replies", &["replies"]),
-        ("Announces", &["announces"]),
-        ("Connects", &["connects"]),
-        ("Scrapes", &["scrapes"]),
-        ("Refused", &["refused"]),
-        ("Dropped, shed or not sent", &["kernel_drops", "kernel_shed", "busy", "unsent"]),
+    let rows = [
+        ("Replies", "replies"),
+        ("Announces", "announces"),
+        ("Connects", "connects"),
+        ("Scrapes", "scrapes"),
+        ("Refused", "refused"),
     ];
-    let body = rows.iter().fold(String::new(), |body, (label, names)| {
-        let rates = names.iter().map(|name| recent.get(name).copied().flatten());
-        let rate = rates.sum::<Option<f32>>();
+    let lost = LOSSES.iter().map(|loss| (loss.label, loss.key));
+    let body = rows.into_iter().chain(lost).fold(String::new(), |body, (label, name)| {
+        let rate = recent.get(name).copied().flatten();
         body + &row(label, [rate.map_or("–".to_owned(), |rate| grouped(rate.round() as u64))])
     });
     section(&format!("Per second, in the last {RECENT} seconds"), "", &body)
@@ -158,8 +156,12 @@ mod tests {
             workers: vec![WorkerStats::default(), worker],
             ..Stats::default()
         };
-        let recent = Means::from([("replies", Some(45_678.4)), ("connects", None)]);
+        let mut recent = Means::from([("replies", Some(45_678.4)), ("connects", None)]);
+        recent.extend(LOSSES.iter().map(|loss| (loss.key, Some(97.0))));
         let content = content(Some(&stats), &recent);
+        for loss in LOSSES {
+            assert!(content.contains(&format!("{}</th><td>97</td>", loss.label)), "{content}");
+        }
         for part in [
             "Peers</th><td>1,234,567</td><td>433</td><td>1,235,000</td>",
             "<td>serving, stalled: worker-3</td>",

@@ -5,7 +5,7 @@ const INTERVAL = 2000, RETRY_AFTER = [2000, 4000, 8000, 10000], TIMEOUT = 5000;
 const TITLE = document.title;
 const rates = new Chart(by('rates'), [['replies', 'Replies', 'line0'], ['announces', 'Announces', 'line1'], ['connects', 'Connects', 'line2'], ['scrapes', 'Scrapes', 'line3'], ['refused', 'Refused', 'line4']], by('rates-key'));
 const stored = new Chart(by('stored'), [['peers_ipv4', 'IPv4 peers', 'line1'], ['peers_ipv6', 'IPv6 peers', 'line2'], ['swarms', 'Swarms with peers', 'line3']], by('stored-key'));
-const lost = new Chart(by('lost'), LOSSES.map(([name, label, style]) => [name, label, style]));
+const lost = new Chart(by('lost'), LOSSES.map(({ key, label }, at) => [key, label, style(at)]));
 let before = null, failures = 0, since = 0, timer = 0, asking = false, retryAt = 0, restarted = false;
 
 const charts = [rates, stored, lost];

@@ -42,12 +42,6 @@ const REASONS = {
   bogon: 'source not routable on the internet', short: 'too short', magic: 'connect without the magic number',
   action: 'unknown action', source_port: 'from port 0', port: 'announces port 0', no_hash: 'scrape without info hash',
 };
-const LOSSES = [
-  ['kernel_drops', 'dropped by the kernel', 'line1', 'Receive buffers were full: raise socket.receive_buffer, or add workers'],
-  ['unsent', 'replies not sent', 'line3', 'Send buffers were full, or the kernel refused: raise socket.send_buffer'],
-  ['busy', 'no free batch or full lane', 'line2', 'No batch was free or a lane was full; clients retry'],
-  ['kernel_shed', 'shed by the kernel under overload', 'line4', 'No requests, ids that cannot be valid, and connects in a flood of them'],
-];
 function counted(body, name, label, now, before, seconds) {
   const [line, a, b] = row(by(body), name, label, ['', '']);
   put(a, rateText(rate(now, before, seconds)));
@@ -65,9 +59,8 @@ function showTiles(stats, before, seconds) {
   tile('replies', speed(per((t) => t.replies)), flow(per((t) => t.bytes_out), 'out'), `${exact(totals.replies)} since start`);
   tile('peers', count(totals.peers), `${count(totals.seeders)} seeders`, exact(totals.peers));
   tile('swarms', count(totals.swarms), `${count(totals.idle_swarms)} idle`, exact(totals.swarms));
-  const lost = LOSSES.map(([name]) => counts(stats)[name]);
-  const earlier = before && LOSSES.map(([name]) => counts(before)[name]);
-  tile('lost', before ? speed(rate(sum(lost), sum(earlier), seconds)) : '–', `${count(sum(lost))} since start`, exact(sum(lost)));
+  const lost = (totals) => sum(Object.values(totals.lost));
+  tile('lost', speed(per(lost)), `${count(lost(totals))} since start`, exact(lost(totals)));
   tile('memory', bytes(stats.memory.resident), before ? `CPU ${percent(rate(stats.cpu.seconds, before.cpu.seconds, seconds))} of a core` : NBSP, `${exact(stats.memory.resident)} bytes in use`);
 }
 function showFamilies(stats, before, seconds) {
@@ -97,10 +90,9 @@ function showCounted(stats, before, seconds) {
   for (const [name, now] of refusals(stats).sort(([a], [b]) => order(a) - order(b))) {
     counted('refused', name, REASONS[name] ?? name, now, before?.totals.refused[name], seconds);
   }
-  const [now, old] = [counts(stats), before && counts(before)];
-  for (const [name, label, style, title] of LOSSES) {
-    const line = counted('losses', name, label, now[name], old?.[name], seconds);
-    if (!line.title) { line.title = title; line.firstChild.prepend(sample(style)); }
+  for (const [at, { key, label, help }] of LOSSES.entries()) {
+    const line = counted('losses', key, label, stats.totals.lost[key], before?.totals.lost[key], seconds);
+    if (!line.title) { line.title = help; line.firstChild.prepend(sample(style(at))); }
   }
   const { step, interval } = stats.overload;
   put(by('pressure'), step ? `▲ overload level ${step} of 8: announce interval ${span(interval)}` : `no overload: announce interval ${span(interval)}`);
@@ -120,7 +112,7 @@ function showWorkers(stats, before, seconds) {
     put(replies, per((w) => w.replies), `${exact(worker.replies)} since start`);
     const turns = was ? worker.busy_turns - was.busy_turns : 0;
     put(turn, turns ? short((worker.busy_seconds - was.busy_seconds) / turns) : '–');
-    put(lost, per((w) => w.kernel_drops + w.replies_dropped), `${exact(worker.kernel_drops + worker.replies_dropped)} since start`);
+    put(lost, per((w) => w.lost), `${exact(worker.lost)} since start`);
     put(peers, worker.swarm_side ? count(worker.peers) : '–', `${exact(worker.peers)} peers in ${exact(worker.swarms)} swarms`);
     put(waiting, worker.lane_room ? `${worker.lane_waiting} of ${worker.lane_room}` : '–');
     line.title = [worker.socket_side && 'has sockets', worker.swarm_side && 'owns swarms'].filter(Boolean).join(', ');

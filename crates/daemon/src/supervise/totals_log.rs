@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use onrush_proto::Event;
 use onrush_tracker::limits::Placement;
-use onrush_tracker::metrics::Summary;
+use onrush_tracker::metrics::{LOSSES, Summary};
 
 /// Turns counters into log lines of the differences.
 #[derive(Debug)]
@@ -56,8 +56,8 @@ impl Totals {
             let _ = write!(line, "; steered {percent} %");
         }
         let refused: Vec<String> = now
-            .refusals()
-            .zip(last.refusals())
+            .only_refused()
+            .zip(last.only_refused())
             .map(|((reason, now), (_, last))| (reason, since(now, last)))
             .filter(|(_, count)| *count > 0)
             .map(|(reason, count)| format!("{reason} {count}"))
@@ -65,15 +65,14 @@ impl Totals {
         if !refused.is_empty() {
             let _ = write!(line, "; refused: {}", refused.join(", "));
         }
-        let lost = [
+        let lost = LOSSES.iter().zip(now.losses().zip(last.losses()));
+        let lost = lost.map(|(loss, (now, last))| (loss.label, since(now, last)));
+        // Requests in these lanes are counted as busy, and announcers are answered.
+        let others = [
             ("full lanes", since(now.lane_full, last.lane_full)),
-            ("kernel drops", since(now.kernel_drops, last.kernel_drops)),
-            ("checksum errors", since(now.checksum_errors, last.checksum_errors)),
-            ("shed in the kernel", since(now.kernel_shed, last.kernel_shed)),
-            ("replies not sent", since(now.unsent_in_all(), last.unsent_in_all())),
             ("announcers not stored", since(now.not_stored(), last.not_stored())),
         ];
-        for (what, count) in lost.into_iter().filter(|(_, count)| *count > 0) {
+        for (what, count) in lost.chain(others).filter(|(_, count)| *count > 0) {
             let _ = write!(line, "; {what} {count}");
         }
         let _ = write!(
@@ -93,7 +92,7 @@ impl Totals {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use onrush_tracker::refusal::UdpRefusal;
+    use onrush_tracker::refusal::{Refusal, UdpRefusal};
 
     #[test]
     fn a_line_shows_differences() {
@@ -137,7 +136,7 @@ mod tests {
     #[test]
     fn losses_are_listed_only_in_their_period() {
         let mut totals = Totals::new(Placement::Split { socket_workers: 1, swarm_workers: 1 });
-        let lost = Summary {
+        let mut lost = Summary {
             lane_full: 2,
             kernel_drops: 3,
             checksum_errors: 6,
@@ -146,10 +145,14 @@ mod tests {
             refused_full: 5,
             ..Summary::default()
         };
+        lost.refused[Refusal::Busy as usize] = 8;
         let line = totals.line(lost, Duration::from_secs(60));
-        let parts = "; full lanes 2; kernel drops 3; checksum errors 6; shed in the kernel 7; \
-                     replies not sent 4; announcers not stored 5; ";
-        assert!(line.contains(parts), "{line}");
+        let parts = "; refused as busy 8; kernel drops 3; checksum errors 6; shed in the kernel 7; \
+                     replies not sent 4; full lanes 2; announcers not stored 5; ";
+        assert!(line.contains(parts) && !line.contains("; refused:"), "{line}");
+        for (loss, count) in LOSSES.iter().zip(lost.losses()) {
+            assert!(line.contains(&format!("; {} {count};", loss.label)), "{line}");
+        }
         let line = totals.line(lost, Duration::from_secs(60));
         assert!(line.contains("partial seeds 0); swarms"), "{line}");
     }

@@ -12,7 +12,7 @@ use onrush_net::Cause;
 use onrush_proto::{Event, Family};
 use onrush_swarm::{SwarmsByFamily, Totals};
 
-pub use series::{Field, Kind, Series, Shown};
+pub use series::{Field, Kind, Loss, Series, Shown};
 
 use crate::clients::NAMES as CLIENTS;
 use crate::counter_table;
@@ -139,6 +139,11 @@ pub const UDP_REFUSALS: [&str; UdpRefusal::ALL.len()] = UdpRefusal::NAMES;
 /// The causes why the kernel does not accept a reply, in the order of their counters.
 pub const UNSENT: [&str; Cause::NAMES.len()] = Cause::NAMES;
 
+/// Whether requests that are refused for this reason count as lost.
+pub fn is_loss(reason: &str) -> bool {
+    LOSSES.iter().any(|loss| loss.key == reason)
+}
+
 impl Incoming {
     /// The name and the count of every reason to refuse.
     pub fn refusals(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
@@ -205,6 +210,16 @@ impl Summary {
         by_udp.chain(REFUSALS.into_iter().zip(self.refused))
     }
 
+    /// The name and the count of every reason to refuse, without those that count as lost.
+    pub fn only_refused(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        self.refusals().filter(|(reason, _)| !is_loss(reason))
+    }
+
+    /// The count of each of [`LOSSES`], in its order.
+    pub fn losses(&self) -> impl Iterator<Item = u64> + '_ {
+        LOSSES.iter().map(|loss| (loss.read)(self))
+    }
+
     /// The number of requests refused for one reason.
     pub fn refused_for(&self, refusal: Refusal) -> u64 {
         self.refused[refusal as usize]
@@ -246,6 +261,8 @@ fn add_each<const N: usize>(sums: &mut [u64; N], counters: &[Counter; N]) {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
@@ -262,6 +279,30 @@ mod tests {
             [some(1, 1), some(2, 1), some(4, 2), some(8, 1), some(128, 1), some(1_024, 2)]
         );
         assert_eq!(sizes.sum(), 2_167);
+    }
+
+    #[test]
+    fn a_loss_has_names_of_its_own_and_one_part_of_a_summary() {
+        let count = |n: usize| 1 << (2 * n);
+        let mut sum = Summary {
+            kernel_drops: count(1),
+            checksum_errors: count(2),
+            kernel_shed: count(3),
+            unsent: [count(4), 0, 0, 0, 0, count(4)],
+            // Without a loss: their requests are counted as busy.
+            lane_full: count(9),
+            ..Summary::default()
+        };
+        sum.refused[Refusal::Busy as usize] = count(0);
+        sum.refused[Refusal::Blocked as usize] = count(10);
+        let counts: Vec<u64> = sum.losses().collect();
+        assert_eq!(counts, [count(0), count(1), count(2), count(3), 2 * count(4)]);
+        let names = |name: fn(&Loss) -> &'static str| LOSSES.iter().map(name);
+        let keys: BTreeSet<_> = names(|loss| loss.key).collect();
+        let labels: BTreeSet<_> = names(|loss| loss.label).collect();
+        assert_eq!((keys.len(), labels.len()), (LOSSES.len(), LOSSES.len()));
+        let refused: Vec<_> = sum.only_refused().filter(|(_, count)| *count > 0).collect();
+        assert_eq!(refused, [("blocked", count(10))]);
     }
 
     #[test]

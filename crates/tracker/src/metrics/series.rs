@@ -1,6 +1,6 @@
 //! Description of a series of `/metrics`, generated from the table.
 
-use super::Counter;
+use super::{Counter, Summary};
 
 /// A series: a metric family of Prometheus.
 #[derive(Debug)]
@@ -32,6 +32,19 @@ impl<T> std::fmt::Debug for Field<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Field").field("values", &self.values).finish_non_exhaustive()
     }
+}
+
+/// A cause for which datagrams, requests or replies are lost.
+#[derive(Clone, Copy, Debug)]
+pub struct Loss {
+    /// Its name in `/stats.json` and `/history.json`.
+    pub key: &'static str,
+    /// Its name for people.
+    pub label: &'static str,
+    /// The help text of its series.
+    pub help: &'static str,
+    /// How much is lost.
+    pub read: fn(&Summary) -> u64,
 }
 
 /// Type of a metric.

@@ -3,7 +3,8 @@
 //!
 //! A new counter is one row or one field here. From the table follow the fields of
 //! [`WorkerMetrics`](super::WorkerMetrics), the sum over all workers in
-//! [`Summary`](super::Summary), `/metrics`, `/stats.json` and `docs/METRICS.md`.
+//! [`Summary`](super::Summary), `/metrics`, `/stats.json` and `docs/METRICS.md`. Every view shows
+//! its losses, [`LOSSES`](super::LOSSES).
 
 /// Calls the macro `$then` with the table. `onrush-control` generates the JSON types from it.
 ///
@@ -16,6 +17,9 @@
 ///   optional;
 /// - `named` are arrays with one counter per name: `field = NAMES`;
 /// - `hidden` counters have no series of their own; computed series show them;
+/// - `lost(key "label" read)` after the help text makes a row a loss. `read` selects what of a
+///   [`Summary`](super::Summary) is lost; nothing is in two losses. A loss whose key is a reason to
+///   refuse takes the requests of this reason out of those that views show as refused.
 /// - `also` lists the fields that are not counters.
 #[macro_export]
 macro_rules! counter_table {
@@ -37,7 +41,9 @@ Incoming (IncomingStats) {
             { unconnectable }
     }
     named {
-        Counter Sockets "onrush_refused_requests" [reason, family, worker] "Requests refused"
+        Counter Sockets "onrush_refused_requests" [reason, family, worker]
+            "Requests refused. busy: no batch was free or a lane was full; clients retry"
+            lost(busy "refused as busy" |sum| sum.refused_for(Refusal::Busy))
             { refused_by_udp = UDP_REFUSALS, refused = REFUSALS }
         Counter Sockets "onrush_announces" [event, family]
             "Announces by event; paused is the event of partial seeds (BEP 21)"
@@ -64,14 +70,17 @@ WorkerMetrics (WorkerCounts) {
         Counter Sockets "onrush_kernel_dropped_datagrams" [worker]
             "Datagrams that the kernel dropped because a receive buffer was full: raise \
              net.core.rmem_max and socket.receive_buffer, or add workers"
+            lost(kernel_drops "kernel drops" |sum| sum.kernel_drops)
             { kernel_drops }
         Counter Sockets "onrush_checksum_errors" [worker]
             "Datagrams with a wrong UDP checksum that the kernel found at a socket; it drops short \
              ones before"
+            lost(checksum_errors "checksum errors" |sum| sum.checksum_errors)
             { checksum_errors }
         Counter Sockets "onrush_kernel_shed_datagrams" [worker]
             "Datagrams that the filter against overload dropped in the kernel: no requests, \
              connection ids that cannot be valid, and in a flood of connects a share of these"
+            lost(kernel_shed "shed in the kernel" |sum| sum.kernel_shed)
             { kernel_shed }
         Gauge Sockets "onrush_receive_buffer_bytes" [worker]
             "Size of the receive buffers of all sockets of a worker, as the kernel counts it"
@@ -84,7 +93,7 @@ WorkerMetrics (WorkerCounts) {
              although the worker has a shard (foreign)"
             { local = "local", foreign = "foreign" }
         Counter Sockets "onrush_lane_full_batches" [worker]
-            "Batches of requests dropped because a lane was full"
+            "Batches of requests dropped because a lane was full; their requests count as busy"
             { lane_full }
         Counter Shards "onrush_orphaned_requests" [worker]
             "Requests served for a worker or front that had exited before the reply"
@@ -96,6 +105,7 @@ WorkerMetrics (WorkerCounts) {
             "Replies that the kernel did not accept. full_buffer: raise socket.send_buffer; \
              permission: a firewall forbids them; unreachable: no route; no_buffers: the queue of \
              the network card is full; too_long: larger than the MTU of the path"
+            lost(unsent "replies not sent" Summary::unsent_in_all)
             { unsent = UNSENT }
     }
     hidden {
@@ -184,11 +194,14 @@ macro_rules! declare_counters {
         $Struct:ident ($Json:ident) {
             counters { $(
                 $kind:ident $shown:ident $series:literal [$($label:ident),*] $help:literal
+                $( lost($loss:ident $loss_label:literal $loss_read:expr) )?
                 { $( $field:ident $(as $key:literal)? $(= $value:literal)? ),* }
             )* }
             named { $(
                 $named_kind:ident $named_shown:ident $named_series:literal [$($named_label:ident),*]
-                $named_help:literal { $( $named:ident = $names:ident ),* }
+                $named_help:literal
+                $( lost($named_loss:ident $named_loss_label:literal $named_loss_read:expr) )?
+                { $( $named:ident = $names:ident ),* }
             )* }
             hidden { $( $(#[$hidden_doc:meta])* $hidden:ident, )* }
             also { $( $(#[$also_doc:meta])* $also:ident: $Also:ty, )* }
@@ -255,6 +268,22 @@ macro_rules! declare_counters {
                 }
             }
         )*
+
+        /// Everything that counts as lost.
+        pub const LOSSES: &[Loss] = &[ $(
+            $( $( Loss {
+                key: stringify!($loss),
+                label: $loss_label,
+                help: $help,
+                read: $loss_read,
+            }, )? )*
+            $( $( Loss {
+                key: stringify!($named_loss),
+                label: $named_loss_label,
+                help: $named_help,
+                read: $named_loss_read,
+            }, )? )*
+        )* ];
 
         /// The sum of the counters over all workers and both address families.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]

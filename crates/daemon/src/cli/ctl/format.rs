@@ -1,6 +1,6 @@
 //! Replies of the admin side as text.
 
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 
 use crate::cli::format::span;
 use onrush_config::keys;
@@ -63,17 +63,10 @@ pub fn stats(stats: &Stats) -> String {
                 grouped(traffic.incoming.scrapes)
             ),
         ),
-        ("events", counts(traffic.events.iter())),
-        ("refused", counts(traffic.refused.iter())),
-        (
-            "replies",
-            format!(
-                "{}, {} not sent",
-                grouped(totals.worker.sent),
-                grouped(totals.unsent.values().sum())
-            ),
-        ),
-        ("dropped", format!("{} datagrams by the kernel", grouped(totals.worker.kernel_drops))),
+        ("events", counts(traffic.events.iter().map(|(event, count)| (event, *count)))),
+        ("refused", counts(traffic.only_refused())),
+        ("replies", grouped(totals.worker.sent)),
+        ("lost", counts(totals.losses())),
         ("completed", grouped(totals.shard.completed)),
         ("memory", format!("{:.1} MB", stats.memory.resident as f64 / 1e6)),
         ("list", format!("{}, {} info hashes", stats.list.mode, grouped(stats.list.entries))),
@@ -179,11 +172,11 @@ pub fn top(largest: &LargestSwarms) -> String {
 }
 
 /// The counters that are not zero.
-fn counts<'a>(counts: impl Iterator<Item = (&'a String, &'a u64)>) -> String {
-    let shown = counts.filter(|(_, count)| **count > 0);
+fn counts<N: Display>(counts: impl Iterator<Item = (N, u64)>) -> String {
+    let shown = counts.filter(|(_, count)| *count > 0);
     or_none(
         shown
-            .map(|(name, count)| format!("{name} {}", grouped(*count)))
+            .map(|(name, count)| format!("{name} {}", grouped(count)))
             .collect::<Vec<_>>()
             .join(", "),
     )
@@ -200,6 +193,8 @@ pub fn aligned(lines: &[(&str, String)]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use onrush_tracker::metrics::LOSSES;
+
     use super::*;
 
     #[test]
@@ -207,6 +202,16 @@ mod tests {
         let text = stats(&Stats::default());
         assert!(text.contains("clients    none\n") && text.contains("refused    none\n"), "{text}");
         assert!(!text.contains("NaN"), "{text}");
+    }
+
+    #[test]
+    fn every_loss_is_named() {
+        let mut read = Stats::default();
+        read.totals.lost = LOSSES.iter().map(|loss| (loss.key.to_owned(), 7_000)).collect();
+        let text = stats(&read);
+        for loss in LOSSES {
+            assert!(text.contains(&format!("{} 7,000", loss.label)), "{text}");
+        }
     }
 
     #[test]

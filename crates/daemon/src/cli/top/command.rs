@@ -19,8 +19,7 @@ pub(super) const FIGURES: &str = "\
 Figures:
   /s          between the last two readings; - before there are two
   refused     requests that failed a check, by reason
-  dropped     datagrams for which the kernel had no room
-  unsent      replies that the kernel did not take
+  lost        datagrams, requests and replies lost, by cause
   idle        swarms without peers
   not stored  new peers that a limit kept out
   load        part of a worker's time that is busy; at 100 % it drops requests
@@ -51,7 +50,7 @@ fn after_help() -> String {
     [EXAMPLES, KEYS, FIGURES, NOTES, EXIT_STATUS].join("\n\n")
 }
 
-/// Live view of a running tracker: rates, swarms, drops, the load of each worker
+/// Live view of a running tracker: rates, swarms, losses, the load of each worker
 #[derive(Clone, Debug, Args)]
 #[command(after_help = after_help())]
 pub struct Top {

@@ -207,7 +207,7 @@ fn draw_curve(view: &View, area: Rect, cells: &mut Buffer) {
         .render(area, cells);
 }
 
-/// Replies, traffic, drops and refusals.
+/// Replies, traffic, losses and refusals.
 fn replies(pair: Pair<'_>) -> [Row; 3] {
     let per_second = |of: fn(&Stats) -> f64| pair.rate(of);
     let bits = |of: fn(&Stats) -> f64| {
@@ -222,43 +222,33 @@ fn replies(pair: Pair<'_>) -> [Row; 3] {
         plain(bits(|s| s.totals.worker.sent_bytes as f64)),
         faint(" Mbit/s"),
     ];
-    let unsent = |s: &Stats| s.totals.unsent.values().sum::<u64>() as f64;
-    let (dropped, lost) = (per_second(|s| s.totals.worker.kernel_drops as f64), per_second(unsent));
-    let is = |rate: Option<f64>| rate.is_some_and(|rate| rate > 0.0);
-    let losses = vec![
-        name("dropped"),
-        alarm_if(is(dropped), format!("{}/s", rate(dropped))),
-        faint(format!("  {} total", count(pair.now.totals.worker.kernel_drops as f64))),
-        faint("   unsent "),
-        alarm_if(is(lost), format!("{}/s", rate(lost))),
-        faint(format!("  {} total", count(unsent(pair.now)))),
-    ];
-    [replies, losses, refusals(pair)]
+    let refused = causes(pair, "refused", false, |s| s.totals.traffic.only_refused().collect());
+    [replies, causes(pair, "lost", true, |s| s.totals.losses().collect()), refused]
 }
 
-/// Reasons of refusals, sorted by their current rate, then by their total.
-fn refusals(pair: Pair<'_>) -> Row {
-    let mut reasons: Vec<(&String, Option<f64>, u64)> = pair
-        .now
-        .totals
-        .traffic
-        .refused
-        .iter()
-        .filter(|(_, all)| **all > 0)
-        .map(|(reason, all)| {
-            let of = |s: &Stats| s.totals.traffic.refused.get(reason).copied().unwrap_or(0) as f64;
-            (reason, pair.rate(of), *all)
+/// Causes that have occurred, sorted by their current rate, then by their total. With `alarms`,
+/// those that occur now are highlighted.
+fn causes(pair: Pair<'_>, what: &str, alarms: bool, counts: fn(&Stats) -> Vec<(&str, u64)>) -> Row {
+    let occurred = counts(pair.now).into_iter().filter(|(_, all)| *all > 0);
+    let mut causes: Vec<(&str, Option<f64>, u64)> = occurred
+        .map(|(cause, all)| {
+            let count = |s: &Stats| {
+                let counts = counts(s);
+                counts.iter().find(|(name, _)| *name == cause).map_or(0.0, |(_, n)| *n as f64)
+            };
+            (cause, pair.rate(count), all)
         })
         .collect();
-    reasons.sort_by(|a, b| {
+    causes.sort_by(|a, b| {
         let now = b.1.unwrap_or(0.0).total_cmp(&a.1.unwrap_or(0.0));
         now.then(b.2.cmp(&a.2))
     });
-    let items = reasons.into_iter().map(|(reason, now, all)| {
-        let now = plain(format!("{reason} {}/s", rate(now)));
+    let items = causes.into_iter().map(|(cause, now, all)| {
+        let is_alarm = alarms && now.is_some_and(|now| now > 0.0);
+        let now = alarm_if(is_alarm, format!("{cause} {}/s", rate(now)));
         vec![now, faint(format!(" {} total", count(all as f64)))]
     });
-    list("refused", items)
+    list(what, items)
 }
 
 /// Swarms, completions and expiry; client software.

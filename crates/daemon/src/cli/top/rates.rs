@@ -39,9 +39,9 @@ pub fn requests(stats: &FamilyStats) -> f64 {
     (stats.incoming.connects + stats.incoming.announces + stats.incoming.scrapes) as f64
 }
 
-/// Requests that were refused.
+/// Requests that were refused and do not count as lost.
 pub fn refused(stats: &FamilyStats) -> f64 {
-    stats.refused.values().sum::<u64>() as f64
+    stats.only_refused().map(|(_, count)| count).sum::<u64>() as f64
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use super::*;
 use crate::cli::top::keys::Key;
 use onrush_control::api::stats::{Class, IncomingStats, WorkerStats};
 use onrush_control::client::ClientError;
+use onrush_tracker::metrics::LOSSES;
 
 /// The widest count: from ten million on they are in millions.
 const WIDEST: u64 = 9_999_999;
@@ -113,7 +114,7 @@ fn the_view_fits_80_columns() {
     shows(&all, "requests", &["13,203/s", "max 13,203/s"]);
     assert!(all.iter().any(|row| row.starts_with("██")), "no curve: {all:#?}");
     shows(&all, "replies", &["13,000/s", "out 8.0 Mbit/s"]);
-    shows(&all, "dropped", &["0/s", "unsent 0/s"]);
+    shows(&all, "lost", &["none"]);
     shows(&all, "refused", &["connection_id 40/s 160 total", "short 0/s 5 total"]);
     shows(&all, "swarms", &["54,321"]);
     shows(&all, "clients", &["qBittorrent 100.0 %"]);
@@ -137,8 +138,8 @@ fn the_first_reading_has_no_rates() {
 fn stalls_drops_and_overload_are_highlighted() {
     let mut ill = reading(2);
     ill.workers[1].still_for = 7.0;
-    ill.workers[0].counts.kernel_drops = 90;
-    ill.totals.worker.kernel_drops = 90;
+    ill.workers[0].lost = 90;
+    ill.totals.lost = [("kernel_drops".to_owned(), 90)].into();
     ill.totals.shard.refused_full = 3;
     ill.overload.step = 3;
     ill.overload.connect_share = 0.25;
@@ -149,7 +150,7 @@ fn stalls_drops_and_overload_are_highlighted() {
         "serving",
         &["worker-1 stalled for 7 s", "overload step 3 of 8", "connects of 25 %"],
     );
-    shows(&all, "dropped", &["90/s"]);
+    shows(&all, "lost", &["kernel drops 90/s 90 total"]);
     shows(&all, "peers", &["not stored 3/s"]);
     let mut cells = Buffer::empty(Rect::new(0, 0, 120, all.len() as u16 + 1));
     draw(&view, cells.area, &mut cells);
@@ -158,9 +159,24 @@ fn stalls_drops_and_overload_are_highlighted() {
         let y = drawn.iter().position(|text| text.starts_with(row)).unwrap();
         (0..120).any(|x| cells[(x, y as u16)].fg == Color::Red)
     };
-    assert!(red("serving") && red("dropped") && red("peers"));
+    assert!(red("serving") && red("lost") && red("peers"));
     assert!(red("worker-0") && red("worker-1"));
     assert!(!red("replies") && !red("swarms"));
+}
+
+#[test]
+fn every_loss_is_named_the_most_frequent_first() {
+    let mut ill = reading(2);
+    let keys = LOSSES.iter().map(|loss| loss.key.to_owned());
+    ill.totals.lost = keys.zip(1..).collect();
+    let all = lines(&after([reading(1), ill]), 300);
+    let mut named: Vec<_> = LOSSES
+        .iter()
+        .zip(1..)
+        .map(|(loss, count)| format!("{} {count}/s {count} total", loss.label))
+        .collect();
+    named.reverse();
+    shows(&all, "lost", &[&named.join("   ")]);
 }
 
 #[test]
@@ -223,7 +239,7 @@ fn a_screen_of_80_by_24_has_every_figure_of_48_workers() {
     let mut view = after([1, 2].map(|seconds| reading_of(48, seconds)));
     let all = screen(&mut view, 80, 24);
     for begin in [
-        "onrush", "serving", "IPv4", "IPv6", "both", "requests", "replies", "dropped", "refused",
+        "onrush", "serving", "IPv4", "IPv6", "both", "requests", "replies", "lost", "refused",
         "swarms", "clients", "memory", "peers", "CPU", "worker ",
     ] {
         shows(&all, begin, &[]);
@@ -284,7 +300,7 @@ fn the_help_explains_keys_and_figures_on_80_by_24() {
     let before = screen(&mut view, 80, 24);
     assert!(view.press(Key::Char('?')).is_continue());
     let all = screen(&mut view, 80, 24);
-    for begin in ["  q, Esc", "  PgUp", "  s ", "  dropped", "  lane", "  overload", "any key"] {
+    for begin in ["  q, Esc", "  PgUp", "  s ", "  lost", "  lane", "  overload", "any key"] {
         shows(&all, begin, &[]);
     }
     assert!(cut(&all).is_empty(), "{all:#?}");
@@ -320,8 +336,7 @@ fn reading_with(number: u64, seconds: u64) -> Stats {
     stats.totals.traffic = family;
     stats.totals.worker.sent = all;
     stats.totals.worker.sent_bytes = all * 1_000;
-    stats.totals.worker.kernel_drops = all;
-    stats.totals.unsent = [("no_buffers".to_owned(), all)].into();
+    stats.totals.lost = [("kernel_drops".to_owned(), all)].into();
     stats.totals.shard.swarms = number;
     stats.totals.shard.idle_swarms = number;
     stats.totals.shard.completed = all;
@@ -331,7 +346,7 @@ fn reading_with(number: u64, seconds: u64) -> Stats {
     for worker in &mut stats.workers {
         worker.datagrams = all;
         worker.counts.sent = all;
-        worker.counts.kernel_drops = all;
+        worker.lost = all;
         (worker.lane_waiting, worker.lane_room) = (1024, 1024);
         worker.peers = number;
     }
@@ -343,7 +358,7 @@ fn figures_of_large_hosts_do_not_run_together() {
     for (number, shown) in [(WIDEST, "9,999,999"), (TEN_DIGITS, "9876.5 M")] {
         let mut view = after([1, 2].map(|seconds| reading_with(number, seconds)));
         let all = screen(&mut view, 80, 24);
-        for (begin, cells) in [("both", 7), ("dropped", 2), ("swarms", 4), ("peers", 3)] {
+        for (begin, cells) in [("both", 7), ("lost", 1), ("swarms", 4), ("peers", 3)] {
             let row = all.iter().find(|row| row.starts_with(begin)).unwrap();
             assert_eq!(alone(row, shown), cells, "{row:?}");
         }

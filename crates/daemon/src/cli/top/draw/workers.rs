@@ -46,13 +46,13 @@ fn sorted<'a>(view: &View, pair: Pair<'a>) -> Vec<(&'a WorkerStats, f64)> {
 
 fn head(by_load: bool) -> Row {
     let load = if by_load { "load, highest" } else { "load" };
-    let heads = ["received/s", "replies/s", "dropped/s", "lane", "peers"].map(String::from);
+    let heads = ["received/s", "replies/s", "lost/s", "lane", "peers"].map(String::from);
     vec![faint(format!("{:<NAMES$} {load:<LOAD$}{}", "worker", columns(FIGURES, heads)))]
 }
 
 fn row(pair: Pair<'_>, worker: &WorkerStats, load: f64) -> Row {
     let per_second = |of: fn(&WorkerStats) -> f64| pair.rate_of_worker(&worker.name, of);
-    let dropped = per_second(|worker| worker.counts.kernel_drops as f64);
+    let lost = per_second(|worker| worker.lost as f64);
     // Cells that do not apply to a worker stay empty.
     let sockets = |value: Option<f64>| if worker.socket_side { rate(value) } else { String::new() };
     let swarms = |text: String| if worker.swarm_side { text } else { String::new() };
@@ -60,7 +60,7 @@ fn row(pair: Pair<'_>, worker: &WorkerStats, load: f64) -> Row {
     let cells = [
         sockets(per_second(|worker| worker.datagrams as f64)),
         sockets(per_second(|worker| worker.counts.sent as f64)),
-        sockets(dropped),
+        sockets(lost),
         swarms(format!("{}/{}", worker.lane_waiting, worker.lane_room)),
         swarms(count(worker.peers as f64)),
     ];
@@ -68,6 +68,6 @@ fn row(pair: Pair<'_>, worker: &WorkerStats, load: f64) -> Row {
         if worker.still_for >= STALLED { alarm(name) } else { faint(name) },
         level(load, BAR),
         plain(format!(" {:>3.0} %", (load * 100.0).min(100.0))),
-        alarm_if(dropped.is_some_and(|dropped| dropped > 0.0), columns(FIGURES, cells)),
+        alarm_if(lost.is_some_and(|lost| lost > 0.0), columns(FIGURES, cells)),
     ]
 }
