@@ -191,8 +191,11 @@ class Transfer(Pair):
             return max(0.1, deadline - time.monotonic())
 
         def counts():
-            # An id expires during a transfer.
-            return tracker.scrape(self.torrent.info_hash) if tracker.answers() else (0, 0, 0)
+            # An id expires during a transfer. A lost reply is asked for again by the next call.
+            try:
+                return tracker.scrape(self.torrent.info_hash) if tracker.answers() else (0, 0, 0)
+            except TimeoutError:
+                return (0, 0, 0)
 
         try:
             if counts() != (0, 0, 0):

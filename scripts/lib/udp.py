@@ -58,7 +58,7 @@ class Client:
         return struct.unpack(">III", reply[8:])
 
     def exchange(self, *requests):
-        """The replies to requests, which get transaction ids. A late reply to an earlier one is told apart."""
+        """The replies to requests, which get transaction ids. A late reply to an earlier request is ignored."""
         numbers = [os.urandom(4) for _ in requests]
         missing = {number: request[:12] + number + request[16:] for number, request in zip(numbers, requests)}
         replies, end = {}, time.monotonic() + self.seconds

@@ -1,6 +1,6 @@
 //! An attack beside an honest load: what a tracker does for its clients meanwhile.
 //!
-//! An attack is a [run](crate::run) whose worker stands for *established clients* with connection
+//! An attack is a [run](crate::run) whose worker simulates *established clients* with connection
 //! ids, in an open loop whose replies are all checked. Two more threads send beside it:
 //! *newcomers*, one connect each from a source that is new each time, and the *attack*, from
 //! spoofed sources ([`onrush_net::raw`]) or from proven ones. A third one observes the tracker. The

@@ -119,7 +119,7 @@ mod tests {
         assert!(lines.add(Duration::from_secs(6), &wrong).unwrap().contains("WRONG 7"));
     }
 
-    /// Wrong replies stay on the screen, whatever comes after them.
+    /// The lines about wrong replies are not overwritten by later ones.
     #[test]
     fn the_bar_fits_its_terminal_and_removes_itself() {
         for columns in [10, 80] {

@@ -55,7 +55,7 @@ pub struct RunSettings {
 pub type Beside<'a> = (&'static str, Box<dyn FnOnce(&Span) -> anyhow::Result<()> + Send + 'a>);
 
 /// Runs the workers, with sockets of their own, so that late replies do not reach the next run, and
-/// what runs `beside` them. Returns the report, with `warnings` first.
+/// the work `beside` them. Returns the report, with `warnings` first.
 ///
 /// # Errors
 /// When a socket cannot be opened or becomes unusable, a worker cannot be pinned, the tracker's
@@ -90,10 +90,11 @@ pub fn run(
                 let result = work(plan, network, number, settings, window, span, recorder);
                 result.map(Some).with_context(|| format!("load worker {number}"))
             };
-            spawn(scope, format!("load-{number}"), &done, work)?;
+            spawn(scope, format!("load-{number}"), &done, span, work)?;
         }
         for (name, work) in beside {
-            spawn(scope, name.into(), &done, move || work(span).map(|()| None).context(name))?;
+            let work = move || work(span).map(|()| None).context(name);
+            spawn(scope, name.into(), &done, span, work)?;
         }
         drop(done);
         wait(&results, count, settings, span, recorder)
@@ -211,17 +212,19 @@ impl Span {
 /// The end of a thread of the run. Work beside the load has no outcome here.
 type End = anyhow::Result<Option<WorkerOutcome>>;
 
-/// Starts a thread of the run.
+/// Starts a thread of the run; if there is none, the others end soon.
 fn spawn<'scope>(
     scope: &'scope Scope<'scope, '_>,
     name: String,
     done: &Sender<End>,
+    span: &Span,
     work: impl FnOnce() -> End + Send + 'scope,
 ) -> io::Result<()> {
     let done = done.clone();
     // The receiver is closed once another worker has failed.
     let work = move || drop(done.send(work()));
-    std::thread::Builder::new().name(name).spawn_scoped(scope, work).map(drop)
+    let spawned = std::thread::Builder::new().name(name).spawn_scoped(scope, work);
+    spawned.map(drop).inspect_err(|_| span.shorten())
 }
 
 /// The result of a worker.
@@ -341,7 +344,7 @@ fn wait(
             }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
-                return Err(anyhow!("a load worker ended without a result"));
+                return Err(anyhow!("a thread of the run ended without a result"));
             }
         }
     }

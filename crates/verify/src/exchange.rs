@@ -30,7 +30,8 @@ const TRIES: [f64; 8] = [0.5, 0.5, 1.0, 1.0, 1.0, 1.0, 1.0, 2.0];
 const SILENT_TRIES: [f64; 3] = [0.5, 0.5, 1.0];
 /// Number of unanswered tries that count as silence where the time ends before all of them.
 const MIN_TRIES: usize = 3;
-/// Refused datagrams of one client that show a closed port: a tracker may open it after the first.
+/// Refused datagrams without a reply between them that show a closed port: a tracker may open it
+/// after the first.
 const MAX_REFUSED: usize = 2;
 /// Requests of one client in flight at a time: a tracker's receive buffer holds far more.
 const WINDOW: usize = 32;
@@ -372,11 +373,10 @@ impl<'t> Client<'t> {
     fn send(&self, bytes: &[u8]) -> Result<(), ExchangeError> {
         self.target.count_datagram();
         self.remember(bytes);
-        match self.socket.send_to(bytes, self.to) {
+        match send(&self.socket, bytes, self.to) {
             // It is about an earlier datagram.
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => self.count_refusal(),
-            Err(error) => Err(error.into()),
-            Ok(_) => Ok(()),
+            sent => Ok(sent?),
         }
     }
 
@@ -406,7 +406,13 @@ impl<'t> Client<'t> {
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                     self.count_refusal()?;
                 }
-                received => return Ok(received?),
+                received => {
+                    let received = received?;
+                    if received.is_some() {
+                        self.refused.set(0);
+                    }
+                    return Ok(received);
+                }
             }
         }
     }
@@ -444,6 +450,22 @@ impl Drop for Client<'_> {
     }
 }
 
+/// Sends a datagram. An error that the kernel has kept of an earlier datagram, and that may pass,
+/// does not prevent it.
+pub(crate) fn send(socket: &UdpSocket, bytes: &[u8], to: SocketAddr) -> io::Result<()> {
+    match socket.send_to(bytes, to) {
+        Err(error) if may_pass(&error) => socket.send_to(bytes, to),
+        sent => sent,
+    }
+    .map(drop)
+}
+
+/// Whether a router or this host reports that a datagram did not arrive, which may be different for
+/// the next one (RFC 1122, section 4.1.3.3).
+fn may_pass(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable)
+}
+
 /// The next datagram, or `None` at the deadline. A datagram that is in the socket's buffer by then
 /// is still returned, as this host may have been late to read it.
 pub(crate) fn receive(
@@ -463,6 +485,7 @@ pub(crate) fn receive(
             Err(error) => match error.kind() {
                 WouldBlock | TimedOut if rest.is_zero() => return Ok(None),
                 WouldBlock | TimedOut | Interrupted => {}
+                _ if may_pass(&error) => {}
                 _ => return Err(error),
             },
         }
@@ -558,6 +581,19 @@ mod tests {
             socket().send_to(&[], tracker.local_addr().unwrap()).unwrap();
             reply.unwrap()
         })
+    }
+
+    #[test]
+    fn a_refusal_before_a_reply_is_forgotten() {
+        let tracker = socket();
+        let target = target(&tracker);
+        let client = Client::unconnected(&target, target.address, target.sources[0]).unwrap();
+        client.count_refusal().unwrap();
+        tracker.send_to(&[0; 16], client.socket.local_addr().unwrap()).unwrap();
+        let reply = client.receive(Instant::now() + Duration::from_secs(60));
+        assert!(matches!(reply, Ok(Some(_))), "{reply:?}");
+        client.count_refusal().unwrap();
+        assert_eq!(client.count_refusal(), Err(ExchangeError::Closed));
     }
 
     #[test]

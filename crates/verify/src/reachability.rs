@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use onrush_proto::{Connect, Family, Response, TransactionId, connect::REQUEST_LEN};
 
-use crate::exchange::{receive, report_refusals};
+use crate::exchange::{receive, report_refusals, send};
 use crate::target::unspecified;
 
 /// How long each of the connect requests is waited for.
 const WAIT: Duration = Duration::from_millis(500);
 /// The time for a closed port to open: a tracker may be starting.
-const OPENING: Duration = Duration::from_secs(1);
+const OPENING: Duration = Duration::from_secs(3);
 /// The time for one source address of several.
 const TURN: Duration = Duration::from_secs(1);
 /// The time for a first reply, where all that follows depends on it. A tracker under overload drops
@@ -59,7 +59,7 @@ pub enum Unreachable {
 /// checks report what is wrong with them. Returns the source address.
 ///
 /// # Errors
-/// When none comes back within `patience`, or the port is closed for a second.
+/// When none comes back within `patience`, or the port is closed for three seconds.
 pub fn check(
     target: SocketAddr,
     source: Option<IpAddr>,
@@ -132,7 +132,7 @@ fn ask(
             break;
         }
         let end = Instant::now() + WAIT.min(rest);
-        let mut asked = socket.send_to(&request, target).and_then(|_| receive(&socket, end));
+        let mut asked = send(&socket, &request, target).and_then(|()| receive(&socket, end));
         while let Ok(Some((bytes, from))) = &asked {
             if is_answer(bytes, *from) {
                 return Ok(local);

@@ -204,7 +204,9 @@ impl Tracker {
     /// Opens the workers' gate, and listens for a process that takes over.
     fn serve(&mut self, settings: &Settings, group: Group, shard_key: [u32; 5]) {
         self.running.begin();
-        self.upgrade.begin(Instant::now());
+        let now = Instant::now();
+        self.upgrade.begin(now);
+        self.files.begin(now);
         // In an upgrade the previous process has written its history when it released the sockets.
         self.warnings.extend(self.files.load_history(&self.history, self.clock));
         self.warnings.extend(group.notices.iter().map(Notice::to_string));

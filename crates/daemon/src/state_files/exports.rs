@@ -46,6 +46,11 @@ impl Exports {
         Self { writer: PeriodicFile::new("export", now), keep: None, waiting: Vec::new() }
     }
 
+    /// The next export is due an interval from `now`.
+    pub(super) fn begin(&mut self, now: Instant) {
+        self.writer.begin(now);
+    }
+
     /// State of the exports.
     pub(super) fn writes(&self) -> &Arc<FileWrites> {
         self.writer.writes()

@@ -80,6 +80,13 @@ impl StateFiles {
         self.history.as_ref()?.load(history, Instant::now(), clock.now().unix)
     }
 
+    /// The tracker begins to serve: snapshots and exports are due an interval from now, also if
+    /// loading the peers has taken longer.
+    pub fn begin(&mut self, now: Instant) {
+        self.snapshots.begin(now);
+        self.exports.begin(now);
+    }
+
     /// Results of snapshots and exports, for other threads.
     pub fn results(&self) -> Files {
         Files { snapshot: self.snapshots.writes().clone(), export: self.exports.writes().clone() }

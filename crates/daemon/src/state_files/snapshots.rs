@@ -66,6 +66,11 @@ impl Snapshots {
         }
     }
 
+    /// The next snapshot is due an interval from `now`.
+    pub fn begin(&mut self, now: Instant) {
+        self.writer.begin(now);
+    }
+
     /// The path of the file, unless snapshots are off.
     pub fn path(&self) -> Option<&Path> {
         self.path.as_deref()

@@ -31,6 +31,11 @@ impl<T: Display + Send + 'static> PeriodicFile<T> {
         Self { name, last: now, result: None, writes: Arc::default() }
     }
 
+    /// The next write is due an interval from `now`.
+    pub(super) fn begin(&mut self, now: Instant) {
+        self.last = now;
+    }
+
     /// State of these files.
     pub(super) fn writes(&self) -> &Arc<FileWrites> {
         &self.writes
@@ -117,5 +122,22 @@ impl FirstFailure {
     pub(super) fn of<E>(&mut self, why: Option<E>) -> Option<E> {
         let had_failed = std::mem::replace(&mut self.failed, why.is_some());
         why.filter(|_| !had_failed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_counts_from_the_beginning_of_service() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut file = PeriodicFile::<u64>::new("test", start);
+        // Loading has taken longer than the interval.
+        file.begin(at(60));
+        let due = |second| file.is_due(Duration::from_secs(10), at(second));
+        assert_eq!([69, 70].map(due), [false, true]);
+        assert!(!file.is_due(Duration::ZERO, at(1_000)), "with zero none is written");
     }
 }

@@ -6,5 +6,6 @@ mod attack;
 mod faulty;
 #[path = "../../../net/tests/namespaces/namespace.rs"]
 mod namespace;
+mod reachability;
 mod script;
 mod tracker;
