@@ -46,7 +46,8 @@ fn text(summary: &Summary) -> anyhow::Result<String> {
          which the contenders alternate, each in a new process; {} s of warm-up, {} s measured. \
          Medians, with minimum and maximum in brackets. Ratios are to {} within a round; only \
          ratios within one report compare to other hosts. Of each load and number of cores the \
-         highest rate is bold. Only right replies count. Raw results: `raw.jsonl`.\n\n\
+         highest rate is bold. Only right replies count. Raw results: `raw.jsonl` \
+         (`scripts/bench-compare` packs it into `data.tar.gz`).\n\n\
          ![Results]({PICTURE})\n\n",
         settings.rounds, dose.warmup, dose.seconds, settings.baseline
     );

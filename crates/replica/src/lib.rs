@@ -1,5 +1,5 @@
-//! The peers of a tracker for another process that continues them: an upgrade hands them over, and
-//! a further host could follow them.
+//! The peers of a tracker for another process that continues to serve them: the successor in an
+//! upgrade, or another host that follows the same stream.
 //!
 //! | module | contents |
 //! |---|---|

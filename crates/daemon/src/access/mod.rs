@@ -39,7 +39,7 @@ use purge::Purge;
 /// The lists in force, with everything that decides how they change.
 pub struct AccessControl {
     lists: Lists,
-    /// What lists that are read again are compared with.
+    /// The numbers of entries with which a list that is read again is compared.
     most_entries: MostEntries,
     /// The state directory. Without a writable one, changes and blocks end with the process.
     directory: Option<PathBuf>,
@@ -93,7 +93,7 @@ impl AccessControl {
         &self.lists
     }
 
-    /// What lists that are read again are compared with, for a successor.
+    /// The numbers of entries with which a list that is read again is compared.
     pub fn most_entries(&self) -> &MostEntries {
         &self.most_entries
     }

@@ -71,7 +71,7 @@ fn exits_soon(process: i32) -> bool {
         if has_exited(process) {
             return true;
         }
-        #[expect(clippy::disallowed_methods, reason = "no event of a process that is no child")]
+        #[expect(clippy::disallowed_methods, reason = "no event of other processes")]
         thread::sleep(Duration::from_millis(20));
     }
     false

@@ -26,6 +26,15 @@ fn unsafe_is_allowed_in_net_only() {
     });
 }
 
+// Clippy does not see the workspaces beside the main one: fuzz targets and the loom model.
+#[test]
+fn no_unfinished_code_is_left() {
+    broken("no todo!, unimplemented! or dbg!", |source| {
+        let marks = ["todo", "unimplemented", "dbg"];
+        marks.iter().flat_map(|mark| source.lines_of(&[mark, "!"])).collect()
+    });
+}
+
 #[test]
 fn files_are_at_most_700_lines() {
     broken("a file in src has at most 700 lines", |source| {

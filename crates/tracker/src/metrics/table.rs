@@ -93,7 +93,7 @@ WorkerMetrics (WorkerCounts) {
              although the worker has a shard (foreign)"
             { local = "local", foreign = "foreign" }
         Counter Sockets "onrush_lane_full_batches" [worker]
-            "Batches of requests dropped because a lane was full; their requests count as busy"
+            "Batches of requests dropped because a lane was full; requests over UDP count as busy"
             { lane_full }
         Counter Shards "onrush_orphaned_requests" [worker]
             "Requests served for a worker or front that had exited before the reply"

@@ -202,7 +202,7 @@ impl Requests<'_> {
             if stats.is_ok_and(|stats| stats.pid == successor.process) {
                 return self.answer(answer, format::successor);
             }
-            #[expect(clippy::disallowed_methods, reason = "HTTP is polled")]
+            #[expect(clippy::disallowed_methods, reason = "readiness is only polled")]
             thread::sleep(POLL);
         }
         let (process, seconds) = (successor.process, timeout.as_secs());
