@@ -92,8 +92,8 @@ pub struct Server {
 
 impl Server {
     /// Starts the server, over TCP if there is a `bound` address. It reports that the tracker is
-    /// starting until [`serve`](Self::serve). Its thread calls `begin` first: privileges are those
-    /// of a thread.
+    /// starting until [`serve`](Self::serve). Its thread calls `begin` first, before this returns:
+    /// privileges are those of a thread, and a new thread has those of its creator.
     ///
     /// # Errors
     /// [`AdminError::Start`].
@@ -117,8 +117,10 @@ impl Server {
         });
         let (observed, draining) = (state.clone(), state.clone());
         let handle = runtime.handle().clone();
+        let (begun, has_begun) = std::sync::mpsc::channel();
         let run = move || {
             begin();
+            let _ = begun.send(());
             runtime.block_on(async move {
                 tokio::spawn(observe(observed));
                 let accepting = tcp.map(tokio::spawn);
@@ -142,6 +144,8 @@ impl Server {
         };
         let thread =
             thread::Builder::new().name("admin".into()).spawn(run).map_err(AdminError::Start)?;
+        // Fails only if `begin` panics.
+        let _ = has_begun.recv();
         Ok(Self {
             state,
             address,

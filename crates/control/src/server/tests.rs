@@ -4,6 +4,7 @@ use std::io::{self, Read, Write};
 use std::net::{IpAddr, TcpListener};
 use std::os::unix::net::UnixStream;
 use std::sync::LazyLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
@@ -68,6 +69,17 @@ fn a_server_that_waits_for_its_address_has_no_announcement() {
     let first = TcpListener::bind("127.0.0.1:0").unwrap();
     let waits = bind_later(first.local_addr().unwrap());
     assert_eq!(Server::start(Some(waits), &settings(), None, || ()).unwrap().announcement(), None);
+}
+
+#[test]
+fn privileges_are_dropped_before_the_start_returns() {
+    static DROPPED: AtomicBool = AtomicBool::new(false);
+    let drop_late = || {
+        (0..10_000).for_each(|_| thread::yield_now());
+        DROPPED.store(true, Ordering::Release);
+    };
+    let _server = Server::start(None, &settings(), None, drop_late).unwrap();
+    assert!(DROPPED.load(Ordering::Acquire));
 }
 
 #[test]
