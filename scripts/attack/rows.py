@@ -222,8 +222,7 @@ ROWS = [
     ("bad-checksums-trickle", trickle),
     ("one-source", one_source),
     ("one-source-ports", one_source_ports),
-    ("half-connects", half.row("connects")),
-    ("half-guessed-ids", half.row("guessed-ids")),
+    ("half-guessed-ids", half.row),
 ]
 
 

@@ -161,7 +161,7 @@ keys! {
         /// Allowed and denied info hashes, and blocked sources.
         pub(crate) access: AccessKeys = table(AccessKeys::KEYS),
 
-        /// Load shedding: what the tracker does when datagrams arrive faster than its workers can
+        /// Overload: what the tracker does when datagrams arrive faster than its workers can
         /// process them.
         pub(crate) overload: OverloadSettings = table(OverloadSettings::KEYS),
 
@@ -353,17 +353,17 @@ keys! {
         pub(crate) refuse_bogons: bool = switch().default("false").on_reload(),
     }
 
-    /// Load shedding.
+    /// Reaction to overload.
     #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
     pub struct OverloadSettings {
         /// The share of datagrams that busy workers may lose, or refuse as `busy`. Above it, the
-        /// tracker lengthens the interval step by step, and the kernel drops what is no request
-        /// and, in a flood of connects, those of a part of all sources, so that announces get
-        /// through. When losses become rare, it returns step by step. 0 disables load shedding.
+        /// tracker lengthens the interval step by step, and the kernel drops datagrams that are no
+        /// valid request, so that requests get through. When losses become rare, it returns step
+        /// by step. 0 disables both.
         pub drop_share: u32 = integer(0..=100, "percent").default("5").on_reload(),
 
-        /// The interval at the last of the eight steps of load shedding. The lifetime of peers
-        /// grows in proportion.
+        /// The interval at the last of the eight steps of overload. The lifetime of peers grows in
+        /// proportion.
         #[serde(default)]
         pub longest_interval: u32 = integer(60..=MAX_INTERVAL as i64, "seconds")
             .derived("twice announce.interval, at most 43200", "3600")

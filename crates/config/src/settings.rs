@@ -49,7 +49,7 @@ pub struct Settings {
     pub scrape: ScrapeSettings,
     /// Connection ids.
     pub connection: ConnectionSettings,
-    /// Load shedding.
+    /// Reaction to overload.
     pub overload: OverloadSettings,
     /// Upper bounds on memory, queues and log lines.
     pub limits: Limits,

@@ -10,7 +10,7 @@
 //! | [`start`] | from settings to a running tracker: user, sockets, state, workers |
 //! | [`supervise`] | the main thread while workers run: signals, reload, lists, watch, exports |
 //! | [`upgrade`] | a new process takes over sockets and peers |
-//! | [`overload`] | longer intervals and load shedding |
+//! | [`overload`] | longer intervals, and the kernel's filter |
 //! | [`state_files`] | snapshots, exports, the history and the interval commitment on disk |
 //! | `state_dirs` | where the state directory of a tracker may be |
 //! | [`process`] | user, signals, logging, the service manager, exit statuses |

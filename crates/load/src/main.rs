@@ -105,7 +105,7 @@ fn routed(
         let waiting = || {
             if !quiet {
                 eprintln!(
-                    "onrush-load: no reply from {target} yet; a tracker under overload sheds \
+                    "onrush-load: no reply from {target} yet; a tracker under overload loses \
                      connects: trying for {} s",
                     PATIENCE.as_secs()
                 );

@@ -3,9 +3,8 @@
 //! halve the interval between them, and a longer round confirms the result.
 //!
 //! A closed loop cannot overload the tracker and its rate is near the result, so few rounds are
-//! needed and few of them overload the tracker, which may shed load for minutes afterwards. A
-//! failed round is repeated once, so that a short disturbance of the host does not decide. A
-//! confirmation is not: the next one has a lower rate.
+//! needed and few of them overload the tracker. A failed round is repeated once, so that a short
+//! disturbance of the host does not decide. A confirmation is not: the next one has a lower rate.
 
 use std::time::Duration;
 

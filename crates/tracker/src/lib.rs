@@ -9,7 +9,8 @@
 //! | [`running`] | workers on their threads |
 //! | [`worker`] | one turn: receive, sort, serve, send |
 //! | [`front`] | the lanes' end of a thread that serves clients and is no socket worker |
-//! | [`intake`], [`connection`], [`access`], [`shedding`] | the checks of a request |
+//! | [`intake`], [`connection`], [`access`] | the checks of a request |
+//! | [`kernel_filter`] | the filter at the sockets under overload |
 //! | [`refusal`] | reasons to refuse a request, each with a name and a counter |
 //! | [`producer`], [`sorter`], [`scrape_join`] | requests to batches, served batches to replies |
 //! | [`lanes`] | the channels between members, and their messages |
@@ -27,6 +28,7 @@ pub mod clock;
 pub mod connection;
 pub mod front;
 pub mod intake;
+pub mod kernel_filter;
 pub mod lanes;
 pub mod limits;
 pub mod metrics;
@@ -36,7 +38,6 @@ pub mod refusal;
 pub mod rules;
 pub mod running;
 pub mod scrape_join;
-pub mod shedding;
 pub mod sorter;
 pub mod source_sample;
 pub mod stream;

@@ -11,7 +11,6 @@ use crate::access::blocks::SourceBlocks;
 use crate::access::origins::PartCounts;
 use crate::access::{AccessList, Lists};
 use crate::limits::AnnounceSettings;
-use crate::shedding::Shedding;
 
 /// Maximum seconds of a pass of expiry over all peers.
 const MAX_SWEEP_PERIOD: u32 = 120;
@@ -41,8 +40,9 @@ pub struct Rules {
     pub trusted: Arc<AddressSet>,
     /// The time in which expiry visits every peer once.
     pub sweep_period: Duration,
-    /// What the kernel drops under overload; nothing if `None`.
-    pub shedding: Option<Shedding>,
+    /// Whether the kernel drops datagrams that are no valid request
+    /// ([`kernel_filter`](crate::kernel_filter)).
+    pub kernel_filter: bool,
 }
 
 fn sweep_period(peer_lifetime: u32) -> Duration {
@@ -82,7 +82,7 @@ impl Rules {
             trusted: Arc::default(),
             sweep_period: sweep_period(announce.peer_lifetime),
             announce,
-            shedding: None,
+            kernel_filter: false,
         }
     }
 

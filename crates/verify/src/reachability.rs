@@ -15,8 +15,8 @@ const WAIT: Duration = Duration::from_millis(500);
 const OPENING: Duration = Duration::from_secs(3);
 /// The time for one source address of several.
 const TURN: Duration = Duration::from_secs(1);
-/// The time for a first reply, where all that follows depends on it. A tracker under overload drops
-/// the connects of a part of all sources; onrush makes another choice every 16 s.
+/// The time for a first reply, where all that follows depends on it: a tracker under overload loses
+/// requests.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 /// The transaction id of the requests: a late reply to an earlier one counts too.
 const TRANSACTION: TransactionId = TransactionId(0x6F6E_7273);
@@ -37,8 +37,7 @@ pub enum Unreachable {
     #[error(
         "{0} does not answer a connect request: check that it is a UDP tracker and that no \
          firewall drops UDP (try: ss -lun 'sport = :{port}', and: tcpdump -ni any udp port \
-         {port}). A tracker under overload may shed connects: try again in a minute, or configure \
-         overload.drop_share = 0 in onrush",
+         {port}). A tracker under overload loses connects: try again in a minute",
         port = .0.port()
     )]
     Silent(SocketAddr),
@@ -226,17 +225,17 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_port_is_reported_with_shedding_as_a_cause() {
+    fn a_silent_port_is_reported_with_overload_as_a_cause() {
         let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
         let target = silent.local_addr().unwrap();
         let mut waited = 0;
         let dead = connect_from_any(target, &[], SHORT, || waited += 1).unwrap_err();
         assert!(matches!(dead, Unreachable::Silent(_)), "{dead:?}");
         assert_eq!(waited, 1);
-        assert!(dead.to_string().contains("overload.drop_share = 0"), "{dead}");
+        assert!(dead.to_string().contains("under overload"), "{dead}");
     }
 
-    /// A tracker that sheds load answers some sources only: here none of the first two.
+    /// A firewall may let some sources pass only: here none of the first two.
     #[test]
     fn other_sources_are_tried_where_nothing_comes_back() {
         let served: IpAddr = "127.0.0.9".parse().unwrap();

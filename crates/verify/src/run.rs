@@ -34,7 +34,7 @@ pub struct Settings {
     pub timeout: Duration,
     /// Only this part of the list.
     pub only: Option<Group>,
-    /// How long the first reply may take, as a tracker under overload sheds connects.
+    /// How long the first reply may take, as a tracker under overload loses connects.
     pub patience: Duration,
 }
 

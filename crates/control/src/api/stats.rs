@@ -290,9 +290,6 @@ pub struct Overload {
     pub step: u32,
     /// Gauge: the announce interval sent to clients, in seconds, before jitter.
     pub interval: u32,
-    /// Gauge: the share of sources whose connects are answered, 0 to 1; below 1 only in a flood of
-    /// connects.
-    pub connect_share: f64,
 }
 
 /// Files written by the daemon.

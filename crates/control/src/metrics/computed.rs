@@ -101,9 +101,6 @@ declare_computed! {
         });
     Gauge "onrush_overload_step" [] "Overload level, 0 (none) to 8"
         => |all, to| to.put(&[], f64::from(all.overload.step));
-    Gauge "onrush_connect_share" []
-        "Share of sources whose connects are answered, 0 to 1; below 1 only in a flood of connects"
-        => |all, to| to.put(&[], all.overload.connect_share);
     Gauge "onrush_announce_interval_seconds" [] "Announce interval sent to clients, before jitter"
         => |all, to| to.put(&[], f64::from(all.overload.interval));
     Gauge "onrush_peers_limit" [] "Most peers that the tracker stores, as limits.peers sets"

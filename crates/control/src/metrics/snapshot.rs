@@ -80,11 +80,7 @@ impl StatsSnapshot {
             workers,
             addresses: Vec::new(),
             lists: Lists::open(),
-            overload: Overload {
-                step: 0,
-                interval: settings.announce.interval,
-                connect_share: 1.0,
-            },
+            overload: Overload { step: 0, interval: settings.announce.interval },
             settings: Arc::new(settings),
             readiness: Readiness::Serving,
             time: 1_790_000_000.25,

@@ -24,7 +24,7 @@ use onrush_tracker::metrics::{
 
 /// Samples of the computed series, of two workers that [`full_snapshot`] fills. Each number of the
 /// first worker begins with 1, of the second with 2.
-const COMPUTED: [(&str, f64); 62] = [
+const COMPUTED: [(&str, f64); 61] = [
     ("onrush_announces_per_sample", 64.0),
     ("onrush_worker_stalled{worker=\"worker-0\"}", 0.0),
     ("onrush_worker_stalled{worker=\"worker-1\"}", 1.0),
@@ -40,7 +40,6 @@ const COMPUTED: [(&str, f64); 62] = [
     ("onrush_stage{stage=\"serving\"}", 1.0),
     ("onrush_stage{stage=\"stopping\"}", 0.0),
     ("onrush_overload_step", 5.0),
-    ("onrush_connect_share", 0.25),
     ("onrush_announce_interval_seconds", 2345.0),
     ("onrush_peers_limit", 21.0),
     ("onrush_idle_swarms_limit", 22.0),
@@ -174,7 +173,7 @@ fn full_snapshot() -> StatsSnapshot {
     StatsSnapshot {
         states: vec![state(10_000, 4), state(20_000, 5)],
         lists: lists(),
-        overload: Overload { step: 5, interval: 2345, connect_share: 0.25 },
+        overload: Overload { step: 5, interval: 2345 },
         uptime: Duration::from_millis(12_500),
         files: Files {
             snapshot: FileStats {

@@ -6,9 +6,9 @@ use onrush_tracker::limits::Placement;
 use onrush_tracker::metrics::WorkerMetrics;
 use onrush_tracker::refusal::Refusal;
 
-/// The share of a second from which on a worker that loses datagrams cannot keep up. One that loses
-/// them while it is mostly idle has too small a buffer for bursts: neither load shedding nor other
-/// steering helps.
+/// Share of a second with work from which on a worker that loses datagrams cannot keep up. A worker
+/// that loses them while it is mostly idle has too small a buffer for bursts: neither longer
+/// intervals nor other steering help.
 const BUSY: f64 = 0.5;
 /// A worker without a turn for so long is stalled, as an idle one takes four in a second. It
 /// counts as busy: the time of a turn is added to the counters at its end.
@@ -23,20 +23,18 @@ pub struct Load {
     pub received: u64,
     /// Datagrams lost because a receive buffer was full.
     pub lost: u64,
-    /// The part of them that busy workers lost.
+    /// The lost datagrams of busy workers.
     pub lost_by_busy: u64,
     /// Requests refused as busy: their shard held its share of the batches, or as many scrapes
     /// were in progress as `limits.scrapes_in_flight` permits.
     pub refused: u64,
-    /// The part of them that busy workers caused: all of them in a second in which a worker with a
-    /// shard was busy, and none in any other, in which a burst exceeded the share of batches. A
-    /// worker without a shard causes none: it takes back every served batch in each turn, and
-    /// receives no requests while it is stalled.
+    /// Requests refused as busy because of busy workers: all of them in a second in which a worker
+    /// with a shard was busy, and none in any other, in which a burst exceeded the share of
+    /// batches. A worker without a shard causes none: it takes back every served batch in each
+    /// turn, and receives no requests while it is stalled.
     pub refused_by_busy: u64,
-    /// Connects among the datagrams received.
-    pub connects: u64,
     /// Datagrams that the kernel's filter dropped.
-    pub shed: u64,
+    pub filtered: u64,
 }
 
 /// The load of a worker in one second.
@@ -51,12 +49,12 @@ pub struct WorkerLoad {
 }
 
 impl Load {
-    /// Datagrams that were to be received: those that the filter dropped are not among them.
+    /// Datagrams received or lost. Those that the filter dropped are not among them.
     pub fn arrived(&self) -> u64 {
         self.received + self.lost
     }
 
-    /// Datagrams and requests that the workers had no time for.
+    /// Datagrams lost and requests refused for lack of time.
     pub fn pressed_out(&self) -> u64 {
         self.lost_by_busy + self.refused_by_busy
     }
@@ -76,8 +74,7 @@ struct Reading {
     received: u64,
     lost: u64,
     refused: u64,
-    connects: u64,
-    shed: u64,
+    filtered: u64,
     busy_nanoseconds: u64,
 }
 
@@ -91,8 +88,7 @@ impl Reading {
                 .iter()
                 .map(|family| family.refused[Refusal::Busy as usize].get())
                 .sum(),
-            connects: families.iter().map(|family| family.connects.get()).sum(),
-            shed: metrics.kernel_shed.get(),
+            filtered: metrics.kernel_shed.get(),
             busy_nanoseconds: metrics.turn_times.sum(),
         }
     }
@@ -129,8 +125,7 @@ impl Readings {
             load.lost += worker.lost;
             load.lost_by_busy += if worker.is_busy { worker.lost } else { 0 };
             load.refused += new.refused.saturating_sub(old.refused);
-            load.connects += new.connects.saturating_sub(old.connects);
-            load.shed += new.shed.saturating_sub(old.shed);
+            load.filtered += new.filtered.saturating_sub(old.filtered);
             load.workers.push(worker);
         }
         if load.workers.iter().skip(self.first_owner).any(|owner| owner.is_busy) {
@@ -162,7 +157,6 @@ mod tests {
             worker.turn_times.observe(milliseconds * 1_000_000);
             worker.kernel_drops.add(100 + milliseconds);
             worker.incoming.v6.datagrams.add(10);
-            worker.incoming.v6.connects.add(4);
             worker.incoming.v4.refused[Refusal::Busy as usize].add(3);
             worker.kernel_shed.add(5);
         }
@@ -175,8 +169,7 @@ mod tests {
             lost_by_busy: 700,
             refused: 9,
             refused_by_busy: 9,
-            connects: 12,
-            shed: 15,
+            filtered: 15,
         };
         assert_eq!(load, expected);
         assert_eq!((load.arrived(), load.pressed_out()), (1_829, 709));

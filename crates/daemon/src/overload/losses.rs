@@ -2,11 +2,10 @@
 //! receive buffer from a wrong checksum that is found late or from a filter. Only the network
 //! namespace has counts of the first two, over all processes.
 //!
-//! Lack of room comes first: of the drops at this process's sockets as many count as lost for lack
-//! of room as the namespace has lost for it. Wrong checksums sent elsewhere on the host cannot hide
-//! such losses, as they could if checksum errors were subtracted. Of the rest as many are checksum
-//! errors as the namespace has counted, and what then remains was dropped by the filter. Each drop
-//! is counted once, so that received and dropped datagrams together are those that arrived.
+//! Drops at this process's sockets are attributed in order: up to the namespace's `RcvbufErrors` to
+//! a full buffer, then up to `InCsumErrors` to checksums, the rest to the filter. As a full buffer
+//! comes first, wrong checksums sent elsewhere on the host cannot hide losses. Each drop is counted
+//! once, so that received and dropped datagrams together are those that arrived.
 
 use std::fs;
 use std::path::PathBuf;
@@ -15,12 +14,12 @@ use onrush_tracker::metrics::WorkerMetrics;
 
 /// The warning where the counts of the namespace cannot be read.
 pub const UNKNOWN: &str = "/proc/self/net/snmp cannot be read: datagrams with a wrong checksum \
-                           count as lost, and no load is shed; make /proc readable for the \
-                           tracker's user";
-/// Seconds for which counts of the namespace explain drops: a worker reads those of its sockets up
-/// to 1.25 s apart, and later on a host that is short of CPU time.
+                           count as lost, and the kernel's filter stays off under overload; make \
+                           /proc readable for the tracker's user";
+/// Seconds for which drops are attributed to counts of the namespace: a worker reads those of its
+/// sockets up to 1.25 s apart, and later on a host that is short of CPU time.
 const EXPLAINING_FOR: usize = 5;
-/// Seconds after which drops that nothing explains count as lost for lack of room.
+/// Seconds after which unattributed drops count as lost for lack of room.
 const UNEXPLAINED_FOR: u32 = 2;
 /// Seconds for which counts may be unreadable, as without free descriptors, before the reasons of
 /// drops are unknown.
@@ -28,31 +27,31 @@ const UNREAD_FOR: u32 = 10;
 /// Seconds after the end of a filter in which drops may still be its own.
 const FILTER_DROPS_FOR: u32 = 3;
 
-/// Divides the drops at sockets by their reason, once a second.
+/// Attributes the drops at sockets to their reasons, once a second.
 #[derive(Debug)]
 pub struct Losses {
-    /// Where the counts of the namespace are.
+    /// Directory of the namespace's counts.
     directory: PathBuf,
     last: Option<NamespaceCounts>,
-    no_room: Unused,
-    checksum: Unused,
-    /// Drops of each worker that are divided.
+    no_room: Unattributed,
+    checksum: Unattributed,
+    /// Attributed drops of each worker.
     divided: Vec<u64>,
     unexplained_for: u32,
     /// Seconds for which the counts of the namespace could not be read.
     unread_for: u32,
-    /// Seconds for which drops may be those of a filter.
+    /// Seconds for which drops may be the filter's.
     filtered_for: u32,
 }
 
-/// Drops that the namespace has counted in the last seconds, the latest first, and that were not
-/// found at the sockets of this process. They may be of another process; or they are found later,
-/// since a worker reads the counts of its sockets in its own time.
+/// Drops that the namespace has counted in each of the last seconds, the latest first, and to which
+/// no drop at the sockets of this process is attributed yet. They may be of another process; or a
+/// worker reads the counts of its sockets later.
 #[derive(Clone, Copy, Debug, Default)]
-struct Unused([u64; EXPLAINING_FOR]);
+struct Unattributed([u64; EXPLAINING_FOR]);
 
-impl Unused {
-    /// Begins a second in which the namespace has counted `new` ones.
+impl Unattributed {
+    /// Begins a second in which the namespace has counted `new` drops.
     fn add(&mut self, new: u64) {
         self.0.rotate_right(1);
         self.0[0] = new;
@@ -125,8 +124,8 @@ impl Losses {
         let mut losses = Self {
             directory,
             last: None,
-            no_room: Unused::default(),
-            checksum: Unused::default(),
+            no_room: Unattributed::default(),
+            checksum: Unattributed::default(),
             divided: vec![0; workers],
             unexplained_for: 0,
             unread_for: 0,
@@ -136,7 +135,7 @@ impl Losses {
         losses
     }
 
-    /// Whether the reasons can be told apart. Otherwise every drop counts as lost for lack of room.
+    /// Whether the reasons are known. Otherwise every drop counts as lost for lack of room.
     pub fn are_known(&self) -> bool {
         self.last.is_some()
     }
@@ -192,8 +191,8 @@ impl Losses {
         (0..drops.len()).map(of).collect()
     }
 
-    /// How many of `all` drops have which reason. `counted` are those of the namespace since the
-    /// previous second.
+    /// The reasons of `all` new drops, of which the namespace has `counted` some since the previous
+    /// second.
     fn reasons(&mut self, all: u64, counted: NamespaceCounts) -> Reasons {
         self.no_room.add(counted.no_room);
         self.checksum.add(counted.checksum);

@@ -1,22 +1,20 @@
-//! Load shedding in a chosen order, in place of random drops by the kernel. While busy workers lose
-//! more than a configured share of datagrams, clients get a longer interval, and the kernel drops
-//! what is no request and, in a flood of connects, the connects of a share of all sources, so that
-//! fewer announces are lost.
+//! Overload: while busy workers lose more than a configured share of datagrams, clients get a
+//! longer interval, and the kernel drops datagrams that are no valid request, so that fewer
+//! requests are lost.
 //!
 //! | module | contents |
 //! |---|---|
 //! | [`losses`] | why the kernel dropped datagrams |
 //! | [`load`] | the load of a second |
 //! | [`policy`] | from the load to the step of overload |
-//! | [`connect_share`] | from the load to the share of sources whose connects are answered |
-//! | [`onrush_tracker::shedding`] | the filter that the kernel gets |
+//! | [`filter`] | from the load to the switch of the kernel's filter |
+//! | [`onrush_tracker::kernel_filter`] | the filter that the kernel gets |
 
-pub mod connect_share;
+pub mod filter;
 pub mod load;
 pub mod losses;
 pub mod policy;
 
-use std::io;
 use std::time::{Duration, Instant};
 
 use log::Level;
@@ -27,26 +25,19 @@ use onrush_tracker::access::Lists;
 use onrush_tracker::limits::AnnounceSettings;
 use onrush_tracker::metrics::WorkerMetrics;
 use onrush_tracker::rules::Rules;
-use onrush_tracker::shedding::Shedding;
 
-use connect_share::ConnectShare;
+use filter::FilterSwitch;
 use load::Load;
 use policy::{Change, Policy, STEPS};
 
-/// From a filter that the kernel refuses until the next one is tried: memory may have been short.
-const FILTER_RETRY: Duration = Duration::from_secs(5 * 60);
 /// Upper bound of a peer's lifetime, seconds: the range of a stored age.
 pub(crate) const LONGEST_LIFETIME: u32 = onrush_swarm::shard::MAX_PEER_LIFETIME;
 
-/// The supervisor's side of load shedding. In the beginning without shedding and commitments.
-#[derive(Debug)]
+/// The supervisor's side of an overload. In the beginning without pressure and commitments.
+#[derive(Debug, Default)]
 pub struct Overload {
     policy: Policy,
-    connects: ConnectShare,
-    /// The filter, with the key by which the sources of a share are chosen.
-    shedding: Shedding,
-    /// The kernel has refused a filter at a socket: none is tried until then.
-    filter_refused: Option<Instant>,
+    filter: FilterSwitch,
     /// End of the commitment to longer intervals sent before, and its peer lifetime in seconds.
     committed: Option<(Instant, u32)>,
 }
@@ -57,14 +48,6 @@ fn commitment_of(announce: &AnnounceSettings, interval: u32) -> IntervalCommitme
     IntervalCommitment { lifetime, seconds: longest_wait(announce, interval) }
 }
 
-impl Default for Overload {
-    fn default() -> Self {
-        let (policy, connects) = (Policy::default(), ConnectShare::default());
-        let shedding = Shedding::with_random_key();
-        Self { policy, connects, shedding, filter_refused: None, committed: None }
-    }
-}
-
 impl Overload {
     /// Call every second with its load, and whether datagrams that the kernel's filter drops can be
     /// told from losses. Returns whether rules have changed, and messages for the log.
@@ -72,40 +55,36 @@ impl Overload {
         &mut self,
         settings: &Settings,
         load: &Load,
-        can_shed: bool,
+        can_filter: bool,
         now: Instant,
     ) -> (bool, Vec<(Level, String)>) {
         let before = self.pressure(settings);
-        let was_shed = self.is_shedding();
+        let was_filtered = self.is_filtering();
         let change = self.policy.tick(settings.overload.drop_share, load);
-        self.filter_refused.take_if(|until| now >= *until);
-        let can_shed = can_shed && self.filter_refused.is_none();
-        let changed_share = match can_shed && settings.overload.drop_share > 0 {
-            true => self.connects.tick(load, self.policy.is_pressed()),
-            false => self.connects.stop(),
-        };
+        let permitted = can_filter && settings.overload.drop_share > 0;
+        let switched = self.filter.tick(load, self.policy.is_pressed(), permitted, now);
         let expired = self.committed.take_if(|(until, _)| now >= *until).is_some();
         if change == Some(Change::Down) {
             self.commit(settings, before.interval, now);
         }
-        let messages = self.messages(settings, change, (before.step, was_shed));
-        (expired || change.is_some() || changed_share, messages)
+        let messages = self.messages(settings, change, (before.step, was_filtered));
+        (expired || change.is_some() || switched, messages)
     }
 
-    /// What has changed since a second with this step, in which load was shed or not, for the log:
-    /// warnings of more overload, and information about less. A second that ends the overload has
-    /// one message.
+    /// Messages for the log about the changes since a second with this step, in which the filter
+    /// was on or not: warnings of more overload, and information about less. A second that ends
+    /// the overload has one message.
     fn messages(
         &self,
         settings: &Settings,
         change: Option<Change>,
-        (former_step, was_shed): (u32, bool),
+        (former_step, was_filtered): (u32, bool),
     ) -> Vec<(Level, String)> {
-        let stats::Overload { step, interval, connect_share } = self.pressure(settings);
-        let is_shed = self.is_shedding();
-        if step == 0 && !is_shed && (former_step > 0 || was_shed) {
+        let stats::Overload { step, interval } = self.pressure(settings);
+        let is_filtered = self.is_filtering();
+        if step == 0 && !is_filtered && (former_step > 0 || was_filtered) {
             let text = format!(
-                "overload ended: the interval is {interval} s again, and all connects are answered"
+                "overload ended: the interval is {interval} s again, and the kernel's filter is off"
             );
             return vec![(Level::Info, text)];
         }
@@ -121,56 +100,53 @@ impl Overload {
                 }
                 Change::Down => (Level::Info, "few datagrams are lost or refused now".to_owned()),
             };
-            let text = format!(
-                "overload: {cause}; the interval is {interval} s now, and connects of {:.0} % of \
-                 all sources are answered",
-                connect_share * 100.0,
-            );
-            messages.push((level, text));
+            messages.push((level, format!("overload: {cause}; the interval is {interval} s now")));
         }
-        match (was_shed, is_shed) {
+        match (was_filtered, is_filtered) {
             (false, true) => {
-                let text = "load shedding begins: the kernel drops what is no request, and, in a \
-                            flood of connects, connects of a part of all sources";
+                let text = "the kernel's filter is on: datagrams that are no valid request are \
+                            dropped";
                 messages.push((Level::Warn, text.to_owned()));
             }
-            (true, false) => messages.push((Level::Info, "load shedding ends".to_owned())),
+            (true, false) => {
+                messages.push((Level::Info, "the kernel's filter is off".to_owned()));
+            }
             _ => {}
         }
         messages
     }
 
-    /// Call every second with all workers. After a filter that the kernel refuses no load is shed
-    /// for five minutes; returns the warning of it.
+    /// Call every second with all workers. A filter that the kernel refuses is off for five
+    /// minutes; returns the warning of it.
     pub fn check_filters(
         &mut self,
         workers: &[(&str, &WorkerMetrics)],
         now: Instant,
     ) -> Option<String> {
-        let mut errors = workers.iter().map(|(_, metrics)| metrics.filter_error.get());
-        let number = errors.find(|number| *number != 0 && self.is_shedding())?;
-        self.filter_refused = Some(now + FILTER_RETRY);
-        let error = io::Error::from_raw_os_error(number as i32);
+        if !self.is_filtering() {
+            return None;
+        }
+        let error = workers.iter().find_map(|(_, metrics)| metrics.filter_refusal.get())?;
+        self.filter.refuse(now);
         Some(format!(
-            "the kernel refuses the filter for load shedding: {error}; no load is shed for {} \
+            "the kernel refuses the filter against overload: {error}; it is tried again in {} \
              minutes: permit setsockopt with SO_ATTACH_FILTER where a sandbox forbids it, and \
              raise net.core.optmem_max where memory is short",
-            FILTER_RETRY.as_secs() / 60
+            filter::RETRY.as_secs() / 60
         ))
     }
 
-    /// Whether the kernel is to drop datagrams.
-    pub fn is_shedding(&self) -> bool {
-        self.connects.get().is_some() && self.filter_refused.is_none()
+    /// Whether the kernel is to have the filter.
+    pub fn is_filtering(&self) -> bool {
+        self.filter.is_on()
     }
 
-    /// The current step, the interval that it leads to, and the share of connects.
+    /// The current step, and the interval that it leads to.
     pub fn pressure(&self, settings: &Settings) -> stats::Overload {
         let (step, interval) = (self.policy.step(), settings.announce.interval);
         let longest = settings.overload.longest_interval.max(interval);
         let more = u64::from(longest - interval) * u64::from(step) / u64::from(STEPS);
-        let connect_share = self.connects.get().unwrap_or(1.0);
-        stats::Overload { step, interval: interval + more as u32, connect_share }
+        stats::Overload { step, interval: interval + more as u32 }
     }
 
     /// The configured rules, adapted to the current step and commitment.
@@ -181,7 +157,7 @@ impl Overload {
         let committed = self.committed.map_or(0, |(_, lifetime)| lifetime);
         rules.set_peer_lifetime(lifetime.max(committed));
         rules.set_interval(pressure.interval);
-        rules.shedding = self.connects.get().map(|share| self.shedding.with_share(share));
+        rules.kernel_filter = self.is_filtering();
         rules
     }
 
@@ -237,6 +213,8 @@ fn lifetime(announce: &AnnounceSettings, interval: u32) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+
     use super::*;
 
     /// An [`Overload`] with a clock and counters that the test advances.
@@ -254,23 +232,13 @@ mod tests {
             Self { settings, overload, now, messages: Vec::new() }
         }
 
-        /// Advances by `seconds`, each with 10,000 datagrams, nine tenths of them connects, of
-        /// which the filter lets its share pass. Without it busy workers lose `percent` of all.
+        /// Advances by `seconds`, each with 10,000 datagrams, of which busy workers lose `percent`.
         fn seconds(&mut self, seconds: u32, percent: u64) {
+            let lost = 100 * percent;
+            let load =
+                Load { received: 10_000 - lost, lost, lost_by_busy: lost, ..Load::default() };
             for _ in 0..seconds {
                 self.now += Duration::from_secs(1);
-                let passed = (9_000.0 * self.overload.connects.get().unwrap_or(1.0)) as u64;
-                let arrived = 1_000 + passed;
-                let received = arrived.min(100 * (100 - percent));
-                let lost = arrived - received;
-                let load = Load {
-                    received,
-                    lost,
-                    lost_by_busy: lost,
-                    connects: received * passed / arrived,
-                    shed: 9_000 - passed,
-                    ..Load::default()
-                };
                 let (_, messages) = self.overload.tick(&self.settings, &load, true, self.now);
                 self.messages.extend(messages);
             }
@@ -287,7 +255,7 @@ mod tests {
         let calm = fixture.rules();
         assert_eq!((calm.announce.interval, calm.shard.peer_lifetime), (1800, 3600));
         fixture.seconds(60, 4);
-        assert!(fixture.messages.is_empty() && fixture.rules().shedding.is_none());
+        assert!(fixture.messages.is_empty() && !fixture.rules().kernel_filter);
         fixture.seconds(5, 20);
         let rules = fixture.rules();
         assert_eq!((rules.announce.interval, rules.shard.interval), (2250, 2250));
@@ -298,10 +266,8 @@ mod tests {
         let rules = fixture.rules();
         assert_eq!((rules.announce.interval, rules.shard.peer_lifetime), (5400, 10_800));
         assert_eq!(fixture.messages.len(), 9, "a line for each step and for the filter");
-        let share = rules.shedding.map(|shedding| shedding.share());
-        assert!(share.is_some_and(|share| share < 0.3), "{share:?}");
-        let shown = fixture.overload.pressure(&fixture.settings);
-        assert_eq!((shown.step, Some(shown.connect_share)), (8, share));
+        assert!(rules.kernel_filter);
+        assert_eq!(fixture.overload.pressure(&fixture.settings).step, 8);
     }
 
     #[test]
@@ -327,7 +293,7 @@ mod tests {
         // Down again, a step at a time.
         fixture.seconds(8 * 40, 0);
         let rules = fixture.rules();
-        assert!(rules.shedding.is_none());
+        assert!(!rules.kernel_filter);
         assert_eq!((rules.announce.interval, rules.shard.peer_lifetime), (1800, 7200));
         fixture.seconds(3600 * 21 / 20, 0);
         assert_eq!(fixture.rules().shard.peer_lifetime, 3600);
@@ -374,35 +340,35 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_filter_is_warned_of_once_and_ends_load_shedding_for_minutes() {
+    fn a_refused_filter_is_warned_of_once_and_tried_again_after_minutes() {
         let mut fixture = Fixture::new("[overload]\nlongest_interval = 3600\n");
         let workers = [WorkerMetrics::default(), WorkerMetrics::default()];
         let named = workers.each_ref().map(|worker| ("worker", worker));
         assert_eq!(fixture.overload.check_filters(&named, fixture.now), None);
         fixture.seconds(5, 90);
-        assert!(fixture.overload.is_shedding() && fixture.rules().shedding.is_some());
-        let enomem = 12;
-        workers[1].filter_error.set(enomem);
+        assert!(fixture.overload.is_filtering() && fixture.rules().kernel_filter);
+        let enomem = io::Error::from_raw_os_error(12);
+        workers[1].filter_refusal.set(Some(&enomem));
         let warning = fixture.overload.check_filters(&named, fixture.now).unwrap();
         assert!(warning.contains("os error 12") && warning.contains("net.core.optmem_max"));
-        assert!(!fixture.overload.is_shedding(), "drops of this second are not the filter's");
+        assert!(!fixture.overload.is_filtering(), "drops of this second are not the filter's");
         fixture.seconds(100, 90);
         assert_eq!(fixture.overload.check_filters(&named, fixture.now), None);
-        assert!(!fixture.overload.is_shedding() && fixture.rules().shedding.is_none());
-        let shown = fixture.overload.pressure(&fixture.settings);
-        assert_eq!((shown.interval, shown.connect_share.to_bits()), (3600, 1f64.to_bits()));
+        assert!(!fixture.overload.is_filtering() && !fixture.rules().kernel_filter);
+        assert_eq!(fixture.overload.pressure(&fixture.settings).interval, 3600);
         // The worker has removed what it has.
-        workers[1].filter_error.set(0);
+        workers[1].filter_refusal.set(None);
         fixture.seconds(300, 90);
         assert_eq!(fixture.overload.check_filters(&named, fixture.now), None);
-        assert!(fixture.overload.is_shedding() && fixture.rules().shedding.is_some());
+        assert!(fixture.overload.is_filtering() && fixture.rules().kernel_filter);
     }
 
     #[test]
-    fn a_drop_share_of_zero_disables_shedding() {
+    fn a_drop_share_of_zero_disables_both_measures() {
         let mut fixture = Fixture::new("[overload]\ndrop_share = 0\n");
         fixture.seconds(100, 90);
         assert!(fixture.messages.is_empty());
-        assert_eq!(fixture.rules().announce.interval, 1800);
+        let rules = fixture.rules();
+        assert_eq!((rules.announce.interval, rules.kernel_filter), (1800, false));
     }
 }

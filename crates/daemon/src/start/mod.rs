@@ -64,7 +64,7 @@ pub struct Tracker {
     pub clock: Clock,
     /// The upgrade in progress, if there is one.
     pub upgrade: Upgrade,
-    /// Load shedding, and the interval commitment of the previous process.
+    /// Longer intervals and the kernel's filter, and the interval commitment of the predecessor.
     pub overload: Overload,
     /// Which shard owns an info hash.
     pub map: ShardMap,

@@ -291,7 +291,7 @@ impl Supervisor {
             log::warn!("{warning}");
         }
         // Before the sum, which contains the reasons of drops.
-        self.losses.tick(&workers, overload.is_shedding());
+        self.losses.tick(&workers, overload.is_filtering());
         let summary = running.summary();
         history.record(&summary, now);
         history.record_refused(clock.now().unix, access.lists().refused_by_part());
@@ -317,11 +317,11 @@ impl Supervisor {
         self.tracker.upgrade.tick(now);
     }
 
-    /// Adapts load shedding to the load of the last second.
+    /// Adapts interval and filter to the load of the last second.
     fn check_overload(&mut self, load: &Load, now: Instant) {
-        let (overload, can_shed) = (&mut self.tracker.overload, self.losses.are_known());
+        let (overload, can_filter) = (&mut self.tracker.overload, self.losses.are_known());
         let interval = overload.pressure(&self.settings).interval;
-        let (changed, messages) = overload.tick(&self.settings, load, can_shed, now);
+        let (changed, messages) = overload.tick(&self.settings, load, can_filter, now);
         let other_interval = overload.pressure(&self.settings).interval != interval;
         for (level, text) in messages {
             log::log!(level, "{text}");

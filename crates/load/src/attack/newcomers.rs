@@ -1,5 +1,5 @@
-//! Newcomers: connects whose source is a new one each time. Each asks once; a tracker that sheds
-//! connects shows here.
+//! Newcomers: connects whose source is a new one each time. Each asks once, so that a tracker that
+//! loses connects of unknown sources shows here.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};

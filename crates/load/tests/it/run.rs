@@ -166,13 +166,13 @@ fn a_target_that_does_not_answer_exits_with_3() {
 
 /// As under overload: the first connect is repeated until it gets a reply.
 #[test]
-fn a_tracker_that_sheds_connects_is_measured() {
-    let tracker = Counted::start(Fault::ShedsConnects);
+fn a_tracker_that_loses_connects_is_measured() {
+    let tracker = Counted::start(Fault::LosesFirstConnects);
     let mut command = closed_loop(&tracker.server.targets()[..1], "");
     let output = tracker.run(&mut command, DATAGRAMS);
     let said = stderr(&output);
     assert_eq!(output.status.code(), Some(0), "{said}");
-    assert!(said.contains("sheds connects"), "{said}");
+    assert!(said.contains("loses connects"), "{said}");
 }
 
 #[test]

@@ -8,7 +8,6 @@ mod source;
 
 use std::net::{SocketAddr, SocketAddrV6};
 
-use onrush_net::filter::Filter;
 use onrush_proto::connect::{Connect, ConnectResponse};
 use onrush_proto::request::{Malformed, Request};
 use onrush_proto::scrape::{HASH_LEN, REQUEST_HEAD_LEN};
@@ -23,7 +22,6 @@ use crate::connection::{Address, ConnectionIds};
 use crate::metrics::{Incoming, WorkerMetrics};
 use crate::refusal::{Refusal, UdpRefusal};
 use crate::rules::Rules;
-use crate::shedding::Shedding;
 
 /// What to do with a datagram.
 #[derive(Debug)]
@@ -140,11 +138,10 @@ impl Intake {
         Checks { intake: self, unix, datagram, source, incoming }
     }
 
-    /// What the kernel may drop at `unix`, seconds since 1970, while load is shed.
-    pub fn filter(&self, shedding: &Shedding, unix: u64) -> Filter {
-        // Two seconds ahead, as the filter is renewed once a second.
-        let valid_tags = self.ids.valid_tags(unix) | self.ids.valid_tags(unix + 2);
-        shedding.filter(unix, valid_tags)
+    /// The tags of connection ids, a bit for each, that may be valid until two seconds after
+    /// `unix` (seconds since 1970), as the kernel's filter is renewed once a second.
+    pub fn valid_tags(&self, unix: u64) -> u8 {
+        self.ids.valid_tags(unix) | self.ids.valid_tags(unix + 2)
     }
 
     /// Whether `id` is valid for `ip`. Arguments in registers: this is too large to be inlined.

@@ -16,6 +16,7 @@ pub use series::{Field, Kind, Loss, Series, Shown};
 
 use crate::clients::NAMES as CLIENTS;
 use crate::counter_table;
+use crate::kernel_filter::FilterRefusal;
 use crate::refusal::{Refusal, UdpRefusal};
 use table::declare_counters;
 

@@ -78,8 +78,8 @@ WorkerMetrics (WorkerCounts) {
             lost(checksum_errors "checksum errors" |sum| sum.checksum_errors)
             { checksum_errors }
         Counter Sockets "onrush_kernel_shed_datagrams" [worker]
-            "Datagrams that the filter against overload dropped in the kernel: no requests, \
-             connection ids that cannot be valid, and in a flood of connects a share of these"
+            "Datagrams that the filter against overload dropped in the kernel: no requests, and \
+             connection ids that cannot be valid"
             lost(kernel_shed "shed in the kernel" |sum| sum.kernel_shed)
             { kernel_shed }
         Gauge Sockets "onrush_receive_buffer_bytes" [worker]
@@ -112,9 +112,6 @@ WorkerMetrics (WorkerCounts) {
         /// Datagrams that the kernel dropped at the worker's sockets for any reason. The thread
         /// that supervises the workers divides it among the three counters of reasons above.
         socket_drops,
-        /// The number of the system's error (errno) with which the kernel has refused a filter
-        /// against overload; 0 if it has refused none.
-        filter_error,
     }
     also {
         /// Traffic by address family.
@@ -125,6 +122,8 @@ WorkerMetrics (WorkerCounts) {
         turn_times: TurnTimes,
         /// The worker's shard, if it has one.
         shard: ShardGauges,
+        /// Whether the kernel refuses the filter against overload at the worker's sockets.
+        filter_refusal: FilterRefusal,
     }
 }
 

@@ -7,7 +7,6 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use crossbeam_channel::Sender;
-use onrush_net::filter::Filter;
 use onrush_net::{Received, Reply, Return, Socket};
 use onrush_proto::connect::{self, ConnectResponse};
 use onrush_proto::{Family, TransactionId, error};
@@ -15,13 +14,13 @@ use onrush_swarm::{Moment, ShardMap};
 
 use crate::clock::Now;
 use crate::intake::{Intake, Verdict};
+use crate::kernel_filter::KernelFilter;
 use crate::lanes::Requests;
 use crate::limits::WorkerSettings;
 use crate::metrics::{REPLIES, WorkerMetrics};
 use crate::producer::Producer;
 use crate::refusal::{MAX_ERROR_TEXT, Refusal};
 use crate::rules::Rules;
-use crate::shedding::Shedding;
 use crate::source_sample::SourceSample;
 
 /// The socket side of a worker.
@@ -39,12 +38,8 @@ pub struct SocketSide<S: Socket> {
     /// The kernel's drops before the first turn: while peers were loaded, and by the process that
     /// had the socket before.
     dropped_before: Option<u64>,
-    /// What the kernel is to drop under overload.
-    shedding: Option<Shedding>,
-    /// The filter that the kernel was given last. `None`: it may have one of another process.
-    filter: Option<Option<Filter>>,
-    /// Whether the log has the error of a filter that the kernel does not remove.
-    filter_warned: bool,
+    /// The filter at the socket under overload.
+    filter: KernelFilter,
     receiving: Receiving,
     /// The sources of requests, while somebody asks for them.
     sample: Option<Box<SourceSample>>,
@@ -81,9 +76,7 @@ impl<S: Socket> SocketSide<S> {
             max_hashes,
             second: None,
             dropped_before: None,
-            shedding: None,
-            filter: None,
-            filter_warned: false,
+            filter: KernelFilter::default(),
             receiving: Receiving::Running,
             sample: None,
         }
@@ -93,8 +86,8 @@ impl<S: Socket> SocketSide<S> {
     pub fn update(&mut self, rules: &Rules) {
         self.intake.update(rules);
         self.max_hashes = rules.max_hashes;
-        if self.shedding != rules.shedding {
-            self.shedding = rules.shedding;
+        if self.filter.switch(rules.kernel_filter) {
+            // The filter follows in this turn.
             self.second = None;
         }
     }
@@ -115,7 +108,7 @@ impl<S: Socket> SocketSide<S> {
     /// Receives again.
     pub fn resume(&mut self) {
         self.receiving = Receiving::Running;
-        self.filter = None;
+        self.filter.forget();
     }
 
     /// Finishes the sample of sources, and collects this one from the next datagram on.
@@ -229,47 +222,17 @@ impl<S: Socket> SocketSide<S> {
             let dropped = self.socket.dropped();
             let before = *self.dropped_before.get_or_insert(dropped);
             metrics.socket_drops.set(dropped - before);
-            self.renew_filter(now.unix, metrics);
+            // Otherwise another process may serve the sockets by now.
+            if matches!(self.receiving, Receiving::Running) {
+                let tags = self.intake.valid_tags(now.unix);
+                self.filter.renew(&mut self.socket, tags, &metrics.filter_refusal);
+            }
         }
     }
 
-    /// Gives the kernel the filter of this second, if it has another one.
-    fn renew_filter(&mut self, unix: u64, metrics: &WorkerMetrics) {
-        if !matches!(self.receiving, Receiving::Running) {
-            // Another process may serve the sockets by now.
-            return;
-        }
-        let filter = self.shedding.map(|shedding| self.intake.filter(&shedding, unix));
-        if self.filter == Some(filter) {
-            return;
-        }
-        // After an error, some of the kernel sockets may have the filter; tried again every second.
-        self.filter = None;
-        match self.socket.set_filter(filter.as_ref()) {
-            Ok(()) => {
-                (self.filter, self.filter_warned) = (Some(filter), false);
-                metrics.filter_error.set(0);
-            }
-            // The thread that supervises the workers ends the load shedding and warns.
-            Err(error) if filter.is_some() => {
-                metrics.filter_error.set(error.raw_os_error().unwrap_or(i32::MAX) as u64);
-            }
-            Err(error) if !self.filter_warned => {
-                self.filter_warned = true;
-                log::warn!("the kernel does not remove its filter for load shedding: {error}");
-            }
-            Err(_) => {}
-        }
-    }
-
-    /// Removes the kernel's filter, which would outlive this process where another one has the
-    /// sockets too.
     fn remove_filter(&mut self) {
-        if matches!(self.receiving, Receiving::Running) && self.filter != Some(None) {
-            self.filter = None;
-            if let Err(error) = self.socket.set_filter(None) {
-                log::warn!("the kernel does not remove its filter for load shedding: {error}");
-            }
+        if matches!(self.receiving, Receiving::Running) {
+            self.filter.remove(&mut self.socket);
         }
     }
 

@@ -1,6 +1,6 @@
 //! A worker that does not keep up. A shard's worker: requests are dropped and counted, no batch is
-//! lost, and the tracker recovers once the worker runs again. A socket's worker: what load shedding
-//! drops makes room for requests with a connection id.
+//! lost, and the tracker recovers once the worker runs again. A socket's worker: the datagrams that
+//! the kernel's filter drops make room for requests.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -16,7 +16,6 @@ use onrush_testing::memory_tracker::{
 use onrush_tracker::metrics::REPLIES;
 use onrush_tracker::refusal::Refusal;
 use onrush_tracker::rules::Rules;
-use onrush_tracker::shedding::Shedding;
 
 const CLIENT: &str = "198.51.100.1:3000";
 const BATCH: usize = 16;
@@ -196,7 +195,7 @@ fn one_worker() -> String {
     format!("{workers}[socket]\nbatch = {CAPACITY}\n")
 }
 
-/// What became of a flood's datagrams and of the announces beside it.
+/// Result of a flood and of the announces beside it.
 #[derive(Debug, PartialEq)]
 struct Outcome {
     /// Announces with a valid id that got a reply.
@@ -204,13 +203,13 @@ struct Outcome {
     /// Connects of the flood that got one.
     connects: usize,
     /// Datagrams that the filter has dropped.
-    shed: u64,
+    filtered: u64,
     /// Datagrams that the full buffer has dropped.
     lost: u64,
 }
 
-/// Floods a worker, with load shedding if there is a `share`.
-fn flood(flood: Flood, share: Option<f64>) -> Outcome {
+/// Floods a worker, with the kernel's filter or without.
+fn flood(flood: Flood, kernel_filter: bool) -> Outcome {
     let (network, settings) = (flooded_network(), settings(&one_worker()));
     let mut world = TestTracker::new(&settings, &secrets(1), &network, |endpoint| endpoint);
     let mut client = network.bind(&[CLIENT.parse().unwrap()]).unwrap();
@@ -218,9 +217,8 @@ fn flood(flood: Flood, share: Option<f64>) -> Outcome {
         (0..FLOODERS).map(|n| (Ipv4Addr::new(203, 0, 113, n as u8), 4_000).into()).collect();
     let mut flooders = network.bind(&sources).unwrap();
     let id = connect(&mut world, &mut client, 0, at(1));
-    let shedding = share.map(|share| Shedding::new([9; 16]).with_share(share));
     let side = world.workers[0].socket_side.as_mut().unwrap();
-    side.update(&Rules { shedding, ..rules(&settings) });
+    side.update(&Rules { kernel_filter, ..rules(&settings) });
     world.settle(at(1));
     let (mut announces, mut connects) = (0, 0);
     let mut count = |client: &mut Endpoint, flooders: &mut Endpoint| {
@@ -249,51 +247,48 @@ fn flood(flood: Flood, share: Option<f64>) -> Outcome {
     assert_eq!(
         (ROUNDS * (ANNOUNCES + FLOOD)) as u64,
         received + counts.dropped + counts.filtered,
-        "received, lost and shed are what was sent"
+        "received, lost and filtered are what was sent"
     );
-    Outcome { announces, connects, shed: counts.filtered, lost: counts.dropped }
+    Outcome { announces, connects, filtered: counts.filtered, lost: counts.dropped }
 }
 
 /// All datagrams of the flood.
 const FLOODED: usize = ROUNDS * FLOOD;
-/// What the worker receives of all rounds without shedding: its buffer is full from the first one
+/// What the worker receives of all rounds without a filter: its buffer is full from the first one
 /// to the last. One in sixteen is an announce with a valid id.
 const RECEIVED: usize = (ROUNDS - 1) * CAPACITY + BUFFER;
-const UNSHED: Outcome = Outcome {
+const UNFILTERED: Outcome = Outcome {
     announces: RECEIVED / 16,
     connects: 0,
-    shed: 0,
+    filtered: 0,
     lost: (ROUNDS * ANNOUNCES + FLOODED - RECEIVED) as u64,
 };
 
+/// In a flood of connects the filter costs newcomers nothing.
 #[test]
-fn with_fewer_connects_requests_with_an_id_find_room() {
-    let without = flood(Flood::Connects, None);
-    assert_eq!(without, Outcome { connects: RECEIVED / 16 * 15, ..UNSHED });
-    let with = flood(Flood::Connects, Some(0.4));
-    // 60 % of them, as far as the hash of so few sources is even.
-    let shed = 29_246;
-    let connects = FLOODED - shed as usize;
-    assert_eq!(with, Outcome { announces: ROUNDS * ANNOUNCES, connects, shed, lost: 0 });
+fn no_connect_is_filtered() {
+    let expected = Outcome { connects: RECEIVED / 16 * 15, ..UNFILTERED };
+    assert_eq!(flood(Flood::Connects, false), expected);
+    assert_eq!(flood(Flood::Connects, true), expected);
 }
 
 /// Half of the random ids have a valid tag, and junk is never a request.
 #[test]
-fn guessed_ids_and_junk_are_shed_without_thinning_connects() {
-    assert_eq!(flood(Flood::GuessedIds, None), UNSHED);
-    let guesses = flood(Flood::GuessedIds, Some(1.0));
-    let shed = 23_993;
-    let lost = UNSHED.lost - shed;
-    assert_eq!(guesses, Outcome { announces: 3_128, connects: 0, shed, lost });
-    let junk = flood(Flood::Junk, Some(1.0));
-    let shed = FLOODED as u64;
-    assert_eq!(junk, Outcome { announces: ROUNDS * ANNOUNCES, connects: 0, shed, lost: 0 });
+fn guessed_ids_and_junk_are_filtered() {
+    assert_eq!(flood(Flood::GuessedIds, false), UNFILTERED);
+    let guesses = flood(Flood::GuessedIds, true);
+    let filtered = 23_993;
+    let lost = UNFILTERED.lost - filtered;
+    assert_eq!(guesses, Outcome { announces: 3_128, connects: 0, filtered, lost });
+    let junk = flood(Flood::Junk, true);
+    let (announces, filtered) = (ROUNDS * ANNOUNCES, FLOODED as u64);
+    assert_eq!(junk, Outcome { announces, connects: 0, filtered, lost: 0 });
 }
 
 /// What docs/PROMISES.md does not promise.
 #[test]
-fn guessed_ids_with_a_valid_tag_are_not_shed() {
-    assert_eq!(flood(Flood::TaggedIds, Some(1.0)), UNSHED);
+fn guessed_ids_with_a_valid_tag_are_not_filtered() {
+    assert_eq!(flood(Flood::TaggedIds, true), UNFILTERED);
 }
 
 /// Peers are loaded, or another process has the socket, before a worker's first turn.
@@ -345,24 +340,26 @@ impl Socket for Refusing {
 
 const ENOMEM: i32 = 12;
 
-/// The supervisor's reaction:
-/// `a_refused_filter_is_warned_of_once_and_ends_load_shedding_for_minutes`.
+/// The supervisor's reaction: `a_refused_filter_is_warned_of_once_and_tried_again_after_minutes`.
 #[test]
 fn a_refused_filter_is_reported_and_removed_from_every_socket() {
     let (network, settings) = (flooded_network(), settings(&one_worker()));
     let mut world = TestTracker::new(&settings, &secrets(1), &network, Refusing);
     let mut client = network.bind(&[CLIENT.parse().unwrap()]).unwrap();
     world.settle(at(1));
-    let error = |world: &TestTracker<Refusing>| world.workers[0].metrics.filter_error.get();
-    assert_eq!(error(&world), 0);
-    let mut update = |shedding| {
+    let refusal = |world: &TestTracker<Refusing>| {
+        let error = world.workers[0].metrics.filter_refusal.get();
+        error.and_then(|error| error.raw_os_error())
+    };
+    assert_eq!(refusal(&world), None);
+    let mut update = |kernel_filter| {
         let side = world.workers[0].socket_side.as_mut().unwrap();
-        side.update(&Rules { shedding, ..rules(&settings) });
+        side.update(&Rules { kernel_filter, ..rules(&settings) });
         world.settle(at(2));
         send(&mut client, &[Flood::Junk.datagram(1, ConnectionId(0))]);
         world.settle(at(2));
-        (error(&world), world.summary().datagrams)
+        (refusal(&world), world.summary().datagrams)
     };
-    assert_eq!(update(Some(Shedding::new([9; 16]))), (ENOMEM as u64, 0));
-    assert_eq!(update(None), (0, 1), "junk is received, so that no filter is left");
+    assert_eq!(update(true), (Some(ENOMEM), 0));
+    assert_eq!(update(false), (None, 1), "junk is received, so that no filter is left");
 }

@@ -38,8 +38,8 @@ pub(crate) enum Fault {
     LosesDatagrams,
     OnlyConnects,
     // Connect
-    /// The first [`SHED`] connects get no reply, as under overload.
-    ShedsConnects,
+    /// The first [`LOST`] connects get no reply, as under overload.
+    LosesFirstConnects,
     LongConnect,
     ZeroId,
     OneIdForAll,
@@ -111,7 +111,7 @@ pub(crate) enum Fault {
 }
 
 /// More connects than are sent in two seconds without patience.
-const SHED: u64 = 8;
+const LOST: u64 = 8;
 
 #[derive(Clone, Copy)]
 struct Peer {
@@ -258,7 +258,7 @@ impl Tracker {
 
     fn connect(&mut self, connect: &Connect, len: usize, source: SocketAddr) -> Option<Vec<u8>> {
         if self.has(Fault::StrictLength) && len != 16
-            || self.has(Fault::ShedsConnects) && self.received <= SHED
+            || self.has(Fault::LosesFirstConnects) && self.received <= LOST
         {
             return None;
         }

@@ -24,7 +24,7 @@ Figures:
   not stored  new peers that a limit kept out
   load        part of a worker's time that is busy; at 100 % it drops requests
   lane        batches that wait for the worker, and how many fit
-  overload    step of load shedding, 0 to 8 (see [overload])
+  overload    step of the longer interval, 0 to 8 (see [overload])
   …           the rest is cut; a larger terminal has room for more";
 
 const EXAMPLES: &str = "\

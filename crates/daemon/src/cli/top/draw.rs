@@ -150,10 +150,6 @@ fn health(now: Option<&Stats>) -> Vec<Row> {
         step => alarm(format!("overload step {step} of 8")),
     };
     items.push(vec![overload, faint(format!(", interval {} s", now.overload.interval))]);
-    let share = now.overload.connect_share;
-    if share < 1.0 {
-        items.push(vec![alarm(format!("connects of {:.0} % answered", share * 100.0))]);
-    }
     items
 }
 

@@ -31,8 +31,8 @@ pub(crate) const KERNEL_DROPPED: &str = "the kernel dropped ";
 pub(crate) const OVERLOAD: &str = "overload: ";
 /// Newcomers were not stored because a limit was reached; the key comes before.
 pub(crate) const LIMIT_REACHED: &str = " is reached";
-/// The kernel has got a filter.
-pub(crate) const SHEDDING: &str = "load shedding begins";
+/// The kernel drops datagrams that are no valid request.
+pub(crate) const FILTER_ON: &str = "the kernel's filter is on";
 /// Steering to a worker was suspended.
 pub(crate) const SUSPENDED: &str = " while others are idle";
 /// A snapshot was written.

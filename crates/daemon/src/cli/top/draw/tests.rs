@@ -51,7 +51,6 @@ fn reading_of(workers: u64, seconds: u64) -> Stats {
     stats.cpu.seconds = 0.5 * seconds as f64;
     stats.limits.peers = 2_100_000;
     stats.overload.interval = 1800;
-    stats.overload.connect_share = 1.0;
     stats.turns.classes = vec![Class::default()];
     stats.clients.software = vec![Software { name: "qBittorrent".into(), ipv4: 3, ipv6: 1 }];
     let worker = |number: u64| WorkerStats {
@@ -142,14 +141,9 @@ fn stalls_drops_and_overload_are_highlighted() {
     ill.totals.lost = [("kernel_drops".to_owned(), 90)].into();
     ill.totals.shard.refused_full = 3;
     ill.overload.step = 3;
-    ill.overload.connect_share = 0.25;
     let view = after([reading(1), ill]);
     let all = lines(&view, 120);
-    shows(
-        &all,
-        "serving",
-        &["worker-1 stalled for 7 s", "overload step 3 of 8", "connects of 25 %"],
-    );
+    shows(&all, "serving", &["worker-1 stalled for 7 s", "overload step 3 of 8"]);
     shows(&all, "lost", &["kernel drops 90/s 90 total"]);
     shows(&all, "peers", &["not stored 3/s"]);
     let mut cells = Buffer::empty(Rect::new(0, 0, 120, all.len() as u16 + 1));
