@@ -167,7 +167,7 @@ pub fn top(largest: &LargestSwarms) -> String {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "{peers:>9} {seeders:>9} {leechers:>9} {completed:>9}  {info_hash}");
     }
-    let _ = writeln!(text, "{} of {} swarms, by {by}", largest.swarms.len(), largest.looked_at);
+    let _ = writeln!(text, "{} of {} swarms, by {by}", largest.swarms.len(), largest.examined);
     text
 }
 
