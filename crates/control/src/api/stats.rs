@@ -173,7 +173,7 @@ pub struct WorkerStats {
     /// Gauge: batches that wait in the lane to it.
     pub lane_waiting: u64,
     /// Batches that fit in the lane to it.
-    pub lane_room: u64,
+    pub lane_capacity: u64,
     /// Counter: turns that had work.
     pub busy_turns: u64,
     /// Counter: duration of these turns in seconds. Its rate is the load of the worker, 0 to 1.
@@ -181,7 +181,7 @@ pub struct WorkerStats {
     /// Gauge: peers in its shard.
     pub peers: u64,
     /// Seconds since it was last seen to take a turn; it is stalled from 5 on.
-    pub still_for: f64,
+    pub stalled_seconds: f64,
     /// Its counters.
     #[serde(flatten)]
     pub counts: WorkerCounts,

@@ -52,7 +52,7 @@ declare_computed! {
         };
     Gauge "onrush_uptime_seconds" [] "Time since the start of the tracker"
         => |all, to| to.put(&[], all.uptime.as_secs_f64());
-    Gauge "onrush_stage" [stage] "1 for the current readiness, else 0"
+    Gauge "onrush_readiness" [stage] "1 for the current readiness, else 0"
         => |all, to| Readiness::ALL.into_iter().try_for_each(|stage| {
             to.put(&[stage.name()], flag(stage == all.readiness))
         });
@@ -85,7 +85,7 @@ declare_computed! {
         => |all, to| each(all.workers(), to, |w| flag(w.state.stalled_for >= STALL_THRESHOLD));
     Gauge "onrush_lane_waiting_batches" [worker] "Batches that wait to be served by a worker"
         => |all, to| each(all.swarm_workers(), to, |worker| worker.state.lane_waiting as f64);
-    Gauge "onrush_lane_room_batches" [worker] "Batches that fit in the lane to a worker"
+    Gauge "onrush_lane_capacity_batches" [worker] "Batches that fit in the lane to a worker"
         => |all, to| each(all.swarm_workers(), to, |worker| worker.state.lane_capacity as f64);
     Gauge "onrush_announces_per_sample" []
         "Announces of which one is sampled for its client software"

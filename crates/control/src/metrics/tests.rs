@@ -36,9 +36,9 @@ const COMPUTED: [(&str, f64); 62] = [
     ("process_virtual_memory_bytes", 16.0),
     ("process_open_fds", 17.0),
     ("process_threads", 18.0),
-    ("onrush_stage{stage=\"starting\"}", 0.0),
-    ("onrush_stage{stage=\"serving\"}", 1.0),
-    ("onrush_stage{stage=\"stopping\"}", 0.0),
+    ("onrush_readiness{stage=\"starting\"}", 0.0),
+    ("onrush_readiness{stage=\"serving\"}", 1.0),
+    ("onrush_readiness{stage=\"stopping\"}", 0.0),
     ("onrush_overload_step", 5.0),
     ("onrush_connect_share", 0.25),
     ("onrush_announce_interval_seconds", 2345.0),
@@ -83,8 +83,8 @@ const COMPUTED: [(&str, f64); 62] = [
     ("onrush_family_swarms{family=\"ipv6\",worker=\"worker-1\"}", 29_002.0),
     ("onrush_lane_waiting_batches{worker=\"worker-0\"}", 10_301.0),
     ("onrush_lane_waiting_batches{worker=\"worker-1\"}", 20_301.0),
-    ("onrush_lane_room_batches{worker=\"worker-0\"}", 10_302.0),
-    ("onrush_lane_room_batches{worker=\"worker-1\"}", 20_302.0),
+    ("onrush_lane_capacity_batches{worker=\"worker-0\"}", 10_302.0),
+    ("onrush_lane_capacity_batches{worker=\"worker-1\"}", 20_302.0),
     ("onrush_turn_duration_seconds_count{worker=\"worker-0\"}", 4.0),
     ("onrush_turn_duration_seconds_sum{worker=\"worker-0\"}", 0.008),
 ];
@@ -111,7 +111,7 @@ const COUNTERS: [(&str, ReadCounter); 15] = [
     ("onrush_swarms{state=\"idle\",", |w| &w.shard.idle_swarms),
     ("onrush_not_stored_peers_total{limit=\"peers\",", |w| &w.shard.refused_full),
     ("onrush_not_stored_peers_total{limit=\"source_peers\",", |w| &w.shard.refused_of_source),
-    ("onrush_sweep_debt_entries{", |w| &w.shard.sweep_debt),
+    ("onrush_expiry_backlog_entries{", |w| &w.shard.expiry_backlog),
 ];
 
 /// Sets all counters of a table to consecutive numbers.
@@ -290,7 +290,7 @@ fn totals_and_families_are_sums_over_workers() {
     assert_eq!(stats.families.ipv4.events["paused"], sum(|w| w.incoming.v4.events[4].get()));
     assert_eq!(stats.families.ipv4.leechers, 202);
     assert_eq!(stats.workers[1].counts.kernel_drops, workers[1].kernel_drops.get());
-    assert_eq!(stats.workers[1].lane_room, 20_302);
+    assert_eq!(stats.workers[1].lane_capacity, 20_302);
     let lost: Vec<_> = LOSSES.iter().map(|loss| stats.totals.lost[loss.key]).collect();
     assert_eq!(lost, Summary::of(workers).losses().collect::<Vec<_>>());
     assert_eq!(stats.workers.iter().map(|w| w.lost).sum::<u64>(), lost.iter().sum::<u64>());
@@ -335,7 +335,7 @@ fn split_workers_show_their_own_series() {
     ] {
         assert_eq!(workers_of(name), socket, "{name}");
     }
-    for name in ["onrush_peers", "onrush_family_swarms", "onrush_lane_room_batches"] {
+    for name in ["onrush_peers", "onrush_family_swarms", "onrush_lane_capacity_batches"] {
         assert_eq!(workers_of(name), swarm, "{name}");
     }
     assert_eq!(workers_of("onrush_turns_total"), &socket | &swarm);

@@ -116,8 +116,8 @@ fn row<T: Display>(name: &str, cells: impl IntoIterator<Item = T>) -> String {
 }
 
 fn state(stats: &Stats) -> String {
-    let is_stalled = |still_for: f64| still_for >= STALL_THRESHOLD.as_secs_f64();
-    let stalled = stats.workers.iter().filter(|worker| is_stalled(worker.still_for));
+    let is_stalled = |stalled_seconds: f64| stalled_seconds >= STALL_THRESHOLD.as_secs_f64();
+    let stalled = stats.workers.iter().filter(|worker| is_stalled(worker.stalled_seconds));
     let names: Vec<&str> = stalled.map(|worker| worker.name.as_str()).collect();
     match names.is_empty() {
         true => stats.stage.clone(),
@@ -147,7 +147,7 @@ mod tests {
         let ipv6 = FamilyStats { peers: 433, ..FamilyStats::default() };
         let traffic = FamilyStats { peers: 1_235_000, ..FamilyStats::default() };
         let worker =
-            WorkerStats { name: "worker-3".into(), still_for: 7.0, ..WorkerStats::default() };
+            WorkerStats { name: "worker-3".into(), stalled_seconds: 7.0, ..WorkerStats::default() };
         let stats = Stats {
             stage: "serving".to_owned(),
             uptime: 93_784.5,

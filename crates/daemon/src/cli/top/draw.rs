@@ -136,9 +136,9 @@ fn health(now: Option<&Stats>) -> Vec<Row> {
     let Some(now) = now else { return vec![vec![faint("waiting for the first reading")]] };
     let stage = format!("{} for {}", now.stage, span(now.uptime));
     let mut items = vec![vec![alarm_if(now.stage != "serving", stage)]];
-    let stalled: Vec<_> = now.workers.iter().filter(|worker| worker.still_for >= STALLED).collect();
+    let stalled: Vec<_> = now.workers.iter().filter(|worker| worker.stalled_seconds >= STALLED).collect();
     items.extend(stalled.iter().take(STALLS).map(|worker| {
-        vec![alarm(format!("{} stalled for {}", worker.name, span(worker.still_for)))]
+        vec![alarm(format!("{} stalled for {}", worker.name, span(worker.stalled_seconds)))]
     }));
     match stalled.len() {
         0 => items.push(vec![Span::styled("no worker is stalled", Color::Green)]),
