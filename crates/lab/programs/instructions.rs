@@ -184,7 +184,7 @@ fn serve(kind: &Kind, requests: usize) {
                 // At least once, even if all requests were answered before this thread began.
                 while {
                     let snapshot = StatsSnapshot::of_workers(watched.clone(), settings(&text));
-                    black_box(prometheus::write(snapshot, Format::Text));
+                    black_box(prometheus::write(&snapshot, Format::Text));
                     !over.load(Ordering::Relaxed)
                 } {}
             });
