@@ -3,7 +3,6 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use super::STALLED;
 use super::rows::{Row, alarm, alarm_if, columns, faint, level, plain, put};
 use crate::cli::format::{count, rate};
 use crate::cli::top::rates::Pair;
@@ -65,7 +64,7 @@ fn row(pair: Pair<'_>, worker: &WorkerStats, load: f64) -> Row {
         swarms(count(worker.peers as f64)),
     ];
     vec![
-        if worker.stalled_seconds >= STALLED { alarm(name) } else { faint(name) },
+        if worker.is_stalled() { alarm(name) } else { faint(name) },
         level(load, BAR),
         plain(format!(" {:>3.0} %", (load * 100.0).min(100.0))),
         alarm_if(lost.is_some_and(|lost| lost > 0.0), columns(FIGURES, cells)),
