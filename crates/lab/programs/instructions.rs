@@ -19,9 +19,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use crossbeam_channel::bounded;
-use onrush_control::metrics::prometheus::{self, Format};
+use onrush_control::metrics::prometheus;
 use onrush_control::metrics::snapshot::StatsSnapshot;
+use onrush_control::metrics::text::Format;
 use onrush_net::memory::{Choice, Conditions, Endpoint, Network, Options};
 use onrush_net::{Reply, Return, Socket};
 use onrush_proto::{
@@ -32,7 +32,7 @@ use onrush_testing::memory_tracker::{
     TRACKER_V4, TRACKER_V6, TestTracker, announce, at, secrets, settings,
 };
 use onrush_tracker::orders::Orders;
-use onrush_tracker::source_sample::{Sampled, SourceSample};
+use onrush_tracker::source_sample::Sampled;
 
 /// Source addresses; each is in every swarm.
 const CLIENTS: usize = 62;
@@ -170,13 +170,11 @@ fn serve(kind: &Kind, requests: usize) {
         read(&mut clients);
     }
     let packets = packets(kind, kind.ask, &ids);
-    let (sender, _found) = bounded(world.workers.len());
-    if kind.sampled {
+    let _found = kind.sampled.then(|| {
         let (workers, owners) = (&world.workers, world.workers[0].owners.clone());
         let orders = Orders::new(&workers[0].mailboxes, workers.len(), owners);
-        let sample = || SourceSample::new(Sampled::All, SAMPLE, 1, sender.clone());
-        orders.sample_sources(sample).expect("a lane has room");
-    }
+        orders.sample_sources(Sampled::All, SAMPLE, || 1).expect("a lane has room")
+    });
     let over = AtomicBool::new(false);
     let named = world.workers.iter().map(|worker| ("worker".to_owned(), worker.metrics.clone()));
     let watched: Arc<[_]> = named.collect();
@@ -186,7 +184,7 @@ fn serve(kind: &Kind, requests: usize) {
                 // At least once, even if all requests were answered before this thread began.
                 while {
                     let snapshot = StatsSnapshot::of_workers(watched.clone(), settings(&text));
-                    black_box(prometheus::write(snapshot, Format::Text));
+                    black_box(prometheus::write(&snapshot, Format::Text));
                     !over.load(Ordering::Relaxed)
                 } {}
             });

@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 
 use onrush_config::Settings;
 use onrush_control::api::stats::Stats;
-use onrush_control::metrics::prometheus::{self, Format};
+use onrush_control::metrics::prometheus;
 use onrush_control::metrics::snapshot::StatsSnapshot;
+use onrush_control::metrics::text::Format;
 use onrush_tracker::metrics::WorkerMetrics;
 
 type Workers = Arc<[(String, Arc<WorkerMetrics>)]>;
@@ -32,7 +33,7 @@ fn main() {
     for workers in numbers {
         let metrics: Workers =
             (0..workers).map(|n| (format!("worker-{n}"), Arc::new(counted()))).collect();
-        let text = cost(|| prometheus::write(snapshot(&metrics), Format::Text));
+        let text = cost(|| prometheus::write(&snapshot(&metrics), Format::Text));
         let json =
             cost(|| serde_json::to_string(&Stats::of(&snapshot(&metrics))).expect("plain values"));
         println!("{workers:>8} {:>14.0} {:>10} {:>14.0} {:>10}", text.0, text.1, json.0, json.1);

@@ -16,7 +16,6 @@ use crossbeam_channel::{Sender, bounded};
 use onrush_proto::{Endpoint, InfoHash};
 use onrush_swarm::{Change, ChangeKind, ChangeReader, Moment, Restored, Shard, ShardMap};
 
-use crate::collect_from_shards;
 use crate::handoff::read_array;
 use onrush_store::snapshot::encode::Encoder;
 use onrush_store::snapshot::format::{Records, SnapshotCounts};
@@ -24,7 +23,8 @@ use onrush_store::snapshot::load::{BlockReader, LoadOptions, load_records};
 use onrush_store::snapshot::write::SnapshotWriter;
 use onrush_tracker::access::AccessList;
 use onrush_tracker::clock::{Clock, Now};
-use onrush_tracker::orders::Orders;
+use onrush_tracker::gather::Gather;
+use onrush_tracker::orders::{Orders, WorkerUnresponsive};
 
 /// Seconds added to the ages of the dump, so that the same peer in the delta counts as more recent:
 /// ages have units of four seconds and clocks of two processes, and may be off by two units each.
@@ -246,12 +246,26 @@ fn merge(
 
 /// Runs steps on every shard, and waits until all are done.
 fn run_on_shards(orders: &Orders, steps: Vec<ShardStep>) -> io::Result<()> {
+    start_on_shards(orders, steps)
+        .map_err(io::Error::other)?
+        .wait(TIMEOUT)
+        .map_err(io::Error::other)?;
+    Ok(())
+}
+
+/// Starts steps on every shard: `steps` has one for each.
+///
+/// # Errors
+/// [`WorkerUnresponsive`], when a worker did not take the order.
+pub fn start_on_shards(
+    orders: &Orders,
+    steps: Vec<ShardStep>,
+) -> Result<Gather<()>, WorkerUnresponsive> {
     let mut steps = steps.into_iter();
-    collect_from_shards(orders, TIMEOUT, |_| {
+    orders.gather(|_| {
         let mut step = steps.next().expect("one for each shard");
         move |shard: &mut Shard, now: Now| (!step(shard, now)).then_some(())
-    })?;
-    Ok(())
+    })
 }
 
 /// An incremental task of a shard. Returns whether work remains.

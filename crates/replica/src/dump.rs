@@ -10,12 +10,12 @@ use onrush_store::snapshot::write::SnapshotWriter;
 use onrush_swarm::{Restored, Shard, ShardMap};
 use onrush_tracker::access::AccessList;
 use onrush_tracker::clock::{Clock, Now};
+use onrush_tracker::gather::ResultMissing;
 use onrush_tracker::orders::Orders;
 use onrush_tracker::stream::ShardStream;
 use thiserror::Error;
 
 use crate::delta::OLDER_IN_DUMP;
-use crate::stalled;
 
 /// Why a dump was not loaded.
 #[derive(Debug, Error)]
@@ -43,7 +43,8 @@ pub fn write(to: impl Write, orders: &Orders, clock: Clock, timeout: Duration) -
     let mut blocks: ShardStream<Block> =
         ShardStream::start(orders, Encoder::default).map_err(io::Error::other)?;
     let mut writer = SnapshotWriter::begin(to, clock.now().unix)?;
-    while let Some(block) = blocks.next(&after(timeout)).map_err(|_| stalled())? {
+    let missing = |_| io::Error::other(ResultMissing);
+    while let Some(block) = blocks.next(&after(timeout)).map_err(missing)? {
         writer.block(&block)?;
     }
     let (mut to, _) = writer.end(clock.now().unix)?;

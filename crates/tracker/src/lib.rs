@@ -15,6 +15,7 @@
 //! | [`producer`], [`sorter`], [`scrape_join`] | requests to batches, served batches to replies |
 //! | [`lanes`] | the channels between members, and their messages |
 //! | [`rules`], [`orders`] | what may change at run time, and the handle for it |
+//! | [`gather`] | one result from each shard or worker that an order has asked |
 //! | [`stream`] | the contents of running shards, message by message, for another thread |
 //! | [`clock`], [`metrics`], [`clients`] | time, counters, client software by peer id prefix |
 //! | [`source_sample`] | who sends most, while somebody asks for it |
@@ -27,6 +28,7 @@ pub mod clients;
 pub mod clock;
 pub mod connection;
 pub mod front;
+pub mod gather;
 pub mod intake;
 pub mod kernel_filter;
 pub mod lanes;

@@ -1,15 +1,22 @@
 //! The control side's handle to the workers. Orders travel over a lane of their own, so that a
 //! worker shares no lock with the control side; a worker reads the lane once per turn.
 
+use std::mem;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crossbeam_channel::Sender;
+use onrush_swarm::{Shard, SwarmSummary, Verdict};
 use thiserror::Error;
 
+use crate::clock::Now;
+use crate::gather::Gather;
 use crate::lanes::{Lane, Mailbox, Order, ShardTask};
 use crate::rules::Rules;
-use crate::source_sample::SourceSample;
+use crate::source_sample::{Sampled, SampledSources, SourceSample};
+
+/// Swarms that a step of a walk visits: a few cache misses each.
+const WALK_STEP: usize = 128;
 
 /// A worker's lane of orders is full or closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -55,26 +62,24 @@ impl Orders {
         result
     }
 
-    /// Stops every socket worker from receiving. Each sends on `done` once every request it has
-    /// received is answered.
+    /// Stops every worker from receiving. Each answers once every request it has received is
+    /// answered; one without a socket does so at once.
     ///
     /// # Errors
     /// [`WorkerUnresponsive`], naming the first worker that did not take the order.
-    pub fn pause(&self, done: &Sender<()>) -> Result<(), WorkerUnresponsive> {
-        self.send_to_workers(|| Order::Pause(done.clone()))
+    pub fn pause(&self) -> Result<Gather<()>, WorkerUnresponsive> {
+        let (done, gather) = Gather::new(self.workers);
+        self.send_to_workers(|| Order::Pause(done.clone())).map(|()| gather)
     }
 
-    /// Makes every socket worker answer what is queued at `addresses`, then stop receiving. Each
-    /// sends on `done` once every request is answered.
+    /// Makes every worker answer what is queued at `addresses`, then stop receiving. Each answers
+    /// as after a [`pause`](Self::pause).
     ///
     /// # Errors
     /// [`WorkerUnresponsive`], naming the first worker that did not take the order.
-    pub fn drain(
-        &self,
-        addresses: &Arc<[SocketAddr]>,
-        done: &Sender<()>,
-    ) -> Result<(), WorkerUnresponsive> {
-        self.send_to_workers(|| Order::Drain(addresses.clone(), done.clone()))
+    pub fn drain(&self, addresses: &Arc<[SocketAddr]>) -> Result<Gather<()>, WorkerUnresponsive> {
+        let (done, gather) = Gather::new(self.workers);
+        self.send_to_workers(|| Order::Drain(addresses.clone(), done.clone())).map(|()| gather)
     }
 
     /// Lets every socket worker receive again.
@@ -90,17 +95,24 @@ impl Orders {
         self.workers
     }
 
-    /// Makes every worker collect the sample that `sample` makes for it, until
-    /// [`end_samples`](Self::end_samples) or the next sample. Each worker finishes its sample; one
-    /// without a socket does so at once.
+    /// Makes every worker sample up to `size` sources of requests of a kind, until
+    /// [`end_samples`](Self::end_samples) or the next sample. A worker without a socket finishes
+    /// its sample at once. `seed` seeds the random numbers of each sample.
     ///
     /// # Errors
     /// [`WorkerUnresponsive`], naming the first worker that did not take the order; the others did.
+    ///
+    /// # Panics
+    /// Workers panic when `size` is 0.
     pub fn sample_sources(
         &self,
-        mut sample: impl FnMut() -> SourceSample,
-    ) -> Result<(), WorkerUnresponsive> {
-        self.send_to_workers(|| Order::Sample(Some(Box::new(sample()))))
+        kind: Sampled,
+        size: usize,
+        mut seed: impl FnMut() -> u64,
+    ) -> Result<Gather<SampledSources>, WorkerUnresponsive> {
+        let (to, gather) = Gather::new(self.workers);
+        let mut sample = || Box::new(SourceSample::new(kind, size, seed(), to.clone()));
+        self.send_to_workers(|| Order::Sample(Some(sample()))).map(|()| gather)
     }
 
     /// Makes every worker finish its sample, if it has one.
@@ -151,4 +163,80 @@ impl Orders {
         let worker = self.owners[shard];
         self.lanes[worker].try_send(Order::Task(task)).map_err(|_| WorkerUnresponsive(worker))
     }
+
+    /// Runs a task on every shard until it returns a result; `task` makes it from the shard's
+    /// number. It also runs to its end if the gather is dropped.
+    ///
+    /// # Errors
+    /// [`WorkerUnresponsive`], naming the first worker that did not take its task; the others did.
+    pub fn gather<R, T>(
+        &self,
+        mut task: impl FnMut(usize) -> T,
+    ) -> Result<Gather<R>, WorkerUnresponsive>
+    where
+        R: Send + 'static,
+        T: FnMut(&mut Shard, Now) -> Option<R> + Send + 'static,
+    {
+        let (to, gather) = Gather::new(self.shards());
+        self.run_on_every_shard(|shard| sending(task(shard), to.clone())).map(|()| gather)
+    }
+
+    /// Runs a task on one shard until it returns a result.
+    ///
+    /// # Errors
+    /// [`WorkerUnresponsive`], when the shard's worker did not take the task.
+    ///
+    /// # Panics
+    /// When `shard` is not below [`shards`](Self::shards).
+    pub fn gather_from_shard<R: Send + 'static>(
+        &self,
+        shard: usize,
+        task: impl FnMut(&mut Shard, Now) -> Option<R> + Send + 'static,
+    ) -> Result<Gather<R>, WorkerUnresponsive> {
+        let (to, gather) = Gather::new(1);
+        self.run_on_shard(shard, sending(task, to)).map(|()| gather)
+    }
+
+    /// Visits every swarm of every shard, in steps. The result of a shard is what `begin` returns,
+    /// after `visit` has added the shard's swarms to it. The walks end early when the gather is
+    /// dropped.
+    ///
+    /// # Errors
+    /// [`WorkerUnresponsive`], naming the first worker that did not take its task; the others did.
+    pub fn gather_walk<R: Send + 'static>(
+        &self,
+        begin: impl Fn() -> R,
+        visit: impl Fn(&mut R, &SwarmSummary) + Clone + Send + 'static,
+    ) -> Result<Gather<R>, WorkerUnresponsive> {
+        let (to, gather) = Gather::new(self.shards());
+        let walk = |_| {
+            let (wanted, visit) = (Arc::downgrade(&gather.wanted), visit.clone());
+            let (mut begun, mut result) = (false, Some(begin()));
+            let step = move |shard: &mut Shard, now: Now| {
+                if !mem::replace(&mut begun, true) {
+                    shard.begin_walk();
+                }
+                let sum = result.as_mut()?;
+                let visit = |swarm: &SwarmSummary| {
+                    visit(sum, swarm);
+                    Verdict::Keep
+                };
+                let more = wanted.strong_count() > 0 && shard.walk(now.moment, WALK_STEP, visit);
+                if more { None } else { result.take() }
+            };
+            sending(step, to.clone())
+        };
+        self.run_on_every_shard(walk).map(|()| gather)
+    }
+}
+
+/// The background task that sends the result of `task`.
+fn sending<R: Send + 'static>(
+    mut task: impl FnMut(&mut Shard, Now) -> Option<R> + Send + 'static,
+    to: Sender<R>,
+) -> Box<dyn ShardTask> {
+    // There is room for each result; the receiver may be gone.
+    Box::new(move |shard: &mut Shard, now: Now| {
+        task(shard, now).map(|result| to.try_send(result)).is_none()
+    })
 }

@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 
-use crossbeam_channel::bounded;
 use onrush_net::memory::Endpoint;
 use onrush_net::{Reply, Return, Socket};
 use onrush_proto::options::Options as Bep41;
@@ -11,7 +10,7 @@ use onrush_testing::memory_tracker::{
     COLOCATED, SPLIT, TRACKER_V4, TestTracker, announce, at, connect,
 };
 use onrush_tracker::orders::Orders;
-use onrush_tracker::source_sample::{Sampled, SourceSample};
+use onrush_tracker::source_sample::Sampled;
 
 const CLIENTS: u8 = 100;
 const SWARMS: u8 = 40;
@@ -88,16 +87,14 @@ fn steady_state_allocates_nothing(placement: &str) {
     // A sample of sources is allocated by the thread that asks for it.
     let (workers, owners) = (world.workers.len(), world.workers[0].owners.clone());
     let orders = Orders::new(&world.workers[0].mailboxes, workers, owners);
-    let (sender, found) = bounded(workers);
-    let sample = || SourceSample::new(Sampled::All, 1_000, 1, sender.clone());
-    orders.sample_sources(sample).unwrap();
+    let mut found = orders.sample_sources(Sampled::All, 1_000, || 1).unwrap();
     world.settle(at(10));
     let counted = allocation_counter::measure(|| {
         round(&mut world, &mut clients, &packets);
     });
     orders.end_samples().unwrap();
     world.settle(at(10));
-    assert_eq!(found.try_iter().count(), workers);
+    assert_eq!(found.poll().unwrap().map(|found| found.len()), Some(workers));
     assert_eq!(counted.count_total, 0, "samples of sources allocated {counted:?}");
 }
 

@@ -1,30 +1,24 @@
 //! `POST /api/v1/list/check`: what another file of the access list would change.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use axum::Json;
 use axum::body::{Body, to_bytes};
 use axum::extract::State;
 use axum::http::StatusCode;
-use crossbeam_channel::{Sender, bounded};
 use onrush_proto::InfoHash;
-use onrush_swarm::{Shard, Verdict};
 use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
 use super::LONG_TIMEOUT;
-use super::wait::worker_response;
+use super::wait::gathered;
 use crate::api::Problem;
 use crate::api::admin::ListCheck;
 use crate::request::ListChangeError;
 use crate::state::SharedState;
 use crate::view::View;
 use onrush_tracker::access::AccessList;
-use onrush_tracker::clock::Now;
-use onrush_tracker::lanes::ShardTask;
 
-/// Swarms per step: a look into the list each.
-const STEP: usize = 128;
 /// Length of an info hash in the body.
 const LENGTH: usize = 20;
 
@@ -75,28 +69,27 @@ pub(crate) async fn check(
     };
     let failed = |_| Problem::unavailable("the tracker is stopping");
     let (list, added, removed) = spawn_blocking(compare).await.map_err(failed)?;
-    let Counts { swarms, peers, looked_at } = count(view, &list).await?;
+    let Counts { swarms, peers, examined } = count(view, &list).await?;
     let (mode, entries) = (kind.name().to_owned(), list.len() as u64);
-    Ok(Json(ListCheck { mode, entries, added, removed, swarms, peers, looked_at }))
+    Ok(Json(ListCheck { mode, entries, added, removed, swarms, peers, examined }))
 }
 
 /// Counts the swarms of all shards that a list does not permit.
 async fn count(view: &View, list: &Arc<AccessList>) -> Result<Counts, Problem> {
     let deadline = Instant::now() + LONG_TIMEOUT;
-    let orders = &view.parts.orders;
-    // The walks end when this is dropped: axum drops the handler of a closed connection.
-    let request = Arc::new(());
-    let (sender, responses) = bounded(orders.shards());
-    let walk = |_| Box::new(Count::new(list, Arc::downgrade(&request), sender.clone())) as _;
-    let ordered = orders.run_on_every_shard(walk);
-    ordered.map_err(|error| Problem::unavailable(error.to_string()))?;
-    drop(sender);
+    let list = list.clone();
+    let counts = view.parts.orders.gather_walk(Counts::default, move |counts, swarm| {
+        counts.examined += 1;
+        if !list.permits(swarm.info_hash) {
+            counts.swarms += 1;
+            counts.peers += u64::from(swarm.seeders) + u64::from(swarm.leechers);
+        }
+    })?;
     let mut sum = Counts::default();
-    for _ in 0..orders.shards() {
-        let counts: Counts = worker_response(&responses, deadline, "a worker").await?;
+    for counts in gathered(counts, deadline, "a worker").await? {
         sum.swarms += counts.swarms;
         sum.peers += counts.peers;
-        sum.looked_at += counts.looked_at;
+        sum.examined += counts.examined;
     }
     Ok(sum)
 }
@@ -123,48 +116,7 @@ fn missing(list: &AccessList, other: &AccessList) -> u64 {
 struct Counts {
     swarms: u64,
     peers: u64,
-    looked_at: u64,
-}
-
-/// A walk over one shard that counts the swarms that a list does not permit.
-struct Count {
-    list: Arc<AccessList>,
-    request: Weak<()>,
-    begun: bool,
-    counts: Counts,
-    response: Sender<Counts>,
-}
-
-impl Count {
-    fn new(list: &Arc<AccessList>, request: Weak<()>, response: Sender<Counts>) -> Self {
-        let (list, counts) = (list.clone(), Counts::default());
-        Self { list, request, begun: false, counts, response }
-    }
-}
-
-impl ShardTask for Count {
-    fn step(&mut self, shard: &mut Shard, now: Now) -> bool {
-        if self.request.strong_count() == 0 {
-            return false;
-        }
-        if !self.begun {
-            self.begun = true;
-            shard.begin_walk();
-        }
-        let Self { list, counts, .. } = self;
-        let more = shard.walk(now.moment, STEP, |swarm| {
-            counts.looked_at += 1;
-            if !list.permits(swarm.info_hash) {
-                counts.swarms += 1;
-                counts.peers += u64::from(swarm.seeders) + u64::from(swarm.leechers);
-            }
-            Verdict::Keep
-        });
-        if !more {
-            let _ = self.response.try_send(self.counts);
-        }
-        more
-    }
+    examined: u64,
 }
 
 #[cfg(test)]

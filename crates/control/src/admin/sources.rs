@@ -6,11 +6,10 @@ use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
-use crossbeam_channel::bounded;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep};
 
-use super::wait::worker_response;
+use super::wait::gathered;
 use crate::api::Problem;
 use crate::api::sources::{RequestKind, SourcesQuery, TopSources};
 use crate::readiness::Readiness;
@@ -18,7 +17,7 @@ use crate::source_shares::{CONFIDENCE, Shares, estimate};
 use crate::state::{ServerState, SharedState};
 use crate::view::View;
 use onrush_tracker::orders::Orders;
-use onrush_tracker::source_sample::{Sampled, SourceSample};
+use onrush_tracker::source_sample::Sampled;
 
 /// Largest accepted `seconds`.
 const MAX_SECONDS: u64 = 60;
@@ -57,21 +56,14 @@ pub(crate) async fn top(
         ));
     };
     let shed_before = shed(view);
-    let (sender, responses) = bounded(view.parts.orders.workers());
     let size = (SOURCES / view.parts.orders.workers().max(1)).min(SOURCES_OF_A_WORKER);
-    let sample = || SourceSample::new(query.kind.into(), size, rand::random(), sender.clone());
     let collection = Collection(&view.parts.orders);
     let begun = Instant::now();
-    collection.0.sample_sources(sample).map_err(|error| Problem::unavailable(error.to_string()))?;
-    drop(sender);
+    let samples = collection.0.sample_sources(query.kind.into(), size, rand::random)?;
     observe(&state, begun + Duration::from_secs(query.seconds)).await;
     let seconds = begun.elapsed().as_secs_f64();
     drop(collection);
-    let deadline = Instant::now() + state.timeout;
-    let mut samples = Vec::new();
-    while samples.len() < view.parts.orders.workers() {
-        samples.push(worker_response(&responses, deadline, "a worker").await?);
-    }
+    let samples = gathered(samples, Instant::now() + state.timeout, "a worker").await?;
     let shed = shed(view).saturating_sub(shed_before);
     // Hundreds of thousands of addresses are counted.
     let SourcesQuery { by, kind, limit, .. } = query;

@@ -4,18 +4,16 @@ use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use crossbeam_channel::{Sender, bounded};
 use onrush_proto::InfoHash;
 use onrush_proto::id::InvalidInfoHash;
 use onrush_swarm::{Shard, SwarmSummary};
 use tokio::time::Instant;
 
-use super::wait::worker_response;
+use super::wait::gathered;
 use crate::api::Problem;
 use crate::api::admin::Swarm;
 use crate::state::SharedState;
 use onrush_tracker::clock::Now;
-use onrush_tracker::lanes::ShardTask;
 
 impl From<SwarmSummary> for Swarm {
     fn from(summary: SwarmSummary) -> Self {
@@ -44,31 +42,15 @@ pub(crate) async fn swarm(
     let info_hash = info_hash_of(path)?;
     let view = state.serving()?;
     let deadline = Instant::now() + state.timeout;
-    let (sender, response) = bounded(1);
-    let lookup = Box::new(Lookup { info_hash, response: sender });
-    let ordered = view.parts.orders.run_on_shard(view.parts.map.shard_of(&info_hash), lookup);
-    ordered.map_err(|error| Problem::unavailable(error.to_string()))?;
-    match worker_response(&response, deadline, "the worker of this swarm").await? {
-        Some(summary) => Ok(Json(summary.into())),
-        None => Err(Problem::new(
-            StatusCode::NOT_FOUND,
-            format!("no swarm {info_hash}: it has had no announce lately"),
-        )),
-    }
-}
-
-/// Task that sends the summary of a swarm, or `None` where its shard has no such swarm.
-struct Lookup {
-    info_hash: InfoHash,
-    response: Sender<Option<SwarmSummary>>,
-}
-
-impl ShardTask for Lookup {
-    fn step(&mut self, shard: &mut Shard, now: Now) -> bool {
-        // The request may have timed out, and the receiver is gone.
-        let _ = self.response.try_send(shard.summary(&self.info_hash, now.moment));
-        false
-    }
+    let shard = view.parts.map.shard_of(&info_hash);
+    let look_up = move |shard: &mut Shard, now: Now| Some(shard.summary(&info_hash, now.moment));
+    let found = view.parts.orders.gather_from_shard(shard, look_up)?;
+    let found = gathered(found, deadline, "the worker of this swarm").await?;
+    let not_found = || {
+        let error = format!("no swarm {info_hash}: it has had no announce lately");
+        Problem::new(StatusCode::NOT_FOUND, error)
+    };
+    found.into_iter().flatten().next().map(|summary| Json(summary.into())).ok_or_else(not_found)
 }
 
 /// The info hash in the path of a request.

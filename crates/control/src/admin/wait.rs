@@ -6,7 +6,6 @@
 use std::time::Duration;
 
 use axum::http::StatusCode;
-use crossbeam_channel::{Receiver, TryRecvError};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -14,26 +13,31 @@ use super::LONG_TIMEOUT;
 use crate::api::Problem;
 use crate::request::{Request, Responder};
 use crate::view::View;
+use onrush_tracker::gather::Gather;
+use onrush_tracker::orders::WorkerUnresponsive;
 
 /// Time between two polls of a worker's response.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
-/// The next response of a worker, called `worker` in errors.
-pub(super) async fn worker_response<T>(
-    responses: &Receiver<T>,
+impl From<WorkerUnresponsive> for Problem {
+    fn from(error: WorkerUnresponsive) -> Self {
+        Self::unavailable(error.to_string())
+    }
+}
+
+/// The results of workers, each of which is called `worker` in errors. When a connection is closed,
+/// axum drops the handler and with it the gather, which ends walks.
+pub(super) async fn gathered<R>(
+    mut gather: Gather<R>,
     deadline: Instant,
     worker: &str,
-) -> Result<T, Problem> {
+) -> Result<Vec<R>, Problem> {
     loop {
-        match responses.try_recv() {
-            Ok(response) => return Ok(response),
-            Err(TryRecvError::Disconnected) => {
-                return Err(Problem::unavailable(format!("{worker} has exited")));
-            }
-            Err(TryRecvError::Empty) if Instant::now() >= deadline => {
-                return Err(Problem::timed_out(worker));
-            }
-            Err(TryRecvError::Empty) => sleep(POLL_INTERVAL).await,
+        match gather.poll() {
+            Ok(Some(results)) => return Ok(results),
+            Err(_) => return Err(Problem::unavailable(format!("{worker} has exited"))),
+            Ok(None) if Instant::now() >= deadline => return Err(Problem::timed_out(worker)),
+            Ok(None) => sleep(POLL_INTERVAL).await,
         }
     }
 }

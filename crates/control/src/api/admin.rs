@@ -125,7 +125,7 @@ pub struct ListCheck {
     /// Number of peers in those swarms.
     pub peers: u64,
     /// Number of swarms examined.
-    pub looked_at: u64,
+    pub examined: u64,
 }
 
 /// Query of `/reload`.
@@ -285,7 +285,7 @@ pub struct LargestSwarms {
     /// The measure.
     pub by: Measure,
     /// Number of swarms examined.
-    pub looked_at: u64,
+    pub examined: u64,
     /// The largest first. Swarms of size 0 by the measure are left out.
     pub swarms: Vec<Swarm>,
 }

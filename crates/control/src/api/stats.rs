@@ -10,6 +10,8 @@ use onrush_tracker::counter_table;
 use onrush_tracker::metrics::{LOSSES, Loss, is_loss};
 use serde::{Deserialize, Serialize};
 
+use crate::stall::STALL_THRESHOLD;
+
 /// Declares the JSON type of each struct in the table, with a conversion that adds counters to it.
 macro_rules! declare_stats {
     ($(
@@ -173,15 +175,15 @@ pub struct WorkerStats {
     /// Gauge: batches that wait in the lane to it.
     pub lane_waiting: u64,
     /// Batches that fit in the lane to it.
-    pub lane_room: u64,
+    pub lane_capacity: u64,
     /// Counter: turns that had work.
     pub busy_turns: u64,
     /// Counter: duration of these turns in seconds. Its rate is the load of the worker, 0 to 1.
     pub busy_seconds: f64,
     /// Gauge: peers in its shard.
     pub peers: u64,
-    /// Seconds since it was last seen to take a turn; it is stalled from 5 on.
-    pub still_for: f64,
+    /// Gauge: seconds since it was last seen to take a turn; it is stalled from 5 on.
+    pub stalled_seconds: f64,
     /// Its counters.
     #[serde(flatten)]
     pub counts: WorkerCounts,
@@ -343,10 +345,37 @@ impl Totals {
 }
 
 impl FamilyStats {
+    /// Requests that passed every check.
+    pub fn requests(&self) -> u64 {
+        self.incoming.connects + self.incoming.announces + self.incoming.scrapes
+    }
+
+    /// Requests that were refused and do not count as lost.
+    pub fn refused_in_all(&self) -> u64 {
+        self.only_refused().map(|(_, count)| count).sum()
+    }
+
     /// The reasons to refuse, with their counts, without those that count as lost.
     pub fn only_refused(&self) -> impl Iterator<Item = (&str, u64)> {
         let refused = self.refused.iter().filter(|(reason, _)| !is_loss(reason));
         refused.map(|(reason, count)| (reason.as_str(), *count))
+    }
+}
+
+impl WorkerStats {
+    /// Whether it has taken no turn for [`STALL_THRESHOLD`].
+    pub fn is_stalled(&self) -> bool {
+        self.stalled_seconds >= STALL_THRESHOLD.as_secs_f64()
+    }
+}
+
+impl Clients {
+    /// The name of each software found, and its share of the sampled announces, 0 to 1.
+    pub fn shares(&self) -> impl Iterator<Item = (&str, f64)> {
+        let count = |found: &Software| (found.ipv4 + found.ipv6) as f64;
+        let all: f64 = self.software.iter().map(count).sum();
+        let found = self.software.iter().filter(move |found| count(found) > 0.0);
+        found.map(move |found| (found.name.as_str(), count(found) / all))
     }
 }
 

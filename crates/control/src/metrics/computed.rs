@@ -1,15 +1,13 @@
 //! The table of the series that are not counters of a worker: state of the process, computed
 //! values, histograms and limits.
 
-use std::fmt;
-
 use onrush_proto::Family;
 use onrush_tracker::clients;
 use onrush_tracker::metrics::Kind;
 
-use super::prometheus::Samples;
 use super::snapshot::{StatsSnapshot, Worker};
 use super::stats::{mode_name, placement_name};
+use super::text::Samples;
 use crate::api::stats::FileStats;
 use crate::readiness::Readiness;
 use crate::stall::STALL_THRESHOLD;
@@ -24,7 +22,7 @@ pub(super) struct ComputedSeries {
     pub(super) labels: &'static [&'static str],
     pub(super) help: &'static str,
     /// Writes the samples.
-    pub(super) write: fn(&StatsSnapshot, &mut Samples<'_>) -> fmt::Result,
+    pub(super) write: fn(&StatsSnapshot, &mut Samples<'_>),
 }
 
 /// Declares [`COMPUTED`]. A row reads `kind "name" [labels] "help" => |snapshot, to| write;`.
@@ -52,8 +50,8 @@ declare_computed! {
         };
     Gauge "onrush_uptime_seconds" [] "Time since the start of the tracker"
         => |all, to| to.put(&[], all.uptime.as_secs_f64());
-    Gauge "onrush_stage" [stage] "1 for the current readiness, else 0"
-        => |all, to| Readiness::ALL.into_iter().try_for_each(|stage| {
+    Gauge "onrush_readiness" [stage] "1 for the current readiness, else 0"
+        => |all, to| Readiness::ALL.into_iter().for_each(|stage| {
             to.put(&[stage.name()], flag(stage == all.readiness))
         });
     Gauge "process_start_time_seconds" [] "Start of the process, in seconds since 1970"
@@ -64,7 +62,9 @@ declare_computed! {
         => |all, to| to.put(&[], all.process.resident as f64);
     Gauge "onrush_memory_limit_bytes" []
         "Memory limit of the process, of the host or of its cgroup; absent where it cannot be read"
-        => |all, to| all.process.memory_limit.map_or(Ok(()), |limit| to.put(&[], limit as f64));
+        => |all, to| if let Some(limit) = all.process.memory_limit {
+            to.put(&[], limit as f64);
+        };
     Gauge "process_virtual_memory_bytes" [] "Size of the address space"
         => |all, to| to.put(&[], all.process.virtual_size as f64);
     Gauge "process_open_fds" [] "Open file descriptors"
@@ -73,19 +73,19 @@ declare_computed! {
         => |all, to| to.put(&[], all.process.threads as f64);
     Histogram "onrush_batch_datagrams" [worker]
         "Datagrams per receive call; empty calls are not counted"
-        => |all, to| all.socket_workers().try_for_each(|worker| {
+        => |all, to| all.socket_workers().for_each(|worker| {
             to.put_histogram(worker.name, &worker.metrics.receives, 1.0)
         });
     Histogram "onrush_turn_duration_seconds" [worker]
         "Duration of turns that had work; the rate of its sum is the load of a worker, 0 to 1"
-        => |all, to| all.workers().try_for_each(|worker| {
+        => |all, to| all.workers().for_each(|worker| {
             to.put_histogram(worker.name, &worker.metrics.turn_times, 1e-9)
         });
     Gauge "onrush_worker_stalled" [worker] "1 for a worker that took no turn for 5 s, else 0"
         => |all, to| each(all.workers(), to, |w| flag(w.state.stalled_for >= STALL_THRESHOLD));
     Gauge "onrush_lane_waiting_batches" [worker] "Batches that wait to be served by a worker"
         => |all, to| each(all.swarm_workers(), to, |worker| worker.state.lane_waiting as f64);
-    Gauge "onrush_lane_room_batches" [worker] "Batches that fit in the lane to a worker"
+    Gauge "onrush_lane_capacity_batches" [worker] "Batches that fit in the lane to a worker"
         => |all, to| each(all.swarm_workers(), to, |worker| worker.state.lane_capacity as f64);
     Gauge "onrush_announces_per_sample" []
         "Announces of which one is sampled for its client software"
@@ -94,10 +94,10 @@ declare_computed! {
     Gauge "onrush_family_swarms" [family, worker]
         "Swarms with peers of a family, as of the last expiry pass; absent until the first pass \
          has ended. A swarm with peers of both families counts in both"
-        => |all, to| all.swarm_workers().try_for_each(|worker| {
-            let Some(swarms) = worker.metrics.shard.by_family() else { return Ok(()) };
-            to.put(&["ipv4", worker.name], swarms.v4 as f64)?;
-            to.put(&["ipv6", worker.name], swarms.v6 as f64)
+        => |all, to| all.swarm_workers().for_each(|worker| {
+            let Some(swarms) = worker.metrics.shard.by_family() else { return };
+            to.put(&["ipv4", worker.name], swarms.v4 as f64);
+            to.put(&["ipv6", worker.name], swarms.v6 as f64);
         });
     Gauge "onrush_overload_step" [] "Overload level, 0 (none) to 8"
         => |all, to| to.put(&[], f64::from(all.overload.step));
@@ -115,7 +115,7 @@ declare_computed! {
         => |all, to| to.put(&[mode_name(&all.lists.access)], all.lists.access.len() as f64);
     Counter "onrush_list_refused_announces" [list]
         "Announces that a file of the access list has refused"
-        => |all, to| all.lists.refused_by_part().try_for_each(|(name, refused)| {
+        => |all, to| all.lists.refused_by_part().for_each(|(name, refused)| {
             to.put(&[name], refused as f64)
         });
     Gauge "onrush_blocked_source_ranges" [] "Blocked ranges of source addresses"
@@ -124,9 +124,9 @@ declare_computed! {
         => |all, to| to.put(&[], all.lists.blocks.len() as f64);
     Counter "onrush_file_writes" [file, outcome]
         "Writes of a file; after a failed write the previous file stays in place"
-        => |all, to| files(all).into_iter().try_for_each(|(file, writes)| {
-            to.put(&[file, "written"], writes.written as f64)?;
-            to.put(&[file, "failed"], writes.failed as f64)
+        => |all, to| files(all).into_iter().for_each(|(file, writes)| {
+            to.put(&[file, "written"], writes.written as f64);
+            to.put(&[file, "failed"], writes.failed as f64);
         });
     Gauge "onrush_file_last_written_timestamp_seconds" [file]
         "Time of the last successful write, in seconds since 1970"
@@ -159,23 +159,22 @@ fn flag(is: bool) -> f64 {
 
 /// One sample per worker.
 fn each<'a>(
-    mut workers: impl Iterator<Item = Worker<'a>>,
+    workers: impl Iterator<Item = Worker<'a>>,
     to: &mut Samples<'_>,
     value: fn(&Worker<'a>) -> f64,
-) -> fmt::Result {
-    workers.try_for_each(|worker| to.put(&[worker.name], value(&worker)))
+) {
+    workers.for_each(|worker| to.put(&[worker.name], value(&worker)));
 }
 
-fn peers(all: &StatsSnapshot, to: &mut Samples<'_>) -> fmt::Result {
+fn peers(all: &StatsSnapshot, to: &mut Samples<'_>) {
     for worker in all.swarm_workers() {
         for (family, name) in [(Family::V4, "ipv4"), (Family::V6, "ipv6")] {
             let (peers, seeders) = worker.metrics.shard.peers(family);
-            to.put(&[name, "seeder", worker.name], seeders as f64)?;
+            to.put(&[name, "seeder", worker.name], seeders as f64);
             // A worker updates the two gauges one after the other, so seeders may exceed peers.
-            to.put(&[name, "leecher", worker.name], peers.saturating_sub(seeders) as f64)?;
+            to.put(&[name, "leecher", worker.name], peers.saturating_sub(seeders) as f64);
         }
     }
-    Ok(())
 }
 
 fn files(all: &StatsSnapshot) -> [(&'static str, FileStats); 2] {
@@ -184,12 +183,8 @@ fn files(all: &StatsSnapshot) -> [(&'static str, FileStats); 2] {
 
 /// One sample per kind of file that this process has written, from its state and the time of the
 /// last write.
-fn each_written(
-    all: &StatsSnapshot,
-    to: &mut Samples<'_>,
-    value: fn(FileStats, u64) -> f64,
-) -> fmt::Result {
-    files(all).into_iter().try_for_each(|(file, writes)| {
-        writes.last.map_or(Ok(()), |last| to.put(&[file], value(writes, last)))
-    })
+fn each_written(all: &StatsSnapshot, to: &mut Samples<'_>, value: fn(FileStats, u64) -> f64) {
+    for (file, writes) in files(all) {
+        writes.last.into_iter().for_each(|last| to.put(&[file], value(writes, last)));
+    }
 }

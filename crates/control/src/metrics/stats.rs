@@ -151,11 +151,11 @@ impl WorkerStats {
             replies_dropped: metrics.unsent.iter().map(Counter::get).sum(),
             lost: Summary::of([metrics]).losses().sum(),
             lane_waiting: state.lane_waiting as u64,
-            lane_room: state.lane_capacity as u64,
+            lane_capacity: state.lane_capacity as u64,
             busy_turns: metrics.turn_times.classes().map(|(_, count)| count).sum(),
             busy_seconds: metrics.turn_times.sum() as f64 * 1e-9,
             peers: metrics.shard.peers_v4.get() + metrics.shard.peers_v6.get(),
-            still_for: state.stalled_for.as_secs_f64(),
+            stalled_seconds: state.stalled_for.as_secs_f64(),
             ..Self::default()
         };
         stats.counts.add(metrics);

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::process::Process;
-use super::prometheus::{Format, to_text, write};
+use super::prometheus::write;
 use super::snapshot::{StatsSnapshot, WorkerState};
+use super::text::Format;
 use crate::api::stats::{AdminStats, FileStats, Files, Overload, Stats};
 use onrush_config::Settings;
 use onrush_tracker::access::addresses::{AddressBlock, AddressSet, network};
@@ -36,9 +37,9 @@ const COMPUTED: [(&str, f64); 61] = [
     ("process_virtual_memory_bytes", 16.0),
     ("process_open_fds", 17.0),
     ("process_threads", 18.0),
-    ("onrush_stage{stage=\"starting\"}", 0.0),
-    ("onrush_stage{stage=\"serving\"}", 1.0),
-    ("onrush_stage{stage=\"stopping\"}", 0.0),
+    ("onrush_readiness{stage=\"starting\"}", 0.0),
+    ("onrush_readiness{stage=\"serving\"}", 1.0),
+    ("onrush_readiness{stage=\"stopping\"}", 0.0),
     ("onrush_overload_step", 5.0),
     ("onrush_announce_interval_seconds", 2345.0),
     ("onrush_peers_limit", 21.0),
@@ -82,8 +83,8 @@ const COMPUTED: [(&str, f64); 61] = [
     ("onrush_family_swarms{family=\"ipv6\",worker=\"worker-1\"}", 29_002.0),
     ("onrush_lane_waiting_batches{worker=\"worker-0\"}", 10_301.0),
     ("onrush_lane_waiting_batches{worker=\"worker-1\"}", 20_301.0),
-    ("onrush_lane_room_batches{worker=\"worker-0\"}", 10_302.0),
-    ("onrush_lane_room_batches{worker=\"worker-1\"}", 20_302.0),
+    ("onrush_lane_capacity_batches{worker=\"worker-0\"}", 10_302.0),
+    ("onrush_lane_capacity_batches{worker=\"worker-1\"}", 20_302.0),
     ("onrush_turn_duration_seconds_count{worker=\"worker-0\"}", 4.0),
     ("onrush_turn_duration_seconds_sum{worker=\"worker-0\"}", 0.008),
 ];
@@ -110,7 +111,7 @@ const COUNTERS: [(&str, ReadCounter); 15] = [
     ("onrush_swarms{state=\"idle\",", |w| &w.shard.idle_swarms),
     ("onrush_not_stored_peers_total{limit=\"peers\",", |w| &w.shard.refused_full),
     ("onrush_not_stored_peers_total{limit=\"source_peers\",", |w| &w.shard.refused_of_source),
-    ("onrush_sweep_debt_entries{", |w| &w.shard.sweep_debt),
+    ("onrush_expiry_backlog_entries{", |w| &w.shard.expiry_backlog),
 ];
 
 /// Sets all counters of a table to consecutive numbers.
@@ -219,7 +220,7 @@ fn samples(page: &str) -> BTreeMap<String, f64> {
 fn samples_have_the_values_of_their_sources() {
     let snapshot = full_snapshot();
     let workers = snapshot.workers.clone();
-    let shown = samples(&write(snapshot, Format::Text));
+    let shown = samples(&write(&snapshot, Format::Text));
     for (name, value) in COMPUTED {
         assert!(shown.get(name).is_some_and(|is| (is - value).abs() < 1e-9), "{name}");
     }
@@ -236,7 +237,7 @@ fn samples_have_the_values_of_their_sources() {
 fn every_counter_of_the_table_is_shown() {
     let snapshot = full_snapshot();
     let workers = snapshot.workers.clone();
-    let shown = samples(&write(snapshot, Format::Text));
+    let shown = samples(&write(&snapshot, Format::Text));
     let mut expected = Vec::new();
     let mut read = |of: &dyn Fn(&WorkerMetrics) -> Vec<u64>, by_worker: bool| {
         let values: Vec<_> = workers.iter().map(|(_, metrics)| of(metrics)).collect();
@@ -271,8 +272,8 @@ fn every_counter_of_the_table_is_shown() {
 
 #[test]
 fn both_formats_have_the_same_samples() {
-    let open_metrics = samples(&write(full_snapshot(), Format::OpenMetrics));
-    assert_eq!(open_metrics, samples(&write(full_snapshot(), Format::Text)));
+    let open_metrics = samples(&write(&full_snapshot(), Format::OpenMetrics));
+    assert_eq!(open_metrics, samples(&write(&full_snapshot(), Format::Text)));
 }
 
 #[test]
@@ -289,7 +290,7 @@ fn totals_and_families_are_sums_over_workers() {
     assert_eq!(stats.families.ipv4.events["paused"], sum(|w| w.incoming.v4.events[4].get()));
     assert_eq!(stats.families.ipv4.leechers, 202);
     assert_eq!(stats.workers[1].counts.kernel_drops, workers[1].kernel_drops.get());
-    assert_eq!(stats.workers[1].lane_room, 20_302);
+    assert_eq!(stats.workers[1].lane_capacity, 20_302);
     let lost: Vec<_> = LOSSES.iter().map(|loss| stats.totals.lost[loss.key]).collect();
     assert_eq!(lost, Summary::of(workers).losses().collect::<Vec<_>>());
     assert_eq!(stats.workers.iter().map(|w| w.lost).sum::<u64>(), lost.iter().sum::<u64>());
@@ -302,7 +303,7 @@ fn swarms_by_family_are_absent_until_an_expiry_pass_has_ended() {
     let stats = Stats::of(&snapshot);
     let in_all = stats.totals.traffic.family_swarms;
     assert_eq!((stats.families.ipv4.family_swarms, in_all), (None, None));
-    let page = write(snapshot, Format::Text);
+    let page = write(&snapshot, Format::Text);
     let shown = page.lines().filter(|line| line.starts_with("onrush_family_swarms{"));
     let shown: Vec<_> = shown.collect();
     assert!(shown.len() == 2 && shown.iter().all(|line| line.contains("worker-1")), "{shown:?}");
@@ -320,7 +321,7 @@ fn split_workers_show_their_own_series() {
     assert_eq!(settings.placement, Placement::Split { socket_workers: 1, swarm_workers: 2 });
     let workers = workers(&settings);
     workers.iter().for_each(|(_, metrics)| metrics.shard.sweep_passes.set(1));
-    let shown = samples(&write(StatsSnapshot::of_workers(workers, settings), Format::Text));
+    let shown = samples(&write(&StatsSnapshot::of_workers(workers, settings), Format::Text));
     let workers_of = |name: &str| -> BTreeSet<&str> {
         let series = shown.keys().filter(|full| full.split('{').next() == Some(name));
         series.filter_map(|full| full.split("worker=\"").nth(1)?.split('"').next()).collect()
@@ -334,19 +335,43 @@ fn split_workers_show_their_own_series() {
     ] {
         assert_eq!(workers_of(name), socket, "{name}");
     }
-    for name in ["onrush_peers", "onrush_family_swarms", "onrush_lane_room_batches"] {
+    for name in ["onrush_peers", "onrush_family_swarms", "onrush_lane_capacity_batches"] {
         assert_eq!(workers_of(name), swarm, "{name}");
     }
     assert_eq!(workers_of("onrush_turns_total"), &socket | &swarm);
 }
 
+/// A counter with an integer and one with a fraction, a gauge and a histogram, in either format.
 #[test]
-fn counters_have_their_suffix_in_the_text_format() {
-    let open_metrics = "# HELP a Of a.\n# TYPE a counter\na_total{x=\"# TYPE b\"} 1\n\
-                        # HELP b Of b.\n# TYPE b gauge\nb 2\n# EOF\n";
-    let text = "# HELP a_total Of a.\n# TYPE a_total counter\na_total{x=\"# TYPE b\"} 1\n\
-                # HELP b Of b.\n# TYPE b gauge\nb 2\n";
-    assert_eq!(to_text(open_metrics), text);
+fn open_metrics_names_a_series_of_counters_without_its_suffix() {
+    let snapshot = full_snapshot();
+    let [text, open_metrics] = [Format::Text, Format::OpenMetrics].map(|to| write(&snapshot, to));
+    for part in [
+        "# HELP process_cpu_seconds_total CPU time of all threads, in user space and in the \
+         kernel\n# TYPE process_cpu_seconds_total counter\nprocess_cpu_seconds_total 13.25\n",
+        "# TYPE onrush_turns_total counter\nonrush_turns_total{worker=\"worker-0\"} 1",
+        "# TYPE onrush_overload_step gauge\nonrush_overload_step 5.0\n",
+        "# TYPE onrush_turn_duration_seconds histogram\n\
+         onrush_turn_duration_seconds_sum{worker=\"worker-0\"} 0.008\n\
+         onrush_turn_duration_seconds_count{worker=\"worker-0\"} 4\n\
+         onrush_turn_duration_seconds_bucket{le=\"0.000001024\",worker=\"worker-0\"} 0\n",
+        "onrush_turn_duration_seconds_bucket{le=\"+Inf\",worker=\"worker-0\"} 4\n",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+        let part = part.replace("_total CPU", " CPU").replace("_total counter", " counter");
+        assert!(open_metrics.contains(&part), "{part}: {open_metrics}");
+    }
+    assert!(!text.contains("# EOF") && open_metrics.ends_with("\n# EOF\n"));
+}
+
+#[test]
+fn label_values_are_escaped() {
+    let mut snapshot = full_snapshot();
+    let named =
+        snapshot.workers.iter().map(|(_, metrics)| ("a\"b\\\n".to_owned(), metrics.clone()));
+    snapshot.workers = named.collect();
+    let page = write(&snapshot, Format::Text);
+    assert!(page.contains("onrush_turns_total{worker=\"a\\\"b\\\\\\n\"} "), "{page}");
 }
 
 #[test]

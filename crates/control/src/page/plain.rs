@@ -5,7 +5,6 @@ use std::fmt::{Display, Write};
 use crate::api::stats::{FamilyStats, Stats};
 use crate::history::Means;
 use crate::numbers::grouped;
-use crate::stall::STALL_THRESHOLD;
 use onrush_tracker::metrics::LOSSES;
 
 /// How often such a browser requests the page again, in seconds.
@@ -41,7 +40,6 @@ pub(super) fn escaped(text: &str) -> String {
 
 fn main_numbers(stats: &Stats) -> String {
     let Stats { totals, limits, overload, .. } = stats;
-    let refused = totals.traffic.only_refused().map(|(_, count)| count).sum();
     let lost = totals.losses().map(|(_, count)| count).sum();
     let rows = [
         ("State", state(stats)),
@@ -51,7 +49,7 @@ fn main_numbers(stats: &Stats) -> String {
         ("Version", stats.version.clone()),
         ("Requests since start", grouped(totals.traffic.incoming.datagrams)),
         ("Replies since start", grouped(totals.worker.sent)),
-        ("Refused since start", grouped(refused)),
+        ("Refused since start", grouped(totals.traffic.refused_in_all())),
         ("Lost since start", grouped(lost)),
         ("Swarms with peers", grouped(totals.shard.swarms)),
         ("Swarms without peers", grouped(totals.shard.idle_swarms)),
@@ -116,8 +114,7 @@ fn row<T: Display>(name: &str, cells: impl IntoIterator<Item = T>) -> String {
 }
 
 fn state(stats: &Stats) -> String {
-    let is_stalled = |still_for: f64| still_for >= STALL_THRESHOLD.as_secs_f64();
-    let stalled = stats.workers.iter().filter(|worker| is_stalled(worker.still_for));
+    let stalled = stats.workers.iter().filter(|worker| worker.is_stalled());
     let names: Vec<&str> = stalled.map(|worker| worker.name.as_str()).collect();
     match names.is_empty() {
         true => stats.stage.clone(),
@@ -147,7 +144,7 @@ mod tests {
         let ipv6 = FamilyStats { peers: 433, ..FamilyStats::default() };
         let traffic = FamilyStats { peers: 1_235_000, ..FamilyStats::default() };
         let worker =
-            WorkerStats { name: "worker-3".into(), still_for: 7.0, ..WorkerStats::default() };
+            WorkerStats { name: "worker-3".into(), stalled_seconds: 7.0, ..WorkerStats::default() };
         let stats = Stats {
             stage: "serving".to_owned(),
             uptime: 93_784.5,

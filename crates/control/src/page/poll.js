@@ -32,7 +32,7 @@ function state(level, mark, text) {
   element.dataset.level = level;
 }
 function showState(stats) {
-  const stalled = stats.workers.filter((worker) => worker.still_for >= 5).map((worker) => worker.name);
+  const stalled = stats.workers.filter((worker) => worker.stalled_seconds >= 5).map((worker) => worker.name);
   if (stalled.length) return state('bad', '✕', `Stalled: ${stalled.join(', ')}`);
   if (stats.stage !== 'serving') return state('warn', '◌', stats.stage === 'stopping' ? 'Stopping' : 'Starting');
   if (stats.overload.step) return state('warn', '▲', 'Serving, overloaded');

@@ -103,7 +103,7 @@ function showWorkers(stats, before, seconds) {
     const was = old[worker.name];
     const [line, load, requests, replies, turn, lost, peers, waiting] = row(by('workers'), worker.name, worker.name, ['load', '', 'more', 'more', 'more', 'more', 'more']);
     if (!load.firstChild) { load.append(make('span', 'both')); load.firstChild.append(make('span'), make('span')); }
-    const stalled = worker.still_for >= 5;
+    const stalled = worker.stalled_seconds >= 5;
     const busy = was ? Math.min(1, rate(worker.busy_seconds, was.busy_seconds, seconds)) : 0;
     bar(load.firstChild.firstChild, busy);
     put(load.firstChild.lastChild, stalled ? '✕ stalled' : was ? percent(busy) : '–');
@@ -114,7 +114,7 @@ function showWorkers(stats, before, seconds) {
     put(turn, turns ? short((worker.busy_seconds - was.busy_seconds) / turns) : '–');
     put(lost, per((w) => w.lost), `${exact(worker.lost)} since start`);
     put(peers, worker.swarm_side ? count(worker.peers) : '–', `${exact(worker.peers)} peers in ${exact(worker.swarms)} swarms`);
-    put(waiting, worker.lane_room ? `${worker.lane_waiting} of ${worker.lane_room}` : '–');
+    put(waiting, worker.lane_capacity ? `${worker.lane_waiting} of ${worker.lane_capacity}` : '–');
     line.title = [worker.socket_side && 'has sockets', worker.swarm_side && 'owns swarms'].filter(Boolean).join(', ');
   }
   for (const line of [...by('workers').children]) {
@@ -159,7 +159,7 @@ function showLimits(stats) {
   usage('idle', 'Swarms without peers', totals.idle_swarms, limits.idle_swarms);
   usage('list', 'Listed info hashes', list.entries, limits.list_entries);
   usage('admin', 'HTTP connections', admin.connections, limits.admin_connections);
-  usage('lanes', 'Batches waiting in lanes', sum(workers.map((w) => w.lane_waiting)), sum(workers.map((w) => w.lane_room)));
+  usage('lanes', 'Batches waiting in lanes', sum(workers.map((w) => w.lane_waiting)), sum(workers.map((w) => w.lane_capacity)));
 }
 const MODES = { open: 'every info hash is served', allow: 'only listed info hashes are served', deny: 'all but listed info hashes are served' };
 function showFacts(stats) {

@@ -10,7 +10,8 @@ use axum::response::{IntoResponse, Response};
 use crate::api::history::History;
 use crate::api::stats::Stats;
 use crate::api::{Health, Problem, Ready};
-use crate::metrics::prometheus::{self, Format};
+use crate::metrics::prometheus;
+use crate::metrics::text::Format;
 use crate::readiness::Readiness;
 use crate::state::{SharedState, unix};
 
@@ -57,7 +58,7 @@ pub(super) async fn metrics(
     let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or("");
     let format = Format::accepted(accept);
     let content_type = [(header::CONTENT_TYPE, format.content_type())];
-    Ok((content_type, prometheus::write(snapshot, format)).into_response())
+    Ok((content_type, prometheus::write(&snapshot, format)).into_response())
 }
 
 /// All counters and gauges as JSON. Counters never decrease, and `time` is the time of the

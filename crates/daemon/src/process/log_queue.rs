@@ -68,38 +68,29 @@ impl LogQueue {
         }
     }
 
-    /// Passes entries to `write` as they arrive, until `stop` returns true after a batch. `write`
-    /// returns how many it has written; the rest is lost. `report` makes an entry that states how
-    /// many were lost.
-    pub fn write_to(
+    /// Waits for entries and passes all of them to `write`, which returns how many it has written;
+    /// the rest is lost. `report` makes an entry that states how many were lost.
+    pub fn write_next(
         &self,
-        mut write: impl FnMut(&[Entry]) -> usize,
-        report: impl Fn(u64) -> Entry,
-        mut stop: impl FnMut() -> bool,
+        write: impl FnOnce(&[Entry]) -> usize,
+        report: impl FnOnce(u64) -> Entry,
     ) {
-        let mut batch = Vec::new();
-        loop {
-            let lost = self.take(&mut batch);
-            if lost > 0 {
-                batch.push(report(lost));
-            }
-            let unwritten = (batch.len() - write(&batch)) as u64;
-            batch.clear();
-            if unwritten > 0 {
-                // The report itself is the last entry, and not one of those lost.
-                let mut state = self.lock();
-                state.lost += unwritten - u64::from(lost > 0);
-                state.reported -= lost;
-            }
-            if stop() {
-                return;
-            }
+        let (mut batch, lost) = self.take();
+        if lost > 0 {
+            batch.push(report(lost));
+        }
+        let unwritten = (batch.len() - write(&batch)) as u64;
+        if unwritten > 0 {
+            // The report itself is the last entry, and not one of those lost.
+            let mut state = self.lock();
+            state.lost += unwritten - u64::from(lost > 0);
+            state.reported -= lost;
         }
     }
 
-    /// Waits for entries and moves them into an empty `batch`. Returns the number of entries lost
-    /// that the log does not state yet.
-    fn take(&self, batch: &mut Vec<Entry>) -> u64 {
+    /// Waits for entries and takes them, with the number of entries lost that the log does not
+    /// state yet.
+    fn take(&self) -> (Vec<Entry>, u64) {
         let mut state = self.lock();
         state.writing = false;
         self.changed.notify_all();
@@ -107,10 +98,9 @@ impl LogQueue {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         (state.writing, state.bytes) = (true, 0);
-        mem::swap(&mut state.waiting, batch);
         let lost = state.lost - state.reported;
         state.reported = state.lost;
-        lost
+        (mem::take(&mut state.waiting), lost)
     }
 
     /// Every critical section leaves a valid state behind, also if it panics.
@@ -156,17 +146,12 @@ mod tests {
         let (permit, permits) = channel();
         let (to, written) = channel();
         thread::scope(|scope| {
-            let mut batch = 0;
-            let stop = move || {
-                batch += 1;
-                batch == batches
-            };
             let report = |lost| Entry::last(&format!("lost {lost}"));
             let (queue, mut log) = (&queue, Paced { permits, written: to });
-            let write = move |entries: &[Entry]| {
+            let mut write = move |entries: &[Entry]| {
                 write_lines(entries, &mut log, |entry, into| entry.to_text(false, into))
             };
-            scope.spawn(move || queue.write_to(write, report, stop));
+            scope.spawn(move || (0..batches).for_each(|_| queue.write_next(&mut write, report)));
             test(queue, permit, written);
         });
     }

@@ -35,12 +35,7 @@ static STARTED: AtomicBool = AtomicBool::new(false);
 /// # Errors
 /// When the thread cannot be started.
 pub fn start(level: LevelFilter) -> io::Result<()> {
-    let report = |lost| {
-        let text = format!("{lost} log lines were lost: the log was not read in time");
-        Entry::new(Level::Warn, module_path!(), text)
-    };
-    let write = move || QUEUE.write_to(log_output::write, report, || false);
-    thread::Builder::new().name("log".into()).spawn(write)?;
+    thread::Builder::new().name("log".into()).spawn(write_entries)?;
     STARTED.store(true, Ordering::Release);
     // Fails only if a logger is set already.
     let _ = log::set_boxed_logger(Box::new(Queued));
@@ -56,6 +51,17 @@ pub fn start(level: LevelFilter) -> io::Result<()> {
         print(&format!("thread {name} {panicked}{backtrace}\n"), PANIC_TIMEOUT);
     }));
     Ok(())
+}
+
+/// Writes the entries of [`QUEUE`] as they arrive.
+fn write_entries() {
+    let report = |lost| {
+        let text = format!("{lost} log lines were lost: the log was not read in time");
+        Entry::new(Level::Warn, module_path!(), text)
+    };
+    loop {
+        QUEUE.write_next(log_output::write, report);
+    }
 }
 
 /// Log lines lost since the start.

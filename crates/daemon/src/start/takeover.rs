@@ -92,7 +92,6 @@ impl Tracker {
     ) {
         let (Some(lock), Some(directory)) = (&self.files.lock, &settings.state_dir) else { return };
         let (events, upgrade) = unbounded();
-        let workers = group.workers.len();
         let path = directory.join(SOCKET);
         let sections = sections(group, lock, self.files.control.as_ref());
         let listening = sections.and_then(|(sections, descriptors)| {
@@ -108,7 +107,6 @@ impl Tracker {
             let outgoing = Outgoing {
                 handoff,
                 descriptors,
-                workers,
                 orders: self.running.orders().clone(),
                 clock: self.clock,
                 limit: settings.limits.peers,

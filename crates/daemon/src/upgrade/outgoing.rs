@@ -17,11 +17,11 @@ use onrush_swarm::{Interest, Shard, Totals};
 
 use onrush_control::version::version;
 use onrush_replica::delta::Since;
+use onrush_replica::dump;
 use onrush_replica::handoff::{
     Current, Handoff, IntervalCommitment, Message, PROTOCOL, UntilDeadline, receive, send,
     send_descriptors, unexpected,
 };
-use onrush_replica::{collect_from_shards, dump};
 use onrush_store::state_file;
 use onrush_tracker::clock::{Clock, Now};
 use onrush_tracker::orders::Orders;
@@ -57,8 +57,6 @@ pub struct Outgoing {
     pub handoff: Handoff,
     /// The descriptors of each section of the handoff.
     pub descriptors: Vec<Vec<OwnedFd>>,
-    /// The number of workers with sockets.
-    pub workers: usize,
     /// Sends orders to the workers.
     pub orders: Orders,
     /// The workers' clock.
@@ -245,7 +243,8 @@ impl Outgoing {
         let begun = self.clock.now().moment;
         let subscribe =
             |shard: &mut Shard, _: Now| Some((shard.subscribe(Interest::Stops), shard.totals()));
-        let subscribed = collect_from_shards(&self.orders, DUMP_TIMEOUT, |_| subscribe)?;
+        let subscribed = self.orders.gather(|_| subscribe).map_err(io::Error::other)?;
+        let subscribed = subscribed.wait(DUMP_TIMEOUT).map_err(io::Error::other)?;
         let (stops, totals): (_, Vec<Totals>) = subscribed.into_iter().unzip();
         self.send_peers(&stream, &totals)?;
         match receive(&stream, LOAD_TIMEOUT)? {
@@ -291,12 +290,8 @@ impl Outgoing {
 
     /// Stops receiving and releases the sockets. After a failure, workers have to receive again.
     fn release(&self, stream: &UnixStream, commitment: IntervalCommitment) -> io::Result<()> {
-        let (done, drained) = bounded(self.workers);
-        self.orders.pause(&done).map_err(io::Error::other)?;
-        for _ in 0..self.workers {
-            let drained = drained.recv_timeout(DRAIN_TIMEOUT);
-            drained.map_err(|_| io::Error::other("a worker did not stop receiving in time"))?;
-        }
+        let paused = self.orders.pause().map_err(io::Error::other)?.wait(DRAIN_TIMEOUT);
+        paused.map_err(|_| io::Error::other("a worker did not stop receiving in time"))?;
         send(stream, &Message::Release { commitment })?;
         match receive(stream, ACQUIRE_TIMEOUT) {
             Ok(Message::Acquired) => return Ok(()),
@@ -320,10 +315,8 @@ impl Outgoing {
         if dropped.is_empty() {
             return;
         }
-        let (done, drained) = bounded(self.workers);
-        let finished = self.orders.drain(&dropped, &done).is_ok()
-            && (0..self.workers).all(|_| drained.recv_timeout(DRAIN_TIMEOUT).is_ok());
-        if !finished {
+        let drained = self.orders.drain(&dropped);
+        if !drained.is_ok_and(|drained| drained.wait(DRAIN_TIMEOUT).is_ok()) {
             log::warn!("some requests at addresses that are no longer served were not answered");
         }
     }

@@ -179,7 +179,7 @@ fn swarms_are_looked_up_and_ranked() {
         let swarms = top["swarms"].as_array().unwrap();
         let names: Vec<&str> = swarms.iter().map(|s| s["info_hash"].as_str().unwrap()).collect();
         assert_eq!(names, [hashes[4].to_string(), hashes[3].to_string()], "{top:#}");
-        assert_eq!(top["looked_at"], 5);
+        assert_eq!(top["examined"], 5);
 
         assert_eq!(get(&format!("/api/v1/swarm/{}", random_hash())).status, 404);
         for (path, part) in [

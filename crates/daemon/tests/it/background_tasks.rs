@@ -11,8 +11,6 @@ use std::time::Duration;
 use crossbeam_channel::unbounded;
 use onrush::access::purge::removal::{remove_forbidden, remove_named};
 use onrush_config::settings::{Access, Listed};
-use onrush_control::admin::largest::Top;
-use onrush_control::api::admin::Measure;
 use onrush_net::Socket;
 use onrush_net::memory::{Conditions, Endpoint as Client, Network};
 use onrush_proto::{Endpoint, Event, InfoHash, TransactionId};
@@ -267,16 +265,12 @@ fn the_worker_replies_between_two_steps() {
     let (sender, receiver) = unbounded();
     let (to, parts) = unbounded();
     let (dump_to, dumped) = unbounded();
-    let (top_to, top) = unbounded();
-    let request = Arc::new(());
-    let tasks: [Box<dyn ShardTask>; 4] = [
-        Box::new(StreamTask::new(SwarmCounter::default(), to)),
-        Box::new(StreamTask::new(Encoder::default(), dump_to)),
-        Box::new(Top::new(Measure::Peers, 10, Arc::downgrade(&request), top_to)),
-        Box::new(remove_forbidden(forbidding_list(), Arc::default(), sender)),
-    ];
     let orders = Orders::new(&worker.mailboxes, 1, worker.owners.clone());
-    tasks.into_iter().for_each(|task| orders.run_on_shard(0, task).unwrap());
+    let run = |task: Box<dyn ShardTask>| orders.run_on_shard(0, task).unwrap();
+    run(Box::new(StreamTask::new(SwarmCounter::default(), to)));
+    run(Box::new(StreamTask::new(Encoder::default(), dump_to)));
+    let mut walked = orders.gather_walk(|| 0, |swarms, _| *swarms += 1).unwrap();
+    run(Box::new(remove_forbidden(forbidding_list(), Arc::default(), sender)));
     let mut request = [0; 98];
     announce(id, name(0)).write(&mut request);
     let mut turns = 0;
@@ -288,7 +282,7 @@ fn the_worker_replies_between_two_steps() {
     assert!(turns > steps, "{turns} turns");
     assert!(parts.iter().any(|part| matches!(part, Part::End)), "the export is complete");
     assert!(dumped.iter().any(|part| matches!(part, Part::End)), "the snapshot is complete");
-    assert_eq!(top.recv().unwrap().swarms.len(), 10);
+    assert_eq!(walked.poll().unwrap(), Some(vec![SWARMS + 1]));
 }
 
 /// Sends a request; the next turn serves it and runs a short step of a task.

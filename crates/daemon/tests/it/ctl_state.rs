@@ -158,14 +158,9 @@ fn the_list_is_exported_and_another_file_is_checked() {
     write(&new, &names[1..4]);
     let check = ["--json", "list", "check", new.to_str().unwrap()];
     let checked = daemon.local_ctl(&check).json();
-    for (field, value) in [
-        ("entries", 3),
-        ("added", 1),
-        ("removed", 1),
-        ("swarms", 1),
-        ("peers", 2),
-        ("looked_at", 2),
-    ] {
+    for (field, value) in
+        [("entries", 3), ("added", 1), ("removed", 1), ("swarms", 1), ("peers", 2), ("examined", 2)]
+    {
         assert_eq!(checked[field], value, "{field}: {checked}");
     }
     assert_eq!(client.counts(names[3].parse().unwrap()).leechers, 2, "nothing has changed");

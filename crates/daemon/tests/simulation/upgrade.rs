@@ -4,16 +4,16 @@
 use std::io::Cursor;
 use std::sync::Arc;
 
-use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded};
-use onrush_replica::delta::{self, Delta, OLDER_IN_DUMP, Since, own_stops};
+use crossbeam_channel::{Receiver, TryRecvError, bounded};
+use onrush_replica::delta::{self, Delta, OLDER_IN_DUMP, Since, own_stops, start_on_shards};
 use onrush_replica::dump::{self, DumpError, load_options};
 use onrush_store::snapshot::encode::{Block, Encoder};
 use onrush_store::snapshot::write::SnapshotWriter;
 use onrush_swarm::{ChangeReader, Interest, Shard, ShardMap};
 use onrush_tracker::access::AccessList;
 use onrush_tracker::clock::Now;
+use onrush_tracker::gather::Gather;
 use onrush_tracker::lanes::ShardTask;
-use onrush_tracker::orders::Orders;
 use onrush_tracker::stream::{Part, StreamTask};
 
 use super::clock::Time;
@@ -53,47 +53,20 @@ pub(crate) struct Upgrade {
 
 /// How far it is.
 pub(crate) enum Stage {
-    Subscribing(Receiver<(ChangeReader, u64)>),
+    Subscribing(Gather<(ChangeReader, u64)>),
     Dumping(Receiver<Part<Block>>, usize, Option<SnapshotWriter<Vec<u8>>>),
     /// The new process has loaded the dump, and waits until this second.
     Loaded(Box<Tracker>, u64),
-    /// The workers stop receiving; how many have not.
-    Pausing(Box<Tracker>, Receiver<()>, usize, u64),
+    /// The workers stop receiving, until this second.
+    Pausing(Box<Tracker>, Gather<()>, u64),
     /// The new process serves; the delta arrives at this second.
     Released {
         delta: Vec<u8>,
         at: Time,
         arrival: u64,
     },
-    Merging(Box<Delta<Cursor<Vec<u8>>>>, Option<Receiver<()>>),
-    OwnStops(Receiver<()>),
-}
-
-/// Runs a task on every shard; each sends its result.
-fn on_every_shard<R: Send + 'static, T>(
-    orders: &Orders,
-    mut task: impl FnMut(usize) -> T,
-) -> Receiver<R>
-where
-    T: FnMut(&mut Shard, Now) -> Option<R> + Send + 'static,
-{
-    let (to, results): (Sender<R>, _) = bounded(orders.shards());
-    let with_result = |shard| -> Box<dyn ShardTask> {
-        let (mut step, to) = (task(shard), to.clone());
-        Box::new(move |shard: &mut Shard, now: Now| {
-            step(shard, now).map(|result| to.send(result)).is_none()
-        })
-    };
-    orders.run_on_every_shard(with_result).expect("a worker takes its orders");
-    results
-}
-
-fn run_steps(orders: &Orders, steps: Vec<delta::ShardStep>) -> Receiver<()> {
-    let mut steps = steps.into_iter();
-    on_every_shard(orders, |_| {
-        let mut step = steps.next().expect("one for each shard");
-        move |shard: &mut Shard, now: Now| (!step(shard, now)).then_some(())
-    })
+    Merging(Box<Delta<Cursor<Vec<u8>>>>, Option<Gather<()>>),
+    OwnStops(Gather<()>),
 }
 
 impl Upgrade {
@@ -107,23 +80,21 @@ impl Upgrade {
         let subscribe = |shard: &mut Shard, _: Now| {
             Some((shard.subscribe(Interest::Stops), shard.totals().peers()))
         };
-        let subscribed = on_every_shard(&serving.orders(), |_| subscribe);
-        let stage = Stage::Subscribing(subscribed);
+        let subscribed = serving.orders().gather(|_| subscribe);
+        let stage = Stage::Subscribing(subscribed.expect("a worker takes its orders"));
         let (stops, own) = (Vec::new(), Vec::new());
         Self { stage, begun: now, started, older: OLDER, failure, held: 0, stops, own }
     }
 
     /// Starts the dump once every shard has been subscribed to. Returns whether it has.
     pub(crate) fn start_dump(&mut self, serving: &Tracker, now: Time) -> bool {
-        let Stage::Subscribing(subscribed) = &self.stage else { return false };
-        for (stops, peers) in subscribed.try_iter() {
+        let Stage::Subscribing(subscribed) = &mut self.stage else { return false };
+        let Some(subscribed) = subscribed.poll().expect("workers run") else { return false };
+        for (stops, peers) in subscribed {
             self.stops.push(stops);
             self.held += peers;
         }
         let orders = serving.orders();
-        if self.stops.len() < orders.shards() {
-            return false;
-        }
         // As ShardStream, which waits.
         let (to, parts) = bounded(2);
         let task =
@@ -180,12 +151,9 @@ impl Upgrade {
 
     /// Asks the workers to stop receiving, and gives up at `deadline`.
     pub(crate) fn pause(&mut self, serving: &Tracker, deadline: u64) {
-        let receives = serving.workers.iter().filter(|worker| worker.socket_side.is_some());
-        let workers = receives.count();
-        let (done, paused) = bounded(workers);
-        serving.orders().pause(&done).expect("a worker takes its orders");
+        let paused = serving.orders().pause().expect("a worker takes its orders");
         let Stage::Loaded(new, _) = self.take_stage() else { panic!("the dump is not loaded") };
-        self.stage = Stage::Pausing(new, paused, workers, deadline);
+        self.stage = Stage::Pausing(new, paused, deadline);
     }
 
     /// The new process serves. `serving` has stopped, and sends the delta.
@@ -211,25 +179,26 @@ impl Upgrade {
     ) -> (bool, bool) {
         let orders = serving.orders();
         let clock = || now.since(serving.started);
+        let start = |steps| start_on_shards(&orders, steps).expect("a worker takes its orders");
         match &mut self.stage {
             Stage::Released { delta, at, arrival } if *arrival <= now.second => {
                 let from = Cursor::new(std::mem::take(delta));
                 let delta = Delta::new(from, map, access.clone(), at.since(serving.started));
                 self.stage = Stage::Merging(Box::new(delta), None);
             }
-            Stage::Merging(_, Some(running)) if running.len() < orders.shards() => {
-                return (false, false);
-            }
-            Stage::Merging(delta, running) => match delta.next(&clock).expect("a valid delta") {
-                Some(steps) => *running = Some(run_steps(&orders, steps)),
-                None => {
-                    let steps = own_stops(std::mem::take(&mut self.own), orders.shards());
-                    self.stage = Stage::OwnStops(run_steps(&orders, steps));
+            Stage::Merging(delta, running) => {
+                if running.as_mut().is_some_and(|running| !is_done(running)) {
+                    return (false, false);
                 }
-            },
-            Stage::OwnStops(running) => {
-                return (false, running.len() == orders.shards());
+                match delta.next(&clock).expect("a valid delta") {
+                    Some(steps) => *running = Some(start(steps)),
+                    None => {
+                        let steps = own_stops(std::mem::take(&mut self.own), orders.shards());
+                        self.stage = Stage::OwnStops(start(steps));
+                    }
+                }
             }
+            Stage::OwnStops(running) => return (false, is_done(running)),
             _ => return (false, false),
         }
         (true, false)
@@ -240,4 +209,9 @@ impl Upgrade {
         let nothing = Stage::Released { delta: Vec::new(), at, arrival: u64::MAX };
         std::mem::replace(&mut self.stage, nothing)
     }
+}
+
+/// Whether every shard or worker has answered.
+pub(crate) fn is_done(answers: &mut Gather<()>) -> bool {
+    answers.poll().expect("workers run").is_some()
 }

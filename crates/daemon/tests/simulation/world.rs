@@ -26,7 +26,7 @@ use super::rules::RuleSet;
 use super::scenario::{CALM, Fault, Scenario};
 use super::socket::{Log, SharedSocket};
 use super::tracker::Tracker;
-use super::upgrade::{Failure, Stage, Upgrade};
+use super::upgrade::{Failure, Stage, Upgrade, is_done};
 
 /// Seconds within which every client gets a reply to an announce once faults have ended: an
 /// interval, and time-outs while datagrams are lost.
@@ -339,13 +339,13 @@ impl World {
                 true
             }
             Stage::Loaded(..) => false,
-            Stage::Pausing(_, paused, workers, deadline) => {
-                *workers -= paused.try_iter().count();
+            Stage::Pausing(_, paused, deadline) => {
+                let is_paused = is_done(paused);
                 let failed = upgrade.failure == Some(Failure::Paused);
-                if *workers == 0 && !failed {
+                if is_paused && !failed {
                     self.take_over(&mut upgrade, time);
                     true
-                } else if *workers == 0 || *deadline <= time.second {
+                } else if is_paused || *deadline <= time.second {
                     self.serving.orders().resume().expect("a worker takes its orders");
                     over = true;
                     true

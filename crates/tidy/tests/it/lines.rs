@@ -23,7 +23,7 @@ const BUDGETS: [(&str, [usize; 2]); 17] = [
     ("testing", [211, 0]),
     ("tidy", [169, 726]),
     ("toml-keys", [1_115, 499]),
-    ("tracker", [4_151, 2_394]),
+    ("tracker", [4_151, 2_470]),
     ("verify", [2_446, 1_082]),
 ];
 /// Growth beyond a row, percent.

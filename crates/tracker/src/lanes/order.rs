@@ -15,10 +15,11 @@ use crate::source_sample::SourceSample;
 pub enum Order {
     /// Use these rules from the next datagram on. All of them change at once.
     Rules(Arc<Rules>),
-    /// Stop receiving, and signal once every request received so far is answered.
+    /// Stop receiving, and signal once every request received so far is answered. A worker without
+    /// a socket signals at once.
     Pause(Sender<()>),
     /// Receive only at these addresses, until nothing is left there; then stop receiving, and
-    /// signal once every request is answered.
+    /// signal as after `Pause`.
     Drain(Arc<[SocketAddr]>, Sender<()>),
     /// Receive again.
     Resume,

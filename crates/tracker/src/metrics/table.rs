@@ -158,10 +158,10 @@ ShardGauges (ShardStats) {
         Counter Shards "onrush_swept_entries" [worker] "Entries examined for expiry" { swept }
         Counter Shards "onrush_sweep_passes" [worker] "Expiry passes over all entries"
             { sweep_passes }
-        Gauge Shards "onrush_sweep_debt_entries" [worker]
+        Gauge Shards "onrush_expiry_backlog_entries" [worker]
             "Entries whose examination for expiry is overdue; a growing number means that the \
              worker is overloaded"
-            { sweep_debt }
+            { expiry_backlog }
     }
     named {}
     hidden {

@@ -104,16 +104,14 @@ impl<S: Socket> Worker<S> {
                     swarm_side.update(&rules);
                 }
             }
-            Order::Pause(done) => {
-                if let Some(socket_side) = &mut self.socket_side {
-                    socket_side.pause(done);
-                }
-            }
-            Order::Drain(addresses, done) => {
-                if let Some(socket_side) = &mut self.socket_side {
-                    socket_side.drain(&addresses, done);
-                }
-            }
+            Order::Pause(done) => match &mut self.socket_side {
+                Some(socket_side) => socket_side.pause(done),
+                None => _ = done.try_send(()),
+            },
+            Order::Drain(addresses, done) => match &mut self.socket_side {
+                Some(socket_side) => socket_side.drain(&addresses, done),
+                None => _ = done.try_send(()),
+            },
             Order::Resume => {
                 if let Some(socket_side) = &mut self.socket_side {
                     socket_side.resume();

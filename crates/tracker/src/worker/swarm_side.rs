@@ -106,7 +106,7 @@ impl SwarmSide {
             metrics.shard.set(&self.shard.totals(), self.shard.swarms_by_family());
             metrics.shard.swept.set(self.swept);
             metrics.shard.sweep_passes.set(self.sweep_passes);
-            metrics.shard.sweep_debt.set(self.sweep_backlog as u64);
+            metrics.shard.expiry_backlog.set(self.sweep_backlog as u64);
         }
         let mut done = 0;
         while self.sweep_backlog > 0 && done < self.sweep_step {

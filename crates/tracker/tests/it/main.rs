@@ -3,6 +3,7 @@
 
 mod expiry;
 mod fronts;
+mod gather;
 mod intake;
 mod overload;
 mod placements;

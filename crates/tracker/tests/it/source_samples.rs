@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
 
-use crossbeam_channel::{Receiver, bounded};
 use onrush_net::Socket;
 use onrush_net::memory::Endpoint;
 use onrush_proto::{Connect, ConnectionId, InfoHash, TransactionId};
 use onrush_testing::memory_tracker::{COLOCATED, SPLIT, TestTracker, announce, at, connect, send};
+use onrush_tracker::gather::Gather;
 use onrush_tracker::orders::Orders;
-use onrush_tracker::source_sample::{Sampled, SampledSources, SourceSample};
+use onrush_tracker::source_sample::{Sampled, SampledSources};
 
 const HONEST: u32 = 20_000;
 const FLOODERS: u32 = 200;
@@ -21,15 +21,9 @@ fn orders(world: &TestTracker<Endpoint>) -> Orders {
     Orders::new(&workers[0].mailboxes, workers.len(), workers[0].owners.clone())
 }
 
-fn begin(orders: &Orders, kind: Sampled) -> Receiver<SampledSources> {
-    let (sender, found) = bounded(orders.workers());
-    let mut seed = 0;
-    let sample = || {
-        seed += 1;
-        SourceSample::new(kind, SIZE, seed, sender.clone())
-    };
-    orders.sample_sources(sample).unwrap();
-    found
+fn begin(orders: &Orders, kind: Sampled) -> Gather<SampledSources> {
+    let mut seeds = 1..;
+    orders.sample_sources(kind, SIZE, || seeds.next().unwrap()).unwrap()
 }
 
 fn connect_bytes() -> Vec<u8> {
@@ -89,12 +83,11 @@ fn a_flood_of_one_network_is_found_among_honest_clients() {
         ] {
             let (mut world, mut clients) = TestTracker::with_clients(placement, &addresses());
             let orders = orders(&world);
-            let found = begin(&orders, kind);
+            let mut found = begin(&orders, kind);
             flood(&mut world, &mut clients, &datagram);
             orders.end_samples().unwrap();
             world.settle(at(2));
-            let found: Vec<_> = found.try_iter().collect();
-            assert_eq!(found.len(), orders.workers());
+            let found = found.poll().unwrap().expect("samples of all workers");
             let counted: u64 = found.iter().map(|sample| sample.requests).sum();
             assert_eq!(counted, u64::from(requests), "{placement} {kind:?}");
             let shares = shares(&found);
@@ -112,9 +105,9 @@ fn a_sample_ends_with_an_order_or_with_the_next_sample() {
     for placement in [SPLIT, COLOCATED] {
         let (mut world, mut clients) = TestTracker::with_clients(placement, &addresses()[..2]);
         let orders = orders(&world);
-        let counts = |found: &Receiver<SampledSources>| {
-            let found: Vec<_> = found.try_iter().collect();
-            (found.len(), found.iter().map(|sample| sample.requests).sum::<u64>())
+        let requests = |mut found: Gather<SampledSources>| {
+            let found = found.poll().unwrap().expect("samples of all workers");
+            found.iter().map(|sample| sample.requests).sum::<u64>()
         };
         connect(&mut world, &mut clients, 0, at(1));
         let first = begin(&orders, Sampled::All);
@@ -122,10 +115,10 @@ fn a_sample_ends_with_an_order_or_with_the_next_sample() {
         connect(&mut world, &mut clients, 1, at(1));
         let second = begin(&orders, Sampled::All);
         connect(&mut world, &mut clients, 1, at(1));
-        assert_eq!(counts(&first), (orders.workers(), 2), "{placement}");
+        assert_eq!(requests(first), 2, "{placement}");
         orders.end_samples().unwrap();
         connect(&mut world, &mut clients, 1, at(1));
-        assert_eq!(counts(&second), (orders.workers(), 1), "{placement}");
+        assert_eq!(requests(second), 1, "{placement}");
         // Without a sample, and without a requester.
         orders.end_samples().unwrap();
         drop(begin(&orders, Sampled::All));

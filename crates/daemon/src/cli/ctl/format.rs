@@ -71,11 +71,8 @@ pub fn stats(stats: &Stats) -> String {
         ("memory", format!("{:.1} MB", stats.memory.resident as f64 / 1e6)),
         ("list", format!("{}, {} info hashes", stats.list.mode, grouped(stats.list.entries))),
     ];
-    let sampled: u64 = clients.software.iter().map(|software| software.ipv4 + software.ipv6).sum();
-    let shares = clients.software.iter().take(8).map(|software| {
-        let share = 100.0 * (software.ipv4 + software.ipv6) as f64 / sampled as f64;
-        format!("{} {share:.1} %", software.name)
-    });
+    let shares =
+        clients.shares().take(8).map(|(name, share)| format!("{name} {:.1} %", 100.0 * share));
     lines.push(("clients", or_none(shares.collect::<Vec<_>>().join(", "))));
     aligned(&lines)
 }
@@ -167,7 +164,7 @@ pub fn top(largest: &LargestSwarms) -> String {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "{peers:>9} {seeders:>9} {leechers:>9} {completed:>9}  {info_hash}");
     }
-    let _ = writeln!(text, "{} of {} swarms, by {by}", largest.swarms.len(), largest.looked_at);
+    let _ = writeln!(text, "{} of {} swarms, by {by}", largest.swarms.len(), largest.examined);
     text
 }
 

@@ -117,12 +117,12 @@ pub fn read_list(
 
 /// What other files of the list would change.
 pub fn check(check: &ListCheck) -> String {
-    let ListCheck { mode, entries, added, removed, swarms, peers, looked_at } = check;
+    let ListCheck { mode, entries, added, removed, swarms, peers, examined } = check;
     let [entries, added, removed] = [entries, added, removed].map(|number| grouped(*number));
-    let [swarms, looked_at, peers] = [swarms, looked_at, peers].map(|number| grouped(*number));
+    let [swarms, examined, peers] = [swarms, examined, peers].map(|number| grouped(*number));
     aligned(&[
         ("list", format!("{mode}, {entries} info hashes: {added} added, {removed} removed")),
-        ("removes", format!("{swarms} of {looked_at} swarms, with {peers} peers")),
+        ("removes", format!("{swarms} of {examined} swarms, with {peers} peers")),
     ])
 }
 

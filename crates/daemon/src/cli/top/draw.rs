@@ -14,10 +14,10 @@ use rows::{
     Row, alarm, alarm_if, columns, faint, flow, level, list, name, plain, put, put_all, text,
 };
 
-use super::rates::{Pair, refused, requests};
+use super::rates::Pair;
 use super::view::{Scroll, View};
 use crate::cli::format::{bytes, count, escaped, rate, span};
-use onrush_control::api::stats::{FamilyStats, Software, Stats};
+use onrush_control::api::stats::{FamilyStats, Stats};
 
 /// Columns of a bar.
 const BAR: usize = 16;
@@ -33,8 +33,6 @@ const ERROR: usize = 6;
 const STALLS: usize = 3;
 /// Rows that are enough for everything except the workers.
 const ABOVE: u16 = 40;
-/// Seconds without a turn after which a worker counts as stalled.
-const STALLED: f64 = onrush_control::stall::STALL_THRESHOLD.as_secs() as f64;
 
 /// Draws the view with a row of keys at the bottom; the part of the workers that is shown.
 pub fn draw(view: &View, area: Rect, cells: &mut Buffer) -> Scroll {
@@ -136,9 +134,9 @@ fn health(now: Option<&Stats>) -> Vec<Row> {
     let Some(now) = now else { return vec![vec![faint("waiting for the first reading")]] };
     let stage = format!("{} for {}", now.stage, span(now.uptime));
     let mut items = vec![vec![alarm_if(now.stage != "serving", stage)]];
-    let stalled: Vec<_> = now.workers.iter().filter(|worker| worker.still_for >= STALLED).collect();
+    let stalled: Vec<_> = now.workers.iter().filter(|worker| worker.is_stalled()).collect();
     items.extend(stalled.iter().take(STALLS).map(|worker| {
-        vec![alarm(format!("{} stalled for {}", worker.name, span(worker.still_for)))]
+        vec![alarm(format!("{} stalled for {}", worker.name, span(worker.stalled_seconds)))]
     }));
     match stalled.len() {
         0 => items.push(vec![Span::styled("no worker is stalled", Color::Green)]),
@@ -173,7 +171,7 @@ fn traffic(view: &View, pair: Pair<'_>) -> Vec<Row> {
             per_second(|stats| stats.incoming.connects as f64),
             per_second(|stats| stats.incoming.announces as f64),
             per_second(|stats| stats.incoming.scrapes as f64),
-            per_second(refused),
+            per_second(|stats| stats.refused_in_all() as f64),
             count(now.peers as f64),
             count(now.seeders as f64),
             count(now.leechers as f64),
@@ -182,7 +180,7 @@ fn traffic(view: &View, pair: Pair<'_>) -> Vec<Row> {
     }
     rows.push(vec![
         name("requests"),
-        plain(format!("{}/s", rate(pair.rate(|stats| requests(&stats.totals.traffic))))),
+        plain(format!("{}/s", rate(pair.rate(|stats| stats.totals.traffic.requests() as f64)))),
         faint(format!("  max {}/s", count(most_requests(view) as f64))),
     ]);
     rows
@@ -263,11 +261,8 @@ fn stored(pair: Pair<'_>) -> [Row; 2] {
 
 /// Client software, of sampled announces.
 fn clients(now: &Stats) -> Row {
-    let of = |s: &Software| (s.ipv4 + s.ipv6) as f64;
-    let all: f64 = now.clients.software.iter().map(of).sum();
-    let items = now.clients.software.iter().filter(|software| of(software) > 0.0).map(|software| {
-        let share = format!(" {:.1} %", 100.0 * of(software) / all);
-        vec![plain(software.name.clone()), faint(share)]
+    let items = now.clients.shares().map(|(name, share)| {
+        vec![plain(name.to_owned()), faint(format!(" {:.1} %", 100.0 * share))]
     });
     list("clients", items)
 }

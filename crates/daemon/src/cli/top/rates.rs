@@ -1,6 +1,6 @@
 //! Rates between two readings.
 
-use onrush_control::api::stats::{FamilyStats, Stats, WorkerStats};
+use onrush_control::api::stats::{Stats, WorkerStats};
 
 /// Two readings of the same process; or one, before there is a second.
 #[derive(Clone, Copy, Debug)]
@@ -32,16 +32,6 @@ impl<'a> Pair<'a> {
         };
         self.rate(find)
     }
-}
-
-/// Requests that passed every check.
-pub fn requests(stats: &FamilyStats) -> f64 {
-    (stats.incoming.connects + stats.incoming.announces + stats.incoming.scrapes) as f64
-}
-
-/// Requests that were refused and do not count as lost.
-pub fn refused(stats: &FamilyStats) -> f64 {
-    stats.only_refused().map(|(_, count)| count).sum::<u64>() as f64
 }
 
 #[cfg(test)]

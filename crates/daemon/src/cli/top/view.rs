@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
 use super::keys::Key;
-use super::rates::{Pair, requests};
+use super::rates::Pair;
 use onrush_control::api::stats::Stats;
 
 /// Length of the history: the columns of a wide terminal.
@@ -52,7 +52,8 @@ impl View {
             Ok(stats) => {
                 self.error = None;
                 self.before = self.now.replace(stats);
-                let rate = self.pair().and_then(|p| p.rate(|s| requests(&s.totals.traffic)));
+                let requests = |stats: &Stats| stats.totals.traffic.requests() as f64;
+                let rate = self.pair().and_then(|pair| pair.rate(requests));
                 self.requests.extend(rate.map(|rate| rate.round() as u64));
                 if self.requests.len() > HISTORY {
                     self.requests.pop_front();

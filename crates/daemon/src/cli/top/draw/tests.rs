@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::cli::top::keys::Key;
-use onrush_control::api::stats::{Class, IncomingStats, WorkerStats};
+use onrush_control::api::stats::{Class, IncomingStats, Software, WorkerStats};
 use onrush_control::client::ClientError;
 use onrush_tracker::metrics::LOSSES;
 
@@ -59,7 +59,7 @@ fn reading_of(workers: u64, seconds: u64) -> Stats {
         swarm_side: true,
         datagrams: 6_600 * seconds,
         busy_seconds: 0.5 * (number + 1) as f64 / workers as f64 * seconds as f64,
-        lane_room: 64,
+        lane_capacity: 64,
         ..WorkerStats::default()
     };
     stats.workers = (0..workers).map(worker).collect();
@@ -136,7 +136,7 @@ fn the_first_reading_has_no_rates() {
 #[test]
 fn stalls_drops_and_overload_are_highlighted() {
     let mut ill = reading(2);
-    ill.workers[1].still_for = 7.0;
+    ill.workers[1].stalled_seconds = 7.0;
     ill.workers[0].lost = 90;
     ill.totals.lost = [("kernel_drops".to_owned(), 90)].into();
     ill.totals.shard.refused_full = 3;
@@ -176,7 +176,7 @@ fn every_loss_is_named_the_most_frequent_first() {
 #[test]
 fn many_stalled_workers_are_counted() {
     let mut ill = reading_of(48, 2);
-    ill.workers.iter_mut().for_each(|worker| worker.still_for = 9.0);
+    ill.workers.iter_mut().for_each(|worker| worker.stalled_seconds = 9.0);
     let all = screen(&mut after([ill]), 80, 24);
     let words = all[1..4].join(" ");
     for part in ["worker-0 stalled for 9 s", "worker-2 stalled", "and 45 more", "interval 1800 s"] {
@@ -341,7 +341,7 @@ fn reading_with(number: u64, seconds: u64) -> Stats {
         worker.datagrams = all;
         worker.counts.sent = all;
         worker.lost = all;
-        (worker.lane_waiting, worker.lane_room) = (1024, 1024);
+        (worker.lane_waiting, worker.lane_capacity) = (1024, 1024);
         worker.peers = number;
     }
     stats

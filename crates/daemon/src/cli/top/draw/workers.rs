@@ -3,7 +3,6 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use super::STALLED;
 use super::rows::{Row, alarm, alarm_if, columns, faint, level, plain, put};
 use crate::cli::format::{count, rate};
 use crate::cli::top::rates::Pair;
@@ -61,11 +60,11 @@ fn row(pair: Pair<'_>, worker: &WorkerStats, load: f64) -> Row {
         sockets(per_second(|worker| worker.datagrams as f64)),
         sockets(per_second(|worker| worker.counts.sent as f64)),
         sockets(lost),
-        swarms(format!("{}/{}", worker.lane_waiting, worker.lane_room)),
+        swarms(format!("{}/{}", worker.lane_waiting, worker.lane_capacity)),
         swarms(count(worker.peers as f64)),
     ];
     vec![
-        if worker.still_for >= STALLED { alarm(name) } else { faint(name) },
+        if worker.is_stalled() { alarm(name) } else { faint(name) },
         level(load, BAR),
         plain(format!(" {:>3.0} %", (load * 100.0).min(100.0))),
         alarm_if(lost.is_some_and(|lost| lost > 0.0), columns(FIGURES, cells)),
