@@ -25,7 +25,7 @@ use onrush_control::api::stats;
 use onrush_replica::handoff::IntervalCommitment;
 use onrush_tracker::access::Lists;
 use onrush_tracker::limits::AnnounceSettings;
-use onrush_tracker::metrics::WorkerMetrics;
+use onrush_tracker::member::Member;
 use onrush_tracker::rules::Rules;
 use onrush_tracker::shedding::Shedding;
 
@@ -140,14 +140,10 @@ impl Overload {
         messages
     }
 
-    /// Call every second with all workers. After a filter that the kernel refuses no load is shed
+    /// Call every second with all members. After a filter that the kernel refuses no load is shed
     /// for five minutes; returns the warning of it.
-    pub fn check_filters(
-        &mut self,
-        workers: &[(&str, &WorkerMetrics)],
-        now: Instant,
-    ) -> Option<String> {
-        let mut errors = workers.iter().map(|(_, metrics)| metrics.filter_error.get());
+    pub fn check_filters(&mut self, members: &[Member], now: Instant) -> Option<String> {
+        let mut errors = members.iter().map(|member| member.metrics.filter_error.get());
         let number = errors.find(|number| *number != 0 && self.is_shedding())?;
         self.filter_refused = Some(now + FILTER_RETRY);
         let error = io::Error::from_raw_os_error(number as i32);
@@ -238,6 +234,8 @@ fn lifetime(announce: &AnnounceSettings, interval: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use onrush_tracker::member::Role;
+    use std::sync::Arc;
 
     /// An [`Overload`] with a clock and counters that the test advances.
     struct Fixture {
@@ -376,25 +374,24 @@ mod tests {
     #[test]
     fn a_refused_filter_is_warned_of_once_and_ends_load_shedding_for_minutes() {
         let mut fixture = Fixture::new("[overload]\nlongest_interval = 3600\n");
-        let workers = [WorkerMetrics::default(), WorkerMetrics::default()];
-        let named = workers.each_ref().map(|worker| ("worker", worker));
-        assert_eq!(fixture.overload.check_filters(&named, fixture.now), None);
+        let members = [0, 1].map(|nth| Member::new(Role::Both, nth, Arc::default()));
+        assert_eq!(fixture.overload.check_filters(&members, fixture.now), None);
         fixture.seconds(5, 90);
         assert!(fixture.overload.is_shedding() && fixture.rules().shedding.is_some());
         let enomem = 12;
-        workers[1].filter_error.set(enomem);
-        let warning = fixture.overload.check_filters(&named, fixture.now).unwrap();
+        members[1].metrics.filter_error.set(enomem);
+        let warning = fixture.overload.check_filters(&members, fixture.now).unwrap();
         assert!(warning.contains("os error 12") && warning.contains("net.core.optmem_max"));
         assert!(!fixture.overload.is_shedding(), "drops of this second are not the filter's");
         fixture.seconds(100, 90);
-        assert_eq!(fixture.overload.check_filters(&named, fixture.now), None);
+        assert_eq!(fixture.overload.check_filters(&members, fixture.now), None);
         assert!(!fixture.overload.is_shedding() && fixture.rules().shedding.is_none());
         let shown = fixture.overload.pressure(&fixture.settings);
         assert_eq!((shown.interval, shown.connect_share.to_bits()), (3600, 1f64.to_bits()));
         // The worker has removed what it has.
-        workers[1].filter_error.set(0);
+        members[1].metrics.filter_error.set(0);
         fixture.seconds(300, 90);
-        assert_eq!(fixture.overload.check_filters(&named, fixture.now), None);
+        assert_eq!(fixture.overload.check_filters(&members, fixture.now), None);
         assert!(fixture.overload.is_shedding() && fixture.rules().shedding.is_some());
     }
 
