@@ -1,8 +1,7 @@
-//! The open connections: how many there may be in all and from one source, which one is closed for
-//! another, and the reserve for `/health` and `/ready`.
+//! The open connections: their limits, the tasks that serve them, and which one of them is closed
+//! for another.
 
-use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
@@ -10,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use axum::body::{Body, Bytes};
 use hyper::body::{Frame, SizeHint};
+use onrush_net::connections::{Activity, Limits, Source, Table};
 use onrush_tracker::metrics::Counter;
 use tokio::task::AbortHandle;
 
@@ -25,11 +25,7 @@ const LEAST_SHARE: usize = 8;
 /// The open connections.
 #[derive(Debug)]
 pub(crate) struct Connections {
-    limit: usize,
-    share: usize,
-    /// How long a response may be written before its connection may be closed for another one.
-    timeout: Duration,
-    open: Mutex<Open>,
+    open: Mutex<Table<Connection>>,
     /// Connections that were closed for another one.
     pub(crate) evicted: Counter,
     /// Connections that got status 503 because all others were in use.
@@ -37,52 +33,22 @@ pub(crate) struct Connections {
 }
 
 #[derive(Debug, Default)]
-struct Open {
-    by_number: BTreeMap<u64, Connection>,
-    /// The number of the next connection.
-    next: u64,
-}
-
-/// Whose connections are counted together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Source {
-    /// An IPv4 address, or the /64 of an IPv6 address.
-    Network(IpAddr),
-    /// A user of the control socket. Clients over TCP take no place from it: its connections are
-    /// outside of `admin.connections`.
-    User(u32),
-}
-
-#[derive(Debug)]
 struct Connection {
-    source: Source,
-    in_reserve: bool,
     /// Whether a request has arrived.
     served: bool,
-    activity: Activity,
     task: Option<AbortHandle>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Activity {
-    /// No request since then: its last response was written or, before the first, it was accepted.
-    Idle(Instant),
-    /// A request is served, from the end of its head to the beginning of the response's body.
-    Serving,
-    /// The response's body is produced since then, as fast as the client takes it.
-    Producing(Instant),
-    /// Its body began then, the whole response is in buffers, and the client may not have taken all
-    /// of it.
-    Writing(Instant),
+/// The limits for so many connections.
+fn limits(connections: usize, timeout: Duration) -> Limits {
+    let per_source = (connections / SHARE).max(LEAST_SHARE).min(connections);
+    Limits { places: connections, per_source, reserve: RESERVE, timeout }
 }
 
 impl Connections {
-    pub(crate) fn new(limit: usize, timeout: Duration) -> Arc<Self> {
+    pub(crate) fn new(connections: usize, timeout: Duration) -> Arc<Self> {
         Arc::new(Self {
-            limit,
-            share: (limit / SHARE).max(LEAST_SHARE).min(limit),
-            timeout,
-            open: Mutex::default(),
+            open: Mutex::new(Table::new(limits(connections, timeout))),
             evicted: Counter::default(),
             rejected: Counter::default(),
         })
@@ -93,106 +59,51 @@ impl Connections {
         self.admit_source(Source::of(address), now)
     }
 
-    /// The place for a new connection of this user at the control socket.
+    /// The place for a new connection of this user at the control socket. Clients over TCP take no
+    /// place from it.
     pub(crate) fn admit_user(self: &Arc<Self>, user: u32, now: Instant) -> Option<Slot> {
         self.admit_source(Source::User(user), now)
     }
 
-    /// The place for a new connection. Where the source has its share, or all places are taken, the
-    /// one that has been idle longest is closed, or one that is read too slowly. If there is none,
-    /// the place is in the reserve, unless that is in use, too.
     fn admit_source(self: &Arc<Self>, source: Source, now: Instant) -> Option<Slot> {
-        let mut open = self.lock();
-        let is_user = matches!(source, Source::User(_));
-        let ordinary = |c: &Connection| !c.in_reserve && matches!(c.source, Source::Network(_));
-        let of_source = |c: &Connection| !c.in_reserve && c.source == source;
-        let has_room = if open.count(of_source) >= self.share {
-            self.evict(&mut open, now, of_source)
-        } else {
-            is_user || open.count(ordinary) < self.limit || self.evict(&mut open, now, ordinary)
-        };
-        let in_reserve = |c: &Connection| c.in_reserve;
-        let is_full = !has_room && open.count(in_reserve) >= RESERVE;
-        if is_full && !self.evict(&mut open, now, in_reserve) {
+        let Some(admitted) = self.lock().admit(source, Connection::default(), now) else {
             self.rejected.add(1);
             return None;
+        };
+        if let Some(closed) = admitted.closed {
+            closed.task.inspect(AbortHandle::abort);
+            self.evicted.add(1);
         }
-        let (number, activity) = (open.next, Activity::Idle(now));
-        open.next += 1;
-        let (in_reserve, served) = (!has_room, false);
-        let connection = Connection { source, in_reserve, served, activity, task: None };
-        open.by_number.insert(number, connection);
-        Some(Slot { connections: self.clone(), number, in_reserve: !has_room })
+        let (number, in_reserve) = (admitted.number, admitted.in_reserve);
+        Some(Slot { connections: self.clone(), number, in_reserve })
     }
 
     /// Names the task that serves a connection. Ignored where it has ended.
     pub(crate) fn serves(&self, number: u64, task: AbortHandle) {
-        self.change(number, |connection| connection.task = Some(task));
-    }
-
-    /// Changes an open connection.
-    fn change(&self, number: u64, change: impl FnOnce(&mut Connection)) {
-        if let Some(connection) = self.lock().by_number.get_mut(&number) {
-            change(connection);
+        if let Some(connection) = self.lock().value(number) {
+            connection.task = Some(task);
         }
     }
 
     /// Changes what an open connection does.
     fn update(&self, number: u64, change: impl FnOnce(Activity) -> Activity) {
-        self.change(number, |connection| connection.activity = change(connection.activity));
+        self.lock().update(number, change);
     }
 
     /// Whether a connection at the control socket was accepted whose request has not arrived.
     pub(crate) fn awaits_user(&self) -> bool {
-        let awaits = |c: &Connection| !c.served && matches!(c.source, Source::User(_));
-        self.lock().count(awaits) > 0
+        let open = self.lock();
+        open.iter().any(|(source, open)| !open.served && matches!(source, Source::User(_)))
     }
 
     /// The number of open connections.
     pub(crate) fn len(&self) -> usize {
-        self.lock().by_number.len()
-    }
-
-    /// Closes the one of these connections that has been idle longest. If none is idle, the one
-    /// whose response has been written longest, if that is longer than the timeout: a client that
-    /// takes a little before each timeout keeps its connection otherwise. False if there is none.
-    fn evict(&self, open: &mut Open, now: Instant, of: impl Fn(&Connection) -> bool) -> bool {
-        let of = open.by_number.iter().filter(|(_, connection)| of(connection));
-        let closable = of.filter_map(|(number, connection)| match connection.activity {
-            Activity::Idle(since) => Some((false, since, *number)),
-            Activity::Producing(since) | Activity::Writing(since) => {
-                let is_slow = now.saturating_duration_since(since) > self.timeout;
-                is_slow.then_some((true, since, *number))
-            }
-            Activity::Serving => None,
-        });
-        let Some((.., number)) = closable.min() else { return false };
-        let connection = open.by_number.remove(&number);
-        if let Some(task) = connection.and_then(|connection| connection.task) {
-            task.abort();
-        }
-        self.evicted.add(1);
-        true
+        self.lock().len()
     }
 
     /// Each critical section leaves complete entries, so a poisoned mutex holds a valid value.
-    fn lock(&self) -> MutexGuard<'_, Open> {
+    fn lock(&self) -> MutexGuard<'_, Table<Connection>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Open {
-    fn count(&self, of: impl Fn(&Connection) -> bool) -> usize {
-        self.by_number.values().filter(|connection| of(connection)).count()
-    }
-}
-
-impl Source {
-    fn of(address: IpAddr) -> Self {
-        Self::Network(match address.to_canonical() {
-            IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64).into(),
-            v4 => v4,
-        })
     }
 }
 
@@ -209,10 +120,12 @@ impl Slot {
     /// Marks the connection as in use until the value is dropped, and then until the response is
     /// [`written`](Self::written).
     pub(crate) fn in_use(&self) -> InUse {
-        self.connections.change(self.number, |connection| {
-            connection.activity = Activity::Serving;
+        let mut open = self.connections.lock();
+        open.update(self.number, |_| Activity::Serving);
+        if let Some(connection) = open.value(self.number) {
             connection.served = true;
-        });
+        }
+        drop(open);
         InUse { connections: self.connections.clone(), number: self.number }
     }
 
@@ -227,7 +140,7 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.connections.lock().by_number.remove(&self.number);
+        self.connections.lock().remove(self.number);
     }
 }
 
@@ -294,43 +207,34 @@ mod tests {
 
     /// Whether the connection is still open.
     fn is_open(slot: &Slot) -> bool {
-        slot.connections.lock().by_number.contains_key(&slot.number)
+        slot.connections.lock().contains(slot.number)
     }
 
     #[test]
-    fn the_connection_idle_longest_is_closed_for_another() {
-        let all = Connections::new(3, TIMEOUT);
-        let [first, second, third] = ["10.0.0.1", "10.0.0.2", "10.0.0.3"].map(|a| admit(&all, a));
-        // A request, and a response that was written: idle from then on.
-        drop(first.in_use());
-        first.written();
-        let in_use = second.in_use();
+    fn a_connection_is_idle_once_its_response_is_written() {
+        let all = Connections::new(2, TIMEOUT);
+        let [first, second] = ["10.0.0.1", "10.0.0.2"].map(|address| admit(&all, address));
+        let in_use = first.in_use();
         // What is written belongs to a former response.
-        second.written();
-        let fourth = admit(&all, "10.0.0.4");
-        assert_eq!([&first, &second, &third, &fourth].map(is_open), [true, true, false, true]);
-        let fifth = admit(&all, "10.0.0.5");
-        assert_eq!([&first, &second, &fourth].map(is_open), [false, true, true]);
-        // Produced, but not written.
+        first.written();
+        drop(second.in_use());
+        assert!(admit(&all, "10.0.0.3").in_reserve, "served, and not written");
         drop(in_use);
-        drop(third);
-        assert_eq!((all.len(), all.evicted.get(), all.rejected.get()), (3, 2, 0));
-        assert!(!fifth.in_reserve);
-        drop(fifth);
-        assert_eq!(all.len(), 2);
-        let [sixth, seventh, eighth] = ["10.0.0.6", "10.0.0.7", "10.0.0.8"].map(|a| admit(&all, a));
-        assert_eq!([&second, &fourth, &sixth].map(is_open), [true, false, false]);
-        assert!(is_open(&seventh) && is_open(&eighth));
-        second.written();
-        let later = ["10.0.0.9", "10.0.0.10", "10.0.0.11"].map(|address| admit(&all, address));
-        assert!(!is_open(&second) && later.iter().all(is_open));
+        assert!(admit(&all, "10.0.0.3").in_reserve, "produced, but not written");
+        first.written();
+        assert!(!admit(&all, "10.0.0.3").in_reserve);
+        assert_eq!([&first, &second].map(is_open), [false, true]);
+        assert_eq!((all.evicted.get(), all.rejected.get()), (1, 0));
+        drop(first);
+        drop(second);
+        assert_eq!(all.len(), 0);
     }
 
     /// As that of a published list, which is produced while it is read.
     #[test]
     fn a_connection_whose_body_is_produced_too_slowly_is_closed_if_none_is_idle() {
         let all = Connections::new(2, TIMEOUT);
-        let [first, second] = ["10.0.0.1", "10.0.0.2"].map(|a| admit(&all, a));
+        let [first, second] = ["10.0.0.1", "10.0.0.2"].map(|address| admit(&all, address));
         let _serving = first.in_use();
         let body = ResponseBody::new(Body::empty(), second.in_use());
         let admit_later = |address: &str, seconds| {
@@ -346,80 +250,20 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_is_read_too_slowly_is_closed_if_none_is_idle() {
-        let all = Connections::new(3, TIMEOUT);
-        let [first, second, third] = ["10.0.0.1", "10.0.0.2", "10.0.0.3"].map(|a| admit(&all, a));
-        let _in_use = first.in_use();
-        drop(third.in_use());
-        drop(second.in_use());
-        let admit_later = |address: &str, seconds| {
-            let now = Instant::now() + Duration::from_secs(seconds);
-            all.admit(address.parse().unwrap(), now).unwrap()
-        };
-        assert!(admit_later("10.0.0.4", 50).in_reserve);
-        let fifth = admit_later("10.0.0.5", 101);
-        let open = [&first, &second, &third, &fifth].map(is_open);
-        assert!(!fifth.in_reserve && open == [true, true, false, true], "{open:?}");
-        // The idle one comes first.
-        let sixth = admit_later("10.0.0.6", 101);
-        let open = [&first, &second, &fifth, &sixth].map(is_open);
-        assert_eq!(open, [true, true, false, true]);
-        assert_eq!(all.evicted.get(), 2);
-    }
-
-    #[test]
-    fn a_source_has_a_quarter_of_the_places() {
-        let all = Connections::new(64, TIMEOUT);
-        let other = admit(&all, "10.0.0.1");
-        // Addresses of one /64, and an IPv4 address in both forms, are one source each.
-        for addresses in [["2001:db8::1", "2001:db8::2:3"], ["10.0.0.2", "::ffff:10.0.0.2"]] {
-            let before = all.len();
-            let slots: Vec<Slot> = (0..100).map(|nth| admit(&all, addresses[nth % 2])).collect();
-            assert_eq!(all.len() - before, 16);
-            assert_eq!(slots.iter().filter(|slot| is_open(slot)).count(), 16);
-            assert!(slots[84..].iter().all(is_open), "the newest");
-        }
-        assert!(is_open(&other), "the oldest of all");
-        for (limit, share) in [(1, 1), (8, 8), (20, 8), (64, 16), (4096, 1024)] {
-            assert_eq!(Connections::new(limit, TIMEOUT).share, share, "of {limit}");
-        }
-    }
-
-    #[test]
-    fn users_of_the_control_socket_have_places_of_their_own() {
+    fn a_user_without_a_request_is_waited_for() {
         let all = Connections::new(8, TIMEOUT);
-        let networks: Vec<Slot> = (0..8).map(|nth| admit(&all, &format!("10.0.0.{nth}"))).collect();
-        let _in_use: Vec<InUse> = networks.iter().map(Slot::in_use).collect();
-        let user = |id| all.admit_user(id, Instant::now()).unwrap();
-        let of_one: Vec<Slot> = (0..9).map(|_| user(0)).collect();
-        assert!(of_one.iter().all(|slot| !slot.in_reserve));
-        assert!(!is_open(&of_one[0]) && of_one[1..].iter().all(is_open), "8 are its share");
-        assert!(!user(1).in_reserve && is_open(&of_one[1]));
-        assert!(networks.iter().all(is_open));
-        assert!(admit(&all, "10.0.0.9").in_reserve);
-        assert!(all.awaits_user());
-        drop(of_one);
+        let _network = admit(&all, "10.0.0.9");
         assert!(!all.awaits_user(), "clients over TCP are not waited for");
-        let slot = user(0);
+        let slot = all.admit_user(0, Instant::now()).unwrap();
         assert!(all.awaits_user());
         drop(slot.in_use());
         assert!(!all.awaits_user());
     }
 
     #[test]
-    fn without_an_idle_connection_the_reserve_is_used() {
-        let all = Connections::new(8, TIMEOUT);
-        let ordinary: Vec<Slot> = (0..8).map(|_| admit(&all, "::1")).collect();
-        let in_use: Vec<InUse> = ordinary.iter().map(Slot::in_use).collect();
-        let reserve: Vec<Slot> = (0..2 * RESERVE).map(|_| admit(&all, "10.0.0.1")).collect();
-        assert!(reserve.iter().all(|slot| slot.in_reserve));
-        assert_eq!(all.len(), 8 + RESERVE);
-        assert!(ordinary.iter().all(is_open) && reserve[RESERVE..].iter().all(is_open));
-        let _reserve_in_use: Vec<InUse> = reserve.iter().map(Slot::in_use).collect();
-        assert!(all.admit("10.0.0.2".parse().unwrap(), Instant::now()).is_none());
-        assert_eq!(all.rejected.get(), 1);
-        drop(in_use);
-        ordinary.iter().for_each(Slot::written);
-        assert!(!admit(&all, "10.0.0.2").in_reserve);
+    fn a_source_has_a_quarter_of_the_places() {
+        for (places, share) in [(1, 1), (8, 8), (20, 8), (64, 16), (4096, 1024)] {
+            assert_eq!(limits(places, TIMEOUT).per_source, share, "of {places}");
+        }
     }
 }

@@ -90,19 +90,19 @@ impl ServerState {
         })
     }
 
-    /// Reads the workers' turn counters; returns for how long each has not changed.
+    /// Reads the members' turn counters; returns for how long each has not changed.
     pub(crate) fn observe_turns(&self, now: Instant) -> Vec<Duration> {
         let Some(view) = self.view() else { return Vec::new() };
-        let turns = view.workers().map(|(_, worker)| worker.turns.get());
+        let turns = view.members().iter().map(|member| member.metrics.turns.get());
         lock(&self.stalls).observe(turns, now)
     }
 
-    /// The names of the stalled workers.
+    /// The names of the stalled members.
     pub(crate) fn stalled(&self, now: Instant) -> Vec<String> {
         let stalled_for = self.observe_turns(now);
-        let workers = self.view().into_iter().flat_map(View::workers).map(|(name, _)| name);
-        let stalled = workers.zip(stalled_for).filter(|(_, time)| *time >= STALL_THRESHOLD);
-        stalled.map(|(name, _)| name.to_owned()).collect()
+        let members = self.view().into_iter().flat_map(View::members);
+        let stalled = members.zip(stalled_for).filter(|(_, time)| *time >= STALL_THRESHOLD);
+        stalled.map(|(member, _)| member.name.clone()).collect()
     }
 
     /// Takes a snapshot of all state.
@@ -119,7 +119,7 @@ impl ServerState {
             WorkerState { lane_waiting, lane_capacity, stalled_for }
         });
         Ok(StatsSnapshot {
-            workers: parts.workers.clone(),
+            members: parts.members.clone(),
             states: states.collect(),
             addresses: parts.addresses.clone(),
             lists,
@@ -187,6 +187,7 @@ mod tests {
     use onrush_config::Settings;
     use onrush_swarm::ShardMap;
     use onrush_tracker::access::{AccessList, Lists};
+    use onrush_tracker::member::{Member, Role};
     use onrush_tracker::metrics::WorkerMetrics;
     use onrush_tracker::orders::Orders;
 
@@ -194,10 +195,12 @@ mod tests {
     fn state() -> (ServerState, [Arc<WorkerMetrics>; 2]) {
         let settings = Settings::for_test("");
         let workers = [(); 2].map(|()| Arc::new(WorkerMetrics::default()));
-        let named = ["worker-0", "worker-1"].into_iter().zip(&workers);
+        let members = workers.iter().enumerate();
         let state = ServerState::new(None, &settings.admin);
         let parts = Parts {
-            workers: named.map(|(name, metrics)| (name.to_owned(), metrics.clone())).collect(),
+            members: members
+                .map(|(n, metrics)| Member::new(Role::Both, n, metrics.clone()))
+                .collect(),
             orders: Orders::new(&[], 0, Arc::from([])),
             mailboxes: Arc::from([]),
             map: ShardMap::new([1; 5], 1),

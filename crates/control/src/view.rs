@@ -17,7 +17,7 @@ use onrush_config::in_force::Difference;
 use onrush_config::{Problems, Settings};
 use onrush_tracker::access::{AccessList, Lists};
 use onrush_tracker::lanes::Mailbox;
-use onrush_tracker::metrics::WorkerMetrics;
+use onrush_tracker::member::Member;
 use onrush_tracker::orders::Orders;
 
 /// A running tracker as other threads see it. Cheap to clone.
@@ -33,9 +33,9 @@ pub struct View {
 
 /// What does not change while the tracker runs.
 pub struct Parts {
-    /// All workers by thread name, in order, each with its counters. One shared list: cloning each
-    /// counter's `Arc` instead would write to a cache line of each worker.
-    pub workers: Arc<[(String, Arc<WorkerMetrics>)]>,
+    /// All members by number. One shared list: cloning the `Arc` of each one's counters instead
+    /// would write to a cache line of each member.
+    pub members: Arc<[Member]>,
     /// Sends orders to the workers.
     pub orders: Orders,
     /// The lanes to the workers, in their order.
@@ -84,9 +84,9 @@ impl View {
         }
     }
 
-    /// The workers by thread name, each with its counters.
-    pub fn workers(&self) -> impl Iterator<Item = (&str, &WorkerMetrics)> {
-        self.parts.workers.iter().map(|(name, metrics)| (name.as_str(), metrics.as_ref()))
+    /// All members by number.
+    pub fn members(&self) -> &[Member] {
+        &self.parts.members
     }
 
     /// The settings and lists in force at the moment.
@@ -115,6 +115,6 @@ impl View {
 
 impl fmt::Debug for View {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "View({} workers)", self.parts.workers.len())
+        write!(f, "View({} members)", self.parts.members.len())
     }
 }

@@ -31,6 +31,7 @@ use onrush_swarm::{Moment, Shard, ShardBatch, ShardSettings, SourceLimits};
 use onrush_testing::memory_tracker::{
     TRACKER_V4, TRACKER_V6, TestTracker, announce, at, secrets, settings,
 };
+use onrush_tracker::member::{Member, MemberThread};
 use onrush_tracker::orders::Orders;
 use onrush_tracker::source_sample::Sampled;
 
@@ -176,14 +177,15 @@ fn serve(kind: &Kind, requests: usize) {
         orders.sample_sources(Sampled::All, SAMPLE, || 1).expect("a lane has room")
     });
     let over = AtomicBool::new(false);
-    let named = world.workers.iter().map(|worker| ("worker".to_owned(), worker.metrics.clone()));
-    let watched: Arc<[_]> = named.collect();
+    let members = world.workers.iter().enumerate();
+    let watched: Arc<[Member]> =
+        members.map(|(n, worker)| Member::new(worker.role(), n, worker.metrics.clone())).collect();
     thread::scope(|scope| {
         if kind.watched {
             scope.spawn(|| {
                 // At least once, even if all requests were answered before this thread began.
                 while {
-                    let snapshot = StatsSnapshot::of_workers(watched.clone(), settings(&text));
+                    let snapshot = StatsSnapshot::of_members(watched.clone(), settings(&text));
                     black_box(prometheus::write(&snapshot, Format::Text));
                     !over.load(Ordering::Relaxed)
                 } {}

@@ -11,9 +11,8 @@ use onrush_control::api::stats::Stats;
 use onrush_control::metrics::prometheus;
 use onrush_control::metrics::snapshot::StatsSnapshot;
 use onrush_control::metrics::text::Format;
+use onrush_tracker::member::{Member, Role};
 use onrush_tracker::metrics::WorkerMetrics;
-
-type Workers = Arc<[(String, Arc<WorkerMetrics>)]>;
 
 /// How long each page is written repeatedly.
 const FOR: Duration = Duration::from_millis(500);
@@ -31,11 +30,11 @@ fn main() {
         "workers", "/metrics us", "bytes", "/stats.json us", "bytes"
     );
     for workers in numbers {
-        let metrics: Workers =
-            (0..workers).map(|n| (format!("worker-{n}"), Arc::new(counted()))).collect();
-        let text = cost(|| prometheus::write(&snapshot(&metrics), Format::Text));
+        let members: Arc<[Member]> =
+            (0..workers).map(|n| Member::new(Role::Both, n, Arc::new(counted()))).collect();
+        let text = cost(|| prometheus::write(&snapshot(&members), Format::Text));
         let json =
-            cost(|| serde_json::to_string(&Stats::of(&snapshot(&metrics))).expect("plain values"));
+            cost(|| serde_json::to_string(&Stats::of(&snapshot(&members))).expect("plain values"));
         println!("{workers:>8} {:>14.0} {:>10} {:>14.0} {:>10}", text.0, text.1, json.0, json.1);
     }
 }
@@ -68,8 +67,6 @@ fn counted() -> WorkerMetrics {
     metrics
 }
 
-fn snapshot(metrics: &Workers) -> StatsSnapshot {
-    let workers = metrics.len();
-    let text = format!("[workers]\nplacement = \"colocated\"\ntotal = {workers}\n");
-    StatsSnapshot::of_workers(metrics.clone(), Settings::for_test(&text))
+fn snapshot(members: &Arc<[Member]>) -> StatsSnapshot {
+    StatsSnapshot::of_members(members.clone(), Settings::for_test(""))
 }

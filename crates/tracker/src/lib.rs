@@ -6,7 +6,8 @@
 //! |---|---|
 //! | [`limits`] | the settings of the data path |
 //! | [`assemble`] | builds workers, fronts and the lanes between them |
-//! | [`running`] | workers on their threads |
+//! | [`member`] | members, their roles, and the work of their threads |
+//! | [`running`] | members on their threads |
 //! | [`worker`] | one turn: receive, sort, serve, send |
 //! | [`front`] | the lanes' end of a thread that serves clients and is no socket worker |
 //! | [`intake`], [`connection`], [`access`] | the checks of a request |
@@ -33,6 +34,7 @@ pub mod intake;
 pub mod kernel_filter;
 pub mod lanes;
 pub mod limits;
+pub mod member;
 pub mod metrics;
 pub mod orders;
 pub mod producer;

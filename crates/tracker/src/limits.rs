@@ -52,17 +52,6 @@ impl Placement {
             Self::Colocated { .. } => shard,
         }
     }
-
-    /// The name of a worker's thread: its kind and number.
-    pub fn worker_name(&self, index: usize) -> String {
-        match *self {
-            Self::Colocated { .. } => format!("worker-{index}"),
-            Self::Split { socket_workers, .. } if index < socket_workers => {
-                format!("socket-{index}")
-            }
-            Self::Split { socket_workers, .. } => format!("swarm-{}", index - socket_workers),
-        }
-    }
 }
 
 /// The number, CPUs and limits of workers.
@@ -115,13 +104,8 @@ mod tests {
         let split = Placement::Split { socket_workers: 3, swarm_workers: 2 };
         assert_eq!((split.socket_sides(), split.shards(), split.workers()), (3, 2, 5));
         assert_eq!([split.owner(0), split.owner(1)], [3, 4]);
-        assert_eq!(
-            (split.worker_name(2), split.worker_name(3)),
-            ("socket-2".into(), "swarm-0".into())
-        );
         let colocated = Placement::Colocated { workers: 4 };
         assert_eq!((colocated.socket_sides(), colocated.shards(), colocated.workers()), (4, 4, 4));
         assert_eq!(colocated.owner(3), 3);
-        assert_eq!(colocated.worker_name(0), "worker-0");
     }
 }

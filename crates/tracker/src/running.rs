@@ -1,4 +1,4 @@
-//! Workers on their threads: start, failures and stop.
+//! Members on their threads: start, failures and stop.
 
 use std::any::Any;
 use std::convert::Infallible;
@@ -18,39 +18,41 @@ use thiserror::Error;
 use crate::clock::Clock;
 use crate::lanes::Mailbox;
 use crate::limits::WorkerSettings;
-use crate::metrics::{Summary, WorkerMetrics};
+use crate::member::{Member, MemberThread};
+use crate::metrics::Summary;
 use crate::orders::Orders;
 use crate::worker::Worker;
 
-/// Maximum sleep of a worker. It wakes a few times per second, so that its count of turns tells an
-/// idle worker from a stalled one, and expiry continues.
+/// Maximum sleep of a member. It wakes a few times per second, so that its count of turns tells an
+/// idle member from a stalled one, and expiry continues.
 const MAX_SLEEP: Duration = Duration::from_millis(250);
 
-/// The unexpected exit of a worker.
+/// The unexpected exit of a member.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{name} failed: {cause}")]
 pub struct WorkerFailure {
-    /// The name of the worker.
+    /// The name of the member.
     pub name: String,
     /// Why it exited.
     pub cause: String,
 }
 
-/// A tracker with its workers on threads.
+/// A tracker with its members on threads.
 pub struct Running {
     addresses: Vec<SocketAddr>,
-    workers: Arc<[(String, Arc<WorkerMetrics>)]>,
+    members: Arc<[Member]>,
     mailboxes: Arc<[Mailbox]>,
     orders: Orders,
     stop: Arc<AtomicBool>,
     failures: Receiver<WorkerFailure>,
-    /// Dropping this lets the workers take turns.
+    /// Dropping this lets the members take turns.
     gate: Option<Sender<Infallible>>,
     threads: Vec<JoinHandle<Option<Shard>>>,
 }
 
 impl Running {
-    /// Starts a thread for each worker, named and pinned by `settings`, and starts their turns.
+    /// Starts a thread for each worker, named by its role and pinned by `settings`, and starts
+    /// their turns.
     ///
     /// # Errors
     /// When a thread cannot be started; the others are stopped again.
@@ -75,50 +77,68 @@ impl Running {
         workers: Vec<Worker<S>>,
         clock: Clock,
     ) -> io::Result<Self> {
+        let fronts: Vec<Worker<S>> = Vec::new();
+        Self::prepare_with_fronts(settings, addresses, workers, fronts, clock)
+    }
+
+    /// As [`prepare`](Self::prepare), with `fronts` in the order of their numbers. They are not
+    /// pinned.
+    ///
+    /// # Errors
+    /// As [`launch`](Self::launch).
+    pub fn prepare_with_fronts<S: Socket + Send + 'static, F: MemberThread>(
+        settings: &WorkerSettings,
+        addresses: Vec<SocketAddr>,
+        workers: Vec<Worker<S>>,
+        fronts: Vec<F>,
+        clock: Clock,
+    ) -> io::Result<Self> {
         let (gate, opened) = bounded(0);
         let (failure_sender, failures) = unbounded();
         let shared =
             workers.first().map(|worker| (worker.mailboxes.clone(), worker.owners.clone()));
         let (mailboxes, owners) = shared.unwrap_or_default();
+        let mut members = Vec::with_capacity(workers.len() + fronts.len());
+        workers.iter().for_each(|worker| add(&mut members, worker));
+        fronts.iter().for_each(|front| add(&mut members, front));
         let mut running = Self {
             orders: Orders::new(&mailboxes, workers.len(), owners),
             addresses,
-            workers: workers
-                .iter()
-                .map(|worker| {
-                    (settings.placement.worker_name(worker.index), worker.metrics.clone())
-                })
-                .collect(),
+            members: members.into(),
             mailboxes,
             stop: Arc::new(AtomicBool::new(false)),
             failures,
             gate: Some(gate),
-            threads: Vec::with_capacity(workers.len()),
+            threads: Vec::new(),
+        };
+        let turns = Turns {
+            clock,
+            cpu: None,
+            spin: settings.spin,
+            opened,
+            stop: running.stop.clone(),
+            failures: failure_sender,
         };
         for worker in workers {
-            let name = running.workers[worker.index].0.clone();
             let cpu = settings.pin.as_ref().and_then(|cpus| cpus.get(worker.index).copied());
-            let thread = WorkerThread {
-                worker,
-                clock,
-                cpu,
-                spin: settings.spin,
-                opened: opened.clone(),
-                stop: running.stop.clone(),
-                failures: failure_sender.clone(),
-            };
-            match thread::Builder::new().name(name).spawn(move || thread.run()) {
-                Ok(handle) => running.threads.push(handle),
-                Err(error) => {
-                    running.stop();
-                    return Err(error);
-                }
-            }
+            running.start(worker, Turns { cpu, ..turns.clone() })?;
+        }
+        for front in fronts {
+            running.start(front, turns.clone())?;
         }
         Ok(running)
     }
 
-    /// Starts the turns of the workers.
+    /// Starts the thread of the next member.
+    fn start(&mut self, member: impl MemberThread, turns: Turns) -> io::Result<()> {
+        let name = self.members[self.threads.len()].name.clone();
+        let thread = thread::Builder::new().name(name).spawn(move || turns.run(member));
+        // Dropping `self` stops the others.
+        self.threads.push(thread?);
+        Ok(())
+    }
+
+    /// Starts the turns of the members.
     pub fn begin(&mut self) {
         self.gate = None;
     }
@@ -128,14 +148,9 @@ impl Running {
         &self.addresses
     }
 
-    /// The counters of each worker, with its name.
-    pub fn workers(&self) -> impl Iterator<Item = (&str, &WorkerMetrics)> {
-        self.workers.iter().map(|(name, metrics)| (name.as_str(), metrics.as_ref()))
-    }
-
-    /// As [`workers`](Self::workers), shared with other threads.
-    pub fn shared_workers(&self) -> Arc<[(String, Arc<WorkerMetrics>)]> {
-        self.workers.clone()
+    /// All members by number: workers, then fronts.
+    pub fn members(&self) -> &Arc<[Member]> {
+        &self.members
     }
 
     /// The mailboxes of all members: workers, then fronts.
@@ -143,9 +158,9 @@ impl Running {
         &self.mailboxes
     }
 
-    /// The sum of all workers' counters.
+    /// The sum of all members' counters.
     pub fn summary(&self) -> Summary {
-        Summary::of(self.workers.iter().map(|(_, metrics)| metrics.as_ref()))
+        Summary::of(self.members.iter().map(|member| &*member.metrics))
     }
 
     /// The handle for orders to the workers.
@@ -153,12 +168,12 @@ impl Running {
         &self.orders
     }
 
-    /// Workers that have exited unexpectedly. From the first failure on, the tracker is incomplete.
+    /// Members that have exited unexpectedly. From the first failure on, the tracker is incomplete.
     pub fn failures(&self) -> &Receiver<WorkerFailure> {
         &self.failures
     }
 
-    /// Stops all workers and waits for the end of their turns.
+    /// Stops all members and waits for the end of their turns.
     pub fn stop(mut self) -> Summary {
         self.end();
         self.summary()
@@ -187,11 +202,12 @@ impl Drop for Running {
     }
 }
 
-/// Everything that a worker's thread owns.
-struct WorkerThread<S: Socket> {
-    worker: Worker<S>,
+/// How a member's thread takes turns.
+#[derive(Clone)]
+struct Turns {
     clock: Clock,
     cpu: Option<usize>,
+    /// How long an idle member polls before it sleeps.
     spin: Duration,
     /// Closes when turns may start.
     opened: Receiver<Infallible>,
@@ -199,9 +215,9 @@ struct WorkerThread<S: Socket> {
     failures: Sender<WorkerFailure>,
 }
 
-impl<S: Socket> WorkerThread<S> {
-    /// Runs the worker until it is stopped. Returns its shard, unless it failed or has none.
-    fn run(mut self) -> Option<Shard> {
+impl Turns {
+    /// Runs the member until it is stopped. Returns its shard, unless it failed or has none.
+    fn run<M: MemberThread>(self, mut member: M) -> Option<Shard> {
         if let Some(cpu) = self.cpu
             && let Err(error) = affinity::pin_current_thread(cpu)
         {
@@ -209,23 +225,20 @@ impl<S: Socket> WorkerThread<S> {
         }
         // Nothing is ever sent: this returns when the gate is dropped.
         let _ = self.opened.recv();
-        let name = thread::current().name().unwrap_or("worker").to_owned();
-        let failures = self.failures.clone();
-        // Unwind safe: after a panic the worker is not used again, and the process exits.
-        let ended = catch_unwind(AssertUnwindSafe(|| self.take_turns()));
-        // Dropping queued tasks tells their requesters that these will not run; the lane itself
-        // stays open as long as any handle to it exists.
-        while self.worker.inbox.order().is_some() {}
+        let name = thread::current().name().unwrap_or("member").to_owned();
+        // Unwind safe: after a panic the member takes no more turns, and the process exits.
+        let ended = catch_unwind(AssertUnwindSafe(|| self.take(&mut member)));
+        let shard = member.end();
         let cause = match ended {
-            Ok(Ok(())) => return self.worker.swarm_side.take().map(|side| side.shard),
+            Ok(Ok(())) => return shard,
             Ok(Err(error)) => format!("its socket failed: {error}"),
             Err(panic) => format!("it panicked: {}", panic_text(&*panic)),
         };
-        let _ = failures.send(WorkerFailure { name, cause });
+        let _ = self.failures.send(WorkerFailure { name, cause });
         None
     }
 
-    fn take_turns(&mut self) -> io::Result<()> {
+    fn take<M: MemberThread>(&self, member: &mut M) -> io::Result<()> {
         let mut idle = Idle { spin: self.spin, since: None };
         // When the last busy turn began; it lasts until the next turn begins.
         let mut began = None;
@@ -233,15 +246,15 @@ impl<S: Socket> WorkerThread<S> {
             let (now, since_start) = self.clock.read();
             if let Some(began) = began.take() {
                 let took = since_start.saturating_sub(began).as_nanos() as u64;
-                self.worker.metrics.turn_times.observe(took);
+                member.metrics().turn_times.observe(took);
             }
-            if self.worker.turn(now)? {
+            if member.turn(now)? {
                 began = Some(since_start);
                 idle.reset();
             } else if idle.is_short() {
                 std::hint::spin_loop();
             } else {
-                self.worker.wait(MAX_SLEEP)?;
+                member.wait(MAX_SLEEP)?;
                 idle.reset();
             }
         }
@@ -249,15 +262,22 @@ impl<S: Socket> WorkerThread<S> {
     }
 }
 
-/// How long a worker has been idle.
+/// Adds a member to the list, with the next number of its role.
+fn add(members: &mut Vec<Member>, thread: &impl MemberThread) {
+    let role = thread.role();
+    let nth = members.iter().filter(|member| member.role == role).count();
+    members.push(Member::new(role, nth, thread.metrics().clone()));
+}
+
+/// How long a member has been idle.
 struct Idle {
-    /// How long an idle worker polls before it sleeps.
+    /// How long an idle member polls before it sleeps.
     spin: Duration,
     since: Option<Instant>,
 }
 
 impl Idle {
-    /// Whether the worker polls once more instead of sleeping.
+    /// Whether the member polls once more instead of sleeping.
     fn is_short(&mut self) -> bool {
         // A worker that never spins does not read the clock.
         !self.spin.is_zero() && self.since.get_or_insert_with(Instant::now).elapsed() < self.spin

@@ -147,5 +147,5 @@ async fn observe(state: &ServerState, end: Instant) {
 
 /// Datagrams that the kernel has shed so far.
 fn shed(view: &View) -> u64 {
-    view.workers().map(|(_, metrics)| metrics.kernel_shed.get()).sum()
+    view.members().iter().map(|member| member.metrics.kernel_shed.get()).sum()
 }

@@ -10,14 +10,15 @@ use crate::api::stats::{AdminStats, Files, Overload};
 use crate::readiness::Readiness;
 use onrush_config::Settings;
 use onrush_tracker::access::Lists;
+use onrush_tracker::member::{Member, Role};
 use onrush_tracker::metrics::WorkerMetrics;
 
 /// A snapshot of the tracker.
 #[derive(Debug)]
 pub struct StatsSnapshot {
-    /// All workers by thread name, in order, each with its counters.
-    pub workers: Arc<[(String, Arc<WorkerMetrics>)]>,
-    /// Other state of each worker, in the same order.
+    /// All members by number.
+    pub members: Arc<[Member]>,
+    /// Other state of each member, in the same order.
     pub states: Vec<WorkerState>,
     /// The served UDP addresses.
     pub addresses: Vec<SocketAddr>,
@@ -45,13 +46,11 @@ pub struct StatsSnapshot {
     pub admin: AdminStats,
 }
 
-/// A worker in a [`StatsSnapshot`].
+/// A member in a [`StatsSnapshot`].
 #[derive(Clone, Copy, Debug)]
 pub struct Worker<'a> {
-    /// Whether it has sockets.
-    pub sockets: bool,
-    /// Whether it has a shard.
-    pub shard: bool,
+    /// What it does.
+    pub role: Role,
     /// The name of its thread.
     pub name: &'a str,
     /// Its counters.
@@ -60,7 +59,7 @@ pub struct Worker<'a> {
     pub state: WorkerState,
 }
 
-/// State of a worker that is not a counter.
+/// State of a member that is not a counter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkerState {
     /// Batches that wait in the lane to this worker.
@@ -72,12 +71,12 @@ pub struct WorkerState {
 }
 
 impl StatsSnapshot {
-    /// A snapshot with these workers and fixed values for everything else: for tests and for
+    /// A snapshot with these members and fixed values for everything else: for tests and for
     /// measuring the cost of `/metrics`.
-    pub fn of_workers(workers: Arc<[(String, Arc<WorkerMetrics>)]>, settings: Settings) -> Self {
+    pub fn of_members(members: Arc<[Member]>, settings: Settings) -> Self {
         Self {
-            states: vec![WorkerState::default(); workers.len()],
-            workers,
+            states: vec![WorkerState::default(); members.len()],
+            members,
             addresses: Vec::new(),
             lists: Lists::open(),
             overload: Overload { step: 0, interval: settings.announce.interval },
@@ -93,31 +92,28 @@ impl StatsSnapshot {
         }
     }
 
-    /// All workers.
+    /// All members.
     pub fn workers(&self) -> impl Iterator<Item = Worker<'_>> + Clone {
-        let placement = self.settings.placement;
-        let workers = self.workers.iter().zip(&self.states).enumerate();
-        workers.map(move |(index, ((name, metrics), state))| Worker {
-            sockets: index < placement.socket_sides(),
-            shard: index >= placement.owner(0),
-            name,
-            metrics,
+        self.members.iter().zip(&self.states).map(|(member, state)| Worker {
+            role: member.role,
+            name: &member.name,
+            metrics: &member.metrics,
             state: *state,
         })
     }
 
-    /// Workers with sockets.
+    /// Members that take requests of clients.
     pub fn socket_workers(&self) -> impl Iterator<Item = Worker<'_>> + Clone {
-        self.workers().filter(|worker| worker.sockets)
+        self.workers().filter(|worker| worker.role.takes_requests())
     }
 
-    /// Workers with a shard.
+    /// Members with a shard.
     pub fn swarm_workers(&self) -> impl Iterator<Item = Worker<'_>> + Clone {
-        self.workers().filter(|worker| worker.shard)
+        self.workers().filter(|worker| worker.role.has_shard())
     }
 
-    /// The counters of all workers.
+    /// The counters of all members.
     pub fn metrics(&self) -> impl Iterator<Item = &WorkerMetrics> + Clone {
-        self.workers.iter().map(|(_, metrics)| metrics.as_ref())
+        self.members.iter().map(|member| &*member.metrics)
     }
 }

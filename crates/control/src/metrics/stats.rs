@@ -138,14 +138,14 @@ fn family_swarms(snapshot: &StatsSnapshot, family: Family) -> Option<u64> {
 
 impl WorkerStats {
     fn of(worker: Worker<'_>) -> Self {
-        let Worker { sockets, shard, name, metrics, state } = worker;
+        let Worker { role, name, metrics, state } = worker;
         let families = [&metrics.incoming.v4, &metrics.incoming.v6];
         let mut incoming = IncomingStats::default();
         families.iter().for_each(|family| incoming.add(family));
         let mut stats = Self {
             name: name.to_owned(),
-            socket_side: sockets,
-            swarm_side: shard,
+            socket_side: role.has_sockets(),
+            swarm_side: role.has_shard(),
             datagrams: incoming.datagrams,
             refused: families.iter().flat_map(|family| family.refusals()).map(|(_, n)| n).sum(),
             replies_dropped: metrics.unsent.iter().map(Counter::get).sum(),

@@ -18,7 +18,7 @@ use onrush_tracker::access::blocks::SourceBlocks;
 use onrush_tracker::access::overlay::OverlaySet;
 use onrush_tracker::access::set::InfoHashSet;
 use onrush_tracker::access::{AccessList, Lists};
-use onrush_tracker::limits::Placement;
+use onrush_tracker::member::{Member, Role};
 use onrush_tracker::metrics::{
     Counter, Incoming, LOSSES, Series, ShardGauges, Summary, WorkerMetrics,
 };
@@ -154,18 +154,19 @@ fn lists() -> Lists {
     }
 }
 
-/// As many workers as the settings have, with counters of 0.
-fn workers(settings: &Settings) -> Arc<[(String, Arc<WorkerMetrics>)]> {
-    let named = |worker| (settings.placement.worker_name(worker), Arc::default());
-    (0..settings.placement.workers()).map(named).collect()
+/// Members with these roles and with counters of 0.
+fn members(roles: &[Role]) -> Arc<[Member]> {
+    let nth = |n: usize| roles[..n].iter().filter(|role| **role == roles[n]).count();
+    (0..roles.len()).map(|n| Member::new(roles[n], nth(n), Arc::default())).collect()
 }
 
 fn full_snapshot() -> StatsSnapshot {
     let mut settings = Settings::for_test("[workers]\ntotal = 2\nplacement = \"colocated\"\n");
     (settings.limits.peers, settings.limits.idle_swarms) = (21, 22);
     (settings.limits.list_entries, settings.admin.connections) = (23, 24);
-    let workers = workers(&settings);
-    workers.iter().zip([10_000, 20_000]).for_each(|((_, metrics), from)| fill(metrics, from));
+    let members = members(&[Role::Both; 2]);
+    let numbers = members.iter().zip([10_000, 20_000]);
+    numbers.for_each(|(member, from)| fill(&member.metrics, from));
     let state = |from: usize, seconds| WorkerState {
         lane_waiting: from + 301,
         lane_capacity: from + 302,
@@ -202,7 +203,7 @@ fn full_snapshot() -> StatsSnapshot {
             threads: 18,
         },
         admin: AdminStats { requests: 51, connections: 52, evicted: 54, rejected: 53 },
-        ..StatsSnapshot::of_workers(workers, settings)
+        ..StatsSnapshot::of_members(members, settings)
     }
 }
 
@@ -219,15 +220,15 @@ fn samples(page: &str) -> BTreeMap<String, f64> {
 #[test]
 fn samples_have_the_values_of_their_sources() {
     let snapshot = full_snapshot();
-    let workers = snapshot.workers.clone();
+    let members = snapshot.members.clone();
     let shown = samples(&write(&snapshot, Format::Text));
     for (name, value) in COMPUTED {
         assert!(shown.get(name).is_some_and(|is| (is - value).abs() < 1e-9), "{name}");
     }
-    for ((name, counter), (worker, metrics)) in
-        COUNTERS.iter().flat_map(|row| workers.iter().map(move |worker| (row, worker)))
+    for ((name, counter), Member { name: member, metrics, .. }) in
+        COUNTERS.iter().flat_map(|row| members.iter().map(move |member| (row, member)))
     {
-        let name = format!("{name}worker=\"{worker}\"}}");
+        let name = format!("{name}worker=\"{member}\"}}");
         assert_eq!(shown.get(&name), Some(&(counter(metrics).get() as f64)), "{name}");
     }
 }
@@ -236,11 +237,11 @@ fn samples_have_the_values_of_their_sources() {
 #[test]
 fn every_counter_of_the_table_is_shown() {
     let snapshot = full_snapshot();
-    let workers = snapshot.workers.clone();
+    let members = snapshot.members.clone();
     let shown = samples(&write(&snapshot, Format::Text));
     let mut expected = Vec::new();
     let mut read = |of: &dyn Fn(&WorkerMetrics) -> Vec<u64>, by_worker: bool| {
-        let values: Vec<_> = workers.iter().map(|(_, metrics)| of(metrics)).collect();
+        let values: Vec<_> = members.iter().map(|member| of(&member.metrics)).collect();
         match by_worker {
             true => expected.extend(values.concat()),
             false => expected.extend(values[0].iter().zip(&values[1]).map(|(a, b)| a + b)),
@@ -299,7 +300,7 @@ fn totals_and_families_are_sums_over_workers() {
 #[test]
 fn swarms_by_family_are_absent_until_an_expiry_pass_has_ended() {
     let snapshot = full_snapshot();
-    snapshot.workers[0].1.shard.sweep_passes.set(0);
+    snapshot.members[0].metrics.shard.sweep_passes.set(0);
     let stats = Stats::of(&snapshot);
     let in_all = stats.totals.traffic.family_swarms;
     assert_eq!((stats.families.ipv4.family_swarms, in_all), (None, None));
@@ -314,14 +315,13 @@ fn swarms_by_family_are_absent_until_an_expiry_pass_has_ended() {
     assert_eq!(stats.totals.traffic.family_swarms, Some(ipv4 + ipv6));
 }
 
-/// Workers with sockets show traffic; workers with a shard show what is stored.
+/// Members that take requests show traffic; those with a shard show what is stored.
 #[test]
-fn split_workers_show_their_own_series() {
-    let settings = Settings::for_test("[workers]\nplacement = \"split\"\nsocket = 1\nswarm = 2\n");
-    assert_eq!(settings.placement, Placement::Split { socket_workers: 1, swarm_workers: 2 });
-    let workers = workers(&settings);
-    workers.iter().for_each(|(_, metrics)| metrics.shard.sweep_passes.set(1));
-    let shown = samples(&write(&StatsSnapshot::of_workers(workers, settings), Format::Text));
+fn members_show_the_series_of_their_role() {
+    let members = members(&[Role::Socket, Role::Shard, Role::Shard, Role::Front]);
+    members.iter().for_each(|member| member.metrics.shard.sweep_passes.set(1));
+    let snapshot = StatsSnapshot::of_members(members, Settings::for_test(""));
+    let shown = samples(&write(&snapshot, Format::Text));
     let workers_of = |name: &str| -> BTreeSet<&str> {
         let series = shown.keys().filter(|full| full.split('{').next() == Some(name));
         series.filter_map(|full| full.split("worker=\"").nth(1)?.split('"').next()).collect()

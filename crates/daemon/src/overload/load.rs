@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use onrush_tracker::limits::Placement;
+use onrush_tracker::member::Member;
 use onrush_tracker::metrics::WorkerMetrics;
 use onrush_tracker::refusal::Refusal;
 
@@ -64,8 +64,6 @@ impl Load {
 #[derive(Debug)]
 pub struct Readings {
     at: Option<Instant>,
-    /// The first worker with a shard; all after it have one.
-    first_owner: usize,
     workers: Vec<Reading>,
 }
 
@@ -95,24 +93,18 @@ impl Reading {
 }
 
 impl Readings {
-    /// For workers in this placement.
-    pub fn new(placement: Placement) -> Self {
-        let workers = vec![Reading::default(); placement.workers()];
-        Self { at: None, first_owner: placement.owner(0), workers }
+    /// For this number of members.
+    pub fn new(members: usize) -> Self {
+        Self { at: None, workers: vec![Reading::default(); members] }
     }
 
-    /// Call every second with all workers, always in the same order, and how long each has been
+    /// Call every second with all members, always in the same order, and how long each has been
     /// `stalled`. The first call returns the load of the time before as that of one second.
-    pub fn tick(
-        &mut self,
-        workers: &[(&str, &WorkerMetrics)],
-        stalled: &[Duration],
-        now: Instant,
-    ) -> Load {
+    pub fn tick(&mut self, members: &[Member], stalled: &[Duration], now: Instant) -> Load {
         let elapsed = self.at.replace(now).map_or(1.0, |at| now.duration_since(at).as_secs_f64());
         let mut load = Load::default();
-        for (((_, metrics), last), stalled) in workers.iter().zip(&mut self.workers).zip(stalled) {
-            let new = Reading::of(metrics);
+        for ((member, last), stalled) in members.iter().zip(&mut self.workers).zip(stalled) {
+            let new = Reading::of(&member.metrics);
             let old = std::mem::replace(last, new);
             // A turn lasts until the next one begins, also while the process may not run.
             let busy = new.busy_nanoseconds.saturating_sub(old.busy_nanoseconds) as f64 * 1e-9;
@@ -128,7 +120,9 @@ impl Readings {
             load.filtered += new.filtered.saturating_sub(old.filtered);
             load.workers.push(worker);
         }
-        if load.workers.iter().skip(self.first_owner).any(|owner| owner.is_busy) {
+        let mut owners =
+            members.iter().zip(&load.workers).filter(|(member, _)| member.role.has_shard());
+        if owners.any(|(_, owner)| owner.is_busy) {
             load.refused_by_busy = load.refused;
         }
         load
@@ -138,21 +132,24 @@ impl Readings {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use onrush_tracker::member::Role;
+    use std::sync::Arc;
 
-    const SPLIT: Placement = Placement::Split { socket_workers: 1, swarm_workers: 2 };
-    const COLOCATED: Placement = Placement::Colocated { workers: 3 };
+    const SPLIT: [Role; 3] = [Role::Socket, Role::Shard, Role::Shard];
+    const COLOCATED: [Role; 3] = [Role::Both; 3];
     const RUNS: [Duration; 3] = [Duration::ZERO; 3];
 
-    fn named(workers: &[WorkerMetrics; 3]) -> [(&str, &WorkerMetrics); 3] {
-        workers.each_ref().map(|worker| ("worker", worker))
+    fn members(roles: [Role; 3]) -> [Member; 3] {
+        roles.map(|role| Member::new(role, 0, Arc::default()))
     }
 
     #[test]
     fn losses_of_idle_workers_are_told_apart() {
-        let workers: [WorkerMetrics; 3] = Default::default();
-        let (mut readings, start) = (Readings::new(COLOCATED), Instant::now());
+        let members = members(COLOCATED);
+        let workers = members.each_ref().map(|member| &member.metrics);
+        let (mut readings, start) = (Readings::new(members.len()), Instant::now());
         workers.iter().for_each(|worker| worker.incoming.v4.datagrams.add(1_000));
-        assert_eq!(readings.tick(&named(&workers), &RUNS, start).received, 3_000);
+        assert_eq!(readings.tick(&members, &RUNS, start).received, 3_000);
         for (worker, milliseconds) in workers.iter().zip([400, 499, 600]) {
             worker.turn_times.observe(milliseconds * 1_000_000);
             worker.kernel_drops.add(100 + milliseconds);
@@ -160,7 +157,7 @@ mod tests {
             worker.incoming.v4.refused[Refusal::Busy as usize].add(3);
             worker.kernel_shed.add(5);
         }
-        let load = readings.tick(&named(&workers), &RUNS, start + Duration::from_secs(1));
+        let load = readings.tick(&members, &RUNS, start + Duration::from_secs(1));
         let worker = |lost, is_busy| WorkerLoad { received: 10, lost, is_busy };
         let expected = Load {
             workers: vec![worker(500, false), worker(599, false), worker(700, true)],
@@ -176,15 +173,16 @@ mod tests {
         // 0.6 s of work within two seconds.
         workers[0].turn_times.observe(600_000_000);
         workers[0].kernel_drops.add(7);
-        let load = readings.tick(&named(&workers), &RUNS, start + Duration::from_secs(3));
+        let load = readings.tick(&members, &RUNS, start + Duration::from_secs(3));
         assert_eq!((load.lost, load.lost_by_busy), (7, 0));
     }
 
     /// Worker 0 refuses 50 requests. In the split placement it has no shard.
     #[test]
     fn refusals_are_pressure_if_a_worker_with_a_shard_is_busy() {
-        const TABLE: [(Placement, [u64; 3], [u64; 3], u64); 11] = [
-            // Placement, milliseconds with work and milliseconds without a turn, pressure.
+        type Row = ([Role; 3], [u64; 3], [u64; 3], u64);
+        const TABLE: [Row; 11] = [
+            // Roles, milliseconds with work and milliseconds without a turn, pressure.
             (SPLIT, [0, 0, 0], [0, 0, 0], 0),
             (SPLIT, [1000, 499, 499], [0, 250, 250], 0),
             (SPLIT, [0, 0, 0], [1000, 0, 0], 0),
@@ -197,18 +195,19 @@ mod tests {
             (COLOCATED, [0, 0, 900], [0, 0, 0], 50),
             (COLOCATED, [0, 0, 0], [0, 0, 5000], 50),
         ];
-        for (placement, busy, stalled, pressure) in TABLE {
-            let workers: [WorkerMetrics; 3] = Default::default();
+        for (roles, busy, stalled, pressure) in TABLE {
+            let members = members(roles);
+            let workers = members.each_ref().map(|member| &member.metrics);
             for (worker, milliseconds) in workers.iter().zip(busy) {
                 worker.turn_times.observe(milliseconds * 1_000_000);
             }
             workers[0].incoming.v4.refused[Refusal::Busy as usize].add(20);
             workers[0].incoming.v6.refused[Refusal::Busy as usize].add(30);
             let stalled = stalled.map(Duration::from_millis);
-            let load = Readings::new(placement).tick(&named(&workers), &stalled, Instant::now());
+            let load = Readings::new(members.len()).tick(&members, &stalled, Instant::now());
             let expected = (50, pressure, pressure);
             let found = (load.refused, load.refused_by_busy, load.pressed_out());
-            assert_eq!(found, expected, "{placement:?} {busy:?} {stalled:?}");
+            assert_eq!(found, expected, "{roles:?} {busy:?} {stalled:?}");
         }
     }
 }

@@ -10,7 +10,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use onrush_tracker::metrics::WorkerMetrics;
+use onrush_tracker::member::Member;
 
 /// The warning where the counts of the namespace cannot be read.
 pub const UNKNOWN: &str = "/proc/self/net/snmp cannot be read: datagrams with a wrong checksum \
@@ -142,12 +142,13 @@ impl Losses {
 
     /// Call every second with all workers, and whether they have a filter. Adds the new drops to
     /// the counter of their reason.
-    pub fn tick(&mut self, workers: &[(&str, &WorkerMetrics)], filtered: bool) {
+    pub fn tick(&mut self, members: &[Member], filtered: bool) {
         // Before the namespace's counts, which then include these drops.
         let drops: Vec<u64> =
-            workers.iter().map(|(_, metrics)| metrics.socket_drops.get()).collect();
+            members.iter().map(|member| member.metrics.socket_drops.get()).collect();
         let now = self.read();
-        for (reasons, (_, metrics)) in self.divide(&drops, now, filtered).iter().zip(workers) {
+        for (reasons, member) in self.divide(&drops, now, filtered).iter().zip(members) {
+            let metrics = &member.metrics;
             metrics.kernel_drops.add(reasons.no_room);
             metrics.checksum_errors.add(reasons.checksum);
             metrics.kernel_shed.add(reasons.filter);
@@ -237,12 +238,15 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use onrush_tracker::member::Role;
+    use onrush_tracker::metrics::WorkerMetrics;
+    use std::sync::Arc;
 
     /// Workers, and the counts of a namespace that the test writes.
     struct Fixture {
         directory: tempfile::TempDir,
         counts: NamespaceCounts,
-        workers: Vec<WorkerMetrics>,
+        workers: Vec<Arc<WorkerMetrics>>,
         losses: Losses,
     }
 
@@ -252,7 +256,7 @@ mod tests {
             let counts = NamespaceCounts { no_room: 1_000, checksum: 2_000 };
             write(&directory, counts);
             let losses = Losses::of(directory.path().to_owned(), workers);
-            let workers = (0..workers).map(|_| WorkerMetrics::default()).collect();
+            let workers = (0..workers).map(|_| Arc::default()).collect();
             Self { directory, counts, workers, losses }
         }
 
@@ -268,8 +272,9 @@ mod tests {
         }
 
         fn tick(&mut self, filtered: bool) {
-            let workers: Vec<_> = self.workers.iter().map(|worker| ("worker", worker)).collect();
-            self.losses.tick(&workers, filtered);
+            let member = |worker: &Arc<WorkerMetrics>| Member::new(Role::Both, 0, worker.clone());
+            let members: Vec<Member> = self.workers.iter().map(member).collect();
+            self.losses.tick(&members, filtered);
         }
 
         /// No room, checksum and filter so far, of all workers.

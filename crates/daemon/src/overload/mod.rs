@@ -23,7 +23,7 @@ use onrush_control::api::stats;
 use onrush_replica::handoff::IntervalCommitment;
 use onrush_tracker::access::Lists;
 use onrush_tracker::limits::AnnounceSettings;
-use onrush_tracker::metrics::WorkerMetrics;
+use onrush_tracker::member::Member;
 use onrush_tracker::rules::Rules;
 
 use filter::FilterSwitch;
@@ -116,17 +116,13 @@ impl Overload {
         messages
     }
 
-    /// Call every second with all workers. A filter that the kernel refuses is off for five
+    /// Call every second with all members. A filter that the kernel refuses is off for five
     /// minutes; returns the warning of it.
-    pub fn check_filters(
-        &mut self,
-        workers: &[(&str, &WorkerMetrics)],
-        now: Instant,
-    ) -> Option<String> {
+    pub fn check_filters(&mut self, members: &[Member], now: Instant) -> Option<String> {
         if !self.is_filtering() {
             return None;
         }
-        let error = workers.iter().find_map(|(_, metrics)| metrics.filter_refusal.get())?;
+        let error = members.iter().find_map(|member| member.metrics.filter_refusal.get())?;
         self.filter.refuse(now);
         Some(format!(
             "the kernel refuses the filter against overload: {error}; it is tried again in {} \
@@ -216,6 +212,8 @@ mod tests {
     use std::io;
 
     use super::*;
+    use onrush_tracker::member::Role;
+    use std::sync::Arc;
 
     /// An [`Overload`] with a clock and counters that the test advances.
     struct Fixture {
@@ -342,24 +340,23 @@ mod tests {
     #[test]
     fn a_refused_filter_is_warned_of_once_and_tried_again_after_minutes() {
         let mut fixture = Fixture::new("[overload]\nlongest_interval = 3600\n");
-        let workers = [WorkerMetrics::default(), WorkerMetrics::default()];
-        let named = workers.each_ref().map(|worker| ("worker", worker));
-        assert_eq!(fixture.overload.check_filters(&named, fixture.now), None);
+        let members = [0, 1].map(|nth| Member::new(Role::Both, nth, Arc::default()));
+        assert_eq!(fixture.overload.check_filters(&members, fixture.now), None);
         fixture.seconds(5, 90);
         assert!(fixture.overload.is_filtering() && fixture.rules().kernel_filter);
         let enomem = io::Error::from_raw_os_error(12);
-        workers[1].filter_refusal.set(Some(&enomem));
-        let warning = fixture.overload.check_filters(&named, fixture.now).unwrap();
+        members[1].metrics.filter_refusal.set(Some(&enomem));
+        let warning = fixture.overload.check_filters(&members, fixture.now).unwrap();
         assert!(warning.contains("os error 12") && warning.contains("net.core.optmem_max"));
         assert!(!fixture.overload.is_filtering(), "drops of this second are not the filter's");
         fixture.seconds(100, 90);
-        assert_eq!(fixture.overload.check_filters(&named, fixture.now), None);
+        assert_eq!(fixture.overload.check_filters(&members, fixture.now), None);
         assert!(!fixture.overload.is_filtering() && !fixture.rules().kernel_filter);
         assert_eq!(fixture.overload.pressure(&fixture.settings).interval, 3600);
         // The worker has removed what it has.
-        workers[1].filter_refusal.set(None);
+        members[1].metrics.filter_refusal.set(None);
         fixture.seconds(300, 90);
-        assert_eq!(fixture.overload.check_filters(&named, fixture.now), None);
+        assert_eq!(fixture.overload.check_filters(&members, fixture.now), None);
         assert!(fixture.overload.is_filtering() && fixture.rules().kernel_filter);
     }
 

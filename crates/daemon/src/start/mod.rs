@@ -11,7 +11,6 @@ use std::time::Instant;
 
 use onrush_net::adopt::Adopted;
 use onrush_net::bind::{self, Group};
-use onrush_net::mio;
 use onrush_net::notice::Notice;
 use onrush_net::steering::Steering;
 use onrush_swarm::{Shard, ShardMap};
@@ -42,6 +41,7 @@ use onrush_tracker::clock::Clock;
 use onrush_tracker::connection::Keys;
 use onrush_tracker::running::Running;
 use onrush_tracker::worker::Worker;
+use sockets::Backend;
 
 /// Warning of a start as root without a configured user.
 const AS_ROOT: &str = "running as root, with more rights than a tracker needs: write \
@@ -283,7 +283,7 @@ impl<'a> Start<'a> {
         &self,
         group: &mut Group,
         secrets: &Secrets,
-    ) -> Result<Vec<Worker<mio::Backend>>, StartError> {
+    ) -> Result<Vec<Worker<Backend>>, StartError> {
         let buffers = sockets::buffer_sizes(group);
         let backends = sockets::backends(self.settings, group).map_err(StartError::Poll)?;
         // With the commitment, so that no peer is dropped for its age too early.
@@ -324,7 +324,7 @@ impl<'a> Start<'a> {
     /// Starts the workers' threads, which wait at a gate until the tracker serves.
     fn into_tracker(
         self,
-        workers: Vec<Worker<mio::Backend>>,
+        workers: Vec<Worker<Backend>>,
         group: &Group,
         map: ShardMap,
     ) -> Result<Tracker, StartError> {
@@ -384,7 +384,7 @@ fn start_admin(
 }
 
 /// The shards of all workers, in order.
-fn shards(workers: &mut [Worker<mio::Backend>]) -> Vec<&mut Shard> {
+fn shards(workers: &mut [Worker<Backend>]) -> Vec<&mut Shard> {
     let sides = workers.iter_mut().filter_map(|worker| worker.swarm_side.as_mut());
     sides.map(|side| &mut side.shard).collect()
 }

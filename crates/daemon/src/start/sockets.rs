@@ -16,6 +16,9 @@ use crate::upgrade::incoming::Incoming;
 use onrush_config::Settings;
 use onrush_tracker::limits::Placement;
 
+/// The workers' network side.
+pub(super) type Backend = mio::Backend;
+
 /// Offset of the info hash in announces, and of the first one in scrapes.
 const INFO_HASH_OFFSET: usize = REQUEST_HEAD_LEN;
 
@@ -65,13 +68,13 @@ pub(super) fn buffer_sizes(group: &Group) -> Vec<Buffers> {
 
 /// A backend for each worker's sockets. Duplicate descriptors stay in the group, for steering and
 /// the next upgrade.
-pub(super) fn backends(settings: &Settings, group: &mut Group) -> io::Result<Vec<mio::Backend>> {
+pub(super) fn backends(settings: &Settings, group: &mut Group) -> io::Result<Vec<Backend>> {
     let duplicate =
         |sockets: &Vec<BoundSocket>| sockets.iter().map(BoundSocket::try_clone).collect();
     let duplicates = group.workers.iter().map(duplicate).collect::<io::Result<_>>()?;
     let options = mio::Options { batch: settings.socket.batch, ..mio::Options::default() };
     let sockets = std::mem::replace(&mut group.workers, duplicates).into_iter();
-    sockets.map(|sockets| mio::Backend::new(sockets, options)).collect()
+    sockets.map(|sockets| Backend::new(sockets, options)).collect()
 }
 
 /// Makes the kernel steer announces and scrapes to the worker that owns their (first) info hash.

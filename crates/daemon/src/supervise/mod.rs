@@ -87,15 +87,15 @@ impl Supervisor {
         let now = Instant::now();
         let running = &tracker.running;
         let watch = Watch::new(&settings, now);
-        let losses = Losses::new(running.workers().count());
+        let losses = Losses::new(running.members().len());
         if !losses.are_known() {
             log::warn!("{}", losses::UNKNOWN);
         }
-        let readings = Readings::new(settings.placement);
+        let readings = Readings::new(running.members().len());
         let settings = Arc::new(settings);
         let (sender, requests) = bounded(MAX_REQUESTS);
         let parts = Parts {
-            workers: running.shared_workers(),
+            members: running.members().clone(),
             orders: running.orders().clone(),
             mailboxes: running.mailboxes().clone(),
             map: tracker.map,
@@ -286,19 +286,19 @@ impl Supervisor {
         let Self { tracker, watch, lifeline, settings, stalls, .. } = self;
         let Tracker { running, files, clock, access, steering, overload, history, upgrade, .. } =
             tracker;
-        let workers: Vec<_> = running.workers().collect();
-        if let Some(warning) = overload.check_filters(&workers, now) {
+        let members = running.members();
+        if let Some(warning) = overload.check_filters(members, now) {
             log::warn!("{warning}");
         }
         // Before the sum, which contains the reasons of drops.
-        self.losses.tick(&workers, overload.is_filtering());
+        self.losses.tick(members, overload.is_filtering());
         let summary = running.summary();
         history.record(&summary, now);
         history.record_refused(clock.now().unix, access.lists().refused_by_part());
         files.tick(settings, running.orders(), history, *clock, now);
-        let turns = workers.iter().map(|(_, metrics)| metrics.turns.get());
+        let turns = members.iter().map(|member| member.metrics.turns.get());
         let stalled = stalls.observe(turns, now);
-        let load = self.readings.tick(&workers, &stalled, now);
+        let load = self.readings.tick(members, &stalled, now);
         if let Err(error) = access.tick(running.orders(), &stalled, now) {
             log::error!("{error}: its shard keeps swarms that are no longer permitted");
         }
@@ -306,7 +306,7 @@ impl Supervisor {
         // Once the sockets are released, the successor steers them.
         let steering = steering.as_mut().filter(|_| !upgrade.is_final());
         let steer = steering.map(|steering| |change: Change| change.apply(steering));
-        for (level, text) in watch.tick(&workers, &load, &summary, &stalled, now, steer) {
+        for (level, text) in watch.tick(members, &load, &summary, &stalled, now, steer) {
             log::log!(level, "{text}");
         }
         self.check_overload(&load, now);

@@ -15,7 +15,8 @@ use crate::overload::load::Load;
 use crate::process::logging::WarningLimit;
 use onrush_config::Settings;
 use onrush_control::stall::STALL_THRESHOLD;
-use onrush_tracker::metrics::{Summary, UNSENT, WorkerMetrics};
+use onrush_tracker::member::Member;
+use onrush_tracker::metrics::{Summary, UNSENT};
 
 /// Ticks are not exactly a second apart: totals that are due within this time are not postponed.
 const TOLERANCE: Duration = Duration::from_millis(500);
@@ -81,19 +82,19 @@ impl Watch {
         self.totals_every = settings.log.totals_every;
     }
 
-    /// Call every second with all workers, always in the same order, their load, the sum of their
+    /// Call every second with all members, always in the same order, their load, the sum of their
     /// counters, and how long each has been `stalled`. Returns lines for the log. `steer` changes
     /// the steering, which the kernel may refuse; it is `None` where steering is off.
     pub(super) fn tick(
         &mut self,
-        workers: &[(&str, &WorkerMetrics)],
+        members: &[Member],
         load: &Load,
         summary: &Summary,
         stalled: &[Duration],
         now: Instant,
         steer: Option<impl FnMut(Change) -> io::Result<()>>,
     ) -> Vec<(Level, String)> {
-        self.warn_of_stalls(workers, stalled, now);
+        self.warn_of_stalls(members, stalled, now);
         self.check_losses(load.lost, now);
         self.check_refusals(load, now);
         let reached = self.limits.tick(summary, now, &mut self.limit).into_iter();
@@ -115,13 +116,8 @@ impl Watch {
         self.lines.extend(line.map(|text| (Level::Warn, text)));
     }
 
-    fn warn_of_stalls(
-        &mut self,
-        workers: &[(&str, &WorkerMetrics)],
-        stalled: &[Duration],
-        now: Instant,
-    ) {
-        for ((name, _), stalled) in workers.iter().zip(stalled) {
+    fn warn_of_stalls(&mut self, members: &[Member], stalled: &[Duration], now: Instant) {
+        for (Member { name, .. }, stalled) in members.iter().zip(stalled) {
             if *stalled >= STALL_THRESHOLD {
                 self.warn("stall", now, || {
                     format!(
@@ -206,16 +202,17 @@ mod tests {
     use crate::overload::load::Readings;
     use onrush_config::{Flags, Host};
     use onrush_control::stall::StallDetector;
+    use onrush_tracker::member::Role;
+    use onrush_tracker::metrics::WorkerMetrics;
     use onrush_tracker::refusal::Refusal;
-
-    const NAMES: [&str; 2] = ["worker-0", "worker-1"];
+    use std::sync::Arc;
 
     /// Two workers whose counters and clock the test advances.
     struct Tracked {
         watch: Watch,
         readings: Readings,
         stalls: StallDetector,
-        metrics: [WorkerMetrics; 2],
+        metrics: [Arc<WorkerMetrics>; 2],
         now: Instant,
         changes: Vec<Change>,
         steered: bool,
@@ -230,7 +227,7 @@ mod tests {
             let now = Instant::now();
             Self {
                 watch: Watch::new(&settings, now),
-                readings: Readings::new(settings.placement),
+                readings: Readings::new(2),
                 stalls: StallDetector::new(now),
                 metrics: Default::default(),
                 now,
@@ -244,17 +241,18 @@ mod tests {
         fn tick(&mut self, awake: &[usize]) -> Vec<(Level, String)> {
             awake.iter().for_each(|worker| self.metrics[*worker].turns.add(1));
             self.now += Duration::from_secs(1);
-            let workers: Vec<_> = NAMES.into_iter().zip(&self.metrics).collect();
-            let summary = Summary::of(&self.metrics);
+            let member = |nth: usize| Member::new(Role::Both, nth, self.metrics[nth].clone());
+            let members = [0, 1].map(member);
+            let summary = Summary::of(self.metrics.iter().map(|metrics| &**metrics));
             let turns = self.metrics.iter().map(|metrics| metrics.turns.get());
             let stalled = self.stalls.observe(turns, self.now);
-            let load = self.readings.tick(&workers, &stalled, self.now);
+            let load = self.readings.tick(&members, &stalled, self.now);
             let steer = |change| {
                 self.changes.push(change);
                 if self.refuse { Err(io::ErrorKind::PermissionDenied.into()) } else { Ok(()) }
             };
             let steer = self.steered.then_some(steer);
-            self.watch.tick(&workers, &load, &summary, &stalled, self.now, steer)
+            self.watch.tick(&members, &load, &summary, &stalled, self.now, steer)
         }
 
         /// The warnings of such a second.

@@ -52,7 +52,7 @@ fn a_failing_worker_ends_by_name_with_its_cause() {
         assert_eq!(running.failures().recv_timeout(TIMEOUT).unwrap(), failure(name, cause));
         // No other worker failed, and all can be stopped.
         assert!(running.failures().is_empty());
-        assert_eq!(running.workers().count(), settings.placement.workers());
+        assert_eq!(running.members().len(), settings.placement.workers());
         running.stop();
         assert_eq!(alive.load(Ordering::SeqCst), 0);
     }

@@ -16,12 +16,14 @@ use std::time::Duration;
 
 use crossbeam_utils::sync::Parker;
 use onrush_net::Socket;
+use onrush_swarm::Shard;
 
 pub use socket_side::SocketSide;
 pub use swarm_side::SwarmSide;
 
 use crate::clock::Now;
 use crate::lanes::{Batch, Inbox, Mailbox, Order};
+use crate::member::{MemberThread, Role};
 use crate::metrics::WorkerMetrics;
 
 /// Batches of other members that a worker serves per turn at most, so that it soon reads its own
@@ -143,6 +145,34 @@ impl<S: Socket> Worker<S> {
             None => parker.park_timeout(timeout),
         });
         result
+    }
+}
+
+impl<S: Socket + Send + 'static> MemberThread for Worker<S> {
+    fn role(&self) -> Role {
+        match (&self.socket_side, &self.swarm_side) {
+            (Some(_), Some(_)) => Role::Both,
+            (Some(_), None) => Role::Socket,
+            _ => Role::Shard,
+        }
+    }
+
+    fn metrics(&self) -> &Arc<WorkerMetrics> {
+        &self.metrics
+    }
+
+    fn turn(&mut self, now: Now) -> io::Result<bool> {
+        Self::turn(self, now)
+    }
+
+    fn wait(&mut self, timeout: Duration) -> io::Result<()> {
+        Self::wait(self, timeout)
+    }
+
+    fn end(&mut self) -> Option<Shard> {
+        // The lane itself stays open as long as any handle to it exists.
+        while self.inbox.order().is_some() {}
+        self.swarm_side.take().map(|side| side.shard)
     }
 }
 

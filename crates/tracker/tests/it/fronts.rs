@@ -1,24 +1,31 @@
 //! Fronts beside UDP: an in-memory front shares swarms, access rules and limits with UDP peers, in
 //! both placements, and its exit affects no other member.
 
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use onrush_net::memory::{Conditions, Endpoint, Network};
 use onrush_net::{Reply, Return, Socket};
 use onrush_proto::{
     Announce, ConnectionId, Event, Family, InfoHash, PeerId, Response, ScrapeCounts, TransactionId,
 };
+use onrush_swarm::Shard;
 use onrush_testing::memory_tracker::{
     COLOCATED, SPLIT, TRACKER_V4, TestTracker, announce, at, connect, rules, secrets, settings,
 };
+use onrush_tracker::clock::{Clock, Now};
 use onrush_tracker::front::Front;
 use onrush_tracker::intake::{Admission, AnnounceFields, Source};
 use onrush_tracker::lanes::{Order, Ticket, Waker};
+use onrush_tracker::member::{MemberThread, Role};
+use onrush_tracker::metrics::WorkerMetrics;
 use onrush_tracker::orders::Orders;
 use onrush_tracker::refusal::Refusal;
 use onrush_tracker::rules::Rules;
+use onrush_tracker::running::Running;
 
 const FORBIDDEN: InfoHash = InfoHash([0xFF; 20]);
 const BLOCKED: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 9);
@@ -275,4 +282,65 @@ fn a_sleeping_front_is_woken_by_replies_and_orders() {
     world.fronts[0].front.sleep(|| orders.update_rules(&world.rules).unwrap());
     assert_eq!(wakes(&world), 2);
     assert!(matches!(world.fronts[0].front.order(), Some(Order::Rules(_))));
+}
+
+/// A front on a thread: announces once, and fails once it has the reply.
+struct ThreadFront(MemoryFront);
+
+impl MemberThread for ThreadFront {
+    fn role(&self) -> Role {
+        Role::Front
+    }
+
+    fn metrics(&self) -> &Arc<WorkerMetrics> {
+        &self.0.front.metrics
+    }
+
+    fn turn(&mut self, _: Now) -> io::Result<bool> {
+        let front = &mut self.0;
+        if front.next == 0 {
+            front.announce(FRONT_CLIENT, InfoHash([1; 20])).unwrap();
+        }
+        front.turn();
+        if front.replies.is_empty() { Ok(false) } else { Err(io::ErrorKind::BrokenPipe.into()) }
+    }
+
+    fn wait(&mut self, _: Duration) -> io::Result<()> {
+        self.0.front.sleep(std::thread::yield_now);
+        Ok(())
+    }
+
+    fn end(&mut self) -> Option<Shard> {
+        while self.0.front.order().is_some() {}
+        None
+    }
+}
+
+#[test]
+fn fronts_start_fail_and_stop_as_workers_do() {
+    let TestSetup { tracker, fronts, .. } = TestSetup::new(SPLIT, 2);
+    let fronts = fronts.into_iter().map(ThreadFront).collect();
+    let limits = settings(SPLIT).workers();
+    let (workers, clock) = (tracker.workers, Clock::start());
+    let mut running =
+        Running::prepare_with_fronts(&limits, Vec::new(), workers, fronts, clock).unwrap();
+    let names: Vec<_> = running.members().iter().map(|member| member.name.as_str()).collect();
+    let expected = ["socket-0", "socket-1", "swarm-0", "swarm-1", "swarm-2", "front-0", "front-1"];
+    assert_eq!(names, expected);
+    let roles = [Role::Socket, Role::Socket, Role::Shard, Role::Shard, Role::Shard];
+    assert!(
+        running
+            .members()
+            .iter()
+            .map(|member| member.role)
+            .eq([&roles[..], &[Role::Front; 2]].concat())
+    );
+    running.begin();
+    let failed = || running.failures().recv_timeout(Duration::from_secs(60)).unwrap();
+    let mut failures = [failed(), failed()].map(|failure| failure.name);
+    failures.sort();
+    assert_eq!(failures, ["front-0", "front-1"]);
+    let (summary, shards) = running.stop_and_take_shards();
+    // Of UDP's client, and of each front.
+    assert_eq!((summary.connects, summary.announces, shards.len()), (1, 2, 3));
 }
