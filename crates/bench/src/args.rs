@@ -40,7 +40,7 @@ Exit status:
 /// The command line.
 #[derive(Debug, Parser)]
 #[command(
-    name = "onrush-bench", version = onrush_load::version(), about = ABOUT,
+    name = "onrush-bench", version = onrush_text::version::version(), about = ABOUT,
     after_long_help = AFTER_HELP
 )]
 pub struct Args {

@@ -5,7 +5,6 @@ use std::fs;
 use std::net::Ipv4Addr;
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use clap::Parser as _;
@@ -16,10 +15,11 @@ use onrush_bench::plan::Plan;
 use onrush_bench::prepare::{self, Prepared};
 use onrush_bench::process::{Stop, Stopped, must_be_free};
 use onrush_bench::record::{Outcome, Raw};
-use onrush_bench::run::{run, written};
+use onrush_bench::run::run;
 use onrush_bench::summary::{Row, Summary};
 use onrush_bench::{machine, record, report};
 use onrush_load::affinity::format_list;
+use onrush_text::times::duration;
 
 /// Exit status: no round has a figure, or results cannot be written.
 const FAILED: u8 = 1;
@@ -117,7 +117,7 @@ fn show(plan: &Plan) {
     }
     let seconds: f64 = plan.steps().iter().map(|(_, case)| plan.settings.seconds(case)).sum();
     let (cases, rounds) = (plan.cases.len(), plan.settings.rounds);
-    let took = written(Duration::from_secs_f64(seconds));
+    let took = duration(seconds);
     println!("\n{cases} cases, {rounds} rounds of each, taking turns: about {took}");
 }
 

@@ -102,7 +102,7 @@ pub fn plan(
     }
     let created = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     Ok(Plan {
-        version: onrush_load::version().into(),
+        version: onrush_text::version::version().into(),
         created: created.as_secs(),
         command,
         machine: machine::facts(),

@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 
 use anyhow::Context as _;
+use onrush_text::times::duration;
 
 use crate::contender::floor::MODEL;
 use crate::prepare::Prepared;
@@ -45,7 +46,7 @@ pub fn run(
             peers.insert(case.mix, count as usize);
         }
         clock.done(plan.settings.seconds(case), at.elapsed().as_secs_f64());
-        let (position, total, left) = (number + 1, steps.len(), written(clock.left()));
+        let (position, total, left) = (number + 1, steps.len(), duration(clock.left()));
         say(&format!("{position} of {total}, {left} left: {}", line(*round, case, &outcome)));
         let started = started.as_secs();
         raw.append(&Record { round: *round, started, case: (*case).clone(), outcome })?;
@@ -82,19 +83,9 @@ impl Clock {
         self.taken += taken;
     }
 
-    fn left(&self) -> Duration {
+    fn left(&self) -> f64 {
         let factor = if self.foreseen > 0.0 { self.taken / self.foreseen } else { 1.0 };
-        Duration::from_secs_f64((self.ahead * factor).max(0.0))
-    }
-}
-
-/// Minutes and seconds as text.
-pub fn written(duration: Duration) -> String {
-    let seconds = duration.as_secs_f64().round() as u64;
-    match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
-        (0, 0, seconds) => format!("{seconds} s"),
-        (0, minutes, seconds) => format!("{minutes} min {seconds:02} s"),
-        (hours, minutes, _) => format!("{hours} h {minutes:02} min"),
+        (self.ahead * factor).max(0.0)
     }
 }
 
@@ -105,22 +96,13 @@ mod tests {
     #[test]
     fn the_time_left_is_corrected_by_the_time_taken() {
         let mut clock = Clock { ahead: 40.0, ..Clock::default() };
-        assert_eq!(clock.left(), Duration::from_secs(40));
+        assert_eq!(clock.left(), 40.0);
         clock.done(10.0, 15.0);
-        assert_eq!(clock.left(), Duration::from_secs(45));
+        assert_eq!(clock.left(), 45.0);
         clock.done(10.0, 15.0);
-        assert_eq!(clock.left(), Duration::from_secs(30));
+        assert_eq!(clock.left(), 30.0);
         clock.done(20.0, 1.0);
-        assert_eq!(clock.left(), Duration::ZERO);
-    }
-
-    #[test]
-    fn times_have_minutes_and_seconds() {
-        let of = |seconds| written(Duration::from_secs(seconds));
-        assert_eq!(
-            (of(0), of(75), of(7260)),
-            ("0 s".into(), "1 min 15 s".into(), "2 h 01 min".into())
-        );
+        assert_eq!(clock.left(), 0.0);
     }
 
     #[test]

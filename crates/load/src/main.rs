@@ -14,7 +14,6 @@ use onrush_load::affinity;
 use onrush_load::args::{self, Args, Command, TargetArgs, VerifyArgs};
 use onrush_load::attack::{self, AttackArgs};
 use onrush_load::environment::Environment;
-use onrush_load::number::grouped;
 use onrush_load::options::SourceArgs;
 use onrush_load::plan::{Plan, Population, Profile};
 use onrush_load::report::Report;
@@ -24,6 +23,7 @@ use onrush_load::search::search;
 use onrush_load::{hashes, interrupt, sources};
 use onrush_net::affinity::AffinityError;
 use onrush_proto::Family;
+use onrush_text::numbers::grouped;
 use onrush_verify::reachability::{self, PATIENCE};
 
 /// Exit status: a reply was wrong, or a conformance check failed.

@@ -89,7 +89,8 @@ pub struct ExportReport {
 impl fmt::Display for ExportReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { path, swarms, bytes, seconds } = self;
-        write!(f, "{swarms} swarms to {path}, {bytes} bytes in {seconds:.2} s")
+        let size = onrush_text::numbers::bytes(*bytes);
+        write!(f, "{swarms} swarms to {path}, {size} in {seconds:.2} s")
     }
 }
 

@@ -89,7 +89,7 @@ Exit status:
 #[command(
     name = "onrush",
     args_conflicts_with_subcommands = true,
-    version = onrush_control::version::version(),
+    version = onrush_text::version::version(),
     about = ABOUT,
     long_about = LONG_ABOUT,
     after_long_help = AFTER_HELP

@@ -22,10 +22,10 @@ use onrush_config::Settings;
 use onrush_config::settings::Listen;
 use onrush_control::AdminError;
 use onrush_control::server::{self, Bound};
-use onrush_control::version::version;
 use onrush_replica::delta;
 use onrush_replica::handoff::{Handoff, Section, SectionKind};
 use onrush_store::lock::StateLock;
+use onrush_text::version::version;
 
 /// Binds the admin address. If the running process may have it, it is bound once that has exited.
 pub(super) fn bind_admin(settings: &Settings, listen: Listen) -> Result<Bound, AdminError> {

@@ -16,13 +16,13 @@ use super::SOCKET;
 use crate::process::notify;
 use onrush_config::settings::Listen;
 use onrush_config::{Passed, Settings};
-use onrush_control::version::version;
 use onrush_replica::dump::{self, DumpError, load_options};
 use onrush_replica::handoff::{
     Handoff, IntervalCommitment, Message, PROTOCOL, SectionKind, receive, receive_descriptors,
     send, unexpected,
 };
 use onrush_store::lock::StateLock;
+use onrush_text::version::version;
 use onrush_tracker::access::AccessList;
 use onrush_tracker::clock::Now;
 

@@ -15,7 +15,6 @@ use crossbeam_channel::{Sender, bounded};
 use onrush_net::handover::{self, Peer};
 use onrush_swarm::{Interest, Shard, Totals};
 
-use onrush_control::version::version;
 use onrush_replica::delta::Since;
 use onrush_replica::handoff::{
     Current, Handoff, IntervalCommitment, Message, PROTOCOL, UntilDeadline, receive, send,
@@ -23,6 +22,7 @@ use onrush_replica::handoff::{
 };
 use onrush_replica::{collect_from_shards, dump};
 use onrush_store::state_file;
+use onrush_text::version::version;
 use onrush_tracker::clock::{Clock, Now};
 use onrush_tracker::orders::Orders;
 

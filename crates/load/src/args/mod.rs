@@ -43,7 +43,7 @@ const CLOSED_LOOP: Duration = Duration::from_secs(1);
 #[derive(Parser, Debug)]
 #[command(
     name = "onrush-load",
-    version = crate::version(),
+    version = onrush_text::version::version(),
     max_term_width = 100,
     args_conflicts_with_subcommands = true,
     after_help = help::EXAMPLES,

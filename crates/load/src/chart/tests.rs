@@ -1,7 +1,7 @@
 //! Whether pictures show what they were given. How they look is for the browser test.
 
 use super::*;
-use crate::number::Unit;
+use onrush_text::numbers::Unit;
 
 fn some_lines() -> Lines {
     let curve = |n: f64| (1..=100).map(move |x| (f64::from(x), n * 50.0 * f64::from(x)));

@@ -6,8 +6,8 @@ use super::figures::{Fact, Grid, by_step, figures, kinds, latencies, rounds, set
 use super::verdict::verdict;
 use super::{CurvePoint, Report};
 use crate::chart::{Axis, Line, Lines, Span, lines};
-use crate::number::{Unit, grouped};
 use crate::series::Sample;
+use onrush_text::numbers::{Unit, bytes, grouped};
 
 /// The values of the template.
 #[derive(Template)]
@@ -69,7 +69,7 @@ fn headline(report: &Report) -> Vec<(&'static str, String, String)> {
         all.push(("tracker's CPU", format!("{:.2}", cpu.per_reply), "us per right reply".into()));
     }
     if let Some(tracker) = &report.tracker {
-        all.push(("tracker's memory", Unit::Bytes.label(tracker.peak_rss as f64), "peak".into()));
+        all.push(("tracker's memory", bytes(tracker.peak_rss), "peak".into()));
     }
     all
 }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Report;
-use crate::number::{Unit, grouped};
+use onrush_text::numbers::{Unit, grouped};
 
 /// The bounds within which a rate counts as held.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 use onrush_proto::InfoHash;
-use time::OffsetDateTime;
 
 use super::format::aligned;
 use onrush_control::api::admin::{ListCheck, ListEntry, ListPart, ListReport, ListUpdate};
 use onrush_control::client::ClientError;
-use onrush_control::numbers::grouped;
 use onrush_store::lists::file::{INFO_HASHES, read_stream, read_with_comments};
+use onrush_text::numbers::grouped;
+use onrush_text::times::date;
 
 /// Bytes of lines per request: well under the default of admin.max_body.
 const CHUNK: usize = 400_000;
@@ -152,7 +152,7 @@ pub fn report(report: &ListReport, now: u64) -> String {
             let of = |(day, count): (&u64, &u64)| {
                 ago.contains(&((now / DAY).saturating_sub(day / DAY))).then_some(*count)
             };
-            grouped(by_day.iter().filter_map(of).sum())
+            grouped(by_day.iter().filter_map(of).sum::<u64>())
         });
         line(name, columns.each_ref().map(String::as_str));
     }
@@ -175,13 +175,6 @@ pub fn changed(changed: &ListUpdate) -> String {
     let until =
         if *lasting { "" } else { "; lost at the next restart, as there is no state directory" };
     format!("{changed} changed; the {mode} list has {entries} info hashes{until}\n")
-}
-
-/// The date in UTC, like `2026-11-23`, of seconds since 1970.
-fn date(unix: u64) -> String {
-    let time =
-        i64::try_from(unix).ok().and_then(|unix| OffsetDateTime::from_unix_timestamp(unix).ok());
-    time.map_or_else(|| "-".to_owned(), |time| time.date().to_string())
 }
 
 #[cfg(test)]

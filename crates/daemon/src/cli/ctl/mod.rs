@@ -26,9 +26,9 @@ use command::Action;
 pub use command::Ctl;
 use lists::{List, Named, read_list};
 use onrush_control::client::{self, Client, ClientError};
-use onrush_control::version::version;
 use onrush_store::atomic_file::AtomicFile;
 use onrush_store::state_file;
+use onrush_text::version::version;
 
 use crate::cli::format::{Printable, escaped};
 use crate::cli::print;

@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use ipnet::IpNet;
 
 use onrush_control::api::sources::{RequestKind, SourceShare, TopSources};
-use onrush_control::numbers::grouped;
+use onrush_text::numbers::grouped;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -137,7 +137,7 @@ fn text(top: &TopSources) -> String {
     let mut text = format!("{:<43} {:>9} {:>9} {:>11}\n", "source", "share", "+-", "per second");
     for SourceShare { source, share, error, rate, .. } in &top.sources {
         let (source, share, error) = (name(source), 100.0 * share, 100.0 * error);
-        let rate = grouped(rate.round() as u64);
+        let rate = grouped(rate);
         // Writing to a string cannot fail.
         let _ = writeln!(text, "{source:<43} {share:>7.2} % {error:>7.2} % {rate:>11}");
     }
