@@ -28,7 +28,7 @@ pub enum Request {
     Export(Responder<Result<ExportReport, String>>),
     /// Write the peers to the snapshot.
     Snapshot(Responder<Result<SnapshotReport, String>>),
-    /// Start the successor process. The response is sent when it takes over.
+    /// Start the successor. The response is sent when it receives the sockets.
     Upgrade {
         /// Whether peers that do not fit into the successor are dropped, and a list that lost most
         /// of its entries is accepted.
@@ -99,8 +99,8 @@ pub enum BlockError {
         /// A block that contains it.
         covering: Option<String>,
     },
-    /// The change would be lost, because the successor process has already read the blocks.
-    #[error("another process is about to take over: repeat the request in a second")]
+    /// The change would be lost, because the successor has already read the blocks.
+    #[error("a handoff is in progress: repeat the request in a second")]
     Upgrading,
     /// The file that keeps blocks across restarts cannot be written. Nothing has changed.
     #[error("nothing has changed, as {path} cannot be written: {error}")]
@@ -124,8 +124,8 @@ pub enum ListChangeError {
     /// The change would remove every entry of the allow list.
     #[error("the allow list would be empty, and the tracker would serve no info hash")]
     NothingLeft,
-    /// The change would be lost, because the successor process has already read the list.
-    #[error("another process is about to take over: repeat the request in a second")]
+    /// The change would be lost, because the successor has already read the list.
+    #[error("a handoff is in progress: repeat the request in a second")]
     Upgrading,
     /// The journal that keeps changes across restarts cannot be written.
     #[error("{} cannot be written: {error}", path.display())]

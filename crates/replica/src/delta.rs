@@ -1,5 +1,5 @@
 //! The delta of an upgrade: peers that have stopped and peers that have announced since the dump.
-//! It arrives when the new process serves already, and is merged with that process's own peers.
+//! It arrives when the successor serves already, and is merged with the successor's own peers.
 //!
 //! On the stream: the number of stops (u32); for each its info hash, family (4 or 6), address and
 //! port, the swarm's `completed` (u32) and the seconds since (u32); then a snapshot of all peers
@@ -29,7 +29,7 @@ use onrush_tracker::orders::Orders;
 /// Seconds added to the ages of the dump, so that the same peer in the delta counts as more recent:
 /// ages have units of four seconds and clocks of two processes, and may be off by two units each.
 pub const OLDER_IN_DUMP: u32 = 32;
-/// Seconds added to the ages of the delta, so that an announce to the new process counts as more
+/// Seconds added to the ages of the delta, so that an announce to the successor counts as more
 /// recent.
 const OLDER_IN_DELTA: u32 = 16;
 /// Seconds added to the age of a stop, so that a peer that has announced again since stays.
@@ -38,7 +38,7 @@ const OLDER_STOPS: u32 = 8;
 const MARGIN: u32 = 8;
 /// Swarms, peers or stops merged per step.
 const STEP: usize = 64;
-/// Time for each write of the outgoing process, and for all shards to merge a part.
+/// Time for each write of the predecessor, and for all shards to merge a part.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A dump that has been sent, for the delta that follows it.
@@ -53,7 +53,7 @@ pub struct Since {
 /// Sends the delta, from the shards of stopped workers. Calls `progress` every few milliseconds.
 ///
 /// # Errors
-/// When the new process has exited, or does not read in time.
+/// When the successor has exited, or does not read in time.
 pub fn send(
     stream: &UnixStream,
     shards: &mut [Shard],
@@ -198,7 +198,7 @@ pub fn receive(
         merging.store(false, Ordering::Release);
         match merged {
             Ok(Merged { counts: SnapshotCounts { records, v4, v6 }, full }) => {
-                log::info!("upgrade: delta merged, {} peers in {records} swarms", v4 + v6);
+                log::info!("upgrade: delta merged: {} peers in {records} swarms", v4 + v6);
                 if full > 0 {
                     log::warn!(
                         "upgrade: {full} of these peers were not stored, because their workers \
@@ -356,7 +356,7 @@ fn merge_block(
     }
 }
 
-/// Removes peers that have stopped at the outgoing process. Their ages were right when they were
+/// Removes peers that have stopped at the predecessor. Their ages were right when they were
 /// `received`.
 fn apply_stops(mut stops: Vec<Stop>, received: Now) -> impl FnMut(&mut Shard, Now) -> bool {
     move |shard, now| {

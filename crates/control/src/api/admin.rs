@@ -211,14 +211,14 @@ pub struct LogLevel {
 #[cfg_attr(test, derive(utoipa::IntoParams), into_params(parameter_in = Query))]
 #[serde(deny_unknown_fields)]
 pub struct UpgradeQuery {
-    /// Drops the peers for which the new process has no room by `limits.peers`, and accepts a list
+    /// Drops the peers for which the successor has no room by `limits.peers`, and accepts a list
     /// that lost more than half of its entries.
     #[serde(default)]
     #[cfg_attr(test, param(default = false))]
     pub force: bool,
 }
 
-/// The process that takes over in an upgrade.
+/// The process that serves after an upgrade.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct Successor {

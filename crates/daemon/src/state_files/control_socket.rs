@@ -12,8 +12,8 @@ use onrush_store::state_file;
 const MODE: u32 = 0o660;
 
 impl StateFiles {
-    /// Binds the socket, unless it was handed over. Without the lock of the directory, another
-    /// process may have it.
+    /// Binds the socket, unless it was part of a handoff. Without the lock of the directory,
+    /// another process may have it.
     pub fn bind_control(&mut self, settings: &Settings, warnings: &mut Vec<String>) {
         let Some(path) = settings.control_socket().filter(|_| self.lock.is_some()) else { return };
         if self.control.is_some() {

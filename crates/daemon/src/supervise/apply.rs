@@ -92,7 +92,7 @@ impl Supervisor {
         let Tracker { access, overload, running, .. } = &self.tracker;
         let rules = overload.rules(&self.settings, access.lists());
         if let Err(error) = running.orders().update_rules(&Arc::new(rules)) {
-            log::error!("{error}: it keeps the former configuration");
+            log::error!("{error}; its configuration is unchanged");
         }
         self.view.update(|shown| {
             shown.settings = self.settings.clone();

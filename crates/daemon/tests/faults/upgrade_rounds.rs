@@ -38,16 +38,16 @@ const BURST: usize = 64;
 /// Log lines of an upgrade, in their usual order, which divide it into stages.
 pub(crate) const STEPS: [&str; 7] = [
     "SIGUSR2: started ",
-    "taking over from process ",
+    "receiving the handoff of process ",
     UPGRADE_BEGINS,
     "upgrade: loaded ",
     READY,
     UPGRADE_DONE,
     UPGRADE_RECEIVED,
 ];
-/// The old process has handed over the sockets, though the new one may have exited since.
-const TAKEN_OVER: &str = " has taken over";
-/// The new process has not received the peers that announced during the transfer.
+/// The successor has the sockets, though it may have exited since.
+const HANDOFF_COMPLETE: &str = "handoff complete: ";
+/// The successor has not received the peers that announced during the transfer.
 const REST_LOST: &str = "the peers since the dump have not all arrived";
 /// Pause between looks at processes and log, and between scrapes.
 const LOOK: Duration = Duration::from_millis(2);
@@ -231,7 +231,7 @@ impl Trackers {
     fn round(&mut self, victim: Victim, moment: Moment) -> Option<(usize, Outcome)> {
         let (old, begin) = (self.owner, self.begin_upgrade());
         if let Some(step) = moment.step {
-            // Without CPU time a new process may fail to take over.
+            // Without CPU time a handoff may fail.
             self.wait_for("a step of the upgrade", |this| {
                 this.logged(begin, step) || this.logged(begin, SUCCESSOR_FAILED)
             });
@@ -249,11 +249,11 @@ impl Trackers {
         };
         match (victim, outcome) {
             (Victim::Launcher, Outcome::Neither) => panic!("no process serves:\n{log}"),
-            // Before the handoff the old process was the one that served, and after it the new.
+            // Before the handoff the predecessor served, and after it the successor.
             (Victim::Old, Outcome::Neither) => {
-                assert!(!log.contains(READY), "the new one served:\n{log}");
+                assert!(!log.contains(READY), "the successor served:\n{log}");
             }
-            (Victim::New, Outcome::Neither) => assert!(log.contains(TAKEN_OVER), "{log}"),
+            (Victim::New, Outcome::Neither) => assert!(log.contains(HANDOFF_COMPLETE), "{log}"),
             (Victim::Old, Outcome::Old) | (Victim::New, Outcome::New) => {
                 assert_eq!(stage, None, "a killed process serves:\n{log}");
             }
@@ -266,7 +266,7 @@ impl Trackers {
         });
         if outcome == Outcome::New {
             // The check adds a peer to each swarm for a moment, which a snapshot would keep.
-            self.wait_for("the rest is merged, and in a snapshot", |this| {
+            self.wait_for("the delta is merged, and in a snapshot", |this| {
                 let merged = this.logged(begin, UPGRADE_RECEIVED) || this.logged(begin, REST_LOST);
                 merged && this.logged(begin, READY) && this.logged(begin, SNAPSHOT)
             });

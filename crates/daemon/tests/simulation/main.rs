@@ -1,6 +1,6 @@
 //! The whole tracker under simulation, on one thread and from one seed: clients over a network that
 //! loses, delays, reorders and duplicates datagrams, while the wall clock is set, workers stall,
-//! batches run out, rules and lists change, and other processes take over. Each reply is checked
+//! batches run out, rules and lists change, and successors start to serve. Each reply is checked
 //! against a naive model, and all counters against the datagrams that passed. A failure prints its
 //! seed: `ONRUSH_SEED=N` runs only that one, `ONRUSH_SEEDS=N` the first N, and `ONRUSH_SEEDS=M..N`
 //! those from M to N, so that several processes can share them. `scripts/test-all` runs others each

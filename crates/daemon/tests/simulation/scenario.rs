@@ -52,7 +52,7 @@ pub(crate) enum Fault {
     Reload,
     /// A change of the list, of this share of the swarms.
     List { share: f64 },
-    /// Another process takes over, unless that fails.
+    /// A handoff to a successor, unless that fails.
     Upgrade(Option<Failure>),
 }
 

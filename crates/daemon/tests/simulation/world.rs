@@ -343,7 +343,7 @@ impl World {
                 *workers -= paused.try_iter().count();
                 let failed = upgrade.failure == Some(Failure::Paused);
                 if *workers == 0 && !failed {
-                    self.take_over(&mut upgrade, time);
+                    self.complete_handoff(&mut upgrade, time);
                     true
                 } else if *workers == 0 || *deadline <= time.second {
                     self.serving.orders().resume().expect("a worker takes its orders");
@@ -378,13 +378,13 @@ impl World {
         Ok(worked)
     }
 
-    /// The new process serves in place of the old one.
-    fn take_over(&mut self, upgrade: &mut Upgrade, time: Time) {
+    /// The successor serves in place of the predecessor.
+    fn complete_handoff(&mut self, upgrade: &mut Upgrade, time: Time) {
         let arrival = time.second + self.rng.random_range(0..4);
         let new = upgrade.release(&mut self.serving, time, arrival);
         self.exited.push(self.serving.summary());
         self.serving = new;
-        self.trace.push(format!("{} s: the new process serves", time.second));
+        self.trace.push(format!("{} s: the successor serves", time.second));
         self.model.begin_merge(upgrade.older, self.serving.started);
         // It has loaded its list before; the one in force may be another.
         self.serving.update(self.rules.rules(&self.settings));

@@ -1,4 +1,4 @@
-//! SIGKILL of the old process, of the new one and of the launcher between them, at random moments
+//! SIGKILL of the predecessor, of the successor and of the launcher between them, at random moments
 //! of an upgrade: at several stages, with every outcome that is possible. What has to hold after
 //! each kill is in `tests/faults/upgrade_rounds.rs`.
 //!
@@ -32,12 +32,12 @@ fn outcomes(victim: Victim) -> &'static [Outcome] {
 }
 
 #[test]
-fn the_old_process_killed_at_any_moment_of_an_upgrade() {
+fn the_predecessor_killed_at_any_moment_of_an_upgrade() {
     kill_at_random(Victim::Old);
 }
 
 #[test]
-fn the_new_process_killed_at_any_moment_of_an_upgrade() {
+fn the_successor_killed_at_any_moment_of_an_upgrade() {
     kill_at_random(Victim::New);
 }
 

@@ -387,7 +387,7 @@ pub fn load_at_start(
     if *.partly { " to its end" } else { "" }
 )]
 pub struct Unread {
-    /// The file. Not handed over in an upgrade: each process has its own path to it.
+    /// The file. Not part of a handoff: each process has its own path to it.
     #[serde(skip)]
     pub path: PathBuf,
     /// Why it could not be read.

@@ -183,7 +183,7 @@ pub enum Absent {
 pub enum Applied {
     /// When the running process reads the file again.
     OnReload,
-    /// When a new process takes over from the running one, or after a restart.
+    /// When a successor serves in place of the running process, or after a restart.
     OnUpgrade,
     /// Only after a restart.
     OnRestart,

@@ -12,7 +12,7 @@ use onrush_control::api::{Health, Ready, Successor};
 use onrush_text::numbers::{bytes, grouped};
 use onrush_text::times::duration;
 
-/// The process that has taken over.
+/// The successor, which serves.
 pub fn successor(successor: &Successor) -> String {
     let Successor { process, version } = successor;
     format!("process {process} is serving, onrush {version}\n")

@@ -77,7 +77,7 @@ pub(crate) struct Model {
     sequence: Sequence,
     /// The datagram with which an upgrade in progress has begun.
     upgrading_since: Option<Sequence>,
-    /// Whether the new process serves, and has not got the changes since then.
+    /// Whether the successor serves, and has not got the changes since then.
     incomplete: bool,
     /// Requests and replies so far.
     pub(crate) requests: u64,
@@ -553,7 +553,7 @@ impl Model {
                 swarm.removed = Some(self.sequence);
             }
             match access.permits(hash) || upgrading {
-                // The new process of an upgrade may have it from the dump.
+                // The successor of an upgrade may have it from the dump.
                 true => swarm.peers.values_mut().for_each(|peer| peer.doubt(Doubt::Lost)),
                 false => {
                     *swarm = Swarm { removed: Some(self.sequence), ..Swarm::default() };
