@@ -59,7 +59,7 @@ class Half:
         try:
             with (self.where.tracker("" if shedding else UNSHED) as process,
                   place.limited(process, self.share) as self.way):
-                # Of so many newcomers the percentage is exact to a point.
+                # With so many newcomers the percentage is exact to a point.
                 report = load.attack(self.name, "--newcomers", 1000, honest=self.settings.honest,
                                      rate=self.settings.rate * 4, seconds=SECONDS)
         except load.ERRORS as error:

@@ -197,7 +197,7 @@ fn a_port_in_use_is_refused() {
     let bench = || bench(port, peers.path(), "opentracker", out.path());
     let text = ended(&mut bench(), 2);
     assert!(text.contains("is in use") && text.contains("--port"), "{text}");
-    // What it says to do can be done: nothing was begun.
+    // The remedy in the message works, as no round had begun.
     drop(taken);
     let text = ended(bench().args(["--rounds", "1"]), 1);
     assert!(text.contains("no round has a figure"), "{text}");

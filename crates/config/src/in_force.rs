@@ -27,7 +27,7 @@ pub struct Difference {
     pub key: String,
     /// The value in force, in TOML; `None` where it is not set.
     pub in_force: Option<String>,
-    /// That of the file.
+    /// Value in the file.
     pub file: Option<String>,
     /// When that of the file would be in force.
     pub applied: Applied,

@@ -305,7 +305,7 @@ mod tests {
         drop(first.in_use());
         first.written();
         let in_use = second.in_use();
-        // What is written belongs to a former response.
+        // The bytes written belong to the previous response.
         second.written();
         let fourth = admit(&all, "10.0.0.4");
         assert_eq!([&first, &second, &third, &fourth].map(is_open), [true, true, false, true]);

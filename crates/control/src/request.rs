@@ -19,7 +19,7 @@ pub enum Request {
     Reload {
         /// Whether a list that lost most of its entries is accepted.
         force: bool,
-        /// Who requests it.
+        /// Its sender.
         caller: Caller,
         /// Gets the result.
         responder: Responder<Result<ReloadReport, String>>,
@@ -33,7 +33,7 @@ pub enum Request {
         /// Whether peers that do not fit into the successor are dropped, and a list that lost most
         /// of its entries is accepted.
         force: bool,
-        /// Who requests it.
+        /// Its sender.
         caller: Caller,
         /// Gets the result.
         responder: Responder<Result<Successor, String>>,
@@ -42,7 +42,7 @@ pub enum Request {
     LogLevel {
         /// The level.
         level: LevelFilter,
-        /// Who requests it.
+        /// Its sender.
         caller: Caller,
         /// Receives the former level.
         responder: Responder<LevelFilter>,
@@ -51,7 +51,7 @@ pub enum Request {
     ChangeList {
         /// Later ones override earlier ones.
         changes: Vec<ListChange>,
-        /// Who requests it.
+        /// Its sender.
         caller: Caller,
         /// Gets the result.
         responder: Responder<Result<ListUpdate, ListChangeError>>,
@@ -62,7 +62,7 @@ pub enum Request {
     Block {
         /// The sources.
         block: Box<BlockRequest>,
-        /// Who requests it.
+        /// Its sender.
         caller: Caller,
         /// Gets the result.
         responder: Responder<Result<BlockUpdate, BlockError>>,
@@ -71,7 +71,7 @@ pub enum Request {
     Unblock {
         /// Its prefix.
         prefix: String,
-        /// Who requests it.
+        /// Its sender.
         caller: Caller,
         /// Gets the block.
         responder: Responder<Result<BlockEntry, BlockError>>,

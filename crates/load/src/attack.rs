@@ -181,7 +181,8 @@ fn run_settings(args: &AttackArgs, seed: u64, stop: Arc<AtomicBool>) -> RunSetti
     }
 }
 
-/// What established clients send: the real mix without its invalid requests, and with more scrapes.
+/// Requests of established clients: the real mix without its invalid requests, and with more
+/// scrapes.
 fn profile(swarms: u32) -> Profile {
     let real = Profile::real();
     let mix = Mix { connect: 22.0, announce: 72.0, scrape: 6.0, unusable: 0.0, junk: 0.0 };

@@ -313,7 +313,7 @@ pub fn bind_client(
     Ok((socket, notices))
 }
 
-/// Which other sockets may have the same address.
+/// Other sockets that may have the same address.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sharing {
     /// None.

@@ -218,7 +218,7 @@ pub fn receive(
 
 /// A delta that has been merged.
 struct Merged {
-    /// What has arrived.
+    /// Records and peers that have arrived.
     counts: SnapshotCounts,
     /// Peers that were not stored, because their shard was full.
     full: u64,
@@ -269,7 +269,7 @@ pub struct Delta<R> {
     full: Arc<AtomicU64>,
 }
 
-/// What comes next on the stream.
+/// The next part of the stream.
 enum Part<R> {
     Stops(R),
     Peers(BlockReader<R>),
@@ -368,8 +368,8 @@ fn apply_stops(mut stops: Vec<Stop>, received: Now) -> impl FnMut(&mut Shard, No
     }
 }
 
-/// What removes the peers that have stopped at this process since its dump was loaded: `stops` are
-/// the readers of that time, one for each of the `shards`.
+/// Steps that remove the peers that have stopped at this process since its dump was loaded: `stops`
+/// are the readers of that time, one for each of the `shards`.
 pub fn own_stops(stops: Vec<ChangeReader>, shards: usize) -> Vec<ShardStep> {
     let mut stops = stops.into_iter();
     (0..shards).map(|_| Box::new(apply_own_stops(stops.next())) as _).collect()
@@ -537,7 +537,7 @@ mod tests {
             let result = read_stops(&mut from, |stop| read.push(stop));
             result.map(|()| (read, from.len()))
         };
-        // What follows them is left.
+        // The bytes behind them are not read.
         let more = [&bytes[..], b"snapshot"].concat();
         assert_eq!(read(&more).unwrap(), (stops.to_vec(), 8));
         assert!((0..bytes.len()).all(|len| read(&bytes[..len]).is_err()));

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use onrush_config::reload::ShownValues;
 use onrush_net::descriptors;
-use onrush_store::lists::MostEntries;
+use onrush_store::lists::EntryHighWaterMark;
 use onrush_store::snapshot::load::Unread;
 use serde::{Deserialize, Serialize};
 
@@ -87,7 +87,7 @@ pub struct Current {
     /// The snapshot that was not loaded and must not be overwritten, if so. It may be readable now.
     pub unread: Option<Box<Unread>>,
     /// The most entries of each list: a file that the successor reads may be incomplete.
-    pub list_entries: MostEntries,
+    pub list_entries: EntryHighWaterMark,
     /// Its configuration, for the log of the successor.
     #[serde(default)]
     pub values: ShownValues,
@@ -333,7 +333,7 @@ mod tests {
                     cause: "Is a directory".into(),
                     partly: true,
                 })),
-                list_entries: MostEntries {
+                list_entries: EntryHighWaterMark {
                     kind: Some("deny".into()),
                     info_hashes: 1_000_000,
                     blocks: 7,

@@ -27,7 +27,7 @@ pub struct Rules {
     pub access: Arc<AccessList>,
     /// The sources that are not served.
     pub blocked: Arc<AddressSet>,
-    /// Those of them that were blocked while the tracker runs, to count their requests.
+    /// Sources that were blocked while the tracker runs, to count their requests.
     pub blocks: Arc<SourceBlocks>,
     /// Announces of info hashes that are not served, by part of the list.
     pub forbidden: Arc<PartCounts>,
@@ -41,7 +41,7 @@ pub struct Rules {
     pub trusted: Arc<AddressSet>,
     /// The time in which expiry visits every peer once.
     pub sweep_period: Duration,
-    /// What the kernel drops under overload; nothing if `None`.
+    /// Load shedding in the kernel; none if `None`.
     pub shedding: Option<Shedding>,
 }
 

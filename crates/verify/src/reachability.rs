@@ -1,4 +1,4 @@
-//! Whether a tracker answers connect requests, before checks or a load start.
+//! Tests that a tracker answers connect requests, before checks or a load start.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};

@@ -45,14 +45,14 @@ pub struct Row {
     pub group: Group,
     /// Its result.
     pub outcome: Outcome,
-    /// What a conforming tracker does.
+    /// Behaviour of a conforming tracker.
     pub expected: String,
     /// BEP and section, or the clients that rely on it.
     pub source: String,
-    /// What the tracker did instead, or why the check was skipped.
+    /// The tracker's behaviour, or the reason for which the check was skipped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen: Option<String>,
-    /// What the BEPs leave open, where the outcome is [`Outcome::Differs`].
+    /// The point that the BEPs leave open, where the outcome is [`Outcome::Differs`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub open: Option<String>,
 }

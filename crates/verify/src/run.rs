@@ -18,7 +18,7 @@ use crate::target::Target;
 /// on a tracker in use.
 const CONCURRENCY: usize = 16;
 
-/// What to check, and how.
+/// Target and options of a run.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The tracker.

@@ -173,7 +173,7 @@ pub struct ConfigValue {
     pub default: bool,
 }
 
-/// How the configuration file differs from what is in force.
+/// Differences of the configuration file from the values in force.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct ConfigDifferences {
@@ -190,10 +190,10 @@ pub struct ConfigDifference {
     /// The value in force, in TOML; absent where it is not set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub in_force: Option<String>,
-    /// That of the file.
+    /// Value in the file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
-    /// What puts that of the file into force: `reload`, `upgrade` or `restart`.
+    /// The action that applies the value of the file: `reload`, `upgrade` or `restart`.
     pub applied_by: String,
 }
 

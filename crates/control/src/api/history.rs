@@ -24,7 +24,7 @@ pub struct History {
 /// list of info hashes.
 pub type RefusedByDay = BTreeMap<u64, BTreeMap<String, u64>>;
 
-/// What the daemon keeps in a file.
+/// The history in the daemon's file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Saved {
     /// Rates, peers and swarms.

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use super::logging;
 
-/// Stopped as requested, or wrote what it was asked for.
+/// Stopped as requested, or wrote the requested output.
 pub const GOOD: u8 = 0;
 /// Could not start, or failed while it served.
 pub const FAILED: u8 = 1;

@@ -111,7 +111,7 @@ impl SteeringBackoff {
 mod tests {
     use super::*;
 
-    /// What the back-off decides after a second in which busy workers have received 50 datagrams
+    /// The back-off's decision after a second in which busy workers have received 50 datagrams
     /// each, and lost these.
     fn observe<const N: usize>(
         backoff: &mut SteeringBackoff,

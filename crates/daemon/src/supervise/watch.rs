@@ -1,4 +1,4 @@
-//! What the supervisor checks every second: stalled workers, lost and refused requests, steering,
+//! The supervisor's checks of every second: stalled workers, lost and refused requests, steering,
 //! and totals.
 
 use std::io;
@@ -22,7 +22,7 @@ const TOLERANCE: Duration = Duration::from_millis(500);
 
 /// A warning of replies that the kernel did not accept is due if they are one of so many.
 const UNSENT_SHARE: u64 = 100;
-/// What causes unsent replies, and the remedy; in the order of [`UNSENT`].
+/// Causes of unsent replies with their remedies, in the order of [`UNSENT`].
 const UNSENT_REMEDIES: [&str; UNSENT.len()] = [
     "the send buffer is full: raise net.core.wmem_max and socket.send_buffer, and check whether \
      the link is saturated",

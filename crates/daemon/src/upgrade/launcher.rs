@@ -12,7 +12,7 @@
 //! final message to it ([`Exit::report`]).
 //!
 //! Both have the command line of the predecessor, so that the same one is shown by `ps` and
-//! `systemctl status` before and after an upgrade. The environment has what is different.
+//! `systemctl status` before and after an upgrade. The environment has the differences.
 
 use std::env;
 use std::ffi::OsString;

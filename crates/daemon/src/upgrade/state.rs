@@ -263,7 +263,7 @@ impl Continued<'_> {
         Current {
             commitment: self.overload.full_commitment(self.settings, now),
             unread: self.files.snapshots.unread().cloned().map(Box::new),
-            list_entries: self.access.most_entries().clone(),
+            list_entries: self.access.entry_high_water_mark().clone(),
             values: self.settings.shown(),
         }
     }

@@ -114,7 +114,7 @@ fn a_disk_that_refuses_a_list_change_refuses_only_that_change() {
             };
             applies(&daemon);
             fault.end(disk);
-            // What was refused has left nothing behind.
+            // The refused writes have left nothing behind.
             let text = daemon.kill().text();
             assert!(!text.contains("panicked"), "{text}");
             let daemon = launch(disk, tables).serve();

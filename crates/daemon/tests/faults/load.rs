@@ -47,7 +47,7 @@ pub(crate) struct Load {
     thread: JoinHandle<Client>,
 }
 
-/// What a load and its client tell each other.
+/// State shared by a load and its client.
 #[derive(Default)]
 struct Shared {
     over: AtomicBool,

@@ -132,8 +132,7 @@ pub(crate) fn kill_at(
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Process {
     id: u32,
-    /// What an upgrade has started it for; `None` for the first process, and before it executes
-    /// the program.
+    /// Its role in an upgrade; `None` for the first process, and before it executes the program.
     role: Option<Victim>,
 }
 

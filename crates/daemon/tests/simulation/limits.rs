@@ -74,12 +74,12 @@ pub(crate) struct Limits {
     pub(crate) new_swarms: u64,
 }
 
-/// What a newcomer finds: the numbers of other peers.
+/// Numbers of other peers when a newcomer arrives.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     /// Peers of its source and of its network in the swarm.
     pub(crate) in_swarm: [Count; 2],
-    /// Of its source and of its network in the shard.
+    /// Peers of its source and of its network in the shard.
     pub(crate) in_shard: [Count; 2],
     /// Peers of the shard.
     pub(crate) all: Count,
@@ -93,7 +93,7 @@ pub(crate) struct Found {
     pub(crate) replaceable: f64,
 }
 
-/// What becomes of a newcomer.
+/// Result of a newcomer's announce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Stored,
@@ -127,7 +127,7 @@ impl Limits {
         self.of_source > 0
     }
 
-    /// What becomes of a newcomer.
+    /// Result of a newcomer's announce.
     pub(crate) fn outcome(&self, found: &Found) -> Outcome {
         let per_swarm = reached(self.per_swarm, found.in_swarm);
         let of_source = reached(self.of_source, found.in_shard);
@@ -151,7 +151,7 @@ impl Limits {
     }
 }
 
-/// What the sources and networks of a shard occupy.
+/// Peers of the sources and networks of a shard.
 #[derive(Debug, Default)]
 pub(crate) struct Occupied(BTreeMap<Vec<u8>, Count>);
 

@@ -61,7 +61,7 @@ fn every_seed_agrees_with_the_model() {
         return;
     }
     let seeds = seeds();
-    // What a few other seeds cover is left to chance.
+    // Coverage by a few other seeds is left to chance.
     let enough = *seeds.start() == 1 && *seeds.end() >= SEEDS;
     let mut coverage = Coverage::default();
     seeds.chain(FOUND).for_each(|seed| coverage += run(seed));

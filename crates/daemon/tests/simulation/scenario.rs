@@ -1,4 +1,4 @@
-//! What happens in a run, drawn from its seed: the shape of the tracker, the network, and faults.
+//! Events of a run, drawn from its seed: the shape of the tracker, the network, and faults.
 
 use std::time::Duration;
 

@@ -47,7 +47,7 @@ pub(crate) struct Upgrade {
     held: u64,
     /// Readers of the stops since then, of the process that serves.
     stops: Vec<ChangeReader>,
-    /// Those of the successor.
+    /// Shards of the successor.
     own: Vec<ChangeReader>,
 }
 

@@ -60,7 +60,7 @@ struct World {
 /// Runs a scenario.
 ///
 /// # Errors
-/// What does not agree with the model, with the last faults before it.
+/// A disagreement with the model, with the last faults before it.
 pub(crate) fn run(seed: u64, scenario: &Scenario) -> Result<Coverage, String> {
     let mut world = World::new(seed, scenario);
     let result = world.run(scenario);
@@ -276,7 +276,7 @@ impl World {
         }
     }
 
-    /// What the supervisor does every second.
+    /// The supervisor's work of every second.
     fn tick(&mut self, time: Time) {
         let now = self.instant(time);
         let workers = self.serving.workers.iter();

@@ -115,7 +115,7 @@ fn flood(tracker: SocketAddr, part: u8, over: &AtomicBool) {
     let bytes = connect(1);
     while !over.load(Ordering::Relaxed) {
         for socket in &sockets {
-            // What a full buffer of the device refuses is sent in the next round.
+            // Datagrams that a full buffer of the device refuses are sent in the next round.
             let _ = socket.send_to(&bytes, tracker);
         }
     }

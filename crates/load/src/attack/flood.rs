@@ -58,7 +58,7 @@ impl Rate {
     }
 }
 
-/// The attack, and what it has sent.
+/// The attack, and the datagrams that it has sent.
 pub(super) struct Flood {
     rate: Rate,
     payloads: Payloads,

@@ -38,7 +38,7 @@ impl Newcomers {
     /// Opens the sockets. `targets` have a block of sources of their family each.
     ///
     /// # Errors
-    /// Where a socket cannot be bound.
+    /// When a socket cannot be bound.
     pub(super) fn open(
         args: &AttackArgs,
         seed: u64,
@@ -75,7 +75,7 @@ impl Newcomers {
             let over = span.is_over();
             let now = span.now();
             let next = (self.due.len() as f64 * 1e9 / self.rate) as Nanos;
-            // Those that were due are asked also where this thread is late.
+            // Requests that were due are sent although this thread is late.
             if next <= now && next < span.end() {
                 self.ask(next);
                 continue;

@@ -48,7 +48,7 @@ pub struct AttackReport {
     pub behind: Latency,
     /// The tracker's process and overload control.
     pub tracker: Option<TrackerFigures>,
-    /// Whether each datagram is accounted for.
+    /// The balance of all datagrams.
     pub conservation: Option<Conservation>,
     /// The tracker's counters that have grown, by name and labels.
     pub counters: BTreeMap<String, u64>,
@@ -56,7 +56,7 @@ pub struct AttackReport {
     pub bounds: AttackBounds,
     /// Reasons to doubt these figures.
     pub warnings: Vec<String>,
-    /// What did not hold; empty for a success.
+    /// Conditions that did not hold; empty for a success.
     pub failures: Vec<String>,
 }
 
@@ -80,7 +80,7 @@ pub struct FloodReport {
 pub struct HonestReport {
     /// Requests that were due.
     pub requests: u64,
-    /// Those that were answered in time.
+    /// Requests that were answered in time.
     pub answered: u64,
     /// Latency from the due time to the reply.
     pub latency: Latency,
@@ -123,7 +123,7 @@ pub struct TrackerFigures {
     pub peers: [f64; 2],
 }
 
-/// Whether each datagram is accounted for, from before the warm-up until all is quiet.
+/// The balance of all datagrams from before the warm-up until all is quiet.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Conservation {
     /// Datagrams sent: established clients, newcomers, the attack with its own connects.

@@ -119,7 +119,7 @@ pub(super) struct Reading {
     pub(super) peers: f64,
 }
 
-/// Where the tracker is observed.
+/// Observation of the tracker.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = SOMETIMES)]
 pub struct Tracker {

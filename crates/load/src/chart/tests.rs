@@ -1,4 +1,4 @@
-//! Whether pictures show what they were given. How they look is for the browser test.
+//! Pictures show their data. Their look is for the browser test.
 
 use super::*;
 use onrush_text::numbers::Unit;

@@ -105,7 +105,7 @@ enum Silence {
     Never,
     /// All until a tenth of each second has passed.
     Stalls,
-    /// Those to scrapes, for good.
+    /// Replies to scrapes are lost, for good.
     Scrapes,
 }
 
@@ -323,7 +323,7 @@ fn what_an_open_loop_cannot_send_is_counted() {
     let requests: u64 = outcome.tally.kinds.iter().map(|kind| kind.requests).sum();
     assert_eq!(requests + outcome.tally.unsent, 40_000);
     assert!(outcome.tally.unsent > 1000, "{} unsent", outcome.tally.unsent);
-    // Those that waited for room have waited from when they were due.
+    // Requests that waited for room have waited from when they were due.
     let p90 = kind(&outcome, Kind::Announce).latency.value_at_quantile(0.9);
     assert!(p90 > 30 * MILLISECOND, "{p90}");
 }

@@ -37,7 +37,7 @@ impl Grid {
     }
 }
 
-/// What was sent, and from where.
+/// The load and its sources.
 pub(super) fn setup(report: &Report) -> Vec<Fact> {
     let setup = &report.setup;
     let sum = |[v4, v6]: [u32; 2]| grouped(u64::from(v4) + u64::from(v6));

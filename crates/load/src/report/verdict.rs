@@ -33,7 +33,7 @@ fn rate(report: &Report) -> Vec<String> {
     found.into_iter().chain(rate).collect()
 }
 
-/// Whether the replies were right, and how many were missing.
+/// The numbers of right, wrong and missing replies.
 fn replies(report: &Report) -> String {
     let (right, wrong) = (report.right_replies(), report.wrong_replies());
     let replies = match (right, wrong) {
@@ -50,7 +50,7 @@ fn replies(report: &Report) -> String {
     }
 }
 
-/// What limited the rate.
+/// The limit of the rate.
 fn limit(report: &Report) -> Option<String> {
     match (&report.search, &report.setup.pace) {
         (Some(search), _) => search.limit(),

@@ -70,7 +70,7 @@ fn a_conforming_tracker_has_no_findings_in_a_closed_loop() {
     assert!(shown.contains("us per right reply"), "the table: {shown}");
 }
 
-/// Whether it keeps its rate is in `tests/timed`.
+/// `tests/timed` checks its rate.
 #[test]
 fn an_open_loop_of_several_workers() {
     let more = "--rate 2000 --workers 2 --profile classic --no-bursts --seed 7";

@@ -128,7 +128,7 @@ mod tests {
 
     use super::*;
 
-    /// What classic BPF computes over a UDP datagram of this source.
+    /// The result of classic BPF over a UDP datagram of this source.
     fn run(program: &[sock_filter], payload: &[u8], source: SocketAddr) -> u32 {
         let mut udp = source.port().to_be_bytes().to_vec();
         udp.extend([0x1B, 0x39, 0, 0, 0, 0]);

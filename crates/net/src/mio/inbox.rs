@@ -22,7 +22,7 @@ const MAX_ERRORS: usize = 16;
 /// MiB.
 const COALESCED_PLACES: usize = 32;
 
-/// Whether a socket may have more datagrams.
+/// State of a socket after a receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     /// Nothing: the next datagram makes the socket ready again.

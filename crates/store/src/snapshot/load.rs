@@ -42,7 +42,7 @@ impl LoadError {
     }
 }
 
-/// What is loaded, and when.
+/// Options of a load.
 #[derive(Clone, Copy, Debug)]
 pub struct LoadOptions<'a> {
     /// Maps info hashes to the shards.
@@ -363,7 +363,7 @@ pub fn load_at_start(
             return Ok(None);
         }
         Err(error) if error.is_missing_file() => return Ok(None),
-        // What was valid a moment ago is kept as well: the disk may be failing.
+        // A file that was valid a moment ago is kept as well: the disk may be failing.
         Err(LoadError { path, cause, partly }) if partly || matches!(cause, ReadError::Io(_)) => {
             return Err(Unread { path, cause: cause.to_string(), partly });
         }

@@ -101,7 +101,7 @@ impl Shard {
         if let Some(place) = self.store.find(&info_hash) {
             self.raise_completed(place, completed);
             let swarm = self.store.get(place);
-            // Of the parts of a swarm, the one that lost its last peer last counts.
+            // The part of a swarm that lost its last peer last counts.
             if let Peers::Idle(idle) = swarm.peers
                 && idle.since < since
             {

@@ -221,7 +221,7 @@ fn counts_in_the_readme_are_those_of_the_baseline() {
     demand("README.md quotes the counts of docs/benchmarks/instructions.toml", broken);
 }
 
-/// What README has to say by a baseline.
+/// The sentence that README must have by a baseline.
 fn quoted_counts(baseline: &str) -> String {
     let counts: toml::Table = baseline.parse().expect("the baseline is TOML");
     let of = |kind: &str| {

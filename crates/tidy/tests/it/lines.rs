@@ -56,7 +56,7 @@ fn crates_keep_to_their_budgets() {
     demand("a crate keeps to its row of BUDGETS in crates/tidy/tests/it/lines.rs", broken);
 }
 
-/// What a crate has beyond its row, and how far it is below it.
+/// Deviations of a crate from its row, in both directions.
 fn deviations(name: &str, row: [usize; 2], now: [usize; 2]) -> Vec<String> {
     let mut broken = Vec::new();
     for (what, (row, now)) in ["code", "tests"].iter().zip(row.into_iter().zip(now)) {

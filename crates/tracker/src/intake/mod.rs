@@ -25,7 +25,7 @@ use crate::refusal::{Refusal, UdpRefusal};
 use crate::rules::Rules;
 use crate::shedding::Shedding;
 
-/// What to do with a datagram.
+/// The intake's decision on a datagram.
 #[derive(Debug)]
 #[repr(u8)] // testing a tag of its own is cheaper than one in the niche of another field
 pub enum Verdict<'a> {
@@ -140,7 +140,7 @@ impl Intake {
         Checks { intake: self, unix, datagram, source, incoming }
     }
 
-    /// What the kernel may drop at `unix`, seconds since 1970, while load is shed.
+    /// The filter for the kernel at `unix`, seconds since 1970, while load is shed.
     pub fn filter(&self, shedding: &Shedding, unix: u64) -> Filter {
         // Two seconds ahead, as the filter is renewed once a second.
         let valid_tags = self.ids.valid_tags(unix) | self.ids.valid_tags(unix + 2);

@@ -71,7 +71,7 @@ pub struct Ctl {
 /// Actions.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Action {
-    /// Whether it is ready, and which workers are stalled
+    /// Show readiness and stalled workers
     Health,
     /// Counters and stored peers
     Stats,

@@ -22,8 +22,7 @@ const DAY: u64 = 24 * 3_600;
 /// Actions on the list of info hashes.
 #[derive(Clone, Debug, Subcommand)]
 pub enum List {
-    /// Show its mode and length and what it refused by day, or whether and why an info hash is
-    /// listed
+    /// Show its mode, length and refusals by day, or whether and why an info hash is listed
     Show {
         /// 40 hexadecimal digits or 32 base32 characters
         info_hash: Option<String>,
@@ -41,7 +40,7 @@ pub enum List {
     Remove(Named),
     /// Print the list in force, one info hash per line, with its comment
     Export,
-    /// What a reload would change if these files were access.files: entries, and swarms removed
+    /// Show what a reload would change if these files were access.files: entries, swarms removed
     Check {
         /// The files, in the format of access.files; - is standard input
         #[arg(required = true)]
@@ -115,7 +114,7 @@ pub fn read_list(
     read.map_err(|error| ClientError::Usage(format!("onrush: {error}\n")))
 }
 
-/// What other files of the list would change.
+/// Changes that other files of the list would make.
 pub fn check(check: &ListCheck) -> String {
     let ListCheck { mode, entries, added, removed, swarms, peers, looked_at } = check;
     let [entries, added, removed] = [entries, added, removed].map(|number| grouped(*number));
@@ -159,7 +158,7 @@ pub fn report(report: &ListReport, now: u64) -> String {
     text
 }
 
-/// Whether and why one info hash is listed and served.
+/// The state of one info hash: listed or not, served or not, and why.
 pub fn entry(entry: &ListEntry) -> String {
     let ListEntry { info_hash, listed, served, comment, refused_by } = entry;
     let listed = if *listed { "listed" } else { "not listed" };

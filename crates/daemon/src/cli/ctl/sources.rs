@@ -52,7 +52,7 @@ fn percent(text: &str) -> Result<f64, String> {
     number.ok_or_else(|| "write a number from 0 to 100".to_owned())
 }
 
-/// What counts as one source.
+/// The unit of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum By {
     /// An address
@@ -68,7 +68,7 @@ pub enum By {
     Source,
 }
 
-/// Which requests are counted.
+/// Kind of the requests that are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Kind {
     /// Connects
@@ -147,7 +147,7 @@ fn text(top: &TopSources) -> String {
     text
 }
 
-/// What limits the meaning of the numbers.
+/// Limits on the meaning of the numbers.
 fn notes(top: &TopSources) -> Vec<String> {
     let TopSources { kind, seconds, requests: all, sampled, confidence, shed, .. } = top;
     let of = match (all, sampled) {

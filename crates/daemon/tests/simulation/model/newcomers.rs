@@ -1,4 +1,4 @@
-//! What becomes of newcomers, and of the peers that they replace.
+//! Results of newcomers' announces, and the peers that newcomers replace.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ impl Model {
         swarm.completed.0 += u32::from(completes.0 && complete && outcome == Outcome::Stored);
         swarm.completed.1 -= u32::from(completes.1 && outcome == Outcome::Refused);
         if let Some(history) = swarm.peers.get_mut(&announcer) {
-            // What became of the announce before this one remains unknown.
+            // The result of the announce before this one remains unknown.
             self.unstored.most += u64::from(history.in_doubt_before(arrival));
             history.answered(arrival, sequence, at.second as i64);
             match outcome {
@@ -47,13 +47,13 @@ impl Model {
         own
     }
 
-    /// What the peer may have been when its announce took effect.
+    /// Possible states of the peer when its announce took effect.
     fn before(&self, asked: &Asked, at: Time) -> Possible {
         let Asked { arrival, hash, announcer, .. } = *asked;
         self.possible(hash, announcer, arrival, arrival - 1, at.second)
     }
 
-    /// What becomes of a peer that was unknown before its announce, or may have been.
+    /// Result of the announce of a peer that was unknown before, or may have been.
     fn admit(&mut self, asked: &Asked, before: Possible, at: Time) -> Outcome {
         let found = self.find(asked, at);
         let outcome = match self.limits.outcome(&found) {
@@ -110,7 +110,7 @@ impl Model {
         }
     }
 
-    /// What a newcomer finds.
+    /// Numbers of other peers when a newcomer arrives.
     fn find(&self, asked: &Asked, at: Time) -> Found {
         let Asked { hash, announcer, completes, .. } = *asked;
         let others = self.others(asked, at);

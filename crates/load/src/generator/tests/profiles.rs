@@ -1,4 +1,4 @@
-//! What profiles send arrives as meant, and is judged as it deserves.
+//! Requests of the profiles arrive as declared, and their replies are judged correctly.
 
 use super::*;
 

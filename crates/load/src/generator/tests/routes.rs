@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A worker without a tracker, for looking at what it would send.
+/// A worker without a tracker, whose requests are only looked at.
 fn session<'p>(plan: &'p Plan, routes: Vec<Route>, in_flight: usize) -> Session<'p> {
     let pace = Pace::InFlight(in_flight);
     let settings = Settings { pace, burst: 1, timeout: SECOND, ..Settings::default() };
