@@ -6,7 +6,7 @@ use clap::{Args as Group, Parser, Subcommand};
 
 use crate::cpus::CpuMode;
 use crate::mix::Mix;
-use crate::plan::Settings;
+use crate::plan::BenchSettings;
 
 const ABOUT: &str =
     "Compares UDP BitTorrent trackers under the same load, one at a time and in turns.";
@@ -109,7 +109,7 @@ pub struct Selection {
 
     /// The settings of the measurements.
     #[command(flatten)]
-    pub settings: Settings,
+    pub settings: BenchSettings,
 
     /// As many rounds as fit into this many minutes, at least one
     #[arg(

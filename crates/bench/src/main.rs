@@ -14,7 +14,7 @@ use onrush_bench::load::Published;
 use onrush_bench::plan::Plan;
 use onrush_bench::prepare::{self, Prepared};
 use onrush_bench::process::{Stop, Stopped, must_be_free};
-use onrush_bench::record::{Outcome, Raw};
+use onrush_bench::record::{Raw, RoundOutcome};
 use onrush_bench::run::run;
 use onrush_bench::summary::{Row, Summary};
 use onrush_bench::{machine, record, report};
@@ -132,7 +132,7 @@ fn measured(prepared: &Prepared, directory: &Path, strict: bool) -> anyhow::Resu
     run(prepared, directory, &stop, |line| eprintln!("onrush-bench: {line}"))?;
     reported(directory)?;
     let records = record::read(directory)?;
-    if !records.iter().any(|record| matches!(record.outcome, Outcome::Measured(_))) {
+    if !records.iter().any(|record| matches!(record.outcome, RoundOutcome::Measured(_))) {
         bail!("no round has a figure; the reasons are in the report");
     }
     if strict { sound(&Summary::new(&prepared.plan, &records)) } else { Ok(()) }

@@ -10,7 +10,7 @@ use onrush_text::times::duration;
 use crate::contender::floor::MODEL;
 use crate::prepare::Prepared;
 use crate::process::Stop;
-use crate::record::{Case, Outcome, Raw, Record};
+use crate::record::{Case, Raw, Record, RoundOutcome};
 use crate::round::Ring;
 use crate::summary::called;
 
@@ -39,7 +39,7 @@ pub fn run(
         let started = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let at = Instant::now();
         let outcome = ring.round(*round, case, peers.get(&case.mix).copied().unwrap_or(0))?;
-        if let Outcome::Measured(measured) = &outcome
+        if let RoundOutcome::Measured(measured) = &outcome
             && case.variant.is_called(MODEL)
         {
             let count = measured.most.peers_per_reply.unwrap_or(0.0).round();
@@ -54,10 +54,10 @@ pub fn run(
     Ok(())
 }
 
-fn line(round: u32, case: &Case, outcome: &Outcome) -> String {
+fn line(round: u32, case: &Case, outcome: &RoundOutcome) -> String {
     let result = match outcome {
-        Outcome::Failed(reason) => format!("FAILED: {reason}"),
-        Outcome::Measured(measured) => {
+        RoundOutcome::Failed(reason) => format!("FAILED: {reason}"),
+        RoundOutcome::Measured(measured) => {
             let most = &measured.most;
             let wrong =
                 if most.wrong > 0 { format!(", {} wrong", most.wrong) } else { String::new() };
@@ -112,7 +112,7 @@ mod tests {
             1,
             1e5,
         );
-        let text = line(2, &record.case, &Outcome::Failed("it ended".into()));
+        let text = line(2, &record.case, &RoundOutcome::Failed("it ended".into()));
         let case = "opentracker, workers: 0 (spread, 1 cores, 1 load workers)";
         assert_eq!(text, format!("round 2 of {case}: FAILED: it ended"));
         let text = line(2, &record.case, &record.outcome);

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use onrush_bench::record::{Measured, Outcome, Record, read};
+use onrush_bench::record::{Measured, Record, RoundOutcome, read};
 
 const BENCH: &str = env!("CARGO_BIN_EXE_onrush-bench");
 /// Deadline of every wait.
@@ -96,8 +96,8 @@ fn exiting_program(root: &Path, name: &str) {
 /// The measurements of the records, whose replies are all right.
 fn measurements(records: &[Record]) -> Vec<&Measured> {
     let measured = records.iter().filter_map(|record| match &record.outcome {
-        Outcome::Measured(measured) => Some(&**measured),
-        Outcome::Failed(_) => None,
+        RoundOutcome::Measured(measured) => Some(&**measured),
+        RoundOutcome::Failed(_) => None,
     });
     measured.inspect(|it| assert_eq!(it.most.wrong, 0, "{it:?}")).collect()
 }
@@ -150,7 +150,7 @@ fn a_tracker_that_exits_is_a_failed_round() {
     let records = read(out.path()).unwrap();
     assert_eq!(records.len(), 3);
     for record in records.iter().filter(|record| record.case.variant.tracker == "chihaya") {
-        let Outcome::Failed(reason) = &record.outcome else { panic!("{record:?}") };
+        let RoundOutcome::Failed(reason) = &record.outcome else { panic!("{record:?}") };
         assert!(reason.contains("no such setting") && reason.contains('3'), "{reason}");
     }
     // It costs the others nothing.

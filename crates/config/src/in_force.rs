@@ -6,7 +6,7 @@ use onrush_tracker::limits::Placement;
 
 use crate::host::Host;
 use crate::keys::{SCHEMA, is_restart_only};
-use crate::reload::{Change, Changes};
+use crate::reload::{Changes, KeyChange};
 use crate::settings::Settings;
 
 /// A key and its value.
@@ -85,7 +85,7 @@ impl Settings {
         };
         let difference = |applied: fn(&str) -> Applied| {
             let (in_force, file) = (&in_force, &file);
-            move |Change { key, .. }: Change| Difference {
+            move |KeyChange { key, .. }: KeyChange| Difference {
                 in_force: value(in_force, &key),
                 file: value(file, &key),
                 applied: applied(&key),

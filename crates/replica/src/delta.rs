@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Sender, bounded};
 use onrush_proto::{Endpoint, InfoHash};
-use onrush_swarm::{Change, ChangeKind, ChangeReader, Moment, Restored, Shard, ShardMap};
+use onrush_swarm::{ChangeKind, ChangeReader, Moment, Restored, Shard, ShardChange, ShardMap};
 
 use crate::collect_from_shards;
 use crate::handoff::read_array;
@@ -113,8 +113,8 @@ fn collect_stops(
     now: Moment,
     stops: &mut Vec<Stop>,
 ) -> bool {
-    let mut push = |change: &Change| {
-        let Change { info_hash, at, completed, kind } = *change;
+    let mut push = |change: &ShardChange| {
+        let ShardChange { info_hash, at, completed, kind } = *change;
         if let ChangeKind::Stopped { endpoint } | ChangeKind::Replaced { endpoint } = kind {
             stops.push(Stop { info_hash, endpoint, completed, age: now.since(at) });
         }

@@ -20,7 +20,7 @@ const CONCURRENCY: usize = 16;
 
 /// Target and options of a run.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct VerifySettings {
     /// The tracker.
     pub target: SocketAddr,
     /// The same tracker's address of the other family.
@@ -42,7 +42,7 @@ pub struct Settings {
 ///
 /// # Errors
 /// When nothing answers a connect request at the target.
-pub fn verify(settings: &Settings) -> Result<Conformance, Unreachable> {
+pub fn verify(settings: &VerifySettings) -> Result<Conformance, Unreachable> {
     let source = settings.sources.first().copied();
     let local = reachability::check(settings.target, source, settings.patience)?;
     let mut target = Target::new(settings.target, &settings.sources, local, settings.timeout);

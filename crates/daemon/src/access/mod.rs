@@ -27,7 +27,7 @@ use changes::RecentChanges;
 pub use changes::candidate;
 use diff::ListDiff;
 use onrush_config::Settings;
-use onrush_config::reload::Change;
+use onrush_config::reload::KeyChange;
 use onrush_store::lists::file::ListError;
 use onrush_store::lists::journal::{Journal, ReplayedList};
 use onrush_store::lists::{self, EntryHighWaterMark};
@@ -198,7 +198,7 @@ impl AccessControl {
         replayed: Option<&ReplayedList>,
         forced: bool,
         in_progress: InProgress,
-        changed: &mut Vec<Change>,
+        changed: &mut Vec<KeyChange>,
     ) -> Result<(), ListError> {
         self.changes.repeat(&mut read);
         self.entry_high_water_mark = match forced {
@@ -235,13 +235,13 @@ impl AccessControl {
         self.purge.tick(&self.lists.access, orders, stalled, now)
     }
 
-    fn replace(&mut self, read: Lists, changed: &mut Vec<Change>) {
+    fn replace(&mut self, read: Lists, changed: &mut Vec<KeyChange>) {
         let lists = &mut self.lists;
         let before = EntryHighWaterMark::of(lists);
         let mut add = |keys: &[&str]| {
             if !changed.iter().any(|change| keys.contains(&change.key.as_str())) {
                 let what = "other entries".to_owned();
-                let of = |key: &&str| Change { key: (*key).to_owned(), what };
+                let of = |key: &&str| KeyChange { key: (*key).to_owned(), what };
                 changed.extend(keys.last().map(of));
             }
         };

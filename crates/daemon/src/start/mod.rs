@@ -25,7 +25,7 @@ use crate::process::{notify, user};
 use crate::state_files::StateFiles;
 use crate::upgrade::state::{Continued, Upgrade};
 use crate::upgrade::successor::{HandoffClient, HandoffError};
-use onrush_config::reload::{Change, ShownValues, joined};
+use onrush_config::reload::{KeyChange, ShownValues, joined};
 use onrush_config::settings::Listen;
 use onrush_config::{Refused, Settings};
 use onrush_control::history::History;
@@ -351,7 +351,7 @@ impl<'a> Start<'a> {
 /// Logs what the configuration changes in that of the predecessor, where that is known.
 fn log_changes(settings: &Settings, running: Option<&ShownValues>) {
     let running = running.filter(|values| !values.is_empty());
-    let changes = running.map_or_else(Vec::new, |old| Change::between(old, &settings.shown()));
+    let changes = running.map_or_else(Vec::new, |old| KeyChange::between(old, &settings.shown()));
     if !changes.is_empty() {
         log::info!("changed by this upgrade: {}", joined(&changes));
     }

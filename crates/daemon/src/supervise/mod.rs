@@ -41,7 +41,7 @@ use onrush_control::stall::StallDetector;
 use onrush_control::view::{InForce, Parts, View};
 use onrush_tracker::running::WorkerFailure;
 use reload::Reload;
-use steering_backoff::Change;
+use steering_backoff::SteeringChange;
 use watch::Watch;
 
 /// Requests queued for the supervisor. It serves each of them without waiting.
@@ -305,7 +305,7 @@ impl Supervisor {
         lifeline.tick(&summary, &stalled, now);
         // Once the sockets are released, the successor steers them.
         let steering = steering.as_mut().filter(|_| !upgrade.is_final());
-        let steer = steering.map(|steering| |change: Change| change.apply(steering));
+        let steer = steering.map(|steering| |change: SteeringChange| change.apply(steering));
         for (level, text) in watch.tick(&workers, &load, &summary, &stalled, now, steer) {
             log::log!(level, "{text}");
         }

@@ -9,7 +9,7 @@ use log::Level;
 use onrush_swarm::Moment;
 
 use super::limit_warnings::LimitWarnings;
-use super::steering_backoff::{Change, SteeringBackoff};
+use super::steering_backoff::{SteeringBackoff, SteeringChange};
 use super::totals_log::Totals;
 use crate::overload::load::Load;
 use crate::process::logging::WarningLimit;
@@ -91,7 +91,7 @@ impl Watch {
         summary: &Summary,
         stalled: &[Duration],
         now: Instant,
-        steer: Option<impl FnMut(Change) -> io::Result<()>>,
+        steer: Option<impl FnMut(SteeringChange) -> io::Result<()>>,
     ) -> Vec<(Level, String)> {
         self.warn_of_stalls(workers, stalled, now);
         self.check_losses(load.lost, now);
@@ -181,11 +181,11 @@ impl Watch {
         &mut self,
         load: &Load,
         now: Instant,
-        mut steer: impl FnMut(Change) -> io::Result<()>,
+        mut steer: impl FnMut(SteeringChange) -> io::Result<()>,
     ) {
         let moment = Moment(now.duration_since(self.start).as_secs() as u32);
         for change in self.backoff.observe(&load.workers, moment) {
-            if let Change::Withdraw(worker) = change {
+            if let SteeringChange::Withdraw(worker) = change {
                 self.warn("backoff", now, || {
                     format!(
                         "worker-{worker} drops datagrams while others are idle: its datagrams \
@@ -217,7 +217,7 @@ mod tests {
         stalls: StallDetector,
         metrics: [WorkerMetrics; 2],
         now: Instant,
-        changes: Vec<Change>,
+        changes: Vec<SteeringChange>,
         steered: bool,
         refuse: bool,
     }
@@ -361,7 +361,7 @@ mod tests {
         assert_eq!((tracked.warnings(&[0, 1]).len(), tracked.changes.len()), (1, 0));
         lose(&tracked);
         let warnings = tracked.warnings(&[0, 1]);
-        assert_eq!(tracked.changes, [Change::Withdraw(1)]);
+        assert_eq!(tracked.changes, [SteeringChange::Withdraw(1)]);
         assert!(warnings[1].starts_with("worker-1 drops datagrams"), "{warnings:?}");
         assert!(warnings[2].starts_with("cannot change the steering: "), "{warnings:?}");
         assert!(warnings[2].contains("denied"), "{warnings:?}");
@@ -369,9 +369,9 @@ mod tests {
         for _ in 0..29 {
             tracked.tick(&[0, 1]);
         }
-        assert_eq!(tracked.changes, [Change::Withdraw(1)], "half a minute is not over");
+        assert_eq!(tracked.changes, [SteeringChange::Withdraw(1)], "half a minute is not over");
         assert_eq!(tracked.warnings(&[0, 1]), [""; 0]);
-        assert_eq!(tracked.changes, [Change::Withdraw(1), Change::Restore(1)]);
+        assert_eq!(tracked.changes, [SteeringChange::Withdraw(1), SteeringChange::Restore(1)]);
     }
 
     #[test]

@@ -68,12 +68,12 @@ pub struct HandoffServer {
     /// Whether this process is still merging the delta of its own predecessor.
     pub merging: Arc<AtomicBool>,
     /// Reports to the main thread.
-    pub events: Sender<Event>,
+    pub events: Sender<HandoffEvent>,
 }
 
 /// The state of an upgrade, reported to the main thread.
 #[derive(Debug)]
-pub enum Event {
+pub enum HandoffEvent {
     /// A process has requested the handoff.
     Requested {
         /// Its process id.
@@ -171,14 +171,14 @@ impl HandoffServer {
             Ok(Some((peer, version))) => {
                 self.run_handoff(stream, peer, version).inspect_err(|_| {
                     // The main thread may have ended.
-                    let _ = self.events.send(Event::Failed);
+                    let _ = self.events.send(HandoffEvent::Failed);
                 })
             }
             // No handoff has begun, and the main thread was not involved.
             Err(error) => Err(error),
         };
         match result {
-            Ok(completed) => self.events.send(Event::Completed(completed)).is_ok(),
+            Ok(completed) => self.events.send(HandoffEvent::Completed(completed)).is_ok(),
             Err(error) => {
                 log::warn!("upgrade failed; this process keeps serving: {error}");
                 false
@@ -226,7 +226,8 @@ impl HandoffServer {
         Peer { process, user }: Peer,
         version: String,
     ) -> io::Result<CompletedHandoff> {
-        let current = self.ask_main_thread(|current| Event::Requested { process, current })?;
+        let current =
+            self.ask_main_thread(|current| HandoffEvent::Requested { process, current })?;
         self.send_handoff(&stream, current)?;
         // The successor binds further sockets, and may read long lists.
         let keeps = match receive(&stream, LOAD_TIMEOUT) {
@@ -252,8 +253,11 @@ impl HandoffServer {
             Message::Ready => {}
             other => return Err(unexpected(&other)),
         }
-        let commitment =
-            self.ask_main_thread(|commitment| Event::Ready { process, version, commitment })?;
+        let commitment = self.ask_main_thread(|commitment| HandoffEvent::Ready {
+            process,
+            version,
+            commitment,
+        })?;
         self.release(&stream, commitment).inspect_err(|_| {
             if let Err(error) = self.orders.resume() {
                 log::error!("{error}; its worker does not serve");
@@ -264,7 +268,7 @@ impl HandoffServer {
     }
 
     /// Reports an event to the main thread, and waits for the reply.
-    fn ask_main_thread<R>(&self, event: impl FnOnce(Sender<R>) -> Event) -> io::Result<R> {
+    fn ask_main_thread<R>(&self, event: impl FnOnce(Sender<R>) -> HandoffEvent) -> io::Result<R> {
         let (reply, replied) = bounded(1);
         // A failure drops the sender of the reply.
         let _ = self.events.send(event(reply));

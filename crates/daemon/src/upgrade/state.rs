@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, never};
 
 use super::launcher::{Program, StartedSuccessor};
-use super::predecessor::{CompletedHandoff, Event};
+use super::predecessor::{CompletedHandoff, HandoffEvent};
 use crate::access::AccessControl;
 use crate::overload::Overload;
 use crate::process::notify::{self, NotifyState};
@@ -32,7 +32,7 @@ pub type UpgradeResponder = Responder<Result<api::Successor, String>>;
 /// The upgrade in progress, if there is one.
 pub struct Upgrade {
     /// Receives the progress of a handoff.
-    events: Receiver<Event>,
+    events: Receiver<HandoffEvent>,
     /// Whether the delta of the predecessor is being merged.
     merging: Arc<AtomicBool>,
     /// Starts a successor.
@@ -90,12 +90,12 @@ impl Upgrade {
     }
 
     /// Receives the progress of handoffs from the thread at the upgrade socket.
-    pub fn listen(&mut self, events: Receiver<Event>) {
+    pub fn listen(&mut self, events: Receiver<HandoffEvent>) {
         self.events = events;
     }
 
     /// Receives the progress of a handoff, for [`on`](Self::on).
-    pub fn events(&self) -> &Receiver<Event> {
+    pub fn events(&self) -> &Receiver<HandoffEvent> {
         &self.events
     }
 
@@ -181,19 +181,19 @@ impl Upgrade {
     /// Handles the progress of a handoff. Returns it once the sockets have changed hands.
     pub fn on(
         &mut self,
-        event: Event,
+        event: HandoffEvent,
         state: &mut Continued<'_>,
         now: Instant,
     ) -> Option<CompletedHandoff> {
         match event {
-            Event::Requested { process, current } => {
+            HandoffEvent::Requested { process, current } => {
                 self.process = Some(process);
                 if let Some(successor) = &mut self.successor {
                     successor.handoff_requested(now);
                 }
                 let _ = current.send(state.current(now));
             }
-            Event::Ready { process, version, commitment } => {
+            HandoffEvent::Ready { process, version, commitment } => {
                 self.is_final = true;
                 // The successor reads the history once it has the sockets.
                 state.files.write_history(state.history, state.clock, HISTORY_TIMEOUT);
@@ -202,7 +202,7 @@ impl Upgrade {
                 }
                 let _ = commitment.send(state.overload.full_commitment(state.settings, now));
             }
-            Event::Failed => {
+            HandoffEvent::Failed => {
                 let was_final = std::mem::take(&mut self.is_final);
                 self.process = None;
                 match &mut self.successor {
@@ -213,7 +213,7 @@ impl Upgrade {
                     None => {}
                 }
             }
-            Event::Completed(completed) => {
+            HandoffEvent::Completed(completed) => {
                 if let Some(successor) = self.successor.take() {
                     successor.release();
                 }

@@ -84,7 +84,7 @@ pub(crate) struct Moment {
 
 /// Which of the two processes of an upgrade serves after a kill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Outcome {
+pub(crate) enum KillOutcome {
     Old,
     New,
     Neither,
@@ -94,7 +94,7 @@ pub(crate) enum Outcome {
 #[derive(Debug, Default)]
 pub(crate) struct Kills {
     pub(crate) number: usize,
-    pub(crate) outcomes: BTreeMap<Outcome, usize>,
+    pub(crate) outcomes: BTreeMap<KillOutcome, usize>,
     pub(crate) stages: BTreeMap<usize, usize>,
 }
 
@@ -227,7 +227,7 @@ impl Trackers {
 
     /// Starts an upgrade, kills the victim, and checks which process serves. Returns the number of
     /// the last step before the kill, and its outcome; `None` if the victim did not run.
-    fn round(&mut self, victim: Victim, moment: Moment) -> Option<(usize, Outcome)> {
+    fn round(&mut self, victim: Victim, moment: Moment) -> Option<(usize, KillOutcome)> {
         let (old, begin) = (self.owner, self.begin_upgrade());
         if let Some(step) = moment.step {
             // Without CPU time a handoff may fail.
@@ -242,18 +242,18 @@ impl Trackers {
         let left = self.settle();
         let log = self.daemon.log()[begin..].join("\n");
         let outcome = match left {
-            Some(id) if id == old => Outcome::Old,
-            Some(_) => Outcome::New,
-            None => Outcome::Neither,
+            Some(id) if id == old => KillOutcome::Old,
+            Some(_) => KillOutcome::New,
+            None => KillOutcome::Neither,
         };
         match (victim, outcome) {
-            (Victim::Launcher, Outcome::Neither) => panic!("no process serves:\n{log}"),
+            (Victim::Launcher, KillOutcome::Neither) => panic!("no process serves:\n{log}"),
             // Before the handoff the predecessor served, and after it the successor.
-            (Victim::Old, Outcome::Neither) => {
+            (Victim::Old, KillOutcome::Neither) => {
                 assert!(!log.contains(READY), "the successor served:\n{log}");
             }
-            (Victim::New, Outcome::Neither) => assert!(log.contains(HANDOFF_COMPLETE), "{log}"),
-            (Victim::Old, Outcome::Old) | (Victim::New, Outcome::New) => {
+            (Victim::New, KillOutcome::Neither) => assert!(log.contains(HANDOFF_COMPLETE), "{log}"),
+            (Victim::Old, KillOutcome::Old) | (Victim::New, KillOutcome::New) => {
                 assert_eq!(stage, None, "a killed process serves:\n{log}");
             }
             _ => {}
@@ -263,7 +263,7 @@ impl Trackers {
             self.group = self.daemon.pid();
             self.group
         });
-        if outcome == Outcome::New {
+        if outcome == KillOutcome::New {
             // The check adds a peer to each swarm for a moment, which a snapshot would keep.
             self.wait_for("the delta is merged, and in a snapshot", |this| {
                 let merged = this.logged(begin, UPGRADE_RECEIVED) || this.logged(begin, REST_LOST);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use crate::upgrade_rounds::{Kills, Moment, Outcome, Victim, kill_at};
+use crate::upgrade_rounds::{KillOutcome, Kills, Moment, Victim, kill_at};
 
 /// Kills of each process at least.
 const KILLS: usize = 20;
@@ -23,11 +23,11 @@ const AFTER_STEP: Duration = Duration::from_millis(4);
 const UPGRADE_TIME: Duration = Duration::from_millis(120);
 
 /// The outcomes before and after the handoff.
-fn outcomes(victim: Victim) -> &'static [Outcome] {
+fn outcomes(victim: Victim) -> &'static [KillOutcome] {
     match victim {
-        Victim::Old => &[Outcome::New, Outcome::Neither],
-        Victim::New => &[Outcome::Old, Outcome::Neither],
-        Victim::Launcher => &[Outcome::New],
+        Victim::Old => &[KillOutcome::New, KillOutcome::Neither],
+        Victim::New => &[KillOutcome::Old, KillOutcome::Neither],
+        Victim::Launcher => &[KillOutcome::New],
     }
 }
 

@@ -14,7 +14,7 @@ fn some_lines() -> Lines {
             Line::new("p99", curve(9.0).map(|(x, y)| (x, if x == 50.0 { 0.0 } else { y }))),
             Line::new("few", [Point { x: 3.0, y: 100.0, spread: Some((80.0, 120.0)) }]),
         ],
-        spans: vec![Span { name: "warm-up".into(), from: 1.0, to: 20.0 }],
+        spans: vec![ShadedSpan { name: "warm-up".into(), from: 1.0, to: 20.0 }],
     }
 }
 

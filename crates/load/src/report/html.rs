@@ -5,7 +5,7 @@ use askama::Template;
 use super::figures::{Fact, Grid, by_step, figures, kinds, latencies, rounds, setup};
 use super::verdict::verdict;
 use super::{CurvePoint, Report};
-use crate::chart::{Axis, Line, Lines, Span, lines};
+use crate::chart::{Axis, Line, Lines, ShadedSpan, lines};
 use crate::series::Sample;
 use onrush_text::numbers::{Unit, bytes, grouped};
 
@@ -137,7 +137,7 @@ fn over_time(report: &Report, title: &str, y: Axis, shown: &[Shown<'_>]) -> Stri
     };
     let warmup = report.setup.warmup;
     let spans = [("warm-up", 0.0, warmup)].into_iter().filter(|(_, from, to)| to > from);
-    let spans = spans.map(|(name, from, to)| Span { name: name.into(), from, to });
+    let spans = spans.map(|(name, from, to)| ShadedSpan { name: name.into(), from, to });
     lines(&Lines {
         title: title.into(),
         x: Axis::linear("seconds since the start"),

@@ -146,7 +146,7 @@ const FLOODERS: usize = 250;
 const ANNOUNCES: usize = 8;
 const FLOOD: usize = 120;
 const ROUNDS: usize = 400;
-/// Datagrams that the worker receives in a round, and that its buffer holds.
+/// What the worker receives in a round, and what its buffer holds.
 const CAPACITY: usize = 64;
 const BUFFER: usize = 128;
 
@@ -196,7 +196,7 @@ fn one_worker() -> String {
     format!("{workers}[socket]\nbatch = {CAPACITY}\n")
 }
 
-/// Results of a flood's datagrams and of the announces beside it.
+/// What became of a flood's datagrams and of the announces beside it.
 #[derive(Debug, PartialEq)]
 struct Outcome {
     /// Announces with a valid id that got a reply.
@@ -256,8 +256,8 @@ fn flood(flood: Flood, share: Option<f64>) -> Outcome {
 
 /// All datagrams of the flood.
 const FLOODED: usize = ROUNDS * FLOOD;
-/// Datagrams of all rounds that the worker receives without shedding: its buffer is full from the
-/// first one to the last. One in sixteen is an announce with a valid id.
+/// What the worker receives of all rounds without shedding: its buffer is full from the first one
+/// to the last. One in sixteen is an announce with a valid id.
 const RECEIVED: usize = (ROUNDS - 1) * CAPACITY + BUFFER;
 const UNSHED: Outcome = Outcome {
     announces: RECEIVED / 16,
@@ -290,7 +290,7 @@ fn guessed_ids_and_junk_are_shed_without_thinning_connects() {
     assert_eq!(junk, Outcome { announces: ROUNDS * ANNOUNCES, connects: 0, shed, lost: 0 });
 }
 
-/// docs/PROMISES.md excludes this case.
+/// What docs/PROMISES.md does not promise.
 #[test]
 fn guessed_ids_with_a_valid_tag_are_not_shed() {
     assert_eq!(flood(Flood::TaggedIds, Some(1.0)), UNSHED);

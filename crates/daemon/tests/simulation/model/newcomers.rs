@@ -6,7 +6,7 @@ use onrush_proto::{Endpoint, InfoHash};
 
 use super::super::clock::Time;
 use super::super::history::{Doubt, History, Possible, Sequence};
-use super::super::limits::{Count, Found, Occupied, Outcome, add_alike};
+use super::super::limits::{Count, Found, NewcomerOutcome, Occupied, add_alike};
 use super::{Asked, Kind, Model, Pending};
 
 impl Pending {
@@ -26,24 +26,26 @@ impl Model {
         let before = self.before(asked, at);
         let outcome = match before.unknown && !stop {
             true => self.admit(asked, before, at),
-            false => Outcome::Stored,
+            false => NewcomerOutcome::Stored,
         };
         let (sequence, complete) = (self.sequence, !self.incomplete);
         let swarm = self.swarms.entry(hash).or_default();
-        swarm.completed.0 += u32::from(completes.0 && complete && outcome == Outcome::Stored);
-        swarm.completed.1 -= u32::from(completes.1 && outcome == Outcome::Refused);
+        swarm.completed.0 +=
+            u32::from(completes.0 && complete && outcome == NewcomerOutcome::Stored);
+        swarm.completed.1 -= u32::from(completes.1 && outcome == NewcomerOutcome::Refused);
         if let Some(history) = swarm.peers.get_mut(&announcer) {
             // The result of the announce before this one remains unknown.
             self.unstored.most += u64::from(history.in_doubt_before(arrival));
             history.answered(arrival, sequence, at.second as i64);
             match outcome {
-                Outcome::Stored => {}
-                Outcome::Refused => history.not_stored(arrival),
-                Outcome::Open(doubt) => history.doubt_announce(arrival, doubt),
+                NewcomerOutcome::Stored => {}
+                NewcomerOutcome::Refused => history.not_stored(arrival),
+                NewcomerOutcome::Open(doubt) => history.doubt_announce(arrival, doubt),
             }
         }
-        let mut own = Possible { unknown: stop || outcome != Outcome::Stored, kinds: [false; 2] };
-        own.kinds[usize::from(seeder)] = !stop && outcome != Outcome::Refused;
+        let mut own =
+            Possible { unknown: stop || outcome != NewcomerOutcome::Stored, kinds: [false; 2] };
+        own.kinds[usize::from(seeder)] = !stop && outcome != NewcomerOutcome::Refused;
         own
     }
 
@@ -54,25 +56,27 @@ impl Model {
     }
 
     /// Result of the announce of a peer that was unknown before, or may have been.
-    fn admit(&mut self, asked: &Asked, before: Possible, at: Time) -> Outcome {
+    fn admit(&mut self, asked: &Asked, before: Possible, at: Time) -> NewcomerOutcome {
         let found = self.find(asked, at);
         let outcome = match self.limits.outcome(&found) {
             // A known peer may announce again.
-            Outcome::Refused if before.kinds != [false; 2] => Outcome::Open(Doubt::Limited),
+            NewcomerOutcome::Refused if before.kinds != [false; 2] => {
+                NewcomerOutcome::Open(Doubt::Limited)
+            }
             outcome => outcome,
         };
         let shard = self.map.shard_of(&asked.hash);
         match outcome {
-            Outcome::Stored => {}
-            Outcome::Refused => {
+            NewcomerOutcome::Stored => {}
+            NewcomerOutcome::Refused => {
                 self.unstored.add(true);
                 return outcome;
             }
-            Outcome::Open(_) => drop(self.in_doubt.insert(shard)),
+            NewcomerOutcome::Open(_) => drop(self.in_doubt.insert(shard)),
         }
         if found.creates.1 {
             let known = before.kinds != [false; 2];
-            let certain = found.creates.0 && outcome == Outcome::Stored && !known;
+            let certain = found.creates.0 && outcome == NewcomerOutcome::Stored && !known;
             self.created.push(asked.announcer, shard, self.minutes(asked, at), certain);
         }
         self.displace(asked, at);
