@@ -1,5 +1,5 @@
 //! The daemon `onrush`: starts the data path (`onrush_tracker`), supervises it, changes its rules
-//! while it runs, and hands it over in an upgrade. The library exists for the binary and for tests.
+//! while it runs, and passes it on in an upgrade. The library exists for the binary and for tests.
 //!
 //! | module | contents |
 //! |---|---|

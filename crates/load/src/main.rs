@@ -24,7 +24,7 @@ use onrush_load::{hashes, interrupt, sources};
 use onrush_net::affinity::AffinityError;
 use onrush_proto::Family;
 use onrush_text::numbers::grouped;
-use onrush_verify::reachability::{self, PATIENCE};
+use onrush_verify::reachability::{self, REACH_TIMEOUT};
 
 /// Exit status: a reply was wrong, or a conformance check failed.
 const WRONG: u8 = 1;
@@ -107,11 +107,11 @@ fn routed(
                 eprintln!(
                     "onrush-load: no reply from {target} yet; a tracker under overload sheds \
                      connects: trying for {} s",
-                    PATIENCE.as_secs()
+                    REACH_TIMEOUT.as_secs()
                 );
             }
         };
-        match reachability::connect_from_any(target, &sources, PATIENCE, waiting) {
+        match reachability::connect_from_any(target, &sources, REACH_TIMEOUT, waiting) {
             Ok(local) => drop(routed.insert(target, local)),
             Err(failure) => {
                 eprintln!("onrush-load: --target: {failure}");

@@ -35,7 +35,7 @@ pub struct VerifySettings {
     /// Only this part of the list.
     pub only: Option<Group>,
     /// How long the first reply may take, as a tracker under overload sheds connects.
-    pub patience: Duration,
+    pub reach_timeout: Duration,
 }
 
 /// Runs the checks.
@@ -44,7 +44,7 @@ pub struct VerifySettings {
 /// When nothing answers a connect request at the target.
 pub fn verify(settings: &VerifySettings) -> Result<Conformance, Unreachable> {
     let source = settings.sources.first().copied();
-    let local = reachability::check(settings.target, source, settings.patience)?;
+    let local = reachability::check(settings.target, source, settings.reach_timeout)?;
     let mut target = Target::new(settings.target, &settings.sources, local, settings.timeout);
     let answers = |also: &SocketAddr| reachability::check(*also, None, BRIEFLY).is_ok();
     target.also = settings.also.filter(answers);

@@ -1,5 +1,5 @@
 //! The control socket: a Unix socket in the state directory at which the admin server knows root
-//! and the tracker's user without a token. An upgrade hands it over, so that it is never closed.
+//! and the tracker's user without a token. It is part of a handoff, so that it is never closed.
 
 use std::fs;
 

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use onrush_proto::ScrapeCounts;
-use onrush_verify::reachability::PATIENCE;
+use onrush_verify::reachability::REACH_TIMEOUT;
 use onrush_verify::report::CheckOutcome;
 use onrush_verify::{VerifySettings, verify};
 
@@ -40,7 +40,7 @@ fn verify_all(target: SocketAddr, also: SocketAddr, skipped: &[&str]) {
         hashes: Vec::new(),
         timeout: Duration::from_secs(1),
         only: None,
-        patience: PATIENCE,
+        reach_timeout: REACH_TIMEOUT,
     };
     let report = verify(&settings).unwrap();
     let passes = |id: &str, outcome| match outcome {

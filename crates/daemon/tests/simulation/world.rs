@@ -30,7 +30,7 @@ use super::upgrade::{Failure, Stage, Upgrade};
 
 /// Seconds within which every client gets a reply to an announce once faults have ended: an
 /// interval, and time-outs while datagrams are lost.
-const PATIENCE: Duration = Duration::from_secs(CALM - 10);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(CALM - 10);
 /// Events that a failure shows.
 const TRACE: usize = 12;
 
@@ -144,9 +144,9 @@ impl World {
             peers.act(due);
         }
         let end = self.network.now();
-        let unanswered = peers.unanswered_since(end - PATIENCE);
+        let unanswered = peers.unanswered_since(end - REPLY_TIMEOUT);
         if unanswered > 0 {
-            return Err(format!("{unanswered} clients got no reply for {PATIENCE:?}"));
+            return Err(format!("{unanswered} clients got no reply for {REPLY_TIMEOUT:?}"));
         }
         self.finish();
         let Coverage { busy_announces, busy_scrapes, .. } = self.coverage;

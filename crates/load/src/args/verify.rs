@@ -10,7 +10,7 @@ use onrush_proto::InfoHash;
 use onrush_verify::VerifySettings;
 use onrush_verify::address::TrackerAddress;
 use onrush_verify::check::Group;
-use onrush_verify::reachability::PATIENCE;
+use onrush_verify::reachability::REACH_TIMEOUT;
 
 use super::help;
 use crate::options::seconds;
@@ -84,7 +84,15 @@ impl VerifyArgs {
         }
         let hashes = self.hashes()?;
         let (sources, timeout, only) = (self.source.clone(), self.timeout, self.only);
-        Ok(VerifySettings { target, also, sources, hashes, timeout, only, patience: PATIENCE })
+        Ok(VerifySettings {
+            target,
+            also,
+            sources,
+            hashes,
+            timeout,
+            only,
+            reach_timeout: REACH_TIMEOUT,
+        })
     }
 
     fn hashes(&self) -> anyhow::Result<Vec<InfoHash>> {

@@ -249,7 +249,7 @@ fn late_replies_are_lost_but_not_wrong() {
     let conditions = delayed(30);
     let window = Window { start: 0, end: 300 * MILLISECOND };
     let outcome = play(Scene { conditions, window, ..Scene::default() });
-    assert_eq!(kind(&outcome, Kind::Connect).right, 0, "60 ms of way, 50 ms of patience");
+    assert_eq!(kind(&outcome, Kind::Connect).right, 0, "60 ms of way, 50 ms of timeout");
     assert!(kind(&outcome, Kind::Connect).lost > 0 && outcome.tally.late > 0);
     assert_eq!(outcome.tally.wrong(true), 0);
 }

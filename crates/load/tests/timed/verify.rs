@@ -19,7 +19,7 @@ fn a_tracker_that_answers_connects_only_is_reported_in_time() {
             hashes,
             timeout: Duration::from_millis(500),
             only: None,
-            patience: Duration::from_secs(3),
+            reach_timeout: Duration::from_secs(3),
         };
         let report = verify(&settings).unwrap();
         assert!(report.has_failed(false));

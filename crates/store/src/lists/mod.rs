@@ -45,7 +45,7 @@ pub fn load(settings: &Settings, progress: &mut dyn FnMut()) -> Result<Lists, Li
 
 /// The most entries of each list since the last start without an upgrade, or the last forced reload
 /// or upgrade. A list that is read again is compared with it, and not with the one in force, which
-/// may be half of a file already. An upgrade hands it over.
+/// may be half of a file already. It is part of a handoff.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EntryHighWaterMark {
     /// The kind of the list of info hashes: `allow` or `deny`. After a change it is another list.

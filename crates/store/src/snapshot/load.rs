@@ -259,16 +259,16 @@ fn peer_views<'a>(
     v4.chain(v6)
 }
 
-/// Peers of a dump by shards that store `limit` in all, at most: it has both the peers that were
-/// replaced after they had been written, and the newcomers that replaced them.
-pub fn most_in_dump(limit: u64) -> u64 {
+/// Upper bound of the peers in a dump of shards that store `limit` in all: it has both the peers
+/// that were replaced after they had been written, and the newcomers that replaced them.
+pub fn max_peers_in_dump(limit: u64) -> u64 {
     limit.saturating_add((limit / 8).max(1_000))
 }
 
 /// Lets each of the shards, which share `limit` peers equally, load all peers of a dump: a large
 /// swarm may exceed the share of its shard.
 pub fn reserve(shards: &mut [&mut Shard], limit: u64) {
-    shards.iter_mut().for_each(|shard| shard.reserve_for_restore(most_in_dump(limit)));
+    shards.iter_mut().for_each(|shard| shard.reserve_for_restore(max_peers_in_dump(limit)));
 }
 
 /// Loads a snapshot file into all shards, in order, each on its own thread. They share `limit`
@@ -288,7 +288,7 @@ pub fn load(
     let mut file = state_file::open(path).map_err(|error| unusable(error.into()))?;
     let counts = verify(BufReader::with_capacity(256 << 10, &file), progress).map_err(unusable)?;
     file.rewind().map_err(|error| unusable(error.into()))?;
-    if counts.v4 + counts.v6 <= most_in_dump(limit) {
+    if counts.v4 + counts.v6 <= max_peers_in_dump(limit) {
         reserve(&mut shards, limit);
     }
     from_stream(BufReader::with_capacity(256 << 10, &file), shards, options, progress)

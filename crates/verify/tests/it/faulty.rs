@@ -110,7 +110,7 @@ pub(crate) enum Fault {
     ErrorWithoutText,
 }
 
-/// More connects than are sent in two seconds without patience.
+/// More connects than are sent in two seconds without a wait for replies.
 const SHED: u64 = 8;
 
 #[derive(Clone, Copy)]

@@ -26,7 +26,7 @@ fn settings(server: &Server) -> VerifySettings {
         hashes: Vec::new(),
         timeout: Duration::from_secs(1),
         only: None,
-        patience: Duration::from_secs(120),
+        reach_timeout: Duration::from_secs(120),
     }
 }
 
@@ -331,8 +331,8 @@ fn an_unreachable_target_is_an_error() {
     let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let target = silent.local_addr().unwrap();
     let server = Server::start(Fault::Nothing);
-    let patience = Duration::from_secs(4);
-    let settings = VerifySettings { target, patience, ..settings(&server) };
+    let reach_timeout = Duration::from_secs(4);
+    let settings = VerifySettings { target, reach_timeout, ..settings(&server) };
     let error = verify(&settings).unwrap_err();
     assert!(matches!(error, Unreachable::Silent(_)), "{error}");
     assert!(error.to_string().contains("may shed connects"), "{error}");
