@@ -58,7 +58,7 @@ class Half:
         try:
             with (self.where.tracker("" if with_filter else UNFILTERED) as process,
                   place.limited(process, self.share) as self.way):
-                # Of so many newcomers the percentage is exact to a point.
+                # With so many newcomers the percentage is exact to a point.
                 report = load.attack(ATTACK, "--newcomers", 1000, honest=self.settings.honest,
                                      rate=self.settings.rate * 4, seconds=SECONDS)
         except load.ERRORS as error:

@@ -13,7 +13,7 @@ PEER_BYTES, TABLE_BYTES = 69, 64 << 20
 # takes memory in groups of pages and returns unused ones after up to ten seconds; such a step counts with its height.
 # 384 KiB is a byte per datagram with --full, and 13 without, so a leak of an allocation per datagram fails a row.
 LEAK_BYTES = 384 << 10
-# What is measured of a report, and the sign with which it counts: a bound is the least of the first, the most of others.
+# The figures of a report, and the sign with which it counts: a bound is the least of the first, the most of others.
 FIGURES = {
     "established": ("established clients answered", "%", 1, lambda report: percent(report["established"])),
     "newcomers": ("newcomers answered", "%", 1, lambda report: percent(report["newcomers"])),
@@ -48,7 +48,7 @@ def judged(report):
 
 
 def slow(report, **bounds):
-    """What is out of these bounds, by name of FIGURES, and can be due to the speed of the machine."""
+    """Figures out of these bounds, by name of FIGURES, that can be due to the speed of the machine."""
     found = unsent(report)
     for figure, bound in bounds.items():
         what, unit, sign, of = FIGURES[figure]
@@ -58,7 +58,7 @@ def slow(report, **bounds):
 
 
 def unsent(report):
-    """What is wrong with the number of datagrams of the attack."""
+    """Failures in the number of datagrams of the attack."""
     # That of `bursts` depends on the speed of the machine.
     sent, due = report["flood"]["sent"], report["flood"]["rate"] * report["duration"]
     if report["attack"] == "bursts" or sent >= due * 0.9:
@@ -79,13 +79,13 @@ def balance(report):
 
 
 def memory(report):
-    """What is wrong with the tracker's highest memory."""
+    """Failures in the tracker's highest memory."""
     tracker = report["tracker"]
     return excess(tracker["memory"][0], tracker["memory"][1], tracker["peers"][1] - tracker["peers"][0])
 
 
 def growth(report):
-    """What is wrong with the growth of the tracker's memory."""
+    """Failures in the growth of the tracker's memory."""
     tracker = report["tracker"]
     if unknown_growth(report):
         return []
@@ -102,6 +102,6 @@ def unknown_growth(report):
 
 
 def excess(before, highest, new_peers):
-    """What is wrong with the highest memory of a tracker that got this number of peers."""
+    """Failures in the highest memory of a tracker that got this number of peers."""
     bound = before + max(0, new_peers) * PEER_BYTES + TABLE_BYTES
     return [f"memory {highest:.0f} bytes exceeds {bound:.0f}"] if highest > bound else []

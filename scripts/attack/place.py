@@ -157,7 +157,7 @@ def steal():
 
 
 class Watch:
-    """What keeps a tracker and the load from their vCPUs, from now on.
+    """Disturbances that keep a tracker and the load from their vCPUs, from now on.
 
     Without the pid of a tracker, as that of a limited one waits anyhow, only what the hypervisor takes.
     """
@@ -167,7 +167,7 @@ class Watch:
         self.began, self.times, self.steal = time.monotonic(), pid and times(pid), steal()
 
     def disturbances(self):
-        """What took a vCPU away for more than a share DISTURBED of the time."""
+        """Disturbances that took a vCPU away for more than a share DISTURBED of the time."""
         seconds, now = time.monotonic() - self.began, steal()
         taken = max(now[vcpu] - self.steal[vcpu] for vcpu in self.vcpus)
         shares = {"the hypervisor took a vCPU": taken / seconds}

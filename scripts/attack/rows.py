@@ -69,7 +69,7 @@ def on_tracker(config="", workers=1):
 
 
 def late(report, settings):
-    """What the load did not send in time."""
+    """Datagrams that the load did not send in time."""
     if report is None:
         return []
     behind = report["behind"]["p99"] / 1000
@@ -107,7 +107,7 @@ def trickle(*_):
 
 
 def steering(report):
-    """What is wrong with the steering of requests to the worker of their shard, of two workers."""
+    """Failures in the steering of requests to the worker of their shard, of two workers."""
     requests = {way: report["counters"].get(f'onrush_shard_requests_total{{way="{way}"}}', 0)
                 for way in ("local", "foreign")}
     announces = sum(count for name, count in report["counters"].items() if name.startswith("onrush_announces_total"))

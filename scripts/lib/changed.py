@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Which packages of the workspace have changed, and which depend on these; for scripts/check.
+"""Packages of the workspace that have changed, and those that depend on them; for scripts/check.
 
     changed.py             files that differ from main, or from HEAD where main is checked out
     changed.py CRATE...    these crates, by directory below crates/

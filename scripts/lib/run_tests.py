@@ -87,7 +87,7 @@ def run(binary):
 
 
 def namespace():
-    """What a command line starts with to have root's rights over namespaces and ids."""
+    """The begin of a command line that has root's rights over namespaces and ids."""
     return [] if os.geteuid() == 0 else ["unshare", "--map-root-user", "--map-auto", "--"]
 
 

@@ -146,7 +146,7 @@ class Package:
         assert seeders(self.host, name, peers=20) == 20
         with Load(self.host) as load:
             self.host.run("dpkg", "-i", "--force-confdef", "--force-confold", "/onrush.deb")
-        # The new process has taken over, with all peers and without a lost reply.
+        # The successor serves, with all peers and without a lost reply.
         assert load.sent == load.answered, (load.sent, load.answered)
         assert seeders(self.host, name) == 20
         with open(self.host.path(config)) as file:
@@ -155,7 +155,7 @@ class Package:
         assert self.host.run("cat", "/var/lib/onrush/connection.key").stdout == key
         assert_served(self.host)
 
-    def a_failed_upgrade_keeps_the_old_process(self):
+    def a_failed_upgrade_keeps_the_predecessor(self):
         config = "/etc/onrush/onrush.toml"
         with open(self.host.path(config)) as file:
             text = file.read()

@@ -363,15 +363,15 @@ class Case:
     # ---- upgrade ---------------------------------------------------------------------------------
 
     def _upgraded(self, request):
-        """Starts an upgrade and waits for its end; the pid of the new process. A new process that gets no CPU time for
-        seconds does not take over, and the old one serves on: then the upgrade is requested again."""
+        """Starts an upgrade and waits for its end; the pid of the successor. The handoff to a successor that gets no CPU time
+        for seconds fails, and the predecessor serves on: then the upgrade is requested again."""
         before, since = self.host.show("onrush", "MainPID"), time.time()
         request()
         failures = 0
 
-        def taken_over():
+        def handed_off():
             nonlocal failures
-            failed = self.host.journal("onrush", since).count("has not taken over")
+            failed = self.host.journal("onrush", since).count("the successor failed")
             if self.host.show("onrush", "MainPID") not in [before, "0"]:
                 return True
             if failed > failures:
@@ -379,19 +379,19 @@ class Case:
                 request()
             return False
 
-        self.host.until("another main process", taken_over)
+        self.host.until("another main process", handed_off)
         cgroup = "/sys/fs/cgroup" + self.host.show("onrush.service", "ControlGroup") + "/cgroup.procs"
 
         def has_one_process():
             with open(self.host.path(cgroup)) as procs:
                 return len(procs.read().split()) == 1
 
-        self.host.until("the old process exits", has_one_process)
+        self.host.until("the predecessor exits", has_one_process)
         assert self.host.show("onrush", "ActiveState") == "active"
         assert self.host.show("onrush", "NRestarts") == "0"
         self.host.run("journalctl", "--sync")
         journal = self.host.run("journalctl", "-o", "cat", "--no-pager", f"--since=@{since:.3f}").stdout
-        # systemd must accept the new process as its own child, or it would not notice its exit.
+        # systemd must accept the successor as its own child, or it would not notice its exit.
         assert "not our child" not in journal and "does not belong to" not in journal, journal
         return self.host.main_pid("onrush.service")
 
@@ -416,7 +416,7 @@ class Case:
             assert all(value == expected for _, value in threads(third, field).values()), field
         self.host.until("a live status", lambda: re.search(
             r"serves .*: .* peers in .* swarms", self.host.show("onrush", "StatusText")))
-        # The watchdog also covers the new process.
+        # The watchdog also covers the successor.
         self._stall_a_worker(third, since)
 
     def a_stop_waits_for_the_upgraded_process(self):
@@ -478,7 +478,7 @@ class Case:
             sockets = self.host.run("ss", "-Hulnm", "sport = :6969").stdout
             # ReceiveBuffer=4M of systemd may exceed rmem_max, and the daemon keeps that size.
             assert re.findall(r"rb(\d+)", sockets) == [str(2 * 4194304)] * 4, sockets
-            # An upgrade passes the sockets to the new process.
+            # An upgrade passes the sockets to the successor.
             since = time.time()
             with Load(self.host) as load:
                 self._upgraded(self._signal)

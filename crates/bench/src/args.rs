@@ -6,7 +6,7 @@ use clap::{Args as Group, Parser, Subcommand};
 
 use crate::cpus::CpuMode;
 use crate::mix::Mix;
-use crate::plan::Settings;
+use crate::plan::BenchSettings;
 
 const ABOUT: &str =
     "Compares UDP BitTorrent trackers under the same load, one at a time and in turns.";
@@ -40,7 +40,7 @@ Exit status:
 /// The command line.
 #[derive(Debug, Parser)]
 #[command(
-    name = "onrush-bench", version = onrush_load::version(), about = ABOUT,
+    name = "onrush-bench", version = onrush_text::version::version(), about = ABOUT,
     after_long_help = AFTER_HELP
 )]
 pub struct Args {
@@ -109,7 +109,7 @@ pub struct Selection {
 
     /// The settings of the measurements.
     #[command(flatten)]
-    pub settings: Settings,
+    pub settings: BenchSettings,
 
     /// As many rounds as fit into this many minutes, at least one
     #[arg(

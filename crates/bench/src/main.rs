@@ -5,7 +5,6 @@ use std::fs;
 use std::net::Ipv4Addr;
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use clap::Parser as _;
@@ -15,11 +14,12 @@ use onrush_bench::load::Published;
 use onrush_bench::plan::Plan;
 use onrush_bench::prepare::{self, Prepared};
 use onrush_bench::process::{Stop, Stopped, must_be_free};
-use onrush_bench::record::{Outcome, Raw};
-use onrush_bench::run::{run, written};
+use onrush_bench::record::{Raw, RoundOutcome};
+use onrush_bench::run::run;
 use onrush_bench::summary::{Row, Summary};
 use onrush_bench::{machine, record, report};
 use onrush_load::affinity::format_list;
+use onrush_text::times::duration;
 
 /// Exit status: no round has a figure, or results cannot be written.
 const FAILED: u8 = 1;
@@ -117,7 +117,7 @@ fn show(plan: &Plan) {
     }
     let seconds: f64 = plan.steps().iter().map(|(_, case)| plan.settings.seconds(case)).sum();
     let (cases, rounds) = (plan.cases.len(), plan.settings.rounds);
-    let took = written(Duration::from_secs_f64(seconds));
+    let took = duration(seconds);
     println!("\n{cases} cases, {rounds} rounds of each, taking turns: about {took}");
 }
 
@@ -132,7 +132,7 @@ fn measured(prepared: &Prepared, directory: &Path, strict: bool) -> anyhow::Resu
     run(prepared, directory, &stop, |line| eprintln!("onrush-bench: {line}"))?;
     reported(directory)?;
     let records = record::read(directory)?;
-    if !records.iter().any(|record| matches!(record.outcome, Outcome::Measured(_))) {
+    if !records.iter().any(|record| matches!(record.outcome, RoundOutcome::Measured(_))) {
         bail!("no round has a figure; the reasons are in the report");
     }
     if strict { sound(&Summary::new(&prepared.plan, &records)) } else { Ok(()) }

@@ -31,7 +31,7 @@ pub struct Plan {
     /// Facts about the host, in order.
     pub machine: Vec<(String, String)>,
     /// Its settings.
-    pub settings: Settings,
+    pub settings: BenchSettings,
     /// The trackers, including absent ones.
     pub listed: Vec<Listed>,
     /// The load testers.
@@ -44,7 +44,7 @@ pub struct Plan {
 
 /// The settings of a bench.
 #[derive(Clone, Debug, PartialEq, Args, Serialize, Deserialize)]
-pub struct Settings {
+pub struct BenchSettings {
     /// Number of rounds of each case
     #[arg(
         long, value_name = "N", default_value_t = 5,
@@ -125,7 +125,7 @@ impl Plan {
     }
 }
 
-impl Settings {
+impl BenchSettings {
     /// Seconds that a round of this case takes, as far as one can tell before.
     pub fn seconds(&self, case: &Case) -> f64 {
         if case.mix.is_published() {
@@ -168,9 +168,10 @@ pub(crate) mod tests {
     pub(crate) fn example(rounds: u32) -> Plan {
         let variant = |kind: &str| Variant::new("onrush", Some(kind), &[("workers", 1)]);
         let cases = ["colocated", "split"].map(|kind| measured(variant(kind), 1, 1.0).case);
-        let defaults = Settings::augment_args(Command::new("bench")).get_matches_from(["bench"]);
-        let settings = Settings::from_arg_matches(&defaults).unwrap();
-        let settings = Settings { rounds, ..settings };
+        let defaults =
+            BenchSettings::augment_args(Command::new("bench")).get_matches_from(["bench"]);
+        let settings = BenchSettings::from_arg_matches(&defaults).unwrap();
+        let settings = BenchSettings { rounds, ..settings };
         Plan {
             version: "0.1.0".into(),
             created: 1_790_000_000,

@@ -10,7 +10,7 @@ use crate::cpus::{CpuMode, sweep};
 use crate::load::{Published, Tools};
 use crate::machine::{self, buffer_limit};
 use crate::mix::Mix;
-use crate::plan::{Plan, Settings, cases};
+use crate::plan::{BenchSettings, Plan, cases};
 use crate::record::Case;
 
 /// A plan, and the programs that it needs.
@@ -102,7 +102,7 @@ pub fn plan(
     }
     let created = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     Ok(Plan {
-        version: onrush_load::version().into(),
+        version: onrush_text::version::version().into(),
         created: created.as_secs(),
         command,
         machine: machine::facts(),
@@ -132,7 +132,12 @@ fn baseline(asked: &str, cases: &[Case], notices: &mut Vec<String>) -> anyhow::R
 }
 
 /// The number of rounds that fit into this many seconds; one, with a notice, where none does.
-fn fitting(settings: &Settings, cases: &[Case], seconds: f64, notices: &mut Vec<String>) -> u32 {
+fn fitting(
+    settings: &BenchSettings,
+    cases: &[Case],
+    seconds: f64,
+    notices: &mut Vec<String>,
+) -> u32 {
     let one: f64 = cases.iter().map(|case| settings.seconds(case)).sum();
     if one > seconds {
         notices.push(format!(

@@ -32,13 +32,13 @@ pub struct Record {
     /// The case.
     pub case: Case,
     /// The outcome.
-    pub outcome: Outcome,
+    pub outcome: RoundOutcome,
 }
 
 /// The outcome of a round.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Outcome {
+pub enum RoundOutcome {
     /// Figures.
     Measured(Box<Measured>),
     /// A failure and its reason.
@@ -177,7 +177,7 @@ pub(crate) mod tests {
     pub(crate) fn measured(variant: Variant, round: u32, rate: f64) -> Record {
         let seats = Assignment::new(&[vec![0], vec![1]], 1, 1).unwrap();
         let case = Case { variant, seats, mix: Mix::Spread };
-        let outcome = Outcome::Measured(Box::new(figures(rate)));
+        let outcome = RoundOutcome::Measured(Box::new(figures(rate)));
         Record { round, started: 1_790_000_000, case, outcome }
     }
 
@@ -187,7 +187,7 @@ pub(crate) mod tests {
         let variant = || Variant::new("onrush", Some("colocated"), &[("workers", 1)]);
         let first = measured(variant(), 1, 1e5);
         let mut second = measured(variant(), 2, 1e5);
-        second.outcome = Outcome::Failed("it died".into());
+        second.outcome = RoundOutcome::Failed("it died".into());
         let mut raw = Raw::create(directory.path()).unwrap();
         raw.append(&first).unwrap();
         raw.append(&second).unwrap();

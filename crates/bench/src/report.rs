@@ -10,8 +10,8 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use onrush_load::affinity::format_list;
-use onrush_load::number::{Unit, grouped, mebibytes};
-use time::OffsetDateTime;
+use onrush_text::numbers::{Unit, grouped};
+use onrush_text::times::date;
 
 use crate::contender::{Listed, unique};
 use crate::plan::Plan;
@@ -28,7 +28,7 @@ const PICTURE: &str = "report.svg";
 /// When there are no results, or nothing can be written.
 pub fn write(directory: &Path) -> anyhow::Result<String> {
     let summary = Summary::new(&Plan::read(directory)?, &record::read(directory)?);
-    let text = text(&summary)?;
+    let text = text(&summary);
     for (name, text) in [(PICTURE, &picture::picture(&summary)), ("report.md", &text)] {
         let path = directory.join(name);
         fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
@@ -36,10 +36,10 @@ pub fn write(directory: &Path) -> anyhow::Result<String> {
     Ok(text)
 }
 
-fn text(summary: &Summary) -> anyhow::Result<String> {
+fn text(summary: &Summary) -> String {
     let plan = &summary.plan;
     let (settings, dose) = (&plan.settings, &plan.settings.dose);
-    let date = OffsetDateTime::from_unix_timestamp(plan.created.try_into()?)?.date();
+    let date = date(plan.created);
     let mut text = format!(
         "# Trackers compared, {date}\n\n\
          Every tracker is a process on vCPUs of its own; the load uses other vCPUs. {} rounds in \
@@ -72,7 +72,7 @@ fn text(summary: &Summary) -> anyhow::Result<String> {
     ];
     let machine = plan.machine.iter().map(|(name, value)| (name.as_str(), value.clone()));
     list(&mut text, "Machine", machine.chain(own).map(|(name, value)| format!("{name}: {value}")));
-    Ok(text)
+    text
 }
 
 /// A row for each case of the plan, including those without a figure.
@@ -138,7 +138,7 @@ fn figures(row: &Row, summary: &Summary, shares: &BTreeSet<u32>) -> Vec<String> 
         ratio(1),
         percent(row.cpu_percent),
         row.load_per_reply.map_or("?".into(), hundredths),
-        row.peak_rss.map_or("?".into(), mebibytes),
+        row.peak_rss.map_or("?".into(), |bytes| Unit::Bytes.label(bytes)),
         format!("{:.3} %", row.wrong_percent),
         row.loss_percent.map_or("not counted".into(), |loss| format!("{loss:.3} %")),
         row.peers_per_reply.map_or(String::new(), |peers| format!("{peers:.1}")),

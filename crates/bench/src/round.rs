@@ -16,7 +16,7 @@ use crate::contender::Setup;
 use crate::load::Load;
 use crate::prepare::Prepared;
 use crate::process::{Child, Stop, Stopped, must_be_free};
-use crate::record::{Case, Measured, Outcome, Share};
+use crate::record::{Case, Measured, RoundOutcome, Share};
 
 /// How long a tracker may take to answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
@@ -41,13 +41,13 @@ impl Ring<'_> {
     ///
     /// # Errors
     /// [`Stopped`], and a port that is in use.
-    pub fn round(&self, round: u32, case: &Case, peers: usize) -> anyhow::Result<Outcome> {
+    pub fn round(&self, round: u32, case: &Case, peers: usize) -> anyhow::Result<RoundOutcome> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.prepared.plan.settings.port));
         must_be_free(address, self.stop)?;
         match self.measure(round, case, address, peers) {
-            Ok(measured) => Ok(Outcome::Measured(Box::new(measured))),
+            Ok(measured) => Ok(RoundOutcome::Measured(Box::new(measured))),
             Err(error) if error.is::<Stopped>() => Err(error),
-            Err(error) => Ok(Outcome::Failed(format!("{error:#}"))),
+            Err(error) => Ok(RoundOutcome::Failed(format!("{error:#}"))),
         }
     }
 

@@ -2,14 +2,15 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 
 use anyhow::Context as _;
+use onrush_text::times::duration;
 
 use crate::contender::floor::MODEL;
 use crate::prepare::Prepared;
 use crate::process::Stop;
-use crate::record::{Case, Outcome, Raw, Record};
+use crate::record::{Case, Raw, Record, RoundOutcome};
 use crate::round::Ring;
 use crate::summary::called;
 
@@ -38,14 +39,14 @@ pub fn run(
         let started = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let at = Instant::now();
         let outcome = ring.round(*round, case, peers.get(&case.mix).copied().unwrap_or(0))?;
-        if let Outcome::Measured(measured) = &outcome
+        if let RoundOutcome::Measured(measured) = &outcome
             && case.variant.is_called(MODEL)
         {
             let count = measured.most.peers_per_reply.unwrap_or(0.0).round();
             peers.insert(case.mix, count as usize);
         }
         clock.done(plan.settings.seconds(case), at.elapsed().as_secs_f64());
-        let (position, total, left) = (number + 1, steps.len(), written(clock.left()));
+        let (position, total, left) = (number + 1, steps.len(), duration(clock.left()));
         say(&format!("{position} of {total}, {left} left: {}", line(*round, case, &outcome)));
         let started = started.as_secs();
         raw.append(&Record { round: *round, started, case: (*case).clone(), outcome })?;
@@ -53,10 +54,10 @@ pub fn run(
     Ok(())
 }
 
-fn line(round: u32, case: &Case, outcome: &Outcome) -> String {
+fn line(round: u32, case: &Case, outcome: &RoundOutcome) -> String {
     let result = match outcome {
-        Outcome::Failed(reason) => format!("FAILED: {reason}"),
-        Outcome::Measured(measured) => {
+        RoundOutcome::Failed(reason) => format!("FAILED: {reason}"),
+        RoundOutcome::Measured(measured) => {
             let most = &measured.most;
             let wrong =
                 if most.wrong > 0 { format!(", {} wrong", most.wrong) } else { String::new() };
@@ -82,19 +83,9 @@ impl Clock {
         self.taken += taken;
     }
 
-    fn left(&self) -> Duration {
+    fn left(&self) -> f64 {
         let factor = if self.foreseen > 0.0 { self.taken / self.foreseen } else { 1.0 };
-        Duration::from_secs_f64((self.ahead * factor).max(0.0))
-    }
-}
-
-/// Minutes and seconds as text.
-pub fn written(duration: Duration) -> String {
-    let seconds = duration.as_secs_f64().round() as u64;
-    match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
-        (0, 0, seconds) => format!("{seconds} s"),
-        (0, minutes, seconds) => format!("{minutes} min {seconds:02} s"),
-        (hours, minutes, _) => format!("{hours} h {minutes:02} min"),
+        (self.ahead * factor).max(0.0)
     }
 }
 
@@ -105,22 +96,13 @@ mod tests {
     #[test]
     fn the_time_left_is_corrected_by_the_time_taken() {
         let mut clock = Clock { ahead: 40.0, ..Clock::default() };
-        assert_eq!(clock.left(), Duration::from_secs(40));
+        assert_eq!(clock.left(), 40.0);
         clock.done(10.0, 15.0);
-        assert_eq!(clock.left(), Duration::from_secs(45));
+        assert_eq!(clock.left(), 45.0);
         clock.done(10.0, 15.0);
-        assert_eq!(clock.left(), Duration::from_secs(30));
+        assert_eq!(clock.left(), 30.0);
         clock.done(20.0, 1.0);
-        assert_eq!(clock.left(), Duration::ZERO);
-    }
-
-    #[test]
-    fn times_have_minutes_and_seconds() {
-        let of = |seconds| written(Duration::from_secs(seconds));
-        assert_eq!(
-            (of(0), of(75), of(7260)),
-            ("0 s".into(), "1 min 15 s".into(), "2 h 01 min".into())
-        );
+        assert_eq!(clock.left(), 0.0);
     }
 
     #[test]
@@ -130,7 +112,7 @@ mod tests {
             1,
             1e5,
         );
-        let text = line(2, &record.case, &Outcome::Failed("it ended".into()));
+        let text = line(2, &record.case, &RoundOutcome::Failed("it ended".into()));
         let case = "opentracker, workers: 0 (spread, 1 cores, 1 load workers)";
         assert_eq!(text, format!("round 2 of {case}: FAILED: it ended"));
         let text = line(2, &record.case, &record.outcome);

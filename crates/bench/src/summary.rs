@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::plan::Plan;
-use crate::record::{Case, Measured, Outcome, Point, Record};
+use crate::record::{Case, Measured, Point, Record, RoundOutcome};
 use crate::stats::Spread;
 
 /// CPU usage in percent from which a tracker or a load worker counts as busy.
@@ -88,8 +88,8 @@ impl Summary {
             plan.cases.iter().filter_map(|case| Row::new(case, &figures(case, records))).collect();
         compare(&mut rows, records, &plan.settings.baseline);
         let failure = |Record { case, round, outcome, .. }: &Record| match outcome {
-            Outcome::Measured(_) => None,
-            Outcome::Failed(reason) => {
+            RoundOutcome::Measured(_) => None,
+            RoundOutcome::Failed(reason) => {
                 Some(Failure { case: case.clone(), round: *round, reason: reason.clone() })
             }
         };
@@ -108,8 +108,8 @@ impl Summary {
 fn figures<'a>(case: &Case, records: &'a [Record]) -> BTreeMap<u32, &'a Measured> {
     let of = records.iter().filter(|record| record.case == *case);
     of.filter_map(|record| match &record.outcome {
-        Outcome::Measured(measured) => Some((record.round, &**measured)),
-        Outcome::Failed(_) => None,
+        RoundOutcome::Measured(measured) => Some((record.round, &**measured)),
+        RoundOutcome::Failed(_) => None,
     })
     .collect()
 }
@@ -295,7 +295,7 @@ pub(crate) mod tests {
             records.push(measured(variant("colocated"), round, rate));
             records.push(measured(variant("split"), round, rate * 0.8));
         }
-        records[5].outcome = Outcome::Failed("onrush ended (signal: 9)".into());
+        records[5].outcome = RoundOutcome::Failed("onrush ended (signal: 9)".into());
         Summary::new(&plan(3), &records)
     }
 
@@ -331,7 +331,7 @@ pub(crate) mod tests {
         let mut records: Vec<_> =
             (1..=3).map(|round| measured(variant("colocated"), round, 1e5)).collect();
         for (number, record) in records.iter_mut().enumerate() {
-            let Outcome::Measured(figures) = &mut record.outcome else { unreachable!() };
+            let RoundOutcome::Measured(figures) = &mut record.outcome else { unreachable!() };
             let dropped = format!("{} replies were dropped here", number + 5);
             figures.most.warnings = vec![dropped, "the load average was 2.5 on 2 vCPUs".into()];
             if number == 0 {
@@ -365,7 +365,7 @@ pub(crate) mod tests {
         assert!(has(&summary, "noisy: onrush (colocated)"), "{:?}", summary.warnings);
         assert!(!has(&summary, "load-bound") && !has(&summary, "wrong") && !has(&summary, "loss"));
         let mut record = measured(variant("colocated"), 1, 1e5);
-        let Outcome::Measured(figures) = &mut record.outcome else { unreachable!() };
+        let RoundOutcome::Measured(figures) = &mut record.outcome else { unreachable!() };
         figures.most.load_percent = Some(99.0);
         figures.most.cpu_percent = 60.0;
         figures.most.wrong = 7;

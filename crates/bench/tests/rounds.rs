@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use onrush_bench::record::{Measured, Outcome, Record, read};
+use onrush_bench::record::{Measured, Record, RoundOutcome, read};
 
 const BENCH: &str = env!("CARGO_BIN_EXE_onrush-bench");
 /// Deadline of every wait.
@@ -96,8 +96,8 @@ fn exiting_program(root: &Path, name: &str) {
 /// The measurements of the records, whose replies are all right.
 fn measurements(records: &[Record]) -> Vec<&Measured> {
     let measured = records.iter().filter_map(|record| match &record.outcome {
-        Outcome::Measured(measured) => Some(&**measured),
-        Outcome::Failed(_) => None,
+        RoundOutcome::Measured(measured) => Some(&**measured),
+        RoundOutcome::Failed(_) => None,
     });
     measured.inspect(|it| assert_eq!(it.most.wrong, 0, "{it:?}")).collect()
 }
@@ -150,7 +150,7 @@ fn a_tracker_that_exits_is_a_failed_round() {
     let records = read(out.path()).unwrap();
     assert_eq!(records.len(), 3);
     for record in records.iter().filter(|record| record.case.variant.tracker == "chihaya") {
-        let Outcome::Failed(reason) = &record.outcome else { panic!("{record:?}") };
+        let RoundOutcome::Failed(reason) = &record.outcome else { panic!("{record:?}") };
         assert!(reason.contains("no such setting") && reason.contains('3'), "{reason}");
     }
     // It costs the others nothing.
@@ -197,7 +197,7 @@ fn a_port_in_use_is_refused() {
     let bench = || bench(port, peers.path(), "opentracker", out.path());
     let text = ended(&mut bench(), 2);
     assert!(text.contains("is in use") && text.contains("--port"), "{text}");
-    // What it says to do can be done: nothing was begun.
+    // The remedy in the message works, as no round had begun.
     drop(taken);
     let text = ended(bench().args(["--rounds", "1"]), 1);
     assert!(text.contains("no round has a figure"), "{text}");

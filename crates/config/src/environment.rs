@@ -16,9 +16,9 @@ use onrush_toml_keys::{Document, Problem, regular_file};
 
 use crate::keys::SCHEMA;
 
-/// What the names of all variables begin with.
+/// Prefix of the names of all variables.
 const PREFIX: &str = "ONRUSH_";
-/// What stands for the dots of a path.
+/// Replacement of the dots of a path.
 const DOT: &str = "__";
 /// Behind the name of a variable whose value is the path of a file.
 const FROM_FILE: &str = "_FILE";
@@ -30,12 +30,12 @@ const MAX_VALUE: u64 = 64 << 10;
 pub struct Environment(BTreeMap<String, OsString>);
 
 impl Environment {
-    /// Those of this process.
+    /// The variables of this process.
     pub fn of_process() -> Self {
         Self::new(env::vars_os())
     }
 
-    /// Those among `variables`.
+    /// The variables of onrush among `variables`.
     pub fn new(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
         let of_keys = |(name, value): (OsString, OsString)| {
             let name = name.into_string().ok()?;
@@ -63,7 +63,7 @@ impl Environment {
     }
 }
 
-/// What a path, made of the name of a variable, stands for.
+/// Meaning of a path that was made of a variable's name.
 enum Target {
     Key,
     /// A file with the value of the key without the end of the name.

@@ -70,7 +70,7 @@ impl Flags {
         Self { config, environment: Environment::of_process(), ..Self::default() }
     }
 
-    /// What is read over the file: other files, then the variables, each by its name.
+    /// Sources that are read over the file: other files, then the variables, each by its name.
     ///
     /// # Errors
     /// As [`files_over`].

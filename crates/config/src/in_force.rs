@@ -6,7 +6,7 @@ use onrush_tracker::limits::Placement;
 
 use crate::host::Host;
 use crate::keys::{SCHEMA, is_restart_only};
-use crate::reload::{Change, Changes};
+use crate::reload::{Changes, KeyChange};
 use crate::settings::Settings;
 
 /// A key and its value.
@@ -27,7 +27,7 @@ pub struct Difference {
     pub key: String,
     /// The value in force, in TOML; `None` where it is not set.
     pub in_force: Option<String>,
-    /// That of the file.
+    /// Value in the file.
     pub file: Option<String>,
     /// When that of the file would be in force.
     pub applied: Applied,
@@ -85,7 +85,7 @@ impl Settings {
         };
         let difference = |applied: fn(&str) -> Applied| {
             let (in_force, file) = (&in_force, &file);
-            move |Change { key, .. }: Change| Difference {
+            move |KeyChange { key, .. }: KeyChange| Difference {
                 in_force: value(in_force, &key),
                 file: value(file, &key),
                 applied: applied(&key),

@@ -15,7 +15,6 @@
 //! | [`in_force`] | the values of all keys, and how they differ from the file |
 //! | [`reload`] | from a changed file to the settings that apply without a restart |
 //! | `summary` | the settings in a few lines |
-//! | [`format`](mod@format) | numbers in messages |
 //! | [`export_format`] | the format of an export, by the name of its file |
 //! | [`secret_file`] | who may read a file with a secret |
 //! | [`regular_file`] | opens regular files only |
@@ -24,7 +23,6 @@ pub mod config_file;
 pub mod environment;
 pub mod export_format;
 pub mod flags;
-pub mod format;
 pub mod host;
 pub mod in_force;
 pub mod keys;

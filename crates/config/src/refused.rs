@@ -14,7 +14,7 @@ use crate::keys::SCHEMA;
 pub struct Refused {
     /// The path of its key, or of an entry of a list (`listen.0`).
     pub key: String,
-    /// What is wrong.
+    /// The problem.
     pub what: String,
     /// The remedy.
     pub remedy: Option<String>,
@@ -33,7 +33,7 @@ impl Refused {
         Self { what: what.to_owned(), key, remedy }
     }
 
-    /// With the user for whom it was found.
+    /// The same problem with the user for whom it was found.
     #[must_use]
     pub fn as_user(mut self, user: &str) -> Self {
         self.what += &format!(" (as user {user})");

@@ -14,14 +14,14 @@ const SHOWN: usize = 4;
 
 /// A key that has changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
+pub struct KeyChange {
     /// Its path.
     pub key: String,
     /// The old and the new value, or what else has changed.
     pub what: String,
 }
 
-impl Change {
+impl KeyChange {
     fn new(key: &str, old: Option<String>, new: Option<String>) -> Self {
         let unset = || "unset".to_owned();
         let what = format!("{} -> {}", old.unwrap_or_else(unset), new.unwrap_or_else(unset));
@@ -37,21 +37,21 @@ impl Change {
 }
 
 /// Changes in one line. Values may have commas.
-pub fn joined<'a>(changes: impl IntoIterator<Item = &'a Change>) -> String {
-    changes.into_iter().map(Change::to_string).collect::<Vec<_>>().join("; ")
+pub fn joined<'a>(changes: impl IntoIterator<Item = &'a KeyChange>) -> String {
+    changes.into_iter().map(KeyChange::to_string).collect::<Vec<_>>().join("; ")
 }
 
 /// Values as the log shows them, by the paths of their keys.
 pub type ShownValues = BTreeMap<String, String>;
 
 impl Settings {
-    /// The value of each key that has one, for [`Change::between`].
+    /// The value of each key that has one, for [`KeyChange::between`].
     pub fn shown(&self) -> ShownValues {
         self.values.iter().map(|(key, value)| (key.clone(), shown(value))).collect()
     }
 }
 
-impl fmt::Display for Change {
+impl fmt::Display for KeyChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.key, self.what)
     }
@@ -72,9 +72,9 @@ pub struct Changes {
     /// `restart`.
     pub settings: Settings,
     /// Keys whose changes apply now, in the order of declaration.
-    pub changed: Vec<Change>,
+    pub changed: Vec<KeyChange>,
     /// Keys whose changes need an upgrade or a restart.
-    pub restart: Vec<Change>,
+    pub restart: Vec<KeyChange>,
 }
 
 impl Changes {
@@ -98,7 +98,7 @@ impl Changes {
                 .map(|settings| Settings { values: running.values.clone(), ..settings });
             if alone.as_ref() != Ok(running) {
                 let of = |values: &Values| values.get(&path).map(shown);
-                let change = Change::new(&path, of(&running.values), of(&read.values));
+                let change = KeyChange::new(&path, of(&running.values), of(&read.values));
                 if applies { changed.push(change) } else { restart.push(change) }
             }
         }

@@ -7,12 +7,12 @@ mod workers;
 use std::time::Duration;
 
 use onrush_swarm::shard::MAX_PEER_LIFETIME;
+use onrush_text::numbers::bytes;
 use onrush_toml_keys::{Document, Problems, Values};
 use onrush_tracker::limits::Placement;
 
 use crate::export_format::{NAMES, of_name};
 use crate::flags::Flags;
-use crate::format::bytes;
 use crate::host::Host;
 use crate::keys::{File, MAX_INTERVAL, SCHEMA};
 use crate::placement::auto_spin;

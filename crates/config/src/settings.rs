@@ -145,7 +145,7 @@ pub enum Access {
 /// A list of info hashes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listed {
-    /// Those of the configuration itself, in ascending order, each once.
+    /// Entries of the configuration itself, in ascending order, each once.
     pub hashes: Vec<InfoHash>,
     /// Files with further ones.
     pub files: Vec<ListFile>,
@@ -156,7 +156,7 @@ pub struct Listed {
 /// The blocked sources.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Blocked {
-    /// Those of the configuration itself.
+    /// Entries of the configuration itself.
     pub blocks: Vec<AddressBlock>,
     /// A file with further ones.
     pub file: Option<PathBuf>,

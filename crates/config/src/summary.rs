@@ -1,9 +1,9 @@
 //! The settings in a few lines: what `--check-config` writes and the log begins with.
 
 use onrush_net::affinity::format_list;
+use onrush_text::numbers::{bytes, thousandths};
 use onrush_tracker::limits::Placement;
 
-use crate::format::{bytes, thousandths};
 use crate::host::Host;
 use crate::settings::{Access, BYTES_PER_PEER, Listed, Listen, Settings};
 

@@ -1,11 +1,11 @@
-//! Who sends a request: the address of a TCP connection, or the user at the control socket.
+//! The sender of a request: the address of a TCP connection, or the user at the control socket.
 
 use std::fmt;
 use std::net::SocketAddr;
 
 use nix::unistd::Uid;
 
-/// Who sends a request.
+/// The sender of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Caller {
     /// A client over TCP.

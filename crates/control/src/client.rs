@@ -335,7 +335,7 @@ impl Client {
     /// Turns an error response into a [`ClientError::Refused`].
     ///
     /// # Errors
-    /// That error.
+    /// The error.
     pub fn successful(&self, response: Response) -> Result<Response, ClientError> {
         if (200..300).contains(&response.status) {
             return Ok(response);

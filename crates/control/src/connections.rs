@@ -215,7 +215,7 @@ mod tests {
         let all = Connections::new(2, TIMEOUT);
         let [first, second] = ["10.0.0.1", "10.0.0.2"].map(|address| admit(&all, address));
         let in_use = first.in_use();
-        // What is written belongs to a former response.
+        // The bytes written belong to the previous response.
         first.written();
         drop(second.in_use());
         assert!(admit(&all, "10.0.0.3").in_reserve, "served, and not written");

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use onrush_tracker::metrics::{LOSSES, Summary};
 
-use crate::api::history::{self as api, RefusedByDay, Saved, Span, VERSION};
+use crate::api::history::{self as api, HistorySpan, RefusedByDay, Saved, VERSION};
 use crate::refused_days::RefusedDays;
 
 /// Seconds of an hour: rows of the hour, and rows for each row of the month.
@@ -248,7 +248,7 @@ impl Ring {
     }
 
     /// The rows of a span. Values that it lacks are missing; values of other names are ignored.
-    fn of(span: &Span, most: usize) -> Result<Self, InvalidHistory> {
+    fn of(span: &HistorySpan, most: usize) -> Result<Self, InvalidHistory> {
         let length = span.values.values().next().map_or(0, Vec::len);
         if span.values.values().any(|values| values.len() != length) {
             return Err(InvalidHistory::Lengths);
@@ -281,13 +281,13 @@ impl Ring {
         self.rows.iter().rev().take(most)
     }
 
-    fn span(&self, step: u32, until: u64) -> Span {
+    fn span(&self, step: u32, until: u64) -> HistorySpan {
         let column = |column: usize| {
             let values = self.rows.iter().map(|row| Some(row[column]));
             values.map(|value| value.filter(|number| !number.is_nan())).collect()
         };
         let values = names().enumerate().map(|(at, name)| (name.to_owned(), column(at))).collect();
-        Span { until, step, values }
+        HistorySpan { until, step, values }
     }
 }
 
@@ -347,7 +347,7 @@ mod tests {
         Saved { history: history.clone(), ..Saved::default() }
     }
 
-    fn values<'a>(span: &'a Span, name: &str) -> &'a [Option<f32>] {
+    fn values<'a>(span: &'a HistorySpan, name: &str) -> &'a [Option<f32>] {
         &span.values[name]
     }
 

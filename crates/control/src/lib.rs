@@ -15,8 +15,6 @@
 //! | [`client`] | HTTP client for `onrush ctl` and `onrush top` |
 //! | [`stall`] | detection of stalled workers |
 //! | [`token`], [`caller`] | the token of the admin API, and who needs none |
-//! | [`version`] | version and build |
-//! | [`numbers`] | numbers for people |
 //! | `state`, `connections` | what the routes share; the open connections |
 //! | `list_text` | an access list as text |
 //! | `source_shares` | shares of sources, estimated from samples |
@@ -28,14 +26,12 @@ pub mod client;
 pub mod files;
 pub mod history;
 pub mod metrics;
-pub mod numbers;
 pub mod page;
 pub mod readiness;
 pub mod request;
 pub mod server;
 pub mod stall;
 pub mod token;
-pub mod version;
 pub mod view;
 
 mod connections;

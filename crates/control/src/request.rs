@@ -19,7 +19,7 @@ pub enum Request {
     Reload {
         /// Whether a list that lost most of its entries is accepted.
         force: bool,
-        /// Who requests it.
+        /// Its sender.
         caller: Caller,
         /// Gets the result.
         responder: Responder<Result<ReloadReport, String>>,
@@ -28,12 +28,12 @@ pub enum Request {
     Export(Responder<Result<ExportReport, String>>),
     /// Write the peers to the snapshot.
     Snapshot(Responder<Result<SnapshotReport, String>>),
-    /// Start the successor process. The response is sent when it takes over.
+    /// Start the successor. The response is sent when it receives the sockets.
     Upgrade {
         /// Whether peers that do not fit into the successor are dropped, and a list that lost most
         /// of its entries is accepted.
         force: bool,
-        /// Who requests it.
+        /// Its sender.
         caller: Caller,
         /// Gets the result.
         responder: Responder<Result<Successor, String>>,
@@ -42,7 +42,7 @@ pub enum Request {
     LogLevel {
         /// The level.
         level: LevelFilter,
-        /// Who requests it.
+        /// Its sender.
         caller: Caller,
         /// Receives the former level.
         responder: Responder<LevelFilter>,
@@ -51,7 +51,7 @@ pub enum Request {
     ChangeList {
         /// Later ones override earlier ones.
         changes: Vec<ListChange>,
-        /// Who requests it.
+        /// Its sender.
         caller: Caller,
         /// Gets the result.
         responder: Responder<Result<ListUpdate, ListChangeError>>,
@@ -62,7 +62,7 @@ pub enum Request {
     Block {
         /// The sources.
         block: Box<BlockRequest>,
-        /// Who requests it.
+        /// Its sender.
         caller: Caller,
         /// Gets the result.
         responder: Responder<Result<BlockUpdate, BlockError>>,
@@ -71,7 +71,7 @@ pub enum Request {
     Unblock {
         /// Its prefix.
         prefix: String,
-        /// Who requests it.
+        /// Its sender.
         caller: Caller,
         /// Gets the block.
         responder: Responder<Result<BlockEntry, BlockError>>,
@@ -99,8 +99,8 @@ pub enum BlockError {
         /// A block that contains it.
         covering: Option<String>,
     },
-    /// The change would be lost, because the successor process has already read the blocks.
-    #[error("another process is about to take over: repeat the request in a second")]
+    /// The change would be lost, because the successor has already read the blocks.
+    #[error("a handoff is in progress: repeat the request in a second")]
     Upgrading,
     /// The file that keeps blocks across restarts cannot be written. Nothing has changed.
     #[error("nothing has changed, as {path} cannot be written: {error}")]
@@ -124,8 +124,8 @@ pub enum ListChangeError {
     /// The change would remove every entry of the allow list.
     #[error("the allow list would be empty, and the tracker would serve no info hash")]
     NothingLeft,
-    /// The change would be lost, because the successor process has already read the list.
-    #[error("another process is about to take over: repeat the request in a second")]
+    /// The change would be lost, because the successor has already read the list.
+    #[error("a handoff is in progress: repeat the request in a second")]
     Upgrading,
     /// The journal that keeps changes across restarts cannot be written.
     #[error("{} cannot be written: {error}", path.display())]

@@ -47,12 +47,12 @@ pub enum TokenError {
         setting: &'static str,
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem with its content.
         defect: String,
     },
 }
 
-/// What to do about a file that cannot be read.
+/// The remedy for a file that cannot be read.
 fn remedy(setting: &str, cause: &io::Error) -> &'static str {
     match (setting, cause.kind()) {
         (TOKEN_KEY, _) => "the user that the tracker runs as must be able to read it",

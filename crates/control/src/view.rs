@@ -23,7 +23,7 @@ use onrush_tracker::orders::Orders;
 /// A running tracker as other threads see it. Cheap to clone.
 #[derive(Clone)]
 pub struct View {
-    /// What does not change while the tracker runs.
+    /// Parts that do not change while the tracker runs.
     pub parts: Arc<Parts>,
     /// When the tracker started, on the monotonic clock and on the system's clock.
     pub started: (Instant, SystemTime),
@@ -31,7 +31,7 @@ pub struct View {
     requests: Sender<Request>,
 }
 
-/// What does not change while the tracker runs.
+/// Parts that do not change while the tracker runs.
 pub struct Parts {
     /// All members by number. One shared list: cloning the `Arc` of each one's counters instead
     /// would write to a cache line of each member.

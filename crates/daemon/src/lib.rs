@@ -1,5 +1,5 @@
 //! The daemon `onrush`: starts the data path (`onrush_tracker`), supervises it, changes its rules
-//! while it runs, and hands it over in an upgrade. The library exists for the binary and for tests.
+//! while it runs, and passes it on in an upgrade. The library exists for the binary and for tests.
 //!
 //! | module | contents |
 //! |---|---|
@@ -9,7 +9,7 @@
 //! | [`ports`] | which processes hold an address |
 //! | [`start`] | from settings to a running tracker: user, sockets, state, workers |
 //! | [`supervise`] | the main thread while workers run: signals, reload, lists, watch, exports |
-//! | [`upgrade`] | a new process takes over sockets and peers |
+//! | [`upgrade`] | the handoff of sockets and peers to a successor |
 //! | [`overload`] | longer intervals, and the kernel's filter |
 //! | [`state_files`] | snapshots, exports, the history and the interval commitment on disk |
 //! | `state_dirs` | where the state directory of a tracker may be |

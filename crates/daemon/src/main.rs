@@ -16,8 +16,8 @@ use onrush::process::exit::{Exit, FAILED, GOOD};
 use onrush::process::{activation, log_output, logging, signals, user};
 use onrush::supervise::reload::Reload;
 use onrush::supervise::{End, Supervisor};
-use onrush::upgrade::incoming::passed_sockets;
-use onrush::upgrade::successor::{self, Program};
+use onrush::upgrade::launcher::{self, Program};
+use onrush::upgrade::successor::passed_sockets;
 use onrush::{StartError, Tracker};
 use onrush_config::config_file::config_file;
 use onrush_config::settings::LogFormat;
@@ -43,10 +43,10 @@ fn main() -> ExitCode {
         Some(Command::Ctl(ctl)) => return ctl::run(ctl).report(),
         Some(Command::Top(top)) => return top::run(top).report(),
         Some(Command::Probe(args)) => return probe::run(args).report(),
-        None if successor::is_launcher() => return successor::run_launcher().report(),
+        None if launcher::is_launcher() => return launcher::run_launcher().report(),
         None => {
-            cli.upgrade |= successor::is_successor();
-            cli.force |= successor::is_forced();
+            cli.upgrade |= launcher::is_successor();
+            cli.force |= launcher::is_forced();
         }
     }
     // Once: a file that disappears later is an error of a reload, not a change to the defaults.
@@ -72,8 +72,8 @@ fn main() -> ExitCode {
     exit.report()
 }
 
-/// The sockets that a service manager has passed to the running process, for an upgrade. Problems
-/// of the configuration are reported later.
+/// The sockets that a service manager has passed to the predecessor, for an upgrade. Problems of
+/// the configuration are reported later.
 fn inherited_sockets(cli: &Cli, host: &Host) -> Option<Passed> {
     let (settings, _) = cli.upgrade.then(|| Settings::load(&cli.flags, host))?.ok()?;
     passed_sockets(&settings)
@@ -95,7 +95,7 @@ fn serve(
     // Before the start, so that an early signal does not end the process in the middle of it.
     let signals = signals::listen().map_err(StartError::Threads)?;
     let started = match cli.upgrade {
-        true => Tracker::take_over(&settings, cli.force),
+        true => Tracker::start_as_successor(&settings, cli.force),
         false => Tracker::start(&settings, passed),
     };
     let tracker = match started {
@@ -115,13 +115,13 @@ fn serve(
         log::info!("{line}");
     }
     Ok(match supervisor.run(&signals) {
-        End::HandedOver(mut handed_over) => {
-            match supervisor.into_tracker().hand_over(&mut handed_over) {
+        End::Handoff(mut completed) => {
+            match supervisor.into_tracker().finish_handoff(&mut completed) {
                 true => Exit::good(),
                 false => Exit::failed(format!(
-                    "process {} took over and exited at once: start again (the log says whether \
-                     the peers are in the snapshot)",
-                    handed_over.process
+                    "process {} received the sockets and exited at once: start again (the log says \
+                     whether the peers are in the snapshot)",
+                    completed.process
                 )),
             }
         }

@@ -47,7 +47,7 @@ const PORTS: u32 = 64_000;
 /// Announces in flight.
 const WINDOW: usize = 256;
 /// Time after which an announce is sent again.
-const PATIENCE: Duration = Duration::from_millis(200);
+const TIMEOUT: Duration = Duration::from_millis(200);
 /// Time without any reply after which the program fails.
 const GIVE_UP: Duration = Duration::from_secs(10);
 
@@ -170,15 +170,15 @@ impl Filling {
         let to = Return::to(self.target, 0);
         let mut open = vec![true; requests.len()];
         let mut left = requests.len();
-        let deadline = Instant::now() + GIVE_UP;
+        let end = Instant::now() + GIVE_UP;
         while left > 0 {
             let again = requests.iter().zip(&open).filter(|(_, open)| **open);
             self.backend.send(again.map(|(bytes, _)| Reply { bytes, to: &to }));
-            let patience = Instant::now() + PATIENCE;
-            while left > 0 && Instant::now() < patience {
+            let deadline = Instant::now() + TIMEOUT;
+            while left > 0 && Instant::now() < deadline {
                 let replies = self.backend.receive(WINDOW)?;
                 if replies.is_empty() {
-                    self.backend.wait(PATIENCE)?;
+                    self.backend.wait(TIMEOUT)?;
                     continue;
                 }
                 for (reply, _) in replies.iter() {
@@ -192,7 +192,7 @@ impl Filling {
                     }
                 }
             }
-            if Instant::now() > deadline {
+            if Instant::now() > end {
                 bail!("{} does not answer", self.target);
             }
         }

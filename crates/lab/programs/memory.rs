@@ -36,7 +36,7 @@ const POPULATIONS: [(&str, Sizes, u64); 9] = [
 /// The sweep budget of a worker's turn.
 const SWEEP: usize = 256;
 /// Time for the allocator to return memory after the last peer has expired.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 /// The argument that starts the measured process.
 const CHILD: &str = "--child";
 
@@ -115,7 +115,7 @@ fn measure(number: usize) {
     let expired = resident();
     let start = Instant::now();
     let enough = (idle + tables) * 5 / 4;
-    while resident() > enough && start.elapsed() < PATIENCE {
+    while resident() > enough && start.elapsed() < TIMEOUT {
         #[expect(
             clippy::disallowed_methods,
             reason = "an allocator returns memory without an event"

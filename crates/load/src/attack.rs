@@ -26,7 +26,7 @@ use ipnet::IpNet;
 
 use crate::check::Strictness;
 use crate::generator::pace::{Arrivals, Schedule};
-use crate::generator::{Pace, Settings};
+use crate::generator::{GeneratorSettings, Pace};
 use crate::latency::Nanos;
 use crate::plan::profile::{Mix, Swarms};
 use crate::plan::{Plan, Population, Profile};
@@ -158,7 +158,7 @@ fn device_drops() -> u64 {
 /// The run of the established clients.
 fn run_settings(args: &AttackArgs, seed: u64, stop: Arc<AtomicBool>) -> RunSettings {
     let schedule = Schedule::constant(Arrivals::Poisson, args.honest, args.duration);
-    let worker = Settings {
+    let worker = GeneratorSettings {
         limit: schedule.in_flight_limit(1, args.timeout),
         pace: Pace::Open(schedule),
         // As from clients that do not know each other.
@@ -167,7 +167,7 @@ fn run_settings(args: &AttackArgs, seed: u64, stop: Arc<AtomicBool>) -> RunSetti
         timeout: args.timeout.as_nanos() as Nanos,
         strictness: Strictness { strangers: true, sample: 8 },
         seed,
-        ..Settings::default()
+        ..GeneratorSettings::default()
     };
     RunSettings {
         worker,
@@ -181,7 +181,8 @@ fn run_settings(args: &AttackArgs, seed: u64, stop: Arc<AtomicBool>) -> RunSetti
     }
 }
 
-/// What established clients send: the real mix without its invalid requests, and with more scrapes.
+/// Requests of established clients: the real mix without its invalid requests, and with more
+/// scrapes.
 fn profile(swarms: u32) -> Profile {
     let real = Profile::real();
     let mix = Mix { connect: 22.0, announce: 72.0, scrape: 6.0, unusable: 0.0, junk: 0.0 };

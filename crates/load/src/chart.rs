@@ -13,7 +13,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 pub use axis::{Axis, Scale};
 pub use bars::{Bar, Bars, Row, bars};
-pub use lines::{Line, Lines, Point, Span, lines};
+pub use lines::{Line, Lines, Point, ShadedSpan, lines};
 
 /// Width of a picture, in its own units (pixels where it is not scaled).
 pub const WIDTH: u32 = 760;

@@ -35,7 +35,7 @@ macro_rules! findings {
     };
 }
 
-// Those that BEP 15 leaves open come last.
+// Points that BEP 15 leaves open come last.
 findings! {
     /// Its transaction id is not one of a request.
     UnknownTransaction: "transaction id of no request",
@@ -101,8 +101,8 @@ pub struct Strictness {
     /// Whether peers and counts beyond the population are accepted, as other load testers share its
     /// swarms.
     pub strangers: bool,
-    /// Of lists longer than [`SHORT_LIST`], one in this many is checked in full, the others in
-    /// their first [`SHORT_LIST`] peers. At least 1.
+    /// One in this many lists longer than [`SHORT_LIST`] is checked in full, the others in their
+    /// first [`SHORT_LIST`] peers. At least 1.
     pub sample: u32,
 }
 
@@ -222,7 +222,7 @@ impl Checker {
         if !self.strictness.strangers && all_counted > u64::from(announcer.member.swarm_size()) {
             return Err(Finding::CountsTooHigh);
         }
-        // Whether the announcing peer is counted is left open, so it is not subtracted.
+        // BEP 15 leaves open if the announcing peer is counted, so it is not subtracted.
         if listed > all_counted {
             return Err(Finding::MorePeersThanCounted);
         }

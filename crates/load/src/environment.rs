@@ -8,7 +8,7 @@ use onrush_net::affinity;
 use procfs_core::{CpuInfo, FromRead as _, Meminfo};
 use serde::{Deserialize, Serialize};
 
-use crate::number::Unit;
+use onrush_text::numbers::bytes;
 
 /// Settings of the kernel's network stack that decide when datagrams are dropped.
 const SYSCTLS: [&str; 7] = [
@@ -101,7 +101,7 @@ impl Environment {
         let known = [
             ("processor", Some(self.cpu.clone())),
             ("vCPUs", Some(format!("{}, {} per core", self.vcpus, self.threads_per_core))),
-            ("memory", Some(Unit::Bytes.label(self.memory as f64))),
+            ("memory", Some(bytes(self.memory))),
             ("kernel", Some(self.kernel.clone())),
             ("virtualization", self.virtualization.clone()),
             ("governor", self.governor.clone()),

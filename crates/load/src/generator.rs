@@ -30,7 +30,7 @@ pub use pace::Pace;
 use pace::Timetable;
 use packet::Packets;
 pub use recent::Recent;
-pub use settings::{Next, Route, Settings, Window};
+pub use settings::{GeneratorSettings, Next, Route, Window};
 
 /// Age at which a connection id is renewed.
 const RENEW: Nanos = 45_000_000_000;
@@ -76,7 +76,7 @@ impl<'p, S: Socket> Generator<'p, S> {
         socket: S,
         plan: &'p Plan,
         routes: Vec<Route>,
-        settings: Settings,
+        settings: GeneratorSettings,
         window: Window,
     ) -> Self {
         assert!(!routes.is_empty(), "at least one route is needed");
@@ -179,7 +179,7 @@ struct Session<'p> {
     /// The route of the current burst.
     route: usize,
     ids: Vec<Id>,
-    settings: Settings,
+    settings: GeneratorSettings,
     /// Closed loop: requests to keep in flight; open loop: their limit.
     in_flight: usize,
     window: Window,
@@ -221,7 +221,12 @@ impl Id {
 }
 
 impl<'p> Session<'p> {
-    fn new(plan: &'p Plan, routes: Vec<Route>, settings: Settings, window: Window) -> Self {
+    fn new(
+        plan: &'p Plan,
+        routes: Vec<Route>,
+        settings: GeneratorSettings,
+        window: Window,
+    ) -> Self {
         let of = |family| {
             let of_family = routes.iter().enumerate().filter(move |(_, r)| r.family == family);
             of_family.map(|(n, _)| n as u32).collect::<Vec<_>>()
@@ -244,7 +249,7 @@ impl<'p> Session<'p> {
         let (in_flight, timetable) = match &settings.pace {
             Pace::InFlight(count) => (*count, None),
             Pace::Open(schedule) => {
-                let Settings { worker, workers, seed, .. } = settings;
+                let GeneratorSettings { worker, workers, seed, .. } = settings;
                 let timetable = Timetable::new(schedule, window.start, worker, workers, seed);
                 (settings.limit, Some(timetable))
             }

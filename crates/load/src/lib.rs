@@ -27,7 +27,6 @@
 //! | [`process`] | CPU time, memory and kernel drops of a process |
 //! | [`environment`] | facts about the measuring machine |
 //! | [`latency`] | a distribution of latencies in seven figures |
-//! | [`number`] | numbers as reports write them |
 //! | `text` | text for terminals of 80 columns |
 //! | [`chart`] | pictures of lines and bars, as SVG |
 //! | [`affinity`] | vCPUs (of `onrush-net`) |
@@ -44,7 +43,6 @@ pub mod hashes;
 pub mod interrupt;
 pub mod latency;
 pub mod live;
-pub mod number;
 pub mod options;
 pub mod plan;
 pub mod process;
@@ -55,7 +53,5 @@ pub mod series;
 pub mod sources;
 pub mod tally;
 mod text;
-mod version;
 
 pub use onrush_net::affinity;
-pub use version::version;

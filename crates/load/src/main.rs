@@ -14,7 +14,6 @@ use onrush_load::affinity;
 use onrush_load::args::{self, Args, Command, TargetArgs, VerifyArgs};
 use onrush_load::attack::{self, AttackArgs};
 use onrush_load::environment::Environment;
-use onrush_load::number::grouped;
 use onrush_load::options::SourceArgs;
 use onrush_load::plan::{Plan, Population, Profile};
 use onrush_load::report::Report;
@@ -24,7 +23,8 @@ use onrush_load::search::search;
 use onrush_load::{hashes, interrupt, sources};
 use onrush_net::affinity::AffinityError;
 use onrush_proto::Family;
-use onrush_verify::reachability::{self, PATIENCE};
+use onrush_text::numbers::grouped;
+use onrush_verify::reachability::{self, REACH_TIMEOUT};
 
 /// Exit status: a reply was wrong, or a conformance check failed.
 const WRONG: u8 = 1;
@@ -107,11 +107,11 @@ fn routed(
                 eprintln!(
                     "onrush-load: no reply from {target} yet; a tracker under overload loses \
                      connects: trying for {} s",
-                    PATIENCE.as_secs()
+                    REACH_TIMEOUT.as_secs()
                 );
             }
         };
-        match reachability::connect_from_any(target, &sources, PATIENCE, waiting) {
+        match reachability::connect_from_any(target, &sources, REACH_TIMEOUT, waiting) {
             Ok(local) => drop(routed.insert(target, local)),
             Err(failure) => {
                 eprintln!("onrush-load: --target: {failure}");

@@ -15,7 +15,7 @@ use onrush_proto::Family;
 
 use crate::cpu::{Cpu, Meter};
 use crate::generator::flight::Nanos;
-use crate::generator::{Generator, Next, Pace, Route, Settings, Window};
+use crate::generator::{Generator, GeneratorSettings, Next, Pace, Route, Window};
 use crate::live::Live;
 use crate::plan::Plan;
 use crate::process::Process;
@@ -34,7 +34,7 @@ const NOTICE: Nanos = 60_000_000;
 #[derive(Clone, Debug)]
 pub struct RunSettings {
     /// The settings of all workers; the schedule of an open loop starts after the warm-up.
-    pub worker: Settings,
+    pub worker: GeneratorSettings,
     /// Duration of the load before the measured window.
     pub warmup: Duration,
     /// Duration of the measured window.
@@ -52,7 +52,7 @@ pub struct RunSettings {
 }
 
 /// Work beside the load on a thread of its own, with the name of the thread. It ends with the span.
-pub type Beside<'a> = (&'static str, Box<dyn FnOnce(&Span) -> anyhow::Result<()> + Send + 'a>);
+pub type Beside<'a> = (&'static str, Box<dyn FnOnce(&RunClock) -> anyhow::Result<()> + Send + 'a>);
 
 /// Runs the workers, with sockets of their own, so that late replies do not reach the next run, and
 /// the work `beside` them. Returns the report, with `warnings` first.
@@ -80,7 +80,8 @@ pub fn run(
         Cpu::of_process(pid)
             .with_context(|| format!("cannot read the tracker's process {pid} (--tracker-pid)"))?;
     }
-    let span = Span { epoch: Instant::now(), start: window.start, end: AtomicU64::new(window.end) };
+    let span =
+        RunClock { epoch: Instant::now(), start: window.start, end: AtomicU64::new(window.end) };
     let (outcomes, series, tracker) = std::thread::scope(|scope| {
         let (span, recorder) = (&span, &recorder);
         let (done, results) = channel();
@@ -177,8 +178,8 @@ fn nanos(duration: Duration) -> Nanos {
     duration.as_nanos() as Nanos
 }
 
-/// The time of a run.
-pub struct Span {
+/// The clock of a run, and its measured window.
+pub struct RunClock {
     /// Its time 0.
     epoch: Instant,
     /// The start of the measured window.
@@ -187,7 +188,7 @@ pub struct Span {
     end: AtomicU64,
 }
 
-impl Span {
+impl RunClock {
     /// The time since the start of the run.
     pub fn now(&self) -> Nanos {
         nanos(self.epoch.elapsed())
@@ -217,7 +218,7 @@ fn spawn<'scope>(
     scope: &'scope Scope<'scope, '_>,
     name: String,
     done: &Sender<End>,
-    span: &Span,
+    span: &RunClock,
     work: impl FnOnce() -> End + Send + 'scope,
 ) -> io::Result<()> {
     let done = done.clone();
@@ -273,10 +274,10 @@ fn work(
     worker: usize,
     settings: &RunSettings,
     window: Window,
-    span: &Span,
+    span: &RunClock,
     recorder: &Recorder,
 ) -> anyhow::Result<WorkerOutcome> {
-    let of_worker = Settings { worker, ..settings.worker.clone() };
+    let of_worker = GeneratorSettings { worker, ..settings.worker.clone() };
     let mut generator = Generator::new(network.socket, plan, network.routes, of_worker, window);
     if let Some(&cpu) = settings.pin.get(worker) {
         onrush_net::affinity::pin_current_thread(cpu)?;
@@ -315,7 +316,7 @@ fn wait(
     results: &Receiver<End>,
     mut running: usize,
     settings: &RunSettings,
-    span: &Span,
+    span: &RunClock,
     recorder: &Recorder,
 ) -> anyhow::Result<(Vec<WorkerOutcome>, Vec<Sample>, Option<TrackerReport>)> {
     let mut live = Live::new(settings.warmup + settings.duration, settings.quiet);

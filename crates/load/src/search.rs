@@ -63,7 +63,7 @@ impl Times {
 /// held, the one of the last round.
 ///
 /// # Errors
-/// Those of `measure`.
+/// The errors of `measure`.
 pub fn search(
     aim: Aim,
     closed: Report,
@@ -231,7 +231,7 @@ mod tests {
         Times::new(second * 5 / 2, second * 7 / 2, second * 13)
     }
 
-    /// A round against a tracker that serves `capacity` and loses what is above it.
+    /// A round against a tracker that serves `capacity` and loses the rest.
     fn round(rate: f64, capacity: f64) -> Report {
         let mut report = example();
         report.sent_rate = rate;
@@ -266,7 +266,7 @@ mod tests {
         (report, clock.get())
     }
 
-    /// A search within the default time that nobody stops.
+    /// A search within the default time, without an interrupt.
     fn found(closed_loop: f64, measure: impl Fn(Purpose, f64) -> Report) -> Report {
         seek(closed_loop, times().total, |purpose, rate| Ok(measure(purpose, rate)), || false).0
     }

@@ -34,7 +34,7 @@ pub struct Options {
     pub workers: usize,
     /// The buffer sizes to request.
     pub buffers: Buffers,
-    /// Whether to check first that no other process has an address. Only a takeover from a running
+    /// Whether to check first that no other process has an address. Only a handoff from a running
     /// copy skips this.
     pub probe: bool,
 }
@@ -313,7 +313,7 @@ pub fn bind_client(
     Ok((socket, notices))
 }
 
-/// Which other sockets may have the same address.
+/// Other sockets that may have the same address.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sharing {
     /// None.

@@ -1,15 +1,15 @@
-//! How wrong the wall clock may be, as the kernel knows from whoever synchronises it.
+//! Estimated error of the wall clock (`adjtimex`).
 
 use std::io;
 use std::time::Duration;
 
 use crate::sys;
 
-/// The bound that the kernel reports for a clock that nobody synchronises
-/// (include/linux/timex.h, NTP_PHASE_LIMIT).
+/// The bound that the kernel reports for a clock that is not synchronised (include/linux/timex.h,
+/// NTP_PHASE_LIMIT).
 pub const UNSYNCHRONISED: Duration = Duration::from_secs(16);
 
-/// The bound of the clock's error, which grows by 500 us per second while nobody corrects it, up
+/// The bound of the clock's error, which grows by 500 us per second while it is not corrected, up
 /// to [`UNSYNCHRONISED`].
 ///
 /// # Errors

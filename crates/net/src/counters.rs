@@ -1,5 +1,5 @@
-//! What the kernel counts for one socket: datagrams that it dropped before they could be received,
-//! and what a Unix socket has sent and its receiver has not taken.
+//! The kernel's counts for one socket: datagrams that it dropped before they could be received, and
+//! the bytes that a Unix socket has sent and its receiver has not read.
 //!
 //! They are read by SO_MEMINFO, which costs one system call and nothing on the path of a datagram
 //! (a per-packet control message, SO_RXQ_OVFL, measured 7 %).

@@ -25,7 +25,7 @@
 //! | [`bind`] | opens all sockets, and reports the effect of their options |
 //! | [`adopt`] | sockets that another process has bound |
 //! | [`regroup`] | the sockets of a group, for another number of workers |
-//! | [`handover`] | descriptors from one process to another |
+//! | [`descriptors`] | descriptors passed from one process to another |
 //! | [`notice`] | warnings about degraded options, each with its remedy |
 //! | [`steering`] | which socket of a group receives a datagram (classic BPF) |
 //! | [`filter`] | which datagrams the kernel drops before it queues them (classic BPF) |
@@ -50,8 +50,8 @@ mod bpf;
 pub mod clock;
 pub mod connections;
 mod counters;
+pub mod descriptors;
 pub mod filter;
-pub mod handover;
 pub mod memory;
 pub mod mio;
 mod name;

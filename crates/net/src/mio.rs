@@ -17,7 +17,7 @@ use crate::counters::{self, Wrapping};
 use crate::filter::Filter;
 use crate::socket::{Received, Reply, Sent, Socket};
 use crate::sys::message::Calls;
-use inbox::{Inbox, Outcome};
+use inbox::{Inbox, ReceiveOutcome};
 use outbox::Outbox;
 use readiness::Readiness;
 
@@ -135,8 +135,8 @@ impl Socket for Backend {
             let Some(number) = self.readiness.take() else { break };
             let socket = &self.sockets[usize::from(number)];
             match self.inbox.fill(socket, number, limit)? {
-                Outcome::Drained => {}
-                Outcome::MayHaveMore => self.readiness.requeue(number),
+                ReceiveOutcome::Drained => {}
+                ReceiveOutcome::MayHaveMore => self.readiness.requeue(number),
             }
         }
         Ok(self.inbox.received())

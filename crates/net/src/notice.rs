@@ -28,7 +28,7 @@ pub enum Notice {
     BufferClamped {
         /// The address of the sockets.
         address: SocketAddr,
-        /// Which buffer.
+        /// The buffer.
         direction: Direction,
         /// Bytes requested.
         asked: usize,

@@ -1,5 +1,5 @@
-//! A group of sockets for another number of workers: for a server that takes over the sockets of
-//! its predecessor, and has other workers or addresses.
+//! A group of sockets for another number of workers: for a server that receives the sockets of its
+//! predecessor, and has other workers or addresses.
 //!
 //! No socket of a group is closed: that would lose the datagrams queued in it and renumber the
 //! other sockets, on whose numbers steering relies. So with fewer workers each reads several

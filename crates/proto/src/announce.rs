@@ -164,7 +164,7 @@ impl<'a> Announce<'a> {
 /// An announce response up to its peers, which follow in wire form ([`crate::Endpoint`]).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AnnounceHead {
-    /// Of the request.
+    /// Transaction id of the request.
     pub transaction_id: TransactionId,
     /// Seconds until the next regular announce (BEP 15, "Announce": no sooner without an event).
     pub interval: u32,

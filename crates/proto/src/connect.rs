@@ -44,7 +44,7 @@ impl Connect {
 /// A connect response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ConnectResponse {
-    /// Of the request.
+    /// Transaction id of the request.
     pub transaction_id: TransactionId,
     /// To be sent with every request until it expires.
     pub connection_id: ConnectionId,

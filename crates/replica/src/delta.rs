@@ -1,5 +1,5 @@
 //! The delta of an upgrade: peers that have stopped and peers that have announced since the dump.
-//! It arrives when the new process serves already, and is merged with that process's own peers.
+//! It arrives when the successor serves already, and is merged with the successor's own peers.
 //!
 //! On the stream: the number of stops (u32); for each its info hash, family (4 or 6), address and
 //! port, the swarm's `completed` (u32) and the seconds since (u32); then a snapshot of all peers
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Sender, bounded};
 use onrush_proto::{Endpoint, InfoHash};
-use onrush_swarm::{Change, ChangeKind, ChangeReader, Moment, Restored, Shard, ShardMap};
+use onrush_swarm::{ChangeKind, ChangeReader, Moment, Restored, Shard, ShardChange, ShardMap};
 
 use crate::handoff::read_array;
 use onrush_store::snapshot::encode::Encoder;
@@ -29,7 +29,7 @@ use onrush_tracker::orders::{Orders, WorkerUnresponsive};
 /// Seconds added to the ages of the dump, so that the same peer in the delta counts as more recent:
 /// ages have units of four seconds and clocks of two processes, and may be off by two units each.
 pub const OLDER_IN_DUMP: u32 = 32;
-/// Seconds added to the ages of the delta, so that an announce to the new process counts as more
+/// Seconds added to the ages of the delta, so that an announce to the successor counts as more
 /// recent.
 const OLDER_IN_DELTA: u32 = 16;
 /// Seconds added to the age of a stop, so that a peer that has announced again since stays.
@@ -38,7 +38,7 @@ const OLDER_STOPS: u32 = 8;
 const MARGIN: u32 = 8;
 /// Swarms, peers or stops merged per step.
 const STEP: usize = 64;
-/// Time for each write of the outgoing process, and for all shards to merge a part.
+/// Time for each write of the predecessor, and for all shards to merge a part.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A dump that has been sent, for the delta that follows it.
@@ -53,7 +53,7 @@ pub struct Since {
 /// Sends the delta, from the shards of stopped workers. Calls `progress` every few milliseconds.
 ///
 /// # Errors
-/// When the new process has exited, or does not read in time.
+/// When the successor has exited, or does not read in time.
 pub fn send(
     stream: &UnixStream,
     shards: &mut [Shard],
@@ -113,8 +113,8 @@ fn collect_stops(
     now: Moment,
     stops: &mut Vec<Stop>,
 ) -> bool {
-    let mut push = |change: &Change| {
-        let Change { info_hash, at, completed, kind } = *change;
+    let mut push = |change: &ShardChange| {
+        let ShardChange { info_hash, at, completed, kind } = *change;
         if let ChangeKind::Stopped { endpoint } | ChangeKind::Replaced { endpoint } = kind {
             stops.push(Stop { info_hash, endpoint, completed, age: now.since(at) });
         }
@@ -198,7 +198,7 @@ pub fn receive(
         merging.store(false, Ordering::Release);
         match merged {
             Ok(Merged { counts: SnapshotCounts { records, v4, v6 }, full }) => {
-                log::info!("upgrade: delta merged, {} peers in {records} swarms", v4 + v6);
+                log::info!("upgrade: delta merged: {} peers in {records} swarms", v4 + v6);
                 if full > 0 {
                     log::warn!(
                         "upgrade: {full} of these peers were not stored, because their workers \
@@ -218,7 +218,7 @@ pub fn receive(
 
 /// A delta that has been merged.
 struct Merged {
-    /// What has arrived.
+    /// Records and peers that have arrived.
     counts: SnapshotCounts,
     /// Peers that were not stored, because their shard was full.
     full: u64,
@@ -283,7 +283,7 @@ pub struct Delta<R> {
     full: Arc<AtomicU64>,
 }
 
-/// What comes next on the stream.
+/// The next part of the stream.
 enum Part<R> {
     Stops(R),
     Peers(BlockReader<R>),
@@ -370,7 +370,7 @@ fn merge_block(
     }
 }
 
-/// Removes peers that have stopped at the outgoing process. Their ages were right when they were
+/// Removes peers that have stopped at the predecessor. Their ages were right when they were
 /// `received`.
 fn apply_stops(mut stops: Vec<Stop>, received: Now) -> impl FnMut(&mut Shard, Now) -> bool {
     move |shard, now| {
@@ -382,8 +382,8 @@ fn apply_stops(mut stops: Vec<Stop>, received: Now) -> impl FnMut(&mut Shard, No
     }
 }
 
-/// What removes the peers that have stopped at this process since its dump was loaded: `stops` are
-/// the readers of that time, one for each of the `shards`.
+/// Steps that remove the peers that have stopped at this process since its dump was loaded: `stops`
+/// are the readers of that time, one for each of the `shards`.
 pub fn own_stops(stops: Vec<ChangeReader>, shards: usize) -> Vec<ShardStep> {
     let mut stops = stops.into_iter();
     (0..shards).map(|_| Box::new(apply_own_stops(stops.next())) as _).collect()
@@ -551,7 +551,7 @@ mod tests {
             let result = read_stops(&mut from, |stop| read.push(stop));
             result.map(|()| (read, from.len()))
         };
-        // What follows them is left.
+        // The bytes behind them are not read.
         let more = [&bytes[..], b"snapshot"].concat();
         assert_eq!(read(&more).unwrap(), (stops.to_vec(), 8));
         assert!((0..bytes.len()).all(|len| read(&bytes[..len]).is_err()));

@@ -8,8 +8,8 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use onrush_config::reload::ShownValues;
-use onrush_net::handover;
-use onrush_store::lists::MostEntries;
+use onrush_net::descriptors;
+use onrush_store::lists::EntryHighWaterMark;
 use onrush_store::snapshot::load::Unread;
 use serde::{Deserialize, Serialize};
 
@@ -25,42 +25,42 @@ const MAX_LEN: usize = 1 << 20;
 /// A message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Message {
-    /// Incoming: describe the handoff without starting it.
+    /// Successor: describe the handoff without starting it.
     Inspect,
-    /// Incoming: start a handoff.
+    /// Successor: start a handoff.
     Request {
         /// Its protocol version.
         protocol: u32,
         /// Its build.
         version: String,
     },
-    /// Outgoing: the handoff. After a [`Request`](Self::Request), descriptors follow.
+    /// Predecessor: the handoff. After a [`Request`](Self::Request), descriptors follow.
     Handoff(Handoff),
-    /// Outgoing: no handoff, and why.
+    /// Predecessor: no handoff, and why.
     Refusal(String),
-    /// Incoming: send the peers.
+    /// Successor: send the peers.
     Accept {
-        /// For each address of the handoff whether the new process serves it too.
+        /// For each address of the handoff whether the successor serves it too.
         keeps: Vec<bool>,
     },
-    /// Outgoing: the peers follow, as a snapshot.
+    /// Predecessor: the peers follow, as a snapshot.
     Dump {
         /// How many peers it stores, and no more than its `limits.peers`. The snapshot may have
         /// more: some are replaced or stop while the others are sent.
         peers: u64,
     },
-    /// Incoming: the peers are loaded, and it could serve at once.
+    /// Successor: the peers are loaded, and it could serve at once.
     Ready,
-    /// Outgoing: it has stopped receiving.
+    /// Predecessor: it has stopped receiving.
     Release {
         /// Interval commitment to honour.
         commitment: IntervalCommitment,
     },
-    /// Incoming: it serves from now on.
+    /// Successor: it serves from now on.
     Acquired,
 }
 
-/// The description of all that the outgoing process hands over.
+/// The description of all that a handoff contains.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Handoff {
     /// Its build.
@@ -86,9 +86,9 @@ pub struct Current {
     pub commitment: IntervalCommitment,
     /// The snapshot that was not loaded and must not be overwritten, if so. It may be readable now.
     pub unread: Option<Box<Unread>>,
-    /// The most entries of each list: a file that the new process reads may be incomplete.
-    pub list_entries: MostEntries,
-    /// Its configuration, for the log of the new process.
+    /// The most entries of each list: a file that the successor reads may be incomplete.
+    pub list_entries: EntryHighWaterMark,
+    /// Its configuration, for the log of the successor.
     #[serde(default)]
     pub values: ShownValues,
 }
@@ -143,8 +143,8 @@ impl Handoff {
         })
     }
 
-    /// Whether the outgoing process's admin server may occupy `address`, so that the address is
-    /// free once it has exited.
+    /// Whether the predecessor's admin server may occupy `address`, so that the address is free
+    /// once it has exited.
     pub fn may_hold_admin(&self, address: SocketAddr) -> bool {
         self.admin.iter().any(|other| {
             let (one, other_ip) = (address.ip().to_canonical(), other.ip().to_canonical());
@@ -260,7 +260,7 @@ pub fn send_descriptors<'a>(
     sections: impl Iterator<Item = &'a Vec<OwnedFd>>,
 ) -> io::Result<()> {
     let all: Vec<BorrowedFd<'_>> = sections.flatten().map(AsFd::as_fd).collect();
-    all.chunks(handover::MAX_DESCRIPTORS).try_for_each(|chunk| handover::send(stream, chunk))
+    all.chunks(descriptors::MAX_DESCRIPTORS).try_for_each(|chunk| descriptors::send(stream, chunk))
 }
 
 /// Receives the descriptors of these sections.
@@ -274,7 +274,7 @@ pub fn receive_descriptors(
     let wanted = sections.iter().map(|section| section.count).sum();
     let mut all = Vec::new();
     while all.len() < wanted {
-        let descriptors = handover::receive(stream)?;
+        let descriptors = descriptors::receive(stream)?;
         if descriptors.is_empty() {
             return Err(io::Error::other("fewer descriptors arrived than the handoff names"));
         }
@@ -333,7 +333,7 @@ mod tests {
                     cause: "Is a directory".into(),
                     partly: true,
                 })),
-                list_entries: MostEntries {
+                list_entries: EntryHighWaterMark {
                     kind: Some("deny".into()),
                     info_hashes: 1_000_000,
                     blocks: 7,

@@ -94,7 +94,7 @@ impl AtomicFile {
 /// Checks that files can be written in a directory, by creating one for a moment.
 ///
 /// # Errors
-/// Those that [`AtomicFile::create`] would return there.
+/// The errors that [`AtomicFile::create`] would return there.
 pub fn check_directory(directory: &Path) -> io::Result<()> {
     AtomicFile::create(&directory.join("onrush-check"), 0o600).map(drop)
 }

@@ -39,9 +39,9 @@ pub struct Block {
     pub since: u64,
     /// How long it lasts from then on, in seconds; without end if `None`.
     pub seconds: Option<u64>,
-    /// Why, in the words of whoever made it; may be empty.
+    /// The reason given by its author; may be empty.
     pub reason: String,
-    /// Who made it.
+    /// Its author.
     pub by: String,
 }
 

@@ -1,5 +1,5 @@
-//! What outlives the process: peers, lists, exports, the key of connection ids, and the lock of the
-//! state directory.
+//! State that outlives the process: peers, lists, exports, the key of connection ids, and the lock
+//! of the state directory.
 //!
 //! | module | contents |
 //! |---|---|

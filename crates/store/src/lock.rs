@@ -223,7 +223,7 @@ mod tests {
         StateLock::take(directory.path()).unwrap();
     }
 
-    /// Also after a hand-over.
+    /// Also after a handoff.
     #[test]
     fn a_removed_lock_file_does_not_admit_a_second_tracker() {
         let directory = private();
@@ -249,7 +249,7 @@ mod tests {
         drop((lock, locked));
     }
 
-    /// Versions without a lock of the directory hold and hand over that of the file alone.
+    /// Versions without a lock of the directory hold and pass on that of the file alone.
     #[test]
     fn the_lock_of_the_file_alone_counts_and_can_be_adopted() {
         let directory = private();

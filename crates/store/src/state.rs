@@ -98,8 +98,8 @@ impl State {
         Ok(state)
     }
 
-    /// What keeps [`open`](Self::open) from creating a missing state directory, for the current
-    /// user. Creates a file beside it for a moment.
+    /// The problem that prevents [`open`](Self::open) from creating a missing state directory, for
+    /// the current user. Creates a file beside it for a moment.
     pub fn check_creation(settings: &Settings) -> Option<Refused> {
         let directory = settings.state_dir.as_deref().filter(|directory| is_missing(directory))?;
         let parent = directory.ancestors().find(|directory| !is_missing(directory))?;
@@ -109,8 +109,8 @@ impl State {
         Some(unusable(&format!("{what}\n  create it for the tracker's user, or {ANOTHER}")))
     }
 
-    /// What [`open`](Self::open) would do without: the state directory, if the current user cannot
-    /// use it or its files. Creates a file in it for a moment.
+    /// The problem for which [`open`](Self::open) would not use the state directory: the current
+    /// user cannot use it or its files. Creates a file in it for a moment.
     pub fn check_use(settings: &Settings) -> Option<Refused> {
         let directory = settings.state_dir.as_deref().filter(|directory| !is_missing(directory))?;
         // Others refuse it.
@@ -118,7 +118,8 @@ impl State {
         check_files(directory, settings.snapshot.enabled)
     }
 
-    /// What [`open`](Self::open) would refuse, for the current user and without locking anything.
+    /// Problems for which [`open`](Self::open) would fail, for the current user and without locking
+    /// anything.
     pub fn check(settings: &Settings) -> Vec<Refused> {
         let directory = settings.state_dir.as_deref().filter(|directory| !is_missing(directory));
         let writers = directory.and_then(|directory| check_writers(directory).err());
@@ -188,7 +189,8 @@ fn is_missing(directory: &Path) -> bool {
     matches!(directory.symlink_metadata(), Err(error) if error.kind() == io::ErrorKind::NotFound)
 }
 
-/// The first of what keeps the current user from using a state directory and its files.
+/// The first permission problem that keeps the current user from using a state directory and its
+/// files.
 fn check_files(directory: &Path, snapshots: bool) -> Option<Refused> {
     let remedy = format!("make it usable for the tracker's user, or {ANOTHER}");
     let refused = |path: &Path, lacks: &str, error| {
@@ -285,7 +287,7 @@ mod tests {
         assert!(state.lock.is_none() && state.warnings.len() == 1, "{:?}", state.warnings);
     }
 
-    /// What a check finds, and whether the directory is as it was.
+    /// Findings of a check, which must leave the directory as it was.
     fn checked(settings: &Settings, root: &Path) -> Vec<Refused> {
         let names = || fs::read_dir(root).unwrap().count();
         let before = names();

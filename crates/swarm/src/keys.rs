@@ -31,9 +31,9 @@ pub(crate) const fn prefixes(family: Family) -> [usize; 2] {
 /// The hashes of a peer's source and of the network around it, under the key of the shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SourceHashes {
-    /// Of the IPv4 address or the IPv6 /64.
+    /// Hash of the IPv4 address or the IPv6 /64.
     pub(crate) source: u64,
-    /// Of the IPv4 /24 or the IPv6 /48.
+    /// Hash of the IPv4 /24 or the IPv6 /48.
     pub(crate) network: u64,
 }
 

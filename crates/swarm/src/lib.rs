@@ -33,7 +33,7 @@ pub mod time;
 pub mod totals;
 
 pub use batch::{Announce, Full, ShardBatch};
-pub use shard::change_log::{Change, ChangeKind, ChangeReader, Interest, Lost};
+pub use shard::change_log::{ChangeKind, ChangeReader, Interest, Lost, ShardChange};
 pub use shard::restore::Restored;
 pub use shard::sweep::{SwarmsByFamily, Swept};
 pub use shard::walk::{SwarmSummary, Verdict, Visitor};

@@ -26,7 +26,7 @@ impl Swarm {
         }
     }
 
-    /// What a scrape says of it, in wire form (BEP 15, "Scrape"; BEP 48).
+    /// Its counts in the reply to a scrape, in wire form (BEP 15, "Scrape"; BEP 48).
     #[inline]
     pub(crate) fn scrape(&self) -> [u8; COUNTS_LEN] {
         let Counts { seeders, leechers } = self.peers.counts();

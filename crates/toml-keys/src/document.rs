@@ -24,7 +24,7 @@ pub const MAX_FILE_LEN: u64 = 16 << 20;
 #[derive(Clone, Debug)]
 pub struct Document {
     schema: &'static Schema,
-    /// Those that were read, in their order; at least one.
+    /// The files that were read, in their order; at least one.
     files: Vec<Source>,
     values: Values,
     origins: BTreeMap<String, Origin>,

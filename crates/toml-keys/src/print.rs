@@ -76,7 +76,7 @@ impl Schema {
         out
     }
 
-    /// What there is to say of every key, by table: the content of the reference.
+    /// The description of every key, by table: the content of the reference.
     pub fn reference(&self) -> Vec<ReferenceSection> {
         let section = |(table, keys): (Option<&Key>, Vec<&'static Key>)| {
             let path = table.map_or("", |table| table.name);

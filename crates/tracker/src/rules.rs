@@ -26,7 +26,7 @@ pub struct Rules {
     pub access: Arc<AccessList>,
     /// The sources that are not served.
     pub blocked: Arc<AddressSet>,
-    /// Those of them that were blocked while the tracker runs, to count their requests.
+    /// Sources that were blocked while the tracker runs, to count their requests.
     pub blocks: Arc<SourceBlocks>,
     /// Announces of info hashes that are not served, by part of the list.
     pub forbidden: Arc<PartCounts>,

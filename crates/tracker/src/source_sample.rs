@@ -43,7 +43,7 @@ impl Sampled {
     }
 }
 
-/// What a worker has sampled.
+/// A worker's sample.
 #[derive(Debug)]
 pub struct SampledSources {
     /// Number of requests of the kind.
@@ -119,8 +119,8 @@ impl SourceSample {
         let _ = self.response.try_send(self.found);
     }
 
-    /// Counts requests, and keeps those of them that are due; `source` returns the source of each
-    /// by its index.
+    /// Counts requests, and keeps those that are due; `source` returns the source of each by its
+    /// index.
     fn add(&mut self, requests: usize, source: impl Fn(usize) -> IpAddr) {
         let before = self.found.requests;
         self.found.requests += requests as u64;

@@ -84,7 +84,8 @@ fn host_and_port(text: &str) -> Result<(&str, u16), String> {
     }
 }
 
-/// What an IPv6 address without brackets may mean: its last number could be the port.
+/// The address with brackets that an IPv6 address without them may mean: its last number could be
+/// the port.
 fn with_brackets(text: &str) -> Option<String> {
     let split = text.rsplit_once(':').filter(|(host, _)| is_ipv6(host));
     let split = split.map(|(host, port)| format!("[{host}]:{port}"));

@@ -72,7 +72,7 @@ impl From<ExchangeError> for Finding {
     }
 }
 
-/// What a check needs of the tracker's swarms.
+/// A check's requirement on the tracker's swarms.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Needs {
     /// No info hash that the tracker serves.
@@ -90,7 +90,7 @@ pub struct Check {
     pub id: &'static str,
     /// The group.
     pub group: Group,
-    /// What a conforming tracker does.
+    /// Behaviour of a conforming tracker.
     pub expected: &'static str,
     /// BEP and section, or the clients that depend on it.
     pub source: &'static str,

@@ -1,5 +1,5 @@
-//! What a check works with: info hashes of its own, clients, and the large swarm that several
-//! checks read.
+//! The fixture of a check: info hashes of its own, clients, and the large swarm that several checks
+//! read.
 
 use std::net::IpAddr;
 use std::sync::{Condvar, Mutex, OnceLock};
@@ -23,7 +23,7 @@ pub struct Session {
     pub target: Target,
     /// The info hashes that the tracker serves; empty where it serves any.
     given: Vec<InfoHash>,
-    /// Of these the unused ones. The first one belongs to the large swarm and stays.
+    /// The unused info hashes. The first one belongs to the large swarm and stays.
     free: Mutex<Vec<InfoHash>>,
     freed: Condvar,
     large_swarm: OnceLock<Result<LargeSwarm, ExchangeError>>,
@@ -108,7 +108,7 @@ impl Session {
     }
 }
 
-/// What one check works with.
+/// The fixture of one check.
 #[derive(Debug)]
 pub struct Fixture<'s> {
     /// The run that it belongs to.

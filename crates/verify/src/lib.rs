@@ -31,4 +31,4 @@ pub mod report;
 pub mod run;
 pub mod target;
 
-pub use run::{Settings, verify};
+pub use run::{VerifySettings, verify};

@@ -11,7 +11,7 @@ use crate::target::{Target, unspecified};
 
 /// A request is repeated for this many timeouts of [`Target`].
 const TIMEOUTS: u32 = 8;
-/// The port that is announced. Trackers count a peer at port 1, and hand it out to nobody.
+/// The port that is announced. Trackers count a peer at port 1, and list it in no reply.
 const PORT: u16 = 1;
 
 /// The requests of a probe, in their order.

@@ -1,4 +1,4 @@
-//! Whether a tracker answers connect requests, before checks or a load start.
+//! Tests that a tracker answers connect requests, before checks or a load start.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -17,7 +17,7 @@ const OPENING: Duration = Duration::from_secs(3);
 const TURN: Duration = Duration::from_secs(1);
 /// The time for a first reply, where all that follows depends on it: a tracker under overload loses
 /// requests.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const REACH_TIMEOUT: Duration = Duration::from_secs(20);
 /// The transaction id of the requests: a late reply to an earlier one counts too.
 const TRANSACTION: TransactionId = TransactionId(0x6F6E_7273);
 /// The time for the address of the other family to answer.
@@ -58,13 +58,13 @@ pub enum Unreachable {
 /// checks report what is wrong with them. Returns the source address.
 ///
 /// # Errors
-/// When none comes back within `patience`, or the port is closed for three seconds.
+/// When none comes back within `timeout`, or the port is closed for three seconds.
 pub fn check(
     target: SocketAddr,
     source: Option<IpAddr>,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<IpAddr, Unreachable> {
-    ask(target, source, patience, |_, from| from.ip() == target.ip())
+    ask(target, source, timeout, |_, from| from.ip() == target.ip())
 }
 
 /// [`check`], where only a connect reply counts.
@@ -74,10 +74,10 @@ pub fn check(
 pub fn connect(
     target: SocketAddr,
     source: Option<IpAddr>,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<IpAddr, Unreachable> {
     let family = Family::of(target.ip());
-    ask(target, source, patience, |bytes, from| {
+    ask(target, source, timeout, |bytes, from| {
         let Ok(Response::Connect(reply)) = Response::parse(bytes, family) else { return false };
         let is_asked = (from.ip(), from.port()) == (target.ip(), target.port());
         is_asked && reply.transaction_id == TRANSACTION
@@ -92,14 +92,14 @@ pub fn connect(
 pub fn connect_from_any(
     target: SocketAddr,
     sources: &[IpAddr],
-    patience: Duration,
+    timeout: Duration,
     waiting: impl FnOnce(),
 ) -> Result<IpAddr, Unreachable> {
-    let mut found = connect(target, None, TURN.min(patience));
+    let mut found = connect(target, None, TURN.min(timeout));
     if matches!(found, Err(Unreachable::Silent(_))) {
         waiting();
     }
-    let end = Instant::now() + patience;
+    let end = Instant::now() + timeout;
     for source in sources.iter().copied().map(Some).chain([None]).cycle() {
         if !matches!(found, Err(Unreachable::Silent(_))) || Instant::now() >= end {
             break;
@@ -113,7 +113,7 @@ pub fn connect_from_any(
 fn ask(
     target: SocketAddr,
     source: Option<IpAddr>,
-    patience: Duration,
+    timeout: Duration,
     is_answer: impl Fn(&[u8], SocketAddr) -> bool,
 ) -> Result<IpAddr, Unreachable> {
     let no_route = |error| Unreachable::NoRoute(target, error);
@@ -125,8 +125,8 @@ fn ask(
     let begin = Instant::now();
     let (mut closed, mut odd) = (false, false);
     loop {
-        let patience = if closed { patience.min(OPENING) } else { patience };
-        let rest = patience.saturating_sub(begin.elapsed());
+        let timeout = if closed { timeout.min(OPENING) } else { timeout };
+        let rest = timeout.saturating_sub(begin.elapsed());
         if rest.is_zero() {
             break;
         }
@@ -176,7 +176,7 @@ mod tests {
     /// The time of a call that ends in silence.
     const SHORT: Duration = Duration::from_millis(300);
     /// The time of a call that ends with its reply.
-    const PATIENT: Duration = Duration::from_secs(120);
+    const LONG_TIMEOUT: Duration = Duration::from_secs(120);
 
     /// A port where requests are answered; those with `None` are not. An empty datagram ends the
     /// thread.
@@ -242,7 +242,7 @@ mod tests {
         let server =
             answering(move |request, from| (from.ip() == served).then(|| connect_reply(request)));
         let sources = ["127.0.0.8".parse().unwrap(), served];
-        assert_eq!(connect_from_any(server.0, &sources, PATIENT, || ()).unwrap(), served);
+        assert_eq!(connect_from_any(server.0, &sources, LONG_TIMEOUT, || ()).unwrap(), served);
         end(server);
     }
 
@@ -250,8 +250,8 @@ mod tests {
     fn a_tracker_answers_and_the_source_is_returned() {
         let server = answering(|request, _| Some(connect_reply(request)));
         let source = "127.0.0.9".parse().unwrap();
-        assert_eq!(connect(server.0, Some(source), PATIENT).unwrap(), source);
-        assert_eq!(check(server.0, Some(source), PATIENT).unwrap(), source);
+        assert_eq!(connect(server.0, Some(source), LONG_TIMEOUT).unwrap(), source);
+        assert_eq!(check(server.0, Some(source), LONG_TIMEOUT).unwrap(), source);
         end(server);
     }
 
@@ -261,7 +261,7 @@ mod tests {
         let server = answering(|_, _| Some(b"hello".to_vec()));
         let dead = connect(server.0, None, Duration::from_secs(2));
         assert!(matches!(dead, Err(Unreachable::NotATracker(_))), "{dead:?}");
-        check(server.0, None, PATIENT).unwrap();
+        check(server.0, None, LONG_TIMEOUT).unwrap();
         end(server);
     }
 }

@@ -10,7 +10,7 @@ use crate::check::{Check, CheckResult, Finding, Group};
 /// The result of a check without its texts.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Outcome {
+pub enum CheckOutcome {
     /// As expected.
     Pass,
     /// Other than expected, within what the BEPs leave open.
@@ -21,7 +21,7 @@ pub enum Outcome {
     Skipped,
 }
 
-impl Outcome {
+impl CheckOutcome {
     /// All outcomes, in the order of [`Conformance::counts`].
     pub const ALL: [Self; 4] = [Self::Pass, Self::Differs, Self::Fails, Self::Skipped];
 
@@ -44,15 +44,15 @@ pub struct Row {
     /// Its part of the list.
     pub group: Group,
     /// Its result.
-    pub outcome: Outcome,
-    /// What a conforming tracker does.
+    pub outcome: CheckOutcome,
+    /// Behaviour of a conforming tracker.
     pub expected: String,
     /// BEP and section, or the clients that rely on it.
     pub source: String,
-    /// What the tracker did instead, or why the check was skipped.
+    /// The tracker's behaviour, or the reason for which the check was skipped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen: Option<String>,
-    /// What the BEPs leave open, where the outcome is [`Outcome::Differs`].
+    /// The point that the BEPs leave open, where the outcome is [`CheckOutcome::Differs`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub open: Option<String>,
 }
@@ -60,10 +60,10 @@ pub struct Row {
 impl Row {
     pub(crate) fn new(check: &Check, result: CheckResult) -> Self {
         let (outcome, seen, open) = match result {
-            Ok(()) => (Outcome::Pass, None, None),
-            Err(Finding::Differs { seen, open }) => (Outcome::Differs, Some(seen), Some(open)),
-            Err(Finding::Fails { seen }) => (Outcome::Fails, Some(seen), None),
-            Err(Finding::Skipped { reason }) => (Outcome::Skipped, Some(reason), None),
+            Ok(()) => (CheckOutcome::Pass, None, None),
+            Err(Finding::Differs { seen, open }) => (CheckOutcome::Differs, Some(seen), Some(open)),
+            Err(Finding::Fails { seen }) => (CheckOutcome::Fails, Some(seen), None),
+            Err(Finding::Skipped { reason }) => (CheckOutcome::Skipped, Some(reason), None),
         };
         Self {
             id: check.id.to_owned(),
@@ -86,7 +86,7 @@ pub struct Conformance {
     pub also: Option<SocketAddr>,
     /// The checks, in the order of the list.
     pub checks: Vec<Row>,
-    /// Checks by outcome, in the order of [`Outcome::ALL`].
+    /// Checks by outcome, in the order of [`CheckOutcome::ALL`].
     pub counts: [usize; 4],
     /// Datagrams sent.
     pub datagrams: u64,
@@ -97,12 +97,12 @@ pub struct Conformance {
 impl Conformance {
     pub(crate) fn new(target: SocketAddr, also: Option<SocketAddr>, checks: Vec<Row>) -> Self {
         let count = |outcome| checks.iter().filter(|row| row.outcome == outcome).count();
-        let counts = Outcome::ALL.map(count);
+        let counts = CheckOutcome::ALL.map(count);
         Self { target, also, checks, counts, datagrams: 0, seconds: 0.0 }
     }
 
     /// The number of checks with this outcome.
-    pub fn count(&self, outcome: Outcome) -> usize {
+    pub fn count(&self, outcome: CheckOutcome) -> usize {
         self.counts[outcome as usize]
     }
 
@@ -113,7 +113,7 @@ impl Conformance {
 
     /// Whether a check fails or, with `strict`, differs.
     pub fn has_failed(&self, strict: bool) -> bool {
-        self.count(Outcome::Fails) > 0 || (strict && self.count(Outcome::Differs) > 0)
+        self.count(CheckOutcome::Fails) > 0 || (strict && self.count(CheckOutcome::Differs) > 0)
     }
 
     /// The list for people.
@@ -155,11 +155,11 @@ fn write_row(list: &mut String, row: &Row, wide: usize) {
     let mut note = |label: &str, text: &str| {
         let _ = writeln!(list, "  {:8} {:wide$}  {label}: {text}", "", "");
     };
-    if row.outcome != Outcome::Pass && row.outcome != Outcome::Skipped {
+    if row.outcome != CheckOutcome::Pass && row.outcome != CheckOutcome::Skipped {
         note("by", &row.source);
     }
     if let Some(seen) = &row.seen {
-        note(if row.outcome == Outcome::Skipped { "because" } else { "seen" }, seen);
+        note(if row.outcome == CheckOutcome::Skipped { "because" } else { "seen" }, seen);
     }
     if let Some(open) = &row.open {
         note("open", open);

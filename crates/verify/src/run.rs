@@ -18,9 +18,9 @@ use crate::target::Target;
 /// on a tracker in use.
 const CONCURRENCY: usize = 16;
 
-/// What to check, and how.
+/// Target and options of a run.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct VerifySettings {
     /// The tracker.
     pub target: SocketAddr,
     /// The same tracker's address of the other family.
@@ -35,16 +35,16 @@ pub struct Settings {
     /// Only this part of the list.
     pub only: Option<Group>,
     /// How long the first reply may take, as a tracker under overload loses connects.
-    pub patience: Duration,
+    pub reach_timeout: Duration,
 }
 
 /// Runs the checks.
 ///
 /// # Errors
 /// When nothing answers a connect request at the target.
-pub fn verify(settings: &Settings) -> Result<Conformance, Unreachable> {
+pub fn verify(settings: &VerifySettings) -> Result<Conformance, Unreachable> {
     let source = settings.sources.first().copied();
-    let local = reachability::check(settings.target, source, settings.patience)?;
+    let local = reachability::check(settings.target, source, settings.reach_timeout)?;
     let mut target = Target::new(settings.target, &settings.sources, local, settings.timeout);
     let answers = |also: &SocketAddr| reachability::check(*also, None, BRIEFLY).is_ok();
     target.also = settings.also.filter(answers);

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use onrush_load::chart::{
     Axis, Bar, Bars, HEIGHT, Line, Lines, Point, Row as Colour, WIDTH, bars, lines,
 };
-use onrush_load::number::Unit;
+use onrush_text::numbers::Unit;
 
 use crate::contender::unique;
 use crate::mix::Mix;

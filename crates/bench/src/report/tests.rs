@@ -7,7 +7,7 @@ use crate::cpus::{Assignment, CpuMode};
 use crate::mix::Mix;
 use crate::plan::tests::example;
 use crate::record::tests::figures;
-use crate::record::{Case, Measured, Outcome, Point, Raw, Record};
+use crate::record::{Case, Measured, Point, Raw, Record, RoundOutcome};
 
 fn cases() -> Vec<Case> {
     let units: Vec<_> = (0..16).map(|core| vec![core, core + 16]).collect();
@@ -58,7 +58,7 @@ fn plan() -> Plan {
 
 /// Made-up figures: aquatic at 0.8 of ours, torrust at half, with wrong replies and failing on two
 /// cores: once, and under the published load always.
-fn outcome(case: &Case, round: u32) -> Outcome {
+fn outcome(case: &Case, round: u32) -> RoundOutcome {
     let (cores, published) = (case.seats.tracker_cores as f64, case.mix == Mix::Published);
     let (factor, torrust) = match case.variant.tracker.as_str() {
         "onrush" => (1.0, false),
@@ -67,7 +67,7 @@ fn outcome(case: &Case, round: u32) -> Outcome {
     };
     if torrust && cores > 1.0 && (round == 2 || published) {
         let reason = "torrust-tracker ended (signal: 11) under load:\nit printed nothing";
-        return Outcome::Failed(reason.into());
+        return RoundOutcome::Failed(reason.into());
     }
     let mut measured = figures(400_000.0 * factor * cores * (1.0 + f64::from(round) / 100.0));
     measured.peak_rss = Some(201_850_880);
@@ -84,7 +84,7 @@ fn outcome(case: &Case, round: u32) -> Outcome {
         measured.most.wrong = 800;
         measured.most.findings = vec!["more peers than wanted: 800".into()];
     }
-    Outcome::Measured(Box::new(measured))
+    RoundOutcome::Measured(Box::new(measured))
 }
 
 /// The report of a result directory as a bench of this plan leaves it, and the directory.

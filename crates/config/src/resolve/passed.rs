@@ -1,10 +1,10 @@
 //! Sockets that a service manager has opened: they determine the addresses to listen on and the
 //! number of workers with sockets.
 
+use onrush_text::numbers::plural;
 use onrush_tracker::limits::Placement;
 
 use super::Resolution;
-use crate::format::count;
 use crate::host::Passed;
 use crate::settings::Listen;
 
@@ -23,7 +23,7 @@ impl Resolution<'_> {
                 let what = format!(
                     "{each} sockets were passed per address, but only {} would read them: \
                      datagrams of the others would be lost",
-                    count(asked, "worker")
+                    plural(asked, "worker")
                 );
                 let remedy = format!(
                     "repeat each ListenDatagram= line {asked} times in the socket unit, or \

@@ -1,10 +1,10 @@
 //! The number of workers of each kind, and their vCPUs.
 
 use onrush_net::affinity::format_list;
+use onrush_text::numbers::plural;
 use onrush_tracker::limits::Placement;
 
 use super::Resolution;
-use crate::format::count;
 use crate::keys::{MAX_WORKERS, WorkerKeys};
 use crate::placement;
 use crate::values::{Pin, PlacementMode};
@@ -70,7 +70,7 @@ impl Resolution<'_> {
                 format!("found {given} of {total} workers, which leaves no {other} workers")
             }
             None => {
-                let given = count(given, &format!("{kind} worker"));
+                let given = plural(given, &format!("{kind} worker"));
                 format!("found {given}, but no {other} workers")
             }
         };
@@ -83,7 +83,7 @@ impl Resolution<'_> {
         let workers = placement.workers();
         let usable = &self.host.vcpus;
         if workers > self.host.vcpu_count() {
-            let vcpus = count(self.host.vcpu_count(), "vCPU");
+            let vcpus = plural(self.host.vcpu_count(), "vCPU");
             self.notices
                 .push(format!("{workers} workers share {vcpus}: one worker per vCPU is best"));
         }
@@ -93,8 +93,8 @@ impl Resolution<'_> {
             Pin::On if workers > usable.len() => {
                 let what = format!(
                     "{} cannot be pinned to {}",
-                    count(workers, "worker"),
-                    count(usable.len(), "vCPU")
+                    plural(workers, "worker"),
+                    plural(usable.len(), "vCPU")
                 );
                 let remedy = "configure fewer workers, or write \"auto\"";
                 self.document.problem("workers.pin", what, Some(remedy));
@@ -111,7 +111,7 @@ impl Resolution<'_> {
     fn pin_to(&mut self, vcpus: &[usize], workers: usize) -> Option<Vec<usize>> {
         let usable = &self.host.vcpus;
         if vcpus.len() < workers {
-            let (vcpus, workers) = (count(vcpus.len(), "vCPU"), count(workers, "worker"));
+            let (vcpus, workers) = (plural(vcpus.len(), "vCPU"), plural(workers, "worker"));
             let what = format!("found {vcpus} for {workers}");
             let remedy = "write one per worker, those of socket workers first";
             self.document.problem("workers.pin", what, Some(remedy));

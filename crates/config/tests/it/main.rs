@@ -262,7 +262,7 @@ fn the_summary_reports_the_effect_on_this_host() {
         ("workers ", &["2 colocated", "vCPU 1,3"]),
         ("vCPUs ", &["4 usable: 0-3"]),
         ("announce ", &["1800 s", "5 %", "3600 s", "200 peers", "67 "]),
-        ("limits ", &["20000000 peers", "1.3 GB"]),
+        ("limits ", &["20000000 peers", "1.19 GiB"]),
         ("access ", &[]),
         ("state ", &["/home/op/.local/state/onrush"]),
         ("admin ", &["http://127.0.0.1:6970", "admin.token_file"]),
@@ -317,7 +317,7 @@ fn memory_limits_the_default_number_of_peers() {
     let text = "[limits]\npeers = 20_000_000";
     assert_eq!(with(text, &[], &small).unwrap().0.limits.peers, 20_000_000);
     let all = notices(text, &[], &small);
-    let parts = ["limits.peers = 20000000", "1.3 GB", "1.1 GB"];
+    let parts = ["limits.peers = 20000000", "1.19 GiB", "1 GiB"];
     assert!(all.len() == 1 && parts.iter().all(|part| all[0].contains(part)), "{all:?}");
 }
 

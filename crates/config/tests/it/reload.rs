@@ -1,6 +1,6 @@
 //! Which changes of the file apply on a reload.
 
-use onrush_config::reload::{Change, Changes};
+use onrush_config::reload::{Changes, KeyChange};
 
 use super::{host, settings};
 
@@ -8,7 +8,7 @@ fn changes(running: &str, read: &str) -> Changes {
     Changes::new(&settings(running), settings(read), &host(4)).unwrap()
 }
 
-fn keys(changes: &[Change]) -> Vec<&str> {
+fn keys(changes: &[KeyChange]) -> Vec<&str> {
     changes.iter().map(|change| change.key.as_str()).collect()
 }
 
@@ -65,7 +65,8 @@ fn a_change_has_the_old_and_the_new_value() {
     let list = format!("[access]\nmode = \"deny\"\ninfo_hashes = {hashes:?}\n");
     let read = format!("[announce]\ninterval = 2400\n[limits]\npeers = 5000\n{list}");
     let Changes { changed, restart, .. } = changes("", &read);
-    let shown = |changes: &[Change]| changes.iter().map(Change::to_string).collect::<Vec<_>>();
+    let shown =
+        |changes: &[KeyChange]| changes.iter().map(KeyChange::to_string).collect::<Vec<_>>();
     let expected = [
         "announce.interval: 1800 -> 2400",
         "access.mode: \"open\" -> \"deny\"",

@@ -93,17 +93,17 @@ pub(crate) async fn snapshot(State(state): SharedState) -> Result<Json<SnapshotR
     })
 }
 
-/// Starts the program again with the same command line and hands sockets and peers over to the new
-/// process. The response is sent when the new process has all peers, just before it receives the
-/// sockets. A moment later the new process answers at this address and the old one exits.
+/// Starts the program again with the same command line and hands sockets and peers to it, the
+/// successor. The response is sent when the successor has all peers, just before it receives the
+/// sockets. A moment later the successor answers at this address and the predecessor exits.
 #[cfg_attr(test, utoipa::path(post, path = "/api/v1/upgrade", params(UpgradeQuery), responses(
-    (status = 202, description = "The new process takes over", body = Successor),
+    (status = 202, description = "The successor serves in a moment", body = Successor),
     (status = 400, description = "The query is wrong"),
     (status = 409, description = "The upgrade failed, or would drop peers or most of a list \
                                   without `force`, or another one is in progress: this process \
                                   continues to serve"),
     (status = 503, description = "The tracker does not serve, or is busy"),
-    (status = 504, description = "Not loaded within five minutes; it may still take over"),
+    (status = 504, description = "Not loaded within five minutes; it may still serve later"),
 )))]
 pub(crate) async fn upgrade(
     State(state): SharedState,

@@ -29,7 +29,7 @@ pub(crate) async fn list(State(state): SharedState) -> Result<Json<BlockList>, P
     (status = 200, description = "The sources are blocked", body = BlockUpdate),
     (status = 400, description = "The prefix, duration or reason is not valid, or the prefix is \
                                   too short without force"),
-    (status = 409, description = "There are too many blocks, or another process takes over"),
+    (status = 409, description = "There are too many blocks, or a handoff is in progress"),
     (status = 500, description = "The file in the state directory cannot be written"),
     (status = 503, description = "The tracker does not serve, or is busy"),
     (status = 504, description = "The main thread did not answer in time"),
@@ -52,7 +52,7 @@ pub(crate) async fn block(
     (status = 200, description = "The block was removed", body = BlockEntry),
     (status = 400, description = "The prefix is not valid"),
     (status = 404, description = "There is no such block"),
-    (status = 409, description = "Another process takes over"),
+    (status = 409, description = "A handoff is in progress"),
     (status = 500, description = "The file in the state directory cannot be written"),
     (status = 503, description = "The tracker does not serve, or is busy"),
     (status = 504, description = "The main thread did not answer in time"),

@@ -22,7 +22,7 @@ use onrush_tracker::access::AccessList;
 /// Length of an info hash in the body.
 const LENGTH: usize = 20;
 
-/// What a list that replaces the file of the access list would change: entries, and swarms that
+/// Changes that a list would make in place of the file of the access list: entries, and swarms that
 /// would be removed. The body has the info hashes of the new file, of 20 bytes each. Nothing
 /// changes. The workers examine every swarm, in small steps between their turns.
 #[cfg_attr(test, utoipa::path(post, path = "/api/v1/list/check",

@@ -23,7 +23,7 @@ use crate::view::InForce;
 use onrush_tracker::access::origins::comment;
 use onrush_tracker::access::overlay::ListChange;
 
-/// The mode and the length of the list, and what its parts have refused.
+/// The mode and the length of the list, and the refusals of its parts.
 #[cfg_attr(test, utoipa::path(get, path = "/api/v1/list", responses(
     (status = 200, description = "The list in force", body = ListReport),
     (status = 503, description = "The tracker does not serve"),
@@ -42,7 +42,7 @@ pub(crate) async fn state(State(state): SharedState) -> Result<Json<ListReport>,
     Ok(Json(ListReport { list: ListState::of(&lists, &settings), parts }))
 }
 
-/// Whether one info hash is listed.
+/// State of one info hash: listed or not, and why.
 #[cfg_attr(test, utoipa::path(get, path = "/api/v1/list/{info_hash}",
     params(("info_hash" = String, Path,
             description = "40 hexadecimal digits or 32 base32 characters")),

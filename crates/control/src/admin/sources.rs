@@ -29,7 +29,7 @@ const SOURCES_OF_A_WORKER: usize = 1 << 14;
 /// Time between two checks whether the tracker stops.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Who sends most: shares of sources of all requests, or of one kind. The workers sample the
+/// The sources that send most: their shares of all requests, or of one kind. The workers sample the
 /// sources of requests that arrive while this request waits, up to 16,384 each. Only one such
 /// request runs at a time. A closed connection ends it.
 #[cfg_attr(test, utoipa::path(get, path = "/api/v1/sources/top",

@@ -89,7 +89,8 @@ pub struct ExportReport {
 impl fmt::Display for ExportReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { path, swarms, bytes, seconds } = self;
-        write!(f, "{swarms} swarms to {path}, {bytes} bytes in {seconds:.2} s")
+        let size = onrush_text::numbers::bytes(*bytes);
+        write!(f, "{swarms} swarms to {path}, {size} in {seconds:.2} s")
     }
 }
 
@@ -172,7 +173,7 @@ pub struct ConfigValue {
     pub default: bool,
 }
 
-/// How the configuration file differs from what is in force.
+/// Differences of the configuration file from the values in force.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct ConfigDifferences {
@@ -189,10 +190,10 @@ pub struct ConfigDifference {
     /// The value in force, in TOML; absent where it is not set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub in_force: Option<String>,
-    /// That of the file.
+    /// Value in the file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
-    /// What puts that of the file into force: `reload`, `upgrade` or `restart`.
+    /// The action that applies the value of the file: `reload`, `upgrade` or `restart`.
     pub applied_by: String,
 }
 
@@ -210,14 +211,14 @@ pub struct LogLevel {
 #[cfg_attr(test, derive(utoipa::IntoParams), into_params(parameter_in = Query))]
 #[serde(deny_unknown_fields)]
 pub struct UpgradeQuery {
-    /// Drops the peers for which the new process has no room by `limits.peers`, and accepts a list
+    /// Drops the peers for which the successor has no room by `limits.peers`, and accepts a list
     /// that lost more than half of its entries.
     #[serde(default)]
     #[cfg_attr(test, param(default = false))]
     pub force: bool,
 }
 
-/// The process that takes over in an upgrade.
+/// The process that serves after an upgrade.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct Successor {

@@ -12,7 +12,7 @@ pub struct BlockRequest {
     /// How long, in seconds; absent: until it is removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds: Option<u64>,
-    /// Why: at most 200 characters, without control characters.
+    /// Reason: at most 200 characters, without control characters.
     #[serde(default)]
     pub reason: String,
     /// Accepts an IPv4 prefix shorter than /8 or an IPv6 prefix shorter than /16.
@@ -48,9 +48,9 @@ pub struct BlockEntry {
     /// When the count began, in seconds since 1970: when the sources were blocked, or when this
     /// process began to serve if that was later.
     pub counted_since: u64,
-    /// Why; may be empty.
+    /// Reason; may be empty.
     pub reason: String,
-    /// Who made it.
+    /// User or address of its author.
     pub by: String,
 }
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Whether all workers make progress.
+/// Progress of the workers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct Health {
@@ -12,7 +12,7 @@ pub struct Health {
     pub stalled: Vec<String>,
 }
 
-/// Whether the tracker answers requests.
+/// Readiness of the tracker to answer requests.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct Ready {

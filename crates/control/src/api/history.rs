@@ -15,16 +15,16 @@ pub struct History {
     /// The version of the format: 1.
     pub version: u32,
     /// Up to 3,600 seconds.
-    pub hour: Span,
+    pub hour: HistorySpan,
     /// Up to 744 hours; the running one is not among them.
-    pub month: Span,
+    pub month: HistorySpan,
 }
 
 /// Refused announces by the second at which a day (UTC) begins, and by the name of the part of the
 /// list of info hashes.
 pub type RefusedByDay = BTreeMap<u64, BTreeMap<String, u64>>;
 
-/// What the daemon keeps in a file.
+/// The history in the daemon's file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Saved {
     /// Rates, peers and swarms.
@@ -38,7 +38,7 @@ pub struct Saved {
 /// Values in equal steps of time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(utoipa::ToSchema))]
-pub struct Span {
+pub struct HistorySpan {
     /// The end of the last step: seconds since 1970, by the clock of this moment. The steps count
     /// back from it, so that they stay in order when the clock is set.
     pub until: u64,

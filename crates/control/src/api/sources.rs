@@ -12,11 +12,11 @@ pub struct SourcesQuery {
     #[serde(default = "default_seconds")]
     #[cfg_attr(test, param(default = 10, minimum = 1, maximum = 60))]
     pub seconds: u64,
-    /// What counts as one source.
+    /// The unit of a source.
     #[serde(default)]
     #[cfg_attr(test, param(inline))]
     pub by: Grouping,
-    /// Which requests are counted.
+    /// Kind of the requests that are counted.
     #[serde(default)]
     #[cfg_attr(test, param(inline))]
     pub kind: RequestKind,
@@ -34,7 +34,7 @@ fn default_limit() -> usize {
     20
 }
 
-/// What counts as one source.
+/// The unit of a source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(utoipa::ToSchema))]
 pub enum Grouping {
@@ -64,7 +64,7 @@ impl Grouping {
     }
 }
 
-/// Which requests are counted.
+/// Kind of the requests that are counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
@@ -80,13 +80,13 @@ pub enum RequestKind {
     Refused,
 }
 
-/// Who sends most.
+/// The sources that send most.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct TopSources {
-    /// What counts as one source.
+    /// The unit of a source.
     pub by: Grouping,
-    /// Which requests are counted.
+    /// Kind of the requests that are counted.
     pub kind: RequestKind,
     /// How long requests were observed.
     pub seconds: f64,

@@ -46,7 +46,7 @@ declare_computed! {
     Gauge "onrush_build_info" [version, build, placement] "Version and build; always 1"
         => |all, to| {
             let placement = placement_name(all.settings.placement);
-            to.put(&[env!("CARGO_PKG_VERSION"), crate::version::version(), placement], 1.0)
+            to.put(&[env!("CARGO_PKG_VERSION"), onrush_text::version::version(), placement], 1.0)
         };
     Gauge "onrush_uptime_seconds" [] "Time since the start of the tracker"
         => |all, to| to.put(&[], all.uptime.as_secs_f64());

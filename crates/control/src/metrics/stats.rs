@@ -22,7 +22,7 @@ impl Stats {
     pub fn of(snapshot: &StatsSnapshot) -> Self {
         let settings = &snapshot.settings;
         Self {
-            version: crate::version::version().to_owned(),
+            version: onrush_text::version::version().to_owned(),
             pid: std::process::id(),
             time: snapshot.time,
             started: snapshot.started,

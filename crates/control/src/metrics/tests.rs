@@ -367,9 +367,8 @@ fn open_metrics_names_a_series_of_counters_without_its_suffix() {
 #[test]
 fn label_values_are_escaped() {
     let mut snapshot = full_snapshot();
-    let named =
-        snapshot.workers.iter().map(|(_, metrics)| ("a\"b\\\n".to_owned(), metrics.clone()));
-    snapshot.workers = named.collect();
+    let named = |member: &Member| Member { name: "a\"b\\\n".to_owned(), ..member.clone() };
+    snapshot.members = snapshot.members.iter().map(named).collect();
     let page = write(&snapshot, Format::Text);
     assert!(page.contains("onrush_turns_total{worker=\"a\\\"b\\\\\\n\"} "), "{page}");
 }

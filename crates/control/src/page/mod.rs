@@ -67,7 +67,7 @@ pub(crate) async fn page(State(state): SharedState) -> Response {
     respond(&shown, rand::random())
 }
 
-/// What the page shows when it is loaded.
+/// Content of the page when it is loaded.
 #[derive(Default)]
 struct Shown {
     /// `None` until the tracker has started.
@@ -191,7 +191,7 @@ mod tests {
         assert!(list.iter().all(|loss| !loss["label"].is_empty() && !loss["help"].is_empty()));
     }
 
-    /// What a browser without scripts shows is complete, and what only scripts fill is hidden.
+    /// Without scripts the page has all numbers, and hides the parts that only scripts fill.
     #[test]
     fn without_scripts_the_page_has_the_numbers() {
         let mut stats = Stats { version: "0.1.0".to_owned(), ..Stats::default() };

@@ -4,7 +4,8 @@ use std::fmt::{Display, Write};
 
 use crate::api::stats::{FamilyStats, Stats};
 use crate::history::Means;
-use crate::numbers::grouped;
+use onrush_text::numbers::{bytes, grouped};
+use onrush_text::times::duration;
 use onrush_tracker::metrics::LOSSES;
 
 /// How often such a browser requests the page again, in seconds.
@@ -40,11 +41,11 @@ pub(super) fn escaped(text: &str) -> String {
 
 fn main_numbers(stats: &Stats) -> String {
     let Stats { totals, limits, overload, .. } = stats;
-    let lost = totals.losses().map(|(_, count)| count).sum();
+    let lost = totals.losses().map(|(_, count)| count).sum::<u64>();
     let rows = [
         ("State", state(stats)),
         ("Overload level", format!("{} of 8", overload.step)),
-        ("Up for", duration(stats.uptime as u64)),
+        ("Up for", duration(stats.uptime)),
         ("Addresses", stats.addresses.join(" ")),
         ("Version", stats.version.clone()),
         ("Requests since start", grouped(totals.traffic.incoming.datagrams)),
@@ -54,7 +55,7 @@ fn main_numbers(stats: &Stats) -> String {
         ("Swarms with peers", grouped(totals.shard.swarms)),
         ("Swarms without peers", grouped(totals.shard.idle_swarms)),
         ("Limit of peers", grouped(limits.peers)),
-        ("Memory", format!("{} MB", grouped(stats.memory.resident / 1_000_000))),
+        ("Memory", bytes(stats.memory.resident)),
     ];
     let body = rows.iter().fold(String::new(), |body, (name, value)| body + &row(name, [value]));
     section("This tracker", "", &body)
@@ -72,7 +73,7 @@ fn rates(recent: &Means) -> String {
     let lost = LOSSES.iter().map(|loss| (loss.label, loss.key));
     let body = rows.into_iter().chain(lost).fold(String::new(), |body, (label, name)| {
         let rate = recent.get(name).copied().flatten();
-        body + &row(label, [rate.map_or("–".to_owned(), |rate| grouped(rate.round() as u64))])
+        body + &row(label, [rate.map_or("–".to_owned(), grouped)])
     });
     section(&format!("Per second, in the last {RECENT} seconds"), "", &body)
 }
@@ -122,17 +123,6 @@ fn state(stats: &Stats) -> String {
     }
 }
 
-/// `3 d 4 h 5 min`, without leading zeros.
-fn duration(seconds: u64) -> String {
-    let parts = [(seconds / 86_400, "d"), (seconds / 3_600 % 24, "h"), (seconds / 60 % 60, "min")];
-    let parts: Vec<_> = parts
-        .iter()
-        .skip_while(|(number, _)| *number == 0)
-        .map(|(number, unit)| format!("{number} {unit}"))
-        .collect();
-    if parts.is_empty() { format!("{seconds} s") } else { parts.join(" ") }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -162,7 +152,7 @@ mod tests {
         for part in [
             "Peers</th><td>1,234,567</td><td>433</td><td>1,235,000</td>",
             "<td>serving, stalled: worker-3</td>",
-            "<td>1 d 2 h 3 min</td>",
+            "<td>1 d 2 h</td>",
             "Replies</th><td>45,678</td>",
             "Connects</th><td>–</td>",
         ] {

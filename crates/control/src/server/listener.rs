@@ -126,7 +126,7 @@ impl ReleaseWait {
 fn still_taken(address: SocketAddr) -> String {
     format!(
         "no metrics, health and admin API over HTTP yet: {address} is still taken, though the \
-         previous process has closed it: find the process with `ss -ltnp 'sport = :{}'`; HTTP \
+         predecessor has closed it: find the process with `ss -ltnp 'sport = :{}'`; HTTP \
          starts once the address is free, or write another address as `admin.listen` (or --admin) \
          and upgrade again",
         address.port()

@@ -131,7 +131,7 @@ impl Server {
                 }
                 // A request may have caused the shutdown; its response is still to be sent. In an
                 // upgrade, a client at the control socket whose connection was accepted here is not
-                // answered by the new process.
+                // answered by the successor.
                 let _ = timeout(DRAIN_TIMEOUT, async {
                     sleep(DRAIN_INTERVAL).await;
                     while draining.is_busy() || draining.connections.awaits_user() {

@@ -23,7 +23,7 @@ pub(super) fn settings() -> AdminSettings {
     AdminSettings { timeout: 10 * DEADLINE, ..Settings::for_test("").admin }
 }
 
-/// Settings whose time limits apply soon: only for connections that nobody expects to last.
+/// Settings whose time limits apply soon: only for connections that are not expected to last.
 fn short_limits() -> AdminSettings {
     AdminSettings { timeout: Duration::from_millis(200), ..settings() }
 }
@@ -246,7 +246,7 @@ fn requests_that_do_not_arrive_are_cut_off() {
     let settings = AdminSettings { connections: 1, ..short_limits() };
     let state = Arc::new(ServerState::new(None, &settings));
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
-    // What a client gets that has sent this before the time limits begin, and no more.
+    // The response to a client that has sent this before the time limits begin, and no more.
     let response_to = |sent: &str, slot: Slot| {
         let (mut client, stream) = UnixStream::pair().unwrap();
         client.write_all(sent.as_bytes()).unwrap();

@@ -12,7 +12,7 @@ use clap_mangen::roff::{Roff, bold, roman};
 /// The manual's name, in the header of each page.
 pub(crate) const MANUAL: &str = "onrush";
 
-/// What the pages of a command have in common.
+/// Settings that all pages of a command share.
 #[derive(Clone, Copy)]
 pub(crate) struct Pages<'a> {
     /// Section of the manual: 1 for users, 8 for administrators.

@@ -15,7 +15,7 @@ pub(crate) const PAGE: (&str, &str) = ("onrush.toml", "5");
 /// Writes the page into `place`.
 pub(crate) fn write(place: &Path) -> io::Result<()> {
     let (name, section) = PAGE;
-    let source = format!("onrush {}", onrush_control::version::version());
+    let source = format!("onrush {}", onrush_text::version::version());
     let mut roff = Roff::new();
     roff.control("TH", [&name.to_uppercase(), section, "", &source, MANUAL]);
     roff.control("SH", ["NAME"]).text([roman(format!("{name} - configuration of onrush"))]);

@@ -1,4 +1,4 @@
-//! The blocks of sources in force: who made them, when they end, and what they have refused.
+//! The blocks of sources in force: their authors, ends and counts of refused requests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -49,7 +49,7 @@ struct Entry {
     /// When it ends at the latest.
     deadline: Option<Instant>,
     slot: usize,
-    /// What the counters of the slot had before.
+    /// Sum of the slot's counters before this block.
     base: u64,
     /// When the count began, in seconds since 1970.
     counted_since: u64,

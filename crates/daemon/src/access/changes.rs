@@ -91,7 +91,7 @@ pub fn candidate(journal: Option<Journal>) -> Candidate {
             Access::Deny(listed) => AccessList::Deny(set(listed)),
         };
         match &journal {
-            Some(journal) => journal.replay(list).settled(),
+            Some(journal) => journal.replay(list).compacted(),
             None => list,
         }
     })
@@ -134,7 +134,7 @@ impl AccessControl {
         self.changes.record(kind, changes, in_progress.reload || self.journal.is_none());
         let list = Arc::new(list);
         self.lists.access = list.clone();
-        self.most_entries.follow_change(former.len(), list.len());
+        self.entry_high_water_mark.follow_change(former.len(), list.len());
         self.purge.update(&list, &effective, former, now);
         self.changes.merge(&list);
         let (kind, entries) = (kind.name(), list.len());

@@ -27,7 +27,7 @@ struct FirstFew {
 }
 
 impl ListDiff {
-    /// Of changes that have an effect.
+    /// The difference that these changes make; each must have an effect.
     pub(super) fn of(changes: &[ListChange]) -> Self {
         let mut diff = Self::default();
         for ListChange { info_hash, listed, comment } in changes {
@@ -55,7 +55,7 @@ impl ListDiff {
                 (None, Some(_)) => Ordering::Greater,
                 (Some(old), Some(new)) => old.cmp(new),
             };
-            // What only one of them has comes before the next one of the other.
+            // An entry of only one list comes before the next entry of the other.
             let (first_old, first_new) =
                 (old.next_if(|_| order.is_le()), new.next_if(|_| order.is_ge()));
             match (first_old, first_new) {

@@ -27,10 +27,10 @@ use changes::RecentChanges;
 pub use changes::candidate;
 use diff::ListDiff;
 use onrush_config::Settings;
-use onrush_config::reload::Change;
+use onrush_config::reload::KeyChange;
 use onrush_store::lists::file::ListError;
 use onrush_store::lists::journal::{Journal, ReplayedList};
-use onrush_store::lists::{self, MostEntries};
+use onrush_store::lists::{self, EntryHighWaterMark};
 use onrush_tracker::access::origins::PartCounts;
 use onrush_tracker::access::{AccessList, Lists};
 use onrush_tracker::orders::{Orders, WorkerUnresponsive};
@@ -40,7 +40,7 @@ use purge::Purge;
 pub struct AccessControl {
     lists: Lists,
     /// The numbers of entries with which a list that is read again is compared.
-    most_entries: MostEntries,
+    entry_high_water_mark: EntryHighWaterMark,
     /// The state directory. Without a writable one, changes and blocks end with the process.
     directory: Option<PathBuf>,
     /// Changes of the list of info hashes over restarts.
@@ -77,7 +77,7 @@ impl AccessControl {
     pub fn new(mut lists: Lists, members: usize) -> Self {
         lists.forbidden = Arc::new(PartCounts::new(members));
         Self {
-            most_entries: MostEntries::of(&lists),
+            entry_high_water_mark: EntryHighWaterMark::of(&lists),
             lists,
             directory: None,
             journal: None,
@@ -94,8 +94,8 @@ impl AccessControl {
     }
 
     /// The numbers of entries with which a list that is read again is compared.
-    pub fn most_entries(&self) -> &MostEntries {
-        &self.most_entries
+    pub fn entry_high_water_mark(&self) -> &EntryHighWaterMark {
+        &self.entry_high_water_mark
     }
 
     /// The journal of changes, for a reload on a thread of its own.
@@ -129,10 +129,10 @@ impl AccessControl {
         if let Some(journal) = &self.journal {
             let replayed = journal.replay((*self.lists.access).clone());
             let compaction = if compact { journal.compact_or_warn(&replayed) } else { None };
-            self.lists.access = Arc::new(replayed.settled());
+            self.lists.access = Arc::new(replayed.compacted());
             warnings.extend(replayed.warning.into_iter().chain(compaction));
         }
-        self.most_entries = MostEntries::of(&self.lists);
+        self.entry_high_water_mark = EntryHighWaterMark::of(&self.lists);
         warnings.extend(self.lists.access.warning().map(str::to_owned));
         warnings
     }
@@ -143,10 +143,10 @@ impl AccessControl {
     /// [`ListError::Lost`], when a list has less than half of the predecessor's entries.
     pub fn compare_with(
         &mut self,
-        predecessor: &MostEntries,
+        predecessor: &EntryHighWaterMark,
         settings: &Settings,
     ) -> Result<(), ListError> {
-        self.most_entries = predecessor.with(settings, None, &self.lists)?;
+        self.entry_high_water_mark = predecessor.with(settings, None, &self.lists)?;
         Ok(())
     }
 
@@ -175,7 +175,7 @@ impl AccessControl {
             }
         };
         let changed = Arc::new(access.with(&changes));
-        self.most_entries.follow_change(access.len(), changed.len());
+        self.entry_high_water_mark.follow_change(access.len(), changed.len());
         // Peers were loaded by the former list.
         let former = std::mem::replace(&mut self.lists.access, changed);
         self.purge.start(&self.lists.access, former, now);
@@ -198,12 +198,12 @@ impl AccessControl {
         replayed: Option<&ReplayedList>,
         forced: bool,
         in_progress: InProgress,
-        changed: &mut Vec<Change>,
+        changed: &mut Vec<KeyChange>,
     ) -> Result<(), ListError> {
         self.changes.repeat(&mut read);
-        self.most_entries = match forced {
-            true => MostEntries::of(&read),
-            false => self.most_entries.with(settings, Some(&self.lists.blocked), &read)?,
+        self.entry_high_water_mark = match forced {
+            true => EntryHighWaterMark::of(&read),
+            false => self.entry_high_water_mark.with(settings, Some(&self.lists.blocked), &read)?,
         };
         self.compact_journal(replayed, in_progress);
         let former = self.lists.access.clone();
@@ -235,13 +235,13 @@ impl AccessControl {
         self.purge.tick(&self.lists.access, orders, stalled, now)
     }
 
-    fn replace(&mut self, read: Lists, changed: &mut Vec<Change>) {
+    fn replace(&mut self, read: Lists, changed: &mut Vec<KeyChange>) {
         let lists = &mut self.lists;
-        let before = MostEntries::of(lists);
+        let before = EntryHighWaterMark::of(lists);
         let mut add = |keys: &[&str]| {
             if !changed.iter().any(|change| keys.contains(&change.key.as_str())) {
                 let what = "other entries".to_owned();
-                let of = |key: &&str| Change { key: (*key).to_owned(), what };
+                let of = |key: &&str| KeyChange { key: (*key).to_owned(), what };
                 changed.extend(keys.last().map(of));
             }
         };
@@ -262,7 +262,7 @@ impl AccessControl {
             lists.blocked = read.blocked;
             add(&["access.blocked", "access.blocked_file"]);
         }
-        let now = MostEntries::of(lists);
+        let now = EntryHighWaterMark::of(lists);
         log_length("info hashes", before.info_hashes, now.info_hashes, &difference);
         log_length("blocked addresses", before.blocks, now.blocks, "");
     }

@@ -1,4 +1,4 @@
-//! `--check-config`: the settings on this host, or what is wrong with them.
+//! `--check-config`: the settings on this host, or their problems.
 
 use std::path::PathBuf;
 
@@ -26,7 +26,7 @@ pub fn run(flags: &Flags, settings: &Settings, mut notices: Vec<String>, host: &
     print(&report(flags, settings, &findings, &notices, host), GOOD)
 }
 
-/// What is wrong with the files of the configuration for the user that reloads them.
+/// Files of the configuration that the user who reloads them cannot read.
 fn unreadable_files(flags: &Flags) -> Vec<String> {
     let Some(file) = &flags.config else { return Vec::new() };
     let over = match files_over(file) {

@@ -1,42 +1,14 @@
-//! Numbers for people (counts, rates, bytes, times), and text from elsewhere for a terminal.
+//! Rates and bars, and text of servers, for a terminal.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 use std::io;
 
-use onrush_control::numbers::grouped;
-
-/// A count: `12,345`, `12.3 M`.
-pub fn count(value: f64) -> String {
-    match value {
-        v if v >= 1e10 => format!("{:.1} G", v / 1e9),
-        v if v >= 1e7 => format!("{:.1} M", v / 1e6),
-        v if v > 0.0 && v < 10.0 && v.fract() != 0.0 => format!("{v:.1}"),
-        v => grouped(v.round() as u64),
-    }
-}
+use onrush_text::numbers::compact;
 
 /// A rate per second; `-` if there is none yet.
 pub fn rate(value: Option<f64>) -> String {
-    value.map_or_else(|| "-".to_owned(), count)
-}
-
-/// Bytes: `12.3 MB`.
-pub fn bytes(value: f64) -> String {
-    match value {
-        v if v >= 1e10 => format!("{:.1} GB", v / 1e9),
-        v => format!("{:.1} MB", v / 1e6),
-    }
-}
-
-/// A time: `5 s`, `12 min`, `47 h`, `11 days`.
-pub fn span(seconds: f64) -> String {
-    match seconds as u64 {
-        seconds @ 0..120 => format!("{seconds} s"),
-        seconds @ 120..7_200 => format!("{} min", seconds / 60),
-        seconds @ 7_200..172_800 => format!("{} h", seconds / 3_600),
-        seconds => format!("{} days", seconds / 86_400),
-    }
+    value.map_or_else(|| "-".to_owned(), compact)
 }
 
 /// A share from 0 to 1 as a bar of `columns` columns.
@@ -121,19 +93,6 @@ fn controls_terminal(character: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_are_grouped_and_scaled() {
-        let shown = [0.0, 0.25, 7.0, 999.0, 1_000.0, 9_999_999.0, 12_340_000.0, 2e10].map(count);
-        let expected = ["0", "0.2", "7", "999", "1,000", "9,999,999", "12.3 M", "20.0 G"];
-        assert_eq!(shown, expected);
-        assert_eq!((rate(None).as_str(), rate(Some(5.0)).as_str()), ("-", "5"));
-        assert_eq!([bytes(1_234_567.0), bytes(6.4e10)], ["1.2 MB", "64.0 GB"]);
-        assert_eq!(
-            [0.0, 119.0, 7_199.0, 172_799.0, 1e6].map(span),
-            ["0 s", "119 s", "119 min", "47 h", "11 days"]
-        );
-    }
 
     #[test]
     fn characters_that_control_a_terminal_are_escaped() {

@@ -57,7 +57,7 @@ Files:
     overload.interval      the longest interval advertised in an overload
     history.json           the history of the status page
     control.sock           the admin side for onrush ctl, top and doctor
-    upgrade.sock           the way to the running process for its successor
+    upgrade.sock           where the successor requests the handoff
 
 Environment:
   ONRUSH_CONFIG    the configuration, unless --config names another
@@ -74,7 +74,7 @@ Signals:
   HUP        reload the configuration; a file with an error changes nothing,
              keys that need an upgrade or a restart are logged
   USR1       write the full scrape to export.file
-  USR2       start a new process that takes over without a gap, like
+  USR2       start a successor that receives sockets and peers, like
              onrush ctl upgrade
 
 Exit status:
@@ -89,7 +89,7 @@ Exit status:
 #[command(
     name = "onrush",
     args_conflicts_with_subcommands = true,
-    version = onrush_control::version::version(),
+    version = onrush_text::version::version(),
     about = ABOUT,
     long_about = LONG_ABOUT,
     after_long_help = AFTER_HELP
@@ -99,14 +99,15 @@ pub struct Cli {
     #[command(flatten)]
     pub flags: Flags,
 
-    /// Take over from the onrush that runs with the same state directory, without a gap
+    /// Be the successor of the onrush that runs with the same state directory, without a gap
     ///
-    /// The running process hands over its sockets and peers and exits; if anything fails it keeps
-    /// serving. Under a service manager let the running process start it: `onrush ctl upgrade`.
+    /// The predecessor hands its sockets and peers to this process and exits; if anything fails it
+    /// keeps serving. Under a service manager let the running process start it: `onrush ctl
+    /// upgrade`.
     #[arg(long, conflicts_with = "check_config")]
     pub upgrade: bool,
 
-    /// Take over even if limits.peers has no room for all peers, which drops those that do not fit,
+    /// Upgrade even if limits.peers has no room for all peers, which drops those that do not fit,
     /// or if a list has lost more than half of its entries
     #[arg(long, requires = "upgrade")]
     pub force: bool,

@@ -1,4 +1,4 @@
-//! Whether the addresses of the settings can be bound. The running tracker of the same
+//! Checks that the addresses of the settings can be bound. The running tracker of the same
 //! configuration holds them before a reload, which is as it should be.
 
 use std::io::ErrorKind;

@@ -1,6 +1,6 @@
-//! What this host says of a configuration: the user, addresses, files and directories that it
-//! names. `--check-config` finds with the same functions what a start and a reload refuse, and
-//! what they do without.
+//! Checks a configuration against this host: the user, addresses, files and directories that it
+//! names. `--check-config` uses the functions of a start and a reload, so it finds the same
+//! refusals, and the same features that they disable.
 //!
 //! | module | contents |
 //! |---|---|
@@ -29,7 +29,7 @@ use crate::state_dirs::state_dirs;
 pub struct Findings {
     /// Values that the tracker cannot use.
     pub refused: Vec<Refused>,
-    /// What it does without, or cannot be seen.
+    /// Features that a start would disable, and facts that cannot be checked here.
     pub notes: Vec<String>,
     /// The lists, unless one of them is refused.
     pub lists: Option<Lists>,
@@ -41,13 +41,13 @@ pub struct Findings {
 struct ServiceUser {
     name: String,
     id: u32,
-    /// How that is known.
+    /// The source of this knowledge: `user`, or the owner of a file.
     source: String,
 }
 
 /// Tries everything on this host that the settings name, as the user that the service runs as: root
-/// becomes that user, so the process is good for nothing else afterwards. Nothing is left behind.
-/// `config` is the file of the settings.
+/// becomes that user, so the process must exit afterwards. Nothing is left behind. `config` is the
+/// file of the settings.
 pub fn check(settings: &Settings, config: Option<&Path>) -> Findings {
     let (mut refused, mut notes) = (Vec::new(), Vec::new());
     let service = service_user(settings).unwrap_or_else(|error| {
@@ -86,7 +86,7 @@ pub fn check(settings: &Settings, config: Option<&Path>) -> Findings {
     Findings { refused, notes, lists, users: users(&user, service.as_ref()) }
 }
 
-/// Whether the file of exports cannot be written.
+/// The problem with the file of exports, if it cannot be written.
 pub fn export(settings: &Settings) -> Option<Refused> {
     let path = settings.export.file.as_deref()?;
     let directory = path.parent()?;

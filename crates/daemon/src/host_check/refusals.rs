@@ -1,4 +1,4 @@
-//! Errors of single steps as refused values: the key, what is wrong, and the remedy.
+//! Errors of single steps as refused values: the key, the problem, and the remedy.
 
 use std::net::SocketAddr;
 use std::path::Path;

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use super::logging;
 
-/// Stopped as requested, or wrote what it was asked for.
+/// Stopped as requested, or wrote the requested output.
 pub const GOOD: u8 = 0;
 /// Could not start, or failed while it served.
 pub const FAILED: u8 = 1;
@@ -20,8 +20,7 @@ pub const LOST_PEERS: u8 = 3;
 
 /// Environment variable with the role of a process that an upgrade has started.
 pub const UPGRADE_ROLE: &str = "ONRUSH_UPGRADE";
-/// The [`UPGRADE_ROLE`] of the process that takes over. Its standard input is a socket to the
-/// running process.
+/// The [`UPGRADE_ROLE`] of the successor. Its standard input is a socket to the predecessor.
 pub const SUCCESSOR: &str = "successor";
 
 /// The end of the process.
@@ -55,14 +54,14 @@ impl Exit {
     }
 
     /// Writes the message and returns the exit status. A failing successor sends its message to the
-    /// running process too.
+    /// predecessor too.
     pub fn report(self) -> ExitCode {
         let is_successor = env::var_os(UPGRADE_ROLE).is_some_and(|role| role == SUCCESSOR);
         if self.code != GOOD
             && is_successor
             && let Ok(running) = io::stdin().as_fd().try_clone_to_owned()
         {
-            // The running process may have closed the socket.
+            // The predecessor may have closed the socket.
             let _ = UnixStream::from(running).write_all(self.text.as_bytes());
         }
         // Last, since it may wait for a reader. Without a reader, only the status remains.

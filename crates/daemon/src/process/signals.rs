@@ -18,7 +18,7 @@ pub enum Signal {
     /// USR1: write the full scrape to `export.file`.
     Export,
     /// USR2: start a successor. Carries the time of arrival: a signal sent to all processes of a
-    /// unit reaches a successor too, before it has taken over.
+    /// unit reaches a successor too, before it serves.
     Upgrade(Instant),
 }
 

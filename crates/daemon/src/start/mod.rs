@@ -1,9 +1,9 @@
-//! From settings to a running tracker, on its own sockets or on those of a running process. Both
-//! ways take the same steps in the same order: user, admin server, lists, sockets, state, workers.
+//! From settings to a running tracker, on its own sockets or on those of a predecessor. Both ways
+//! take the same steps in the same order: user, admin server, lists, sockets, state, workers.
 
+mod handoff;
 mod sockets;
 mod stop;
-mod takeover;
 
 use std::io;
 use std::sync::Arc;
@@ -22,9 +22,9 @@ use crate::host_check::{self, refusals};
 use crate::overload::Overload;
 use crate::process::{notify, user};
 use crate::state_files::StateFiles;
-use crate::upgrade::incoming::{Incoming, TakeoverError};
 use crate::upgrade::state::{Continued, Upgrade};
-use onrush_config::reload::{Change, ShownValues, joined};
+use crate::upgrade::successor::{HandoffClient, HandoffError};
+use onrush_config::reload::{KeyChange, ShownValues, joined};
 use onrush_config::settings::Listen;
 use onrush_config::{Refused, Settings};
 use onrush_control::history::History;
@@ -89,9 +89,9 @@ pub enum StartError {
     /// The lists of info hashes and sources.
     #[error(transparent)]
     List(#[from] ListError),
-    /// The handoff of the running process.
+    /// The handoff of the predecessor.
     #[error(transparent)]
-    Takeover(#[from] TakeoverError),
+    Handoff(#[from] HandoffError),
     /// The admin server.
     #[error(transparent)]
     Admin(#[from] AdminError),
@@ -122,7 +122,7 @@ impl StartError {
             Self::List(error) => refusals::list(error, settings),
             Self::Admin(error) => refusals::admin(error),
             Self::Token(error) => refusals::token(error),
-            Self::Takeover(_) | Self::Poll(_) | Self::Threads(_) => return None,
+            Self::Handoff(_) | Self::Poll(_) | Self::Threads(_) => return None,
         })
     }
 }
@@ -150,43 +150,43 @@ impl Tracker {
         Ok(tracker)
     }
 
-    /// Starts a tracker with the sockets and peers of the process that runs. Two things are errors
+    /// Starts a tracker with the sockets and peers of its predecessor. Two things are errors
     /// without `force`: peers beyond `limits.peers`, which are dropped with it, and a list that has
     /// less than half of its entries.
     ///
     /// # Errors
-    /// [`StartError`]; the running process keeps serving.
-    pub fn take_over(settings: &Settings, force: bool) -> Result<Self, StartError> {
-        let mut start = Start::begin(settings, |listen| takeover::bind_admin(settings, listen))?;
-        let mut incoming = Incoming::request(settings)?;
-        let (mut group, pending) = sockets::take(settings, &mut incoming)?;
-        let keys = start.open_state(incoming.lock.take())?;
-        start.files.control = incoming.control.take();
+    /// [`StartError`]; the predecessor keeps serving.
+    pub fn start_as_successor(settings: &Settings, force: bool) -> Result<Self, StartError> {
+        let mut start = Start::begin(settings, |listen| handoff::bind_admin(settings, listen))?;
+        let mut client = HandoffClient::request(settings)?;
+        let (mut group, pending) = sockets::take(settings, &mut client)?;
+        let keys = start.open_state(client.lock.take())?;
+        start.files.control = client.control.take();
         let journal_length = start.access.journal().map_or(0, Journal::length);
         start.warnings.extend(start.access.replay_journal(false));
-        let current = incoming.handoff.current.take();
+        let current = client.handoff.current.take();
         log_changes(settings, current.as_ref().map(|current| &current.values));
         if let Some(current) = current.as_ref().filter(|_| !force) {
             start.access.compare_with(&current.list_entries, settings)?;
         }
         // The steering program, which both processes share, depends on the key.
-        let shard_key = incoming.handoff.shard_key;
+        let shard_key = client.handoff.shard_key;
         let secrets = Secrets { shard_key, ..Secrets::random(keys) };
         let map = shard_map(settings.placement.shards(), &secrets);
         start.adopt_commitment(current.as_ref().map(|current| current.commitment));
         let mut workers = start.assemble(&mut group, &secrets)?;
         let (access, now) = (&start.access.lists().access, start.clock.now());
         let limit = settings.limits.peers;
-        incoming.load_peers(shards(&mut workers), map, access, now, limit, force)?;
+        client.load_peers(shards(&mut workers), map, access, now, limit, force)?;
         start.keep_unread_of(current.and_then(|current| current.unread));
         let mut tracker = start.into_tracker(workers, &group, map)?;
-        tracker.acquire_sockets(&mut incoming, pending, settings, journal_length)?;
+        tracker.acquire_sockets(&mut client, pending, settings, journal_length)?;
         tracker.files.bind_control(settings, &mut tracker.warnings);
         tracker.steering = sockets::steer(settings, map, &mut group);
         if tracker.steering.is_none() {
             tracker.warnings.extend(sockets::stop_steering(&group));
         }
-        // The last snapshot of the running process may be old.
+        // The last snapshot of the predecessor may be old.
         tracker.files.snapshots.write_once_merged(tracker.upgrade.merging().clone());
         tracker.serve(settings, group, shard_key);
         Ok(tracker)
@@ -201,13 +201,13 @@ impl Tracker {
         (upgrade, Continued { settings, access, overload, files, history, clock: *clock })
     }
 
-    /// Opens the workers' gate, and listens for a process that takes over.
+    /// Opens the workers' gate, and listens for a successor.
     fn serve(&mut self, settings: &Settings, group: Group, shard_key: [u32; 5]) {
         self.running.begin();
         let now = Instant::now();
         self.upgrade.begin(now);
         self.files.begin(now);
-        // In an upgrade the previous process has written its history when it released the sockets.
+        // In an upgrade the predecessor has written its history when it released the sockets.
         self.warnings.extend(self.files.load_history(&self.history, self.clock));
         self.warnings.extend(group.notices.iter().map(Notice::to_string));
         self.listen_for_successor(settings, group, shard_key);
@@ -257,7 +257,7 @@ impl<'a> Start<'a> {
     }
 
     /// Drops the capability that binding needed, opens the state directory, and adopts the
-    /// commitment of the previous process. `lock` is the one shared by the running process.
+    /// commitment of the previous process. `lock` is the one shared by the predecessor.
     fn open_state(&mut self, lock: Option<StateLock>) -> Result<Keys, StartError> {
         if self.settings.user.is_some() {
             user::drop_capabilities();
@@ -308,8 +308,8 @@ impl<'a> Start<'a> {
         }
     }
 
-    /// Keeps a snapshot that the running process could not read, and so does not overwrite;
-    /// otherwise one that cannot be read now.
+    /// Keeps a snapshot that the predecessor could not read, and so does not overwrite; otherwise
+    /// one that cannot be read now.
     fn keep_unread_of(&mut self, unread: Option<Box<Unread>>) {
         let Some(path) = self.files.snapshots.path() else { return };
         let unread = match unread {
@@ -348,10 +348,10 @@ impl<'a> Start<'a> {
     }
 }
 
-/// Logs what the configuration changes in that of the running process, where that is known.
+/// Logs what the configuration changes in that of the predecessor, where that is known.
 fn log_changes(settings: &Settings, running: Option<&ShownValues>) {
     let running = running.filter(|values| !values.is_empty());
-    let changes = running.map_or_else(Vec::new, |old| Change::between(old, &settings.shown()));
+    let changes = running.map_or_else(Vec::new, |old| KeyChange::between(old, &settings.shown()));
     if !changes.is_empty() {
         log::info!("changed by this upgrade: {}", joined(&changes));
     }
@@ -374,7 +374,7 @@ fn start_admin(
         }
         Some((_, bound)) => Some(bound?),
     };
-    // An address that the running process has is bound by the thread of the server, later.
+    // An address that the predecessor has is bound by the thread of the server, later.
     let binds_later = bound.as_ref().is_some_and(Bound::is_later);
     let begin: fn() = match settings.user.is_some() && !binds_later {
         true => user::drop_capabilities,

@@ -1,4 +1,4 @@
-//! The sockets of a start: bound, passed by a service manager, or taken from a running process;
+//! The sockets of a start: bound, passed by a service manager, or received from a predecessor;
 //! their backends, and steering by the kernel.
 
 use std::io;
@@ -12,7 +12,7 @@ use onrush_proto::scrape::{HASH_LEN, REQUEST_HEAD_LEN};
 use onrush_swarm::ShardMap;
 
 use super::StartError;
-use crate::upgrade::incoming::Incoming;
+use crate::upgrade::successor::HandoffClient;
 use onrush_config::Settings;
 use onrush_tracker::limits::Placement;
 
@@ -40,14 +40,14 @@ pub(super) fn open(settings: &Settings, passed: Option<Adopted>) -> Result<Group
     Ok(bind::bind_group(&addresses, &options)?)
 }
 
-/// The sockets of the running process, and new ones for further workers and addresses. The pending
-/// ones are bound when the running process has released the others.
+/// The sockets of the predecessor, and new ones for further workers and addresses. The pending ones
+/// are bound when the predecessor has released the others.
 pub(super) fn take(
     settings: &Settings,
-    incoming: &mut Incoming,
+    client: &mut HandoffClient,
 ) -> Result<(Group, PendingSockets), StartError> {
-    let (kept, workers) = (std::mem::take(&mut incoming.kept), settings.placement.socket_sides());
-    Ok(regroup(kept, &incoming.added, workers, wanted_buffers(settings))?)
+    let (kept, workers) = (std::mem::take(&mut client.kept), settings.placement.socket_sides());
+    Ok(regroup(kept, &client.added, workers, wanted_buffers(settings))?)
 }
 
 fn wanted_buffers(settings: &Settings) -> Buffers {
@@ -89,11 +89,11 @@ pub(super) fn steer(settings: &Settings, map: ShardMap, group: &mut Group) -> Op
     Some(steering)
 }
 
-/// Removes the steering program of the previous process. Returns a warning if the kernel refuses.
+/// Removes the steering program of the predecessor. Returns a warning if the kernel refuses.
 pub(super) fn stop_steering(group: &Group) -> Option<String> {
     let error = steering::detach(group).err()?;
     Some(format!(
-        "the kernel keeps the steering of the previous process ({error}): some workers get \
+        "the kernel keeps the steering of the predecessor ({error}): some workers get \
          connects alone until a restart"
     ))
 }

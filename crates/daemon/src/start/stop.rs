@@ -1,4 +1,4 @@
-//! How a tracker ends: its peers go to the final snapshot, or to the process that has taken over.
+//! How a tracker ends: its peers go to the final snapshot, or to the successor.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use procfs_core::{FromRead, ProcError};
 
 use super::Tracker;
 use crate::process::notify;
-use crate::upgrade::outgoing::HandedOver;
+use crate::upgrade::predecessor::CompletedHandoff;
 use onrush_replica::delta;
 use onrush_tracker::metrics::Summary;
 
@@ -30,23 +30,25 @@ impl Tracker {
         (summary, written)
     }
 
-    /// Stops the workers, whose sockets the new process has, and sends that process the delta.
-    /// Returns whether that process still runs; if not, the peers are written to the snapshot.
-    pub fn hand_over(mut self, handed_over: &mut HandedOver) -> bool {
-        // The new process waits for this address.
+    /// Stops the workers, whose sockets the successor has, and sends it the delta. Returns whether
+    /// the successor still runs; if not, the peers are written to the snapshot.
+    pub fn finish_handoff(mut self, handoff: &mut CompletedHandoff) -> bool {
+        // The successor waits for this address.
         drop(self.admin);
         let (_, mut shards) = self.running.stop_and_take_shards();
         self.files.snapshots.join();
-        let HandedOver { stream, process, since } = handed_over;
+        let CompletedHandoff { stream, process, since } = handoff;
         let process = *process;
         let now = self.clock.now();
         match delta::send(stream, &mut shards, since, now, &mut notify::progress()) {
             Ok(delta) => {
                 let peers = delta.v4 + delta.v6;
-                log::info!("process {process} has taken over; delta sent: {peers} peers");
+                log::info!("handoff complete: process {process} serves; delta sent: {peers} peers");
             }
             Err(error) => {
-                log::warn!("process {process} has taken over, but did not get the delta: {error}");
+                log::warn!(
+                    "handoff complete: process {process} serves, but did not get the delta: {error}"
+                );
                 if exits_soon(process) {
                     if let Err(why) = self.files.snapshots.write_final(shards, self.clock) {
                         log::error!("{why}");

@@ -1,5 +1,5 @@
 //! The control socket: a Unix socket in the state directory at which the admin server knows root
-//! and the tracker's user without a token. An upgrade hands it over, so that it is never closed.
+//! and the tracker's user without a token. It is part of a handoff, so that it is never closed.
 
 use std::fs;
 
@@ -12,8 +12,8 @@ use onrush_store::state_file;
 const MODE: u32 = 0o660;
 
 impl StateFiles {
-    /// Binds the socket, unless it was handed over. Without the lock of the directory, another
-    /// process may have it.
+    /// Binds the socket, unless it was part of a handoff. Without the lock of the directory,
+    /// another process may have it.
     pub fn bind_control(&mut self, settings: &Settings, warnings: &mut Vec<String>) {
         let Some(path) = settings.control_socket().filter(|_| self.lock.is_some()) else { return };
         if self.control.is_some() {

@@ -9,7 +9,7 @@ use crate::host_check::refusals;
 use crate::process::{log_output, notify};
 use crate::start::Tracker;
 use onrush_config::keys;
-use onrush_config::reload::{Change, Changes, joined};
+use onrush_config::reload::{Changes, KeyChange, joined};
 use onrush_config::settings::LogFormat;
 use onrush_control::api::admin::ReloadReport;
 use onrush_control::request::Responder;
@@ -92,7 +92,7 @@ impl Supervisor {
         let Tracker { access, overload, running, .. } = &self.tracker;
         let rules = overload.rules(&self.settings, access.lists());
         if let Err(error) = running.orders().update_rules(&Arc::new(rules)) {
-            log::error!("{error}: it keeps the former configuration");
+            log::error!("{error}; its configuration is unchanged");
         }
         self.view.update(|shown| {
             shown.settings = self.settings.clone();
@@ -102,11 +102,11 @@ impl Supervisor {
     }
 }
 
-fn keys_of(changes: Vec<Change>) -> Vec<String> {
+fn keys_of(changes: Vec<KeyChange>) -> Vec<String> {
     changes.into_iter().map(|change| change.key).collect()
 }
 
-fn report(by: &str, notices: &[String], changed: &[Change], restart: &[Change]) {
+fn report(by: &str, notices: &[String], changed: &[KeyChange], restart: &[KeyChange]) {
     for notice in notices {
         log::warn!("{notice}");
     }
@@ -114,7 +114,7 @@ fn report(by: &str, notices: &[String], changed: &[Change], restart: &[Change]) 
         [] => log::info!("configuration reloaded by {by}: nothing has changed"),
         changes => log::info!("configuration reloaded by {by}: {}", joined(changes)),
     }
-    let (upgrade, restart): (Vec<&Change>, Vec<&Change>) =
+    let (upgrade, restart): (Vec<&KeyChange>, Vec<&KeyChange>) =
         restart.iter().partition(|change| !keys::is_restart_only(&change.key));
     if !upgrade.is_empty() {
         log::warn!(

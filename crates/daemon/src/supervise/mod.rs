@@ -31,8 +31,8 @@ use crate::process::notify::{self, NotifyState};
 use crate::process::signals::Signal;
 use crate::start::Tracker;
 use crate::state_files::ExportResponder;
-use crate::upgrade::outgoing::HandedOver;
-use crate::upgrade::successor::Program;
+use crate::upgrade::launcher::Program;
+use crate::upgrade::predecessor::CompletedHandoff;
 use lifeline::Lifeline;
 use onrush_config::Settings;
 use onrush_control::caller::Caller;
@@ -41,7 +41,7 @@ use onrush_control::stall::StallDetector;
 use onrush_control::view::{InForce, Parts, View};
 use onrush_tracker::running::WorkerFailure;
 use reload::Reload;
-use steering_backoff::Change;
+use steering_backoff::SteeringChange;
 use watch::Watch;
 
 /// Requests queued for the supervisor. It serves each of them without waiting.
@@ -55,7 +55,7 @@ pub enum End {
     /// A worker failed.
     WorkerFailed(WorkerFailure),
     /// A successor has the sockets.
-    HandedOver(HandedOver),
+    Handoff(CompletedHandoff),
 }
 
 /// The supervisor of a running tracker.
@@ -149,14 +149,14 @@ impl Supervisor {
     pub fn run(&mut self, signals: &Receiver<Signal>) -> End {
         self.lifeline.ready();
         let end = match self.serve_events(signals) {
-            End::HandedOver(handed_over) => End::HandedOver(handed_over),
+            End::Handoff(completed) => End::Handoff(completed),
             // The sockets may have changed hands at the same moment.
             end => {
                 let (upgrade, mut state) = self.tracker.upgrade(&self.settings);
-                upgrade.finish(&mut state).map_or(end, End::HandedOver)
+                upgrade.finish(&mut state).map_or(end, End::Handoff)
             }
         };
-        if !matches!(end, End::HandedOver(_)) {
+        if !matches!(end, End::Handoff(_)) {
             notify::send(&[NotifyState::Stopping, NotifyState::Status("stopping")]);
             self.store_commitment(true, Instant::now());
         }
@@ -182,8 +182,8 @@ impl Supervisor {
                 recv(self.tracker.upgrade.events()) -> event => match event {
                     Ok(event) => {
                         let (upgrade, mut state) = self.tracker.upgrade(&self.settings);
-                        if let Some(handed_over) = upgrade.on(event, &mut state, Instant::now()) {
-                            return End::HandedOver(handed_over);
+                        if let Some(completed) = upgrade.on(event, &mut state, Instant::now()) {
+                            return End::Handoff(completed);
                         }
                     }
                     Err(_) => self.tracker.upgrade.listener_ended(),
@@ -305,7 +305,7 @@ impl Supervisor {
         lifeline.tick(&summary, &stalled, now);
         // Once the sockets are released, the successor steers them.
         let steering = steering.as_mut().filter(|_| !upgrade.is_final());
-        let steer = steering.map(|steering| |change: Change| change.apply(steering));
+        let steer = steering.map(|steering| |change: SteeringChange| change.apply(steering));
         for (level, text) in watch.tick(members, &load, &summary, &stalled, now, steer) {
             log::log!(level, "{text}");
         }

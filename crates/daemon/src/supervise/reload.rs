@@ -42,14 +42,14 @@ pub struct Reload {
     pub(super) loading: bool,
     /// The requests that the current reading serves.
     waiting: Requests,
-    /// Those of the next one, if the configuration is to be read once more afterwards.
+    /// Requests for the next reading, if the configuration is to be read once more afterwards.
     later: Option<Requests>,
 }
 
 /// Requests that one reading of the configuration serves.
 #[derive(Default)]
 struct Requests {
-    /// Who has sent them, each once.
+    /// Their senders, each once.
     senders: Vec<String>,
     /// Whether one of them is forced. The others then get the result that they would get after it.
     forced: bool,
@@ -115,7 +115,7 @@ impl Reload {
         }
     }
 
-    /// Who has requested the current reading.
+    /// Senders of the requests for the current reading.
     pub(super) fn requested_by(&self) -> String {
         self.waiting.senders.join(" and ")
     }
@@ -167,7 +167,7 @@ fn load(flags: &Flags, host: &Host, journal: Option<&Journal>) -> Result<Loaded,
             return Err(replayed.warning.clone().unwrap_or_default());
         }
         notices.extend(replayed.warning.clone());
-        lists.access = Arc::new(replayed.settled());
+        lists.access = Arc::new(replayed.compacted());
     }
     Ok(Loaded { settings, notices, lists, replayed, token })
 }

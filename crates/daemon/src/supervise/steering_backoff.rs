@@ -22,14 +22,14 @@ const MAX_SUSPENSION: u32 = 32 * SUSPENSION;
 
 /// A change of the steering.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum SteeringChange {
     /// Stop steering to this worker.
     Withdraw(usize),
     /// Steer to this worker again.
     Restore(usize),
 }
 
-impl Change {
+impl SteeringChange {
     /// Makes the change.
     ///
     /// # Errors
@@ -78,7 +78,7 @@ impl SteeringBackoff {
     /// Call every second with each worker's load. Workers after those with sockets have no effect.
     /// Changes nothing where more than half of the workers lose some: then the host is overloaded,
     /// with or without steering.
-    pub fn observe(&mut self, loads: &[WorkerLoad], now: Moment) -> Vec<Change> {
+    pub fn observe(&mut self, loads: &[WorkerLoad], now: Moment) -> Vec<SteeringChange> {
         let mut dropping = 0;
         for (worker, WorkerLoad { received, lost, is_busy }) in self.workers.iter_mut().zip(loads) {
             let more = *is_busy && *lost > 0 && lost * ONE_IN >= received + lost;
@@ -93,13 +93,13 @@ impl SteeringBackoff {
                     false => SUSPENSION,
                 };
                 worker.suspended_at = Some(now);
-                Some(Change::Withdraw(index))
+                Some(SteeringChange::Withdraw(index))
             }
             Some(since) if now.since(since) >= worker.suspension => {
                 worker.suspended_at = None;
                 worker.restored_at = Some(now);
                 worker.dropping_for = 0;
-                Some(Change::Restore(index))
+                Some(SteeringChange::Restore(index))
             }
             _ => None,
         };
@@ -111,13 +111,13 @@ impl SteeringBackoff {
 mod tests {
     use super::*;
 
-    /// What the back-off decides after a second in which busy workers have received 50 datagrams
+    /// The back-off's decision after a second in which busy workers have received 50 datagrams
     /// each, and lost these.
     fn observe<const N: usize>(
         backoff: &mut SteeringBackoff,
         lost: [u64; N],
         second: u32,
-    ) -> Vec<Change> {
+    ) -> Vec<SteeringChange> {
         let loads = lost.map(|lost| WorkerLoad { received: 50, lost, is_busy: true });
         backoff.observe(&loads, Moment(second))
     }
@@ -137,13 +137,13 @@ mod tests {
     fn the_dropping_worker_is_suspended_and_later_restored() {
         let mut backoff = SteeringBackoff::new(4);
         assert_eq!(observe(&mut backoff, [0, 0, 5, 0], 1), [], "one second is not enough");
-        assert_eq!(observe(&mut backoff, [0, 0, 4, 0], 2), [Change::Withdraw(2)]);
+        assert_eq!(observe(&mut backoff, [0, 0, 4, 0], 2), [SteeringChange::Withdraw(2)]);
         assert_eq!(observe(&mut backoff, [0, 0, 3, 0], 3), []);
         assert_eq!(observe(&mut backoff, [0; 4], 31), []);
-        assert_eq!(observe(&mut backoff, [0; 4], 32), [Change::Restore(2)]);
+        assert_eq!(observe(&mut backoff, [0; 4], 32), [SteeringChange::Restore(2)]);
         assert_eq!(observe(&mut backoff, [0; 4], 61), [], "no drops during the trial");
         assert_eq!(observe(&mut backoff, [0, 0, 1, 0], 62), []);
-        assert_eq!(observe(&mut backoff, [0, 0, 1, 0], 63), [Change::Withdraw(2)]);
+        assert_eq!(observe(&mut backoff, [0, 0, 1, 0], 63), [SteeringChange::Withdraw(2)]);
     }
 
     #[test]
@@ -155,8 +155,8 @@ mod tests {
                 dropping.push(second);
             }
             match observe(&mut backoff, [0, u64::from(steered), 0, 0], second)[..] {
-                [Change::Withdraw(1)] => steered = false,
-                [Change::Restore(1)] => steered = true,
+                [SteeringChange::Withdraw(1)] => steered = false,
+                [SteeringChange::Restore(1)] => steered = true,
                 [] => {}
                 ref other => panic!("{other:?}"),
             }

@@ -1,4 +1,4 @@
-//! What the supervisor checks every second: stalled workers, lost and refused requests, steering,
+//! The supervisor's checks of every second: stalled workers, lost and refused requests, steering,
 //! and totals.
 
 use std::io;
@@ -9,7 +9,7 @@ use log::Level;
 use onrush_swarm::Moment;
 
 use super::limit_warnings::LimitWarnings;
-use super::steering_backoff::{Change, SteeringBackoff};
+use super::steering_backoff::{SteeringBackoff, SteeringChange};
 use super::totals_log::Totals;
 use crate::overload::load::Load;
 use crate::process::logging::WarningLimit;
@@ -23,7 +23,7 @@ const TOLERANCE: Duration = Duration::from_millis(500);
 
 /// A warning of replies that the kernel did not accept is due if they are one of so many.
 const UNSENT_SHARE: u64 = 100;
-/// What causes unsent replies, and the remedy; in the order of [`UNSENT`].
+/// Causes of unsent replies with their remedies, in the order of [`UNSENT`].
 const UNSENT_REMEDIES: [&str; UNSENT.len()] = [
     "the send buffer is full: raise net.core.wmem_max and socket.send_buffer, and check whether \
      the link is saturated",
@@ -92,7 +92,7 @@ impl Watch {
         summary: &Summary,
         stalled: &[Duration],
         now: Instant,
-        steer: Option<impl FnMut(Change) -> io::Result<()>>,
+        steer: Option<impl FnMut(SteeringChange) -> io::Result<()>>,
     ) -> Vec<(Level, String)> {
         self.warn_of_stalls(members, stalled, now);
         self.check_losses(load.lost, now);
@@ -177,11 +177,11 @@ impl Watch {
         &mut self,
         load: &Load,
         now: Instant,
-        mut steer: impl FnMut(Change) -> io::Result<()>,
+        mut steer: impl FnMut(SteeringChange) -> io::Result<()>,
     ) {
         let moment = Moment(now.duration_since(self.start).as_secs() as u32);
         for change in self.backoff.observe(&load.workers, moment) {
-            if let Change::Withdraw(worker) = change {
+            if let SteeringChange::Withdraw(worker) = change {
                 self.warn("backoff", now, || {
                     format!(
                         "worker-{worker} drops datagrams while others are idle: its datagrams \
@@ -214,7 +214,7 @@ mod tests {
         stalls: StallDetector,
         metrics: [Arc<WorkerMetrics>; 2],
         now: Instant,
-        changes: Vec<Change>,
+        changes: Vec<SteeringChange>,
         steered: bool,
         refuse: bool,
     }
@@ -359,7 +359,7 @@ mod tests {
         assert_eq!((tracked.warnings(&[0, 1]).len(), tracked.changes.len()), (1, 0));
         lose(&tracked);
         let warnings = tracked.warnings(&[0, 1]);
-        assert_eq!(tracked.changes, [Change::Withdraw(1)]);
+        assert_eq!(tracked.changes, [SteeringChange::Withdraw(1)]);
         assert!(warnings[1].starts_with("worker-1 drops datagrams"), "{warnings:?}");
         assert!(warnings[2].starts_with("cannot change the steering: "), "{warnings:?}");
         assert!(warnings[2].contains("denied"), "{warnings:?}");
@@ -367,9 +367,9 @@ mod tests {
         for _ in 0..29 {
             tracked.tick(&[0, 1]);
         }
-        assert_eq!(tracked.changes, [Change::Withdraw(1)], "half a minute is not over");
+        assert_eq!(tracked.changes, [SteeringChange::Withdraw(1)], "half a minute is not over");
         assert_eq!(tracked.warnings(&[0, 1]), [""; 0]);
-        assert_eq!(tracked.changes, [Change::Withdraw(1), Change::Restore(1)]);
+        assert_eq!(tracked.changes, [SteeringChange::Withdraw(1), SteeringChange::Restore(1)]);
     }
 
     #[test]

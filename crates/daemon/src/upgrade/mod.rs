@@ -1,8 +1,9 @@
-//! Upgrade without downtime: a new process takes over sockets and peers while the running one still
-//! answers. They talk over a Unix socket in the state directory.
+//! Upgrade without downtime: the process that serves (the *predecessor*) hands sockets and peers to
+//! its *successor* while it still answers. They exchange messages over a Unix socket in the state
+//! directory.
 //!
 //! ```text
-//! incoming                                   outgoing (serves)
+//! successor                                  predecessor (serves)
 //!  │── Request: protocol version ─────────────▶│
 //!  │◀─ Handoff: addresses, shard key; sockets, state lock, control socket as descriptors ─│
 //!  │   (opens further sockets)                 │
@@ -13,7 +14,7 @@
 //!  │── Ready: could serve ────────────────────▶│
 //!  │                                           │ refuses changes; workers stop receiving and drain
 //!  │◀─ Release ────────────────────────────────│
-//!  │   (late changes, rules; binds sockets)      │
+//!  │   (late changes, rules; binds sockets)    │
 //!  │── Acquired ──────────────────────────────▶│
 //!  │ (serves)                                  │ drains addresses not kept; workers stop
 //!  │◀─ stops and peers since the dump ─────────│
@@ -21,21 +22,21 @@
 //! ```
 //!
 //! Both processes have the same sockets, so datagrams queue in the kernel while neither receives.
-//! Until the outgoing process has read `Acquired` it can resume, and does so on any failure; after
-//! that it never reads a shared socket again. Every wait has a timeout. A shard's change log
-//! is bounded: peers whose stop it has dropped stay listed until their lifetime ends.
+//! Until the predecessor has read `Acquired` it can resume, and does so on any failure; after that
+//! it never reads a shared socket again. Every wait has a timeout. A shard's change log is bounded:
+//! peers whose stop it has dropped stay listed until their lifetime ends.
 //!
 //! The messages, the dump and the delta are those of `onrush_replica`.
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`outgoing`] | the running process's side |
-//! | [`incoming`] | the new process's side |
-//! | [`state`] | the upgrade in progress, in the process that serves |
-//! | [`successor`] | how the running process starts the new one |
+//! | [`predecessor`] | the predecessor's side of a handoff |
+//! | [`successor`] | the successor's side |
+//! | [`launcher`] | how the predecessor starts the successor |
+//! | [`state`] | the upgrade in progress, in the predecessor |
 
-pub mod incoming;
-pub mod outgoing;
+pub mod launcher;
+pub mod predecessor;
 pub mod state;
 pub mod successor;
 

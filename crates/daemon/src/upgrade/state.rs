@@ -1,5 +1,5 @@
-//! The owner of an upgrade in progress, in the process that serves: a successor is started on
-//! request, and watched until it has the sockets or has failed.
+//! The owner of an upgrade in progress, in the predecessor: a successor is started on request, and
+//! watched until it has the sockets or has failed.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, never};
 
-use super::outgoing::{Event, HandedOver};
-use super::successor::{Program, Successor};
+use super::launcher::{Program, StartedSuccessor};
+use super::predecessor::{CompletedHandoff, HandoffEvent};
 use crate::access::AccessControl;
 use crate::overload::Overload;
 use crate::process::notify::{self, NotifyState};
@@ -32,14 +32,14 @@ pub type UpgradeResponder = Responder<Result<api::Successor, String>>;
 /// The upgrade in progress, if there is one.
 pub struct Upgrade {
     /// Receives the progress of a handoff.
-    events: Receiver<Event>,
+    events: Receiver<HandoffEvent>,
     /// Whether the delta of the predecessor is being merged.
     merging: Arc<AtomicBool>,
     /// Starts a successor.
     program: Option<Program>,
     /// The successor that this process has started.
-    successor: Option<Successor>,
-    /// The process that gets sockets and peers.
+    successor: Option<StartedSuccessor>,
+    /// The process that receives sockets and peers.
     process: Option<i32>,
     /// Whether that process has the final state, and would miss further changes.
     is_final: bool,
@@ -90,12 +90,12 @@ impl Upgrade {
     }
 
     /// Receives the progress of handoffs from the thread at the upgrade socket.
-    pub fn listen(&mut self, events: Receiver<Event>) {
+    pub fn listen(&mut self, events: Receiver<HandoffEvent>) {
         self.events = events;
     }
 
     /// Receives the progress of a handoff, for [`on`](Self::on).
-    pub fn events(&self) -> &Receiver<Event> {
+    pub fn events(&self) -> &Receiver<HandoffEvent> {
         &self.events
     }
 
@@ -127,7 +127,7 @@ impl Upgrade {
     /// SIGUSR2 arrived `at` that time.
     pub fn on_signal(&mut self, at: Instant, files: &StateFiles) {
         if at < self.since {
-            log::info!("SIGUSR2 ignored: it arrived before this process had taken over");
+            log::info!("SIGUSR2 ignored: it arrived before this process began to serve");
             return;
         }
         if let Err(why) = self.start("SIGUSR2", false, files) {
@@ -152,10 +152,10 @@ impl Upgrade {
     /// Starts a successor. `by` says in the log who requests it.
     fn start(&mut self, by: &str, force: bool, files: &StateFiles) -> Result<(), String> {
         if let Some(process) = self.process {
-            return Err(format!("an upgrade is under way already: process {process} takes over"));
+            return Err(format!("an upgrade to process {process} is under way already"));
         }
         if self.successor.is_some() {
-            return Err("an upgrade is under way already: its process is starting".to_owned());
+            return Err("an upgrade is under way already: the successor is starting".to_owned());
         }
         if files.lock.is_none() {
             return Err("an upgrade needs a writable state directory, and there is none: see the \
@@ -171,7 +171,7 @@ impl Upgrade {
             .map_err(|error| format!("cannot start {path}: {error}"))?;
         let with_force = if force { " with force" } else { "" };
         log::info!(
-            "upgrade requested by {by}{with_force}: started {path}, which takes over once it has \
+            "upgrade requested by {by}{with_force}: started {path}, which serves once it has \
              loaded the peers"
         );
         self.successor = Some(successor);
@@ -181,19 +181,19 @@ impl Upgrade {
     /// Handles the progress of a handoff. Returns it once the sockets have changed hands.
     pub fn on(
         &mut self,
-        event: Event,
+        event: HandoffEvent,
         state: &mut Continued<'_>,
         now: Instant,
-    ) -> Option<HandedOver> {
+    ) -> Option<CompletedHandoff> {
         match event {
-            Event::Requested { process, current } => {
+            HandoffEvent::Requested { process, current } => {
                 self.process = Some(process);
                 if let Some(successor) = &mut self.successor {
                     successor.handoff_requested(now);
                 }
                 let _ = current.send(state.current(now));
             }
-            Event::Ready { process, version, commitment } => {
+            HandoffEvent::Ready { process, version, commitment } => {
                 self.is_final = true;
                 // The successor reads the history once it has the sockets.
                 state.files.write_history(state.history, state.clock, HISTORY_TIMEOUT);
@@ -202,7 +202,7 @@ impl Upgrade {
                 }
                 let _ = commitment.send(state.overload.full_commitment(state.settings, now));
             }
-            Event::Failed => {
+            HandoffEvent::Failed => {
                 let was_final = std::mem::take(&mut self.is_final);
                 self.process = None;
                 match &mut self.successor {
@@ -213,23 +213,23 @@ impl Upgrade {
                     None => {}
                 }
             }
-            Event::HandedOver(handed_over) => {
+            HandoffEvent::Completed(completed) => {
                 if let Some(successor) = self.successor.take() {
                     successor.release();
                 }
                 // The watchdog's timeout starts anew for that process.
-                let process = NotifyState::MainPid(handed_over.process as u32);
+                let process = NotifyState::MainPid(completed.process as u32);
                 notify::send(&[process, NotifyState::Watchdog]);
-                return Some(handed_over);
+                return Some(completed);
             }
         }
         None
     }
 
-    /// The successor has exited without taking over.
+    /// The successor has exited before it had the sockets.
     pub fn successor_failed(&mut self, exited: &str) {
         self.successor = None;
-        let why = format!("the new process has not taken over; this one keeps serving: {exited}");
+        let why = format!("the successor failed; this process keeps serving: {exited}");
         log::error!("{why}");
         if let Some(responder) = self.responder.take() {
             responder.respond(Err(why));
@@ -241,16 +241,16 @@ impl Upgrade {
         if let Some(successor) = &mut self.successor
             && successor.tick(now)
         {
-            log::error!("the new process takes too long, and is killed");
+            log::error!("the successor takes too long, and is killed");
         }
     }
 
     /// Waits for the end of a handoff that is final, before this process ends.
-    pub fn finish(&mut self, state: &mut Continued<'_>) -> Option<HandedOver> {
+    pub fn finish(&mut self, state: &mut Continued<'_>) -> Option<CompletedHandoff> {
         while self.is_final {
             let event = self.events.recv_timeout(RELEASE_TIMEOUT).ok()?;
-            if let Some(handed_over) = self.on(event, state, Instant::now()) {
-                return Some(handed_over);
+            if let Some(completed) = self.on(event, state, Instant::now()) {
+                return Some(completed);
             }
         }
         None
@@ -263,7 +263,7 @@ impl Continued<'_> {
         Current {
             commitment: self.overload.full_commitment(self.settings, now),
             unread: self.files.snapshots.unread().cloned().map(Box::new),
-            list_entries: self.access.most_entries().clone(),
+            list_entries: self.access.entry_high_water_mark().clone(),
             values: self.settings.shown(),
         }
     }

@@ -1,246 +1,244 @@
-//! The successor, started by the running process: under a service manager it has to be in the same
-//! control group and sandbox, and to be a child of the manager in the end.
-//!
-//! systemd accepts `MAINPID=` of any process of the unit, but waits only for its own children: on
-//! `systemctl stop` it would not wait for another process's snapshot. So between the two runs a
-//! *launcher*, the same program, which starts the successor and waits for it. If the successor
-//! fails, the launcher exits with the same status. After the handoff the launcher exits, and
-//! process 1 inherits the successor.
-//!
-//! Launcher and successor have a Unix socket to the running process as standard input. When it is
-//! closed the launcher exits; on a byte it kills the successor. A successor that fails writes its
-//! final message to it ([`Exit::report`]).
-//!
-//! Both have the command line of the running process, so that the same one is shown by `ps` and
-//! `systemctl status` before and after an upgrade. The environment has what is different.
+//! The successor's side of a handoff: it requests sockets and peers, and acquires the sockets once
+//! it could serve.
 
-use std::env;
-use std::ffi::OsString;
-use std::fs;
-use std::io::{self, Read, Write};
-use std::net::Shutdown;
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
-use std::os::unix::net::UnixStream;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::{Path, PathBuf};
-use std::process::{self, Command, ExitStatus};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::time::Duration;
 
-use crossbeam_channel::{Receiver, bounded};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use onrush_net::bind::{Address, BoundSocket};
+use onrush_net::regroup::AddressSockets;
+use onrush_swarm::{ChangeReader, Interest, Shard, ShardMap};
+use thiserror::Error;
 
-use crate::process::exit::{self, Exit, SUCCESSOR, UPGRADE_ROLE};
-use crate::process::signals;
+use super::SOCKET;
+use crate::process::notify;
+use onrush_config::settings::Listen;
+use onrush_config::{Passed, Settings};
+use onrush_replica::dump::{self, DumpError, load_options};
+use onrush_replica::handoff::{
+    Handoff, IntervalCommitment, Message, PROTOCOL, SectionKind, receive, receive_descriptors,
+    send, unexpected,
+};
+use onrush_store::lock::StateLock;
+use onrush_text::version::version;
+use onrush_tracker::access::AccessList;
+use onrush_tracker::clock::Now;
 
-/// The [`UPGRADE_ROLE`] of the launcher.
-const LAUNCHER: &str = "launcher";
-/// Environment variable that stands for `--force`, next to [`UPGRADE_ROLE`].
-const UPGRADE_FORCE: &str = "ONRUSH_UPGRADE_FORCE";
-/// The flags of a process that an operator has started to take over: the next ones lack them.
-const FLAGS: [&str; 2] = ["--upgrade", "--force"];
-/// Tells the launcher to kill the successor.
-const KILL: u8 = b'k';
-/// Time for a successor to request the handoff: lists of millions of entries take seconds to load.
-const START_TIMEOUT: Duration = Duration::from_secs(180);
-/// Time for a successor to exit after a failed handoff, or after a kill.
-const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Time for the launcher to exit after the handoff.
-const LAUNCHER_TIMEOUT: Duration = Duration::from_secs(1);
-/// Upper bound of a final message, bytes.
-const MAX_MESSAGE: u64 = 64 << 10;
+/// Time for each message of the predecessor: longer than any of its own timeouts.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The program of this process and its arguments, by which a successor is started.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Program {
-    /// The path of the executable.
-    pub path: PathBuf,
-    /// The name by which it was started.
-    name: OsString,
-    args: Vec<OsString>,
+/// Why a handoff failed. The predecessor keeps serving.
+#[derive(Debug, Error)]
+pub enum HandoffError {
+    /// There is no state directory.
+    #[error(
+        "an upgrade needs the state directory, and none is configured\n  name that of the running \
+         onrush with --state-dir"
+    )]
+    NoDirectory,
+    /// No process listens at the upgrade socket.
+    #[error(
+        "no predecessor: no onrush listens at {path}: {cause}\n  start without \
+         --upgrade, or name the state directory of the running onrush with --state-dir"
+    )]
+    NotRunning {
+        /// The upgrade socket.
+        path: PathBuf,
+        /// The error of the connection.
+        cause: io::Error,
+    },
+    /// The predecessor refuses the handoff.
+    #[error(
+        "the running onrush refuses the upgrade: {0}\n  it keeps serving; stop it, then start \
+         this one"
+    )]
+    Refused(String),
+    /// Not all peers fit.
+    #[error(
+        "limits.peers = {limit} has no room for {lost} of the {peers} peers of the running onrush, \
+         which keeps serving\n  raise limits.peers, or give these peers up: `onrush ctl upgrade \
+         --force`"
+    )]
+    TooManyPeers {
+        /// Peers of the predecessor that this one would keep but for the limit.
+        peers: u64,
+        /// How many of them do not fit.
+        lost: u64,
+        /// `limits.peers`.
+        limit: u64,
+    },
+    /// The connection failed, or a message did not follow the protocol.
+    #[error("upgrade failed; the running onrush keeps serving: {0}")]
+    Broken(#[from] io::Error),
 }
 
-impl Program {
-    /// The program of this process. Call first of all: the file is replaced before an upgrade.
-    pub fn current() -> Self {
-        let mut args = env::args_os();
-        let name = args.next().unwrap_or_default();
-        let executable = env::current_exe().ok();
-        let path = find_program(Path::new(&name), env::var_os("PATH"), executable.as_deref());
-        let is_kept = |arg: &OsString| !FLAGS.iter().any(|flag| arg == flag);
-        Self { path, name, args: args.filter(is_kept).collect() }
-    }
-
-    fn command(&self, role: &str, force: bool) -> Command {
-        let mut command = Command::new(&self.path);
-        command.arg0(&self.name).args(&self.args).env(UPGRADE_ROLE, role);
-        match force {
-            true => command.env(UPGRADE_FORCE, "1"),
-            false => command.env_remove(UPGRADE_FORCE),
-        };
-        // Passed sockets arrive by the handoff. The watchdog is for the main process, which the
-        // manager learns by MAINPID, not by the id in the environment.
-        for name in ["LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES", "WATCHDOG_PID"] {
-            command.env_remove(name);
+impl From<DumpError> for HandoffError {
+    fn from(error: DumpError) -> Self {
+        match error {
+            DumpError::Io(error) => Self::Broken(error),
+            DumpError::TooManyPeers { peers, lost, limit } => {
+                Self::TooManyPeers { peers, lost, limit }
+            }
         }
-        command
     }
+}
 
-    /// Starts a launcher, which starts the successor. With `force` the successor may drop peers
-    /// that do not fit.
+/// A handoff in progress, as the successor sees it.
+#[derive(Debug)]
+pub struct HandoffClient {
+    /// The connection to the predecessor.
+    pub stream: UnixStream,
+    /// The description of the handoff.
+    pub handoff: Handoff,
+    /// The sockets of the addresses that both processes serve.
+    pub kept: Vec<AddressSockets>,
+    /// For each address of the handoff whether it is kept.
+    keeps: Vec<bool>,
+    /// The addresses that only the successor serves.
+    pub added: Vec<Address>,
+    /// The state directory's lock.
+    pub lock: Option<StateLock>,
+    /// The control socket, if the predecessor has one.
+    pub control: Option<UnixListener>,
+    /// For each shard, the peers that have stopped since the dump was loaded.
+    pub stops: Vec<ChangeReader>,
+}
+
+/// The sockets that a service manager has opened for the predecessor, if it has. Their addresses
+/// and number override the configuration. Failures are reported by [`HandoffClient::request`].
+pub fn passed_sockets(settings: &Settings) -> Option<Passed> {
+    match inspect(settings)? {
+        handoff if handoff.passed => {
+            let (addresses, counts): (_, Vec<usize>) = handoff.addresses().unzip();
+            Some(Passed { each: counts.into_iter().min()?, addresses })
+        }
+        _ => None,
+    }
+}
+
+/// The handoff that the predecessor would make. Failures are reported by
+/// [`HandoffClient::request`].
+pub fn inspect(settings: &Settings) -> Option<Handoff> {
+    let stream = connect(settings).ok()?;
+    send(&stream, &Message::Inspect).ok()?;
+    match receive(&stream, TIMEOUT).ok()? {
+        Message::Handoff(handoff) => Some(handoff),
+        _ => None,
+    }
+}
+
+fn connect(settings: &Settings) -> Result<UnixStream, HandoffError> {
+    let path = settings.state_dir.as_ref().ok_or(HandoffError::NoDirectory)?.join(SOCKET);
+    let stream =
+        UnixStream::connect(&path).map_err(|cause| HandoffError::NotRunning { path, cause })?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
+    Ok(stream)
+}
+
+impl HandoffClient {
+    /// Requests the handoff from the process that serves with the state directory of `settings`.
     ///
     /// # Errors
-    /// When the program cannot be executed.
-    pub fn start(&self, force: bool, now: Instant) -> io::Result<Successor> {
-        let (control, theirs) = UnixStream::pair()?;
-        let mut launcher = self.command(LAUNCHER, force).stdin(OwnedFd::from(theirs)).spawn()?;
-        let (done, exited) = bounded(1);
-        let messages = control.try_clone()?;
-        thread::Builder::new().name("successor".into()).spawn(move || {
-            let exited = match launcher.wait() {
-                Ok(status) => describe(status, &read_message(&messages)),
-                Err(error) => format!("its exit status is unknown: {error}"),
-            };
-            // After the handoff the receiver is dropped.
-            let _ = done.send(exited);
-        })?;
-        Ok(Successor { control, exited, deadline: now + START_TIMEOUT })
-    }
-}
-
-/// The path by which the program was started. A symbolic link is not resolved: it may lead to the
-/// next version later. `name` counts only if it leads to the `executable` of this process.
-fn find_program(name: &Path, path: Option<OsString>, executable: Option<&Path>) -> PathBuf {
-    let is_executable = |path: &Path| match (fs::metadata(path), executable.map(fs::metadata)) {
-        (Ok(this), Some(Ok(other))) => (this.dev(), this.ino()) == (other.dev(), other.ino()),
-        _ => false,
-    };
-    let given = match name.components().count() {
-        0 | 1 if !name.is_absolute() => {
-            let directories = path.as_deref().map(env::split_paths).into_iter().flatten();
-            directories.map(|directory| directory.join(name)).find(|path| is_executable(path))
+    /// [`HandoffError`].
+    pub fn request(settings: &Settings) -> Result<Self, HandoffError> {
+        let stream = connect(settings)?;
+        send(&stream, &Message::Request { protocol: PROTOCOL, version: version().to_owned() })?;
+        let handoff = match receive(&stream, TIMEOUT)? {
+            Message::Handoff(handoff) => handoff,
+            Message::Refusal(why) => return Err(HandoffError::Refused(why)),
+            other => return Err(unexpected(&other).into()),
+        };
+        let addresses: Vec<_> = handoff.addresses().map(|(address, _)| address).collect();
+        let (keeps, added) = compare(&addresses, &settings.listen);
+        let (mut kept, mut lock, mut control) = (Vec::new(), None, None);
+        let mut keep = keeps.iter();
+        for (kind, descriptors) in receive_descriptors(&stream, &handoff.sections)? {
+            match kind {
+                SectionKind::Udp(address) => {
+                    let sockets = descriptors.into_iter().map(BoundSocket::adopt);
+                    let sockets = sockets.collect::<io::Result<_>>()?;
+                    if keep.next() == Some(&true) {
+                        kept.push(AddressSockets { address, sockets });
+                    }
+                }
+                SectionKind::Lock => lock = Some(StateLock::adopt(descriptors)?),
+                SectionKind::Control => {
+                    control = descriptors.into_iter().next().map(UnixListener::from);
+                }
+            }
         }
-        _ => std::path::absolute(name).ok().filter(|path| is_executable(path)),
-    };
-    given.or_else(|| executable.map(Path::to_owned)).unwrap_or_else(|| name.to_owned())
-}
-
-fn read_message(control: &UnixStream) -> String {
-    // Both writers have exited, so everything has arrived.
-    let _ = control.set_nonblocking(true);
-    let mut message = Vec::new();
-    let _ = control.take(MAX_MESSAGE).read_to_end(&mut message);
-    String::from_utf8_lossy(&message).trim_end().to_owned()
-}
-
-/// A started successor.
-#[derive(Debug)]
-pub struct Successor {
-    control: UnixStream,
-    /// Receives how the launcher has exited, and so a successor that has failed.
-    pub exited: Receiver<String>,
-    /// When it is killed.
-    deadline: Instant,
-}
-
-/// How a successor has exited: its status, as the launcher passed it on, and its final message.
-fn describe(status: ExitStatus, message: &str) -> String {
-    let how = match (status.code(), status.signal()) {
-        (Some(code), _) => format!("it ended with exit code {code}"),
-        (None, Some(signal)) => format!("signal {signal} ended it"),
-        (None, None) => "it ended".to_owned(),
-    };
-    if message.is_empty() { how } else { format!("{how}:\n{message}") }
-}
-
-impl Successor {
-    /// It has requested the handoff, which has timeouts of its own.
-    pub fn handoff_requested(&mut self, now: Instant) {
-        self.deadline = now + Duration::from_secs(86_400);
+        Ok(Self { stream, handoff, kept, keeps, added, lock, control, stops: Vec::new() })
     }
 
-    /// The handoff has failed: it should exit by itself.
-    pub fn handoff_failed(&mut self, now: Instant) {
-        self.deadline = self.deadline.min(now + EXIT_TIMEOUT);
+    /// Accepts the handoff, and loads the peers as they arrive. If they are more than `limit`,
+    /// which is `limits.peers`, those that do not fit are dropped with `force`.
+    ///
+    /// # Errors
+    /// [`HandoffError`], when the peers do not arrive completely, or are too many without `force`.
+    pub fn load_peers(
+        &mut self,
+        mut shards: Vec<&mut Shard>,
+        map: ShardMap,
+        access: &AccessList,
+        now: Now,
+        limit: u64,
+        force: bool,
+    ) -> Result<(), HandoffError> {
+        let Handoff { version, process, .. } = &self.handoff;
+        log::info!("receiving the handoff of process {process}, onrush {version}");
+        send(&self.stream, &Message::Accept { keeps: self.keeps.clone() })?;
+        // The delta may contain peers that stop at this process before it arrives.
+        self.stops = shards.iter_mut().map(|shard| shard.subscribe(Interest::Stops)).collect();
+        let options = load_options(map, access, now);
+        let held = match receive(&self.stream, TIMEOUT)? {
+            Message::Dump { peers } => peers,
+            other => return Err(unexpected(&other).into()),
+        };
+        // Unbuffered, so that the messages behind the peers are not read.
+        let progress = &mut notify::progress();
+        Ok(dump::load(&self.stream, held, shards, options, (limit, force), progress)?)
     }
 
-    /// Call every second: kills a successor after its deadline. Returns whether it did.
-    pub fn tick(&mut self, now: Instant) -> bool {
-        let late = now >= self.deadline;
-        if late {
-            self.kill(now);
-        }
-        late
-    }
-
-    /// Kills the successor.
-    pub fn kill(&mut self, now: Instant) {
-        self.deadline = now + EXIT_TIMEOUT;
-        // A launcher that does not read has exited.
-        let _ = self.control.write_all(&[KILL]);
-    }
-
-    /// It has taken over: ends the launcher.
-    pub fn release(self) {
-        let _ = self.control.shutdown(Shutdown::Write);
-        if self.exited.recv_timeout(LAUNCHER_TIMEOUT).is_err() {
-            log::warn!("the launcher of the new process does not exit");
+    /// Waits until the predecessor has released the sockets. Call when everything slow is done:
+    /// from the release on neither process serves. Returns the commitment to keep.
+    ///
+    /// # Errors
+    /// [`HandoffError`], when the predecessor keeps the sockets.
+    pub fn wait_for_release(&self) -> Result<IntervalCommitment, HandoffError> {
+        send(&self.stream, &Message::Ready)?;
+        match receive(&self.stream, TIMEOUT)? {
+            Message::Release { commitment } => Ok(commitment),
+            other => Err(unexpected(&other).into()),
         }
     }
+
+    /// Acquires the sockets: from here on this process has to serve.
+    ///
+    /// # Errors
+    /// [`HandoffError`], when the predecessor has timed out and serves again.
+    pub fn acquire(&self) -> Result<(), HandoffError> {
+        Ok(send(&self.stream, &Message::Acquired)?)
+    }
 }
 
-/// Whether this process is a launcher, which calls [`run_launcher`] and nothing else.
-pub fn is_launcher() -> bool {
-    env::var_os(UPGRADE_ROLE).is_some_and(|role| role == LAUNCHER)
-}
-
-/// Whether the running process has started this one to take over, as `--upgrade` says otherwise.
-pub fn is_successor() -> bool {
-    env::var_os(UPGRADE_ROLE).is_some_and(|role| role == SUCCESSOR)
-}
-
-/// Whether the running process has requested what `--force` requests otherwise.
-pub fn is_forced() -> bool {
-    env::var_os(UPGRADE_FORCE).is_some()
-}
-
-/// Starts the successor. Exits with its status, or when the running process closes the socket.
-pub fn run_launcher() -> Exit {
-    // Catches and discards signals sent to all processes of a unit: the launcher exits with the
-    // successor, or with the running process.
-    let _signals = signals::listen();
-    launch().map_or_else(Exit::failed, |code| Exit { code, text: String::new() })
-}
-
-/// The exit status of the launcher.
-fn launch() -> Result<u8, String> {
-    let failed = |what: &'static str| move |error: io::Error| format!("{what}: {error}");
-    let stdin = || {
-        let stdin = io::stdin().as_fd().try_clone_to_owned();
-        stdin.map_err(failed("no connection to the running onrush"))
-    };
-    let mut control = UnixStream::from(stdin()?);
-    let successor = Program::current().command(SUCCESSOR, is_forced()).stdin(stdin()?).spawn();
-    let mut successor = successor.map_err(failed("cannot start the successor"))?;
-    let pid = Pid::from_raw(successor.id() as i32);
-    let control = thread::Builder::new().name("control".into()).spawn(move || {
-        let mut byte = [0];
-        while let Ok(1..) = control.read(&mut byte) {
-            let _ = kill(pid, Signal::SIGKILL);
+/// For each `bound` address whether `listen` keeps it, and the addresses to be bound. Port 0
+/// matches any port.
+fn compare(bound: &[SocketAddr], listen: &[Listen]) -> (Vec<bool>, Vec<Address>) {
+    let mut keeps = vec![false; bound.len()];
+    let mut added = Vec::new();
+    for &Listen { address, optional } in listen {
+        let matches = |bound: &SocketAddr| {
+            bound.ip() == address.ip() && (address.port() == 0 || bound.port() == address.port())
+        };
+        match (0..bound.len()).find(|number| !keeps[*number] && matches(&bound[*number])) {
+            Some(number) => keeps[number] = true,
+            None => added.push(Address { address, optional }),
         }
-        process::exit(exit::GOOD.into());
-    });
-    control.map_err(failed("cannot start a thread")).inspect_err(|_| {
-        let _ = successor.kill();
-    })?;
-    Ok(match successor.wait().map(|status| (status.code(), status.signal())) {
-        Ok((Some(code), _)) => code as u8,
-        // As a shell encodes signals.
-        Ok((None, signal)) => 128 + signal.unwrap_or(0) as u8,
-        Err(_) => exit::FAILED,
-    })
+    }
+    (keeps, added)
 }
 
 #[cfg(test)]
@@ -248,30 +246,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_program_is_the_started_path_with_links_unresolved() {
-        let directory = tempfile::tempdir().unwrap();
-        let (file, link) = (directory.path().join("onrush-1"), directory.path().join("onrush"));
-        fs::write(&file, "").unwrap();
-        std::os::unix::fs::symlink(&file, &link).unwrap();
-        let path = Some(directory.path().as_os_str().to_owned());
-        let found = |name: &Path, path| find_program(name, path, Some(&file));
-        assert_eq!(found(&link, None), link);
-        assert_eq!(found(Path::new("onrush"), path.clone()), link);
-        // A path to another file is ignored.
-        let other = directory.path().join("other");
-        fs::write(&other, "").unwrap();
-        assert_eq!(found(&other, None), file);
-        assert_eq!(found(Path::new("other"), path), file);
-        assert_eq!(find_program(Path::new("onrush"), None, None), Path::new("onrush"));
-    }
-
-    #[test]
-    fn an_exit_shows_status_and_message() {
-        let exited = |raw, message| describe(ExitStatus::from_raw(raw), message);
-        assert_eq!(
-            exited(2 << 8, "onrush.toml:1: no"),
-            "it ended with exit code 2:\nonrush.toml:1: no"
-        );
-        assert_eq!(exited(9, ""), "signal 9 ended it");
+    fn addresses_are_kept_added_and_dropped() {
+        let at = |text: &str| text.parse::<SocketAddr>().unwrap();
+        let bound = [at("127.0.0.1:1000"), at("127.0.0.1:2000"), at("[::1]:1000")];
+        let compared = |wanted: &[&str]| {
+            let listen: Vec<_> =
+                wanted.iter().map(|text| Listen { address: at(text), optional: false }).collect();
+            let (keeps, added) = compare(&bound, &listen);
+            (keeps, added.iter().map(|added| added.address).collect::<Vec<_>>())
+        };
+        let all = ["127.0.0.1:1000", "[::1]:1000", "127.0.0.1:2000"];
+        assert_eq!(compared(&all), (vec![true; 3], Vec::new()));
+        let other = compared(&["127.0.0.1:3000", "127.0.0.1:2000"]);
+        assert_eq!(other, (vec![false, true, false], vec![at("127.0.0.1:3000")]));
+        // Each bound address matches once.
+        let any = compared(&["127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"]);
+        assert_eq!(any, (vec![true, true, false], vec![at("127.0.0.1:0")]));
     }
 }

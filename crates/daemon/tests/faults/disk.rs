@@ -28,7 +28,7 @@ fn launch(disk: &Disk, tables: &str) -> Launch {
     Launch::new(&flags).flag("--state-dir", disk.path()).config(&config).configured_admin()
 }
 
-/// Whether the admin side answers, which the new process opens when the old one has exited.
+/// Whether the admin side answers, which the successor opens when the predecessor has exited.
 fn is_healthy(daemon: &Daemon) -> bool {
     request(daemon.admin(), "GET", "/health", "", "").is_ok_and(|response| response.status == 200)
 }
@@ -114,7 +114,7 @@ fn a_disk_that_refuses_a_list_change_refuses_only_that_change() {
             };
             applies(&daemon);
             fault.end(disk);
-            // What was refused has left nothing behind.
+            // The refused writes have left nothing behind.
             let text = daemon.kill().text();
             assert!(!text.contains("panicked"), "{text}");
             let daemon = launch(disk, tables).serve();
@@ -160,8 +160,8 @@ fn a_disk_that_refuses_the_last_snapshot_keeps_the_previous_one() {
     }
 }
 
-/// The new process takes over without writing a byte, and once the disk accepts again everything
-/// that needs it works.
+/// The successor serves without writing a byte, and once the disk accepts again everything that
+/// needs it works.
 #[test]
 fn a_disk_that_refuses_does_not_prevent_an_upgrade() {
     for fault in FAULTS {

@@ -22,7 +22,7 @@ const TICK: Duration = Duration::from_millis(10);
 /// Requests of a round.
 const REQUESTS: usize = 5;
 /// Time without a reply after which the client gives up a round and connects anew.
-const PATIENCE: Duration = Duration::from_secs(2);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time between two connects without a reply. Each of them waits in a buffer of a tracker that gets
 /// no CPU time: those of 20 s fit in the system's default.
 const CONNECT_AGAIN: Duration = Duration::from_millis(100);
@@ -47,7 +47,7 @@ pub(crate) struct Load {
     thread: JoinHandle<Client>,
 }
 
-/// What a load and its client tell each other.
+/// State shared by a load and its client.
 #[derive(Default)]
 struct Shared {
     over: AtomicBool,
@@ -198,11 +198,12 @@ impl Client {
     fn round(&mut self) -> Round {
         let (begin, before) = (Instant::now(), self.counts);
         let connects = self.id.is_none();
-        let (requests, patience) = if connects { (1, CONNECT_AGAIN) } else { (REQUESTS, PATIENCE) };
+        let (requests, timeout) =
+            if connects { (1, CONNECT_AGAIN) } else { (REQUESTS, REPLY_TIMEOUT) };
         self.waiting.clear();
         (0..requests).for_each(|_| self.send_request());
         let mut complete = self.waiting.len() == requests;
-        while !self.waiting.is_empty() && self.receive(patience) {}
+        while !self.waiting.is_empty() && self.receive(timeout) {}
         complete &= self.waiting.is_empty();
         if !complete {
             self.id = None;

@@ -257,7 +257,7 @@ fn replies_without_a_route_are_counted() {
     });
 }
 
-/// What disappears from a host, and how it returns.
+/// A part of a host that disappears and returns.
 struct Loss {
     what: &'static str,
     begin: fn(),

@@ -1,4 +1,4 @@
-//! What the tests change in namespaces of their own: the network of two hosts, firewalls, disks.
+//! Changes that tests make in namespaces of their own: networks of two hosts, firewalls, disks.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -124,7 +124,7 @@ impl Disk {
     }
 }
 
-/// What a disk can refuse.
+/// Faults of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DiskFault {
     /// It has no room.
@@ -142,7 +142,7 @@ fn fill(disk: &Disk) {
 }
 
 impl DiskFault {
-    /// What the system's text of the error contains.
+    /// Part of the system's text of the error.
     pub(crate) fn error(self) -> &'static str {
         match self {
             Self::Full => "No space left",

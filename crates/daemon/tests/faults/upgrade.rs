@@ -8,8 +8,8 @@ use crate::harness::process::{Daemon, TIMEOUT};
 /// Pause between looks at the log.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Upgrades a daemon. A new process that gets no CPU time for seconds does not take over, and the
-/// old one serves on: then an operator asks again.
+/// Upgrades a daemon. The handoff to a successor that gets no CPU time for seconds fails, and the
+/// predecessor serves on: then an operator asks again.
 pub(crate) fn upgrade(daemon: &mut Daemon) {
     let deadline = Instant::now() + TIMEOUT;
     loop {

@@ -1,7 +1,7 @@
-//! SIGKILL of the old process, of the new one and of the launcher between them, at each stage of an
-//! upgrade: at once after each of its log lines. Each outcome is right that leaves one tracker with
-//! all peers, or its snapshot. `tests/timed/upgrade_kills.rs` has kills at random moments, which
-//! have to meet with every outcome.
+//! SIGKILL of the predecessor, of the successor and of the launcher between them, at each stage of
+//! an upgrade: at once after each of its log lines. Each outcome is right that leaves one tracker
+//! with all peers, or its snapshot. `tests/timed/upgrade_kills.rs` has kills at random moments,
+//! which have to meet with every outcome.
 
 use std::time::Duration;
 
@@ -21,12 +21,12 @@ fn kill_after_each_line(victim: Victim) {
 }
 
 #[test]
-fn the_old_process_killed_at_each_stage_of_an_upgrade() {
+fn the_predecessor_killed_at_each_stage_of_an_upgrade() {
     kill_after_each_line(Victim::Old);
 }
 
 #[test]
-fn the_new_process_killed_at_each_stage_of_an_upgrade() {
+fn the_successor_killed_at_each_stage_of_an_upgrade() {
     kill_after_each_line(Victim::New);
 }
 

@@ -38,16 +38,16 @@ const BURST: usize = 64;
 /// Log lines of an upgrade, in their usual order, which divide it into stages.
 pub(crate) const STEPS: [&str; 7] = [
     "SIGUSR2: started ",
-    "taking over from process ",
+    "receiving the handoff of process ",
     UPGRADE_BEGINS,
     "upgrade: loaded ",
     READY,
     UPGRADE_DONE,
     UPGRADE_RECEIVED,
 ];
-/// The old process has handed over the sockets, though the new one may have exited since.
-const TAKEN_OVER: &str = " has taken over";
-/// The new process has not received the peers that announced during the transfer.
+/// The successor has the sockets, though it may have exited since.
+const HANDOFF_COMPLETE: &str = "handoff complete: ";
+/// The successor has not received the peers that announced during the transfer.
 const REST_LOST: &str = "the peers since the dump have not all arrived";
 /// Pause between looks at processes and log, and between scrapes.
 const LOOK: Duration = Duration::from_millis(2);
@@ -84,7 +84,7 @@ pub(crate) struct Moment {
 
 /// Which of the two processes of an upgrade serves after a kill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Outcome {
+pub(crate) enum KillOutcome {
     Old,
     New,
     Neither,
@@ -94,7 +94,7 @@ pub(crate) enum Outcome {
 #[derive(Debug, Default)]
 pub(crate) struct Kills {
     pub(crate) number: usize,
-    pub(crate) outcomes: BTreeMap<Outcome, usize>,
+    pub(crate) outcomes: BTreeMap<KillOutcome, usize>,
     pub(crate) stages: BTreeMap<usize, usize>,
 }
 
@@ -132,8 +132,7 @@ pub(crate) fn kill_at(
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Process {
     id: u32,
-    /// What an upgrade has started it for; `None` for the first process, and before it executes
-    /// the program.
+    /// Its role in an upgrade; `None` for the first process, and before it executes the program.
     role: Option<Victim>,
 }
 
@@ -228,10 +227,10 @@ impl Trackers {
 
     /// Starts an upgrade, kills the victim, and checks which process serves. Returns the number of
     /// the last step before the kill, and its outcome; `None` if the victim did not run.
-    fn round(&mut self, victim: Victim, moment: Moment) -> Option<(usize, Outcome)> {
+    fn round(&mut self, victim: Victim, moment: Moment) -> Option<(usize, KillOutcome)> {
         let (old, begin) = (self.owner, self.begin_upgrade());
         if let Some(step) = moment.step {
-            // Without CPU time a new process may fail to take over.
+            // Without CPU time a handoff may fail.
             self.wait_for("a step of the upgrade", |this| {
                 this.logged(begin, step) || this.logged(begin, SUCCESSOR_FAILED)
             });
@@ -243,18 +242,18 @@ impl Trackers {
         let left = self.settle();
         let log = self.daemon.log()[begin..].join("\n");
         let outcome = match left {
-            Some(id) if id == old => Outcome::Old,
-            Some(_) => Outcome::New,
-            None => Outcome::Neither,
+            Some(id) if id == old => KillOutcome::Old,
+            Some(_) => KillOutcome::New,
+            None => KillOutcome::Neither,
         };
         match (victim, outcome) {
-            (Victim::Launcher, Outcome::Neither) => panic!("no process serves:\n{log}"),
-            // Before the handoff the old process was the one that served, and after it the new.
-            (Victim::Old, Outcome::Neither) => {
-                assert!(!log.contains(READY), "the new one served:\n{log}");
+            (Victim::Launcher, KillOutcome::Neither) => panic!("no process serves:\n{log}"),
+            // Before the handoff the predecessor served, and after it the successor.
+            (Victim::Old, KillOutcome::Neither) => {
+                assert!(!log.contains(READY), "the successor served:\n{log}");
             }
-            (Victim::New, Outcome::Neither) => assert!(log.contains(TAKEN_OVER), "{log}"),
-            (Victim::Old, Outcome::Old) | (Victim::New, Outcome::New) => {
+            (Victim::New, KillOutcome::Neither) => assert!(log.contains(HANDOFF_COMPLETE), "{log}"),
+            (Victim::Old, KillOutcome::Old) | (Victim::New, KillOutcome::New) => {
                 assert_eq!(stage, None, "a killed process serves:\n{log}");
             }
             _ => {}
@@ -264,9 +263,9 @@ impl Trackers {
             self.group = self.daemon.pid();
             self.group
         });
-        if outcome == Outcome::New {
+        if outcome == KillOutcome::New {
             // The check adds a peer to each swarm for a moment, which a snapshot would keep.
-            self.wait_for("the rest is merged, and in a snapshot", |this| {
+            self.wait_for("the delta is merged, and in a snapshot", |this| {
                 let merged = this.logged(begin, UPGRADE_RECEIVED) || this.logged(begin, REST_LOST);
                 merged && this.logged(begin, READY) && this.logged(begin, SNAPSHOT)
             });

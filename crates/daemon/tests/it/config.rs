@@ -71,7 +71,7 @@ fn help_has_examples_and_exit_status() {
     }
 }
 
-/// What follows the options is laid out by hand, in sections that are those of the manual too
+/// The text below the options is laid out by hand, in sections that are those of the manual too
 /// (examples/pages): its lines fit a terminal of 80 columns, as clap would wrap longer ones.
 #[test]
 fn help_below_the_options_fits_80_columns() {

@@ -167,7 +167,7 @@ fn a_socket_left_by_a_kill_is_replaced_and_a_living_one_is_not() {
     assert!(!socket.exists());
 }
 
-/// What is at the path and cannot be replaced costs the socket only.
+/// A file at the path that cannot be replaced costs the socket only.
 #[test]
 fn without_the_socket_the_tracker_serves_and_warns() {
     let state = tempfile::tempdir().unwrap();

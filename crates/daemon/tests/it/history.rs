@@ -47,7 +47,7 @@ fn the_history_survives_a_restart_and_an_upgrade() {
     third.serving();
     assert_eq!(second.end().code, Some(0));
     let mut kept = Vec::new();
-    eventually("the new process records", || {
+    eventually("the successor records", || {
         kept = seconds(&third, "swarms");
         kept.len() > recorded.len() && kept.last() == Some(&Some(1.0))
     });

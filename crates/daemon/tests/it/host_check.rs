@@ -1,5 +1,5 @@
-//! What `--check-config`, a start and a reload say of the addresses, users, files and directories
-//! that a configuration names.
+//! Checks of the addresses, users, files and directories that a configuration names, by
+//! `--check-config`, a start and a reload.
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener, UdpSocket};

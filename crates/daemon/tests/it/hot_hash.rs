@@ -8,7 +8,7 @@ use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 
 use onrush::overload::load::WorkerLoad;
-use onrush::supervise::steering_backoff::{Change, SteeringBackoff};
+use onrush::supervise::steering_backoff::{SteeringBackoff, SteeringChange};
 use onrush_net::bind::{Address, Buffers, Options, bind_group};
 use onrush_net::mio;
 use onrush_net::steering::{Function, Steering};
@@ -43,7 +43,7 @@ fn a_hot_info_hash_costs_others_less_than_one_percent() {
     for second in 1..=120 {
         tracker.second(second);
         for change in backoff.observe(&tracker.loads(), at(second).moment) {
-            if let Change::Withdraw(worker) = change {
+            if let SteeringChange::Withdraw(worker) = change {
                 assert_eq!(worker, tracker.hot_worker, "the overloaded worker is withdrawn");
                 withdrawals += 1;
             }

@@ -141,7 +141,7 @@ fn an_error_at_the_start_is_one_entry() {
         assert_eq!(errors.len(), 1, "{flags:?}: {:?}", journal.entries);
         let (_, text) = &errors[0];
         let name = flags[1].trim_start_matches("--config=").replace("--at-all", "--nothing");
-        // What is wrong with a command line or a configuration has several lines.
+        // Errors of a command line or a configuration have several lines.
         assert!(text.contains(&name) && (code == 1 || text.contains('\n')), "{flags:?}: {text}");
         assert_eq!(read_to_string(stream).unwrap(), "\n", "{flags:?}");
     }

@@ -1,5 +1,5 @@
-//! What is no loss by lack of time is no overload. Floods are in `tests/timed/overload.rs`; what
-//! follows from a load is in the unit tests of `src/overload`.
+//! Losses for other reasons than lack of time are no overload. Floods are in
+//! `tests/timed/overload.rs`, the reactions to a load in the unit tests of `src/overload`.
 
 use std::net::{IpAddr, SocketAddr};
 

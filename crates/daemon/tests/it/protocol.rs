@@ -6,9 +6,9 @@ use std::thread;
 use std::time::Duration;
 
 use onrush_proto::ScrapeCounts;
-use onrush_verify::reachability::PATIENCE;
-use onrush_verify::report::Outcome;
-use onrush_verify::{Settings, verify};
+use onrush_verify::reachability::REACH_TIMEOUT;
+use onrush_verify::report::CheckOutcome;
+use onrush_verify::{VerifySettings, verify};
 
 use crate::harness::client::{Client, transaction};
 use crate::harness::network::in_own_network;
@@ -33,19 +33,19 @@ fn every_check_of_verify_passes() {
 
 /// Runs all checks; only `skipped` may be skipped.
 fn verify_all(target: SocketAddr, also: SocketAddr, skipped: &[&str]) {
-    let settings = Settings {
+    let settings = VerifySettings {
         target,
         also: Some(also),
         sources: Vec::new(),
         hashes: Vec::new(),
         timeout: Duration::from_secs(1),
         only: None,
-        patience: PATIENCE,
+        reach_timeout: REACH_TIMEOUT,
     };
     let report = verify(&settings).unwrap();
     let passes = |id: &str, outcome| match outcome {
-        Outcome::Skipped => skipped.contains(&id),
-        outcome => outcome == Outcome::Pass,
+        CheckOutcome::Skipped => skipped.contains(&id),
+        outcome => outcome == CheckOutcome::Pass,
     };
     let failed = report.checks.iter().filter(|row| !passes(&row.id, row.outcome));
     let failed: Vec<_> = failed.map(|row| (&row.id, row.outcome, &row.seen)).collect();

@@ -188,7 +188,7 @@ fn a_list_that_lost_most_of_its_entries_needs_force() {
     let forced = daemon.ctl(&["reload", "--force"]);
     assert_eq!(forced.code, Some(0), "{}", forced.text());
     client.announce(&leecher(denied, 4_002));
-    // What was forced is what the next list is compared with.
+    // The next list is compared with the forced one.
     write(9, 9);
     assert_eq!(daemon.call("POST", "/api/v1/reload", "").status, 200);
     daemon.stop();

@@ -111,7 +111,7 @@ fn a_log_that_is_not_read_delays_nothing() {
     let json = request(stalled.admin, "GET", "/stats.json", "", "").unwrap().json();
     assert_eq!(json["lost_log_lines"].as_u64(), Some(lost as u64));
 
-    // A queue of notifications that nobody receives would delay the tracker instead.
+    // A queue of notifications that is not read would delay the tracker instead.
     drop(notify);
     // It is full again: snapshots are written, and a stop ends the process.
     stalled.daemon.configure(&config(stalled.admin, "[snapshot]\nevery = 1\n"));

@@ -25,7 +25,7 @@ fn start(directory: &Path) -> Daemon {
     launch.flags(&["--workers", "2"]).admin_api(&config).serve()
 }
 
-/// What the parts of the list have refused today and on the days before.
+/// Refusals of the parts of the list, today and on the days before.
 fn refused(daemon: &Daemon) -> [u64; 2] {
     let parts = &daemon.call("GET", "/api/v1/list", "").json()["parts"];
     ["abuse.txt", "court.txt"].map(|name| {

@@ -9,7 +9,7 @@ use crate::harness::packets::{leecher, random_hash};
 use crate::harness::process::{Launch, eventually, free_address};
 use crate::harness::terminal::Terminal;
 
-/// A URL at which the kernel accepts connections and nobody answers, until the listener is dropped.
+/// A URL at which the kernel accepts connections without an answer, until the listener is dropped.
 fn silent_url() -> (TcpListener, String) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());

@@ -26,8 +26,8 @@ fn launch() -> Daemon {
     Launch::on_loopback().flags(&["--workers", "2"]).admin_api("").serve()
 }
 
-/// What `top-sources` finds within a second that has enough requests. On a host without CPU time
-/// one may have none.
+/// The report of `top-sources` for a second that has enough requests. On a host without CPU time a
+/// second may have none.
 #[track_caller]
 fn top(daemon: &Daemon, flags: &[&str]) -> Value {
     let flags = [&["--json", "top-sources", "--seconds", "1"], flags].concat();

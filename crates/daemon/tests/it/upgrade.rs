@@ -29,7 +29,7 @@ use crate::snapshot::{FILE, PLACEMENTS, age, launch_in, populate, swarm_state};
 /// Announces in flight per client of the load.
 const BURST: usize = 16;
 
-/// Starts a process that takes over.
+/// Starts a successor.
 fn follower(state: &Path, flags: &[&str]) -> Daemon {
     launch_in(state, flags, "[log]\ntotals_every = 0\n").flags(&["--upgrade"]).start()
 }
@@ -98,7 +98,7 @@ fn an_upgrade_loses_no_reply_and_no_peer() {
         assert_eq!(ended.code, Some(0), "{}", ended.text());
         assert!(ended.text().contains(UPGRADE_DONE), "{}", ended.text());
         assert_eq!(swarm_state(address, &hashes), before);
-        // The new process holds the lock and can itself be upgraded.
+        // The successor holds the lock and can itself be upgraded.
         let refused = launch_in(state.path(), old, "").start().refusal();
         assert!(refused.contains(&format!("(process {})", second.pid())), "{refused}");
         let mut third = follower(state.path(), new);
@@ -157,7 +157,7 @@ fn announces_during_an_upgrade_are_kept() {
 }
 
 #[test]
-fn errors_of_an_upgrade_are_named_and_the_old_process_serves() {
+fn errors_of_an_upgrade_are_named_and_the_predecessor_serves() {
     let state = tempfile::tempdir().unwrap();
     let text = follower(state.path(), PLACEMENTS[0]).refusal();
     assert!(text.contains("--upgrade"), "{text}");
@@ -197,7 +197,7 @@ fn errors_of_an_upgrade_are_named_and_the_old_process_serves() {
         let moment = Instant::now() + Duration::from_millis(rand::random_range(0..60));
         while Instant::now() < moment {}
         killed.kill();
-        // If the successor had taken over before the kill, the old process has exited.
+        // If the successor had the sockets before the kill, the predecessor has exited.
         if !still_serves(&mut first, address) {
             return;
         }
@@ -277,7 +277,7 @@ fn command_line(daemon: &Daemon) -> String {
 }
 
 #[test]
-fn a_failed_successor_is_reported_and_the_old_process_serves() {
+fn a_failed_successor_is_reported_and_the_predecessor_serves() {
     let state = tempfile::tempdir().unwrap();
     let mut daemon = with_admin(state.path(), PLACEMENTS[0], "listen = [\"127.0.0.1:0\"]");
     let right = fs::read_to_string(daemon.home().join("onrush.toml")).unwrap();
@@ -317,7 +317,7 @@ fn move_admin(daemon: &Daemon, from: SocketAddr, to: SocketAddr) {
     daemon.configure(&moved);
 }
 
-/// The new process waits for the admin address only when the old process holds it: an address of
+/// The successor waits for the admin address only when the predecessor holds it: an address of
 /// another program is an error where it is configured. If the conflict shows only after the old
 /// process has exited, it is logged, and the admin side starts once the address is free.
 #[test]
@@ -336,7 +336,7 @@ fn an_admin_address_of_another_program_is_reported() {
         daemon.check();
         assert_eq!(daemon.ctl(&["health"]).code, Some(0));
 
-        // A wildcard conflicts with the address of the old process and with that of the other
+        // A wildcard conflicts with the address of the predecessor and with that of the other
         // program.
         let third = TcpListener::bind(("127.0.0.2", http.port())).unwrap();
         let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, http.port()));
@@ -354,7 +354,7 @@ fn an_admin_address_of_another_program_is_reported() {
     });
 }
 
-/// A hash listed during the transfer is refused by the new process.
+/// A hash listed during the transfer is refused by the successor.
 #[test]
 fn list_changes_during_an_upgrade_apply_after_it() {
     let state = tempfile::tempdir().unwrap();
@@ -406,7 +406,7 @@ fn list_changes_during_an_upgrade_apply_after_it() {
             match ended.code {
                 Some(0) => return true,
                 Some(1) if ended.text().contains(&hash.to_string()) => return false,
-                // The new process may not listen on the admin address yet.
+                // The successor may not listen on the admin address yet.
                 _ => assert!(Instant::now() < deadline, "{ended:?}"),
             }
         }
@@ -490,7 +490,7 @@ fn workers_and_addresses_change_without_a_loss() {
         });
         daemon.check();
         assert_eq!(swarm_state(kept, &hashes), before, "{workers}");
-        // Steering matches the shards, whichever sockets were handed over.
+        // Steering matches the shards, whichever sockets were passed on.
         if workers.contains("colocated") && !workers.contains("= 1") {
             let stats = daemon.ctl(&["--json", "stats"]).json();
             let count = |name| stats["totals"][name].as_u64().unwrap();

@@ -1,5 +1,5 @@
-//! Upgrades at their limits: fewer peers than there are, and a new process that is killed soon
-//! after it has taken over.
+//! Upgrades at their limits: fewer peers than there are, and a successor that is killed soon after
+//! it serves.
 
 use std::fs;
 
@@ -59,7 +59,7 @@ fn an_upgrade_that_would_drop_peers_is_refused_unless_forced() {
     daemon.stop();
 }
 
-/// As in a reload: the new process may read a file that is being written.
+/// As in a reload: the successor may read a file that is being written.
 #[test]
 fn a_list_that_lost_most_of_its_entries_is_refused_unless_forced() {
     let state = tempfile::tempdir().unwrap();
@@ -78,7 +78,7 @@ fn a_list_that_lost_most_of_its_entries_is_refused_unless_forced() {
     };
     write(600);
     upgrade(&mut daemon);
-    // Compared with the most, which is handed over, and not with what the predecessor read.
+    // Compared with the most, which is part of the handoff, and not with what the predecessor read.
     write(400);
     let refused = daemon.call("POST", "/api/v1/upgrade", "").error(409);
     for part in ["1000", "400", "upgrade --force", "denied"] {
@@ -111,7 +111,7 @@ fn a_full_tracker_is_upgraded_whatever_the_number_of_workers() {
     daemon.stop();
 }
 
-/// Without periodic snapshots the last one is that of the last stop, so the new process writes one.
+/// Without periodic snapshots the last one is that of the last stop, so the successor writes one.
 #[test]
 fn a_new_process_that_is_killed_has_written_a_snapshot() {
     let state = tempfile::tempdir().unwrap();

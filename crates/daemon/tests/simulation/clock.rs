@@ -28,7 +28,7 @@ impl Time {
 /// A change of the wall clock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Step {
-    /// By this many seconds, not below 1970.
+    /// A step by this many seconds, not below 1970.
     By(i64),
     /// To the first second of 1970, where a host without a battery starts.
     Epoch,

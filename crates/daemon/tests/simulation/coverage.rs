@@ -1,4 +1,4 @@
-//! What runs have covered, for the test that everything occurs.
+//! Counts of what occurred in runs, for the test that everything occurs.
 
 /// Declares the counts: each kind of event once.
 macro_rules! coverage {

@@ -1,4 +1,4 @@
-//! What the model knows of one peer: the states that it may have had, and when.
+//! The model's knowledge of one peer: the states that it may have had, and when.
 //!
 //! A request takes effect at a time between its arrival and its reply. While requests are in
 //! flight, such as behind a stalled worker, several states are possible. Requests of one peer take
@@ -19,7 +19,7 @@ pub(crate) struct State {
     /// The first and last second in which the announce may have been served.
     /// Negative if an upgrade has made it older than the run.
     pub(crate) seen: (i64, i64),
-    /// Whether the peer may not be stored for another reason than its age.
+    /// A reason other than its age for which the peer may not be stored.
     pub(crate) doubt: Option<Doubt>,
 }
 
@@ -38,7 +38,7 @@ pub(crate) enum Doubt {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History(Vec<State>);
 
-/// What a peer may have been at some time: unknown, a leecher, a seeder.
+/// Possible states of a peer at some time: unknown, a leecher, a seeder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Possible {
     pub(crate) unknown: bool,
@@ -73,7 +73,7 @@ impl History {
         self.0.retain(|state| state.arrival != arrival);
     }
 
-    /// What the peer may have been between `from` and `to`. `alive` tells of a time whether a peer
+    /// Possible states of the peer between `from` and `to`. `alive` tells of a time whether a peer
     /// that announced then must still be stored, and whether it may be.
     pub(crate) fn between(
         &self,

@@ -74,12 +74,12 @@ pub(crate) struct Limits {
     pub(crate) new_swarms: u64,
 }
 
-/// What a newcomer finds: the numbers of other peers.
+/// Numbers of other peers when a newcomer arrives.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     /// Peers of its source and of its network in the swarm.
     pub(crate) in_swarm: [Count; 2],
-    /// Of its source and of its network in the shard.
+    /// Peers of its source and of its network in the shard.
     pub(crate) in_shard: [Count; 2],
     /// Peers of the shard.
     pub(crate) all: Count,
@@ -93,9 +93,9 @@ pub(crate) struct Found {
     pub(crate) replaceable: f64,
 }
 
-/// What becomes of a newcomer.
+/// Result of a newcomer's announce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum NewcomerOutcome {
     Stored,
     Refused,
     /// Either; why it may be refused.
@@ -127,31 +127,31 @@ impl Limits {
         self.of_source > 0
     }
 
-    /// What becomes of a newcomer.
-    pub(crate) fn outcome(&self, found: &Found) -> Outcome {
+    /// Result of a newcomer's announce.
+    pub(crate) fn outcome(&self, found: &Found) -> NewcomerOutcome {
         let per_swarm = reached(self.per_swarm, found.in_swarm);
         let of_source = reached(self.of_source, found.in_shard);
         let mut new_swarms = reached(self.new_swarms, found.created);
         new_swarms = (new_swarms.0 && found.creates.0, new_swarms.1 && found.creates.1);
         let full = (found.all.least >= self.peers, found.all.most >= self.peers);
         if per_swarm.0 || of_source.0 || new_swarms.0 || full.0 && !self.replaces() {
-            return Outcome::Refused;
+            return NewcomerOutcome::Refused;
         }
         let finds_none = full.1 && found.replaceable < CERTAIN_SHARE;
         if per_swarm.1 || of_source.1 || new_swarms.1 || finds_none {
-            return Outcome::Open(Doubt::Limited);
+            return NewcomerOutcome::Open(Doubt::Limited);
         }
         let shared = |limit: u64, all: Count| limit > 0 && all.most >= limit;
         let misjudged = shared(self.of_source, found.all)
             || found.creates.1 && shared(self.new_swarms, found.all_created);
         match misjudged || full.1 {
-            true => Outcome::Open(Doubt::Misjudged),
-            false => Outcome::Stored,
+            true => NewcomerOutcome::Open(Doubt::Misjudged),
+            false => NewcomerOutcome::Stored,
         }
     }
 }
 
-/// What the sources and networks of a shard occupy.
+/// Peers of the sources and networks of a shard.
 #[derive(Debug, Default)]
 pub(crate) struct Occupied(BTreeMap<Vec<u8>, Count>);
 

@@ -1,6 +1,6 @@
 //! The whole tracker under simulation, on one thread and from one seed: clients over a network that
 //! loses, delays, reorders and duplicates datagrams, while the wall clock is set, workers stall,
-//! batches run out, rules and lists change, and other processes take over. Each reply is checked
+//! batches run out, rules and lists change, and successors start to serve. Each reply is checked
 //! against a naive model, and all counters against the datagrams that passed. A failure prints its
 //! seed: `ONRUSH_SEED=N` runs only that one, `ONRUSH_SEEDS=N` the first N, and `ONRUSH_SEEDS=M..N`
 //! those from M to N, so that several processes can share them. `scripts/test-all` runs others each
@@ -61,7 +61,7 @@ fn every_seed_agrees_with_the_model() {
         return;
     }
     let seeds = seeds();
-    // What a few other seeds cover is left to chance.
+    // Coverage by a few other seeds is left to chance.
     let enough = *seeds.start() == 1 && *seeds.end() >= SEEDS;
     let mut coverage = Coverage::default();
     seeds.chain(FOUND).for_each(|seed| coverage += run(seed));

@@ -14,7 +14,7 @@ use rand::rngs::SmallRng;
 
 use super::peers::{SWARMS, swarm};
 
-/// What may change at run time.
+/// Settings that may change at run time.
 #[derive(Clone)]
 pub(crate) struct RuleSet {
     pub(crate) announce: AnnounceSettings,

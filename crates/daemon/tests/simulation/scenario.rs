@@ -1,4 +1,4 @@
-//! What happens in a run, drawn from its seed: the shape of the tracker, the network, and faults.
+//! Events of a run, drawn from its seed: the shape of the tracker, the network, and faults.
 
 use std::time::Duration;
 
@@ -52,7 +52,7 @@ pub(crate) enum Fault {
     Reload,
     /// A change of the list, of this share of the swarms.
     List { share: f64 },
-    /// Another process takes over, unless that fails.
+    /// A handoff to a successor, unless that fails.
     Upgrade(Option<Failure>),
 }
 

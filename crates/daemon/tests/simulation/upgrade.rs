@@ -1,5 +1,5 @@
-//! An upgrade in mid-flight: a second process takes over sockets and peers while requests go on,
-//! with the parts that the daemon uses, one step at a time.
+//! An upgrade in mid-flight: a successor receives sockets and peers while requests go on, with the
+//! parts that the daemon uses, one step at a time.
 
 use std::io::Cursor;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ pub(crate) struct Upgrade {
     pub(crate) stage: Stage,
     /// When the dump began.
     begun: Time,
-    /// When the new process has started.
+    /// When the successor has started.
     pub(crate) started: u64,
     /// Seconds by which peers may count as older: ages are loaded as if the dump took no time,
     /// and it waits for stalled workers.
@@ -47,7 +47,7 @@ pub(crate) struct Upgrade {
     held: u64,
     /// Readers of the stops since then, of the process that serves.
     stops: Vec<ChangeReader>,
-    /// Those of the new process.
+    /// Shards of the successor.
     own: Vec<ChangeReader>,
 }
 
@@ -55,11 +55,11 @@ pub(crate) struct Upgrade {
 pub(crate) enum Stage {
     Subscribing(Gather<(ChangeReader, u64)>),
     Dumping(Receiver<Part<Block>>, usize, Option<SnapshotWriter<Vec<u8>>>),
-    /// The new process has loaded the dump, and waits until this second.
+    /// The successor has loaded the dump, and waits until this second.
     Loaded(Box<Tracker>, u64),
     /// The workers stop receiving, until this second.
     Pausing(Box<Tracker>, Gather<()>, u64),
-    /// The new process serves; the delta arrives at this second.
+    /// The successor serves; the delta arrives at this second.
     Released {
         delta: Vec<u8>,
         at: Time,
@@ -70,7 +70,7 @@ pub(crate) enum Stage {
 }
 
 impl Upgrade {
-    /// The process that serves learns of the new one.
+    /// The process that serves learns of the successor.
     pub(crate) fn begin(
         serving: &Tracker,
         now: Time,
@@ -126,8 +126,8 @@ impl Upgrade {
         (moved, ended.map(|writer| writer.end(now.unix).expect("memory").0))
     }
 
-    /// The new process loads the dump, and serves after `until`. Returns whether it has room for
-    /// the peers: `limit` is `limits.peers`.
+    /// The successor loads the dump, and serves after `until`. Returns whether it has room for the
+    /// peers: `limit` is `limits.peers`.
     pub(crate) fn load(
         &mut self,
         mut new: Tracker,
@@ -156,7 +156,7 @@ impl Upgrade {
         self.stage = Stage::Pausing(new, paused, deadline);
     }
 
-    /// The new process serves. `serving` has stopped, and sends the delta.
+    /// The successor serves. `serving` has stopped, and sends the delta.
     pub(crate) fn release(&mut self, serving: &mut Tracker, now: Time, arrival: u64) -> Tracker {
         let sides = serving.workers.iter_mut().filter_map(|worker| worker.swarm_side.take());
         let mut shards: Vec<Shard> = sides.map(|side| side.shard).collect();

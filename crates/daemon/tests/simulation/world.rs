@@ -30,7 +30,7 @@ use super::upgrade::{Failure, Stage, Upgrade, is_done};
 
 /// Seconds within which every client gets a reply to an announce once faults have ended: an
 /// interval, and time-outs while datagrams are lost.
-const PATIENCE: Duration = Duration::from_secs(CALM - 10);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(CALM - 10);
 /// Events that a failure shows.
 const TRACE: usize = 12;
 
@@ -60,7 +60,7 @@ struct World {
 /// Runs a scenario.
 ///
 /// # Errors
-/// What does not agree with the model, with the last faults before it.
+/// A disagreement with the model, with the last faults before it.
 pub(crate) fn run(seed: u64, scenario: &Scenario) -> Result<Coverage, String> {
     let mut world = World::new(seed, scenario);
     let result = world.run(scenario);
@@ -144,9 +144,9 @@ impl World {
             peers.act(due);
         }
         let end = self.network.now();
-        let unanswered = peers.unanswered_since(end - PATIENCE);
+        let unanswered = peers.unanswered_since(end - REPLY_TIMEOUT);
         if unanswered > 0 {
-            return Err(format!("{unanswered} clients got no reply for {PATIENCE:?}"));
+            return Err(format!("{unanswered} clients got no reply for {REPLY_TIMEOUT:?}"));
         }
         self.finish();
         let Coverage { busy_announces, busy_scrapes, .. } = self.coverage;
@@ -276,7 +276,7 @@ impl World {
         }
     }
 
-    /// What the supervisor does every second.
+    /// The supervisor's work of every second.
     fn tick(&mut self, time: Time) {
         let now = self.instant(time);
         let workers = self.serving.workers.iter();
@@ -343,7 +343,7 @@ impl World {
                 let is_paused = is_done(paused);
                 let failed = upgrade.failure == Some(Failure::Paused);
                 if is_paused && !failed {
-                    self.take_over(&mut upgrade, time);
+                    self.complete_handoff(&mut upgrade, time);
                     true
                 } else if is_paused || *deadline <= time.second {
                     self.serving.orders().resume().expect("a worker takes its orders");
@@ -378,13 +378,13 @@ impl World {
         Ok(worked)
     }
 
-    /// The new process serves in place of the old one.
-    fn take_over(&mut self, upgrade: &mut Upgrade, time: Time) {
+    /// The successor serves in place of the predecessor.
+    fn complete_handoff(&mut self, upgrade: &mut Upgrade, time: Time) {
         let arrival = time.second + self.rng.random_range(0..4);
         let new = upgrade.release(&mut self.serving, time, arrival);
         self.exited.push(self.serving.summary());
         self.serving = new;
-        self.trace.push(format!("{} s: the new process serves", time.second));
+        self.trace.push(format!("{} s: the successor serves", time.second));
         self.model.begin_merge(upgrade.older, self.serving.started);
         // It has loaded its list before; the one in force may be another.
         self.serving.update(self.rules.rules(&self.settings));

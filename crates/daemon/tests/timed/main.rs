@@ -1,4 +1,4 @@
-//! What the clock or chance has to judge: rates, latencies, every outcome of random moments.
+//! Tests judged by the clock or by chance: rates, latencies, every outcome of random moments.
 //! Neither `scripts/test` nor `cargo test` runs these tests: a host that takes CPU time away lets
 //! them fail without a defect (decision 81).
 //!

@@ -95,7 +95,7 @@ fn flood(tracker: SocketAddr, part: u8, over: &AtomicBool) {
     let packets: Vec<Vec<u8>> = (0..4).flat_map(|id| [connect(1), announce.bytes(id, 1)]).collect();
     while !over.load(Ordering::Relaxed) {
         for (socket, bytes) in sockets.iter().zip(packets.iter().cycle()) {
-            // What a full buffer of the device refuses is sent in the next round.
+            // Datagrams that a full buffer of the device refuses are sent in the next round.
             let _ = socket.send_to(bytes, tracker);
         }
     }

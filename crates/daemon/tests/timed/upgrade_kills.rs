@@ -1,4 +1,4 @@
-//! SIGKILL of the old process, of the new one and of the launcher between them, at random moments
+//! SIGKILL of the predecessor, of the successor and of the launcher between them, at random moments
 //! of an upgrade: at several stages, with every outcome that is possible. What has to hold after
 //! each kill is in `tests/faults/upgrade_rounds.rs`.
 //!
@@ -9,7 +9,7 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use crate::upgrade_rounds::{Kills, Moment, Outcome, Victim, kill_at};
+use crate::upgrade_rounds::{KillOutcome, Kills, Moment, Victim, kill_at};
 
 /// Kills of each process at least.
 const KILLS: usize = 20;
@@ -23,21 +23,21 @@ const AFTER_STEP: Duration = Duration::from_millis(4);
 const UPGRADE_TIME: Duration = Duration::from_millis(120);
 
 /// The outcomes before and after the handoff.
-fn outcomes(victim: Victim) -> &'static [Outcome] {
+fn outcomes(victim: Victim) -> &'static [KillOutcome] {
     match victim {
-        Victim::Old => &[Outcome::New, Outcome::Neither],
-        Victim::New => &[Outcome::Old, Outcome::Neither],
-        Victim::Launcher => &[Outcome::New],
+        Victim::Old => &[KillOutcome::New, KillOutcome::Neither],
+        Victim::New => &[KillOutcome::Old, KillOutcome::Neither],
+        Victim::Launcher => &[KillOutcome::New],
     }
 }
 
 #[test]
-fn the_old_process_killed_at_any_moment_of_an_upgrade() {
+fn the_predecessor_killed_at_any_moment_of_an_upgrade() {
     kill_at_random(Victim::Old);
 }
 
 #[test]
-fn the_new_process_killed_at_any_moment_of_an_upgrade() {
+fn the_successor_killed_at_any_moment_of_an_upgrade() {
     kill_at_random(Victim::New);
 }
 

@@ -27,7 +27,7 @@ pub use verify::VerifyArgs;
 use crate::attack::AttackArgs;
 use crate::generator::flight::Nanos;
 use crate::generator::pace::Schedule;
-use crate::generator::{Pace, Settings};
+use crate::generator::{GeneratorSettings, Pace};
 use crate::options::with_status;
 use crate::plan::Profile;
 use crate::report::search::Purpose;
@@ -43,7 +43,7 @@ const CLOSED_LOOP: Duration = Duration::from_secs(1);
 #[derive(Parser, Debug)]
 #[command(
     name = "onrush-load",
-    version = crate::version(),
+    version = onrush_text::version::version(),
     max_term_width = 100,
     args_conflicts_with_subcommands = true,
     after_help = help::EXAMPLES,
@@ -113,7 +113,7 @@ impl Args {
     /// The settings of a run.
     pub fn run_settings(&self, seed: u64) -> RunSettings {
         let pace = self.pace.pace();
-        let worker = Settings {
+        let worker = GeneratorSettings {
             limit: self.pace.limit(&pace, self.target.workers),
             pace,
             burst: self.target.burst as usize,
@@ -173,7 +173,7 @@ impl Args {
         let settings = self.run_settings(seed);
         let pace = Pace::Open(Schedule::constant(self.pace.arrivals(), rate, duration));
         let limit = self.pace.limit(&pace, self.target.workers);
-        let worker = Settings { pace, limit, ..settings.worker };
+        let worker = GeneratorSettings { pace, limit, ..settings.worker };
         RunSettings {
             worker,
             warmup: if confirm { self.pace.warmup } else { self.bounds.warmup() },

@@ -7,10 +7,10 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
 use onrush_proto::InfoHash;
-use onrush_verify::Settings;
+use onrush_verify::VerifySettings;
 use onrush_verify::address::TrackerAddress;
 use onrush_verify::check::Group;
-use onrush_verify::reachability::PATIENCE;
+use onrush_verify::reachability::REACH_TIMEOUT;
 
 use super::help;
 use crate::options::seconds;
@@ -71,7 +71,7 @@ impl VerifyArgs {
     /// # Errors
     /// When an argument is of the wrong family, or a file has no info hashes: which, and the
     /// expected form.
-    pub fn settings(&self) -> anyhow::Result<Settings> {
+    pub fn settings(&self) -> anyhow::Result<VerifySettings> {
         let target = self.target.first();
         let also = match &self.also {
             None => self.target.of_other_family(target),
@@ -84,7 +84,15 @@ impl VerifyArgs {
         }
         let hashes = self.hashes()?;
         let (sources, timeout, only) = (self.source.clone(), self.timeout, self.only);
-        Ok(Settings { target, also, sources, hashes, timeout, only, patience: PATIENCE })
+        Ok(VerifySettings {
+            target,
+            also,
+            sources,
+            hashes,
+            timeout,
+            only,
+            reach_timeout: REACH_TIMEOUT,
+        })
     }
 
     fn hashes(&self) -> anyhow::Result<Vec<InfoHash>> {
@@ -116,7 +124,7 @@ mod tests {
     use crate::args::{Args, Command};
     use clap::Parser as _;
 
-    fn settings(line: &str) -> anyhow::Result<Settings> {
+    fn settings(line: &str) -> anyhow::Result<VerifySettings> {
         let words = ["onrush-load", "verify"].into_iter().chain(line.split_whitespace());
         match Args::try_parse_from(words)?.command {
             Some(Command::Verify(args)) => args.settings(),

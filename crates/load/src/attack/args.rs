@@ -51,7 +51,7 @@ Exit status:
 /// name other blocks with --attack-from.
 ///
 /// With --admin, every datagram has to be accounted for: sent = received + dropped, and received =
-/// answered + refused, exactly. The tracker may then serve nobody else.
+/// answered + refused, exactly. The tracker may then serve no other clients.
 #[derive(Args, Debug)]
 #[command(
     next_help_heading = SOMETIMES,
@@ -157,7 +157,7 @@ pub struct AttackArgs {
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
 
-    /// Where the tracker is observed.
+    /// Address of the tracker's admin side.
     #[command(flatten)]
     pub tracker: Tracker,
 

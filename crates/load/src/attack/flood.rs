@@ -17,7 +17,7 @@ use super::kind::{Attack, LARGEST, Payloads};
 use super::prefix::Prefix;
 use super::{AttackArgs, FloodReport};
 use crate::latency::Nanos;
-use crate::run::Span;
+use crate::run::RunClock;
 
 /// Datagrams per system call.
 const BATCH: usize = 64;
@@ -58,7 +58,7 @@ impl Rate {
     }
 }
 
-/// The attack, and what it has sent.
+/// The attack, and the datagrams that it has sent.
 pub(super) struct Flood {
     rate: Rate,
     payloads: Payloads,
@@ -138,7 +138,7 @@ impl Flood {
     ///
     /// # Errors
     /// Only what makes a socket unusable.
-    pub(super) fn run(&mut self, span: &Span) -> io::Result<()> {
+    pub(super) fn run(&mut self, span: &RunClock) -> io::Result<()> {
         let mut counted = 0;
         loop {
             // Before the time is read, so that what was due is counted to the end.

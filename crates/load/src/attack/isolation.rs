@@ -12,7 +12,7 @@ const FIRST_USER_NAMESPACE: [&str; 3] = ["0", "0", "4294967295"];
 const ENTER: &str = "start tracker and attack in one, by `unshare --map-root-user --net sh` and \
                      `ip link set lo up` in it, or run scripts/attack-test";
 
-/// What the kernel reports about this process.
+/// The kernel's report about this process.
 struct Facts {
     own: io::Result<PathBuf>,
     first: io::Result<PathBuf>,

@@ -72,7 +72,7 @@ pub(super) struct Payloads {
 }
 
 impl Payloads {
-    /// Those of `attack`; `honest` is the info hash of a swarm of honest peers.
+    /// The datagrams of `attack`; `honest` is the info hash of a swarm of honest peers.
     pub(super) fn new(attack: Attack, honest: InfoHash, seed: u64) -> Self {
         let mut rng = SmallRng::seed_from_u64(seed);
         Self { attack, hot: InfoHash(rng.random()), honest, rng }

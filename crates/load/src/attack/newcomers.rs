@@ -11,7 +11,7 @@ use super::connects::Connects;
 use super::prefix::Prefix;
 use super::{AttackArgs, HonestReport};
 use crate::latency::{Latencies, Latency, Nanos};
-use crate::run::Span;
+use crate::run::RunClock;
 
 /// Step from one source to the next: odd, so that all sources of a block come up, and far from
 /// neighbours.
@@ -38,7 +38,7 @@ impl Newcomers {
     /// Opens the sockets. `targets` have a block of sources of their family each.
     ///
     /// # Errors
-    /// Where a socket cannot be bound.
+    /// When a socket cannot be bound.
     pub(super) fn open(
         args: &AttackArgs,
         seed: u64,
@@ -70,12 +70,12 @@ impl Newcomers {
     ///
     /// # Errors
     /// Only what makes a socket unusable.
-    pub(super) fn run(&mut self, span: &Span) -> io::Result<()> {
+    pub(super) fn run(&mut self, span: &RunClock) -> io::Result<()> {
         loop {
             let over = span.is_over();
             let now = span.now();
             let next = (self.due.len() as f64 * 1e9 / self.rate) as Nanos;
-            // Those that were due are asked also where this thread is late.
+            // Requests that were due are sent although this thread is late.
             if next <= now && next < span.end() {
                 self.ask(next);
                 continue;
@@ -99,7 +99,7 @@ impl Newcomers {
         self.connects.ask(number, &to);
     }
 
-    fn receive(&mut self, span: &Span) -> io::Result<()> {
+    fn receive(&mut self, span: &RunClock) -> io::Result<()> {
         let Self { connects, due, latency, timeout, start, .. } = self;
         connects.receive(|number, _| {
             let Some((due, answered)) = due.get_mut(number) else { return };

@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use super::kind::Attack;
 use crate::latency::Latency;
-use crate::number::{Unit, grouped, mebibytes};
 use crate::options::{SOMETIMES, number};
 use crate::text::{fact, wrapped};
+use onrush_text::numbers::{Unit, grouped};
 
 /// The version of the JSON. Keys are only added under one version.
 pub const FORMAT: u32 = 1;
@@ -48,7 +48,7 @@ pub struct AttackReport {
     pub behind: Latency,
     /// The tracker's process and overload control.
     pub tracker: Option<TrackerFigures>,
-    /// Whether each datagram is accounted for.
+    /// The balance of all datagrams.
     pub conservation: Option<Conservation>,
     /// The tracker's counters that have grown, by name and labels.
     pub counters: BTreeMap<String, u64>,
@@ -56,7 +56,7 @@ pub struct AttackReport {
     pub bounds: AttackBounds,
     /// Reasons to doubt these figures.
     pub warnings: Vec<String>,
-    /// What did not hold; empty for a success.
+    /// Conditions that did not hold; empty for a success.
     pub failures: Vec<String>,
 }
 
@@ -80,7 +80,7 @@ pub struct FloodReport {
 pub struct HonestReport {
     /// Requests that were due.
     pub requests: u64,
-    /// Those that were answered in time.
+    /// Requests that were answered in time.
     pub answered: u64,
     /// Latency from the due time to the reply.
     pub latency: Latency,
@@ -123,7 +123,7 @@ pub struct TrackerFigures {
     pub peers: [f64; 2],
 }
 
-/// Whether each datagram is accounted for, from before the warm-up until all is quiet.
+/// The balance of all datagrams from before the warm-up until all is quiet.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Conservation {
     /// Datagrams sent: established clients, newcomers, the attack with its own connects.
@@ -280,11 +280,11 @@ impl AttackReport {
                 format!(
                     "{}, {} sent in {:.1} s ({} per second asked, {} left out, {} refused here)",
                     self.attack.name(),
-                    grouped(flood.sent as f64),
+                    grouped(flood.sent),
                     self.seconds,
                     grouped(flood.rate),
-                    grouped(flood.skipped as f64),
-                    grouped(flood.refused as f64),
+                    grouped(flood.skipped),
+                    grouped(flood.refused),
                 ),
             ),
             ("established", honest(&self.established)),
@@ -292,7 +292,7 @@ impl AttackReport {
             ("sent late by", format!("{} at p99", Unit::Micros.label(self.behind.p99))),
         ];
         if let Some(tracker) = &self.tracker {
-            let [before, highest, after] = tracker.memory.map(mebibytes);
+            let [before, highest, after] = tracker.memory.map(|bytes| Unit::Bytes.label(bytes));
             let slope = tracker.memory_slope.map_or_else(
                 || "growth unknown".into(),
                 |slope| format!("{:+.2} MiB/s", slope / f64::from(1 << 20)),
@@ -332,8 +332,8 @@ fn honest(of: &HonestReport) -> String {
         [of.latency.p50, of.latency.p99, of.latency.max].map(|us| Unit::Micros.label(us));
     format!(
         "{} of {} answered ({:.3} %), p50 {p50}, p99 {p99}, max {max}",
-        grouped(of.answered as f64),
-        grouped(of.requests as f64),
+        grouped(of.answered),
+        grouped(of.requests),
         of.percent(),
     )
 }
@@ -343,22 +343,22 @@ fn balance(conservation: &Conservation) -> [(&'static str, String); 2] {
     let parts = |parts: &BTreeMap<String, u64>| {
         let nonzero = parts.iter().filter(|(_, count)| **count > 0);
         let parts: Vec<_> =
-            nonzero.map(|(name, count)| format!("{name} {}", grouped(*count as f64))).collect();
+            nonzero.map(|(name, count)| format!("{name} {}", grouped(count))).collect();
         if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) }
     };
-    let total = |parts: &BTreeMap<String, u64>| grouped(parts.values().sum::<u64>() as f64);
+    let total = |parts: &BTreeMap<String, u64>| grouped(parts.values().sum::<u64>());
     let exact = |lost: i64| match lost {
         0 => ": exact".to_owned(),
         lost => format!(": differs by {lost}"),
     };
     let Conservation { sent, received, dropped, answered, refused } = conservation;
-    let received = grouped(*received as f64);
+    let received = grouped(received);
     [
         (
             "sent",
             format!(
                 "{} = {received} received + {} dropped{}{}",
-                grouped(sent.iter().sum::<u64>() as f64),
+                grouped(sent.iter().sum::<u64>()),
                 total(dropped),
                 parts(dropped),
                 exact(conservation.lost_on_the_way()),
@@ -368,7 +368,7 @@ fn balance(conservation: &Conservation) -> [(&'static str, String); 2] {
             "received",
             format!(
                 "{received} = {} answered + {} refused{}{}",
-                grouped(*answered as f64),
+                grouped(answered),
                 total(refused),
                 parts(refused),
                 exact(conservation.lost_in_the_tracker()),

@@ -10,7 +10,7 @@ use clap::Args;
 use crate::cpu::Cpu;
 use crate::options::SOMETIMES;
 use crate::process::Memory;
-use crate::run::Span;
+use crate::run::RunClock;
 
 /// The series that this module knows. A tracker without one of them counts 0.
 pub(super) mod names {
@@ -119,7 +119,7 @@ pub(super) struct Reading {
     pub(super) peers: f64,
 }
 
-/// Where the tracker is observed.
+/// Observation of the tracker.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = SOMETIMES)]
 pub struct Tracker {
@@ -175,7 +175,7 @@ impl Tracker {
     }
 
     /// Readings until the span is over. One that fails is left out.
-    pub(super) fn observe(&self, span: &Span) -> Vec<Reading> {
+    pub(super) fn observe(&self, span: &RunClock) -> Vec<Reading> {
         let mut readings = Vec::new();
         while self.admin.is_some() || self.tracker_pid.is_some() {
             let over = span.is_over();
@@ -189,7 +189,7 @@ impl Tracker {
         readings
     }
 
-    fn read(&self, span: &Span) -> Option<Reading> {
+    fn read(&self, span: &RunClock) -> Option<Reading> {
         let time = span.now() as f64 / 1e9;
         let metrics = self.metrics().ok()?;
         let metric = |name| metrics.as_ref().map(|metrics| metrics.sum(name));

@@ -5,7 +5,7 @@ use std::ops::Range;
 use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};
 
 use super::bounds;
-use crate::number::Unit;
+use onrush_text::numbers::Unit;
 
 /// An axis.
 #[derive(Clone, Debug, PartialEq)]

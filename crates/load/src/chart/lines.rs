@@ -20,7 +20,7 @@ pub struct Lines {
     /// The lines; at most eight, by the number of colours.
     pub lines: Vec<Line>,
     /// Shaded intervals of the horizontal axis, like a warm-up.
-    pub spans: Vec<Span>,
+    pub spans: Vec<ShadedSpan>,
 }
 
 /// A line.
@@ -51,7 +51,7 @@ impl From<(f64, f64)> for Point {
 
 /// A shaded interval.
 #[derive(Clone, Debug)]
-pub struct Span {
+pub struct ShadedSpan {
     /// Its name, written at its top.
     pub name: String,
     /// Its start.

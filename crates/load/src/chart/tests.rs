@@ -1,7 +1,7 @@
-//! Whether pictures show what they were given. How they look is for the browser test.
+//! Pictures show their data. Their look is for the browser test.
 
 use super::*;
-use crate::number::Unit;
+use onrush_text::numbers::Unit;
 
 fn some_lines() -> Lines {
     let curve = |n: f64| (1..=100).map(move |x| (f64::from(x), n * 50.0 * f64::from(x)));
@@ -14,7 +14,7 @@ fn some_lines() -> Lines {
             Line::new("p99", curve(9.0).map(|(x, y)| (x, if x == 50.0 { 0.0 } else { y }))),
             Line::new("few", [Point { x: 3.0, y: 100.0, spread: Some((80.0, 120.0)) }]),
         ],
-        spans: vec![Span { name: "warm-up".into(), from: 1.0, to: 20.0 }],
+        spans: vec![ShadedSpan { name: "warm-up".into(), from: 1.0, to: 20.0 }],
     }
 }
 

@@ -169,7 +169,7 @@ impl Flight {
         }
     }
 
-    /// Whether [`silent`](Self::silent) has returned this unmasked id.
+    /// The match of an unmasked id that [`silent`](Self::silent) has returned, if it has.
     #[cold]
     fn silenced(&self, id: u32) -> ReplyMatch {
         let capacity = self.entries.len() as u64;

@@ -152,7 +152,7 @@ impl Segment {
 fn per_second(rate: f64) -> String {
     match rate {
         rate if rate < 1000.0 => format!("{rate}"),
-        rate => crate::number::grouped(rate),
+        rate => onrush_text::numbers::grouped(rate),
     }
 }
 

@@ -25,16 +25,16 @@ const PORT_AT: usize = 96;
 #[derive(Debug)]
 pub struct Packets {
     bytes: Vec<u8>,
-    spans: Vec<Span>,
+    spans: Vec<RequestSpan>,
     end: usize,
 }
 
 /// Position of a request as one number that sorts by descending length, then by position, as
 /// UDP_SEGMENT needs. Sorting plain numbers takes half the time of sorting by a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Span(u64);
+struct RequestSpan(u64);
 
-impl Span {
+impl RequestSpan {
     fn new(start: usize, len: usize) -> Self {
         Self(!(len as u64) << 32 | start as u64)
     }
@@ -113,7 +113,7 @@ impl Packets {
             }
             PlannedRequest::Junk(draw) => junk(plan.broken(draw), draw, transaction, into),
         };
-        self.spans.push(Span::new(self.end, len));
+        self.spans.push(RequestSpan::new(self.end, len));
         self.end += len;
     }
 

@@ -28,7 +28,7 @@ pub struct Route {
 
 /// Settings of a worker.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct GeneratorSettings {
     /// The pace of requests; a schedule is that of all workers together.
     pub pace: Pace,
     /// Limit of requests in flight in an open loop, 1 to 2^20.
@@ -51,7 +51,7 @@ pub struct Settings {
     pub workers: usize,
 }
 
-impl Default for Settings {
+impl Default for GeneratorSettings {
     /// A closed loop of one worker with the defaults of the command line.
     fn default() -> Self {
         Self {

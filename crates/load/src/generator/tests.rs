@@ -105,7 +105,7 @@ enum Silence {
     Never,
     /// All until a tenth of each second has passed.
     Stalls,
-    /// Those to scrapes, for good.
+    /// Replies to scrapes are lost, for good.
     Scrapes,
 }
 
@@ -151,14 +151,14 @@ fn delayed(milliseconds: u64) -> Conditions {
 }
 
 /// The result of a run.
-struct Outcome {
+struct PlayOutcome {
     tally: Tally,
     requests: BTreeMap<&'static str, u64>,
     /// The requests in order, without transaction ids and connection ids.
     received: Vec<Vec<u8>>,
 }
 
-fn play(scene: Scene) -> Outcome {
+fn play(scene: Scene) -> PlayOutcome {
     let network = Network::new(11, scene.conditions.clone());
     let targets: [SocketAddr; 2] =
         ["10.0.0.1:6969", "[fd00::1]:6969"].map(|target| target.parse().unwrap());
@@ -187,12 +187,12 @@ fn play(scene: Scene) -> Outcome {
     let swarms = Swarms { count: scene.swarms, mean: 4.0, ..scene.profile.swarms };
     let population = Population::new(&swarms, scene.profile.v6, addresses, 5, false);
     let plan = Plan::new(scene.profile, population, 5);
-    let settings = Settings {
+    let settings = GeneratorSettings {
         pace: scene.pace,
         burst: 16,
         timeout: scene.timeout,
         strictness: Strictness { strangers: false, sample: 1 },
-        ..Settings::default()
+        ..GeneratorSettings::default()
     };
     let socket = network.bind(&bound).unwrap();
     let mut generator = Generator::new(socket, &plan, routes, settings, scene.window);
@@ -208,10 +208,10 @@ fn play(scene: Scene) -> Outcome {
     }
     let tally = generator.tally().clone();
     assert_eq!(generator.in_flight(), 0);
-    Outcome { tally, requests: tracker.requests, received: tracker.received }
+    PlayOutcome { tally, requests: tracker.requests, received: tracker.received }
 }
 
-fn kind(outcome: &Outcome, kind: Kind) -> &crate::tally::OfKind {
+fn kind(outcome: &PlayOutcome, kind: Kind) -> &crate::tally::OfKind {
     &outcome.tally.kinds[kind as usize]
 }
 
@@ -249,7 +249,7 @@ fn late_replies_are_lost_but_not_wrong() {
     let conditions = delayed(30);
     let window = Window { start: 0, end: 300 * MILLISECOND };
     let outcome = play(Scene { conditions, window, ..Scene::default() });
-    assert_eq!(kind(&outcome, Kind::Connect).right, 0, "60 ms of way, 50 ms of patience");
+    assert_eq!(kind(&outcome, Kind::Connect).right, 0, "60 ms of way, 50 ms of timeout");
     assert!(kind(&outcome, Kind::Connect).lost > 0 && outcome.tally.late > 0);
     assert_eq!(outcome.tally.wrong(true), 0);
 }
@@ -306,7 +306,7 @@ fn a_stall_shows_in_the_open_loops_latency() {
     let scene = || Scene { pace: pace.clone(), window, conditions: delayed(0), ..Scene::default() };
     let calm = play(scene());
     let stalls = play(Scene { silence: Silence::Stalls, ..scene() });
-    let p99 = |outcome: &Outcome| kind(outcome, Kind::Announce).latency.value_at_quantile(0.99);
+    let p99 = |outcome: &PlayOutcome| kind(outcome, Kind::Announce).latency.value_at_quantile(0.99);
     assert!(p99(&calm) < MILLISECOND, "{}", p99(&calm));
     let lost = kind(&stalls, Kind::Announce).lost;
     assert!(p99(&stalls) > 40 * MILLISECOND, "{} ns, {lost} lost", p99(&stalls));
@@ -323,7 +323,7 @@ fn what_an_open_loop_cannot_send_is_counted() {
     let requests: u64 = outcome.tally.kinds.iter().map(|kind| kind.requests).sum();
     assert_eq!(requests + outcome.tally.unsent, 40_000);
     assert!(outcome.tally.unsent > 1000, "{} unsent", outcome.tally.unsent);
-    // Those that waited for room have waited from when they were due.
+    // Requests that waited for room have waited from when they were due.
     let p90 = kind(&outcome, Kind::Announce).latency.value_at_quantile(0.9);
     assert!(p90 > 30 * MILLISECOND, "{p90}");
 }

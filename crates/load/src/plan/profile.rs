@@ -236,12 +236,12 @@ impl Profile {
         Some(toml::from_str(text).expect("a test reads every built-in profile"))
     }
 
-    /// What public trackers see.
+    /// The mix of public trackers.
     pub fn real() -> Self {
         Self::named("real").expect("it is built in")
     }
 
-    /// What published comparisons of trackers send.
+    /// The mix of published comparisons of trackers.
     pub fn classic() -> Self {
         Self::named("classic").expect("it is built in")
     }

@@ -2,7 +2,7 @@
 
 use super::{CpuReport, KindReport, Report, steps};
 use crate::latency::Latency;
-use crate::number::{Unit, grouped, mebibytes};
+use onrush_text::numbers::{Unit, bytes, grouped};
 
 /// A name and its value.
 pub(super) type Fact = (&'static str, String);
@@ -37,10 +37,10 @@ impl Grid {
     }
 }
 
-/// What was sent, and from where.
+/// The load and its sources.
 pub(super) fn setup(report: &Report) -> Vec<Fact> {
     let setup = &report.setup;
-    let sum = |[v4, v6]: [u32; 2]| grouped(f64::from(v4) + f64::from(v6));
+    let sum = |[v4, v6]: [u32; 2]| grouped(u64::from(v4) + u64::from(v6));
     let segments = if setup.bursts { "grouped" } else { "single" };
     let replies = if setup.coalescing { "" } else { ", replies one by one" };
     vec![
@@ -49,7 +49,7 @@ pub(super) fn setup(report: &Report) -> Vec<Fact> {
         ("pace", setup.pace.describe()),
         ("bursts", format!("of {}, {segments}{replies}", setup.burst)),
         ("seed", setup.seed.to_string()),
-        ("swarms", grouped(f64::from(setup.swarms))),
+        ("swarms", grouped(setup.swarms)),
         ("peers", sum(setup.peers)),
         ("source addresses", sum(setup.sources)),
         ("load workers", setup.workers.to_string()),
@@ -95,8 +95,8 @@ pub(super) fn figures(report: &Report) -> Vec<Fact> {
     figures.extend(thread.map(|text| ("busiest thread", text)));
     figures.extend(report.own_cpu.map(|own| ("load tester CPU", cpu(own))));
     if let Some(tracker) = &report.tracker {
-        let [rss, peak] = [tracker.rss, tracker.peak_rss].map(|bytes| mebibytes(bytes as f64));
-        let drops = tracker.drops.map_or("not readable".into(), |drops| grouped(drops as f64));
+        let [rss, peak] = [tracker.rss, tracker.peak_rss].map(bytes);
+        let drops = tracker.drops.map_or("not readable".into(), grouped);
         let text = format!("{rss}, {peak} peak; dropped at its sockets: {drops}");
         figures.push(("tracker memory", text));
     }
@@ -106,9 +106,7 @@ pub(super) fn figures(report: &Report) -> Vec<Fact> {
 /// Counts: a row per kind of request, and one of all.
 pub(super) fn kinds(report: &Report) -> Grid {
     let counts = |kind: &KindReport| {
-        [kind.requests, kind.right, kind.wrong, kind.lost, kind.repeats]
-            .map(|count| count as f64)
-            .map(grouped)
+        [kind.requests, kind.right, kind.wrong, kind.lost, kind.repeats].map(grouped)
     };
     let row = |kind: &KindReport| {
         let mut cells = counts(kind);
@@ -119,7 +117,7 @@ pub(super) fn kinds(report: &Report) -> Grid {
         }
         std::iter::once(kind.kind.name().to_owned()).chain(cells).collect()
     };
-    let sum = |of: fn(&KindReport) -> u64| grouped(report.kinds.iter().map(of).sum::<u64>() as f64);
+    let sum = |of: fn(&KindReport) -> u64| grouped(report.kinds.iter().map(of).sum::<u64>());
     let all = vec![
         "all".to_owned(),
         sum(|kind| kind.requests),

@@ -5,9 +5,9 @@ use askama::Template;
 use super::figures::{Fact, Grid, by_step, figures, kinds, latencies, rounds, setup};
 use super::verdict::verdict;
 use super::{CurvePoint, Report};
-use crate::chart::{Axis, Line, Lines, Span, lines};
-use crate::number::{Unit, grouped};
+use crate::chart::{Axis, Line, Lines, ShadedSpan, lines};
 use crate::series::Sample;
+use onrush_text::numbers::{Unit, bytes, grouped};
 
 /// The values of the template.
 #[derive(Template)]
@@ -69,7 +69,7 @@ fn headline(report: &Report) -> Vec<(&'static str, String, String)> {
         all.push(("tracker's CPU", format!("{:.2}", cpu.per_reply), "us per right reply".into()));
     }
     if let Some(tracker) = &report.tracker {
-        all.push(("tracker's memory", Unit::Bytes.label(tracker.peak_rss as f64), "peak".into()));
+        all.push(("tracker's memory", bytes(tracker.peak_rss), "peak".into()));
     }
     all
 }
@@ -137,7 +137,7 @@ fn over_time(report: &Report, title: &str, y: Axis, shown: &[Shown<'_>]) -> Stri
     };
     let warmup = report.setup.warmup;
     let spans = [("warm-up", 0.0, warmup)].into_iter().filter(|(_, from, to)| to > from);
-    let spans = spans.map(|(name, from, to)| Span { name: name.into(), from, to });
+    let spans = spans.map(|(name, from, to)| ShadedSpan { name: name.into(), from, to });
     lines(&Lines {
         title: title.into(),
         x: Axis::linear("seconds since the start"),

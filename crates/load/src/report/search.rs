@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Report;
-use crate::number::{Unit, grouped};
+use onrush_text::numbers::{Unit, grouped};
 
 /// The bounds within which a rate counts as held.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -256,7 +256,7 @@ impl Search {
         }
     }
 
-    /// What limits the found rate, in a sentence; none where no rate failed or held.
+    /// The limit of the found rate, in a sentence; none where no rate failed or held.
     pub fn limit(&self) -> Option<String> {
         self.found?;
         Some(match self.limit? {
@@ -324,7 +324,7 @@ pub(crate) mod tests {
                 Verdict::LoadTester,
                 own("the kernel refused 60 requests"),
             ),
-            // Of some fifty lost requests the load tester lost seven.
+            // The load tester lost seven of some fifty lost requests.
             (
                 |report| (report.loss_percent, report.dropped_here) = (5.0, 7),
                 Verdict::Lost,

@@ -2,8 +2,8 @@
 //! it was sent, so the losses of a step are in later samples.
 
 use super::Report;
-use crate::number::{Unit, grouped};
 use crate::series::Sample;
+use onrush_text::numbers::{Unit, grouped};
 
 /// A row per step in order; none where the load has only one.
 pub(super) fn rows(report: &Report) -> Vec<Vec<String>> {

@@ -4,8 +4,8 @@ use super::figures::{Fact, by_step, figures, kinds, latencies, setup};
 use super::search::Round;
 use super::verdict::verdict;
 use super::{Findings, Report};
-use crate::number::grouped;
 use crate::text::{fact, wrapped};
+use onrush_text::numbers::grouped;
 
 /// The whole report; ends with a line feed.
 pub(super) fn table(report: &Report) -> String {
@@ -18,7 +18,7 @@ pub(super) fn table(report: &Report) -> String {
     let of_kinds: u64 = report.kinds.iter().map(|kind| kind.wrong).sum();
     let others = report.wrong_replies().saturating_sub(of_kinds);
     if others > 0 {
-        let others = grouped(others as f64);
+        let others = grouped(others);
         lines.push(format!("and {others} wrong replies to no request in flight"));
     }
     lines.push(String::new());

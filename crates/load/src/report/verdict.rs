@@ -3,7 +3,7 @@
 use super::Report;
 use super::search::{Bounds, Verdict};
 use crate::generator::Pace;
-use crate::number::grouped;
+use onrush_text::numbers::grouped;
 
 /// Percent of its vCPUs above which a thread, or a host, is at its limit.
 const BUSY_PERCENT: f64 = 90.0;
@@ -33,18 +33,14 @@ fn rate(report: &Report) -> Vec<String> {
     found.into_iter().chain(rate).collect()
 }
 
-/// Whether the replies were right, and how many were missing.
+/// The numbers of right, wrong and missing replies.
 fn replies(report: &Report) -> String {
     let (right, wrong) = (report.right_replies(), report.wrong_replies());
     let replies = match (right, wrong) {
         (0, 0) if report.answerable() == 0 => return "No request deserved a reply.".into(),
         (0, 0) => return "No reply arrived.".into(),
-        (_, 0) => format!("All {} replies were right", grouped(right as f64)),
-        _ => format!(
-            "{} of {} replies were wrong",
-            grouped(wrong as f64),
-            grouped((right + wrong) as f64)
-        ),
+        (_, 0) => format!("All {} replies were right", grouped(right)),
+        _ => format!("{} of {} replies were wrong", grouped(wrong), grouped(right + wrong)),
     };
     let loss = report.loss_percent;
     if loss > 0.0 {
@@ -54,7 +50,7 @@ fn replies(report: &Report) -> String {
     }
 }
 
-/// What limited the rate.
+/// The limit of the rate.
 fn limit(report: &Report) -> Option<String> {
     match (&report.search, &report.setup.pace) {
         (Some(search), _) => search.limit(),

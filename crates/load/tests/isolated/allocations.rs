@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use onrush_load::generator::{Generator, Pace, Settings, Window};
+use onrush_load::generator::{Generator, GeneratorSettings, Pace, Window};
 use onrush_load::plan::population::{Addresses, Population};
 use onrush_load::plan::{Kind, Plan, Profile, profile::Swarms};
 use onrush_load::sources::routes;
@@ -45,7 +45,7 @@ fn requests_allocate_nothing() {
     let profile = Profile::real();
     let swarms = Swarms { count: 10_000, ..profile.swarms };
     let plan = Plan::new(profile, Population::new(&swarms, 0.0, addresses, 1, false), 1);
-    let settings = Settings { pace: Pace::InFlight(128), ..Settings::default() };
+    let settings = GeneratorSettings { pace: Pace::InFlight(128), ..GeneratorSettings::default() };
     let window = Window { start: 0, end: 10_000_000_000 };
     let bound: Vec<SocketAddr> = sources.iter().map(|ip| SocketAddr::new(*ip, 0)).collect();
     let socket = network.bind(&bound).unwrap();

@@ -3,10 +3,10 @@
 use std::process::{Command, Output};
 
 use onrush_load::check::Finding;
-use onrush_load::number::grouped;
 use onrush_load::plan::Kind;
 use onrush_load::report::Report;
 use onrush_load::series::Sample;
+use onrush_text::numbers::grouped;
 
 use super::command::{command, report, stderr, stdout};
 use super::counted::{Counted, ENDLESS};
@@ -70,7 +70,7 @@ fn a_conforming_tracker_has_no_findings_in_a_closed_loop() {
     assert!(shown.contains("us per right reply"), "the table: {shown}");
 }
 
-/// Whether it keeps its rate is in `tests/timed`.
+/// `tests/timed` checks its rate.
 #[test]
 fn an_open_loop_of_several_workers() {
     let more = "--rate 2000 --workers 2 --profile classic --no-bursts --seed 7";
@@ -138,7 +138,7 @@ fn json_goes_to_a_file_and_the_table_to_standard_output() {
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let report: Report = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
     let table = stdout(&output);
-    assert!(table.contains(&grouped(of(&report, Kind::Announce).right as f64)), "{table}");
+    assert!(table.contains(&grouped(of(&report, Kind::Announce).right)), "{table}");
 }
 
 #[test]

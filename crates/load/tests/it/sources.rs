@@ -11,7 +11,7 @@ use super::faulty::{Fault, Server};
 /// Datagrams of a run: more than a connect of each source.
 const DATAGRAMS: usize = 8000;
 
-/// With these arguments.
+/// Runs with these arguments.
 fn load<'c>(command: &'c mut Command, target: &str, more: &str) -> &'c mut Command {
     let more = more.split_whitespace();
     command.arg(target).args("--in-flight 64 --swarms 5000 --quiet".split(' ')).args(more)

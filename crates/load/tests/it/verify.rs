@@ -2,7 +2,7 @@
 
 use std::process::Output;
 
-use onrush_verify::report::{Conformance, Outcome};
+use onrush_verify::report::{CheckOutcome, Conformance};
 
 use super::command::{command, stderr, stdout};
 use super::faulty::{Fault, Server};
@@ -33,7 +33,7 @@ fn a_difference_exits_with_1_in_strict_mode_only() {
     let target = server.addresses[0].to_string();
     let strict = verify(&[&target, "--only", "connect", "--strict", "--json", "-"]);
     assert_eq!(strict.status.code(), Some(1));
-    assert_eq!(report(&strict).count(Outcome::Differs), 1);
+    assert_eq!(report(&strict).count(CheckOutcome::Differs), 1);
     let output = verify(&[&target, "--only", "connect"]);
     assert_eq!(output.status.code(), Some(0));
     assert!(stdout(&output).contains("1 differs"));
@@ -55,8 +55,8 @@ fn given_info_hashes_are_used() {
     let arguments = [&[target.as_str(), "--only", "scrape", "--json", "-"][..], &hashes].concat();
     let report = report(&verify(&arguments));
     // This check needs two hashes, and one more is reserved for the large swarm.
-    assert_eq!(report.row("scrape-several").unwrap().outcome, Outcome::Skipped);
-    assert_eq!(report.row("scrape-order").unwrap().outcome, Outcome::Pass);
+    assert_eq!(report.row("scrape-several").unwrap().outcome, CheckOutcome::Skipped);
+    assert_eq!(report.row("scrape-order").unwrap().outcome, CheckOutcome::Pass);
 }
 
 #[test]

@@ -21,11 +21,11 @@ fn an_unreachable_host_is_waited_for() {
         }
         // No host has the address, which is found out in milliseconds in place of seconds.
         fs::write("/proc/sys/net/ipv4/neigh/here/retrans_time_ms", "10").unwrap();
-        let patience = Duration::from_secs(1);
-        let error = check("192.0.2.9:6969".parse().unwrap(), None, patience).unwrap_err();
+        let timeout = Duration::from_secs(1);
+        let error = check("192.0.2.9:6969".parse().unwrap(), None, timeout).unwrap_err();
         assert!(matches!(error, Unreachable::Silent(_)), "{error}");
         // Without a route nothing was sent.
-        let error = check("198.51.100.1:6969".parse().unwrap(), None, patience).unwrap_err();
+        let error = check("198.51.100.1:6969".parse().unwrap(), None, timeout).unwrap_err();
         assert!(matches!(error, Unreachable::NoRoute(..)), "{error}");
     });
 }

@@ -1,4 +1,4 @@
-//! What the clock has to judge: rates, latencies, the time that a search or a list of checks takes.
+//! Tests judged by the clock: rates, latencies, the time that a search or a list of checks takes.
 //! Neither `scripts/test` nor `cargo test` runs these tests: a host that takes CPU time away lets
 //! them fail without a defect (decision 81).
 

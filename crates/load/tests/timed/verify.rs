@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use onrush_proto::InfoHash;
-use onrush_verify::{Settings, verify};
+use onrush_verify::{VerifySettings, verify};
 
 use super::faulty::{Fault, Server};
 
@@ -12,14 +12,14 @@ use super::faulty::{Fault, Server};
 fn a_tracker_that_answers_connects_only_is_reported_in_time() {
     let server = Server::start(Fault::OnlyConnects);
     for hashes in [Vec::new(), vec![InfoHash([1; 20]), InfoHash([2; 20])]] {
-        let settings = Settings {
+        let settings = VerifySettings {
             target: server.addresses[0],
             also: server.addresses.get(1).copied(),
             sources: Vec::new(),
             hashes,
             timeout: Duration::from_millis(500),
             only: None,
-            patience: Duration::from_secs(3),
+            reach_timeout: Duration::from_secs(3),
         };
         let report = verify(&settings).unwrap();
         assert!(report.has_failed(false));

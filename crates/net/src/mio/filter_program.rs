@@ -93,7 +93,7 @@ mod tests {
 
     use super::*;
 
-    /// What classic BPF computes over a UDP datagram from this port.
+    /// The result of classic BPF over a UDP datagram from this port.
     fn run(program: &[sock_filter], payload: &[u8], port: u16) -> u32 {
         let mut udp = port.to_be_bytes().to_vec();
         udp.extend([0x1B, 0x39, 0, 0, 0, 0]);

@@ -22,9 +22,9 @@ const MAX_ERRORS: usize = 16;
 /// MiB.
 const COALESCED_PLACES: usize = 32;
 
-/// Whether a socket may have more datagrams.
+/// State of a socket after a receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum ReceiveOutcome {
     /// Nothing: the next datagram makes the socket ready again.
     Drained,
     /// Perhaps a datagram: receive again before waiting.
@@ -129,7 +129,7 @@ impl Inbox {
         socket: &BoundSocket,
         number: u16,
         limit: usize,
-    ) -> io::Result<Outcome> {
+    ) -> io::Result<ReceiveOutcome> {
         // A coalesced message may have many datagrams.
         let room = if self.coalesced { self.places } else { limit } - self.used;
         let mut last = Errno::EIO;
@@ -146,9 +146,13 @@ impl Inbox {
                     // pending error (recvmmsg(2)). Such an error makes the socket ready again, so
                     // the datagrams behind it are not forgotten.
                     let full = count == room;
-                    return Ok(if full { Outcome::MayHaveMore } else { Outcome::Drained });
+                    return Ok(if full {
+                        ReceiveOutcome::MayHaveMore
+                    } else {
+                        ReceiveOutcome::Drained
+                    });
                 }
-                Err(Errno::EAGAIN) => return Ok(Outcome::Drained),
+                Err(Errno::EAGAIN) => return Ok(ReceiveOutcome::Drained),
                 Err(error @ (Errno::EBADF | Errno::ENOTSOCK | Errno::EFAULT | Errno::EINVAL)) => {
                     return Err(error.into());
                 }

@@ -34,7 +34,7 @@ pub struct EntryFormat<T> {
     pub comments: &'static [u8],
     /// Bytes of a line with only an entry, to estimate the number of entries.
     pub bytes_per_line: u64,
-    /// Parses an entry without the blanks around it; the error says what is wrong with it.
+    /// Parses an entry without the blanks around it; the error names the problem.
     pub parse: fn(&[u8]) -> Result<T, String>,
 }
 
@@ -95,7 +95,8 @@ pub enum ListError {
         path: PathBuf,
         /// Plural name of the entries.
         name: &'static str,
-        /// The most entries of the list, as [`MostEntries`](super::MostEntries) counts them.
+        /// The most entries of the list, as [`EntryHighWaterMark`](super::EntryHighWaterMark)
+        /// counts them.
         most: usize,
         /// Entries of the list that was read.
         now: usize,
@@ -217,7 +218,7 @@ pub fn read_stream<T>(
     limits.read_all(from, Vec::new(), &mut || {}, comment)
 }
 
-/// What is read, and how much of it.
+/// The file that is read, and its limits.
 struct Reading<'a, T> {
     path: &'a Path,
     most: usize,

@@ -79,9 +79,9 @@ impl JournalContents {
 
 impl ReplayedList {
     /// The list; merged if its overlay is large.
-    pub fn settled(&self) -> AccessList {
-        let ragged = self.list.set().is_some_and(OverlaySet::should_merge);
-        if ragged { self.list.merged() } else { self.list.clone() }
+    pub fn compacted(&self) -> AccessList {
+        let needs_merge = self.list.set().is_some_and(OverlaySet::should_merge);
+        if needs_merge { self.list.merged() } else { self.list.clone() }
     }
 }
 
@@ -215,8 +215,8 @@ impl Journal {
     }
 }
 
-/// What is appended for these changes to a journal whose last byte is `last`. A line that a full
-/// disk or a power failure cut off is ended first.
+/// The text that is appended for these changes to a journal whose last byte is `last`. A line that
+/// a full disk or a power failure cut off is ended first.
 pub fn addition(last: u8, kind: ListKind, changes: &[ListChange]) -> String {
     let mut text = String::from(if last == b'\n' { "" } else { "\n" });
     text.extend(changes.iter().map(|change| line(kind, change)));

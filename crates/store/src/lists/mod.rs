@@ -45,9 +45,9 @@ pub fn load(settings: &Settings, progress: &mut dyn FnMut()) -> Result<Lists, Li
 
 /// The most entries of each list since the last start without an upgrade, or the last forced reload
 /// or upgrade. A list that is read again is compared with it, and not with the one in force, which
-/// may be half of a file already. An upgrade hands it over.
+/// may be half of a file already. It is part of a handoff.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MostEntries {
+pub struct EntryHighWaterMark {
     /// The kind of the list of info hashes: `allow` or `deny`. After a change it is another list.
     pub kind: Option<String>,
     /// Info hashes.
@@ -56,7 +56,7 @@ pub struct MostEntries {
     pub blocks: usize,
 }
 
-impl MostEntries {
+impl EntryHighWaterMark {
     /// The entries of these lists.
     pub fn of(lists: &Lists) -> Self {
         Self {
@@ -99,7 +99,7 @@ impl MostEntries {
 }
 
 /// The most entries of a list with `most` so far and `now` at present. Without a file the
-/// configuration says what is meant.
+/// configuration has the intended entries.
 fn most(
     file: Option<&PathBuf>,
     name: &'static str,
@@ -227,7 +227,7 @@ mod tests {
         let loss = |from: (&str, usize, usize), to: (&str, usize, usize)| {
             let [from, to] =
                 [from, to].map(|(mode, hashes, blocks)| lists(mode, hashes, &singles(blocks)));
-            lost(MostEntries::of(&from.1).with(&to.0, Some(&from.1.blocked), &to.1))
+            lost(EntryHighWaterMark::of(&from.1).with(&to.0, Some(&from.1.blocked), &to.1))
         };
         assert_eq!(loss(("deny", 100, 100), ("deny", 50, 50)), None);
         assert_eq!(loss(("deny", 100, 9), ("deny", 49, 0)), Some(("hashes".into(), 100, 49)));
@@ -236,18 +236,18 @@ mod tests {
         assert_eq!(loss(("deny", 1, 9), ("deny", 0, 9)), Some(("hashes".into(), 1, 0)));
         // Another list.
         assert_eq!(loss(("deny", 900, 9), ("allow", 1, 9)), None);
-        // Without files the configuration says what is meant.
+        // Without files the configuration has the intended entries.
         let (_, force) = lists("deny", 900, &singles(200));
         let settings = Settings::for_test("[access]\nmode = \"deny\"\n");
         let read = load(&settings, &mut || {}).unwrap();
-        let now = MostEntries::of(&force).with(&settings, None, &read).unwrap();
+        let now = EntryHighWaterMark::of(&force).with(&settings, None, &read).unwrap();
         assert_eq!((now.info_hashes, now.blocks), (0, 0));
     }
 
     #[test]
     fn repeated_reloads_do_not_halve_a_list_each_time() {
         let (_, mut force) = lists("deny", 100, &singles(100));
-        let mut most = MostEntries::of(&force);
+        let mut most = EntryHighWaterMark::of(&force);
         let mut reload = |hashes, blocks| {
             let (settings, read) = lists("deny", hashes, &singles(blocks));
             let with = most.with(&settings, Some(&force.blocked), &read);
@@ -259,7 +259,7 @@ mod tests {
         assert_eq!(reload(50, 60), None);
         assert_eq!(reload(49, 60), Some(("hashes".into(), 100, 49)));
         assert_eq!(reload(50, 49), Some(("blocks".into(), 100, 49)));
-        // What was refused is forgotten; what was accepted and larger counts.
+        // A refused length is forgotten; an accepted and larger one counts.
         assert_eq!(reload(120, 50), None);
         assert_eq!(reload(59, 50), Some(("hashes".into(), 120, 59)));
         // Entries that were removed on request are not lost.
@@ -272,7 +272,7 @@ mod tests {
     #[test]
     fn blocked_sources_may_be_rewritten_as_ranges() {
         let (_, force) = lists("deny", 1, &singles(200));
-        let most = MostEntries::of(&force);
+        let most = EntryHighWaterMark::of(&force);
         let with = |blocks: &str| {
             let (settings, read) = lists("deny", 1, blocks);
             most.with(&settings, Some(&force.blocked), &read)
@@ -309,7 +309,7 @@ mod tests {
     }
 
     /// The file whose list was refused, and the numbers of the error.
-    fn lost(with: Result<MostEntries, ListError>) -> Option<(OsString, usize, usize)> {
+    fn lost(with: Result<EntryHighWaterMark, ListError>) -> Option<(OsString, usize, usize)> {
         match with {
             Ok(_) => None,
             Err(ListError::Lost { path, most, now, .. }) => {

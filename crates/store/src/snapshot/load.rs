@@ -42,7 +42,7 @@ impl LoadError {
     }
 }
 
-/// What is loaded, and when.
+/// Options of a load.
 #[derive(Clone, Copy, Debug)]
 pub struct LoadOptions<'a> {
     /// Maps info hashes to the shards.
@@ -259,16 +259,16 @@ fn peer_views<'a>(
     v4.chain(v6)
 }
 
-/// Peers of a dump by shards that store `limit` in all, at most: it has both the peers that were
-/// replaced after they had been written, and the newcomers that replaced them.
-pub fn most_in_dump(limit: u64) -> u64 {
+/// Upper bound of the peers in a dump of shards that store `limit` in all: it has both the peers
+/// that were replaced after they had been written, and the newcomers that replaced them.
+pub fn max_peers_in_dump(limit: u64) -> u64 {
     limit.saturating_add((limit / 8).max(1_000))
 }
 
 /// Lets each of the shards, which share `limit` peers equally, load all peers of a dump: a large
 /// swarm may exceed the share of its shard.
 pub fn reserve(shards: &mut [&mut Shard], limit: u64) {
-    shards.iter_mut().for_each(|shard| shard.reserve_for_restore(most_in_dump(limit)));
+    shards.iter_mut().for_each(|shard| shard.reserve_for_restore(max_peers_in_dump(limit)));
 }
 
 /// Loads a snapshot file into all shards, in order, each on its own thread. They share `limit`
@@ -288,7 +288,7 @@ pub fn load(
     let mut file = state_file::open(path).map_err(|error| unusable(error.into()))?;
     let counts = verify(BufReader::with_capacity(256 << 10, &file), progress).map_err(unusable)?;
     file.rewind().map_err(|error| unusable(error.into()))?;
-    if counts.v4 + counts.v6 <= most_in_dump(limit) {
+    if counts.v4 + counts.v6 <= max_peers_in_dump(limit) {
         reserve(&mut shards, limit);
     }
     from_stream(BufReader::with_capacity(256 << 10, &file), shards, options, progress)
@@ -363,7 +363,7 @@ pub fn load_at_start(
             return Ok(None);
         }
         Err(error) if error.is_missing_file() => return Ok(None),
-        // What was valid a moment ago is kept as well: the disk may be failing.
+        // A file that was valid a moment ago is kept as well: the disk may be failing.
         Err(LoadError { path, cause, partly }) if partly || matches!(cause, ReadError::Io(_)) => {
             return Err(Unread { path, cause: cause.to_string(), partly });
         }
@@ -387,7 +387,7 @@ pub fn load_at_start(
     if *.partly { " to its end" } else { "" }
 )]
 pub struct Unread {
-    /// The file. Not handed over in an upgrade: each process has its own path to it.
+    /// The file. Not part of a handoff: each process has its own path to it.
     #[serde(skip)]
     pub path: PathBuf,
     /// Why it could not be read.

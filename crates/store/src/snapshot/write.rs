@@ -96,8 +96,8 @@ pub struct SnapshotSummary {
 impl std::fmt::Display for SnapshotSummary {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { counts: SnapshotCounts { records, v4, v6 }, bytes, seconds } = *self;
-        let (peers, megabytes) = (v4 + v6, bytes as f64 / 1e6);
-        write!(f, "{peers} peers in {records} swarms, {megabytes:.1} MB in {seconds:.2} s")
+        let (peers, size) = (v4 + v6, onrush_text::numbers::bytes(bytes));
+        write!(f, "{peers} peers in {records} swarms, {size} in {seconds:.2} s")
     }
 }
 

@@ -39,7 +39,7 @@ pub const CAPACITY: usize = 1 << 20;
 
 /// A change of a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Change {
+pub struct ShardChange {
     /// The swarm.
     pub info_hash: InfoHash,
     /// When the change was made.
@@ -51,9 +51,9 @@ pub struct Change {
     pub kind: ChangeKind,
 }
 
-const _: () = assert!(size_of::<Change>() == 56);
+const _: () = assert!(size_of::<ShardChange>() == 56);
 
-/// The kind of a [`Change`].
+/// The kind of a [`ShardChange`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangeKind {
     /// A peer is stored: it announced, or was restored.
@@ -126,7 +126,7 @@ pub struct Lost {
 #[derive(Debug)]
 pub(crate) struct ChangeLog {
     /// A ring: change number `n` is at `n % capacity`.
-    entries: Steps<Change, 4096>,
+    entries: Steps<ShardChange, 4096>,
     capacity: usize,
     /// The number of the next change.
     next: u64,
@@ -157,7 +157,7 @@ impl ChangeLog {
         Arc::ptr_eq(&self.subscriptions[reader.interest as usize], &reader.subscription)
     }
 
-    fn push(&mut self, change: Change) {
+    fn push(&mut self, change: ShardChange) {
         match self.entries.len() < self.capacity {
             true => self.entries.push(change),
             false => *self.entries.get_mut((self.next % self.capacity as u64) as usize) = change,
@@ -169,7 +169,7 @@ impl ChangeLog {
         &self,
         reader: &mut ChangeReader,
         limit: usize,
-        visit: &mut dyn FnMut(&Change),
+        visit: &mut dyn FnMut(&ShardChange),
     ) -> Result<bool, Lost> {
         assert!(self.owns(reader), "a reader belongs to one shard");
         let oldest = self.next - self.entries.len() as u64;
@@ -213,7 +213,7 @@ impl Shard {
         &self,
         reader: &mut ChangeReader,
         limit: usize,
-        mut visit: impl FnMut(&Change),
+        mut visit: impl FnMut(&ShardChange),
     ) -> Result<bool, Lost> {
         let changes = self.changes.as_ref().expect("a log lives as long as its readers");
         changes.read(reader, limit, &mut visit)
@@ -254,14 +254,14 @@ impl Shard {
             };
             let completed = if carries_completed { self.completed(&info_hash) } else { 0 };
             if let Some(log) = &mut self.changes {
-                log.push(Change { info_hash, at, completed, kind });
+                log.push(ShardChange { info_hash, at, completed, kind });
             }
         }
     }
 
     /// Logs a change other than an announce.
     #[inline]
-    pub(crate) fn log_change(&mut self, change: impl FnOnce() -> Change) {
+    pub(crate) fn log_change(&mut self, change: impl FnOnce() -> ShardChange) {
         if let Some(log) = &mut self.changes
             && log.has_readers(Interest::All)
         {
@@ -270,7 +270,7 @@ impl Shard {
     }
 
     /// Logs that a newcomer of a batch has replaced a peer.
-    pub(crate) fn log_replaced(&mut self, change: Change) {
+    pub(crate) fn log_replaced(&mut self, change: ShardChange) {
         // A log without readers is freed after the batch.
         if let Some(log) = &mut self.changes {
             log.push(change);
@@ -302,9 +302,9 @@ fn not_there(totals: &Totals) -> u64 {
 mod tests {
     use super::*;
 
-    fn removed(number: u32) -> Change {
+    fn removed(number: u32) -> ShardChange {
         let kind = ChangeKind::SwarmRemoved;
-        Change { info_hash: InfoHash([0; 20]), at: Moment(number), completed: 0, kind }
+        ShardChange { info_hash: InfoHash([0; 20]), at: Moment(number), completed: 0, kind }
     }
 
     fn read(log: &ChangeLog, reader: &mut ChangeReader, limit: usize) -> (Vec<u32>, bool) {

@@ -95,7 +95,7 @@ pub struct Shard {
     sampler: Sampler,
     /// The most peers after a restore, at least `max_peers`.
     max_restored: u64,
-    /// What each source occupies, if that is limited.
+    /// Peers of each source, if they are limited.
     sources: Option<Box<Sources>>,
     /// Sources that no limit applies to.
     trusted: Option<Arc<dyn SourceSet>>,

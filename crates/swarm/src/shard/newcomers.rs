@@ -10,7 +10,7 @@ use onrush_proto::{Endpoint, InfoHash};
 use rand::Rng;
 
 use super::Shard;
-use super::change_log::{Change, ChangeKind};
+use super::change_log::{ChangeKind, ShardChange};
 use crate::batch::Announce;
 use crate::sample;
 use crate::sources::Exceeded;
@@ -97,7 +97,7 @@ impl Shard {
         self.peer_removed(&endpoint, seeder);
         self.totals.replaced += 1;
         let kind = ChangeKind::Replaced { endpoint };
-        self.log_replaced(Change { info_hash, at: now, completed, kind });
+        self.log_replaced(ShardChange { info_hash, at: now, completed, kind });
         if emptied {
             self.emptied(place, now);
         }

@@ -4,7 +4,7 @@
 use onrush_proto::InfoHash;
 
 use super::Shard;
-use super::change_log::{Change, ChangeKind};
+use super::change_log::{ChangeKind, ShardChange};
 use crate::peers::{Expired, Expiry, Large, Peers, SweepPosition};
 use crate::time::Moment;
 
@@ -49,7 +49,7 @@ impl Shard {
         }
         store.remove(place);
         let kind = ChangeKind::SwarmRemoved;
-        self.log_change(|| Change { info_hash, at: now, completed: 0, kind });
+        self.log_change(|| ShardChange { info_hash, at: now, completed: 0, kind });
     }
 
     /// Releases peers of removed large swarms: up to `budget`, and at most the rest of a chunk (165

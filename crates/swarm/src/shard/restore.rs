@@ -7,7 +7,7 @@
 
 use onrush_proto::{Endpoint, Event, InfoHash};
 
-use super::change_log::{Change, ChangeKind};
+use super::change_log::{ChangeKind, ShardChange};
 use super::{PeerView, Shard};
 use crate::peers::{Announcer, Expiry, Peers, Stamp, TICK, Tick};
 use crate::swarm::Swarm;
@@ -101,7 +101,7 @@ impl Shard {
         if let Some(place) = self.store.find(&info_hash) {
             self.raise_completed(place, completed);
             let swarm = self.store.get(place);
-            // Of the parts of a swarm, the one that lost its last peer last counts.
+            // The part of a swarm that lost its last peer last counts.
             if let Peers::Idle(idle) = swarm.peers
                 && idle.since < since
             {
@@ -190,7 +190,7 @@ impl Shard {
             None => return false,
         }
         let kind = ChangeKind::Announced { endpoint, seeder, event: Event::None, age };
-        self.log_change(|| Change { info_hash, at: now, completed, kind });
+        self.log_change(|| ShardChange { info_hash, at: now, completed, kind });
         true
     }
 
@@ -218,7 +218,7 @@ impl Shard {
         // would read them again without end.
         if rose || removed.is_some() {
             let kind = ChangeKind::Stopped { endpoint: *endpoint };
-            self.log_change(|| Change { info_hash: *info_hash, at: now, completed, kind });
+            self.log_change(|| ShardChange { info_hash: *info_hash, at: now, completed, kind });
         }
         let Some(seeder) = removed else { return };
         self.peer_removed(endpoint, seeder);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use onrush_proto::Family;
 
 use super::Shard;
-use super::change_log::{Change, ChangeKind};
+use super::change_log::{ChangeKind, ShardChange};
 use crate::index::Index;
 use crate::peers::{Expired, Expiry, Peers, SweepPosition};
 use crate::time::Moment;
@@ -179,7 +179,7 @@ impl Shard {
         if self.logs_all() {
             for &endpoint in &expired.endpoints {
                 let kind = ChangeKind::Expired { endpoint };
-                self.log_change(|| Change { info_hash, at: now, completed: 0, kind });
+                self.log_change(|| ShardChange { info_hash, at: now, completed: 0, kind });
             }
         }
         self.expired = expired.into_list();

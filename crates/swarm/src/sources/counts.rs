@@ -4,7 +4,7 @@
 //! A key has two cells of one line, and its count is the lesser of the two. Counts are never too
 //! low. They are too high by what other keys have added to both cells: about the
 //! [mean](Counts::mean) of a cell at most, and much more only where both cells are shared with keys
-//! of large counts, which nobody can arrange without the secret key of the hashes.
+//! of large counts, which cannot be arranged without the secret key of the hashes.
 
 /// Cells of a line.
 const LINE: usize = 16;

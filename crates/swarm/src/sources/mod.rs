@@ -76,7 +76,7 @@ pub(crate) enum Exceeded {
     NewSwarms,
 }
 
-/// What the sources of a shard occupy.
+/// Peers of the sources of a shard.
 #[derive(Debug)]
 pub(crate) struct Sources {
     limits: SourceLimits,
@@ -107,8 +107,8 @@ impl Sources {
         limit > 0 && peers >= limit
     }
 
-    /// Whether a newcomer exceeds a limit of a swarm in which its source and its network have these
-    /// numbers of peers.
+    /// Checks a newcomer against the limits of a swarm in which its source and its network have
+    /// these numbers of peers.
     #[inline]
     pub(crate) fn check_swarm(&self, [source, network]: [u64; 2]) -> Result<(), Exceeded> {
         let limit = u64::from(self.limits.peers_per_swarm);
@@ -118,7 +118,7 @@ impl Sources {
         }
     }
 
-    /// Whether one more peer of this source exceeds a limit.
+    /// Checks one more peer of this source against the limits.
     #[inline]
     pub(crate) fn check_peers(&self, hashes: SourceHashes) -> Result<(), Exceeded> {
         match &self.peers {
@@ -127,7 +127,7 @@ impl Sources {
         }
     }
 
-    /// Whether one more swarm of this source exceeds a limit.
+    /// Checks one more swarm of this source against the limit.
     pub(crate) fn check_new_swarm(
         &mut self,
         hashes: SourceHashes,

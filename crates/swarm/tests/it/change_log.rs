@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use onrush_proto::{Endpoint, InfoHash};
 use onrush_swarm::shard::change_log::CAPACITY;
 use onrush_swarm::{
-    Change, ChangeKind, ChangeReader, Interest, Moment, PeerView, Shard, ShardSettings,
+    ChangeKind, ChangeReader, Interest, Moment, PeerView, Shard, ShardChange, ShardSettings,
     SourceLimits, SwarmSummary, Verdict,
 };
 use proptest::prelude::*;
@@ -21,8 +21,8 @@ struct Copy {
 }
 
 impl Copy {
-    fn apply(&mut self, change: &Change) {
-        let Change { info_hash, at, completed, kind } = *change;
+    fn apply(&mut self, change: &ShardChange) {
+        let ShardChange { info_hash, at, completed, kind } = *change;
         match kind {
             ChangeKind::Announced { endpoint, seeder, age, .. } => {
                 let seen = i64::from(at.0) - i64::from(age);
@@ -160,7 +160,7 @@ fn a_reader_of_stops_is_shown_nothing_else() {
     shard.sweep(Moment(12 + LIFETIME + 8), usize::MAX);
     let mut read = Vec::new();
     shard.read_changes(&mut stops, 100, |change| read.push(*change)).unwrap();
-    let expected = (3..6).map(|number| Change {
+    let expected = (3..6).map(|number| ShardChange {
         info_hash: hash(1),
         at: Moment(11),
         completed: 2,
@@ -182,7 +182,7 @@ fn a_replacement_carries_completed() {
     serve(&mut shard, 1, 1..2, onrush_proto::Event::Started, 11);
     let mut read = Vec::new();
     shard.read_changes(&mut reader, 100, |change| read.push(*change)).unwrap();
-    let [Change { completed, kind: ChangeKind::Replaced { .. }, .. }] = read[..] else {
+    let [ShardChange { completed, kind: ChangeKind::Replaced { .. }, .. }] = read[..] else {
         panic!("{read:?}");
     };
     assert_eq!((u64::from(completed), shard.totals().replaced), (shard.totals().completed, 1));

@@ -47,7 +47,7 @@ enum Step {
         seeders: u8,
         v6: u8,
     },
-    /// Of this swarm and the following ones.
+    /// A scrape of this swarm and the following ones.
     Scrape {
         swarm: u8,
         more: u8,

@@ -373,7 +373,7 @@ fn a_newcomer_replaces_a_peer_of_a_source_that_occupies_most() {
         honest_peers.filter(|peer| !matches!(peer.endpoint, Endpoint::V4([198, 51, ..])));
     let honest_peers = honest_peers.count() as u64;
     assert!(honest_peers >= 14_000 - tolerated, "{honest_peers} honest peers are left");
-    // The sources that occupy most replace nobody.
+    // The sources that occupy most replace no peer.
     tracker.start(1 << 60, Endpoint::v4(Ipv4Addr::new(198, 51, 1, 7), 80), false);
     assert_eq!(tracker.totals().refused_full, refused + 1);
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use onrush_tidy::{demand, files, root, text};
+use onrush_tidy::{demand, files, root, sources, text};
 
 /// Pages that a program writes from its own tables.
 const GENERATED: [&str; 3] = ["docs/CONFIGURATION.md", "docs/CONFORMANCE.md", "docs/METRICS.md"];
@@ -44,6 +44,20 @@ fn paths_in_comments_exist() {
         }
     }
     demand("a path named in a comment exists", broken);
+}
+
+#[test]
+fn words_of_the_glossary_are_used_by_the_code() {
+    let document = text("docs/ARCHITECTURE.md");
+    let (_, glossary) = document.split_once("\n## Glossary\n").expect("a glossary");
+    let section = glossary.split("\n## ").next().unwrap_or_default();
+    let rows = section.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    let words: Vec<&str> = rows.collect();
+    assert!(words.len() > 20, "only {} words found", words.len());
+    let tokens = || sources().iter().flat_map(|source| &source.tokens);
+    let is_used = |word: &&str| tokens().any(|token| token.text.to_lowercase().contains(word));
+    let broken = words.into_iter().filter(|word| !is_used(word)).map(str::to_owned).collect();
+    demand("a word of the glossary in docs/ARCHITECTURE.md is part of a name in the code", broken);
 }
 
 /// A terminal of 120 columns and a side-by-side diff show a line of this length unbroken.
@@ -207,7 +221,7 @@ fn counts_in_the_readme_are_those_of_the_baseline() {
     demand("README.md quotes the counts of docs/benchmarks/instructions.toml", broken);
 }
 
-/// What README has to say by a baseline.
+/// The sentence that README must have by a baseline.
 fn quoted_counts(baseline: &str) -> String {
     let counts: toml::Table = baseline.parse().expect("the baseline is TOML");
     let of = |kind: &str| {

@@ -7,7 +7,7 @@ use onrush_tidy::{crate_of, demand, sources};
 /// A crate; lines of code, and of tests, without comments and blank lines. A crate may grow by
 /// [`GROWTH`] beyond its row. The commit that raises a row says why; one that removes more than
 /// [`SLACK`] lowers it.
-const BUDGETS: [(&str, [usize; 2]); 17] = [
+const BUDGETS: [(&str, [usize; 2]); 18] = [
     ("bench", [2_457, 1_258]),
     ("config", [1_794, 1_061]),
     ("control", [4_548, 1_881]),
@@ -21,6 +21,7 @@ const BUDGETS: [(&str, [usize; 2]); 17] = [
     ("store", [2_195, 1_296]),
     ("swarm", [4_035, 2_710]),
     ("testing", [211, 0]),
+    ("text", [109, 51]),
     ("tidy", [169, 726]),
     ("toml-keys", [1_115, 499]),
     ("tracker", [4_151, 2_470]),
@@ -55,7 +56,7 @@ fn crates_keep_to_their_budgets() {
     demand("a crate keeps to its row of BUDGETS in crates/tidy/tests/it/lines.rs", broken);
 }
 
-/// What a crate has beyond its row, and how far it is below it.
+/// Deviations of a crate from its row, in both directions.
 fn deviations(name: &str, row: [usize; 2], now: [usize; 2]) -> Vec<String> {
     let mut broken = Vec::new();
     for (what, (row, now)) in ["code", "tests"].iter().zip(row.into_iter().zip(now)) {

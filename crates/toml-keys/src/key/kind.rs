@@ -46,7 +46,7 @@ pub(crate) struct Mismatch {
     pub(crate) span: Range<usize>,
     /// The value, or its type.
     pub(crate) found: String,
-    /// What to write in its place, where that is known.
+    /// A correct value, where that is known.
     pub(crate) remedy: Option<String>,
 }
 
@@ -145,7 +145,7 @@ impl Kind {
         }
     }
 
-    /// What to write in place of a value that is not accepted, if it is clear what it means.
+    /// A correct value in place of one that is not accepted, if its meaning is clear.
     fn remedy(&self, value: &DeValue<'_>) -> Option<String> {
         let remedy = match (self, value) {
             (Self::Switch, DeValue::String(text)) if matches!(&**text, "true" | "false") => {
@@ -189,7 +189,7 @@ impl Kind {
 /// A check for [`text`](crate::text): whether the string parses as a `T`.
 ///
 /// # Errors
-/// What the parser says.
+/// The parser's error, if there is one.
 pub fn parses<T: FromStr<Err: Display>>(text: &str) -> Result<(), String> {
     text.parse::<T>().map(drop).map_err(|error| error.to_string())
 }

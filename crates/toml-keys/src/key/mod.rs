@@ -156,13 +156,13 @@ pub struct Key {
     pub doc: &'static str,
     /// The values that it accepts.
     pub kind: Kind,
-    /// What holds when the file does not have it.
+    /// Its value when the file does not have it.
     pub absent: Absent,
     /// When a change of its value has effect.
     pub applied: Applied,
 }
 
-/// What holds when a key is absent.
+/// The value of a key that is absent.
 #[derive(Clone, Copy, Debug)]
 pub enum Absent {
     /// The reader supplies the value of another file.
@@ -183,7 +183,7 @@ pub enum Absent {
 pub enum Applied {
     /// When the running process reads the file again.
     OnReload,
-    /// When a new process takes over from the running one, or after a restart.
+    /// When a successor serves in place of the running process, or after a restart.
     OnUpgrade,
     /// Only after a restart.
     OnRestart,

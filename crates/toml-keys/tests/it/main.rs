@@ -164,7 +164,7 @@ fn files_are_read_over_files() {
     for (path, at) in [
         ("limits.connections", format!("{}:2:15: ", second.display())),
         ("limits.lifetime", format!("{}:4:12: ", first.display())),
-        // Of the innermost table around it, in the last file that has it.
+        // The place of the innermost table around it, in the last file that has it.
         ("limits.enforced", format!("{}:1:1: ", second.display())),
         ("log.level", format!("{}: ", first.display())),
     ] {

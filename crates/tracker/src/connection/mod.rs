@@ -310,7 +310,7 @@ mod tests {
             assert!(hosts[1].accepts(ids[0], ip, 9_001) && hosts[2].accepts(ids[1], ip, 9_001));
             let guess = ConnectionId(ids[0].0 ^ (1 << 40));
             assert!(hosts.iter().all(|host| !host.accepts(guess, ip, 9_001)));
-            // Of two keys at once an id expires like one of the current key.
+            // With two keys, an id expires like one of the current key.
             assert!(!hosts[1].accepts(ids[2], ip, 9_000 + 240));
         }
     }

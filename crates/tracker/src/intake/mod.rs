@@ -23,7 +23,7 @@ use crate::metrics::{Incoming, WorkerMetrics};
 use crate::refusal::{Refusal, UdpRefusal};
 use crate::rules::Rules;
 
-/// What to do with a datagram.
+/// The intake's decision on a datagram.
 #[derive(Debug)]
 #[repr(u8)] // testing a tag of its own is cheaper than one in the niche of another field
 pub enum Verdict<'a> {

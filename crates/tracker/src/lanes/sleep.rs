@@ -40,7 +40,7 @@ impl SleepFlag {
     }
 
     /// Called by a sender after its message is in the queue: whether it has to wake the member.
-    /// Of several senders, one gets true.
+    /// True for exactly one of several senders.
     #[inline]
     pub fn must_wake(&self) -> bool {
         fence(Ordering::SeqCst);

@@ -110,6 +110,6 @@ fn another_address(fixture: &Fixture<'_>) -> CheckResult {
     let id = fixture.client()?.id();
     demand(other.id() != id, || format!("two addresses get the same id: {:016x}", id.0))?;
     let reply = other.reply_to_bad(&scrape_request(id, &[fresh_hash()]))?.unwrap_or_default();
-    // Whether a wrong id is met with an error is another check.
+    // Another check tests the error reply to a wrong id.
     demand(!reply.starts_with(&[0, 0, 0, 2]), || format!("a scrape is served: {}", hex(&reply)))
 }

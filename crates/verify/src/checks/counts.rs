@@ -92,7 +92,7 @@ fn order(fixture: &Fixture<'_>) -> CheckResult {
     client.announce_all(&fixture.seeders([40_001, 40_002, 40_003]))?;
     client.announce(&fixture.leecher(40_004))?;
     let reply = client.announce(&fixture.leecher(40_004).event(0))?;
-    // Whether the announcing peer is counted is another check.
+    // Another check tests if the announcing peer is counted.
     demand(reply.seeders == 3 && reply.leechers <= 1, || {
         format!("of 3 seeders and a leecher {}", reply.counts())
     })
@@ -257,7 +257,7 @@ fn families(fixture: &Fixture<'_>) -> CheckResult {
     }
     let open = "BEP 15 does not say which peers the counts include";
     let reply = here.announce(&fixture.leecher(40_001).event(0))?;
-    // Whether the announcing peer is counted is another check.
+    // Another check tests if the announcing peer is counted.
     prefer(reply.seeders == 1 && (3..=4).contains(&reply.leechers), open, || {
         format!(
             "{}; announced are a seeder and a leecher here and 3 leechers over {also}",

@@ -70,7 +70,7 @@ fn counted(
     let (seeders, leechers) = (seeders as u32, leechers as u32);
     counts::counted(fixture, client, seeders, leechers)?;
     let reply = client.announce(&fixture.leecher(LEECHERS.start).event(0))?;
-    // Whether the announcing peer is counted is another check.
+    // Another check tests if the announcing peer is counted.
     let right = reply.seeders == seeders && (leechers - 1..=leechers).contains(&reply.leechers);
     demand(right, || {
         format!("an announce to {seeders} seeders and {leechers} leechers: {}", reply.counts())

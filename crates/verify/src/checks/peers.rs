@@ -72,7 +72,7 @@ fn wire_form(fixture: &Fixture<'_>) -> CheckResult {
         expected.insert(other.endpoint(40_003));
     }
     let reply = client.announce(&fixture.leecher(40_009))?;
-    // Whether the announcing peer is listed is another check.
+    // Another check tests if the announcing peer is listed.
     let others = reply.peers.iter().copied().filter(|peer| *peer != client.endpoint(40_009));
     let others: Vec<Endpoint> = others.collect();
     let listed: HashSet<Endpoint> = others.iter().copied().collect();

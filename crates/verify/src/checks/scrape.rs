@@ -67,7 +67,7 @@ fn order(fixture: &Fixture<'_>) -> CheckResult {
     let before = client.scrape(&[hash])?.first().map_or(0, |counts| counts.completed);
     client.announce(&fixture.seeder(40_003).event(COMPLETED))?;
     let counts = client.scrape(&[hash])?;
-    // Whether completions are counted is another check.
+    // Another check tests if completions are counted.
     let completed = 0..=before.saturating_add(MAX_SENDS);
     let right = matches!(counts[..], [one] if (one.seeders, one.leechers) == (3, 2)
         && completed.contains(&one.completed));

@@ -110,7 +110,7 @@ pub(crate) enum Fault {
     ErrorWithoutText,
 }
 
-/// More connects than are sent in two seconds without patience.
+/// More connects than are sent in two seconds without a wait for replies.
 const LOST: u64 = 8;
 
 #[derive(Clone, Copy)]
@@ -165,7 +165,7 @@ impl Tracker {
     /// The replies to a datagram from `source`.
     pub(crate) fn answer(&mut self, bytes: &[u8], source: SocketAddr) -> Vec<Vec<u8>> {
         self.received += 1;
-        // Of 100 datagrams 7 are lost on the way here and 7 replies on the way back.
+        // 7 of 100 datagrams are lost on the way here, and 7 of 100 replies on the way back.
         let chance = if self.has(Fault::LosesDatagrams) { mix(self.received) % 100 } else { 100 };
         if chance < 7 {
             return Vec::new();

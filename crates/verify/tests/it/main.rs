@@ -13,20 +13,20 @@ use onrush_verify::check::Group;
 use onrush_verify::checks::checks;
 use onrush_verify::exchange::ExchangeError;
 use onrush_verify::probe::{Step, probe};
-use onrush_verify::report::{Conformance, Outcome, Row};
-use onrush_verify::{Settings, verify};
+use onrush_verify::report::{CheckOutcome, Conformance, Row};
+use onrush_verify::{VerifySettings, verify};
 
 /// Settings for a server. A request is repeated for eight timeouts, within which a busy host lets a
 /// tracker answer.
-fn settings(server: &Server) -> Settings {
-    Settings {
+fn settings(server: &Server) -> VerifySettings {
+    VerifySettings {
         target: server.addresses[0],
         also: server.addresses.get(1).copied(),
         sources: Vec::new(),
         hashes: Vec::new(),
         timeout: Duration::from_secs(1),
         only: None,
-        patience: Duration::from_secs(120),
+        reach_timeout: Duration::from_secs(120),
     }
 }
 
@@ -36,8 +36,8 @@ fn hashes(count: u8) -> Vec<InfoHash> {
 }
 
 /// The checks that did not pass, with what they saw.
-fn not_passed(report: &Conformance) -> Vec<(&str, Outcome, &str)> {
-    let rows = report.checks.iter().filter(|row| row.outcome != Outcome::Pass);
+fn not_passed(report: &Conformance) -> Vec<(&str, CheckOutcome, &str)> {
+    let rows = report.checks.iter().filter(|row| row.outcome != CheckOutcome::Pass);
     rows.map(|row| (row.id.as_str(), row.outcome, row.seen.as_deref().unwrap_or(""))).collect()
 }
 
@@ -46,7 +46,7 @@ fn a_conforming_tracker_passes_all_checks() {
     let server = Server::start(Fault::Nothing);
     let report = verify(&settings(&server)).unwrap();
     let others = not_passed(&report);
-    assert!(matches!(others[..], [("source-port-0", Outcome::Skipped, _)]), "{others:?}");
+    assert!(matches!(others[..], [("source-port-0", CheckOutcome::Skipped, _)]), "{others:?}");
     assert_eq!(report.checks.len(), checks().count());
     let incomplete = |row: &&Row| row.expected.is_empty() || row.source.is_empty();
     assert_eq!(report.checks.iter().find(incomplete), None);
@@ -56,13 +56,14 @@ fn a_conforming_tracker_passes_all_checks() {
 fn a_conforming_tracker_passes_over_ipv6() {
     let server = Server::start(Fault::Nothing);
     let (v4, v6) = (server.addresses[0], server.addresses[1]);
-    let report = verify(&Settings { target: v6, also: Some(v4), ..settings(&server) }).unwrap();
+    let report =
+        verify(&VerifySettings { target: v6, also: Some(v4), ..settings(&server) }).unwrap();
     let others = not_passed(&report);
     let skipped: Vec<_> = others.iter().map(|(id, outcome, _)| (*id, *outcome)).collect();
     // The loopback interface has one IPv6 address.
     let expected = [
-        ("connect-id-from-another-address", Outcome::Skipped),
-        ("source-port-0", Outcome::Skipped),
+        ("connect-id-from-another-address", CheckOutcome::Skipped),
+        ("source-port-0", CheckOutcome::Skipped),
     ];
     assert_eq!(skipped, expected, "{others:?}");
 }
@@ -71,14 +72,15 @@ fn a_conforming_tracker_passes_over_ipv6() {
 fn lost_datagrams_cause_no_failure() {
     let server = Server::start(Fault::LosesDatagrams);
     let report = verify(&settings(&server)).unwrap();
-    assert_eq!(report.count(Outcome::Fails), 0, "{:?}", not_passed(&report));
+    assert_eq!(report.count(CheckOutcome::Fails), 0, "{:?}", not_passed(&report));
 }
 
 #[test]
 fn a_tracker_that_loses_connects_is_waited_for() {
     let server = Server::start(Fault::LosesFirstConnects);
-    let report = verify(&Settings { only: Some(Group::Connect), ..settings(&server) }).unwrap();
-    assert_eq!(report.count(Outcome::Fails), 0, "{:?}", not_passed(&report));
+    let report =
+        verify(&VerifySettings { only: Some(Group::Connect), ..settings(&server) }).unwrap();
+    assert_eq!(report.count(CheckOutcome::Fails), 0, "{:?}", not_passed(&report));
 }
 
 /// The requests that were answered, and the one that was not.
@@ -140,9 +142,9 @@ fn a_probe_of_a_closed_port_ends_at_the_second_refusal() {
 }
 
 /// Every fault, the expected outcome, and the checks that report it.
-const TABLE: &[(Fault, Outcome, &[&str])] = {
+const TABLE: &[(Fault, CheckOutcome, &[&str])] = {
+    use CheckOutcome::{Differs, Fails};
     use Fault::*;
-    use Outcome::{Differs, Fails};
     &[
         (OtherTransaction, Fails, &["transaction-id"]),
         (TwoReplies, Fails, &["one-reply"]),
@@ -241,7 +243,7 @@ fn every_fault_is_reported_by_its_checks() {
 
 /// Asserts that these checks report the fault with this outcome, and that no other check fails
 /// where the outcome is a difference.
-fn assert_reported(fault: Fault, outcome: Outcome, expected: &[&str]) {
+fn assert_reported(fault: Fault, outcome: CheckOutcome, expected: &[&str]) {
     let server = Server::start(fault);
     let mut settings = settings(&server);
     // Nearly every check waits for a usable reply in vain, and all of them for less than 45 s. What
@@ -256,7 +258,7 @@ fn assert_reported(fault: Fault, outcome: Outcome, expected: &[&str]) {
         assert_eq!(row.outcome, outcome, "{fault:?}: {id}: {others:?}");
         assert!(row.seen.as_ref().is_some_and(|seen| !seen.is_empty()), "{fault:?}: {id}");
     }
-    assert_eq!(report.has_failed(false), outcome == Outcome::Fails, "{fault:?}: {others:?}");
+    assert_eq!(report.has_failed(false), outcome == CheckOutcome::Fails, "{fault:?}: {others:?}");
     println!("{fault:?}: {:?}", others.iter().map(|(id, ..)| *id).collect::<BTreeSet<_>>());
 }
 
@@ -277,8 +279,8 @@ fn every_check_can_fail() {
 #[test]
 fn a_few_given_hashes_serve_all_checks() {
     let server = Server::start(Fault::Nothing);
-    let report = verify(&Settings { hashes: hashes(5), ..settings(&server) }).unwrap();
-    assert_eq!(report.count(Outcome::Pass), checks().count() - 1, "{:?}", not_passed(&report));
+    let report = verify(&VerifySettings { hashes: hashes(5), ..settings(&server) }).unwrap();
+    assert_eq!(report.count(CheckOutcome::Pass), checks().count() - 1, "{:?}", not_passed(&report));
 }
 
 /// Peers that a faulty tracker stores for one check are removed before the next one uses the hash.
@@ -290,7 +292,7 @@ fn given_hashes_are_returned_without_peers() {
             scope.spawn(move || {
                 let server = Server::start(fault);
                 let outcomes = |hashes: Vec<InfoHash>| {
-                    let report = verify(&Settings { hashes, ..settings(&server) }).unwrap();
+                    let report = verify(&VerifySettings { hashes, ..settings(&server) }).unwrap();
                     let outcomes = not_passed(&report).into_iter();
                     outcomes.map(|(id, outcome, _)| (id.to_owned(), outcome)).collect::<Vec<_>>()
                 };
@@ -305,7 +307,7 @@ fn given_hashes_are_returned_without_peers() {
 fn a_tracker_that_answers_connects_only_is_reported() {
     let server = Server::start(Fault::OnlyConnects);
     for hashes in [Vec::new(), hashes(2)] {
-        let report = verify(&Settings { hashes, ..settings(&server) }).unwrap();
+        let report = verify(&VerifySettings { hashes, ..settings(&server) }).unwrap();
         assert!(report.has_failed(false));
         let twice = report.row("announce-twice").unwrap();
         assert!(twice.seen.as_ref().unwrap().contains("answers none"), "{twice:?}");
@@ -320,7 +322,7 @@ fn a_tracker_without_announces_fails_once() {
     let first = report.row("announce-98-bytes").unwrap();
     assert!(first.seen.as_ref().unwrap().contains("--info-hash"), "{first:?}");
     let twice = report.row("announce-twice").unwrap();
-    assert_eq!(twice.outcome, Outcome::Skipped, "{twice:?}");
+    assert_eq!(twice.outcome, CheckOutcome::Skipped, "{twice:?}");
 }
 
 #[test]
@@ -329,8 +331,8 @@ fn an_unreachable_target_is_an_error() {
     let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let target = silent.local_addr().unwrap();
     let server = Server::start(Fault::Nothing);
-    let patience = Duration::from_secs(4);
-    let settings = Settings { target, patience, ..settings(&server) };
+    let reach_timeout = Duration::from_secs(4);
+    let settings = VerifySettings { target, reach_timeout, ..settings(&server) };
     let error = verify(&settings).unwrap_err();
     assert!(matches!(error, Unreachable::Silent(_)), "{error}");
     assert!(error.to_string().contains("under overload"), "{error}");

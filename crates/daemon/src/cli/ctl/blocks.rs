@@ -2,11 +2,9 @@
 
 use std::fmt::Write;
 
-use time::OffsetDateTime;
-
-use crate::cli::format::span;
 use onrush_control::api::blocks::{BlockEntry, BlockList, BlockUpdate};
-use onrush_control::numbers::grouped;
+use onrush_text::numbers::grouped;
+use onrush_text::times::{date_time, duration};
 
 /// Why blocks end with the process.
 const NOT_LASTING: &str = "lost at the next restart, as there is no state directory";
@@ -28,7 +26,7 @@ pub fn unblocked(block: &BlockEntry) -> String {
         "{} is no longer blocked{}; requests refused since {}: {}\n",
         block.prefix,
         because(block),
-        date(block.counted_since),
+        date_time(block.counted_since),
         grouped(block.refused)
     )
 }
@@ -40,18 +38,18 @@ pub fn list(list: &BlockList) -> String {
     }
     let width = list.blocks.iter().map(|block| block.prefix.len()).max().unwrap_or(0).max(6);
     let mut text = format!(
-        "{:<width$} {:>9} {:>13}  {:<20}  reason (by)\n",
+        "{:<width$} {:>11} {:>13}  {:<20}  reason (by)\n",
         "prefix", "ends in", "refused", "since"
     );
     for block in &list.blocks {
         let BlockEntry { prefix, ends_in, refused, counted_since, reason, by, .. } = block;
-        let ends_in = ends_in.map_or_else(|| "-".to_owned(), |seconds| span(seconds as f64));
-        let (refused, since) = (grouped(*refused), date(*counted_since));
+        let ends_in = ends_in.map_or_else(|| "-".to_owned(), |seconds| duration(seconds as f64));
+        let (refused, since) = (grouped(*refused), date_time(*counted_since));
         let space = if reason.is_empty() { "" } else { " " };
         // Writing to a string cannot fail.
         let _ = writeln!(
             text,
-            "{prefix:<width$} {ends_in:>9} {refused:>13}  {since:<20}  {reason}{space}({by})"
+            "{prefix:<width$} {ends_in:>11} {refused:>13}  {since:<20}  {reason}{space}({by})"
         );
     }
     if !list.lasting {
@@ -63,25 +61,12 @@ pub fn list(list: &BlockList) -> String {
 fn ends(ends_in: Option<u64>) -> String {
     ends_in.map_or_else(
         || "until it is unblocked".to_owned(),
-        |seconds| format!("for {}", span(seconds as f64)),
+        |seconds| format!("for {}", duration(seconds as f64)),
     )
 }
 
 fn because(block: &BlockEntry) -> String {
     if block.reason.is_empty() { String::new() } else { format!(" ({})", block.reason) }
-}
-
-/// The time of day in UTC, like `2026-11-23T14:05:09Z`, of seconds since 1970.
-fn date(unix: u64) -> String {
-    let time =
-        i64::try_from(unix).ok().and_then(|unix| OffsetDateTime::from_unix_timestamp(unix).ok());
-    time.map_or_else(
-        || "-".to_owned(),
-        |time| {
-            let (hour, minute, second) = time.to_hms();
-            format!("{}T{hour:02}:{minute:02}:{second:02}Z", time.date())
-        },
-    )
 }
 
 #[cfg(test)]
@@ -113,6 +98,5 @@ mod tests {
         assert_eq!(lines[2][..2], ["2001:db8::/32", "-"], "{shown}");
         assert!(shown.lines().all(|line| line.len() <= 80), "{shown}");
         assert!(shown.contains(NOT_LASTING), "{shown}");
-        assert!(date(u64::MAX) == "-" && date(0).starts_with("1970-01-01T00:00:00"));
     }
 }

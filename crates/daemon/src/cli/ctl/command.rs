@@ -71,7 +71,7 @@ pub struct Ctl {
 /// Actions.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Action {
-    /// Whether it is ready, and which workers are stalled
+    /// Show readiness and stalled workers
     Health,
     /// Counters and stored peers
     Stats,
@@ -105,9 +105,9 @@ pub enum Action {
     },
     /// Write the full scrape to export.file
     Export,
-    /// Start a new process that takes over without a gap, and wait until it serves
+    /// Start a successor, hand sockets and peers to it without a gap, and wait until it serves
     ///
-    /// The new process runs the installed program with the same command line, reads the
+    /// The successor runs the installed program with the same command line, reads the
     /// configuration, and receives all peers and then the sockets. If anything fails, the reason is
     /// printed and the running process keeps serving. Loading millions of peers takes seconds: see
     /// --timeout.

@@ -2,7 +2,6 @@
 
 use std::fmt::{Display, Write};
 
-use crate::cli::format::span;
 use onrush_config::keys;
 use onrush_control::api::admin::{
     ConfigDifference, ConfigDifferences, ConfigReport, ConfigValue, ExportReport, LargestSwarms,
@@ -10,9 +9,10 @@ use onrush_control::api::admin::{
 };
 use onrush_control::api::stats::Stats;
 use onrush_control::api::{Health, Ready, Successor};
-use onrush_control::numbers::grouped;
+use onrush_text::numbers::{bytes, grouped};
+use onrush_text::times::duration;
 
-/// The process that has taken over.
+/// The successor, which serves.
 pub fn successor(successor: &Successor) -> String {
     let Successor { process, version } = successor;
     format!("process {process} is serving, onrush {version}\n")
@@ -32,7 +32,7 @@ pub fn stats(stats: &Stats) -> String {
     let Stats { totals, clients, .. } = stats;
     let traffic = &totals.traffic;
     let mut lines = vec![
-        ("version", format!("{}, {} for {}", stats.version, stats.stage, span(stats.uptime))),
+        ("version", format!("{}, {} for {}", stats.version, stats.stage, duration(stats.uptime))),
         ("addresses", stats.addresses.join(", ")),
         (
             "swarms",
@@ -68,7 +68,7 @@ pub fn stats(stats: &Stats) -> String {
         ("replies", grouped(totals.worker.sent)),
         ("lost", counts(totals.losses())),
         ("completed", grouped(totals.shard.completed)),
-        ("memory", format!("{:.1} MB", stats.memory.resident as f64 / 1e6)),
+        ("memory", bytes(stats.memory.resident)),
         ("list", format!("{}, {} info hashes", stats.list.mode, grouped(stats.list.entries))),
     ];
     let shares =
@@ -127,9 +127,9 @@ pub fn config_differences(report: &ConfigDifferences) -> String {
 
 /// The snapshot that was written.
 pub fn snapshot(written: &SnapshotReport) -> String {
-    let SnapshotReport { path, peers, bytes, seconds } = written;
-    let (peers, bytes) = (grouped(*peers), grouped(*bytes));
-    format!("{peers} peers to {path}, {bytes} bytes in {seconds:.2} s\n")
+    let SnapshotReport { path, peers, bytes: size, seconds } = written;
+    let (peers, size) = (grouped(*peers), bytes(*size));
+    format!("{peers} peers to {path}, {size} in {seconds:.2} s\n")
 }
 
 /// One swarm.
@@ -141,7 +141,7 @@ pub fn swarm(swarm: &Swarm) -> String {
         ("completed", swarm.completed.to_string()),
     ];
     if let Some(seconds) = swarm.idle_for {
-        lines.push(("idle", format!("no peers for {}", span(f64::from(seconds)))));
+        lines.push(("idle", format!("no peers for {}", duration(f64::from(seconds)))));
     }
     aligned(&lines)
 }

@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 use onrush_proto::InfoHash;
-use time::OffsetDateTime;
 
 use super::format::aligned;
 use onrush_control::api::admin::{ListCheck, ListEntry, ListPart, ListReport, ListUpdate};
 use onrush_control::client::ClientError;
-use onrush_control::numbers::grouped;
 use onrush_store::lists::file::{INFO_HASHES, read_stream, read_with_comments};
+use onrush_text::numbers::grouped;
+use onrush_text::times::date;
 
 /// Bytes of lines per request: well under the default of admin.max_body.
 const CHUNK: usize = 400_000;
@@ -22,8 +22,7 @@ const DAY: u64 = 24 * 3_600;
 /// Actions on the list of info hashes.
 #[derive(Clone, Debug, Subcommand)]
 pub enum List {
-    /// Show its mode and length and what it refused by day, or whether and why an info hash is
-    /// listed
+    /// Show its mode, length and refusals by day, or whether and why an info hash is listed
     Show {
         /// 40 hexadecimal digits or 32 base32 characters
         info_hash: Option<String>,
@@ -41,7 +40,7 @@ pub enum List {
     Remove(Named),
     /// Print the list in force, one info hash per line, with its comment
     Export,
-    /// What a reload would change if these files were access.files: entries, and swarms removed
+    /// Show what a reload would change if these files were access.files: entries, swarms removed
     Check {
         /// The files, in the format of access.files; - is standard input
         #[arg(required = true)]
@@ -115,7 +114,7 @@ pub fn read_list(
     read.map_err(|error| ClientError::Usage(format!("onrush: {error}\n")))
 }
 
-/// What other files of the list would change.
+/// Changes that other files of the list would make.
 pub fn check(check: &ListCheck) -> String {
     let ListCheck { mode, entries, added, removed, swarms, peers, examined } = check;
     let [entries, added, removed] = [entries, added, removed].map(|number| grouped(*number));
@@ -152,14 +151,14 @@ pub fn report(report: &ListReport, now: u64) -> String {
             let of = |(day, count): (&u64, &u64)| {
                 ago.contains(&((now / DAY).saturating_sub(day / DAY))).then_some(*count)
             };
-            grouped(by_day.iter().filter_map(of).sum())
+            grouped(by_day.iter().filter_map(of).sum::<u64>())
         });
         line(name, columns.each_ref().map(String::as_str));
     }
     text
 }
 
-/// Whether and why one info hash is listed and served.
+/// The state of one info hash: listed or not, served or not, and why.
 pub fn entry(entry: &ListEntry) -> String {
     let ListEntry { info_hash, listed, served, comment, refused_by } = entry;
     let listed = if *listed { "listed" } else { "not listed" };
@@ -175,13 +174,6 @@ pub fn changed(changed: &ListUpdate) -> String {
     let until =
         if *lasting { "" } else { "; lost at the next restart, as there is no state directory" };
     format!("{changed} changed; the {mode} list has {entries} info hashes{until}\n")
-}
-
-/// The date in UTC, like `2026-11-23`, of seconds since 1970.
-fn date(unix: u64) -> String {
-    let time =
-        i64::try_from(unix).ok().and_then(|unix| OffsetDateTime::from_unix_timestamp(unix).ok());
-    time.map_or_else(|| "-".to_owned(), |time| time.date().to_string())
 }
 
 #[cfg(test)]

@@ -26,9 +26,9 @@ use command::Action;
 pub use command::Ctl;
 use lists::{List, Named, read_list};
 use onrush_control::client::{self, Client, ClientError};
-use onrush_control::version::version;
 use onrush_store::atomic_file::AtomicFile;
 use onrush_store::state_file;
+use onrush_text::version::version;
 
 use crate::cli::format::{Printable, escaped};
 use crate::cli::print;
@@ -139,7 +139,7 @@ fn copy(path: &Path, to: &Path) -> io::Result<u64> {
     copy.finish()
 }
 
-/// Time between two polls for the new process.
+/// Time between two polls for the successor.
 const POLL: Duration = Duration::from_millis(100);
 
 /// Requests, and the format of their results.
@@ -191,13 +191,13 @@ impl Requests<'_> {
         Ok((shown, true))
     }
 
-    /// Starts an upgrade and waits until the new process answers.
+    /// Starts an upgrade and waits until the successor answers.
     fn upgrade(&self, force: bool, timeout: Duration) -> Result<(String, bool), ClientError> {
         let until = Instant::now() + timeout;
         let answer = self.client.post(&format!("/api/v1/upgrade?force={force}"), "")?;
         let successor: Successor = answer.json()?;
         while Instant::now() < until {
-            // Until then the old process answers, or none.
+            // Until then the predecessor answers, or none.
             let stats = self.client.get("/stats.json").and_then(|answer| answer.json::<Stats>());
             if stats.is_ok_and(|stats| stats.pid == successor.process) {
                 return self.answer(answer, format::successor);
@@ -207,8 +207,9 @@ impl Requests<'_> {
         }
         let (process, seconds) = (successor.process, timeout.as_secs());
         Err(ClientError::Refused(format!(
-            "process {process} is taking over, but did not answer at {} within {seconds} s\n  see \
-             the log; if the new configuration has another admin.listen, use that address",
+            "the handoff to process {process} has begun, but it did not answer at {} within \
+             {seconds} s\n  see the log; if the new configuration has another admin.listen, use \
+             that address",
             self.client.url()
         )))
     }

@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use ipnet::IpNet;
 
 use onrush_control::api::sources::{RequestKind, SourceShare, TopSources};
-use onrush_control::numbers::grouped;
+use onrush_text::numbers::grouped;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -52,7 +52,7 @@ fn percent(text: &str) -> Result<f64, String> {
     number.ok_or_else(|| "write a number from 0 to 100".to_owned())
 }
 
-/// What counts as one source.
+/// The unit of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum By {
     /// An address
@@ -68,7 +68,7 @@ pub enum By {
     Source,
 }
 
-/// Which requests are counted.
+/// Kind of the requests that are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Kind {
     /// Connects
@@ -137,7 +137,7 @@ fn text(top: &TopSources) -> String {
     let mut text = format!("{:<43} {:>9} {:>9} {:>11}\n", "source", "share", "+-", "per second");
     for SourceShare { source, share, error, rate, .. } in &top.sources {
         let (source, share, error) = (name(source), 100.0 * share, 100.0 * error);
-        let rate = grouped(rate.round() as u64);
+        let rate = grouped(rate);
         // Writing to a string cannot fail.
         let _ = writeln!(text, "{source:<43} {share:>7.2} % {error:>7.2} % {rate:>11}");
     }
@@ -147,7 +147,7 @@ fn text(top: &TopSources) -> String {
     text
 }
 
-/// What limits the meaning of the numbers.
+/// Limits on the meaning of the numbers.
 fn notes(top: &TopSources) -> Vec<String> {
     let TopSources { kind, seconds, requests: all, sampled, confidence, shed, .. } = top;
     let of = match (all, sampled) {

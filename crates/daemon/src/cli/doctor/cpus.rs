@@ -2,7 +2,7 @@
 
 use super::facts::Governor;
 use super::{Facts, Finding, Severity};
-use onrush_config::format::thousandths;
+use onrush_text::numbers::thousandths;
 
 /// Clock sources that are read without a hypervisor call or a device access.
 const FAST_CLOCKS: [&str; 4] =

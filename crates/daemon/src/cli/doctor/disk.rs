@@ -1,6 +1,6 @@
 //! Room for snapshots: a new one is written beside the previous one.
 
-use onrush_config::format::bytes;
+use onrush_text::numbers::bytes;
 
 use super::facts::StateDisk;
 use super::{Facts, Finding};

@@ -41,7 +41,7 @@ pub struct Facts {
     pub cards: Vec<Card>,
     /// The sockets at the tracker's ports, and their processes.
     pub holders: Vec<Holder>,
-    /// How wrong the wall clock may be.
+    /// Estimated error of the wall clock.
     pub clock_error: Option<Duration>,
     /// The file system of the state directory, if snapshots are written to it.
     pub state_disk: Option<StateDisk>,

@@ -62,7 +62,7 @@ impl Facts {
                 true => Vec::new(),
                 false => holders(root, Protocol::Udp, |address| ports.contains(&address.port())),
             },
-            // Of the running kernel, which has no file for it.
+            // From the running kernel, as no file has it.
             clock_error: clock::max_error().ok().filter(|_| !quick && root == Path::new("/")),
             state_disk: state_disk(root, settings),
             records: None,

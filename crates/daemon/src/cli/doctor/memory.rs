@@ -2,6 +2,7 @@
 
 use super::{Facts, Finding};
 use onrush_config::settings::BYTES_PER_PEER;
+use onrush_text::numbers::bytes;
 
 pub(super) fn check(facts: &Facts) -> Vec<Finding> {
     [peers(facts), swap(facts), huge_pages(facts)].into_iter().flatten().collect()
@@ -10,35 +11,32 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
 fn peers(facts: &Facts) -> Option<Finding> {
     let (memory, most) = (facts.memory?, facts.settings.limits.peers * BYTES_PER_PEER);
     let name = "memory";
-    let (memory_mb, most_mb) = (memory / 1_000_000, most / 1_000_000);
+    let what = format!(
+        "limits.peers allows peers of {}, and the process may use {}",
+        bytes(most),
+        bytes(memory)
+    );
     Some(if most > memory {
-        let what = format!(
-            "limits.peers allows peers of {most_mb} MB, and the process may use {memory_mb} MB: \
-             the kernel will kill it before the limit is reached"
-        );
+        let what = format!("{what}: the kernel will kill it before the limit is reached");
         let fits = memory / 2 / BYTES_PER_PEER;
         Finding::problem(name, what)
             .fix(format!("limits.peers = {fits} in the configuration, or more memory"))
     } else {
-        Finding::ok(
-            name,
-            format!(
-                "limits.peers allows peers of {most_mb} MB, and the process may use {memory_mb} MB"
-            ),
-        )
+        Finding::ok(name, what)
     })
 }
 
 fn swap(facts: &Facts) -> Option<Finding> {
     let (all, used) = facts.swap?;
     let name = "swap";
-    let (all_mb, used_mb) = (all / 1_000_000, used / 1_000_000);
     Some(if all == 0 {
         Finding::ok(name, "swap is off")
     } else {
         let what = format!(
-            "{used_mb} MB of {all_mb} MB swap are used: reading a swapped-out swarm blocks its \
-             worker for milliseconds"
+            "{} of {} swap are used: reading a swapped-out swarm blocks its worker for \
+             milliseconds",
+            bytes(used),
+            bytes(all)
         );
         Finding::note(name, what)
             .fix("systemctl set-property onrush.service MemorySwapMax=0")

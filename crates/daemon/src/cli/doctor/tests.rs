@@ -125,7 +125,7 @@ fn the_disk_has_room_for_two_snapshots() {
     };
     finds("disk", Severity::Ok, "/var/lib/onrush", disk(48_000_000, 0));
     finds("disk", Severity::Ok, "", disk(28_000_000, 20_000_000));
-    finds("disk", Note, "limits.peers take about 48", disk(47_999_999, 0));
+    finds("disk", Note, "limits.peers take about 45.8 MiB", disk(47_999_999, 0));
     finds("disk", Problem, "will fail", disk(19_000_000, 20_000_000));
     assert_eq!(finding("disk", |_| {}), None, "there is no state directory");
 }
@@ -250,16 +250,16 @@ fn rfs_is_to_be_off() {
 
 #[test]
 fn more_peers_than_memory_are_a_problem_with_a_number_that_fits() {
-    finds("memory", Severity::Ok, "1280 MB", |_| {});
+    finds("memory", Severity::Ok, "1.19 GiB", |_| {});
     let many = |facts: &mut Facts| facts.settings.limits.peers = 100_000_000;
-    finds("memory", Problem, "6400 MB, and the process may use 2000 MB", many);
+    finds("memory", Problem, "5.96 GiB, and the process may use 1.86 GiB", many);
     finds("memory", Problem, "limits.peers = 15625000 ", many);
 }
 
 #[test]
 fn swap_and_huge_pages_are_notes() {
     finds("swap", Severity::Ok, "off", |facts| facts.swap = Some((0, 0)));
-    finds("swap", Note, "0 MB of 1073 MB", |facts| facts.swap = Some((1 << 30, 0)));
+    finds("swap", Note, "0 B of 1 GiB", |facts| facts.swap = Some((1 << 30, 0)));
     finds("huge_pages", Severity::Ok, "", |facts| facts.huge_pages = Some("madvise".into()));
     finds("huge_pages", Note, "madvise >", |facts| facts.huge_pages = Some("always".into()));
 }

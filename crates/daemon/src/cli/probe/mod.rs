@@ -82,7 +82,7 @@ pub struct ProbeArgs {
     pub format: Format,
 }
 
-/// What is printed.
+/// Output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// A line per request.

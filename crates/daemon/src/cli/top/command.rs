@@ -4,7 +4,7 @@ use clap::Args;
 
 use crate::cli::admin::Admin;
 
-/// What the keys do.
+/// Help for the keys.
 pub(super) const KEYS: &str = "\
 Keys:
   q, Esc, Ctrl-C     end the view
@@ -14,7 +14,7 @@ Keys:
   s                  sort the workers by load, or by name again
   ?, h               show this explanation";
 
-/// What the figures mean.
+/// Help for the figures.
 pub(super) const FIGURES: &str = "\
 Figures:
   /s          between the last two readings; - before there are two

@@ -16,8 +16,10 @@ use rows::{
 
 use super::rates::Pair;
 use super::view::{Scroll, View};
-use crate::cli::format::{bytes, count, escaped, rate, span};
+use crate::cli::format::{escaped, rate};
 use onrush_control::api::stats::{FamilyStats, Stats};
+use onrush_text::numbers::{bytes, compact};
+use onrush_text::times::duration;
 
 /// Columns of a bar.
 const BAR: usize = 16;
@@ -132,11 +134,11 @@ fn message(view: &View, width: usize) -> Vec<Row> {
 
 fn health(now: Option<&Stats>) -> Vec<Row> {
     let Some(now) = now else { return vec![vec![faint("waiting for the first reading")]] };
-    let stage = format!("{} for {}", now.stage, span(now.uptime));
+    let stage = format!("{} for {}", now.stage, duration(now.uptime));
     let mut items = vec![vec![alarm_if(now.stage != "serving", stage)]];
     let stalled: Vec<_> = now.workers.iter().filter(|worker| worker.is_stalled()).collect();
     items.extend(stalled.iter().take(STALLS).map(|worker| {
-        vec![alarm(format!("{} stalled for {}", worker.name, span(worker.stalled_seconds)))]
+        vec![alarm(format!("{} stalled for {}", worker.name, duration(worker.stalled_seconds)))]
     }));
     match stalled.len() {
         0 => items.push(vec![Span::styled("no worker is stalled", Color::Green)]),
@@ -172,16 +174,16 @@ fn traffic(view: &View, pair: Pair<'_>) -> Vec<Row> {
             per_second(|stats| stats.incoming.announces as f64),
             per_second(|stats| stats.incoming.scrapes as f64),
             per_second(|stats| stats.refused_in_all() as f64),
-            count(now.peers as f64),
-            count(now.seeders as f64),
-            count(now.leechers as f64),
+            compact(now.peers as f64),
+            compact(now.seeders as f64),
+            compact(now.leechers as f64),
         ];
         rows.push(vec![name(family), plain(columns(FAMILY, cells))]);
     }
     rows.push(vec![
         name("requests"),
         plain(format!("{}/s", rate(pair.rate(|stats| stats.totals.traffic.requests() as f64)))),
-        faint(format!("  max {}/s", count(most_requests(view) as f64))),
+        faint(format!("  max {}/s", compact(most_requests(view) as f64))),
     ]);
     rows
 }
@@ -240,7 +242,7 @@ fn causes(pair: Pair<'_>, what: &str, alarms: bool, counts: fn(&Stats) -> Vec<(&
     let items = causes.into_iter().map(|(cause, now, all)| {
         let is_alarm = alarms && now.is_some_and(|now| now > 0.0);
         let now = alarm_if(is_alarm, format!("{cause} {}/s", rate(now)));
-        vec![now, faint(format!(" {} total", count(all as f64)))]
+        vec![now, faint(format!(" {} total", compact(all as f64)))]
     });
     list(what, items)
 }
@@ -250,8 +252,8 @@ fn stored(pair: Pair<'_>) -> [Row; 2] {
     let shard = &pair.now.totals.shard;
     let swarms = vec![
         name("swarms"),
-        plain(count(shard.swarms as f64)),
-        faint(format!(" ({} idle)  completed ", count(shard.idle_swarms as f64))),
+        plain(compact(shard.swarms as f64)),
+        faint(format!(" ({} idle)  completed ", compact(shard.idle_swarms as f64))),
         plain(format!("{}/s", rate(pair.rate(|s| s.totals.shard.completed as f64)))),
         faint("  expired "),
         plain(format!("{}/s", rate(pair.rate(|s| s.totals.shard.expired as f64)))),
@@ -270,20 +272,19 @@ fn clients(now: &Stats) -> Row {
 /// Memory and peers against their limits, and CPU time.
 fn resources(pair: Pair<'_>) -> [Row; 3] {
     let Stats { memory, limits, totals, .. } = pair.now;
-    let resident = memory.resident as f64;
     let memory = match memory.limit {
         Some(limit) => of_limit(
             "memory",
-            resident / (limit as f64).max(1.0),
-            format!("{} of {}", bytes(resident), bytes(limit as f64)),
+            memory.resident as f64 / (limit as f64).max(1.0),
+            format!("{} of {}", bytes(memory.resident), bytes(limit)),
         ),
-        None => vec![name("memory"), plain(bytes(resident))],
+        None => vec![name("memory"), plain(bytes(memory.resident))],
     };
     let stored = totals.traffic.peers as f64;
     let mut peers = of_limit(
         "peers",
         stored / (limits.peers as f64).max(1.0),
-        format!("{} of {}", count(stored), count(limits.peers as f64)),
+        format!("{} of {}", compact(stored), compact(limits.peers as f64)),
     );
     if totals.shard.not_stored() > 0 {
         let refused = rate(pair.rate(|s| s.totals.shard.not_stored() as f64));

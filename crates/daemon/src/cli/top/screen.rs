@@ -31,7 +31,7 @@ use onrush_control::client::Client;
 /// How long the view may take to end.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// What changes or ends the view.
+/// An event that changes or ends the view.
 enum Event {
     /// A reading, or its error.
     Reading(Box<Result<Stats, String>>),

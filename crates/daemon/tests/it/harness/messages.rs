@@ -56,15 +56,15 @@ pub(crate) const AS_ROOT: &str = "running as root";
 /// A successor is started; for whom follows.
 pub(crate) const UPGRADE_REQUESTED: &str = "upgrade requested by ";
 /// A successor has connected and receives the peers; its process id and user are in the line.
-pub(crate) const UPGRADE_BEGINS: &str = " takes over: ";
+pub(crate) const UPGRADE_BEGINS: &str = "handoff begins: ";
 /// The successor has received the changes made during the transfer.
-pub(crate) const UPGRADE_RECEIVED: &str = "upgrade: delta merged";
-/// The old process has handed over everything and stops.
-pub(crate) const UPGRADE_DONE: &str = " has taken over; ";
-/// The successor failed; the old process keeps serving.
+pub(crate) const UPGRADE_RECEIVED: &str = "upgrade: delta merged: ";
+/// The predecessor has sent everything and stops; the successor's process id is in the line.
+pub(crate) const UPGRADE_DONE: &str = " serves; delta sent: ";
+/// The handoff failed; the predecessor keeps serving.
 pub(crate) const UPGRADE_FAILED: &str = "upgrade failed";
-/// The successor started by this process has exited without a takeover.
-pub(crate) const SUCCESSOR_FAILED: &str = "has not taken over";
+/// The successor started by this process has exited before it had the sockets.
+pub(crate) const SUCCESSOR_FAILED: &str = "the successor failed";
 /// A successor has disconnected before it requested the peers.
 pub(crate) const UPGRADE_LEFT: &str = "left before it accepted the handoff";
 /// A request was refused because an upgrade is in progress.
@@ -72,4 +72,4 @@ pub(crate) const UPGRADE_RUNNING: &str = "under way";
 /// Errors of `onrush ctl list` during an upgrade: the sockets are in transfer, neither process
 /// listens, or the tracker starts or stops.
 pub(crate) const UNAVAILABLE: [&str; 4] =
-    ["is about to take over", "cannot be reached", "the tracker is ", "try again in a moment"];
+    ["a handoff is in progress", "cannot be reached", "the tracker is ", "try again in a moment"];

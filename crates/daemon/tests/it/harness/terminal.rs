@@ -81,7 +81,7 @@ impl Terminal {
         }
     }
 
-    /// What the program has shown until now, as far as it was waited for.
+    /// Output of the program up to the last text that was waited for.
     pub(crate) fn shown(&self) -> &str {
         &self.shown
     }

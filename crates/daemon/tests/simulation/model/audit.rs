@@ -1,4 +1,4 @@
-//! What is compared while nothing is in flight: counters, and all that is stored.
+//! Comparisons while nothing is in flight: counters, and all that is stored.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ use super::{Model, within};
 /// swarms, and the block, which is empty for all addresses.
 pub(super) type Scope = (usize, Option<InfoHash>, Vec<u8>);
 
-/// What a shard stores.
+/// Content of a shard.
 pub(crate) struct Stored {
     pub(crate) shard: usize,
     pub(crate) swarms: Vec<SwarmView>,

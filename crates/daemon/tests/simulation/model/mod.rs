@@ -1,12 +1,12 @@
 //! The expected replies of a tracker, computed naively: maps, without regard to speed.
 //!
-//! What depends on the implementation is a range: the selection of peers in a list, the time after
-//! its lifetime at which an expired peer is removed, and the order of requests in flight at the
-//! same time. All else must be equal.
+//! Results that depend on the implementation are ranges: the selection of peers in a list, the time
+//! after its lifetime at which an expired peer is removed, and the order of requests in flight at
+//! the same time. All else must be equal.
 //!
-//! What the tracker draws or approximates is in doubt until nothing is in flight: which peer a
-//! newcomer to a full shard replaces, and whether a newcomer is taken for one of a source that has
-//! reached its limit. Then the model compares what is stored, and continues from that.
+//! Results that the tracker draws or approximates are in doubt until nothing is in flight: which
+//! peer a newcomer to a full shard replaces, and whether a newcomer is taken for one of a source
+//! that has reached its limit. Then the model compares what is stored, and continues from that.
 
 mod audit;
 mod newcomers;
@@ -66,7 +66,7 @@ pub(crate) struct Model {
     in_doubt: BTreeSet<usize>,
     /// Newcomers that were not stored, and peers that were replaced.
     unstored: Count,
-    /// What is above a limit since an upgrade, which limits neither shards nor sources.
+    /// Excess over a limit since an upgrade, which limits neither shards nor sources.
     inherited: BTreeMap<Scope, u64>,
     /// Shards that have had no audit since an upgrade.
     merged: BTreeSet<usize>,
@@ -77,7 +77,7 @@ pub(crate) struct Model {
     sequence: Sequence,
     /// The datagram with which an upgrade in progress has begun.
     upgrading_since: Option<Sequence>,
-    /// Whether the new process serves, and has not got the changes since then.
+    /// Whether the successor serves, and has not got the changes since then.
     incomplete: bool,
     /// Requests and replies so far.
     pub(crate) requests: u64,
@@ -429,7 +429,7 @@ impl Model {
         }
     }
 
-    /// What a peer may have been between two datagrams.
+    /// Possible states of a peer between two datagrams.
     fn possible(
         &self,
         hash: InfoHash,
@@ -545,7 +545,7 @@ impl Model {
         for hash in std::mem::take(&mut self.doubtful) {
             let swarm = self.swarms.entry(hash).or_default();
             (swarm.completed.0, swarm.dumped) = (0, 0);
-            // Whether these were replaced before remains unknown.
+            // It remains unknown if these were replaced before.
             let in_doubt = swarm.peers.values().filter(|peer| peer.in_doubt_before(Sequence::MAX));
             self.unstored.most += in_doubt.count() as u64;
             let upgrading = self.upgrading_since.is_some();
@@ -553,7 +553,7 @@ impl Model {
                 swarm.removed = Some(self.sequence);
             }
             match access.permits(hash) || upgrading {
-                // The new process of an upgrade may have it from the dump.
+                // The successor of an upgrade may have it from the dump.
                 true => swarm.peers.values_mut().for_each(|peer| peer.doubt(Doubt::Lost)),
                 false => {
                     *swarm = Swarm { removed: Some(self.sequence), ..Swarm::default() };

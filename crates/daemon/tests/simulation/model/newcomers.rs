@@ -1,4 +1,4 @@
-//! What becomes of newcomers, and of the peers that they replace.
+//! Results of newcomers' announces, and the peers that newcomers replace.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use onrush_proto::{Endpoint, InfoHash};
 
 use super::super::clock::Time;
 use super::super::history::{Doubt, History, Possible, Sequence};
-use super::super::limits::{Count, Found, Occupied, Outcome, add_alike};
+use super::super::limits::{Count, Found, NewcomerOutcome, Occupied, add_alike};
 use super::{Asked, Kind, Model, Pending};
 
 impl Pending {
@@ -26,53 +26,57 @@ impl Model {
         let before = self.before(asked, at);
         let outcome = match before.unknown && !stop {
             true => self.admit(asked, before, at),
-            false => Outcome::Stored,
+            false => NewcomerOutcome::Stored,
         };
         let (sequence, complete) = (self.sequence, !self.incomplete);
         let swarm = self.swarms.entry(hash).or_default();
-        swarm.completed.0 += u32::from(completes.0 && complete && outcome == Outcome::Stored);
-        swarm.completed.1 -= u32::from(completes.1 && outcome == Outcome::Refused);
+        swarm.completed.0 +=
+            u32::from(completes.0 && complete && outcome == NewcomerOutcome::Stored);
+        swarm.completed.1 -= u32::from(completes.1 && outcome == NewcomerOutcome::Refused);
         if let Some(history) = swarm.peers.get_mut(&announcer) {
-            // What became of the announce before this one remains unknown.
+            // The result of the announce before this one remains unknown.
             self.unstored.most += u64::from(history.in_doubt_before(arrival));
             history.answered(arrival, sequence, at.second as i64);
             match outcome {
-                Outcome::Stored => {}
-                Outcome::Refused => history.not_stored(arrival),
-                Outcome::Open(doubt) => history.doubt_announce(arrival, doubt),
+                NewcomerOutcome::Stored => {}
+                NewcomerOutcome::Refused => history.not_stored(arrival),
+                NewcomerOutcome::Open(doubt) => history.doubt_announce(arrival, doubt),
             }
         }
-        let mut own = Possible { unknown: stop || outcome != Outcome::Stored, kinds: [false; 2] };
-        own.kinds[usize::from(seeder)] = !stop && outcome != Outcome::Refused;
+        let mut own =
+            Possible { unknown: stop || outcome != NewcomerOutcome::Stored, kinds: [false; 2] };
+        own.kinds[usize::from(seeder)] = !stop && outcome != NewcomerOutcome::Refused;
         own
     }
 
-    /// What the peer may have been when its announce took effect.
+    /// Possible states of the peer when its announce took effect.
     fn before(&self, asked: &Asked, at: Time) -> Possible {
         let Asked { arrival, hash, announcer, .. } = *asked;
         self.possible(hash, announcer, arrival, arrival - 1, at.second)
     }
 
-    /// What becomes of a peer that was unknown before its announce, or may have been.
-    fn admit(&mut self, asked: &Asked, before: Possible, at: Time) -> Outcome {
+    /// Result of the announce of a peer that was unknown before, or may have been.
+    fn admit(&mut self, asked: &Asked, before: Possible, at: Time) -> NewcomerOutcome {
         let found = self.find(asked, at);
         let outcome = match self.limits.outcome(&found) {
             // A known peer may announce again.
-            Outcome::Refused if before.kinds != [false; 2] => Outcome::Open(Doubt::Limited),
+            NewcomerOutcome::Refused if before.kinds != [false; 2] => {
+                NewcomerOutcome::Open(Doubt::Limited)
+            }
             outcome => outcome,
         };
         let shard = self.map.shard_of(&asked.hash);
         match outcome {
-            Outcome::Stored => {}
-            Outcome::Refused => {
+            NewcomerOutcome::Stored => {}
+            NewcomerOutcome::Refused => {
                 self.unstored.add(true);
                 return outcome;
             }
-            Outcome::Open(_) => drop(self.in_doubt.insert(shard)),
+            NewcomerOutcome::Open(_) => drop(self.in_doubt.insert(shard)),
         }
         if found.creates.1 {
             let known = before.kinds != [false; 2];
-            let certain = found.creates.0 && outcome == Outcome::Stored && !known;
+            let certain = found.creates.0 && outcome == NewcomerOutcome::Stored && !known;
             self.created.push(asked.announcer, shard, self.minutes(asked, at), certain);
         }
         self.displace(asked, at);
@@ -110,7 +114,7 @@ impl Model {
         }
     }
 
-    /// What a newcomer finds.
+    /// Numbers of other peers when a newcomer arrives.
     fn find(&self, asked: &Asked, at: Time) -> Found {
         let Asked { hash, announcer, completes, .. } = *asked;
         let others = self.others(asked, at);

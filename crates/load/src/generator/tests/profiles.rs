@@ -1,4 +1,4 @@
-//! What profiles send arrives as meant, and is judged as it deserves.
+//! Requests of the profiles arrive as declared, and their replies are judged correctly.
 
 use super::*;
 
@@ -11,7 +11,7 @@ fn longer(profile: Profile, fault: Fault) -> Scene {
     Scene { profile, fault, window, ..Scene::default() }
 }
 
-fn found(outcome: &Outcome, finding: Finding) -> u64 {
+fn found(outcome: &PlayOutcome, finding: Finding) -> u64 {
     outcome.tally.findings[finding as usize].count
 }
 
@@ -51,7 +51,7 @@ fn floods_come_from_few_addresses_and_only_connect() {
     profile.flood.share = 0.5;
     profile.flood.addresses = 1;
     let flooded = play(longer(profile, Fault::Nothing));
-    let connects = |outcome: &Outcome| {
+    let connects = |outcome: &PlayOutcome| {
         let all: u64 = outcome.tally.kinds.iter().map(|kind| kind.requests).sum();
         kind(outcome, Kind::Connect).requests as f64 / all as f64
     };

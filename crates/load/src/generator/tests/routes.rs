@@ -2,10 +2,11 @@
 
 use super::*;
 
-/// A worker without a tracker, for looking at what it would send.
+/// A worker without a tracker, whose requests are only looked at.
 fn session<'p>(plan: &'p Plan, routes: Vec<Route>, in_flight: usize) -> Session<'p> {
     let pace = Pace::InFlight(in_flight);
-    let settings = Settings { pace, burst: 1, timeout: SECOND, ..Settings::default() };
+    let settings =
+        GeneratorSettings { pace, burst: 1, timeout: SECOND, ..GeneratorSettings::default() };
     Session::new(plan, routes, settings, Window { start: 0, end: Nanos::MAX / 2 })
 }
 

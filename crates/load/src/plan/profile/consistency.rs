@@ -11,8 +11,8 @@ const TOLERANCE: f64 = 1e-9;
 /// The share of announces by leechers that stay: the most that `completed` and `paused` can be.
 pub(super) fn remaining_leechers(seeders: f64, events: &Events) -> f64 {
     let turnover = events.turnover();
-    // Of all announces, the share 1 - turnover is of peers that were there before, of which
-    // turnover / (1 - turnover) leave.
+    // The share 1 - turnover of all announces is of peers that were there before, of which turnover
+    // / (1 - turnover) leave.
     ((1.0 - 2.0 * turnover) * (1.0 - seeders)).max(0.0)
 }
 

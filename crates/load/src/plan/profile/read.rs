@@ -17,7 +17,7 @@ pub fn file(name: &str, text: &str) -> Result<Profile, String> {
     struct Base {
         base: Option<String>,
     }
-    // Whether `text` and its base are correct is for the document to report.
+    // The document reports errors in `text` and its base.
     let Base { base } = toml::from_str(text).unwrap_or_default();
     let base = base.and_then(|base| Profile::named(&base)).unwrap_or_else(Profile::real);
     finish(Document::parse(&SCHEMA, values_of(&base), name, text))

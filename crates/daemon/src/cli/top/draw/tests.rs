@@ -102,7 +102,7 @@ fn the_view_fits_80_columns() {
     let view = after([1, 2, 4].map(reading));
     let all = lines(&view, 80);
     shows(&all, "onrush 1.2.3", &["0.0.0.0:6969", "colocated", "http://127.0.0.1:6970"]);
-    shows(&all, "serving for 16 min", &["no worker is stalled", "no overload", "1800 s"]);
+    shows(&all, "serving for 16 min 44 s", &["no worker is stalled", "no overload", "1800 s"]);
     shows(
         &all,
         "IPv4",
@@ -117,7 +117,7 @@ fn the_view_fits_80_columns() {
     shows(&all, "refused", &["connection_id 40/s 160 total", "short 0/s 5 total"]);
     shows(&all, "swarms", &["54,321"]);
     shows(&all, "clients", &["qBittorrent 100.0 %"]);
-    shows(&all, "memory", &["██░░", " 15 %", "150.0 MB of 1000.0 MB"]);
+    shows(&all, "memory", &["██░░", " 15 %", "143 MiB of 954 MiB"]);
     shows(&all, "peers", &[" 95 %", "2,000,400 of 2,100,000"]);
     shows(&all, "CPU", &["50 % of a vCPU"]);
     shows(&all, "worker-0", &["███░░░░░░░  25 %", " 6,600 ", "0/64"]);

@@ -4,10 +4,11 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use super::rows::{Row, alarm, alarm_if, columns, faint, level, plain, put};
-use crate::cli::format::{count, rate};
+use crate::cli::format::rate;
 use crate::cli::top::rates::Pair;
 use crate::cli::top::view::{Scroll, View};
 use onrush_control::api::stats::WorkerStats;
+use onrush_text::numbers::compact;
 
 /// Columns of the names.
 const NAMES: usize = 10;
@@ -61,7 +62,7 @@ fn row(pair: Pair<'_>, worker: &WorkerStats, load: f64) -> Row {
         sockets(per_second(|worker| worker.counts.sent as f64)),
         sockets(lost),
         swarms(format!("{}/{}", worker.lane_waiting, worker.lane_capacity)),
-        swarms(count(worker.peers as f64)),
+        swarms(compact(worker.peers as f64)),
     ];
     vec![
         if worker.is_stalled() { alarm(name) } else { faint(name) },

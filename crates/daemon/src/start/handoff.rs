@@ -1,5 +1,5 @@
-//! The steps of a start that need the other process: binding the admin address that the running one
-//! has, acquiring its sockets, and waiting for the process after this one.
+//! The steps of a start that belong to a handoff: binding the admin address that the predecessor
+//! has, acquiring its sockets, and listening for a successor.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -16,24 +16,24 @@ use super::{StartError, Tracker};
 use crate::access::blocks::Time;
 use crate::process::notify::{self, NotifyState};
 use crate::upgrade::SOCKET;
-use crate::upgrade::incoming::{self, Incoming, TakeoverError};
-use crate::upgrade::outgoing::Outgoing;
+use crate::upgrade::predecessor::HandoffServer;
+use crate::upgrade::successor::{self, HandoffClient, HandoffError};
 use onrush_config::Settings;
 use onrush_config::settings::Listen;
 use onrush_control::AdminError;
 use onrush_control::server::{self, Bound};
-use onrush_control::version::version;
 use onrush_replica::delta;
 use onrush_replica::handoff::{Handoff, Section, SectionKind};
 use onrush_store::lock::StateLock;
+use onrush_text::version::version;
 
-/// Binds the admin address. If the running process may have it, it is bound once that has exited.
+/// Binds the admin address. If the predecessor may have it, it is bound once that has exited.
 pub(super) fn bind_admin(settings: &Settings, listen: Listen) -> Result<Bound, AdminError> {
     match server::bind(listen) {
         Err(AdminError::Taken(address)) => {
-            // Without a running process the start fails at the handoff, with a better message.
+            // Without a predecessor the start fails at the handoff, with a better message.
             let held =
-                incoming::inspect(settings).is_none_or(|handoff| handoff.may_hold_admin(address));
+                successor::inspect(settings).is_none_or(|handoff| handoff.may_hold_admin(address));
             if held { Ok(server::bind_later(address)) } else { Err(AdminError::Taken(address)) }
         }
         bound => bound,
@@ -41,29 +41,29 @@ pub(super) fn bind_admin(settings: &Settings, listen: Listen) -> Result<Bound, A
 }
 
 impl Tracker {
-    /// Acquires the sockets of the running process, whose peers are loaded. From its release to the
+    /// Acquires the sockets of the predecessor, whose peers are loaded. From its release to the
     /// acquisition neither process serves, so only what cannot be done earlier is done in between.
     /// `journal_length` is the journal's length in bytes when it was replayed.
     pub(super) fn acquire_sockets(
         &mut self,
-        incoming: &mut Incoming,
+        client: &mut HandoffClient,
         pending: PendingSockets,
         settings: &Settings,
         journal_length: u64,
     ) -> Result<(), StartError> {
-        let stream = incoming.stream.try_clone().map_err(TakeoverError::Broken)?;
+        let stream = client.stream.try_clone().map_err(HandoffError::Broken)?;
         let orders = self.running.orders().clone();
         let start_merge = delta::receive(
             stream,
             (orders, self.map, self.clock),
             self.upgrade.merging().clone(),
-            std::mem::take(&mut incoming.stops),
-            // Before its first byte, the outgoing process has named this one as the main process.
+            std::mem::take(&mut client.stops),
+            // Before its first byte, the predecessor has named this one as the main process.
             // Earlier notifications were ignored (NotifyAccess=main).
             || notify::send(&[NotifyState::Ready, NotifyState::Watchdog]),
         )
         .map_err(StartError::Threads)?;
-        self.overload.adopt(incoming.wait_for_release()?, Instant::now());
+        self.overload.adopt(client.wait_for_release()?, Instant::now());
         self.warnings.extend(self.access.apply_late_changes(journal_length, Instant::now()));
         self.access.load_blocks(Time::of(self.clock));
         let rules = Arc::new(self.overload.rules(settings, self.access.lists()));
@@ -71,10 +71,10 @@ impl Tracker {
         if let Err(error) = self.running.orders().update_rules(&rules) {
             self.warnings.push(format!("{error}: it keeps the rules from before the upgrade"));
         }
-        pending.bind().map_err(TakeoverError::Broken)?;
+        pending.bind().map_err(HandoffError::Broken)?;
         // Before the upgrade socket is opened, which refuses requests during the merge.
         self.upgrade.merging().store(true, Ordering::Release);
-        incoming.acquire()?;
+        client.acquire()?;
         if let Some(lock) = &mut self.files.lock {
             lock.take_ownership();
         }
@@ -83,7 +83,7 @@ impl Tracker {
         Ok(())
     }
 
-    /// Listens for a process that takes over from this one.
+    /// Listens for a successor.
     pub(super) fn listen_for_successor(
         &mut self,
         settings: &Settings,
@@ -104,7 +104,7 @@ impl Tracker {
                 admin: self.admin.address().into_iter().collect(),
                 current: None,
             };
-            let outgoing = Outgoing {
+            let server = HandoffServer {
                 handoff,
                 descriptors,
                 orders: self.running.orders().clone(),
@@ -113,7 +113,7 @@ impl Tracker {
                 merging: self.upgrade.merging().clone(),
                 events,
             };
-            outgoing.listen(&path)
+            server.listen(&path)
         });
         if let Err(error) | Ok(Some(error)) = &listening {
             self.warnings.push(format!(

@@ -1,5 +1,5 @@
-//! The running process's side of an upgrade: it waits at a Unix socket for a process that takes
-//! over, and keeps serving when that fails.
+//! The predecessor's side of a handoff: it waits at a Unix socket for a successor, and keeps
+//! serving when the handoff fails.
 
 use std::io::{self, BufWriter};
 use std::net::{Shutdown, SocketAddr};
@@ -12,10 +12,9 @@ use std::thread;
 use std::time::Duration;
 
 use crossbeam_channel::{Sender, bounded};
-use onrush_net::handover::{self, Peer};
+use onrush_net::descriptors::{self, Peer};
 use onrush_swarm::{Interest, Shard, Totals};
 
-use onrush_control::version::version;
 use onrush_replica::delta::Since;
 use onrush_replica::dump;
 use onrush_replica::handoff::{
@@ -23,27 +22,28 @@ use onrush_replica::handoff::{
     send_descriptors, unexpected,
 };
 use onrush_store::state_file;
+use onrush_text::version::version;
 use onrush_tracker::clock::{Clock, Now};
 use onrush_tracker::orders::Orders;
 
 /// Time for the request after a connection is accepted. Others wait behind it, so it is shorter
-/// than the time for which a new process waits.
+/// than the time for which a successor waits.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
-/// Time for each write to the new process.
+/// Time for each write to the successor.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time for the new process to read all peers, besides [`TIME_PER_ITEM`]: other upgrades wait
+/// Time for the successor to read all peers, besides [`TIME_PER_ITEM`]: other upgrades wait
 /// meanwhile.
 const SEND_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time to read a peer, or a swarm without peers: a multiple of what it takes.
 const TIME_PER_ITEM: Duration = Duration::from_micros(10);
-/// Time for the new process to open its sockets, and to finish loading once all peers are sent. It
+/// Time for the successor to open its sockets, and to finish loading once all peers are sent. It
 /// loads while it receives, so little is left then.
 const LOAD_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time for a worker to produce the next block of the dump.
 const DUMP_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time for workers to answer everything they have received.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
-/// Time for the new process to acquire the sockets, which takes a millisecond on a quiet host:
+/// Time for the successor to acquire the sockets, which takes a millisecond on a quiet host:
 /// neither process serves meanwhile.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time for the main thread to reply.
@@ -51,8 +51,8 @@ const MAIN_THREAD_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pause after a failed accept, and after a failed bind.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// The running process's side, with all that it hands over.
-pub struct Outgoing {
+/// Serves handoffs: all that a successor gets from this process.
+pub struct HandoffServer {
     /// The description of the handoff.
     pub handoff: Handoff,
     /// The descriptors of each section of the handoff.
@@ -66,12 +66,12 @@ pub struct Outgoing {
     /// Whether this process is still merging the delta of its own predecessor.
     pub merging: Arc<AtomicBool>,
     /// Reports to the main thread.
-    pub events: Sender<Event>,
+    pub events: Sender<HandoffEvent>,
 }
 
 /// The state of an upgrade, reported to the main thread.
 #[derive(Debug)]
-pub enum Event {
+pub enum HandoffEvent {
     /// A process has requested the handoff.
     Requested {
         /// Its process id.
@@ -79,8 +79,8 @@ pub enum Event {
         /// For the current part of the handoff.
         current: Sender<Current>,
     },
-    /// The new process could serve. The sockets are released after the reply; from then on the main
-    /// thread makes no changes that the new process would miss.
+    /// The successor could serve. The sockets are released after the reply; from then on the main
+    /// thread makes no changes that the successor would miss.
     Ready {
         /// Its process id.
         process: i32,
@@ -91,14 +91,14 @@ pub enum Event {
     },
     /// The upgrade has failed; this process serves.
     Failed,
-    /// The new process serves.
-    HandedOver(HandedOver),
+    /// The successor serves.
+    Completed(CompletedHandoff),
 }
 
 /// A completed handoff of the sockets. The delta since the dump is still to be sent.
 #[derive(Debug)]
-pub struct HandedOver {
-    /// The connection to the new process.
+pub struct CompletedHandoff {
+    /// The connection to the successor.
     pub stream: UnixStream,
     /// Its process id.
     pub process: i32,
@@ -127,10 +127,10 @@ fn bind_later(path: &Path) -> UnixListener {
     }
 }
 
-impl Outgoing {
-    /// Listens at `path`, on a thread of its own, for a process that takes over. If the socket
-    /// cannot be bound, the thread tries again until it can, and the first error is returned as
-    /// `Some`: the disk may be full or read-only for a while.
+impl HandoffServer {
+    /// Listens at `path`, on a thread of its own, for a successor. If the socket cannot be bound,
+    /// the thread tries again until it can, and the first error is returned as `Some`: the disk may
+    /// be full or read-only for a while.
     ///
     /// # Errors
     /// When the thread cannot be started.
@@ -144,7 +144,7 @@ impl Outgoing {
             let listener = first.unwrap_or_else(|| bind_later(&path));
             for stream in listener.incoming() {
                 match stream.map(|stream| self.serve(stream)) {
-                    // The next process connects to the new one.
+                    // The next successor connects to the present one.
                     Ok(true) => return,
                     Ok(false) => {}
                     Err(error) => {
@@ -162,21 +162,21 @@ impl Outgoing {
         Ok(failed)
     }
 
-    /// Serves one connection. Returns whether the sockets were handed over.
+    /// Serves one connection. Returns whether the handoff of the sockets is complete.
     fn serve(&self, stream: UnixStream) -> bool {
         let result = match self.receive_request(&stream) {
             Ok(None) => return false,
             Ok(Some((peer, version))) => {
-                self.hand_over(stream, peer, version).inspect_err(|_| {
+                self.run_handoff(stream, peer, version).inspect_err(|_| {
                     // The main thread may have ended.
-                    let _ = self.events.send(Event::Failed);
+                    let _ = self.events.send(HandoffEvent::Failed);
                 })
             }
-            // Nothing was handed over, and the main thread was not involved.
+            // No handoff has begun, and the main thread was not involved.
             Err(error) => Err(error),
         };
         match result {
-            Ok(handed_over) => self.events.send(Event::HandedOver(handed_over)).is_ok(),
+            Ok(completed) => self.events.send(HandoffEvent::Completed(completed)).is_ok(),
             Err(error) => {
                 log::warn!("upgrade failed; this process keeps serving: {error}");
                 false
@@ -184,10 +184,10 @@ impl Outgoing {
         }
     }
 
-    /// Authenticates the peer and reads its request. Returns the process that takes over, and its
-    /// build; `None` if the connection needs nothing more.
+    /// Authenticates the peer and reads its request. Returns the successor's process and build;
+    /// `None` if the connection needs nothing more.
     fn receive_request(&self, stream: &UnixStream) -> io::Result<Option<(Peer, String)>> {
-        let peer = handover::peer(stream)?;
+        let peer = descriptors::peer(stream)?;
         let own = nix::unistd::Uid::effective().as_raw();
         if peer.user != own && peer.user != 0 {
             log::warn!("upgrade refused: user {} is neither user {own} nor root", peer.user);
@@ -217,16 +217,17 @@ impl Outgoing {
         Err(io::Error::other(why))
     }
 
-    /// Hands over sockets and peers.
-    fn hand_over(
+    /// Sends sockets and peers to the successor.
+    fn run_handoff(
         &self,
         stream: UnixStream,
         Peer { process, user }: Peer,
         version: String,
-    ) -> io::Result<HandedOver> {
-        let current = self.ask_main_thread(|current| Event::Requested { process, current })?;
+    ) -> io::Result<CompletedHandoff> {
+        let current =
+            self.ask_main_thread(|current| HandoffEvent::Requested { process, current })?;
         self.send_handoff(&stream, current)?;
-        // The new process binds further sockets, and may read long lists.
+        // The successor binds further sockets, and may read long lists.
         let keeps = match receive(&stream, LOAD_TIMEOUT) {
             Ok(Message::Accept { keeps }) => keeps,
             Ok(other) => return Err(unexpected(&other)),
@@ -236,8 +237,8 @@ impl Outgoing {
             }
         };
         log::info!(
-            "process {process} of user {user} takes over: onrush {} -> {version}; it gets the \
-             peers while this one keeps serving",
+            "handoff begins: process {process} of user {user}, onrush {} -> {version}; it receives \
+             the peers while this one keeps serving",
             self.handoff.version
         );
         let begun = self.clock.now().moment;
@@ -251,19 +252,22 @@ impl Outgoing {
             Message::Ready => {}
             other => return Err(unexpected(&other)),
         }
-        let commitment =
-            self.ask_main_thread(|commitment| Event::Ready { process, version, commitment })?;
+        let commitment = self.ask_main_thread(|commitment| HandoffEvent::Ready {
+            process,
+            version,
+            commitment,
+        })?;
         self.release(&stream, commitment).inspect_err(|_| {
             if let Err(error) = self.orders.resume() {
                 log::error!("{error}; its worker does not serve");
             }
         })?;
         self.drain_dropped_addresses(&keeps);
-        Ok(HandedOver { stream, process, since: Since { begun, stops } })
+        Ok(CompletedHandoff { stream, process, since: Since { begun, stops } })
     }
 
     /// Reports an event to the main thread, and waits for the reply.
-    fn ask_main_thread<R>(&self, event: impl FnOnce(Sender<R>) -> Event) -> io::Result<R> {
+    fn ask_main_thread<R>(&self, event: impl FnOnce(Sender<R>) -> HandoffEvent) -> io::Result<R> {
         let (reply, replied) = bounded(1);
         // A failure drops the sender of the reply.
         let _ = self.events.send(event(reply));
@@ -298,16 +302,16 @@ impl Outgoing {
             Ok(other) => return Err(unexpected(&other)),
             Err(_) => {}
         }
-        // After the shutdown the new process can send nothing more. A message that it sent before
-        // can still be read, and counts.
+        // After the shutdown the successor can send nothing more. A message that it sent before can
+        // still be read, and counts.
         stream.shutdown(Shutdown::Both)?;
         match receive(stream, ACQUIRE_TIMEOUT) {
             Ok(Message::Acquired) => Ok(()),
-            _ => Err(io::Error::other("the new process did not take the sockets in time")),
+            _ => Err(io::Error::other("the successor did not acquire the sockets in time")),
         }
     }
 
-    /// Answers the datagrams queued at addresses that the new process does not serve.
+    /// Answers the datagrams queued at addresses that the successor does not serve.
     fn drain_dropped_addresses(&self, keeps: &[bool]) {
         let addresses = self.handoff.addresses().zip(keeps);
         let dropped: Arc<[SocketAddr]> =

@@ -1,0 +1,277 @@
+//! Starts the successor from the predecessor: under a service manager the successor has to be in
+//! the same control group and sandbox, and to be a child of the manager in the end.
+//!
+//! systemd accepts `MAINPID=` of any process of the unit, but waits only for its own children: on
+//! `systemctl stop` it would not wait for another process's snapshot. So between the two runs a
+//! *launcher*, the same program, which starts the successor and waits for it. If the successor
+//! fails, the launcher exits with the same status. After the handoff the launcher exits, and
+//! process 1 inherits the successor.
+//!
+//! Launcher and successor have a Unix socket to the predecessor as standard input. When it is
+//! closed the launcher exits; on a byte it kills the successor. A successor that fails writes its
+//! final message to it ([`Exit::report`]).
+//!
+//! Both have the command line of the predecessor, so that the same one is shown by `ps` and
+//! `systemctl status` before and after an upgrade. The environment has the differences.
+
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{self, Command, ExitStatus};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, bounded};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::process::exit::{self, Exit, SUCCESSOR, UPGRADE_ROLE};
+use crate::process::signals;
+
+/// The [`UPGRADE_ROLE`] of the launcher.
+const LAUNCHER: &str = "launcher";
+/// Environment variable that stands for `--force`, next to [`UPGRADE_ROLE`].
+const UPGRADE_FORCE: &str = "ONRUSH_UPGRADE_FORCE";
+/// The flags of a successor that an operator has started: later successors lack them.
+const FLAGS: [&str; 2] = ["--upgrade", "--force"];
+/// Tells the launcher to kill the successor.
+const KILL: u8 = b'k';
+/// Time for a successor to request the handoff: lists of millions of entries take seconds to load.
+const START_TIMEOUT: Duration = Duration::from_secs(180);
+/// Time for a successor to exit after a failed handoff, or after a kill.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time for the launcher to exit after the handoff.
+const LAUNCHER_TIMEOUT: Duration = Duration::from_secs(1);
+/// Upper bound of a final message, bytes.
+const MAX_MESSAGE: u64 = 64 << 10;
+
+/// The program of this process and its arguments, by which a successor is started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Program {
+    /// The path of the executable.
+    pub path: PathBuf,
+    /// The name by which it was started.
+    name: OsString,
+    args: Vec<OsString>,
+}
+
+impl Program {
+    /// The program of this process. Call first of all: the file is replaced before an upgrade.
+    pub fn current() -> Self {
+        let mut args = env::args_os();
+        let name = args.next().unwrap_or_default();
+        let executable = env::current_exe().ok();
+        let path = find_program(Path::new(&name), env::var_os("PATH"), executable.as_deref());
+        let is_kept = |arg: &OsString| !FLAGS.iter().any(|flag| arg == flag);
+        Self { path, name, args: args.filter(is_kept).collect() }
+    }
+
+    fn command(&self, role: &str, force: bool) -> Command {
+        let mut command = Command::new(&self.path);
+        command.arg0(&self.name).args(&self.args).env(UPGRADE_ROLE, role);
+        match force {
+            true => command.env(UPGRADE_FORCE, "1"),
+            false => command.env_remove(UPGRADE_FORCE),
+        };
+        // Passed sockets arrive by the handoff. The watchdog is for the main process, which the
+        // manager learns by MAINPID, not by the id in the environment.
+        for name in ["LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES", "WATCHDOG_PID"] {
+            command.env_remove(name);
+        }
+        command
+    }
+
+    /// Starts a launcher, which starts the successor. With `force` the successor may drop peers
+    /// that do not fit.
+    ///
+    /// # Errors
+    /// When the program cannot be executed.
+    pub fn start(&self, force: bool, now: Instant) -> io::Result<StartedSuccessor> {
+        let (control, theirs) = UnixStream::pair()?;
+        let mut launcher = self.command(LAUNCHER, force).stdin(OwnedFd::from(theirs)).spawn()?;
+        let (done, exited) = bounded(1);
+        let messages = control.try_clone()?;
+        thread::Builder::new().name("successor".into()).spawn(move || {
+            let exited = match launcher.wait() {
+                Ok(status) => describe(status, &read_message(&messages)),
+                Err(error) => format!("its exit status is unknown: {error}"),
+            };
+            // After the handoff the receiver is dropped.
+            let _ = done.send(exited);
+        })?;
+        Ok(StartedSuccessor { control, exited, deadline: now + START_TIMEOUT })
+    }
+}
+
+/// The path by which the program was started. A symbolic link is not resolved: it may lead to the
+/// next version later. `name` counts only if it leads to the `executable` of this process.
+fn find_program(name: &Path, path: Option<OsString>, executable: Option<&Path>) -> PathBuf {
+    let is_executable = |path: &Path| match (fs::metadata(path), executable.map(fs::metadata)) {
+        (Ok(this), Some(Ok(other))) => (this.dev(), this.ino()) == (other.dev(), other.ino()),
+        _ => false,
+    };
+    let given = match name.components().count() {
+        0 | 1 if !name.is_absolute() => {
+            let directories = path.as_deref().map(env::split_paths).into_iter().flatten();
+            directories.map(|directory| directory.join(name)).find(|path| is_executable(path))
+        }
+        _ => std::path::absolute(name).ok().filter(|path| is_executable(path)),
+    };
+    given.or_else(|| executable.map(Path::to_owned)).unwrap_or_else(|| name.to_owned())
+}
+
+fn read_message(control: &UnixStream) -> String {
+    // Both writers have exited, so everything has arrived.
+    let _ = control.set_nonblocking(true);
+    let mut message = Vec::new();
+    let _ = control.take(MAX_MESSAGE).read_to_end(&mut message);
+    String::from_utf8_lossy(&message).trim_end().to_owned()
+}
+
+/// A started successor.
+#[derive(Debug)]
+pub struct StartedSuccessor {
+    control: UnixStream,
+    /// Receives how the launcher has exited, and so a successor that has failed.
+    pub exited: Receiver<String>,
+    /// When it is killed.
+    deadline: Instant,
+}
+
+/// How a successor has exited: its status, as the launcher passed it on, and its final message.
+fn describe(status: ExitStatus, message: &str) -> String {
+    let how = match (status.code(), status.signal()) {
+        (Some(code), _) => format!("it ended with exit code {code}"),
+        (None, Some(signal)) => format!("signal {signal} ended it"),
+        (None, None) => "it ended".to_owned(),
+    };
+    if message.is_empty() { how } else { format!("{how}:\n{message}") }
+}
+
+impl StartedSuccessor {
+    /// It has requested the handoff, which has timeouts of its own.
+    pub fn handoff_requested(&mut self, now: Instant) {
+        self.deadline = now + Duration::from_secs(86_400);
+    }
+
+    /// The handoff has failed: it should exit by itself.
+    pub fn handoff_failed(&mut self, now: Instant) {
+        self.deadline = self.deadline.min(now + EXIT_TIMEOUT);
+    }
+
+    /// Call every second: kills a successor after its deadline. Returns whether it did.
+    pub fn tick(&mut self, now: Instant) -> bool {
+        let late = now >= self.deadline;
+        if late {
+            self.kill(now);
+        }
+        late
+    }
+
+    /// Kills the successor.
+    pub fn kill(&mut self, now: Instant) {
+        self.deadline = now + EXIT_TIMEOUT;
+        // A launcher that does not read has exited.
+        let _ = self.control.write_all(&[KILL]);
+    }
+
+    /// It has the sockets: ends the launcher.
+    pub fn release(self) {
+        let _ = self.control.shutdown(Shutdown::Write);
+        if self.exited.recv_timeout(LAUNCHER_TIMEOUT).is_err() {
+            log::warn!("the launcher of the successor does not exit");
+        }
+    }
+}
+
+/// Whether this process is a launcher, which calls [`run_launcher`] and nothing else.
+pub fn is_launcher() -> bool {
+    env::var_os(UPGRADE_ROLE).is_some_and(|role| role == LAUNCHER)
+}
+
+/// Whether the predecessor has started this process, which `--upgrade` says otherwise.
+pub fn is_successor() -> bool {
+    env::var_os(UPGRADE_ROLE).is_some_and(|role| role == SUCCESSOR)
+}
+
+/// Whether the predecessor has requested what `--force` requests otherwise.
+pub fn is_forced() -> bool {
+    env::var_os(UPGRADE_FORCE).is_some()
+}
+
+/// Starts the successor. Exits with its status, or when the predecessor closes the socket.
+pub fn run_launcher() -> Exit {
+    // Catches and discards signals sent to all processes of a unit: the launcher exits with the
+    // successor, or with the predecessor.
+    let _signals = signals::listen();
+    launch().map_or_else(Exit::failed, |code| Exit { code, text: String::new() })
+}
+
+/// The exit status of the launcher.
+fn launch() -> Result<u8, String> {
+    let failed = |what: &'static str| move |error: io::Error| format!("{what}: {error}");
+    let stdin = || {
+        let stdin = io::stdin().as_fd().try_clone_to_owned();
+        stdin.map_err(failed("no connection to the running onrush"))
+    };
+    let mut control = UnixStream::from(stdin()?);
+    let successor = Program::current().command(SUCCESSOR, is_forced()).stdin(stdin()?).spawn();
+    let mut successor = successor.map_err(failed("cannot start the successor"))?;
+    let pid = Pid::from_raw(successor.id() as i32);
+    let control = thread::Builder::new().name("control".into()).spawn(move || {
+        let mut byte = [0];
+        while let Ok(1..) = control.read(&mut byte) {
+            let _ = kill(pid, Signal::SIGKILL);
+        }
+        process::exit(exit::GOOD.into());
+    });
+    control.map_err(failed("cannot start a thread")).inspect_err(|_| {
+        let _ = successor.kill();
+    })?;
+    Ok(match successor.wait().map(|status| (status.code(), status.signal())) {
+        Ok((Some(code), _)) => code as u8,
+        // As a shell encodes signals.
+        Ok((None, signal)) => 128 + signal.unwrap_or(0) as u8,
+        Err(_) => exit::FAILED,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_program_is_the_started_path_with_links_unresolved() {
+        let directory = tempfile::tempdir().unwrap();
+        let (file, link) = (directory.path().join("onrush-1"), directory.path().join("onrush"));
+        fs::write(&file, "").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        let path = Some(directory.path().as_os_str().to_owned());
+        let found = |name: &Path, path| find_program(name, path, Some(&file));
+        assert_eq!(found(&link, None), link);
+        assert_eq!(found(Path::new("onrush"), path.clone()), link);
+        // A path to another file is ignored.
+        let other = directory.path().join("other");
+        fs::write(&other, "").unwrap();
+        assert_eq!(found(&other, None), file);
+        assert_eq!(found(Path::new("other"), path), file);
+        assert_eq!(find_program(Path::new("onrush"), None, None), Path::new("onrush"));
+    }
+
+    #[test]
+    fn an_exit_shows_status_and_message() {
+        let exited = |raw, message| describe(ExitStatus::from_raw(raw), message);
+        assert_eq!(
+            exited(2 << 8, "onrush.toml:1: no"),
+            "it ended with exit code 2:\nonrush.toml:1: no"
+        );
+        assert_eq!(exited(9, ""), "signal 9 ended it");
+    }
+}

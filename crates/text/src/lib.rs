@@ -1,0 +1,6 @@
+//! Text for people: numbers, times and the version, in one form for all programs. Sizes are in
+//! binary units, as the kernel and systemd count memory.
+
+pub mod numbers;
+pub mod times;
+pub mod version;
