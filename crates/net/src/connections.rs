@@ -115,9 +115,9 @@ impl<T> Table<T> {
 
     /// The place for a new connection. Where the source has its share, or all places are taken, the
     /// connection that has been idle longest is closed. If none is idle, the one whose response has
-    /// been written longest, if that is longer than the timeout: a client that takes a little before
-    /// each timeout keeps its connection otherwise. If there is none, the place is in the reserve.
-    /// `None` if that is in use, too.
+    /// been written longest, if that is longer than the timeout: a client that takes a little
+    /// before each timeout keeps its connection otherwise. If there is none, the place is in the
+    /// reserve. `None` if that is in use, too.
     pub fn admit(&mut self, source: Source, value: T, now: Instant) -> Option<Admission<T>> {
         let limits = self.limits;
         let of_source = self.by_source.get(&source);

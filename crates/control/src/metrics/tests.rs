@@ -326,19 +326,20 @@ fn members_show_the_series_of_their_role() {
         let series = shown.keys().filter(|full| full.split('{').next() == Some(name));
         series.filter_map(|full| full.split("worker=\"").nth(1)?.split('"').next()).collect()
     };
-    let (socket, swarm) = (BTreeSet::from(["socket-0"]), BTreeSet::from(["swarm-0", "swarm-1"]));
+    let (takes_requests, swarm) =
+        (BTreeSet::from(["front-0", "socket-0"]), BTreeSet::from(["swarm-0", "swarm-1"]));
     for name in [
         "onrush_received_datagrams_total",
         "onrush_refused_requests_total",
         "onrush_replies_total",
         "onrush_kernel_dropped_datagrams_total",
     ] {
-        assert_eq!(workers_of(name), socket, "{name}");
+        assert_eq!(workers_of(name), takes_requests, "{name}");
     }
     for name in ["onrush_peers", "onrush_family_swarms", "onrush_lane_capacity_batches"] {
         assert_eq!(workers_of(name), swarm, "{name}");
     }
-    assert_eq!(workers_of("onrush_turns_total"), &socket | &swarm);
+    assert_eq!(workers_of("onrush_turns_total"), &takes_requests | &swarm);
 }
 
 /// A counter with an integer and one with a fraction, a gauge and a histogram, in either format.

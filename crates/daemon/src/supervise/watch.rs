@@ -202,6 +202,7 @@ mod tests {
     use crate::overload::load::Readings;
     use onrush_config::{Flags, Host};
     use onrush_control::stall::StallDetector;
+    use onrush_tracker::limits::Placement;
     use onrush_tracker::member::Role;
     use onrush_tracker::metrics::WorkerMetrics;
     use onrush_tracker::refusal::Refusal;
@@ -213,6 +214,7 @@ mod tests {
         readings: Readings,
         stalls: StallDetector,
         metrics: [Arc<WorkerMetrics>; 2],
+        roles: [Role; 2],
         now: Instant,
         changes: Vec<SteeringChange>,
         steered: bool,
@@ -225,7 +227,12 @@ mod tests {
             let parsed = Settings::parse("test.toml", text, &Flags::default(), &host);
             let (settings, _) = parsed.expect("a valid configuration");
             let now = Instant::now();
+            let roles = match settings.placement {
+                Placement::Colocated { .. } => [Role::Both; 2],
+                Placement::Split { .. } => [Role::Socket, Role::Shard],
+            };
             Self {
+                roles,
                 watch: Watch::new(&settings, now),
                 readings: Readings::new(2),
                 stalls: StallDetector::new(now),
@@ -241,7 +248,7 @@ mod tests {
         fn tick(&mut self, awake: &[usize]) -> Vec<(Level, String)> {
             awake.iter().for_each(|worker| self.metrics[*worker].turns.add(1));
             self.now += Duration::from_secs(1);
-            let member = |nth: usize| Member::new(Role::Both, nth, self.metrics[nth].clone());
+            let member = |nth: usize| Member::new(self.roles[nth], nth, self.metrics[nth].clone());
             let members = [0, 1].map(member);
             let summary = Summary::of(self.metrics.iter().map(|metrics| &**metrics));
             let turns = self.metrics.iter().map(|metrics| metrics.turns.get());
