@@ -292,7 +292,7 @@ mod tests {
     proptest! {
         #[test]
         fn the_table_agrees_with_its_model(
-            steps in prop::collection::vec((0..7u32, 0..5u32, 0..9usize), 1..200),
+            steps in prop::collection::vec((0..8u32, 0..5u32, 0..9usize), 1..200),
         ) {
             let (mut table, mut model) = (Table::new(LIMITS), Model::default());
             let start = Instant::now();
@@ -305,7 +305,7 @@ mod tests {
                     };
                     let expected = model.admit(source, now);
                     prop_assert_eq!(table.admit(source, model.next.wrapping_sub(1), now), expected);
-                } else if step == 6 && nth < model.open.len() {
+                } else if step == 7 && nth < model.open.len() {
                     let (number, ..) = model.open.remove(nth);
                     prop_assert_eq!(table.remove(number), Some(number));
                 } else if let Some(open) = model.open.get_mut(nth) {
@@ -313,6 +313,7 @@ mod tests {
                     open.3 = match step {
                         3 => Activity::Serving,
                         4 => Activity::Writing(now),
+                        5 => Activity::Producing(now),
                         _ => Activity::Idle(now),
                     };
                     table.update(number, |_| open.3);

@@ -9,17 +9,18 @@ pub enum Unit {
     Plain,
     /// Microseconds, written as us, ms or s.
     Micros,
-    /// Bytes, written as B, KiB, MiB or GiB.
+    /// Bytes, written as B, KiB, MiB, GiB or TiB.
     Bytes,
 }
 
 impl Unit {
-    /// `value` with three significant digits at most and its unit: `1.5 ms`.
+    /// `value` with about three significant digits and its unit: `1.5 ms`.
     pub fn label(self, value: f64) -> String {
         let steps: &[(f64, &str)] = match self {
             Self::Plain => &[(1e9, " G"), (1e6, " M"), (1e3, " k"), (1.0, "")],
             Self::Micros => &[(1e6, " s"), (1e3, " ms"), (1.0, " us")],
             Self::Bytes => &[
+                ((1u64 << 40) as f64, " TiB"),
                 ((1u64 << 30) as f64, " GiB"),
                 ((1u64 << 20) as f64, " MiB"),
                 (1024.0, " KiB"),

@@ -228,13 +228,14 @@ impl Turns {
         let name = thread::current().name().unwrap_or("member").to_owned();
         // Unwind safe: after a panic the member takes no more turns, and the process exits.
         let ended = catch_unwind(AssertUnwindSafe(|| self.take(&mut member)));
-        let shard = member.end();
         let cause = match ended {
-            Ok(Ok(())) => return shard,
-            Ok(Err(error)) => format!("its socket failed: {error}"),
+            Ok(Ok(())) => return member.end(),
+            Ok(Err(error)) if member.role().has_sockets() => format!("its socket failed: {error}"),
+            Ok(Err(error)) => error.to_string(),
             Err(panic) => format!("it panicked: {}", panic_text(&*panic)),
         };
         let _ = self.failures.send(WorkerFailure { name, cause });
+        member.end();
         None
     }
 

@@ -99,8 +99,8 @@ pub struct TopSources {
     pub confidence: f64,
     /// Whether the addresses may be forged: requests that need no connection id are among the kind.
     pub unverified: bool,
-    /// Datagrams that the kernel shed in this time because of an overload. Their sources are not
-    /// known.
+    /// Datagrams that the kernel's filter dropped in this time because of an overload. Their
+    /// sources are not known.
     pub shed: u64,
     /// No source that is missing below has a larger share than this, from 0 to 1, with the same
     /// probability.

@@ -140,7 +140,7 @@ impl Losses {
         self.last.is_some()
     }
 
-    /// Call every second with all workers, and whether they have a filter. Adds the new drops to
+    /// Call every second with all members, and whether they have a filter. Adds the new drops to
     /// the counter of their reason.
     pub fn tick(&mut self, members: &[Member], filtered: bool) {
         // Before the namespace's counts, which then include these drops.

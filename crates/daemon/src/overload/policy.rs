@@ -57,8 +57,8 @@ impl Policy {
         self.window.iter().filter(|pressed| **pressed).count() >= PRESSED
     }
 
-    /// Call every second with its load and the permitted percentage of losses (0 switches load
-    /// shedding off).
+    /// Call every second with its load and the permitted percentage of losses (0 switches the
+    /// steps off).
     pub fn tick(&mut self, limit: u32, load: &Load) -> Option<Change> {
         let (all, out) = (load.arrived(), load.pressed_out());
         let (limit, enough) = (u64::from(limit), all >= ENOUGH && limit > 0);

@@ -47,7 +47,8 @@ impl Tracker {
             }
             Err(error) => {
                 log::warn!(
-                    "handoff complete: process {process} serves, but did not get the delta: {error}"
+                    "handoff complete: process {process} has the sockets, but did not get the \
+                     delta: {error}"
                 );
                 if exits_soon(process) {
                     if let Err(why) = self.files.snapshots.write_final(shards, self.clock) {

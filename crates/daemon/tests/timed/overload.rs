@@ -26,7 +26,7 @@ const FILTERED: &str = "shed in the kernel ";
 const SOURCES: u8 = 64;
 /// Sources that connect once the flood is over.
 const NEW: u8 = 200;
-/// The kernel drops requests in a flood.
+/// Time after which a request without a reply is repeated.
 const AGAIN: Duration = Duration::from_secs(1);
 
 #[test]

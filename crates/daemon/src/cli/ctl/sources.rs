@@ -174,8 +174,8 @@ fn notes(top: &TopSources) -> Vec<String> {
     if *shed > 0 {
         let shed = grouped(*shed);
         notes.push(format!(
-            "the kernel shed {shed} more datagrams because of the overload: their sources are not \
-             known"
+            "the kernel's filter dropped {shed} more datagrams because of the overload: their \
+             sources are not known"
         ));
     }
     notes

@@ -75,12 +75,12 @@ fn the_table_has_shares_errors_and_what_limits_them() {
     for part in ["1,000,000 connects in 10.0 s", "65,536 of them", "99.9 %", "1.03 %"] {
         assert!(text.contains(part), "{part}: {text}");
     }
-    assert!(text.contains("unverified") && !text.contains("shed"), "{text}");
+    assert!(text.contains("unverified") && !text.contains("dropped"), "{text}");
 
     let proven =
         TopSources { kind: RequestKind::Announce, unverified: false, shed: 12_345, ..top() };
     let text = flags("").show(&proven);
-    assert!(text.contains("shed 12,345 ") && !text.contains("unverified"), "{text}");
+    assert!(text.contains("dropped 12,345 ") && !text.contains("unverified"), "{text}");
     let whole = TopSources { requests: 20, sampled: 20, others_at_most: 0.0, ..top() };
     assert!(!flags("").show(&whole).contains("99.9"));
     let none = TopSources { requests: 0, sampled: 0, sources: Vec::new(), ..top() };
