@@ -39,7 +39,7 @@ impl Source {
     }
 }
 
-/// What a connection does.
+/// State of a connection, for the choice of the one to close.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activity {
     /// No request since then: its last response was written or, before the first, it was accepted.
@@ -136,7 +136,7 @@ impl<T> Table<T> {
         self.next += 1;
         let closed = closed.and_then(|number| self.remove(number));
         let connection = Connection { source, in_reserve, activity, value };
-        self.rank(number, &connection, true);
+        self.update_sets(number, &connection, true);
         self.open.insert(number, connection);
         Some(Admission { number, in_reserve, closed })
     }
@@ -153,7 +153,7 @@ impl<T> Table<T> {
     }
 
     /// Adds the rank of a connection to its sets, or removes it.
-    fn rank(&mut self, number: u64, connection: &Connection<T>, add: bool) {
+    fn update_sets(&mut self, number: u64, connection: &Connection<T>, add: bool) {
         let rank = rank(connection.activity, number);
         let change = |set: &mut BTreeSet<Rank>| {
             if add { set.insert(rank) } else { set.remove(&rank) }
@@ -172,12 +172,12 @@ impl<T> Table<T> {
         }
     }
 
-    /// Changes what a connection does. Ignored where it has been closed.
+    /// Changes the state of a connection. Ignored where it has been closed.
     pub fn update(&mut self, number: u64, change: impl FnOnce(Activity) -> Activity) {
         if let Some(mut connection) = self.open.remove(&number) {
-            self.rank(number, &connection, false);
+            self.update_sets(number, &connection, false);
             connection.activity = change(connection.activity);
-            self.rank(number, &connection, true);
+            self.update_sets(number, &connection, true);
             self.open.insert(number, connection);
         }
     }
@@ -190,7 +190,7 @@ impl<T> Table<T> {
     /// Frees the place of a connection. Returns its value, unless it had been closed for another.
     pub fn remove(&mut self, number: u64) -> Option<T> {
         let connection = self.open.remove(&number)?;
-        self.rank(number, &connection, false);
+        self.update_sets(number, &connection, false);
         Some(connection.value)
     }
 

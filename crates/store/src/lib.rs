@@ -1,5 +1,5 @@
-//! State that outlives the process: peers, lists, exports, the key of connection ids, and the lock
-//! of the state directory.
+//! State that outlives the process: peers, lists, exports, and the key of connection ids; and the
+//! lock file of the state directory.
 //!
 //! | module | contents |
 //! |---|---|

@@ -52,7 +52,7 @@ impl FilterRefusal {
     }
 }
 
-/// What the kernel sockets of a worker have.
+/// The filter that is attached to the kernel sockets of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Installed {
     /// Perhaps a filter of another process, or after an error a filter at some of the sockets.

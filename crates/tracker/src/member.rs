@@ -9,7 +9,7 @@ use onrush_swarm::Shard;
 use crate::clock::Now;
 use crate::metrics::WorkerMetrics;
 
-/// What a member does.
+/// The part of a member in the data path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// A worker with UDP sockets.
@@ -54,7 +54,7 @@ impl Role {
 pub struct Member {
     /// The name of its thread: the kind and the number among the members of this kind.
     pub name: String,
-    /// What it does.
+    /// Its part in the data path.
     pub role: Role,
     /// Its counters.
     pub metrics: Arc<WorkerMetrics>,
@@ -69,7 +69,7 @@ impl Member {
 
 /// The work of a member's thread.
 pub trait MemberThread: Send + 'static {
-    /// What it does.
+    /// The part of the member in the data path.
     fn role(&self) -> Role;
 
     /// Its counters.

@@ -14,7 +14,7 @@ const SEND_TIMEOUT: u32 = 120;
 
 /// Reads a shard step by step.
 pub trait ShardReader: Send + 'static {
-    /// What it sends.
+    /// The type of its messages.
     type Message: Send;
 
     /// Reads the next swarms of the shard's walk. Returns a message if there is enough for one, or
@@ -34,7 +34,7 @@ pub struct StreamTask<R: ShardReader> {
     blocked_since: Option<Moment>,
 }
 
-/// What a [`StreamTask`] sends.
+/// A message of a [`StreamTask`], or the end of its shard.
 #[derive(Debug)]
 pub enum Part<M> {
     /// Some swarms.

@@ -12,20 +12,19 @@ pub fn write(all: &StatsSnapshot, format: Format) -> String {
     let mut page = String::with_capacity(64 << 10);
     for series in COMPUTED {
         let kind = (series.kind, series.name);
-        (series.write)(
-            all,
-            &mut Samples::begin(&mut page, format, kind, series.labels, series.help),
-        );
+        let mut to = Samples::begin(&mut page, format, kind, series.labels, series.help);
+        (series.write)(all, &mut to);
     }
-    let to = (&mut page, format);
-    write_series(to, all, Incoming::SERIES, &["ipv4", "ipv6"], |worker, family| match family {
-        "ipv4" => &worker.metrics.incoming.v4,
-        _ => &worker.metrics.incoming.v6,
+    write_series(&mut page, format, all, Incoming::SERIES, &["ipv4", "ipv6"], |worker, family| {
+        match family {
+            "ipv4" => &worker.metrics.incoming.v4,
+            _ => &worker.metrics.incoming.v6,
+        }
     });
-    let to = (&mut page, format);
-    write_series(to, all, WorkerMetrics::SERIES, &[""], |worker, _| worker.metrics);
-    let to = (&mut page, format);
-    write_series(to, all, ShardGauges::SERIES, &[""], |worker, _| &worker.metrics.shard);
+    write_series(&mut page, format, all, WorkerMetrics::SERIES, &[""], |worker, _| worker.metrics);
+    write_series(&mut page, format, all, ShardGauges::SERIES, &[""], |worker, _| {
+        &worker.metrics.shard
+    });
     if format == Format::OpenMetrics {
         page.push_str("# EOF\n");
     }
@@ -34,7 +33,8 @@ pub fn write(all: &StatsSnapshot, format: Format) -> String {
 
 /// Writes counters of the workers. `get` selects the counters of a worker and an address family.
 fn write_series<'a, T>(
-    (page, format): (&mut String, Format),
+    page: &mut String,
+    format: Format,
     all: &'a StatsSnapshot,
     table: &'static [Series<T>],
     families: &[&'static str],

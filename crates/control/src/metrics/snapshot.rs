@@ -49,7 +49,7 @@ pub struct StatsSnapshot {
 /// A member in a [`StatsSnapshot`].
 #[derive(Clone, Copy, Debug)]
 pub struct Worker<'a> {
-    /// What it does.
+    /// Its part in the data path.
     pub role: Role,
     /// The name of its thread.
     pub name: &'a str,

@@ -37,7 +37,7 @@ use crate::process::signals;
 
 /// The [`UPGRADE_ROLE`] of the launcher.
 const LAUNCHER: &str = "launcher";
-/// Environment variable that stands for `--force`, next to [`UPGRADE_ROLE`].
+/// Environment variable with the effect of `--force`, set together with [`UPGRADE_ROLE`].
 const UPGRADE_FORCE: &str = "ONRUSH_UPGRADE_FORCE";
 /// The flags of a successor that an operator has started: later successors lack them.
 const FLAGS: [&str; 2] = ["--upgrade", "--force"];

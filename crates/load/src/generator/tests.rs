@@ -105,7 +105,7 @@ enum Silence {
     Never,
     /// All until a tenth of each second has passed.
     Stalls,
-    /// Replies to scrapes are lost, for good.
+    /// No scrape gets a reply.
     Scrapes,
 }
 

@@ -117,7 +117,7 @@ fn what_does_not_hold_is_named_and_exits_with_1() {
         network();
         let tracker = Counting::start(Fault::LosesDatagrams, false);
         let bounds = "--min-established 99 --min-newcomers 99.9 --max-step 2 --max-memory 51";
-        // Some of so many newcomers are lost, whatever the order of the datagrams.
+        // 500 newcomers: the tracker drops requests of some of them in any order of datagrams.
         let line = format!("connects --newcomers 500 {bounds}");
         let (output, report) = attack(&tracker, &line);
         assert_eq!(output.status.code(), Some(1));

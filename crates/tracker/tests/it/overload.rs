@@ -145,7 +145,7 @@ const FLOODERS: usize = 250;
 const ANNOUNCES: usize = 8;
 const FLOOD: usize = 120;
 const ROUNDS: usize = 400;
-/// What the worker receives in a round, and what its buffer holds.
+/// Datagrams that the worker receives in a round, and datagrams that its buffer holds.
 const CAPACITY: usize = 64;
 const BUFFER: usize = 128;
 
@@ -254,8 +254,8 @@ fn flood(flood: Flood, kernel_filter: bool) -> Outcome {
 
 /// All datagrams of the flood.
 const FLOODED: usize = ROUNDS * FLOOD;
-/// What the worker receives of all rounds without a filter: its buffer is full from the first one
-/// to the last. One in sixteen is an announce with a valid id.
+/// Datagrams that the worker receives in all rounds without a filter. Its buffer is full from the
+/// first round to the last. One in sixteen is an announce with a valid id.
 const RECEIVED: usize = (ROUNDS - 1) * CAPACITY + BUFFER;
 const UNFILTERED: Outcome = Outcome {
     announces: RECEIVED / 16,
@@ -285,7 +285,7 @@ fn guessed_ids_and_junk_are_filtered() {
     assert_eq!(junk, Outcome { announces, connects: 0, filtered, lost: 0 });
 }
 
-/// What docs/PROMISES.md does not promise.
+/// docs/PROMISES.md promises nothing about this flood.
 #[test]
 fn guessed_ids_with_a_valid_tag_are_not_filtered() {
     assert_eq!(flood(Flood::TaggedIds, true), UNFILTERED);

@@ -280,8 +280,8 @@ impl Daemon {
         self.successor.unwrap_or_else(|| self.child.id())
     }
 
-    /// Waits until a successor started by this process serves; the successor's addresses. The lines
-    /// of the two processes come in any order.
+    /// Waits until a successor started by this process serves; the successor's addresses. The log
+    /// lines of the predecessor and of the successor may arrive in any order.
     pub(crate) fn upgraded(&mut self) -> Vec<SocketAddr> {
         let from = self.served;
         let done = self.wait_for_since(from, UPGRADE_DONE);
