@@ -1,12 +1,4 @@
 //! Gathers the facts from files below a root: `/` on a host, a directory in a test.
-//!
-//! | module | contents |
-//! |---|---|
-//! | `cards` | network cards and the vCPUs that their interrupts reach |
-//! | `processes` | limits of the tracker's process |
-
-mod cards;
-mod processes;
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -15,13 +7,15 @@ use std::io::{self, BufRead as _, BufReader, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use nix::sys::statvfs::statvfs;
+use onrush_config::host::granted;
 use onrush_config::{Host, Settings};
-use onrush_net::clock;
+use onrush_net::{affinity, clock};
 use onrush_store::snapshot;
 use procfs_core::net::{Snmp, Snmp6};
+use procfs_core::process::{LimitValue, Limits, Status};
 use procfs_core::{FromRead, Meminfo};
 
-use super::facts::{Conntrack, Facts, Governor, StateDisk, Udp, ports};
+use super::facts::{Card, Conntrack, Facts, Governor, StateDisk, Udp, ports};
 use crate::ports::{Protocol, holders};
 
 impl Facts {
@@ -46,7 +40,7 @@ impl Facts {
             backlog_drops: files.text("proc/net/softnet_stat").map(|text| backlog_drops(&text)),
             early_demux,
             udp: udp(&mut files),
-            cards: cards::cards(&mut files),
+            cards: cards(&mut files),
             governors: governors(&mut files),
             clock: files
                 .text("sys/devices/system/clocksource/clocksource0/current_clocksource")
@@ -71,7 +65,7 @@ impl Facts {
             root: None,
             unreadable: Vec::new(),
         };
-        processes::limits(&mut files, &mut facts);
+        limits(&mut files, &mut facts);
         facts.unreadable = files.unreadable;
         facts
     }
@@ -193,6 +187,64 @@ fn governors(files: &mut Files<'_>) -> Vec<Governor> {
         })
     };
     cpus.iter().filter_map(governor).collect()
+}
+
+/// Cards that are up and have a device: no bridges, tunnels or loopback.
+fn cards(files: &mut Files<'_>) -> Vec<Card> {
+    let mut cards = Vec::new();
+    for path in files.entries("sys/class/net") {
+        let up = files.text(path.join("operstate")).is_some_and(|text| text.trim() == "up");
+        if !up || !path.join("device").exists() {
+            continue;
+        }
+        let mut queues = files.entries(path.join("queues"));
+        queues.retain(|queue| name(queue).starts_with("rx-"));
+        let moves_packets = |queue: &&PathBuf| {
+            let mask = files.text(queue.join("rps_cpus")).unwrap_or_default();
+            mask.chars().any(|digit| digit.is_ascii_hexdigit() && digit != '0')
+        };
+        let rps_queues = queues.iter().filter(moves_packets).count() as u64;
+        // The device of a virtio card is a child of the PCI device, which has the interrupts; `..`
+        // follows the link, as in the kernel.
+        let mut irqs = files.entries(path.join("device/msi_irqs"));
+        if irqs.is_empty() {
+            irqs = files.entries(path.join("device/../msi_irqs"));
+        }
+        let interrupts = irqs
+            .iter()
+            .filter_map(|irq| files.text(format!("proc/irq/{}/effective_affinity_list", name(irq))))
+            .filter_map(|text| affinity::parse_list(&text))
+            .collect();
+        let (name, queues) = (name(&path).into_owned(), queues.len() as u64);
+        cards.push(Card { name, queues, rps_queues, interrupts });
+    }
+    cards
+}
+
+/// Limits, user and resources of the tracker that holds the port; of the current process if there
+/// is none. The limits of a shell differ from those of a unit.
+fn limits(files: &mut Files<'_>, facts: &mut Facts) {
+    let mut processes = facts.holders.iter().flat_map(|holder| &holder.processes);
+    let tracker = processes.find(|process| process.name == "onrush").map(|process| process.id);
+    let of_tracker =
+        tracker.and_then(|pid| Some((pid, files.parse::<Limits>(&format!("proc/{pid}/limits"))?)));
+    facts.tracker = of_tracker.as_ref().map(|(pid, _)| *pid);
+    let process = facts.tracker.map_or_else(|| "self".to_owned(), |pid| pid.to_string());
+    let limits = of_tracker.map(|(_, limits)| limits).or_else(|| files.parse("proc/self/limits"));
+    facts.files = limits.and_then(|limits| match limits.max_open_files.soft_limit {
+        LimitValue::Value(files) => Some(files),
+        LimitValue::Unlimited => None,
+    });
+    let status = files.parse::<Status>(&format!("proc/{process}/status"));
+    facts.root = status.as_ref().map(|status| status.euid == 0);
+    if facts.tracker.is_some() {
+        let granted = granted(files.root, &process);
+        facts.quota = granted.cpu_quota;
+        facts.memory = granted.memory.or(facts.memory);
+        if let Some(cpus) = status.and_then(|status| status.cpus_allowed_list) {
+            facts.vcpus = cpus.iter().map(|(first, last)| u64::from(last - first) + 1).sum();
+        }
+    }
 }
 
 #[cfg(test)]

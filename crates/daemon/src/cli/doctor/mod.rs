@@ -7,24 +7,16 @@
 //! |---|---|
 //! | [`facts`] | the facts about the host |
 //! | `gather` | reading them from /proc and /sys |
-//! | `cards`, `conntrack`, `buffers`, `ports` | checks of the network |
-//! | `cpus`, `limits`, `memory`, `disk`, `time`, `dns` | the other checks |
+//! | `network` | checks of cards, connection tracking, buffers, ports and the tracker's name |
+//! | `system` | checks of vCPUs, limits, memory, disk and clock |
 //! | `report` | findings as text, as JSON, and as a line of the log |
 
 pub mod facts;
 
-mod buffers;
-mod cards;
-mod conntrack;
-mod cpus;
-mod disk;
-mod dns;
 mod gather;
-mod limits;
-mod memory;
-mod ports;
+mod network;
 mod report;
-mod time;
+mod system;
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -144,21 +136,9 @@ impl Finding {
     }
 }
 
-/// The findings of all checks, in the order of a packet's path.
+/// The findings of all checks.
 pub fn checks(facts: &Facts) -> Vec<Finding> {
-    [
-        cards::check(facts),
-        conntrack::check(facts),
-        buffers::check(facts),
-        ports::check(facts),
-        cpus::check(facts),
-        limits::check(facts),
-        memory::check(facts),
-        disk::check(facts),
-        time::check(facts),
-        dns::check(facts),
-    ]
-    .concat()
+    [network::checks(facts), system::checks(facts), network::records(facts)].concat()
 }
 
 /// Runs the checks and prints their findings.
