@@ -1,12 +1,12 @@
 //! An entry of the log and its forms: text with the time, a JSON object, lines with a priority, and
 //! a message of the journal's protocol. An entry may have several lines.
 
-use std::fmt;
 use std::io::Write as _;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use log::{Level, Record};
+use onrush_text::times::date_time;
 use serde::Serialize;
-use time::OffsetDateTime;
 
 /// The name of the program in the journal.
 const IDENTIFIER: &str = "onrush";
@@ -14,7 +14,7 @@ const IDENTIFIER: &str = "onrush";
 /// An entry of the log.
 #[derive(Debug)]
 pub struct Entry {
-    time: OffsetDateTime,
+    time: SystemTime,
     level: Level,
     /// The module that logs; `None` for a final message, which as text is shown without a head.
     module: Option<&'static str>,
@@ -36,7 +36,7 @@ struct Json<'a> {
 impl Entry {
     /// An entry of a module.
     pub fn new(level: Level, module: &'static str, text: String) -> Self {
-        Self { time: OffsetDateTime::now_utc(), level, module: Some(module), text }
+        Self { time: SystemTime::now(), level, module: Some(module), text }
     }
 
     /// A record of the `log` crate.
@@ -62,7 +62,7 @@ impl Entry {
         let _ = match self.module {
             None => writeln!(into, "{}", self.text),
             Some(module) => {
-                let (level, time) = (self.level, Timestamp(self.time));
+                let (level, time) = (self.level, self.timestamp());
                 let (color, reset) = color(level).filter(|_| colors).unwrap_or_default();
                 writeln!(into, "{time} {color}{level:<5}{reset} [{module}] {}", self.text)
             }
@@ -72,7 +72,7 @@ impl Entry {
     /// Appends a line with a JSON object.
     pub fn to_json(&self, into: &mut Vec<u8>) {
         let json = Json {
-            time: Timestamp(self.time).to_string(),
+            time: self.timestamp(),
             level: self.level.as_str().to_lowercase(),
             pid: std::process::id(),
             module: self.module,
@@ -103,6 +103,13 @@ impl Entry {
         self.text.strip_prefix("onrush: ").unwrap_or(&self.text)
     }
 
+    /// The time as in RFC 3339, in milliseconds.
+    fn timestamp(&self) -> String {
+        let since = self.time.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let second = date_time(since.as_secs());
+        format!("{}.{:03}Z", second.trim_end_matches('Z'), since.subsec_millis())
+    }
+
     /// As in syslog(3).
     fn priority(&self) -> u8 {
         match self.level {
@@ -126,24 +133,14 @@ fn color(level: Level) -> Option<(&'static str, &'static str)> {
     Some((color, "\x1b[0m"))
 }
 
-/// A time as in RFC 3339, in milliseconds.
-struct Timestamp(OffsetDateTime);
-
-impl fmt::Display for Timestamp {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (year, month, day) = self.0.to_calendar_date();
-        let (hour, minute, second, milli) = self.0.to_hms_milli();
-        let month = u8::from(month);
-        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{milli:03}Z")
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn entry(text: &str) -> Entry {
-        let time = OffsetDateTime::from_unix_timestamp(1_795_000_000).unwrap();
+        let time = UNIX_EPOCH + Duration::from_millis(1_795_000_000_007);
         Entry { time, ..Entry::new(Level::Warn, "onrush::here", text.to_owned()) }
     }
 
@@ -156,7 +153,7 @@ mod tests {
     #[test]
     fn text_has_time_level_and_module_and_a_final_message_has_none() {
         let text = |entry: Entry, colors| written(|into| entry.to_text(colors, into));
-        let head = "2026-11-18T11:06:40.000Z";
+        let head = "2026-11-18T11:06:40.007Z";
         let plain = format!("{head} WARN  [onrush::here] first\nsecond\n");
         assert_eq!(text(entry("first\nsecond"), false), plain);
         let colored = format!("{head} \x1b[33mWARN \x1b[0m [onrush::here] first\n");
@@ -170,7 +167,7 @@ mod tests {
         assert_eq!(json.matches('\n').count(), 1, "{json}");
         let value: serde_json::Value = serde_json::from_str(&json).unwrap();
         let expected = serde_json::json!({
-            "time": "2026-11-18T11:06:40.000Z",
+            "time": "2026-11-18T11:06:40.007Z",
             "level": "warn",
             "pid": std::process::id(),
             "module": "onrush::here",
