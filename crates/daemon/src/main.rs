@@ -11,7 +11,7 @@ use onrush::cli::ctl;
 use onrush::cli::doctor;
 use onrush::cli::probe;
 use onrush::cli::top;
-use onrush::cli::{Cli, Command, Task, print};
+use onrush::cli::{Cli, Command, print};
 use onrush::process::exit::{Exit, FAILED, GOOD};
 use onrush::process::{activation, log_output, logging, signals, user};
 use onrush::supervise::reload::Reload;
@@ -21,7 +21,7 @@ use onrush::upgrade::successor::passed_sockets;
 use onrush::{StartError, Tracker};
 use onrush_config::config_file::config_file;
 use onrush_config::settings::LogFormat;
-use onrush_config::{Flags, Host, Passed, Problems, Settings};
+use onrush_config::{Flags, Host, Passed, Problems, Settings, print_config};
 use onrush_net::{adopt::Adopted, affinity};
 use onrush_store::lists::file::ListError;
 
@@ -44,6 +44,7 @@ fn main() -> ExitCode {
         Some(Command::Top(top)) => return top::run(top).report(),
         Some(Command::Probe(args)) => return probe::run(args).report(),
         None if launcher::is_launcher() => return launcher::run_launcher().report(),
+        None if cli.print_config => return print(&print_config(), GOOD).report(),
         None => {
             cli.upgrade |= launcher::is_successor();
             cli.force |= launcher::is_forced();
@@ -61,12 +62,13 @@ fn main() -> ExitCode {
     let vcpus = affinity::cores_first(&affinity::allowed().unwrap_or_default());
     let mut host = Host::here(vcpus);
     host.passed = passed.as_ref().map(Passed::of).or_else(|| inherited_sockets(&cli, &host));
-    let exit = match cli.task(&host) {
+    let exit = match Settings::load(&cli.flags, &host) {
         Err(problems) => Exit::wrong(problems),
-        Ok(Task::Show(text)) => print(&text, GOOD),
-        Ok(Task::Check(settings, notices)) => check::run(&cli.flags, &settings, notices, &host),
-        Ok(Task::Serve(settings, notices)) => {
-            serve(*settings, &notices, passed, cli, host, program).unwrap_or_else(Exit::failed)
+        Ok((settings, notices)) if cli.check_config => {
+            check::run(&cli.flags, &settings, notices, &host)
+        }
+        Ok((settings, notices)) => {
+            serve(settings, &notices, passed, cli, host, program).unwrap_or_else(Exit::failed)
         }
     };
     exit.report()

@@ -15,7 +15,7 @@ use clap::{Parser, Subcommand};
 
 use ctl::Ctl;
 use doctor::Doctor;
-use onrush_config::{Flags, Host, Problems, Settings, print_config};
+use onrush_config::Flags;
 use onrush_control::client::ClientError;
 use probe::ProbeArgs;
 use top::Top;
@@ -139,35 +139,6 @@ pub enum Command {
     Top(Top),
     /// Probe a tracker from outside: connect, announce and scrape over each family
     Probe(ProbeArgs),
-}
-
-/// The task of a command line without a subcommand.
-#[derive(Debug)]
-pub enum Task {
-    /// Print this text and exit with 0.
-    Show(String),
-    /// Check these settings against the host, and print them with these notices.
-    Check(Box<Settings>, Vec<String>),
-    /// Serve with these settings, after logging these notices.
-    Serve(Box<Settings>, Vec<String>),
-}
-
-impl Cli {
-    /// Reads the configuration file, if there is one, and resolves the settings for this host.
-    ///
-    /// # Errors
-    /// All errors of the file and the flags; the exit status is 2.
-    pub fn task(&self, host: &Host) -> Result<Task, Problems> {
-        if self.print_config {
-            return Ok(Task::Show(print_config()));
-        }
-        let (settings, notices) = Settings::load(&self.flags, host)?;
-        let settings = Box::new(settings);
-        Ok(match self.check_config {
-            true => Task::Check(settings, notices),
-            false => Task::Serve(settings, notices),
-        })
-    }
 }
 
 /// Writes a text to standard output and ends with this status. A closed pipe (`onrush
