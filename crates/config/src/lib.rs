@@ -37,7 +37,7 @@ pub mod values;
 
 pub use flags::Flags;
 pub use host::{Host, Passed};
-pub use onrush_toml_keys::{Applied, Problem, Problems, regular_file};
+pub use onrush_toml_keys::{Applied, Problem, Problems, regular_file, seconds};
 pub use refused::{Places, Refused};
 pub use settings::Settings;
 

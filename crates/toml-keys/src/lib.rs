@@ -56,8 +56,8 @@ mod suggest;
 
 pub use document::{Document, MAX_FILE_LEN};
 pub use key::{
-    Absent, Applied, Key, Kind, Schema, Values, integer, list, number, parses, switch, table,
-    tables, text, texts, values_of, word, word_or_list,
+    Absent, Applied, Key, Kind, Schema, Values, integer, list, number, parses, seconds, switch,
+    table, tables, text, texts, values_of, word, word_or_list,
 };
 pub use print::{ReferenceKey, ReferenceSection};
 pub use problem::{Problem, Problems};

@@ -11,6 +11,7 @@ use toml::{Table, Value};
 
 pub(crate) use kind::describe;
 pub use kind::{Kind, parses, texts};
+pub use quantity::seconds;
 
 /// Declares structs whose fields are keys of a TOML file. Each field has its documentation and,
 /// behind `=`, a [`Key`]; the struct gets a constant `KEYS` with all of them. The documentation

@@ -33,6 +33,11 @@ const UNITS: [Units; 3] = [
     Units { key: "bytes", units: SIZES, example: "a size like \"512KiB\" or \"4MiB\"" },
 ];
 
+/// The seconds of a time with units, such as `90s` or `1h30m`.
+pub fn seconds(text: &str) -> Option<u64> {
+    parse(text, "seconds").and_then(|seconds| u64::try_from(seconds).ok())
+}
+
 /// Values with units that a key in this unit accepts, in words.
 pub(crate) fn example(unit: &str) -> Option<&'static str> {
     of(unit).map(|units| units.example)

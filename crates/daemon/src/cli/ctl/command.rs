@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::builder::PossibleValue;
+use clap::{Args, Subcommand};
 
 use super::lists::List;
 use super::sources::Sources;
@@ -152,8 +153,13 @@ pub enum Action {
     /// The largest swarms
     TopSwarms {
         /// Sort by
-        #[arg(long, value_enum, default_value_t = By::Peers)]
-        by: By,
+        #[arg(long, default_value = "peers", value_parser = [
+            PossibleValue::new("peers").help("All peers"),
+            PossibleValue::new("seeders").help("Peers with all pieces"),
+            PossibleValue::new("leechers").help("The other peers"),
+            PossibleValue::new("completed").help("Completed downloads"),
+        ])]
+        by: String,
         /// Number of swarms
         #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000))]
         limit: u16,
@@ -174,23 +180,6 @@ impl Action {
 
 /// Seconds of a duration like `30s`, `10m`, `2h` or `7d`.
 fn duration(text: &str) -> Result<u64, String> {
-    let units = [("s", 1), ("m", 60), ("h", 3_600), ("d", 86_400)];
-    let number = units.iter().find_map(|(unit, seconds)| {
-        let number: u64 = text.strip_suffix(unit)?.parse().ok()?;
-        number.checked_mul(*seconds)
-    });
-    number.ok_or_else(|| "write a number and a unit, like 30s, 10m, 2h or 7d".to_owned())
-}
-
-/// Sort key of swarms.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum By {
-    /// All peers
-    Peers,
-    /// Peers with all pieces
-    Seeders,
-    /// The other peers
-    Leechers,
-    /// Completed downloads
-    Completed,
+    let seconds = onrush_config::seconds(text);
+    seconds.ok_or_else(|| "write a number and a unit, like 30s, 10m, 2h or 7d".to_owned())
 }

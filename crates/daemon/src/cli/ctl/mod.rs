@@ -18,14 +18,13 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use clap::ValueEnum as _;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use command::Action;
 pub use command::Ctl;
 use lists::{List, Named, read_list};
-use onrush_control::client::{self, Client, ClientError};
+use onrush_control::client::{Client, ClientError, Response};
 use onrush_store::atomic_file::AtomicFile;
 use onrush_store::state_file;
 use onrush_text::version::version;
@@ -33,95 +32,26 @@ use onrush_text::version::version;
 use crate::cli::format::{Printable, escaped};
 use crate::cli::print;
 use crate::process::exit::{Exit, FAILED, GOOD};
+use onrush_control::api::Successor;
 use onrush_control::api::admin::{ListUpdate, LogLevel, SnapshotReport};
 use onrush_control::api::blocks::BlockRequest;
 use onrush_control::api::stats::Stats;
-use onrush_control::api::{Health, Ready, Successor};
 
 /// Runs the action and prints its result.
 pub fn run(ctl: &Ctl) -> Exit {
     let timeout = Duration::from_secs(ctl.timeout + ctl.action.duration());
     let client = ctl.admin.client(ctl.token_file.as_deref(), timeout);
-    match client.and_then(|client| request(ctl, &client)) {
-        Ok((text, good)) => print(&escaped(&text), if good { GOOD } else { FAILED }),
+    let result = client.and_then(|client| {
+        let requests = Requests { json: ctl.json, client: &client };
+        match &ctl.action {
+            Action::Health => requests.health(),
+            action => Ok((requests.perform(action, ctl.timeout)?, GOOD)),
+        }
+    });
+    match result {
+        Ok((text, code)) => print(&escaped(&text), code),
         Err(error) => error.into(),
     }
-}
-
-/// The text to print, and whether the exit status is 0.
-fn request(ctl: &Ctl, client: &Client) -> Result<(String, bool), ClientError> {
-    let requests = Requests { json: ctl.json, client };
-    match &ctl.action {
-        Action::Health => requests.health(),
-        Action::Stats => requests.get("/stats.json", format::stats),
-        Action::Metrics => client.get("/metrics").map(|answer| (answer.text, true)),
-        Action::Version => requests.version(),
-        Action::Config { diff: false } => requests.get("/api/v1/config", format::config),
-        Action::Config { diff: true } => {
-            requests.get("/api/v1/config/diff", format::config_differences)
-        }
-        Action::LogLevel { level } => requests.log_level(level),
-        Action::Snapshot { to } => requests.snapshot(to.as_deref()),
-        Action::List(List::Export) => {
-            let mut to = Printable::new(io::stdout().lock());
-            client.download("/api/v1/list/export", &mut to).map(|()| (String::new(), true))
-        }
-        Action::List(List::Check { files }) => {
-            let mut body = Vec::new();
-            for file in files {
-                body.extend(read_list(file, &mut |_, _| {})?.concat());
-            }
-            requests.answer(client.post_bytes("/api/v1/list/check", body)?, lists::check)
-        }
-        Action::Reload { force } => {
-            let answer = client.post(&format!("/api/v1/reload?force={force}"), "")?;
-            requests.answer(answer, format::reload)
-        }
-        Action::Export => requests.answer(client.post("/api/v1/export", "")?, format::export),
-        Action::Upgrade { force } => requests.upgrade(*force, Duration::from_secs(ctl.timeout)),
-        Action::List(List::Show { info_hash: None }) => {
-            let answer = client.get("/api/v1/list")?;
-            requests.answer(answer, |report| lists::report(report, now()))
-        }
-        Action::List(List::Show { info_hash: Some(hash) }) => {
-            requests.get(&format!("/api/v1/list/{hash}"), lists::entry)
-        }
-        Action::List(List::Add { named, reason }) => {
-            let send = |body: &str| client.post("/api/v1/list", body);
-            requests.change(named, reason.as_deref(), send)
-        }
-        Action::List(List::Remove(named)) => {
-            requests.change(named, None, |body| client.delete("/api/v1/list", body))
-        }
-        Action::Block { prefix, seconds, reason, force } => {
-            let (prefix, seconds, force) = (prefix.clone(), *seconds, *force);
-            let block = BlockRequest { prefix, seconds, reason: reason.clone(), force };
-            let answer = client.post("/api/v1/blocks", &json!(block).to_string())?;
-            requests.answer(answer, blocks::blocked)
-        }
-        Action::Unblock { prefix } => {
-            let body = json!({ "prefix": prefix }).to_string();
-            requests.answer(client.delete("/api/v1/blocks", &body)?, blocks::unblocked)
-        }
-        Action::Blocks => requests.get("/api/v1/blocks", blocks::list),
-        Action::Swarm { info_hash } => {
-            requests.get(&format!("/api/v1/swarm/{info_hash}"), format::swarm)
-        }
-        Action::TopSwarms { by, limit } => {
-            let by = by.to_possible_value().expect("no sort key is hidden");
-            let by = by.get_name();
-            requests.get(&format!("/api/v1/swarms/top?by={by}&limit={limit}"), format::top)
-        }
-        Action::TopSources(sources) => {
-            let answer = client.get(&sources.path())?;
-            requests.answer(answer, |top| sources.show(top))
-        }
-    }
-}
-
-/// The body of a change of the list.
-fn body(info_hashes: &[String]) -> String {
-    json!({ "info_hashes": info_hashes }).to_string()
 }
 
 /// Seconds since 1970.
@@ -149,23 +79,100 @@ struct Requests<'a> {
 }
 
 impl Requests<'_> {
+    /// Performs an action; the text to print. An upgrade may take `timeout` seconds.
+    fn perform(&self, action: &Action, timeout: u64) -> Result<String, ClientError> {
+        let client = self.client;
+        match action {
+            Action::Health => self.health().map(|(text, _)| text),
+            Action::Stats => self.get("/stats.json", format::stats),
+            Action::Metrics => client.get("/metrics").map(|answer| answer.text),
+            Action::Version => self.version(),
+            Action::Config { diff: false } => self.get("/api/v1/config", format::config),
+            Action::Config { diff: true } => {
+                self.get("/api/v1/config/diff", format::config_differences)
+            }
+            Action::LogLevel { level } => {
+                let body = json!({ "level": level }).to_string();
+                let answer = client.post("/api/v1/log-level", &body)?;
+                self.show(answer, |former: &LogLevel| {
+                    format!("log level {level} until the next reload; it was {}\n", former.level)
+                })
+            }
+            Action::Snapshot { to } => self.snapshot(to.as_deref()),
+            Action::Reload { force } => {
+                let answer = client.post(&format!("/api/v1/reload?force={force}"), "")?;
+                self.show(answer, format::reload)
+            }
+            Action::Export => self.show(client.post("/api/v1/export", "")?, format::export),
+            Action::Upgrade { force } => self.upgrade(*force, Duration::from_secs(timeout)),
+            Action::List(list) => self.list(list),
+            Action::Block { prefix, seconds, reason, force } => {
+                let (prefix, seconds, force) = (prefix.clone(), *seconds, *force);
+                let block = BlockRequest { prefix, seconds, reason: reason.clone(), force };
+                let answer = client.post("/api/v1/blocks", &json!(block).to_string())?;
+                self.show(answer, blocks::blocked)
+            }
+            Action::Unblock { prefix } => {
+                let body = json!({ "prefix": prefix }).to_string();
+                self.show(client.delete("/api/v1/blocks", &body)?, blocks::unblocked)
+            }
+            Action::Blocks => self.get("/api/v1/blocks", blocks::list),
+            Action::Swarm { info_hash } => {
+                self.get(&format!("/api/v1/swarm/{info_hash}"), format::swarm)
+            }
+            Action::TopSwarms { by, limit } => {
+                self.get(&format!("/api/v1/swarms/top?by={by}&limit={limit}"), format::top)
+            }
+            Action::TopSources(sources) => self.get(&sources.path(), |top| sources.show(top)),
+        }
+    }
+
+    fn list(&self, action: &List) -> Result<String, ClientError> {
+        let client = self.client;
+        match action {
+            List::Show { info_hash: None } => {
+                self.get("/api/v1/list", |report| lists::report(report, now()))
+            }
+            List::Show { info_hash: Some(hash) } => {
+                self.get(&format!("/api/v1/list/{hash}"), lists::entry)
+            }
+            List::Add { named, reason } => {
+                self.change(named, reason.as_deref(), |body| client.post("/api/v1/list", body))
+            }
+            List::Remove(named) => {
+                self.change(named, None, |body| client.delete("/api/v1/list", body))
+            }
+            List::Export => {
+                let mut to = Printable::new(io::stdout().lock());
+                client.download("/api/v1/list/export", &mut to).map(|()| String::new())
+            }
+            List::Check { files } => {
+                let mut body = Vec::new();
+                for file in files {
+                    body.extend(read_list(file, &mut |_, _| {})?.concat());
+                }
+                self.show(client.post_bytes("/api/v1/list/check", body)?, lists::check)
+            }
+        }
+    }
+
     fn get<T: DeserializeOwned>(
         &self,
         path: &str,
-        show: fn(&T) -> String,
-    ) -> Result<(String, bool), ClientError> {
-        self.answer(self.client.get(path)?, show)
+        format: impl FnOnce(&T) -> String,
+    ) -> Result<String, ClientError> {
+        self.show(self.client.get(path)?, format)
     }
 
-    fn answer<T: DeserializeOwned>(
+    fn show<T: DeserializeOwned>(
         &self,
-        answer: client::Response,
-        show: impl FnOnce(&T) -> String,
-    ) -> Result<(String, bool), ClientError> {
-        if self.json {
-            return Ok((format!("{}\n", answer.text.trim_end()), true));
+        answer: Response,
+        format: impl FnOnce(&T) -> String,
+    ) -> Result<String, ClientError> {
+        match self.json {
+            true => Ok(format!("{}\n", answer.text.trim_end())),
+            false => Ok(format(&answer.json()?)),
         }
-        Ok((show(&answer.json()?), true))
     }
 
     /// Sends the info hashes in chunks and sums up the results.
@@ -173,26 +180,23 @@ impl Requests<'_> {
         &self,
         named: &Named,
         reason: Option<&str>,
-        send: impl Fn(&str) -> Result<client::Response, ClientError>,
-    ) -> Result<(String, bool), ClientError> {
+        send: impl Fn(&str) -> Result<Response, ClientError>,
+    ) -> Result<String, ClientError> {
         let mut sum: Option<ListUpdate> = None;
         for chunk in named.chunks(reason, now())? {
-            let changed: ListUpdate = send(&body(&chunk))?.json()?;
+            let update: ListUpdate = send(&json!({ "info_hashes": chunk }).to_string())?.json()?;
             let before = sum.map_or(0, |sum| sum.changed);
-            sum = Some(ListUpdate { changed: changed.changed + before, ..changed });
+            sum = Some(ListUpdate { changed: update.changed + before, ..update });
         }
-        let Some(sum) = sum else {
-            return Err(ClientError::Usage("onrush: the file has no info hash\n".to_owned()));
-        };
-        let shown = match self.json {
-            true => serde_json::to_string(&sum).map(|text| text + "\n").unwrap_or_default(),
-            false => lists::changed(&sum),
-        };
-        Ok((shown, true))
+        match sum {
+            None => Err(ClientError::Usage("onrush: the file has no info hash\n".to_owned())),
+            Some(sum) if self.json => Ok(format!("{}\n", json!(sum))),
+            Some(sum) => Ok(lists::changed(&sum)),
+        }
     }
 
     /// Starts an upgrade and waits until the successor answers.
-    fn upgrade(&self, force: bool, timeout: Duration) -> Result<(String, bool), ClientError> {
+    fn upgrade(&self, force: bool, timeout: Duration) -> Result<String, ClientError> {
         let until = Instant::now() + timeout;
         let answer = self.client.post(&format!("/api/v1/upgrade?force={force}"), "")?;
         let successor: Successor = answer.json()?;
@@ -200,7 +204,7 @@ impl Requests<'_> {
             // Until then the predecessor answers, or none.
             let stats = self.client.get("/stats.json").and_then(|answer| answer.json::<Stats>());
             if stats.is_ok_and(|stats| stats.pid == successor.process) {
-                return self.answer(answer, format::successor);
+                return self.show(answer, format::successor);
             }
             #[expect(clippy::disallowed_methods, reason = "readiness is only polled")]
             thread::sleep(POLL);
@@ -215,31 +219,21 @@ impl Requests<'_> {
     }
 
     /// The versions of the tracker and of this program.
-    fn version(&self) -> Result<(String, bool), ClientError> {
+    fn version(&self) -> Result<String, ClientError> {
         let stats: Stats = self.client.get("/stats.json")?.json()?;
         let (tracker, process, command) = (stats.version, stats.pid, version());
-        let shown = match self.json {
-            true => format!(
-                "{}\n",
-                json!({ "tracker": tracker, "process": process, "command": command })
-            ),
+        Ok(match self.json {
+            true => {
+                let versions =
+                    json!({ "tracker": tracker, "process": process, "command": command });
+                format!("{versions}\n")
+            }
             false => format!("tracker {tracker}, process {process}\ncommand {command}\n"),
-        };
-        Ok((shown, true))
-    }
-
-    fn log_level(&self, level: &str) -> Result<(String, bool), ClientError> {
-        let body = json!({ "level": level }).to_string();
-        let answer = self.client.post("/api/v1/log-level", &body)?;
-        if self.json {
-            return self.answer::<LogLevel>(answer, |_| String::new());
-        }
-        let LogLevel { level: former } = answer.json()?;
-        Ok((format!("log level {level} until the next reload; it was {former}\n"), true))
+        })
     }
 
     /// Writes a snapshot; copies it `to` a file, as this user.
-    fn snapshot(&self, to: Option<&Path>) -> Result<(String, bool), ClientError> {
+    fn snapshot(&self, to: Option<&Path>) -> Result<String, ClientError> {
         if to.is_some() && !self.client.is_local() {
             return Err(ClientError::Usage(
                 "onrush: --to copies a file of the tracker's host: run the command there, as root \
@@ -258,26 +252,29 @@ impl Requests<'_> {
                 ))
             })?;
         }
-        let (mut shown, good) = self.answer(answer, format::snapshot)?;
+        let mut shown = self.show(answer, format::snapshot)?;
         if let Some(to) = to.filter(|_| !self.json) {
             shown.push_str(&format!("copied to {}\n", to.display()));
         }
-        Ok((shown, good))
+        Ok(shown)
     }
 
-    /// `/health` and `/ready` together. A reply with status 503 is a result, not a failure.
-    fn health(&self) -> Result<(String, bool), ClientError> {
+    /// `/health` and `/ready` together, and the exit status. A reply with status 503 is a result,
+    /// not a failure.
+    fn health(&self) -> Result<(String, u8), ClientError> {
         let answer = |path| match self.client.get_any(path)? {
             answer if answer.status == 503 => Ok(answer),
             answer => self.client.successful(answer),
         };
         let (health, ready) = (answer("/health")?, answer("/ready")?);
-        let good = health.status == 200 && ready.status == 200;
-        if self.json {
-            let (health, ready) = (health.text.trim_end(), ready.text.trim_end());
-            return Ok((format!("{{\"health\":{health},\"ready\":{ready}}}\n"), good));
-        }
-        let (health, ready): (Health, Ready) = (health.json()?, ready.json()?);
-        Ok((format::health(&health, &ready), good))
+        let code = if health.status == 200 && ready.status == 200 { GOOD } else { FAILED };
+        let text = match self.json {
+            true => {
+                let (health, ready) = (health.text.trim_end(), ready.text.trim_end());
+                format!("{{\"health\":{health},\"ready\":{ready}}}\n")
+            }
+            false => format::health(&health.json()?, &ready.json()?),
+        };
+        Ok((text, code))
     }
 }

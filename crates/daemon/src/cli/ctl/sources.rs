@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 use ipnet::IpNet;
 
@@ -31,11 +32,21 @@ pub struct Sources {
     )]
     pub seconds: u64,
     /// Count as one source
-    #[arg(long, value_enum, default_value_t = By::Ip)]
-    pub by: By,
+    #[arg(long, default_value = "ip", value_parser = [
+        PossibleValue::new("ip").help("An address"),
+        PossibleValue::new("24").help("An IPv4 /24 or an IPv6 /48"),
+        PossibleValue::new("48").help("The same as 24"),
+        PossibleValue::new("64").help("An IPv4 address or an IPv6 /64"),
+    ])]
+    pub by: String,
     /// Count these requests only
-    #[arg(long, value_enum)]
-    pub kind: Option<Kind>,
+    #[arg(long, value_parser = [
+        PossibleValue::new("connect").help("Connects"),
+        PossibleValue::new("announce").help("Announces with a valid connection id"),
+        PossibleValue::new("refused")
+            .help("Requests that are refused for any reason, such as an invalid connection id"),
+    ])]
+    pub kind: Option<String>,
     /// Number of sources
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub limit: u16,
@@ -52,33 +63,6 @@ fn percent(text: &str) -> Result<f64, String> {
     number.ok_or_else(|| "write a number from 0 to 100".to_owned())
 }
 
-/// The unit of a source.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum By {
-    /// An address
-    Ip,
-    /// An IPv4 /24 or an IPv6 /48
-    #[value(name = "24")]
-    V4Network,
-    /// The same as 24
-    #[value(name = "48")]
-    Network,
-    /// An IPv4 address or an IPv6 /64
-    #[value(name = "64")]
-    Source,
-}
-
-/// Kind of the requests that are counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Kind {
-    /// Connects
-    Connect,
-    /// Announces with a valid connection id
-    Announce,
-    /// Requests that are refused for any reason, such as an invalid connection id
-    Refused,
-}
-
 /// The format of the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
@@ -93,11 +77,8 @@ pub enum Format {
 impl Sources {
     /// The path of the request.
     pub fn path(&self) -> String {
-        let name = |value: clap::builder::PossibleValue| value.get_name().to_owned();
-        let by = self.by.to_possible_value().map(name).unwrap_or_default();
-        let kind = self.kind.and_then(|kind| kind.to_possible_value()).map(name);
-        let kind = kind.unwrap_or_else(|| "all".to_owned());
-        let Self { seconds, limit, .. } = self;
+        let Self { seconds, by, limit, .. } = self;
+        let kind = self.kind.as_deref().unwrap_or("all");
         format!("/api/v1/sources/top?seconds={seconds}&by={by}&kind={kind}&limit={limit}")
     }
 
