@@ -9,10 +9,10 @@ use nix::sys::signal::Signal;
 
 use crate::account::Account;
 use crate::harness::http::request;
-use crate::harness::messages::{PEERS_RESTORED, SNAPSHOT};
+use crate::harness::messages::SNAPSHOT;
 use crate::harness::packets::{random_hash, seeder};
 use crate::harness::process::TIMEOUT;
-use crate::harness::swarms::{PLACEMENTS, launch_in, populate, swarm_state};
+use crate::harness::swarms::{PLACEMENTS, Peers, launch_in};
 use crate::load::Load;
 use crate::upgrade::upgrade;
 
@@ -50,8 +50,7 @@ fn without_free_descriptors_the_tracker_serves_and_refuses_upgrades() {
         .under(&["prlimit", &format!("--nofile={FILES}:{FILES}")])
         .serve();
     let address = daemon.address();
-    let hashes = populate(address);
-    let before = swarm_state(address, &hashes);
+    let peers = Peers::announced_to(address);
     let admin = daemon.admin();
     let load = Load::start("127.0.3.8", address);
     let pid = daemon.pid();
@@ -75,7 +74,7 @@ fn without_free_descriptors_the_tracker_serves_and_refuses_upgrades() {
     load.answered(MEASURED);
     let cpu = cpu_seconds(pid) - cpu;
     assert!(cpu < 0.5, "{cpu} s of CPU time for {MEASURED} requests");
-    assert_eq!(swarm_state(address, &hashes), before);
+    peers.assert_served(address);
     drop(connections);
     load.until("descriptors are free again", || files() <= open);
     let healthy = || request(admin, "GET", "/health", "", "").is_ok_and(|it| it.status == 200);
@@ -83,7 +82,7 @@ fn without_free_descriptors_the_tracker_serves_and_refuses_upgrades() {
     daemon.skip();
     daemon.line(SNAPSHOT);
     upgrade(&mut daemon);
-    assert_eq!(swarm_state(address, &hashes), before);
+    peers.assert_served(address);
     load.end_answered();
     daemon.stop();
 }
@@ -135,8 +134,7 @@ const LITTLE_MEMORY: &str = "--data=88080384";
 fn a_process_without_memory_ends_and_the_next_start_has_the_snapshot() {
     let state = tempfile::tempdir().unwrap();
     let daemon = launch_in(state.path(), PLACEMENTS[2], "").serve();
-    let hashes = populate(daemon.address());
-    let before = swarm_state(daemon.address(), &hashes);
+    let peers = Peers::announced_to(daemon.address());
     daemon.stop();
 
     let mut daemon =
@@ -154,9 +152,7 @@ fn a_process_without_memory_ends_and_the_next_start_has_the_snapshot() {
     let ended = daemon.end();
     assert_eq!(ended.signal, Some(Signal::SIGABRT as i32), "{}", ended.text());
 
-    let mut daemon = launch_in(state.path(), PLACEMENTS[2], "").start();
-    daemon.line(PEERS_RESTORED);
-    daemon.serving();
-    assert_eq!(swarm_state(daemon.address(), &hashes), before);
+    let daemon = launch_in(state.path(), PLACEMENTS[2], "").serve_restored();
+    peers.assert_served(daemon.address());
     daemon.stop();
 }

@@ -23,7 +23,7 @@ use crate::harness::messages::{
 };
 use crate::harness::packets::{connect, counts, hash, scrape, seeder, u32_at, u64_at};
 use crate::harness::process::{Daemon, Launch, SetOnDrop, TIMEOUT, free_address};
-use crate::harness::swarms::{PLACEMENTS, SwarmState, populate, swarm_state};
+use crate::harness::swarms::{PLACEMENTS, Peers, swarm_state};
 
 /// Swarms that are scraped all the time.
 const WATCHED: std::ops::Range<u32> = 5_000..5_003;
@@ -173,8 +173,7 @@ struct Trackers {
     group: u32,
     /// The process that serves.
     owner: u32,
-    hashes: Vec<InfoHash>,
-    peers: SwarmState,
+    peers: Peers,
 }
 
 impl Drop for Trackers {
@@ -187,7 +186,6 @@ impl Trackers {
     fn start() -> Self {
         let (state, address) = (tempfile::tempdir().unwrap(), free_address());
         let daemon = serve(state.path(), address);
-        let hashes = populate(address);
         let client = daemon.client();
         for number in WATCHED {
             for port in 0..PEERS {
@@ -198,12 +196,12 @@ impl Trackers {
         for some in Self::more().chunks(BURST) {
             client.burst(some);
         }
-        let peers = swarm_state(address, &hashes);
+        let peers = Peers::announced_to(address);
         // The snapshot.
         daemon.stop();
         let daemon = serve(state.path(), address);
         let first = daemon.pid();
-        Self { state, address, daemon, group: first, owner: first, hashes, peers }
+        Self { state, address, daemon, group: first, owner: first, peers }
     }
 
     /// Swarms with one seeder each.
@@ -213,7 +211,7 @@ impl Trackers {
 
     /// Asserts that all peers are served.
     fn check_peers(&self, log: &str) {
-        assert_eq!(swarm_state(self.address, &self.hashes), self.peers, "{log}");
+        assert_eq!(swarm_state(self.address, &self.peers.hashes), self.peers.state, "{log}");
         let mut client = Client::new(self.address);
         client.connect();
         for some in Self::more().chunks(BURST).step_by(20) {

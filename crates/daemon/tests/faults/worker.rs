@@ -4,9 +4,9 @@
 
 use std::path::Path;
 
-use crate::harness::messages::{PEERS_RESTORED, SNAPSHOT};
+use crate::harness::messages::SNAPSHOT;
 use crate::harness::process::{Launch, free_address};
-use crate::harness::swarms::{PLACEMENTS, populate, swarm_state};
+use crate::harness::swarms::{PLACEMENTS, Peers};
 use crate::load::Load;
 use crate::sandbox::failing;
 
@@ -20,8 +20,7 @@ fn a_failed_worker_ends_the_process_and_the_next_start_has_the_snapshot() {
         launch.flag("--listen", address.to_string())
     };
     let daemon = launch().serve();
-    let hashes = populate(address);
-    let before = swarm_state(address, &hashes);
+    let peers = Peers::announced_to(address);
     let load = Load::start("127.0.3.10", address);
     assert!(daemon.stop().text().contains(SNAPSHOT));
 
@@ -31,11 +30,9 @@ fn a_failed_worker_ends_the_process_and_the_next_start_has_the_snapshot() {
     let text = ended.text();
     assert!(text.contains("worker-") && text.contains("its socket failed: "), "{text}");
 
-    let mut daemon = launch().start();
-    daemon.line(PEERS_RESTORED);
-    daemon.serving();
+    let daemon = launch().serve_restored();
     load.served_again();
     load.end();
-    assert_eq!(swarm_state(address, &hashes), before);
+    peers.assert_served(address);
     daemon.stop();
 }

@@ -327,17 +327,6 @@ fn a_body_that_is_too_long_is_refused() {
 }
 
 #[test]
-fn a_configured_admin_address_in_use_ends_the_start() {
-    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = taken.local_addr().unwrap().to_string();
-    let refused = Launch::on_loopback().flag("--admin", &address).start().refusal();
-    let by = format!("--admin: `admin.listen`: {address} is taken by ");
-    assert!(refused.contains(&by), "{refused}");
-    let holder = format!("systemctl status {}", std::process::id());
-    assert!(refused.contains(&holder), "{refused}");
-}
-
-#[test]
 fn a_default_admin_address_in_use_is_a_warning() {
     in_own_network(&[], || {
         let _taken = TcpListener::bind("127.0.0.1:6970").unwrap();

@@ -34,7 +34,7 @@ fn run_as_nobody(daemon: &Daemon, arguments: &[&str]) -> Ended {
 }
 
 /// The process that answers at the socket.
-fn process_at(socket: &Path) -> u64 {
+pub(crate) fn process_at(socket: &Path) -> u64 {
     request_at(socket, "GET", "/stats.json").unwrap().json()["pid"].as_u64().unwrap()
 }
 
@@ -217,17 +217,4 @@ fn every_request_is_answered_during_upgrades() {
     assert_eq!(mode(&socket), 0o660);
     daemon.signal("TERM");
     eventually("the last process removes the socket", || !socket.exists());
-}
-
-/// A failed upgrade leaves the socket to the process that keeps serving.
-#[test]
-fn a_failed_upgrade_keeps_the_socket() {
-    let daemon = Launch::on_loopback().config(LOCAL).serve();
-    let socket = socket_of(&daemon);
-    let correct = daemon.home().join("correct.toml");
-    fs::copy(config_of(&daemon), &correct).unwrap();
-    daemon.configure(&format!("{LOCAL}[log]\nlevel = \"loud\"\n"));
-    let failed = Launch::new(&["ctl", "upgrade"]).flag("--config", &correct).start().end();
-    assert_eq!(failed.code, Some(1), "{failed:?}");
-    assert_eq!(process_at(&socket), u64::from(daemon.pid()));
 }

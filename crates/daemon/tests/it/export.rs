@@ -8,7 +8,7 @@ use onrush_proto::{InfoHash, ScrapeCounts};
 
 use crate::harness::messages::{EXPORTED, NO_EXPORT};
 use crate::harness::process::{Launch, eventually, mode};
-use crate::snapshot::{PLACEMENTS, populate, swarm_state};
+use crate::snapshot::{PLACEMENTS, Peers};
 
 /// A daemon that exports to this file.
 fn exporting(flags: &[&str], file: &Path, every: u32) -> Launch {
@@ -58,8 +58,7 @@ fn every_format_agrees_with_scrapes() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join(name);
         let mut daemon = exporting(PLACEMENTS[number % 3], &file, 0).serve();
-        let hashes = populate(daemon.address());
-        let counts = swarm_state(daemon.address(), &hashes).counts;
+        let Peers { hashes, state } = Peers::announced_to(daemon.address());
         assert!(!file.exists(), "an export that was not requested");
         daemon.signal("USR1");
         let line = daemon.line(EXPORTED);
@@ -74,9 +73,9 @@ fn every_format_agrees_with_scrapes() {
             let mut got: Vec<String> =
                 String::from_utf8(bytes).unwrap().lines().map(str::to_owned).collect();
             got.sort_unstable();
-            assert_eq!(got, lines(&hashes, &counts), "{name}");
+            assert_eq!(got, lines(&hashes, &state.counts), "{name}");
         } else {
-            assert_eq!(bytes, bencoded(&hashes, &counts), "{name}");
+            assert_eq!(bytes, bencoded(&hashes, &state.counts), "{name}");
         }
         daemon.stop();
     }
@@ -89,9 +88,9 @@ fn the_export_is_repeated() {
     let mut daemon = exporting(PLACEMENTS[1], &file, 1).serve();
     let line = daemon.line(EXPORTED);
     assert!(line.contains(" 0 swarms"), "{line}");
-    let hashes = populate(daemon.address());
+    let peers = Peers::announced_to(daemon.address());
     eventually("the export is repeated", || {
-        fs::read_to_string(&file).unwrap().lines().count() >= hashes.len()
+        fs::read_to_string(&file).unwrap().lines().count() >= peers.hashes.len()
     });
     daemon.stop();
 }
@@ -122,7 +121,7 @@ fn an_export_on_request_reports_path_and_size() {
     let file = directory.path().join("scrape.txt");
     let config = format!("[export]\nfile = {file:?}\nevery = 0\n");
     let daemon = Launch::on_loopback().admin_api(&config).serve();
-    populate(daemon.address());
+    Peers::announced_to(daemon.address());
     assert!(!file.exists(), "an export that was not requested");
     let ended = daemon.ctl(&["--json", "export"]);
     assert_eq!(ended.code, Some(0), "{}", ended.text());

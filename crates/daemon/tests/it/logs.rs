@@ -6,10 +6,9 @@ use onrush_proto::InfoHash;
 
 use crate::harness::client::{Client, transaction};
 use crate::harness::messages::{
-    KERNEL_DROPPED, NOT_SENT, READY, RELOAD_REJECTED, RELOADED, SNAPSHOT, STOPPED, TOTALS,
+    KERNEL_DROPPED, READY, RELOAD_REJECTED, RELOADED, SNAPSHOT, STOPPED, TOTALS,
 };
-use crate::harness::network::{in_own_network, ip};
-use crate::harness::packets::{connect, leecher, random_hash, seeder};
+use crate::harness::packets::{leecher, random_hash, seeder};
 use crate::harness::process::{Launch, eventually, free_address};
 
 /// A client address that occurs nowhere else in the log.
@@ -175,31 +174,6 @@ fn an_unwritable_log_does_not_stop_the_daemon() {
     let wrong = Launch::new(&["--config", "/nowhere"]).start_with_a_full_disk();
     assert_eq!(wrong.end().code, Some(2));
     daemon.stop();
-}
-
-/// The rule stands for that of a firewall, whose refusal is EPERM in place of EACCES.
-#[test]
-fn replies_that_the_host_forbids_are_a_warning_with_the_remedy() {
-    in_own_network(&[], || {
-        let mut daemon = Launch::on_loopback().admin().config("[log]\ntotals_every = 0\n").serve();
-        let mut client = Client::at(SOURCE.parse().unwrap(), daemon.address());
-        client.connect();
-        // The first rule refers to the table of local addresses; another one has to precede it.
-        ip("rule add pref 10 from all lookup local");
-        ip("rule del pref 0");
-        ip(&format!("rule add pref 1 to {SOURCE} prohibit"));
-        let unsent = || daemon.metrics().sum("onrush_unsent_replies_total", &["\"permission\""]);
-        eventually("a reply is refused", || {
-            client.send(&connect(1));
-            unsent() > 0.0
-        });
-        let line = daemon.line(NOT_SENT);
-        let parts = [" WARN ", "EPERM", "nft list ruleset"];
-        assert!(parts.iter().all(|part| line.contains(part)), "{line}");
-        ip("rule del pref 1");
-        client.connect_and_check();
-        daemon.stop();
-    });
 }
 
 /// The log at level trace of every kind of request, and the addresses of the clients.

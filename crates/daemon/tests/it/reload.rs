@@ -6,8 +6,6 @@ use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use onrush_proto::ScrapeCounts;
-
 use crate::harness::client::Client;
 use crate::harness::messages::{PURGED_ONE, RELOAD_REJECTED, RELOADED};
 use crate::harness::packets::{connect, leecher, random_hash, seeder};
@@ -68,33 +66,6 @@ fn the_log_has_what_a_reload_changes_and_for_whom() {
     let line = daemon.line(RELOAD_REJECTED);
     assert!(line.contains("127.0.0.1:"), "{line}");
     daemon.stop();
-}
-
-#[test]
-fn a_reloaded_list_applies_to_announces_scrapes_and_stored_swarms() {
-    for mut daemon in daemons("") {
-        let client = daemon.client();
-        let (kept, denied) = (random_hash(), random_hash());
-        for hash in [kept, denied] {
-            client.announce(&seeder(hash, 4_001));
-        }
-        let deny = format!("[access]\nmode = \"deny\"\ninfo_hashes = [\"{denied}\"]\n");
-        reload(&daemon, &deny);
-        applied(&mut daemon, "access");
-        let error = client.announce_refused(&leecher(denied, 4_002));
-        assert_eq!(error, "info hash is not allowed on this tracker");
-        let one = ScrapeCounts { seeders: 1, completed: 0, leechers: 0 };
-        let none = ScrapeCounts::default();
-        assert_eq!(client.scrape(&[kept, denied]), [one, none]);
-        daemon.line(PURGED_ONE);
-
-        // Permitted again, the swarm starts empty.
-        reload(&daemon, "");
-        applied(&mut daemon, "access");
-        assert_eq!(client.scrape(&[kept, denied]), [one, none]);
-        assert_eq!(client.announce(&leecher(denied, 4_002)).peers, []);
-        daemon.stop();
-    }
 }
 
 /// The list file may change while the configuration file does not.

@@ -1,18 +1,13 @@
 //! Peers over restarts: with other numbers of workers, after kills, and with damaged files.
 
-use std::fs::{self, File};
-use std::io::Write;
+use std::fs;
 use std::path::Path;
-use std::time::Instant;
 
 use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 
-use crate::harness::disk::with_small_disk_at;
-use crate::harness::messages::{
-    NO_PEERS, PEERS_RESTORED, SNAPSHOT, SNAPSHOT_FAILED, STOPPED as STOPPED_WITH, TOO_OLD,
-};
+use crate::harness::messages::{NO_PEERS, SNAPSHOT, SNAPSHOT_FAILED, TOO_OLD};
 use crate::harness::process::{Launch, eventually, mode};
-pub(crate) use crate::harness::swarms::{PLACEMENTS, launch_in, populate, set_aside, swarm_state};
+pub(crate) use crate::harness::swarms::{PLACEMENTS, Peers, launch_in, set_aside, swarm_state};
 
 pub(crate) const FILE: &str = "onrush.snapshot";
 
@@ -20,18 +15,16 @@ pub(crate) const FILE: &str = "onrush.snapshot";
 fn peers_survive_a_restart_with_other_workers() {
     let state = tempfile::tempdir().unwrap();
     let mut daemon = launch_in(state.path(), PLACEMENTS[0], "").serve();
-    let hashes = populate(daemon.address());
-    let before = swarm_state(daemon.address(), &hashes);
+    let peers = Peers::announced_to(daemon.address());
+    let before = &peers.state;
     assert_eq!((before.counts[23].seeders, before.peers[23].len()), (12, 24));
     assert_eq!((before.counts[7].completed, before.peers[7].len()), (2, 0));
     for flags in [PLACEMENTS[1], PLACEMENTS[2], PLACEMENTS[0]] {
         let text = daemon.stop().text();
         assert!(text.contains(SNAPSHOT), "{text}");
         assert_eq!(mode(&state.path().join(FILE)), 0o600);
-        daemon = launch_in(state.path(), flags, "").start();
-        daemon.line(PEERS_RESTORED);
-        daemon.serving();
-        assert_eq!(swarm_state(daemon.address(), &hashes), before);
+        daemon = launch_in(state.path(), flags, "").serve_restored();
+        peers.assert_served(daemon.address());
     }
     daemon.stop();
     assert_eq!(set_aside(state.path()), 0);
@@ -42,8 +35,7 @@ fn the_last_periodic_snapshot_survives_a_kill() {
     for flags in PLACEMENTS {
         let state = tempfile::tempdir().unwrap();
         let daemon = launch_in(state.path(), flags, "[snapshot]\nevery = 1\n").admin().serve();
-        let hashes = populate(daemon.address());
-        let before = swarm_state(daemon.address(), &hashes);
+        let peers = Peers::announced_to(daemon.address());
         let name = "onrush_file_writes_total";
         let written = || daemon.metrics().sum(name, &["\"snapshot\"", "\"written\""]);
         // The next one may have begun before this point, but not the one after it.
@@ -51,7 +43,7 @@ fn the_last_periodic_snapshot_survives_a_kill() {
         eventually("snapshots are written", || written() >= last);
         daemon.kill();
         let daemon = launch_in(state.path(), flags, "").serve();
-        assert_eq!(swarm_state(daemon.address(), &hashes), before);
+        peers.assert_served(daemon.address());
         daemon.stop();
     }
 }
@@ -61,7 +53,7 @@ fn without_snapshots_there_is_no_file() {
     let state = tempfile::tempdir().unwrap();
     let config = "[snapshot]\nenabled = false\nevery = 1\n";
     let daemon = launch_in(state.path(), PLACEMENTS[0], config).serve();
-    populate(daemon.address());
+    Peers::announced_to(daemon.address());
     assert!(!daemon.stop().text().contains("snapshot"));
     assert!(!state.path().join(FILE).exists());
 }
@@ -71,7 +63,7 @@ fn a_damaged_snapshot_is_renamed_and_reported() {
     let state = tempfile::tempdir().unwrap();
     let path = state.path().join(FILE);
     let daemon = launch_in(state.path(), PLACEMENTS[0], "").serve();
-    populate(daemon.address());
+    Peers::announced_to(daemon.address());
     daemon.stop();
     let good = fs::read(&path).unwrap();
     let mut flipped = good.clone();
@@ -85,9 +77,7 @@ fn a_damaged_snapshot_is_renamed_and_reported() {
     assert_eq!(set_aside(state.path()), 1);
     daemon.stop();
     // The last stop has written a valid snapshot.
-    let mut daemon = launch_in(state.path(), PLACEMENTS[0], "").start();
-    daemon.line(PEERS_RESTORED);
-    daemon.stop();
+    launch_in(state.path(), PLACEMENTS[0], "").serve_restored().stop();
 }
 
 /// The file may hold all peers: an operator can make it readable, or move it away.
@@ -97,8 +87,7 @@ fn a_snapshot_that_cannot_be_read_is_not_overwritten() {
     let path = state.path().join(FILE);
     let kept = state.path().join("kept");
     let daemon = launch_in(state.path(), PLACEMENTS[0], "").serve();
-    let hashes = populate(daemon.address());
-    let before = swarm_state(daemon.address(), &hashes);
+    let peers = Peers::announced_to(daemon.address());
     daemon.stop();
     let good = fs::read(&path).unwrap();
     fs::create_dir(&kept).unwrap();
@@ -140,55 +129,8 @@ fn a_snapshot_that_cannot_be_read_is_not_overwritten() {
     // Restored, it is loaded.
     fs::rename(kept, &path).unwrap();
     let daemon = launch_in(state.path(), PLACEMENTS[2], "").serve();
-    assert_eq!(swarm_state(daemon.address(), &hashes), before);
+    peers.assert_served(daemon.address());
     daemon.stop();
-}
-
-#[test]
-fn a_stop_that_loses_the_peers_has_an_exit_status_of_its_own() {
-    let state = tempfile::tempdir().unwrap();
-    let path = state.path().join(FILE);
-    let daemon = launch_in(state.path(), PLACEMENTS[0], "").serve();
-    populate(daemon.address());
-    // A file cannot replace a directory.
-    fs::create_dir(&path).unwrap();
-    let ended = daemon.end_by("TERM");
-    assert_eq!(ended.code, Some(3), "{}", ended.text());
-    let last = ended.log.last().unwrap();
-    assert!(last.contains(path.to_str().unwrap()) && last.contains("lost"), "{last}");
-    assert!(ended.text().contains(STOPPED_WITH), "{}", ended.text());
-}
-
-/// The disk has room for one snapshot, and not for the next one beside it.
-#[test]
-fn a_full_disk_is_named_with_its_room() {
-    let state = tempfile::tempdir().unwrap();
-    with_small_disk_at(state.path(), || {
-        let path = state.path().join(FILE);
-        let config = "[snapshot]\nevery = 1\n";
-        let mut daemon = launch_in(state.path(), PLACEMENTS[0], config).start();
-        daemon.serving();
-        populate(daemon.address());
-        daemon.line(SNAPSHOT);
-        let other = state.path().join("other");
-        let mut other = File::options().create(true).append(true).open(other).unwrap();
-        eventually("a snapshot fails", || {
-            // One that has begun before may be written yet, and leave the room of the former one.
-            other.write_all(&vec![0; 1 << 20]).unwrap_err();
-            daemon.read_until(Instant::now());
-            daemon.log().iter().any(|line| line.contains(SNAPSHOT_FAILED))
-        });
-        let line = daemon.line(SNAPSHOT_FAILED);
-        let former = fs::metadata(&path).unwrap().len();
-        for part in [path.to_str().unwrap(), &format!("of {former} bytes")] {
-            assert!(line.contains(part), "{line}");
-        }
-        let ended = daemon.end_by("TERM");
-        assert_eq!(ended.code, Some(3), "{}", ended.text());
-        let last = ended.log.last().unwrap();
-        assert!(last.contains(path.to_str().unwrap()) && last.contains("bytes"), "{last}");
-        assert_eq!(fs::metadata(&path).unwrap().len(), former);
-    });
 }
 
 /// Moves the times of all blocks into the past and updates the checksums.
@@ -216,14 +158,14 @@ fn expired_peers_are_not_restored() {
     let state = tempfile::tempdir().unwrap();
     let config = "[announce]\ninterval = 60\npeer_lifetime = 66\n";
     let daemon = launch_in(state.path(), PLACEMENTS[0], config).serve();
-    let hashes = populate(daemon.address());
+    let peers = Peers::announced_to(daemon.address());
     daemon.stop();
     age(&state.path().join(FILE), 120);
     let mut daemon = launch_in(state.path(), PLACEMENTS[1], config).start();
     let line = daemon.line(TOO_OLD);
     assert!(line.contains("0 peers of "), "{line}");
     daemon.serving();
-    let state_after = swarm_state(daemon.address(), &hashes);
+    let state_after = swarm_state(daemon.address(), &peers.hashes);
     assert!(state_after.peers.iter().all(Vec::is_empty));
     // Completed downloads are restored.
     assert_eq!((state_after.counts[7].completed, state_after.counts[23].completed), (2, 4));

@@ -12,7 +12,7 @@ use crate::harness::http::{Metrics, request};
 use crate::harness::messages::LINES_LOST;
 use crate::harness::process::{Daemon, Launch, eventually, free_address};
 use crate::service::NotifySocket;
-use crate::snapshot::{FILE, launch_in, populate, swarm_state};
+use crate::snapshot::{FILE, Peers, launch_in};
 
 /// Datagrams between two checks that the tracker has logged all of them.
 const BURST: usize = 200;
@@ -96,8 +96,7 @@ fn a_log_that_is_not_read_delays_nothing() {
     let (mut stalled, mut log) = Stalled::start(state.path(), &notify);
     stalled.lose_lines();
     let address = stalled.client.tracker();
-    let hashes = populate(address);
-    let before = swarm_state(address, &hashes);
+    let peers = Peers::announced_to(address);
     notify.drain();
     for _ in 0..3 {
         notify.next("WATCHDOG=1");
@@ -124,7 +123,7 @@ fn a_log_that_is_not_read_delays_nothing() {
     assert_eq!((ended.code, ended.signal), (Some(0), None));
     assert!(state.path().join(FILE).exists());
     let daemon = launch_in(state.path(), &["--workers", "1"], "").serve();
-    assert_eq!(swarm_state(daemon.address(), &hashes), before);
+    peers.assert_served(daemon.address());
     daemon.stop();
 }
 

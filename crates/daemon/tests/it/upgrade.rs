@@ -7,12 +7,13 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::time::{Instant, UNIX_EPOCH};
 
 use nix::unistd::Uid;
 use onrush_proto::InfoHash;
 use onrush_replica::handoff::PROTOCOL;
 
+use crate::control_socket::process_at;
 use crate::harness::client::Client;
 use crate::harness::messages::{
     ADMIN_LISTENS, NO_ADMIN, PEERS_RESTORED, SNAPSHOT, SUCCESSOR_FAILED, TOO_OLD, UNAVAILABLE,
@@ -20,11 +21,11 @@ use crate::harness::messages::{
     UPGRADE_REQUESTED, UPGRADE_RUNNING,
 };
 use crate::harness::network::in_own_network;
-use crate::harness::packets::{STOPPED, connect, leecher, random_hash, seeder};
+use crate::harness::packets::{random_hash, seeder};
 use crate::harness::process::{
     Daemon, Launch, SetOnDrop, TIMEOUT, TOKEN_FILE, eventually, free_address, mode,
 };
-use crate::snapshot::{FILE, PLACEMENTS, age, launch_in, populate, swarm_state};
+use crate::snapshot::{FILE, PLACEMENTS, Peers, age, launch_in};
 
 /// Announces in flight per client of the load.
 const BURST: usize = 16;
@@ -85,8 +86,7 @@ fn an_upgrade_loses_no_reply_and_no_peer() {
         let state = tempfile::tempdir().unwrap();
         let first = launch_in(state.path(), old, "[log]\ntotals_every = 0\n").serve();
         let address = first.address();
-        let hashes = populate(address);
-        let before = swarm_state(address, &hashes);
+        let peers = Peers::announced_to(address);
         let second = under_load(address, |load| {
             let mut follower = follower(state.path(), new);
             assert_eq!(follower.serving(), [address]);
@@ -97,63 +97,18 @@ fn an_upgrade_loses_no_reply_and_no_peer() {
         let ended = first.end();
         assert_eq!(ended.code, Some(0), "{}", ended.text());
         assert!(ended.text().contains(UPGRADE_DONE), "{}", ended.text());
-        assert_eq!(swarm_state(address, &hashes), before);
+        peers.assert_served(address);
         // The successor holds the lock and can itself be upgraded.
         let refused = launch_in(state.path(), old, "").start().refusal();
         assert!(refused.contains(&format!("(process {})", second.pid())), "{refused}");
         let mut third = follower(state.path(), new);
         third.serving();
         assert_eq!(second.end().code, Some(0));
-        assert_eq!(swarm_state(address, &hashes), before);
+        peers.assert_served(address);
         third.wait_for_line(UPGRADE_RECEIVED);
         let output = third.stop().text();
         assert!(output.contains(SNAPSHOT), "{output}");
     }
-}
-
-/// Peers that join, become seeders or leave during the transfer are in that state after it.
-#[test]
-fn announces_during_an_upgrade_are_kept() {
-    let state = tempfile::tempdir().unwrap();
-    let first = launch_in(state.path(), PLACEMENTS[0], "").serve();
-    let hashes: Vec<InfoHash> = (0..200).map(|_| random_hash()).collect();
-    let client = first.client();
-    hashes.iter().for_each(|hash| drop(client.announce(&leecher(*hash, 1_000))));
-    let over = AtomicBool::new(false);
-    let (states, second) = thread::scope(|scope| {
-        // Announces are sent one at a time, each with a reply.
-        let changing = scope.spawn(|| {
-            let mut states = vec![1u32; 200];
-            let mut at = 0;
-            while !over.load(Ordering::Relaxed) || at % 200 != 0 {
-                let number = at % 200;
-                let (hash, round) = (hashes[number], states[number] + 1);
-                client.announce(&match round % 3 {
-                    0 => leecher(hash, 1_000).event(STOPPED),
-                    1 => leecher(hash, 1_000),
-                    _ => seeder(hash, 1_000),
-                });
-                states[number] = round;
-                at += 1;
-            }
-            states
-        });
-        let end = SetOnDrop(&over);
-        let mut next = follower(state.path(), PLACEMENTS[0]);
-        next.serving();
-        next.wait_for_line(UPGRADE_RECEIVED);
-        drop(end);
-        (changing.join().unwrap(), next)
-    });
-    assert_eq!(first.end().code, Some(0));
-    let client = second.client();
-    for (part, states) in hashes.chunks(50).zip(states.chunks(50)) {
-        for (counts, round) in client.scrape(part).iter().zip(states) {
-            let expected = [(0, 0), (0, 1), (1, 0)][*round as usize % 3];
-            assert_eq!((counts.seeders, counts.leechers), expected, "round {round}");
-        }
-    }
-    second.stop();
 }
 
 #[test]
@@ -163,7 +118,6 @@ fn errors_of_an_upgrade_are_named_and_the_predecessor_serves() {
     assert!(text.contains("--upgrade"), "{text}");
 
     let mut first = launch_in(state.path(), PLACEMENTS[0], "").serve();
-    let address = first.address();
     assert_eq!(mode(&state.path().join("upgrade.sock")), 0o600);
     // An address in use by another process.
     let taken = UdpSocket::bind("127.0.0.2:0").unwrap();
@@ -188,21 +142,6 @@ fn errors_of_an_upgrade_are_named_and_the_predecessor_serves() {
     stream.write_all(b"\0\0\0\x02{}").unwrap();
     first.line(UPGRADE_FAILED);
     first.check();
-
-    // A successor killed at random moments.
-    let hashes = populate(address);
-    let before = swarm_state(address, &hashes);
-    for _ in 0..5 {
-        let killed = follower(state.path(), PLACEMENTS[0]);
-        let moment = Instant::now() + Duration::from_millis(rand::random_range(0..60));
-        while Instant::now() < moment {}
-        killed.kill();
-        // If the successor had the sockets before the kill, the predecessor has exited.
-        if !still_serves(&mut first, address) {
-            return;
-        }
-        assert_eq!(swarm_state(address, &hashes), before);
-    }
     first.stop();
 }
 
@@ -213,19 +152,6 @@ fn request_handoff(state: &Path, protocol: u64) -> UnixStream {
     stream.write_all(&(message.len() as u32).to_be_bytes()).unwrap();
     stream.write_all(message.as_bytes()).unwrap();
     stream
-}
-
-/// Whether the daemon replies; false when it has exited.
-fn still_serves(daemon: &mut Daemon, address: SocketAddr) -> bool {
-    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
-    let mut replies = false;
-    eventually("the daemon replies or exits", || {
-        socket.send_to(&connect(1), address).unwrap();
-        replies = socket.recv(&mut [0; 64]).is_ok();
-        replies || daemon.has_exited()
-    });
-    replies
 }
 
 /// Starts a daemon with a state directory, the admin API at a fixed address, and these tables.
@@ -244,8 +170,7 @@ fn a_running_process_starts_its_successor() {
     let mut daemon = with_admin(state.path(), PLACEMENTS[0], "listen = [\"127.0.0.1:0\"]");
     let address = daemon.address();
     let (first, flags) = (daemon.pid(), command_line(&daemon));
-    let hashes = populate(address);
-    let before = swarm_state(address, &hashes);
+    let peers = Peers::announced_to(address);
     under_load(address, |load| {
         let ended = daemon.ctl(&["upgrade"]);
         assert_eq!(ended.code, Some(0), "{ended:?}");
@@ -257,7 +182,7 @@ fn a_running_process_starts_its_successor() {
         load.await_replies(500);
     });
     assert_ne!(daemon.pid(), first);
-    assert_eq!(swarm_state(address, &hashes), before);
+    peers.assert_served(address);
     // No process remains between the two: the new one is a child of the reaper of orphans.
     let parent = daemon.status("PPid").parse::<u32>().unwrap();
     assert!(parent != first && parent != std::process::id(), "{parent}");
@@ -289,6 +214,8 @@ fn a_failed_successor_is_reported_and_the_predecessor_serves() {
     let line = daemon.line(SUCCESSOR_FAILED);
     assert!(line.contains("exit code 2"), "{line}");
     daemon.check();
+    // The control socket stays that of the predecessor.
+    assert_eq!(process_at(&state.path().join("control.sock")), u64::from(daemon.pid()));
     // A further upgrade is refused while one is in progress.
     daemon.configure(&right);
     let mut stopped = request_handoff(state.path(), PROTOCOL.into());
@@ -425,8 +352,7 @@ fn the_advertised_interval_survives_restart_and_upgrade() {
     let state = tempfile::tempdir().unwrap();
     let config = "[announce]\ninterval = 60\npeer_lifetime = 66\n";
     let daemon = launch_in(state.path(), PLACEMENTS[0], config).serve();
-    let hashes = populate(daemon.address());
-    let before = swarm_state(daemon.address(), &hashes);
+    let peers = Peers::announced_to(daemon.address());
     daemon.stop();
     age(&state.path().join(FILE), 120);
     let until = UNIX_EPOCH.elapsed().unwrap().as_secs() + 600;
@@ -435,11 +361,11 @@ fn the_advertised_interval_survives_restart_and_upgrade() {
     let line = daemon.line(PEERS_RESTORED);
     assert!(!line.contains(TOO_OLD), "{line}");
     daemon.serving();
-    assert_eq!(swarm_state(daemon.address(), &hashes), before);
+    peers.assert_served(daemon.address());
     for _ in 0..2 {
         daemon.signal("USR2");
         daemon.upgraded();
-        assert_eq!(swarm_state(daemon.address(), &hashes), before);
+        peers.assert_served(daemon.address());
     }
     assert!(!daemon.log().iter().any(|line| line.contains(TOO_OLD)), "{:?}", daemon.log());
 }
@@ -467,8 +393,7 @@ fn workers_and_addresses_change_without_a_loss() {
         daemon.upgraded()
     };
     assert_eq!(upgrade(&mut daemon), [kept, other]);
-    let hashes = populate(kept);
-    let before = swarm_state(kept, &hashes);
+    let peers = Peers::announced_to(kept);
     let colocated = |number: u8| format!("total = {number}\nplacement = \"colocated\"");
     let split = "placement = \"split\"\nsocket = 3\nswarm = 2".to_owned();
     for (listen, workers) in [
@@ -489,7 +414,7 @@ fn workers_and_addresses_change_without_a_loss() {
             load.await_replies(500);
         });
         daemon.check();
-        assert_eq!(swarm_state(kept, &hashes), before, "{workers}");
+        peers.assert_served(kept);
         // Steering matches the shards, whichever sockets were passed on.
         if workers.contains("colocated") && !workers.contains("= 1") {
             let stats = daemon.ctl(&["--json", "stats"]).json();

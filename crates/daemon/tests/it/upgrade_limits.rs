@@ -6,7 +6,7 @@ use std::fs;
 use crate::harness::messages::{SNAPSHOT, SUCCESSOR_FAILED, UPGRADE_FAILED};
 use crate::harness::packets::random_hash;
 use crate::harness::process::{Daemon, eventually};
-use crate::snapshot::{PLACEMENTS, launch_in, populate, swarm_state};
+use crate::snapshot::{PLACEMENTS, Peers, launch_in};
 use crate::upgrade::with_admin;
 
 /// Announces this many peers, each of a swarm of its own.
@@ -117,13 +117,12 @@ fn a_new_process_that_is_killed_has_written_a_snapshot() {
     let state = tempfile::tempdir().unwrap();
     let config = "[snapshot]\nevery = 0\n";
     let mut daemon = launch_in(state.path(), PLACEMENTS[0], config).serve();
-    let hashes = populate(daemon.address());
-    let before = swarm_state(daemon.address(), &hashes);
+    let peers = Peers::announced_to(daemon.address());
     daemon.signal("USR2");
     daemon.upgraded();
     daemon.wait_for_line(SNAPSHOT);
     daemon.kill();
     let daemon = launch_in(state.path(), PLACEMENTS[0], config).serve();
-    assert_eq!(swarm_state(daemon.address(), &hashes), before);
+    peers.assert_served(daemon.address());
     daemon.stop();
 }

@@ -110,18 +110,6 @@ fn a_change_of_user_needs_root() {
     Launch::on_loopback().run_as_nobody().config("user = \"nobody\"\n").serve().stop();
 }
 
-#[test]
-fn an_unknown_user_or_group_is_named_with_the_remedy() {
-    require_root("changes user");
-    for (config, remedy) in [
-        ("user = \"no-such-user\"\n", "useradd --system no-such-user"),
-        ("user = \"nobody\"\ngroup = \"no-such-group\"\n", "groupadd --system no-such-group"),
-    ] {
-        let text = Launch::on_loopback().config(config).start().refusal();
-        assert!(text.contains(remedy), "{text}");
-    }
-}
-
 fn assert_every_thread(daemon: &Daemon, field: &str, expected: &str) {
     for (name, value) in daemon.threads(field) {
         assert_eq!(value, expected, "{field} of {name}");

@@ -2,7 +2,6 @@
 //! packets and floods, its admin side, log messages, terminals, and network namespaces.
 
 pub(crate) mod client;
-pub(crate) mod disk;
 pub(crate) mod flood;
 pub(crate) mod http;
 pub(crate) mod messages;

@@ -52,31 +52,16 @@ pub(crate) fn scrape(id: u64, transaction: u32, hashes: &[InfoHash]) -> Vec<u8> 
 #[derive(Clone, Debug)]
 pub(crate) struct Announce {
     pub(crate) info_hash: InfoHash,
-    pub(crate) peer_id: [u8; 20],
     pub(crate) left: u64,
     /// Also a number that is not defined.
     pub(crate) event: u32,
-    pub(crate) ip: u32,
-    pub(crate) key: u32,
     pub(crate) num_want: i32,
     pub(crate) port: u16,
-    /// Bytes after the first 98.
-    pub(crate) tail: Vec<u8>,
 }
 
 /// A leecher at `port` that leaves the number of peers to the tracker.
 pub(crate) fn leecher(info_hash: InfoHash, port: u16) -> Announce {
-    Announce {
-        info_hash,
-        peer_id: *b"-ON0001-abcdefghijkl",
-        left: 12_345,
-        event: 0,
-        ip: 0,
-        key: 0xC0FF_EE00,
-        num_want: -1,
-        port,
-        tail: Vec::new(),
-    }
+    Announce { info_hash, left: 12_345, event: 0, num_want: -1, port }
 }
 
 /// A seeder at `port`.
@@ -101,18 +86,18 @@ impl Announce {
             connection_id: ConnectionId(id),
             transaction_id: TransactionId(transaction),
             info_hash: self.info_hash,
-            peer_id: PeerId(self.peer_id),
+            peer_id: PeerId(*b"-ON0001-abcdefghijkl"),
             downloaded: 1 << 40,
             left: self.left,
             uploaded: 99,
             event: Event::None,
-            ip: self.ip,
-            key: self.key,
+            ip: 0,
+            key: 0xC0FF_EE00,
             num_want: self.num_want,
             port: self.port,
-            options: Options(&self.tail),
+            options: Options(&[]),
         };
-        let mut bytes = vec![0; announce::REQUEST_LEN + self.tail.len()];
+        let mut bytes = vec![0; announce::REQUEST_LEN];
         announce.write(&mut bytes);
         bytes[80..84].copy_from_slice(&self.event.to_be_bytes());
         bytes

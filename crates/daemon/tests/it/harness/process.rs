@@ -23,7 +23,9 @@ use tempfile::TempDir;
 
 use crate::harness::client::Client;
 use crate::harness::http::TOKEN;
-use crate::harness::messages::{READY, SERVES, STOPPED, UPGRADE_DONE, UPGRADE_RECEIVED};
+use crate::harness::messages::{
+    PEERS_RESTORED, READY, SERVES, STOPPED, UPGRADE_DONE, UPGRADE_RECEIVED,
+};
 
 /// Deadline of every wait, for an event that is certain.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(120);
@@ -193,6 +195,14 @@ impl Launch {
     /// Starts the daemon and waits until it serves.
     pub(crate) fn serve(self) -> Daemon {
         let mut daemon = self.start();
+        daemon.serving();
+        daemon
+    }
+
+    /// Starts the daemon and waits until it serves the peers of its snapshot.
+    pub(crate) fn serve_restored(self) -> Daemon {
+        let mut daemon = self.start();
+        daemon.line(PEERS_RESTORED);
         daemon.serving();
         daemon
     }

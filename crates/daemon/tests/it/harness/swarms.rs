@@ -22,6 +22,27 @@ pub(crate) const PLACEMENTS: [&[&str]; 3] = [
     &["--workers", "1", "--placement", "colocated"],
 ];
 
+/// Swarms of one to thirty peers, some with completed downloads, one without peers.
+#[derive(Debug)]
+pub(crate) struct Peers {
+    pub(crate) hashes: Vec<InfoHash>,
+    pub(crate) state: SwarmState,
+}
+
+impl Peers {
+    /// Announces the peers to the tracker at this address.
+    pub(crate) fn announced_to(address: SocketAddr) -> Self {
+        let hashes = (0..24).map(|number| create_swarm(address, number)).collect::<Vec<_>>();
+        Self { state: swarm_state(address, &hashes), hashes }
+    }
+
+    /// Asserts that the tracker at this address has all peers, and no others in these swarms.
+    #[track_caller]
+    pub(crate) fn assert_served(&self, address: SocketAddr) {
+        assert_eq!(swarm_state(address, &self.hashes), self.state);
+    }
+}
+
 /// The state of swarms: counts from scrapes, and all peers from announces.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct SwarmState {
@@ -45,26 +66,21 @@ pub(crate) fn swarm_state(address: SocketAddr, hashes: &[InfoHash]) -> SwarmStat
     SwarmState { counts, peers }
 }
 
-/// Creates swarms of one to thirty peers, some with completed downloads, one without peers.
-pub(crate) fn populate(address: SocketAddr) -> Vec<InfoHash> {
-    let mut hashes: Vec<InfoHash> = Vec::new();
-    for number in 0..24u16 {
-        let mut client = Client::at(Ipv4Addr::new(127, 0, 1, number as u8).into(), address);
-        client.connect();
-        let hash = random_hash();
-        for port in 1_000..=1_000 + number {
-            let seeds = (port - 1_000) % 3 == 0;
-            client.announce(&if seeds { seeder(hash, port) } else { leecher(hash, port) });
-            if port % 4 == 1 {
-                client.announce(&seeder(hash, port).event(COMPLETED));
-            }
-            if number == 7 {
-                client.announce(&leecher(hash, port).event(STOPPED));
-            }
+fn create_swarm(address: SocketAddr, number: u16) -> InfoHash {
+    let mut client = Client::at(Ipv4Addr::new(127, 0, 1, number as u8).into(), address);
+    client.connect();
+    let hash = random_hash();
+    for port in 1_000..=1_000 + number {
+        let seeds = (port - 1_000) % 3 == 0;
+        client.announce(&if seeds { seeder(hash, port) } else { leecher(hash, port) });
+        if port % 4 == 1 {
+            client.announce(&seeder(hash, port).event(COMPLETED));
         }
-        hashes.push(hash);
+        if number == 7 {
+            client.announce(&leecher(hash, port).event(STOPPED));
+        }
     }
-    hashes
+    hash
 }
 
 pub(crate) fn set_aside(state: &Path) -> usize {
