@@ -11,7 +11,7 @@ use crate::harness::network::in_own_network;
 use crate::harness::packets::{AnnounceReply, connect, hash, leecher, seeder};
 use crate::harness::process::{Daemon, Launch};
 use crate::load::{Load, swarms};
-use crate::sandbox::{CLIENTS, Hosts, TRACKER, failing, output, run};
+use crate::sandbox::{CLIENTS, Hosts, TRACKER, failing, output, run, while_stopped};
 
 /// Errors of send calls, with the label of their counter and a part of the remedy in the log.
 const ERRORS: [[&str; 3]; 5] = [
@@ -186,7 +186,7 @@ fn a_full_send_buffer_costs_replies_which_are_counted() {
             run("ip address add 10.9.0.3/24 dev clients");
             (0..200).map(|_| UdpSocket::bind("10.9.0.3:0").unwrap()).collect()
         });
-        daemon.while_stopped(|| {
+        while_stopped(&daemon, || {
             for socket in &leaving {
                 socket.send_to(&connect(1), daemon.address()).unwrap();
             }

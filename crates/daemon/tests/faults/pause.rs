@@ -7,6 +7,7 @@ use crate::account::Account;
 use crate::harness::messages::KERNEL_DROPPED;
 use crate::harness::process::Launch;
 use crate::load::Load;
+use crate::sandbox::while_stopped;
 
 /// Longer than the time after which a worker counts as stalled.
 const PAUSE: Duration = Duration::from_secs(10);
@@ -21,7 +22,7 @@ fn a_process_stopped_for_ten_seconds_loses_only_what_the_buffers_do_not_hold() {
     let config = "listen = [\"127.0.0.1:0\"]\n[socket]\nreceive_buffer = 16384\n";
     let mut daemon = Launch::new(&["--workers", "2"]).admin().config(config).serve();
     let load = Load::start("127.0.3.1", daemon.address());
-    daemon.while_stopped(|| {
+    while_stopped(&daemon, || {
         let begin = Instant::now();
         load.flood(REQUESTS);
         load.until("the pause is over", || begin.elapsed() >= PAUSE);

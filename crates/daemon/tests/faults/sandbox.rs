@@ -11,7 +11,7 @@ use std::thread;
 use nix::sched::{CloneFlags, setns, unshare};
 use tempfile::TempDir;
 
-use crate::harness::process::require_root;
+use crate::harness::process::{Daemon, eventually, require_root};
 
 /// Runs a command line; its parts have no spaces.
 #[track_caller]
@@ -36,6 +36,17 @@ pub(crate) fn failing(call: &str, error: &str, when: &str) -> Vec<String> {
     let inject = format!("inject={call}:error={error}:when={when}");
     let options = ["strace", "-D", "-f", "-qq", "-o", "/dev/null", "-e", &format!("trace={call}")];
     options.into_iter().chain(["-e", &inject]).map(str::to_owned).collect()
+}
+
+/// Runs `action` while every thread of the daemon is stopped.
+pub(crate) fn while_stopped(daemon: &Daemon, action: impl FnOnce()) {
+    daemon.signal("STOP");
+    // A thread stops when it is next scheduled, and a CONT before that cancels the STOP.
+    eventually("all threads are stopped", || {
+        daemon.threads("State").iter().all(|(_, state)| state == "T (stopped)")
+    });
+    action();
+    daemon.signal("CONT");
 }
 
 /// The address of the tracker's host over both families, and that of the clients' host.

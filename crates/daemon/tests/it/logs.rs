@@ -5,11 +5,9 @@ use std::net::SocketAddr;
 use onrush_proto::InfoHash;
 
 use crate::harness::client::{Client, transaction};
-use crate::harness::messages::{
-    KERNEL_DROPPED, READY, RELOAD_REJECTED, RELOADED, SNAPSHOT, STOPPED, TOTALS,
-};
+use crate::harness::messages::{READY, RELOAD_REJECTED, RELOADED, STOPPED, TOTALS};
 use crate::harness::packets::{leecher, random_hash, seeder};
-use crate::harness::process::{Launch, eventually, free_address};
+use crate::harness::process::{Launch, free_address};
 
 /// A client address that occurs nowhere else in the log.
 const SOURCE: &str = "127.83.21.9";
@@ -120,41 +118,6 @@ fn totals_count_requests_and_peers() {
     for part in ["peers 4 ", "2 IPv4", "2 IPv6", "2 seeders"] {
         assert!(line.contains(part), "{line}");
     }
-    daemon.stop();
-}
-
-#[test]
-fn totals_can_be_disabled() {
-    let config = "[snapshot]\nevery = 1\n[log]\ntotals_every = 0\n";
-    let mut daemon = Launch::on_loopback().config(config).serve();
-    // At least a second is between two snapshots, and each could have a line of totals.
-    for _ in 0..3 {
-        daemon.line(SNAPSHOT);
-    }
-    assert!(!daemon.stop().text().contains(TOTALS));
-}
-
-/// That repeated warnings are held back is a unit test of `process/logging.rs`.
-#[test]
-fn datagrams_that_the_kernel_drops_are_a_warning_with_the_remedies_and_in_the_totals() {
-    // One worker: another one may not have taken its first turn, from which on drops are counted.
-    let config = "[socket]\nreceive_buffer = 4096\n[log]\ntotals_every = 1\n";
-    let mut daemon = Launch::on_loopback().flags(&["--workers", "1"]).config(config).serve();
-    let mut client = Client::new(daemon.address());
-    let port = client.tracker().port();
-    // The first turn is over before the second reply.
-    (0..2).for_each(|_| _ = client.connect());
-    daemon.while_stopped(|| {
-        eventually("the buffer is full", || {
-            (0..1_000).for_each(|_| client.send(&[0; 500]));
-            daemon.dropped_at(port) > 0
-        });
-    });
-    let warning = daemon.line(KERNEL_DROPPED);
-    for part in [" WARN ", "net.core.rmem_max", "socket.receive_buffer"] {
-        assert!(warning.contains(part), "{warning}");
-    }
-    daemon.line("; kernel drops ");
     daemon.stop();
 }
 

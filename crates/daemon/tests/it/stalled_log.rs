@@ -126,16 +126,3 @@ fn a_log_that_is_not_read_delays_nothing() {
     peers.assert_served(daemon.address());
     daemon.stop();
 }
-
-/// The last lines of a start that fails are not lost in the queue.
-#[test]
-fn the_final_message_follows_all_lines() {
-    let taken = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-    let address = taken.local_addr().unwrap().to_string();
-    let ended = Launch::new(&["--listen", &address, "--log-level", "trace"]).start().end();
-    assert_eq!(ended.code, Some(1));
-    let last = ended.log.iter().position(|line| line.starts_with("onrush: ")).expect("a message");
-    let lines = &ended.log[last..];
-    assert!(lines.iter().any(|line| line.contains(&address)), "{ended:?}");
-    assert!(lines.iter().all(|line| !line.contains(" [onrush")), "{ended:?}");
-}

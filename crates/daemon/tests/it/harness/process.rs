@@ -455,29 +455,6 @@ impl Daemon {
         kill(Pid::from_raw(self.pid() as i32), signal).unwrap();
     }
 
-    /// Runs `action` while every thread of the daemon is stopped.
-    pub(crate) fn while_stopped(&self, action: impl FnOnce()) {
-        self.signal("STOP");
-        // A thread stops when it is next scheduled, and a CONT before that cancels the STOP.
-        eventually("all threads are stopped", || {
-            self.threads("State").iter().all(|(_, state)| state == "T (stopped)")
-        });
-        action();
-        self.signal("CONT");
-    }
-
-    /// Datagrams that the kernel dropped at the sockets of this IPv4 port, by /proc/net/udp.
-    pub(crate) fn dropped_at(&self, port: u16) -> u64 {
-        let table = fs::read_to_string(format!("/proc/{}/net/udp", self.pid())).unwrap();
-        let end = format!(":{port:04X}");
-        let of = |line: &str| {
-            let mut columns = line.split_whitespace();
-            let local = columns.nth(1)?.ends_with(&end);
-            local.then(|| columns.last()?.parse::<u64>().ok()).flatten()
-        };
-        table.lines().filter_map(of).sum()
-    }
-
     /// Waits for the exit.
     pub(crate) fn end(mut self) -> Ended {
         let deadline = Instant::now() + TIMEOUT;
