@@ -15,7 +15,7 @@ use onrush_verify::probe::probe;
 use super::format::escaped;
 use super::print_or;
 use crate::process::exit::Exit;
-use report::{Limits, Report};
+use report::Report;
 
 /// Exit status of a monitoring plugin: nothing could be probed. The others are in
 /// [`report::Verdict`].
@@ -111,8 +111,8 @@ pub fn run(args: &ProbeArgs) -> Exit {
                 Format::Nagios => print_or(&text, UNKNOWN, unknown),
                 // A sample, as an alert sees no failure without one.
                 Format::Prometheus => {
-                    let families = families(args).map(report::label);
-                    let metrics = report::unresolved(&args.url, families.collect());
+                    let families = families(args).map(|ipv4| (report::label(ipv4), false));
+                    let metrics = report::success(&args.url, families);
                     let printed = print_or(&metrics, UNKNOWN, unknown);
                     Exit { text: printed.text + &text, ..printed }
                 }
@@ -122,8 +122,8 @@ pub fn run(args: &ProbeArgs) -> Exit {
     };
     let timeout = Duration::from_secs(args.timeout);
     let probes = addresses.into_iter().map(|address| probe(address, args.info_hash, timeout));
-    let limits = Limits { warning: args.warning, critical: args.critical };
-    let report = Report::new(&args.url, probes.collect(), limits);
+    let (warning, critical) = (args.warning, args.critical);
+    let report = Report { target: &args.url, probes: probes.collect(), warning, critical };
     print_or(&report.text(args.format), report.verdict() as u8, unknown)
 }
 

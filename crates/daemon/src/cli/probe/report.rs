@@ -31,32 +31,23 @@ impl Verdict {
     }
 }
 
-/// Upper bounds on the time of a request, in milliseconds.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Limits {
+/// The probes of a tracker, one for each family.
+pub(super) struct Report<'a> {
+    pub(super) target: &'a str,
+    pub(super) probes: Vec<Probe>,
+    /// Upper bounds on the time of a request, in milliseconds.
     pub(super) warning: Option<f64>,
     pub(super) critical: Option<f64>,
 }
 
-/// The probes of a tracker, one for each family.
-pub(super) struct Report {
-    target: String,
-    probes: Vec<Probe>,
-    limits: Limits,
-}
-
-impl Report {
-    pub(super) fn new(target: &str, probes: Vec<Probe>, limits: Limits) -> Self {
-        Self { target: target.to_owned(), probes, limits }
-    }
-
+impl Report<'_> {
     pub(super) fn verdict(&self) -> Verdict {
         let failed = self.probes.iter().filter(|probe| probe.failed.is_some()).count();
         let slowest = self.slowest();
         let exceeds = |limit: Option<f64>| limit.is_some_and(|limit| slowest > limit);
-        if failed == self.probes.len() || exceeds(self.limits.critical) {
+        if failed == self.probes.len() || exceeds(self.critical) {
             Verdict::Critical
-        } else if failed > 0 || exceeds(self.limits.warning) {
+        } else if failed > 0 || exceeds(self.warning) {
             Verdict::Warning
         } else {
             Verdict::Ok
@@ -100,7 +91,7 @@ impl Report {
     }
 
     fn lines(&self) -> String {
-        let mut text = format!("{}\n", escaped(&self.target));
+        let mut text = format!("{}\n", escaped(self.target));
         for probe in &self.probes {
             let _ = writeln!(text, "  {} {}", family(probe), probe.address);
             for step in &probe.answered {
@@ -123,7 +114,7 @@ impl Report {
         // A bar begins the performance data.
         let mut line = format!("{} |", self.summary().replace('|', "/"));
         let limit = |limit: Option<f64>| limit.map_or_else(String::new, |limit| limit.to_string());
-        let limits = format!("{};{}", limit(self.limits.warning), limit(self.limits.critical));
+        let limits = format!("{};{}", limit(self.warning), limit(self.critical));
         for probe in &self.probes {
             for step in &probe.answered {
                 let (name, time) = (step.step.name(), milliseconds(step.time));
@@ -136,28 +127,28 @@ impl Report {
 
     fn metrics(&self) -> String {
         let probes = || self.probes.iter().map(|probe| (probe, family_label(probe)));
-        let mut page = Page::new(&self.target);
-        let answers = |(probe, label): (&Probe, _)| (label, probe.failed.is_none());
-        page.success(&probes().map(answers).collect::<Vec<_>>());
-        let times = probes().flat_map(|(probe, label)| {
+        let answers = probes().map(|(probe, family)| (family, probe.failed.is_none()));
+        let times = probes().flat_map(|(probe, family)| {
             probe.answered.iter().map(move |step| {
-                let labels = format!("family=\"{label}\",step=\"{}\"", step.step.name());
+                let labels = format!("family=\"{family}\",step=\"{}\"", step.step.name());
                 (labels, step.time.as_secs_f64())
             })
         });
-        page.metric(
+        let repeats = probes()
+            .map(|(probe, family)| (format!("family=\"{family}\""), repeated(probe) as f64));
+        let durations = metric(
+            self.target,
             "duration_seconds",
             "Time from the first datagram of a request to its reply.",
-            &times.collect::<Vec<_>>(),
+            times,
         );
-        let repeats =
-            probes().map(|(probe, label)| (format!("family=\"{label}\""), repeated(probe) as f64));
-        page.metric(
+        let repeats = metric(
+            self.target,
             "repeated_datagrams",
             "Datagrams of answered requests that were sent again, as no reply came in time.",
-            &repeats.collect::<Vec<_>>(),
+            repeats,
         );
-        page.text
+        success(self.target, answers) + &durations + &repeats
     }
 
     fn json(&self) -> Value {
@@ -188,45 +179,33 @@ impl Report {
     }
 }
 
-/// The metrics of a tracker whose name has no address of these families.
-pub(super) fn unresolved(target: &str, families: Vec<&'static str>) -> String {
-    let mut page = Page::new(target);
-    page.success(&families.into_iter().map(|family| (family, false)).collect::<Vec<_>>());
-    page.text
+/// The metric of whether a tracker answers over each family, in the text format of Prometheus.
+pub(super) fn success<'a>(target: &str, families: impl Iterator<Item = (&'a str, bool)>) -> String {
+    metric(
+        target,
+        "success",
+        "Whether the tracker answered a connect, an announce and a scrape.",
+        families.map(|(family, answers)| {
+            (format!("family=\"{family}\""), f64::from(u8::from(answers)))
+        }),
+    )
 }
 
-/// Metrics in the text format of Prometheus.
-struct Page {
-    target: String,
-    text: String,
-}
-
-impl Page {
-    fn new(target: &str) -> Self {
-        let target = target.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-        Self { target, text: String::new() }
-    }
-
-    fn success(&mut self, families: &[(&str, bool)]) {
-        let sample = |(family, answers): &(&str, bool)| {
-            (format!("family=\"{family}\""), f64::from(u8::from(*answers)))
-        };
-        self.metric(
-            "success",
-            "Whether the tracker answered a connect, an announce and a scrape.",
-            &families.iter().map(sample).collect::<Vec<_>>(),
-        );
-    }
-
-    /// A metric with its samples: labels beside the target, and values.
-    fn metric(&mut self, name: &str, help: &str, samples: &[(String, f64)]) {
-        let name = format!("onrush_probe_{name}");
+/// A metric with its samples: labels beside the target, and values.
+fn metric(
+    target: &str,
+    name: &str,
+    help: &str,
+    samples: impl Iterator<Item = (String, f64)>,
+) -> String {
+    let target = target.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+    let name = format!("onrush_probe_{name}");
+    let mut text = format!("# HELP {name} {help}\n# TYPE {name} gauge\n");
+    for (labels, value) in samples {
         // Writing to a string cannot fail.
-        let _ = write!(self.text, "# HELP {name} {help}\n# TYPE {name} gauge\n");
-        for (labels, value) in samples {
-            let _ = writeln!(self.text, "{name}{{target=\"{}\",{labels}}} {value}", self.target);
-        }
+        let _ = writeln!(text, "{name}{{target=\"{target}\",{labels}}} {value}");
     }
+    text
 }
 
 fn milliseconds(time: Duration) -> f64 {

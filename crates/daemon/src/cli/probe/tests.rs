@@ -3,7 +3,7 @@
 use onrush_verify::exchange::ExchangeError;
 use onrush_verify::probe::{Answered, Probe, Step};
 
-use super::report::{Limits, Report, Verdict};
+use super::report::{Report, Verdict};
 use super::*;
 
 fn probe(address: &str, times: [u64; 3], failed: Option<Step>) -> Probe {
@@ -23,8 +23,8 @@ fn probe(address: &str, times: [u64; 3], failed: Option<Step>) -> Probe {
 const V4: &str = "192.0.2.1:6969";
 const V6: &str = "[2001:db8::1]:6969";
 
-fn report(probes: Vec<Probe>, warning: Option<f64>, critical: Option<f64>) -> Report {
-    Report::new("udp://a\"b\\c:1", probes, Limits { warning, critical })
+fn report(probes: Vec<Probe>, warning: Option<f64>, critical: Option<f64>) -> Report<'static> {
+    Report { target: "udp://a\"b\\c:1", probes, warning, critical }
 }
 
 #[test]
