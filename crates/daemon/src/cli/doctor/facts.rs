@@ -1,127 +1,179 @@
-//! Facts about the host, as plain data. `None` means that the host does not have it or does not
-//! show it.
+//! The host below a root (`/`, or a directory in a test): its files, and facts that several checks
+//! need or that no file has.
 
+use std::borrow::Cow;
+use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, ErrorKind};
 use std::net::{IpAddr, ToSocketAddrs as _, UdpSocket};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use onrush_config::Settings;
+use onrush_config::host::granted;
+use onrush_config::{Host, Settings};
+use onrush_net::clock;
+use procfs_core::FromRead;
+use procfs_core::process::{LimitValue, Limits, Status};
 
-use crate::ports::Holder;
+use crate::ports::{Holder, Protocol, holders};
 
-/// The input of all checks.
-#[derive(Clone, Debug)]
+/// The input of all checks. `None` means that the host does not have it or does not show it.
+#[derive(Debug)]
 pub struct Facts {
+    /// The files of the host.
+    pub files: Files,
     /// The settings of the tracker.
     pub settings: Settings,
+    /// Whether checks that take long on a busy host are left out.
+    pub quick: bool,
     /// vCPUs that the process may use.
     pub vcpus: u64,
     /// CPU quota of the cgroup, in thousandths of a vCPU.
     pub quota: Option<u64>,
     /// Memory that the process may use, bytes.
     pub memory: Option<u64>,
-    /// `net.core.rmem_max`, bytes.
-    pub rmem_max: Option<u64>,
-    /// `net.core.wmem_max`, bytes.
-    pub wmem_max: Option<u64>,
-    /// `net.core.netdev_max_backlog`, packets.
-    pub backlog: Option<u64>,
-    /// `net.core.rps_sock_flow_entries`; RFS is on unless it is 0.
-    pub flow_entries: Option<u64>,
-    /// Packets dropped because that backlog was full, since the host was booted.
-    pub backlog_drops: Option<u64>,
-    /// `net.ipv4.udp_early_demux`, and `ip_early_demux` is on too.
-    pub early_demux: Option<bool>,
-    /// UDP datagrams over both families since the host was booted.
-    pub udp: Option<Udp>,
-    /// Connection tracking, if the module is loaded.
-    pub conntrack: Option<Conntrack>,
-    /// Network cards.
-    pub cards: Vec<Card>,
     /// The sockets at the tracker's ports, and their processes.
     pub holders: Vec<Holder>,
-    /// Estimated error of the wall clock.
-    pub clock_error: Option<Duration>,
-    /// The file system of the state directory, if snapshots are written to it.
-    pub state_disk: Option<StateDisk>,
-    /// The addresses of the tracker's name, if it was given.
-    pub records: Option<Records>,
-    /// The frequency governor of each vCPU that has one.
-    pub governors: Vec<Governor>,
-    /// The clock source of the kernel.
-    pub clock: Option<String>,
     /// Process id of the tracker that holds a port: limits, user, quota and memory are those of
     /// this process. `None` if none runs or it cannot be read: they are those of the current
     /// process.
     pub tracker: Option<u32>,
     /// Limit of open files of the process (RLIMIT_NOFILE).
-    pub files: Option<u64>,
-    /// Mode of transparent huge pages.
-    pub huge_pages: Option<String>,
-    /// Swap: total and used bytes.
-    pub swap: Option<(u64, u64)>,
+    pub open_files: Option<u64>,
     /// Whether the process runs as root.
     pub root: Option<bool>,
-    /// Files that could not be read, with the reason.
-    pub unreadable: Vec<String>,
+    /// Estimated error of the wall clock.
+    pub clock_error: Option<Duration>,
+    /// The addresses of the tracker's name, if it was given.
+    pub records: Option<Records>,
 }
 
-/// The frequency governor of a vCPU.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Governor {
-    /// The name of the governor.
-    pub name: String,
-    /// The name of its driver.
-    pub driver: String,
-    /// The energy performance preference, if the hardware chooses frequencies.
-    pub preference: Option<String>,
+impl Facts {
+    /// The facts of a host. A `quick` look leaves out what takes long on a busy host: the
+    /// descriptors of all processes and the table of connection tracking. The state of the clock is
+    /// left out too: at boot the tracker may start before it is synchronised.
+    pub fn gather(root: &Path, settings: &Settings, host: &Host, quick: bool) -> Self {
+        let ports = ports(settings);
+        let mut facts = Self {
+            files: Files { root: root.to_owned(), unreadable: RefCell::default() },
+            settings: settings.clone(),
+            quick,
+            vcpus: host.vcpus.len().max(1) as u64,
+            quota: host.cpu_quota,
+            memory: host.memory,
+            holders: match quick {
+                true => Vec::new(),
+                false => holders(root, Protocol::Udp, |address| ports.contains(&address.port())),
+            },
+            tracker: None,
+            open_files: None,
+            root: None,
+            // From the running kernel, as no file has it.
+            clock_error: clock::max_error().ok().filter(|_| !quick && root == Path::new("/")),
+            records: None,
+        };
+        facts.gather_limits();
+        facts
+    }
+
+    /// Limits, user and resources of the tracker that holds the port; of the current process if
+    /// there is none. The limits of a shell differ from those of a unit.
+    fn gather_limits(&mut self) {
+        let limits_of =
+            |process: &str| self.files.parse::<Limits>(&format!("proc/{process}/limits"));
+        let mut processes = self.holders.iter().flat_map(|holder| &holder.processes);
+        let tracker = processes.find(|process| process.name == "onrush").map(|process| process.id);
+        let of_tracker = tracker.and_then(|id| Some((id, limits_of(&id.to_string())?)));
+        self.tracker = of_tracker.as_ref().map(|(id, _)| *id);
+        let process = self.tracker.map_or_else(|| "self".to_owned(), |id| id.to_string());
+        let limits = of_tracker.map(|(_, limits)| limits).or_else(|| limits_of("self"));
+        self.open_files = limits.and_then(|limits| match limits.max_open_files.soft_limit {
+            LimitValue::Value(files) => Some(files),
+            LimitValue::Unlimited => None,
+        });
+        let status = self.files.parse::<Status>(&format!("proc/{process}/status"));
+        self.root = status.as_ref().map(|status| status.euid == 0);
+        if self.tracker.is_some() {
+            let granted = granted(&self.files.root, &process);
+            self.quota = granted.cpu_quota;
+            self.memory = granted.memory.or(self.memory);
+            if let Some(cpus) = status.and_then(|status| status.cpus_allowed_list) {
+                self.vcpus = cpus.iter().map(|(first, last)| u64::from(last - first) + 1).sum();
+            }
+        }
+    }
 }
 
-/// UDP counters of the host.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Udp {
-    /// Datagrams received.
-    pub received: u64,
-    /// Datagrams dropped because a receive buffer was full.
-    pub receive_drops: u64,
-    /// Datagrams not sent because a send buffer was full.
-    pub send_drops: u64,
+/// The files of a host.
+#[derive(Debug)]
+pub struct Files {
+    /// The directory that they are below.
+    pub root: PathBuf,
+    /// Those that exist but cannot be read, with the reason.
+    unreadable: RefCell<Vec<String>>,
 }
 
-/// Connection tracking.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Conntrack {
-    /// Entries in the table.
-    pub entries: u64,
-    /// Maximum number of entries.
-    pub max: u64,
-    /// Entries of the tracker's ports; `None` if the table cannot be read.
-    pub of_tracker: Option<u64>,
+impl Files {
+    /// Whether not even one of the files that every Linux host has is there.
+    pub fn is_empty(&self) -> bool {
+        let common =
+            ["proc/sys/net/core/rmem_max", "proc/self/limits", "proc/meminfo", "proc/net/snmp"];
+        !common.iter().any(|path| self.root.join(path).exists())
+    }
+
+    /// The files that exist but could not be read, with the reason.
+    pub fn unreadable(&self) -> Vec<String> {
+        self.unreadable.borrow().clone()
+    }
+
+    /// The text of a file, without white space around it.
+    pub(super) fn text(&self, path: impl AsRef<Path>) -> Option<String> {
+        let path = self.root.join(path);
+        let text = fs::read_to_string(&path).map_err(|error| self.record(&path, &error)).ok()?;
+        Some(text.trim().to_owned())
+    }
+
+    pub(super) fn number(&self, path: &str) -> Option<u64> {
+        self.text(path)?.parse().ok()
+    }
+
+    /// A file in a format that procfs knows.
+    pub(super) fn parse<T: FromRead>(&self, path: &str) -> Option<T> {
+        let full = self.root.join(path);
+        let bytes = fs::read(&full).map_err(|error| self.record(&full, &error)).ok()?;
+        let parsed = T::from_read(&bytes[..]);
+        parsed.map_err(|error| self.unreadable.borrow_mut().push(format!("/{path}: {error}"))).ok()
+    }
+
+    /// The lines of a file that may be long.
+    pub(super) fn lines(&self, path: &str) -> Option<impl Iterator<Item = String> + use<>> {
+        let path = self.root.join(path);
+        let file = File::open(&path).map_err(|error| self.record(&path, &error)).ok()?;
+        Some(BufReader::new(file).lines().map_while(Result::ok))
+    }
+
+    /// The entries of a directory, sorted.
+    pub(super) fn entries(&self, path: impl AsRef<Path>) -> Vec<PathBuf> {
+        let path = self.root.join(path);
+        let entries = fs::read_dir(&path).map_err(|error| self.record(&path, &error));
+        let entries = entries.into_iter().flatten();
+        let mut paths: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+        paths.sort();
+        paths
+    }
+
+    /// A missing file is a fact; only a denied one is reported.
+    fn record(&self, path: &Path, error: &io::Error) {
+        if error.kind() == ErrorKind::PermissionDenied {
+            self.unreadable.borrow_mut().push(format!("{}: {error}", path.display()));
+        }
+    }
 }
 
-/// A network card that is up.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Card {
-    /// The name of its interface.
-    pub name: String,
-    /// Receive queues.
-    pub queues: u64,
-    /// Receive queues whose packets RPS moves to other vCPUs.
-    pub rps_queues: u64,
-    /// The vCPUs that each of its interrupts may reach.
-    pub interrupts: Vec<Vec<usize>>,
-}
-
-/// The file system of the state directory.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StateDisk {
-    /// The state directory.
-    pub directory: PathBuf,
-    /// Bytes that the tracker may still write.
-    pub free: u64,
-    /// Bytes of the last snapshot; 0 without one.
-    pub snapshot: u64,
+/// The last part of a path.
+pub(super) fn name(path: &Path) -> Cow<'_, str> {
+    path.file_name().unwrap_or_default().to_string_lossy()
 }
 
 /// The addresses of the tracker's name.
@@ -155,13 +207,6 @@ impl Records {
             addresses.into_iter().map(record).collect()
         });
         Self { name: name.to_owned(), found }
-    }
-}
-
-impl Facts {
-    /// Whether not even the files that every Linux host has were found.
-    pub fn is_empty(&self) -> bool {
-        self.rmem_max.is_none() && self.files.is_none() && self.swap.is_none() && self.udp.is_none()
     }
 }
 

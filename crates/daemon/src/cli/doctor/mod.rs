@@ -1,19 +1,17 @@
 //! `onrush doctor`: checks of the host, each with the command that fixes what it finds.
 //!
-//! [`Facts`] are gathered once, from files below a root (a directory in a test). Every check is a
-//! function from facts to [`Finding`]s.
+//! Every finding has a function, which reads the files of the host that it needs, below a root (a
+//! directory in a test).
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`facts`] | the facts about the host |
-//! | `gather` | reading them from /proc and /sys |
+//! | [`facts`] | the files of the host, and facts that several checks need |
 //! | `network` | checks of cards, connection tracking, buffers, ports and the tracker's name |
 //! | `system` | checks of vCPUs, limits, memory, disk and clock |
 //! | `report` | findings as text, as JSON, and as a line of the log |
 
 pub mod facts;
 
-mod gather;
 mod network;
 mod report;
 mod system;
@@ -151,7 +149,7 @@ pub fn run(doctor: &Doctor) -> Exit {
     };
     let mut facts = Facts::gather(&doctor.root, &settings, &host, false);
     facts.records = doctor.name.as_deref().map(Records::look_up);
-    if facts.is_empty() {
+    if facts.files.is_empty() {
         let root = doctor.root.display();
         return Exit {
             code: WRONG,
@@ -159,11 +157,12 @@ pub fn run(doctor: &Doctor) -> Exit {
         };
     }
     let findings = checks(&facts);
+    let unreadable = facts.files.unreadable();
     let text = if doctor.json {
-        report::json(&findings, &facts.unreadable)
+        report::json(&findings, &unreadable)
     } else {
         let colours = std::io::stdout().is_terminal();
-        report::text(&findings, &facts.unreadable, doctor.all, colours)
+        report::text(&findings, &unreadable, doctor.all, colours)
     };
     let problems = findings.iter().any(|finding| finding.severity == Severity::Problem);
     // Exit status 1 means that the host has problems.

@@ -2,8 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
+use std::path::{Path, PathBuf};
 
-use super::facts::{Card, Conntrack, Record, Records, ports};
+use onrush_net::affinity;
+use procfs_core::net::{Snmp, Snmp6};
+
+use super::facts::{Files, Record, Records, name, ports};
 use super::{Facts, Finding};
 use crate::ports::Holder;
 
@@ -16,62 +20,95 @@ const NEARLY_FULL: u64 = 90;
 
 /// The findings, in the order of a packet's path.
 pub(super) fn checks(facts: &Facts) -> Vec<Finding> {
-    let socket = &facts.settings.socket;
+    let (files, socket) = (&facts.files, &facts.settings.socket);
     let (receive, send) = (socket.receive_buffer as u64, socket.send_buffer as u64);
     let ports = ports(&facts.settings);
     let host = [
-        rfs(facts),
+        rfs(files),
         Some(conntrack(facts, &ports)),
-        buffer("rmem_max", facts.rmem_max, receive, "bursts of requests"),
-        buffer("wmem_max", facts.wmem_max, send, "bursts of replies"),
-        backlog(facts),
-        drops(facts),
-        early_demux(facts),
+        buffer(files, "rmem_max", receive, "bursts of requests"),
+        buffer(files, "wmem_max", send, "bursts of replies"),
+        backlog(files),
+        drops(files),
+        early_demux(files),
     ];
-    let cards = facts.cards.iter().map(|it| card(it, facts.vcpus));
+    let cards = files.entries("sys/class/net").into_iter();
+    let cards = cards.filter_map(|path| card(files, &path, facts.vcpus));
     let held = ports.iter().map(|port| holder(*port, &facts.holders));
     cards.chain(host.into_iter().flatten()).chain(held).collect()
 }
 
-/// The vCPUs that the packets of a card reach.
-fn card(card: &Card, vcpus: u64) -> Finding {
-    let Card { name, queues, rps_queues, interrupts } = card;
+/// The vCPUs that the packets of a card reach: of one that is up and has a device, so no bridge,
+/// tunnel or loopback.
+fn card(files: &Files, path: &Path, vcpus: u64) -> Option<Finding> {
+    let is_up = files.text(path.join("operstate")).is_some_and(|text| text == "up");
+    if !is_up || !path.join("device").exists() {
+        return None;
+    }
+    let card = name(path);
+    let mut queues = files.entries(path.join("queues"));
+    queues.retain(|queue| name(queue).starts_with("rx-"));
+    let moves_packets = |queue: &&PathBuf| {
+        let mask = files.text(queue.join("rps_cpus")).unwrap_or_default();
+        mask.chars().any(|digit| digit.is_ascii_hexdigit() && digit != '0')
+    };
+    let rps_queues = queues.iter().filter(moves_packets).count();
+    let queues = queues.len();
+    let interrupts = interrupts(files, path);
     let first = interrupts.first();
     // The other interrupts of a card with one queue are rare.
-    let all_on_one = *queues > 1
+    let all_on_one = queues > 1
         && interrupts.len() > 1
         && first.is_some_and(|cpus| cpus.len() == 1)
         && interrupts.iter().all(|i| Some(i) == first);
     if all_on_one && vcpus > 1 {
         let cpu = first.map_or(0, |cpus| cpus[0]);
         let what = format!(
-            "all {} interrupts of {name} reach vCPU {cpu} only: it saturates while others are idle",
+            "all {} interrupts of {card} reach vCPU {cpu} only: it saturates while others are idle",
             interrupts.len()
         );
-        return Finding::problem("cards", what)
-            .fix("systemctl start irqbalance")
-            .keep("systemctl enable irqbalance, or set /proc/irq/N/smp_affinity_list at boot");
+        return Some(
+            Finding::problem("cards", what)
+                .fix("systemctl start irqbalance")
+                .keep("systemctl enable irqbalance, or set /proc/irq/N/smp_affinity_list at boot"),
+        );
     }
-    if *queues > 1 && *rps_queues > 0 {
+    if queues > 1 && rps_queues > 0 {
         let what = format!(
-            "{name} has {queues} queues, and RPS moves the packets of {rps_queues} of them again: \
+            "{card} has {queues} queues, and RPS moves the packets of {rps_queues} of them again: \
              a third more CPU time per packet (measured)"
         );
-        return Finding::note("cards", what).fix(format!(
-            "for q in /sys/class/net/{name}/queues/rx-*; do echo 0 > $q/rps_cpus; done"
-        ));
+        let fix =
+            format!("for q in /sys/class/net/{card}/queues/rx-*; do echo 0 > $q/rps_cpus; done");
+        return Some(Finding::note("cards", what).fix(fix));
     }
-    if *queues == 1 && *rps_queues == 0 && vcpus > 1 {
+    if queues == 1 && rps_queues == 0 && vcpus > 1 {
         let what = format!(
-            "{name} has one queue, so one vCPU receives all packets of {vcpus}: it saturates first"
+            "{card} has one queue, so one vCPU receives all packets of {vcpus}: it saturates first"
         );
-        return Finding::note("cards", what).fix(format!(
-            "ethtool -L {name} combined {vcpus}, or if the card has one queue only: echo {} > \
-             /sys/class/net/{name}/queues/rx-0/rps_cpus",
+        let fix = format!(
+            "ethtool -L {card} combined {vcpus}, or if the card has one queue only: echo {} > \
+             /sys/class/net/{card}/queues/rx-0/rps_cpus",
             mask(vcpus)
-        ));
+        );
+        return Some(Finding::note("cards", what).fix(fix));
     }
-    Finding::ok("cards", format!("{name} spreads packets over {queues} queues"))
+    Some(Finding::ok("cards", format!("{card} spreads packets over {queues} queues")))
+}
+
+/// The vCPUs that each interrupt of a card may reach.
+fn interrupts(files: &Files, path: &Path) -> Vec<Vec<usize>> {
+    // The device of a virtio card is a child of the PCI device, which has the interrupts; `..`
+    // follows the link, as in the kernel.
+    let mut irqs = files.entries(path.join("device/msi_irqs"));
+    if irqs.is_empty() {
+        irqs = files.entries(path.join("device/../msi_irqs"));
+    }
+    let cpus = |irq: &PathBuf| {
+        let text = files.text(format!("proc/irq/{}/effective_affinity_list", name(irq)))?;
+        affinity::parse_list(&text)
+    };
+    irqs.iter().filter_map(cpus).collect()
 }
 
 /// The first `vcpus` of them as the kernel writes sets: words of 32 bits, the highest first.
@@ -85,8 +122,8 @@ fn mask(vcpus: u64) -> String {
 }
 
 /// Receive flow steering: moves packets to the vCPU that reads the socket of their flow.
-fn rfs(facts: &Facts) -> Option<Finding> {
-    let entries = facts.flow_entries?;
+fn rfs(files: &Files) -> Option<Finding> {
+    let entries = files.number("proc/sys/net/core/rps_sock_flow_entries")?;
     if entries == 0 {
         return Some(Finding::ok("rfs", "RFS is off"));
     }
@@ -100,7 +137,9 @@ fn rfs(facts: &Facts) -> Option<Finding> {
 /// Connection tracking of the tracker's ports: a table that a flood fills, and CPU time for no use.
 fn conntrack(facts: &Facts, ports: &BTreeSet<u16>) -> Finding {
     let name = "conntrack";
-    let Some(Conntrack { entries, max, of_tracker }) = facts.conntrack else {
+    let number =
+        |what: &str| facts.files.number(&format!("proc/sys/net/netfilter/nf_conntrack_{what}"));
+    let (Some(max), Some(entries)) = (number("max"), number("count")) else {
         return Finding::ok(name, "connection tracking is not loaded");
     };
     // The module tracks nothing until a firewall rule needs it.
@@ -109,7 +148,7 @@ fn conntrack(facts: &Facts, ports: &BTreeSet<u16>) -> Finding {
     }
     let table = format!("{entries} of {max} entries in use");
     let nearly_full = entries.saturating_mul(100) >= max.saturating_mul(NEARLY_FULL);
-    match of_tracker {
+    match tracked(facts, ports) {
         // An entry lasts 30 s, so the table says nothing of a port without traffic.
         Some(0) if facts.tracker.is_some() => Finding::ok(
             name,
@@ -147,6 +186,21 @@ fn conntrack(facts: &Facts, ports: &BTreeSet<u16>) -> Finding {
     }
 }
 
+/// Entries of these UDP ports in the table of connection tracking: lines with `udp` and the port as
+/// `sport=` or `dport=`. Root may read the table if the kernel was built with
+/// CONFIG_NF_CONNTRACK_PROCFS.
+fn tracked(facts: &Facts, ports: &BTreeSet<u16>) -> Option<usize> {
+    let is_ours = |line: &String| {
+        line.split_whitespace().any(|word| word == "udp")
+            && line.split_whitespace().any(|word| {
+                let port = word.strip_prefix("dport=").or_else(|| word.strip_prefix("sport="));
+                port.and_then(|port| port.parse().ok()).is_some_and(|port| ports.contains(&port))
+            })
+    };
+    let table = if facts.quick { None } else { facts.files.lines("proc/net/nf_conntrack") };
+    table.map(|lines| lines.filter(is_ours).count())
+}
+
 /// The remedy: rules that exempt requests and replies of these ports.
 fn notrack(finding: Finding, ports: &BTreeSet<u16>) -> Finding {
     let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
@@ -166,8 +220,8 @@ fn notrack(finding: Finding, ports: &BTreeSet<u16>) -> Finding {
 }
 
 /// The limit on the size of a socket's buffer, in bytes.
-fn buffer(name: &'static str, limit: Option<u64>, wanted: u64, bursts: &str) -> Option<Finding> {
-    let limit = limit?;
+fn buffer(files: &Files, name: &'static str, wanted: u64, bursts: &str) -> Option<Finding> {
+    let limit = files.number(&format!("proc/sys/net/core/{name}"))?;
     if limit >= wanted {
         let what = format!("net.core.{name} allows the {wanted} bytes needed");
         return Some(Finding::ok(name, what));
@@ -180,15 +234,18 @@ fn buffer(name: &'static str, limit: Option<u64>, wanted: u64, bursts: &str) -> 
 }
 
 /// The queue between card and network stack.
-fn backlog(facts: &Facts) -> Option<Finding> {
-    let (backlog, name) = (facts.backlog?, "backlog");
+fn backlog(files: &Files) -> Option<Finding> {
+    let (backlog, name) = (files.number("proc/sys/net/core/netdev_max_backlog")?, "backlog");
     let fit = format!("{backlog} packets per vCPU fit between card and network stack");
     if backlog >= BACKLOG {
         return Some(Finding::ok(name, fit));
     }
-    let finding = match facts.backlog_drops {
-        None | Some(0) => Finding::note(name, format!("{fit}; bursts on a fast link need more")),
-        Some(drops) => Finding::problem(
+    // The second column, hexadecimal, of a line per vCPU (net/core/net-procfs.c).
+    let column = |line: &str| u64::from_str_radix(line.split_whitespace().nth(1)?, 16).ok();
+    let softnet = files.text("proc/net/softnet_stat").unwrap_or_default();
+    let finding = match softnet.lines().filter_map(column).sum::<u64>() {
+        0 => Finding::note(name, format!("{fit}; bursts on a fast link need more")),
+        drops => Finding::problem(
             name,
             format!(
                 "{drops} packets were dropped since boot because the queue of {backlog} packets \
@@ -199,19 +256,25 @@ fn backlog(facts: &Facts) -> Option<Finding> {
     Some(finding.sysctl("net.core.netdev_max_backlog", 2 * BACKLOG))
 }
 
-/// Datagrams that full buffers of sockets have dropped.
-fn drops(facts: &Facts) -> Option<Finding> {
-    let (udp, name) = (facts.udp?, "drops");
-    let lost = udp.receive_drops + udp.send_drops;
+/// Datagrams that full buffers of sockets have dropped, over both families; a host without IPv6 has
+/// no file for it.
+fn drops(files: &Files) -> Option<Finding> {
+    let (v4, name) = (files.parse::<Snmp>("proc/net/snmp")?, "drops");
+    let mut counts = [v4.udp_in_datagrams, v4.udp_rcvbuf_errors, v4.udp_sndbuf_errors];
+    if let Some(v6) = files.parse::<Snmp6>("proc/net/snmp6") {
+        let more = [v6.udp_in_datagrams, v6.udp_rcvbuf_errors, v6.udp_sndbuf_errors];
+        counts.iter_mut().zip(more).for_each(|(count, more)| *count += more);
+    }
+    let [received, receive_drops, send_drops] = counts;
+    let lost = receive_drops + send_drops;
     if lost == 0 {
         return Some(Finding::ok(name, "no UDP datagram was dropped since boot"));
     }
     let what = format!(
-        "of {} UDP datagrams since boot {} were dropped by full receive buffers, and {} replies by \
-         full send buffers",
-        udp.received, udp.receive_drops, udp.send_drops
+        "of {received} UDP datagrams since boot {receive_drops} were dropped by full receive \
+         buffers, and {send_drops} replies by full send buffers"
     );
-    if lost <= udp.received / RARE {
+    if lost <= received / RARE {
         return Some(Finding::ok(name, what));
     }
     let what = format!("{what}: if the numbers grow, enlarge the buffers or add workers");
@@ -222,9 +285,10 @@ fn drops(facts: &Facts) -> Option<Finding> {
     )
 }
 
-fn early_demux(facts: &Facts) -> Option<Finding> {
+fn early_demux(files: &Files) -> Option<Finding> {
     let name = "early_demux";
-    if !facts.early_demux? {
+    let udp = files.number("proc/sys/net/ipv4/udp_early_demux")?;
+    if udp == 0 || files.number("proc/sys/net/ipv4/ip_early_demux") == Some(0) {
         return Some(Finding::ok(name, "the kernel does not look up connected sockets"));
     }
     let what = "the kernel looks up a connected socket for each datagram, which a tracker does not \

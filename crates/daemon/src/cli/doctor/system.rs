@@ -1,11 +1,17 @@
 //! Checks of vCPUs, limits, memory, disk and clock.
 
+use std::fs;
+use std::path::Path;
+
+use nix::sys::statvfs::statvfs;
 use onrush_config::Settings;
 use onrush_config::settings::BYTES_PER_PEER;
 use onrush_net::clock::UNSYNCHRONISED;
+use onrush_store::snapshot;
 use onrush_text::numbers::{bytes, thousandths};
+use procfs_core::Meminfo;
 
-use super::facts::{Governor, StateDisk};
+use super::facts::Files;
 use super::{Facts, Finding, Severity};
 
 /// Clock sources that are read without a hypervisor call or a device access.
@@ -20,31 +26,48 @@ const SNAPSHOT_BYTES_PER_PEER: u64 = 24;
 
 pub(super) fn checks(facts: &Facts) -> Vec<Finding> {
     let findings = [
-        governor(facts),
-        clock_source(facts),
+        governor(&facts.files),
+        clock_source(&facts.files),
         Some(quota(facts)),
         files(facts),
         user(facts),
         memory(facts),
-        swap(facts),
-        huge_pages(facts),
+        swap(&facts.files),
+        huge_pages(&facts.files),
         disk(facts),
         time(facts),
     ];
     findings.into_iter().flatten().collect()
 }
 
-fn governor(facts: &Facts) -> Option<Finding> {
+/// The frequency governor of a vCPU.
+struct Governor {
+    name: String,
+    driver: String,
+    /// The energy performance preference, if the hardware chooses frequencies.
+    preference: Option<String>,
+}
+
+fn governor(files: &Files) -> Option<Finding> {
     let name = "governor";
-    let worst = facts.governors.iter().max_by_key(|governor| severity_of(governor))?;
-    let Governor { name: word, driver, preference } = worst;
+    let of = |cpu: &Path| {
+        let read = |file| files.text(cpu.join("cpufreq").join(file));
+        Some(Governor {
+            name: read("scaling_governor")?,
+            driver: read("scaling_driver").unwrap_or_default(),
+            preference: read("energy_performance_preference"),
+        })
+    };
+    let cpus = files.entries("sys/devices/system/cpu");
+    let worst = cpus.iter().filter_map(|cpu| of(cpu)).max_by_key(severity_of)?;
+    let Governor { name: word, driver, preference } = &worst;
     let chosen = preference.as_ref().map(|preference| {
         format!(
             "the hardware chooses frequencies (\"{word}\" of {driver}) and prefers \
              \"{preference}\""
         )
     });
-    Some(match (severity_of(worst), chosen) {
+    Some(match (severity_of(&worst), chosen) {
         (Severity::Ok, Some(chosen)) if word != "performance" => Finding::ok(name, chosen),
         (Severity::Ok, _) => Finding::ok(name, "the governor keeps the vCPUs at full frequency"),
         (Severity::Note, Some(chosen)) => {
@@ -86,9 +109,10 @@ fn severity_of(governor: &Governor) -> Severity {
     }
 }
 
-fn clock_source(facts: &Facts) -> Option<Finding> {
-    let (clock, name) = (facts.clock.as_deref()?, "clock");
-    if FAST_CLOCKS.contains(&clock) {
+fn clock_source(files: &Files) -> Option<Finding> {
+    let name = "clock";
+    let clock = files.text("sys/devices/system/clocksource/clocksource0/current_clocksource")?;
+    if FAST_CLOCKS.contains(&clock.as_str()) {
         let what = format!("the clock source is {clock}, which is read in nanoseconds");
         return Some(Finding::ok(name, what));
     }
@@ -127,7 +151,7 @@ fn quota(facts: &Facts) -> Finding {
 
 /// The limit of open files of the process.
 fn files(facts: &Facts) -> Option<Finding> {
-    let (limit, Settings { listen, placement, .. }) = (facts.files?, &facts.settings);
+    let (limit, Settings { listen, placement, .. }) = (facts.open_files?, &facts.settings);
     let (addresses, workers) = (listen.len(), placement.workers());
     let needed = (placement.socket_sides() * addresses + 4 * workers) as u64 + OTHER_FILES;
     let has = match facts.tracker {
@@ -179,8 +203,9 @@ fn memory(facts: &Facts) -> Option<Finding> {
     Some(Finding::problem("memory", what).fix(fix))
 }
 
-fn swap(facts: &Facts) -> Option<Finding> {
-    let (all, used) = facts.swap?;
+fn swap(files: &Files) -> Option<Finding> {
+    let memory: Meminfo = files.parse("proc/meminfo")?;
+    let (all, used) = (memory.swap_total, memory.swap_total.saturating_sub(memory.swap_free));
     if all == 0 {
         return Some(Finding::ok("swap", "swap is off"));
     }
@@ -196,8 +221,9 @@ fn swap(facts: &Facts) -> Option<Finding> {
     )
 }
 
-fn huge_pages(facts: &Facts) -> Option<Finding> {
-    let (mode, name) = (facts.huge_pages.as_deref()?, "huge_pages");
+fn huge_pages(files: &Files) -> Option<Finding> {
+    let (text, name) = (files.text("sys/kernel/mm/transparent_hugepage/enabled")?, "huge_pages");
+    let mode = text.split_once('[')?.1.split_once(']')?.0;
     if mode != "always" {
         return Some(Finding::ok(name, format!("transparent huge pages are \"{mode}\"")));
     }
@@ -210,30 +236,39 @@ fn huge_pages(facts: &Facts) -> Option<Finding> {
     )
 }
 
-/// Room for snapshots: the previous one stays until the new one is complete.
+/// Room for snapshots in the state directory, or in the directory that it will be created in.
 fn disk(facts: &Facts) -> Option<Finding> {
-    let StateDisk { directory, free, snapshot } = facts.state_disk.as_ref()?;
-    let two = 2 * facts.settings.limits.peers.saturating_mul(SNAPSHOT_BYTES_PER_PEER);
+    let directory =
+        facts.settings.state_dir.as_ref().filter(|_| facts.settings.snapshot.enabled)?;
+    let here = facts.files.root.join(directory.strip_prefix("/").unwrap_or(directory));
+    let found = here.ancestors().find_map(|directory| statvfs(directory).ok())?;
+    let free = found.blocks_available() * found.fragment_size();
+    let snapshot = fs::metadata(here.join(snapshot::FILE)).map_or(0, |metadata| metadata.len());
+    Some(room(directory, free, snapshot, facts.settings.limits.peers))
+}
+
+/// Room for two snapshots: the previous one, of `snapshot` bytes, stays until the new one is
+/// complete.
+pub(super) fn room(directory: &Path, free: u64, snapshot: u64, peers: u64) -> Finding {
+    let two = 2 * peers.saturating_mul(SNAPSHOT_BYTES_PER_PEER);
     let directory = directory.display();
-    let has = format!("{} are free in {directory}", bytes(*free));
+    let has = format!("{} are free in {directory}", bytes(free));
     if free < snapshot {
-        let size = bytes(*snapshot);
+        let size = bytes(snapshot);
         let what = format!("{has}, and the next snapshot needs about {size}: it will fail");
-        return Some(
-            Finding::problem("disk", what)
-                .fix(format!("df -h {directory}; remove files there"))
-                .keep("a larger file system, or `state_dir` on another one"),
-        );
+        return Finding::problem("disk", what)
+            .fix(format!("df -h {directory}; remove files there"))
+            .keep("a larger file system, or `state_dir` on another one");
     }
-    if free.saturating_add(*snapshot) >= two {
-        return Some(Finding::ok("disk", format!("{has}: two snapshots of limits.peers fit")));
+    if free.saturating_add(snapshot) >= two {
+        return Finding::ok("disk", format!("{has}: two snapshots of limits.peers fit"));
     }
     let what = format!(
         "{has}, and two snapshots of limits.peers take about {}: they will fail before the limit \
          is reached",
         bytes(two)
     );
-    Some(Finding::note("disk", what).fix("a larger file system, or a lower limits.peers"))
+    Finding::note("disk", what).fix("a larger file system, or a lower limits.peers")
 }
 
 /// The wall clock: connection ids contain the time, and hosts that share a key compare it.
