@@ -90,12 +90,12 @@ pub struct Client {
     hint: Option<String>,
 }
 
-/// The body of a request.
-enum Content {
-    /// JSON.
-    Json(String),
-    /// Anything else.
-    Bytes(Vec<u8>),
+/// The body of a request, with its media type.
+type Content = (&'static str, Vec<u8>);
+
+/// A body in JSON.
+fn json(text: &str) -> Option<Content> {
+    Some(("application/json", text.into()))
 }
 
 /// Where the tracker listens.
@@ -220,7 +220,7 @@ impl Client {
     /// # Errors
     /// [`ClientError`], also for an error response.
     pub fn post(&self, path: &str, body: &str) -> Result<Response, ClientError> {
-        self.successful(self.exchange(Method::POST, path, Some(Content::Json(body.to_owned())))?)
+        self.successful(self.exchange(Method::POST, path, json(body))?)
     }
 
     /// Posts bytes to a path.
@@ -228,7 +228,8 @@ impl Client {
     /// # Errors
     /// [`ClientError`], also for an error response.
     pub fn post_bytes(&self, path: &str, body: Vec<u8>) -> Result<Response, ClientError> {
-        self.successful(self.exchange(Method::POST, path, Some(Content::Bytes(body)))?)
+        let body = Some(("application/octet-stream", body));
+        self.successful(self.exchange(Method::POST, path, body)?)
     }
 
     /// Sends a DELETE request with a JSON body to a path.
@@ -236,8 +237,7 @@ impl Client {
     /// # Errors
     /// [`ClientError`], also for an error response.
     pub fn delete(&self, path: &str, body: &str) -> Result<Response, ClientError> {
-        let body = Some(Content::Json(body.to_owned()));
-        self.successful(self.exchange(Method::DELETE, path, body)?)
+        self.successful(self.exchange(Method::DELETE, path, json(body))?)
     }
 
     /// Gets a path whose text may be longer than fits into memory, and writes it `to` somewhere.
@@ -303,12 +303,8 @@ impl Client {
         }
         let body = match body {
             None => Body::empty(),
-            Some(Content::Json(text)) => {
-                request = request.header(CONTENT_TYPE, "application/json");
-                text.into()
-            }
-            Some(Content::Bytes(bytes)) => {
-                request = request.header(CONTENT_TYPE, "application/octet-stream");
+            Some((media_type, bytes)) => {
+                request = request.header(CONTENT_TYPE, media_type);
                 bytes.into()
             }
         };

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use axum::extract::State;
+use axum::http::StatusCode;
 
 use crate::api::Problem;
 use crate::api::stats::{AdminStats, Files};
@@ -26,7 +27,7 @@ pub(crate) struct ServerState {
     /// `admin.timeout`: time limit for a response that depends on another thread.
     pub(crate) timeout: Duration,
     /// Held while a request walks over all swarms; only one may at a time.
-    pub(crate) walk: tokio::sync::Mutex<()>,
+    walk: tokio::sync::Mutex<()>,
     /// Held while the workers sample sources; only one request may use them at a time.
     pub(crate) sampling: tokio::sync::Mutex<()>,
     /// Requests answered.
@@ -87,6 +88,15 @@ impl ServerState {
             Problem::unavailable(format!(
                 "the tracker is {readiness}: /ready reports when it serves"
             ))
+        })
+    }
+
+    /// Permits a walk over all swarms, until the result is dropped; the 429 response if another
+    /// request has the permission.
+    pub(crate) fn walk(&self) -> Result<tokio::sync::MutexGuard<'_, ()>, Problem> {
+        self.walk.try_lock().map_err(|_| {
+            let error = "another request is searching the swarms: try again in a moment";
+            Problem::new(StatusCode::TOO_MANY_REQUESTS, error)
         })
     }
 

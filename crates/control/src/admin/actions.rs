@@ -35,7 +35,6 @@ fn read<Q>(query: Result<Query<Q>, QueryRejection>) -> Result<Q, Problem> {
     (status = 400, description = "The query is wrong"),
     (status = 422, description = "The configuration is wrong, or a list lost more than half of its \
                                   entries: the old ones stay in force"),
-    (status = 503, description = "The tracker does not serve, or is busy"),
     (status = 504, description = "Not read within two minutes; it may still take effect"),
 )))]
 pub(crate) async fn reload(
@@ -59,7 +58,6 @@ pub(crate) async fn reload(
     (status = 200, description = "The export is written", body = ExportReport),
     (status = 409, description = "export.file is not set"),
     (status = 500, description = "The export failed: the previous file stays"),
-    (status = 503, description = "The tracker does not serve, or is busy"),
     (status = 504, description = "Not written within two minutes; it may still complete"),
 )))]
 pub(crate) async fn export(State(state): SharedState) -> Result<Json<ExportReport>, Problem> {
@@ -82,7 +80,6 @@ pub(crate) async fn export(State(state): SharedState) -> Result<Json<ExportRepor
     (status = 200, description = "The snapshot is written", body = SnapshotReport),
     (status = 409, description = "Snapshots are off, there is no state directory, or the snapshot \
                                   failed: the previous file stays"),
-    (status = 503, description = "The tracker does not serve, or is busy"),
     (status = 504, description = "Not written within two minutes; it may still complete"),
 )))]
 pub(crate) async fn snapshot(State(state): SharedState) -> Result<Json<SnapshotReport>, Problem> {
@@ -102,7 +99,6 @@ pub(crate) async fn snapshot(State(state): SharedState) -> Result<Json<SnapshotR
     (status = 409, description = "The upgrade failed, or would drop peers or most of a list \
                                   without `force`, or another one is in progress: this process \
                                   continues to serve"),
-    (status = 503, description = "The tracker does not serve, or is busy"),
     (status = 504, description = "Not loaded within five minutes; it may still serve later"),
 )))]
 pub(crate) async fn upgrade(

@@ -15,7 +15,6 @@ use crate::state::SharedState;
 /// All blocks, with the requests that they have refused.
 #[cfg_attr(test, utoipa::path(get, path = "/api/v1/blocks", operation_id = "blocks", responses(
     (status = 200, description = "The blocks", body = BlockList),
-    (status = 503, description = "The tracker does not serve, or is busy"),
     (status = 504, description = "The main thread did not answer in time"),
 )))]
 pub(crate) async fn list(State(state): SharedState) -> Result<Json<BlockList>, Problem> {
@@ -31,7 +30,6 @@ pub(crate) async fn list(State(state): SharedState) -> Result<Json<BlockList>, P
                                   too short without force"),
     (status = 409, description = "There are too many blocks, or a handoff is in progress"),
     (status = 500, description = "The file in the state directory cannot be written"),
-    (status = 503, description = "The tracker does not serve, or is busy"),
     (status = 504, description = "The main thread did not answer in time"),
 )))]
 pub(crate) async fn block(
@@ -54,7 +52,6 @@ pub(crate) async fn block(
     (status = 404, description = "There is no such block"),
     (status = 409, description = "A handoff is in progress"),
     (status = 500, description = "The file in the state directory cannot be written"),
-    (status = 503, description = "The tracker does not serve, or is busy"),
     (status = 504, description = "The main thread did not answer in time"),
 )))]
 pub(crate) async fn unblock(

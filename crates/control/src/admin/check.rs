@@ -46,12 +46,7 @@ pub(crate) async fn check(
     let Some(kind) = in_force.lists.access.kind() else {
         return Err(Problem::new(StatusCode::CONFLICT, ListChangeError::NoList.to_string()));
     };
-    let Ok(_permit) = state.walk.try_lock() else {
-        return Err(Problem::new(
-            StatusCode::TOO_MANY_REQUESTS,
-            "another request is searching the swarms: try again in a moment",
-        ));
-    };
+    let _walks = state.walk()?;
     // Not limited by admin.max_body: a list has a limit of its own.
     let limit = in_force.settings.limits.list_entries.saturating_mul(LENGTH);
     let body = to_bytes(body, limit).await.map_err(|_| {

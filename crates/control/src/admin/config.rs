@@ -70,7 +70,6 @@ pub(crate) async fn differences(
     responses(
         (status = 200, description = "The former level", body = LogLevel),
         (status = 400, description = "There is no such level"),
-        (status = 503, description = "The tracker does not serve, or is busy"),
         (status = 504, description = "The main thread did not answer in time"),
     )
 ))]

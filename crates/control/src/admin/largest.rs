@@ -5,7 +5,6 @@ use std::cmp::Reverse;
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
-use axum::http::StatusCode;
 use onrush_proto::InfoHash;
 use onrush_swarm::SwarmSummary;
 use tokio::time::Instant;
@@ -43,12 +42,7 @@ pub(crate) async fn top(
         )));
     }
     let view = state.serving()?;
-    let Ok(_permit) = state.walk.try_lock() else {
-        return Err(Problem::new(
-            StatusCode::TOO_MANY_REQUESTS,
-            "another request is searching the swarms: try again in a moment",
-        ));
-    };
+    let _walks = state.walk()?;
     let deadline = Instant::now() + state.timeout;
     let found = view
         .parts

@@ -85,7 +85,6 @@ pub(crate) async fn export(State(state): SharedState) -> Result<Response, Proble
     (status = 400, description = "An entry of the body is no info hash"),
     (status = 409, description = "There is no list, or it would be too long"),
     (status = 413, description = "The body is longer than admin.max_body"),
-    (status = 503, description = "The tracker does not serve, or is busy"),
     (status = 504, description = "The main thread did not answer in time"),
 )))]
 pub(crate) async fn add(
@@ -102,7 +101,6 @@ pub(crate) async fn add(
     (status = 400, description = "An entry of the body is no info hash"),
     (status = 409, description = "There is no list, or the allow list would be empty"),
     (status = 413, description = "The body is longer than admin.max_body"),
-    (status = 503, description = "The tracker does not serve, or is busy"),
     (status = 504, description = "The main thread did not answer in time"),
 )))]
 pub(crate) async fn remove(

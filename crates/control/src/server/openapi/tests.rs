@@ -99,6 +99,9 @@ fn complete(operation: &mut Operation, requires_token: bool) {
         responses.insert("401".into(), Response::new("Missing or wrong token").into());
         let off = "The admin API is off for clients without a token";
         responses.insert("403".into(), Response::new(off).into());
+        // Where the handler says nothing more precise.
+        let unavailable = Response::new("The tracker does not serve, or is busy");
+        responses.entry("503".into()).or_insert(unavailable.into());
     }
     for (status, response) in responses {
         if let RefOr::T(response) = response
