@@ -23,7 +23,7 @@ pub(super) fn check(
     refused: &mut Vec<Refused>,
     notes: &mut Vec<String>,
 ) {
-    let running = Running { process: RunningProcess::of(settings, state_dirs), user };
+    let running = Running { processes: lock_holders(settings, state_dirs), user };
     // A service manager has bound sockets that it passes.
     for &Listen { address, optional } in settings.listen.iter().filter(|_| !settings.sockets_passed)
     {
@@ -64,58 +64,40 @@ fn unseen(taken: &Refused) -> String {
 
 /// The running tracker of the configuration, if there is one.
 struct Running {
-    process: RunningProcess,
+    /// Its process: the last ones that took the locks, which may be none. `None` if there is no
+    /// directory, or its lock cannot be read.
+    processes: Option<Vec<u32>>,
     /// The user that the service runs as.
     user: u32,
 }
 
-/// The process of that tracker, by the locks of the directories.
-#[derive(Debug, PartialEq, Eq)]
-enum RunningProcess {
-    /// The last ones that took the locks.
-    Ids(Vec<u32>),
-    /// None has taken the lock.
-    Absent,
-    /// There is no directory, or its lock cannot be read.
-    Unknown,
-}
-
-impl RunningProcess {
-    fn of(settings: &Settings, state_dirs: &[PathBuf]) -> Self {
-        let (mut found, mut is_hidden) = (Vec::new(), false);
-        for holder in state_dirs.iter().map(|directory| lock::last_holder(directory)) {
-            match holder {
-                Ok(id) => found.push(id),
-                Err(error) => is_hidden |= error.kind() == ErrorKind::PermissionDenied,
-            }
-        }
-        match (found.is_empty(), is_hidden) {
-            (false, _) => return Self::Ids(found),
-            (true, true) => return Self::Unknown,
-            (true, false) => {}
-        }
-        match settings.state_dir.as_deref().map(lock::last_holder) {
-            // A directory that cannot be created has no lock although a tracker runs.
-            Some(Err(error)) if error.kind() == ErrorKind::NotFound => {
-                match State::check_creation(settings) {
-                    None => Self::Absent,
-                    Some(_) => Self::Unknown,
-                }
-            }
-            _ => Self::Unknown,
+/// The processes of [`Running`], by the locks of the directories.
+fn lock_holders(settings: &Settings, state_dirs: &[PathBuf]) -> Option<Vec<u32>> {
+    let (mut found, mut is_hidden) = (Vec::new(), false);
+    for holder in state_dirs.iter().map(|directory| lock::last_holder(directory)) {
+        match holder {
+            Ok(id) => found.push(id),
+            Err(error) => is_hidden |= error.kind() == ErrorKind::PermissionDenied,
         }
     }
+    if !found.is_empty() {
+        return Some(found);
+    }
+    let of_settings = lock::last_holder(settings.state_dir.as_deref()?);
+    let is_absent = of_settings.is_err_and(|error| error.kind() == ErrorKind::NotFound);
+    // A directory that cannot be created has no lock although a tracker runs.
+    let is_known = !is_hidden && is_absent && State::check_creation(settings).is_none();
+    is_known.then_some(found)
 }
 
 impl Running {
     /// Whether all of these sockets are the tracker's; `None` if their processes cannot be seen.
     fn holds(&self, protocol: Protocol, sockets: &[Holder]) -> Option<bool> {
-        let is_own = |process: &Process| match self.process {
+        let is_own = |process: &Process| match &self.processes {
             // A socket unit holds what it passes to the tracker.
             _ if protocol == Protocol::Udp && process.name == "systemd" => true,
-            RunningProcess::Ids(ref ids) => ids.contains(&process.id),
-            RunningProcess::Absent => false,
-            RunningProcess::Unknown => process.name == "onrush",
+            Some(ids) => ids.contains(&process.id),
+            None => process.name == "onrush",
         };
         let mut unseen = false;
         for Holder { user, processes, .. } in sockets {
@@ -144,7 +126,7 @@ mod tests {
 
     #[test]
     fn sockets_of_the_process_with_the_lock_are_the_trackers() {
-        let running = Running { process: RunningProcess::Ids(vec![7]), user: 100 };
+        let running = Running { processes: Some(vec![7]), user: 100 };
         let holds = |sockets: &[Holder]| running.holds(Protocol::Udp, sockets);
         assert_eq!(holds(&[held(100, &[(7, "onrush")])]), Some(true));
         // An upgrade is under way, or systemd has opened the socket.
@@ -166,21 +148,21 @@ mod tests {
         let (own, service) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let settings = Settings::for_test(&format!("state_dir = {:?}\n", own.path()));
         let directories = [own.path().to_owned(), service.path().to_owned()];
-        let of = || RunningProcess::of(&settings, &directories);
-        assert_eq!(of(), RunningProcess::Absent);
+        let of = || lock_holders(&settings, &directories);
+        assert_eq!(of(), Some(vec![]));
         std::fs::write(service.path().join("lock"), "7\n").unwrap();
-        assert_eq!(of(), RunningProcess::Ids(vec![7]));
+        assert_eq!(of(), Some(vec![7]));
         std::fs::write(own.path().join("lock"), "6\n").unwrap();
-        assert_eq!(of(), RunningProcess::Ids(vec![6, 7]));
+        assert_eq!(of(), Some(vec![6, 7]));
     }
 
     #[test]
     fn without_a_readable_lock_the_name_of_the_process_counts() {
-        let holds = |process, name| {
-            Running { process, user: 100 }.holds(Protocol::Udp, &[held(100, &[(7, name)])])
+        let holds = |processes, name| {
+            Running { processes, user: 100 }.holds(Protocol::Udp, &[held(100, &[(7, name)])])
         };
-        assert_eq!(holds(RunningProcess::Unknown, "onrush"), Some(true));
-        assert_eq!(holds(RunningProcess::Unknown, "opentracker"), Some(false));
-        assert_eq!(holds(RunningProcess::Absent, "onrush"), Some(false));
+        assert_eq!(holds(None, "onrush"), Some(true));
+        assert_eq!(holds(None, "opentracker"), Some(false));
+        assert_eq!(holds(Some(vec![]), "onrush"), Some(false));
     }
 }
