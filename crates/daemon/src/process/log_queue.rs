@@ -3,7 +3,7 @@
 
 use std::mem;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::log_entry::Entry;
 
@@ -56,16 +56,9 @@ impl LogQueue {
 
     /// Waits until all entries are written, or until `limit` has passed.
     pub fn flush(&self, limit: Duration) {
-        let deadline = Instant::now() + limit;
-        let mut state = self.lock();
-        while state.writing || !state.waiting.is_empty() {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return;
-            }
-            let woken = self.changed.wait_timeout(state, left);
-            state = woken.unwrap_or_else(PoisonError::into_inner).0;
-        }
+        let is_unwritten = |state: &mut State| state.writing || !state.waiting.is_empty();
+        // What a panic leaves behind is valid, too.
+        drop(self.changed.wait_timeout_while(self.lock(), limit, is_unwritten));
     }
 
     /// Waits for entries and passes all of them to `write`, which returns how many it has written;
@@ -94,9 +87,8 @@ impl LogQueue {
         let mut state = self.lock();
         state.writing = false;
         self.changed.notify_all();
-        while state.waiting.is_empty() {
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
+        let state = self.changed.wait_while(state, |state| state.waiting.is_empty());
+        let mut state = state.unwrap_or_else(PoisonError::into_inner);
         (state.writing, state.bytes) = (true, 0);
         let lost = state.lost - state.reported;
         state.reported = state.lost;
@@ -116,6 +108,7 @@ mod tests {
     use std::io::{self, Write};
     use std::sync::mpsc::{Receiver, Sender, channel};
     use std::thread;
+    use std::time::Instant;
 
     /// A log that takes bytes when the test permits it, and shows what it has got.
     struct Paced {

@@ -140,9 +140,7 @@ impl Files {
 
     /// A file in a format that procfs knows.
     pub(super) fn parse<T: FromRead>(&self, path: &str) -> Option<T> {
-        let full = self.root.join(path);
-        let bytes = fs::read(&full).map_err(|error| self.record(&full, &error)).ok()?;
-        let parsed = T::from_read(&bytes[..]);
+        let parsed = T::from_read(self.text(path)?.as_bytes());
         parsed.map_err(|error| self.unreadable.borrow_mut().push(format!("/{path}: {error}"))).ok()
     }
 
