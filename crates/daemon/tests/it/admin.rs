@@ -6,8 +6,6 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::thread;
 
-use serde_json::Value;
-
 use crate::harness::client::Client;
 use crate::harness::http::{TOKEN, request};
 use crate::harness::messages::{ADMIN_LISTENS, NO_ADMIN, PURGED_ONE};
@@ -83,30 +81,6 @@ fn metrics_and_statistics_agree_with_the_traffic() {
         assert_eq!(stats["stage"], "serving");
         daemon.stop();
     });
-}
-
-/// A full disk shows in the metrics before the snapshot is needed.
-#[test]
-fn written_and_failed_files_are_counted() {
-    let state = tempfile::tempdir().unwrap();
-    let place = state.path().join("state");
-    fs::create_dir(&place).unwrap();
-    let launch = Launch::on_loopback().admin().flag("--state-dir", &place);
-    let daemon = launch.config("[snapshot]\nevery = 1\n").serve();
-    let writes = |outcome: &str| {
-        let outcome = format!("outcome=\"{outcome}\"");
-        daemon.metrics().sum("onrush_file_writes_total", &["file=\"snapshot\"", &outcome])
-    };
-    eventually("a snapshot is written", || writes("written") >= 1.0);
-    let stats = daemon.get("/stats.json").json();
-    let snapshot = &stats["files"]["snapshot"];
-    assert!(snapshot["bytes"].as_u64() > Some(0), "{stats:#}");
-    assert!(snapshot["last"].as_f64() > stats["started"].as_f64().map(|at| at - 1.0), "{stats:#}");
-    assert_eq!(stats["files"]["export"]["last"], Value::Null);
-    let failed = writes("failed");
-    // A temporary file created meanwhile makes the removal fail once.
-    eventually("the directory is removed", || fs::remove_dir_all(&place).is_ok());
-    eventually("a snapshot fails", || writes("failed") > failed);
 }
 
 #[test]

@@ -217,17 +217,8 @@ fn reloads_that_overlap_end_once() {
     daemon.end();
 }
 
-/// How often, and that it depends on the workers, is a unit test of `supervise/lifeline.rs`.
-#[test]
-fn the_watchdog_is_notified() {
-    let notify = NotifySocket::new();
-    let launch = Launch::on_loopback().environment("WATCHDOG_USEC", "6000000");
-    let daemon = notify.launch(launch).serve();
-    notify.next("WATCHDOG=1");
-    notify.next("WATCHDOG=1");
-    daemon.stop();
-}
-
+/// Notifications with a watchdog are tested in `stalled_log`; how often, and that it depends on the
+/// workers, in `supervise/lifeline.rs`.
 #[test]
 fn without_a_watchdog_there_is_no_notification() {
     let notify = NotifySocket::new();

@@ -41,6 +41,11 @@ fn the_last_periodic_snapshot_survives_a_kill() {
         // The next one may have begun before this point, but not the one after it.
         let last = written() + 2.0;
         eventually("snapshots are written", || written() >= last);
+        let stats = daemon.get("/stats.json").json();
+        let file = &stats["files"]["snapshot"];
+        assert!(file["bytes"].as_u64() > Some(0), "{stats:#}");
+        assert!(file["last"].as_f64() > stats["started"].as_f64().map(|at| at - 1.0), "{stats:#}");
+        assert!(stats["files"]["export"]["last"].is_null(), "{stats:#}");
         daemon.kill();
         let daemon = launch_in(state.path(), flags, "").serve();
         peers.assert_served(daemon.address());

@@ -35,21 +35,6 @@ fn connection_ids_survive_a_kill_and_a_restart() {
 }
 
 #[test]
-fn a_state_directory_in_use_is_named_with_the_process() {
-    let state = tempfile::tempdir().unwrap();
-    let first = launch_in(state.path()).serve();
-    let text = launch_in(state.path()).start().refusal();
-    let directory = state.path().display().to_string();
-    for part in [&directory, &format!("process {}", first.pid()), "--state-dir"] {
-        assert!(text.contains(part), "{text}");
-    }
-    first.check();
-    first.stop();
-    // The lock is released on exit.
-    launch_in(state.path()).serve().stop();
-}
-
-#[test]
 fn without_a_writable_state_directory_the_daemon_warns_and_serves() {
     require_root("changes user");
     let state = tempfile::tempdir().unwrap();

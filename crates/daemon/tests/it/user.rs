@@ -11,6 +11,7 @@ use crate::harness::messages::{AS_ROOT, NO_STATE};
 use crate::harness::network::in_own_network;
 use crate::harness::process::{Daemon, Launch, mode, nobody, require_root};
 
+/// Ports below 1024 are bound before.
 #[test]
 fn all_threads_change_user_and_drop_all_capabilities() {
     // Owners of sockets are found by port, so no other program may have a socket here.
@@ -19,7 +20,7 @@ fn all_threads_change_user_and_drop_all_capabilities() {
         for placement in ["colocated", "split"] {
             let config =
                 format!("user = \"nobody\"\n[workers]\nplacement = \"{placement}\"\ntotal = 3\n");
-            let daemon = Launch::on_loopback().config(&config).serve();
+            let daemon = Launch::new(&["--listen", ":80"]).config(&config).serve();
             assert!(daemon.threads("Uid").len() >= 4, "three workers and the main thread");
             assert_every_thread(&daemon, "Uid", &four(account.uid.as_raw()));
             assert_every_thread(&daemon, "Gid", &four(account.gid.as_raw()));
@@ -27,10 +28,11 @@ fn all_threads_change_user_and_drop_all_capabilities() {
             for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
                 assert_every_thread(&daemon, set, "0000000000000000");
             }
-            for address in daemon.addresses() {
-                assert_eq!(socket_owners(address.port()), [account.uid.to_string()].into());
+            assert_eq!(socket_owners(80), [account.uid.to_string()].into());
+            assert_eq!(daemon.addresses().len(), 2);
+            for address in ["127.0.0.1:80", "[::1]:80"] {
+                Client::new(address.parse().unwrap()).connect_and_check();
             }
-            daemon.check();
             daemon.stop();
         }
     });
@@ -46,22 +48,6 @@ fn the_configured_group_is_used() {
     assert_every_thread(&daemon, "Uid", &four(nobody().uid.as_raw()));
     assert_every_thread(&daemon, "Gid", &four(0));
     daemon.stop();
-}
-
-#[test]
-fn low_ports_are_bound_before_the_change_of_user() {
-    in_own_network(&[], || {
-        let launch = Launch::new(&["--listen", ":80"]).config("user = \"nobody\"\n");
-        let daemon = launch.serve();
-        assert_eq!(daemon.addresses().len(), 2);
-        assert_every_thread(&daemon, "Uid", &four(nobody().uid.as_raw()));
-        assert_every_thread(&daemon, "CapEff", "0000000000000000");
-        assert_eq!(socket_owners(80), [nobody().uid.to_string()].into());
-        for address in ["127.0.0.1:80", "[::1]:80"] {
-            Client::new(address.parse().unwrap()).connect_and_check();
-        }
-        daemon.stop();
-    });
 }
 
 #[test]
