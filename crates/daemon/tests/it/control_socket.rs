@@ -45,13 +45,9 @@ fn the_trackers_user_controls_it_without_a_token_and_without_http() {
     assert!(fs::symlink_metadata(&socket).unwrap().file_type().is_socket());
     assert_eq!(mode(&socket), 0o660);
     daemon.configure(&format!("{LOCAL}[announce]\ninterval = 900\n"));
-    let reloaded = run(&daemon, &["ctl", "reload"]);
-    assert_eq!(reloaded.code, Some(0), "{reloaded:?}");
-    assert!(reloaded.output.contains("announce.interval"), "{reloaded:?}");
+    run(&daemon, &["ctl", "reload"]).prints(&["announce.interval"]);
     assert_eq!(run(&daemon, &["ctl", "health"]).code, Some(0));
-    let top = run(&daemon, &["top", "--once"]);
-    assert_eq!(top.code, Some(0), "{top:?}");
-    assert!(top.output.contains(socket.to_str().unwrap()), "{top:?}");
+    run(&daemon, &["top", "--once"]).prints(&[socket.to_str().unwrap()]);
 
     // The file is also found by `-c` and by the variable.
     let config = config_of(&daemon);
@@ -64,9 +60,7 @@ fn the_trackers_user_controls_it_without_a_token_and_without_http() {
     // A stopped tracker has no socket.
     daemon.signal("TERM");
     eventually("the socket is removed", || !socket.exists());
-    let ended = run(&daemon, &["ctl", "health"]);
-    assert_eq!(ended.code, Some(1), "{ended:?}");
-    assert!(ended.text().contains(socket.to_str().unwrap()), "{ended:?}");
+    run(&daemon, &["ctl", "health"]).exits(1, &[socket.to_str().unwrap()]);
     daemon.end();
 }
 
@@ -77,8 +71,7 @@ fn a_tracker_that_is_stopped_is_not_looked_for_at_the_default_address() {
     let (config, state) = (directory.path().join("onrush.toml"), directory.path().join("state"));
     fs::write(&config, format!("state_dir = {state:?}\n")).unwrap();
     let ended = Launch::new(&["ctl", "health"]).flag("-c", &config).start().end();
-    assert_eq!(ended.code, Some(1), "{ended:?}");
-    assert!(ended.text().contains(state.join("control.sock").to_str().unwrap()), "{ended:?}");
+    ended.exits(1, &[state.join("control.sock").to_str().unwrap()]);
     assert!(!ended.text().contains("127.0.0.1"), "{ended:?}");
 }
 
@@ -92,9 +85,7 @@ fn the_daemon_reads_the_file_of_the_variable() {
     assert!(daemon.stop().text().contains("every 901 s"));
     fs::remove_file(&config).unwrap();
     let launch = Launch::new(&["doctor"]).environment("ONRUSH_CONFIG", config.to_str().unwrap());
-    let ended = launch.start().end();
-    assert_eq!(ended.code, Some(2), "{ended:?}");
-    assert!(ended.text().contains(config.to_str().unwrap()), "{ended:?}");
+    launch.start().end().exits(2, &[config.to_str().unwrap()]);
 }
 
 #[test]
@@ -112,9 +103,7 @@ fn another_user_may_read_at_most_and_learns_who_may_more() {
     let health = run_as_nobody(&daemon, &["ctl", "health"]);
     assert_eq!(health.code, Some(0), "over HTTP: {health:?}");
     let refused = run_as_nobody(&daemon, &["ctl", "reload"]);
-    assert_eq!(refused.code, Some(1), "{refused:?}");
-    let text = refused.text();
-    assert!(text.contains(socket.to_str().unwrap()) && text.contains("as root"), "{text}");
+    refused.exits(1, &[socket.to_str().unwrap(), "as root"]);
     let top = run_as_nobody(&daemon, &["top", "--once"]);
     assert_eq!(top.code, Some(0), "needs no token: {top:?}");
 
@@ -155,7 +144,7 @@ fn a_socket_left_by_a_kill_is_replaced_and_a_living_one_is_not() {
     let daemon = launch().serve();
     let pid = u64::from(daemon.pid());
     assert_eq!(process_at(&socket), pid);
-    launch().start().refusal();
+    launch().start().refusal(&[]);
     assert_eq!(process_at(&socket), pid);
     daemon.stop();
     assert!(!socket.exists());

@@ -13,24 +13,16 @@ fn ctl(flags: &[&str]) -> Ended {
     Launch::new(&["ctl"]).flags(flags).start().end()
 }
 
-/// Asserts the exit code, and that output and errors contain these parts.
-#[track_caller]
-pub(crate) fn assert_ended(ended: &Ended, code: i32, parts: &[&str]) {
-    assert_eq!(ended.code, Some(code), "{ended:?}");
-    let text = format!("{}\n{}", ended.output, ended.text());
-    assert!(parts.iter().all(|part| text.contains(part)), "{parts:?}: {ended:?}");
-}
-
 #[test]
 fn health_has_an_exit_code_text_and_json() {
     let daemon = Launch::on_loopback().admin().serve();
     let url = format!("http://{}", daemon.admin());
     let health = ctl(&["--url", &url, "health"]);
-    assert_ended(&health, 0, &[]);
+    health.prints(&[]);
     assert!(health.output.starts_with("ready: serving\n"), "{health:?}");
     let json = ctl(&["--url", &url, "--json", "health"]);
     assert_eq!((json.code, json.json()["ready"]["ready"].as_bool()), (Some(0), Some(true)));
-    assert_ended(&ctl(&["--url", &url, "metrics"]), 0, &["\nonrush_requests_total{"]);
+    ctl(&["--url", &url, "metrics"]).prints(&["\nonrush_requests_total{"]);
 }
 
 #[test]
@@ -42,18 +34,18 @@ fn swarms_and_statistics_are_shown() {
     let name = hash.to_string();
 
     let swarm = daemon.ctl(&["swarm", &name]);
-    assert_ended(&swarm, 0, &[]);
+    swarm.prints(&[]);
     let value = |row: &str| swarm.output.lines().find_map(|line| line.strip_prefix(row)).unwrap();
     assert_eq!((value("info hash").trim(), value("leechers").trim()), (name.as_str(), "3"));
     let top = daemon.ctl(&["top-swarms", "--by", "leechers", "--limit", "3"]);
-    assert_ended(&top, 0, &[&name, "1 of 1 swarms"]);
-    assert_ended(&daemon.ctl(&["stats"]), 0, &["1 connects, 3 announces, 0 scrapes"]);
+    top.prints(&[&name, "1 of 1 swarms"]);
+    daemon.ctl(&["stats"]).prints(&["1 connects, 3 announces, 0 scrapes"]);
     let stats = daemon.ctl(&["--json", "stats"]);
     assert!(stats.code == Some(0) && stats.json()["totals"]["announces"] == 3, "{stats:?}");
 
     let unknown = random_hash().to_string();
-    assert_ended(&daemon.ctl(&["swarm", &unknown]), 1, &[&unknown]);
-    assert_ended(&daemon.ctl(&["swarm", "nonsense"]), 1, &["40 hexadecimal digits"]);
+    daemon.ctl(&["swarm", &unknown]).exits(1, &[&unknown]);
+    daemon.ctl(&["swarm", "nonsense"]).exits(1, &["40 hexadecimal digits"]);
     daemon.stop();
 }
 
@@ -62,29 +54,29 @@ fn list_and_reload_commands_work() {
     let daemon = Launch::on_loopback().admin_api("[access]\nmode = \"deny\"\n").serve();
     let name = random_hash().to_string();
     let added = daemon.ctl(&["list", "add", &name]);
-    assert_ended(&added, 0, &["1 changed", "deny list has 1 "]);
-    assert_ended(&daemon.ctl(&["list", "show"]), 0, &["deny: ", " 1 "]);
-    assert_ended(&daemon.ctl(&["list", "show", &name]), 0, &[&format!("{name} is listed")]);
+    added.prints(&["1 changed", "deny list has 1 "]);
+    daemon.ctl(&["list", "show"]).prints(&["deny: ", " 1 "]);
+    daemon.ctl(&["list", "show", &name]).prints(&[&format!("{name} is listed")]);
     let removed = daemon.ctl(&["list", "remove", &name]);
-    assert_ended(&removed, 0, &["1 changed", "deny list has 0 "]);
+    removed.prints(&["1 changed", "deny list has 0 "]);
     // A file longer than one request; an error names the line.
     let file = daemon.home().join("more");
     let names: String = (0..12_345).map(|_| format!("{} # why\n", random_hash())).collect();
     fs::write(&file, format!("{names}\n{names}")).unwrap();
     let path = file.to_str().unwrap();
     let added = daemon.ctl(&["list", "add", "--file", path]);
-    assert_ended(&added, 0, &["12345 changed", "deny list has 12345 "]);
+    added.prints(&["12345 changed", "deny list has 12345 "]);
     assert_eq!(added.text(), "");
     let removed = daemon.ctl(&["--json", "list", "remove", "--file", path]);
     let changed = removed.json();
     assert!(changed["changed"] == 12_345 && changed["entries"] == 0, "{removed:?}");
     fs::write(&file, format!("{name}\nno hash\n")).unwrap();
-    assert_ended(&daemon.ctl(&["list", "add", "--file", path]), 2, &[":2: "]);
-    assert_ended(&daemon.ctl(&["list", "add", "nonsense"]), 1, &["\"nonsense\""]);
+    daemon.ctl(&["list", "add", "--file", path]).exits(2, &[":2: "]);
+    daemon.ctl(&["list", "add", "nonsense"]).exits(1, &["\"nonsense\""]);
 
-    assert_ended(&daemon.ctl(&["reload"]), 0, &[]);
+    daemon.ctl(&["reload"]).prints(&[]);
     daemon.configure("[log]\nlevel = \"loud\"\n");
-    assert_ended(&daemon.ctl(&["reload"]), 1, &["log.level"]);
+    daemon.ctl(&["reload"]).exits(1, &["log.level"]);
     daemon.stop();
 }
 
@@ -92,7 +84,7 @@ fn list_and_reload_commands_work() {
 fn without_a_token_the_error_names_key_and_flag() {
     let daemon = Launch::on_loopback().admin_api("").serve();
     let top = ctl(&["--url", &format!("http://{}", daemon.admin()), "top-swarms"]);
-    assert_ended(&top, 1, &["admin.token_file", "--token-file"]);
+    top.exits(1, &["admin.token_file", "--token-file"]);
 }
 
 #[test]
@@ -108,10 +100,10 @@ fn address_and_token_come_from_the_trackers_configuration() {
     ] {
         fs::write(config, text).unwrap();
         fs::write(token, word).unwrap();
-        assert_ended(&ctl(&["--config", config, "health"]), code, &[part]);
+        ctl(&["--config", config, "health"]).exits(code, &[part]);
     }
     let missing = "/nonexistent/onrush.toml";
-    assert_ended(&ctl(&["--config", missing, "health"]), 2, &[missing]);
+    ctl(&["--config", missing, "health"]).exits(2, &[missing]);
 }
 
 /// Errors of a token file name what names the file, and never overwrite it.
@@ -123,12 +115,12 @@ fn errors_of_a_token_file_name_the_flag_or_the_key() {
     fs::write(&precious, "no token\n").unwrap();
     fs::write(&config, format!("[admin]\ntoken_file = {missing:?}\n")).unwrap();
     let ended = ctl(&["--token-file", &missing, "reload"]);
-    assert_ended(&ended, 2, &["--token-file: ", &missing]);
+    ended.exits(2, &["--token-file: ", &missing]);
     assert!(!ended.text().contains("admin.token_file"), "{ended:?}");
     let ended = ctl(&["--token-file", &precious, "reload"]);
-    assert_ended(&ended, 2, &["--token-file: ", &precious, "head -c24"]);
+    ended.exits(2, &["--token-file: ", &precious, "head -c24"]);
     assert!(!ended.text().contains('>'), "{ended:?}");
-    assert_ended(&ctl(&["--config", &config, "reload"]), 2, &["admin.token_file: ", &missing]);
+    ctl(&["--config", &config, "reload"]).exits(2, &["admin.token_file: ", &missing]);
 }
 
 /// A proxy may publish the status page alone, under a prefix.
@@ -136,17 +128,17 @@ fn errors_of_a_token_file_name_the_flag_or_the_key() {
 fn a_url_without_the_path_is_reported_with_status_and_url() {
     let url = answering("404 Not Found", "{\"error\": \"there is nothing at this path\"}");
     let ended = ctl(&["--url", &format!("{url}/prefix/"), "health"]);
-    assert_ended(&ended, 1, &[&format!("{url}/prefix/health"), "404", "nothing at this path"]);
+    ended.exits(1, &[&format!("{url}/prefix/health"), "404", "nothing at this path"]);
     let ended = ctl(&["--url", "https://tracker.example.org", "health"]);
-    assert_ended(&ended, 2, &["ssh -L"]);
+    ended.exits(2, &["ssh -L"]);
 }
 
 #[test]
 fn help_has_examples_and_exit_status() {
     let parts =
         ["Examples:", "onrush ctl health", "Exit status:", "top-swarms", "admin.token_file"];
-    assert_ended(&ctl(&["--help"]), 0, &parts);
-    assert_ended(&ctl(&["helth"]), 2, &["health"]);
+    ctl(&["--help"]).prints(&parts);
+    ctl(&["helth"]).exits(2, &["health"]);
 }
 
 /// A server at the other end of `--url` may be any program.

@@ -61,8 +61,7 @@ fn every_format_agrees_with_scrapes() {
         let Peers { hashes, state } = Peers::announced_to(daemon.address());
         assert!(!file.exists(), "an export that was not requested");
         daemon.signal("USR1");
-        let line = daemon.line(EXPORTED);
-        assert!(line.contains("24 swarms") && line.contains(name), "{line}");
+        daemon.line_with(EXPORTED, &["24 swarms", name]);
         // Readable by others under any umask of the service.
         assert_eq!(mode(&file), 0o644);
         let bytes = match name.rsplit_once('.').unwrap().1 {
@@ -86,8 +85,7 @@ fn the_export_is_repeated() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("scrape.txt");
     let mut daemon = exporting(PLACEMENTS[1], &file, 1).serve();
-    let line = daemon.line(EXPORTED);
-    assert!(line.contains(" 0 swarms"), "{line}");
+    daemon.line_with(EXPORTED, &[" 0 swarms"]);
     let peers = Peers::announced_to(daemon.address());
     eventually("the export is repeated", || {
         fs::read_to_string(&file).unwrap().lines().count() >= peers.hashes.len()
@@ -104,8 +102,7 @@ fn a_failed_export_is_logged_and_the_tracker_serves() {
     {
         let mut daemon = launch.serve();
         daemon.signal("USR1");
-        let line = daemon.line(NO_EXPORT);
-        assert!(line.contains(named), "{line}");
+        daemon.line_with(NO_EXPORT, &[named]);
         daemon.check();
         daemon.stop();
     }
@@ -136,6 +133,5 @@ fn an_export_on_request_reports_path_and_size() {
     assert!(values.iter().all(|value| ended.output.contains(value)), "{ended:?}");
     // The error names the removed directory.
     drop(directory);
-    let ended = daemon.ctl(&["export"]);
-    assert!(ended.code == Some(1) && ended.text().contains("scrape.txt"), "{ended:?}");
+    daemon.ctl(&["export"]).exits(1, &["scrape.txt"]);
 }

@@ -6,7 +6,6 @@ use std::path::Path;
 
 use onrush_proto::InfoHash;
 
-use crate::ctl::assert_ended;
 use crate::harness::messages::LIST_CHANGED;
 use crate::harness::packets::{leecher, random_hash};
 use crate::harness::process::{Daemon, Launch, eventually};
@@ -49,25 +48,24 @@ fn each_list_refuses_with_its_text_and_is_counted_by_day() {
     fs::write(directory.join("court.txt"), format!("# orders\n{ordered}\n")).unwrap();
     let mut daemon = start(directory);
     let reason = ["list", "add", &added.to_string(), "--reason", "letter 7"];
-    assert_ended(&daemon.ctl(&reason), 0, &["1 changed", "deny list has 3 "]);
-    let line = daemon.line(LIST_CHANGED);
-    assert!(line.contains(&format!("added {added}")) && line.contains("letter 7"), "{line}");
+    daemon.ctl(&reason).prints(&["1 changed", "deny list has 3 "]);
+    daemon.line_with(LIST_CHANGED, &[&format!("added {added}"), "letter 7"]);
     assert_eq!(errors(&daemon, [abused, ordered, added]), ["denied", COURT, "denied"]);
     eventually("refusals are counted", || refused(&daemon) == [2, 1]);
     let metrics = daemon.metrics();
     let of = |list| metrics.sum("onrush_list_refused_announces_total", &[list]);
     assert_eq!([of("abuse.txt"), of("court.txt")], [2.0, 1.0]);
-    assert_ended(&daemon.ctl(&["list", "show"]), 0, &["\nabuse.txt ", "\ncourt.txt ", "yesterday"]);
+    daemon.ctl(&["list", "show"]).prints(&["\nabuse.txt ", "\ncourt.txt ", "yesterday"]);
     for (hash, parts) in [
         (abused, ["not served (abuse.txt)", ": 2026-11-22 abuse@ 4711"]),
         (ordered, ["not served (court.txt)", "is listed"]),
         (added, ["not served (abuse.txt)", " letter 7"]),
     ] {
-        assert_ended(&daemon.ctl(&["list", "show", &hash.to_string()]), 0, &parts);
+        daemon.ctl(&["list", "show", &hash.to_string()]).prints(&parts);
     }
     let exported = daemon.ctl(&["list", "export"]);
     let comment = format!("{abused} # 2026-11-22 abuse@ 4711");
-    assert_ended(&exported, 0, &[&comment, &ordered.to_string(), &format!("{added} # 20")]);
+    exported.prints(&[&comment, &ordered.to_string(), &format!("{added} # 20")]);
     let published = daemon.get("/lists").body;
     assert!(published.contains(&abused.to_string()), "{published}");
     assert!(!published.contains("4711") && !published.contains("letter"), "{published}");
@@ -76,15 +74,11 @@ fn each_list_refuses_with_its_text_and_is_counted_by_day() {
     let daemon = start(directory);
     assert_eq!(refused(&daemon), [2, 1]);
     assert_eq!(errors(&daemon, [added, ordered]), ["denied", COURT]);
-    assert_ended(&daemon.ctl(&["list", "show", &added.to_string()]), 0, &[" letter 7"]);
+    daemon.ctl(&["list", "show", &added.to_string()]).prints(&[" letter 7"]);
     fs::write(directory.join("court.txt"), format!("{ordered}\n{added} # order 8\n")).unwrap();
-    assert_ended(&daemon.ctl(&["reload"]), 0, &[]);
+    daemon.ctl(&["reload"]).prints(&[]);
     assert_eq!(errors(&daemon, [added, ordered]), [COURT, COURT]);
-    assert_ended(
-        &daemon.ctl(&["list", "show", &added.to_string()]),
-        0,
-        &["court.txt", ": order 8"],
-    );
+    daemon.ctl(&["list", "show", &added.to_string()]).prints(&["court.txt", ": order 8"]);
     eventually("refusals are added to those of the day", || refused(&daemon) == [3, 4]);
     daemon.stop();
 }
@@ -100,12 +94,12 @@ fn files_are_checked_together_and_an_invalid_one_is_named() {
     let daemon = start(directory);
     let path = |name: &str| directory.join(name).display().to_string();
     let checked = daemon.ctl(&["list", "check", &path("abuse.txt"), &path("court.txt")]);
-    assert_ended(&checked, 0, &["2 info hashes: 0 added, 0 removed"]);
+    checked.prints(&["2 info hashes: 0 added, 0 removed"]);
     let checked = daemon.ctl(&["list", "check", &path("court.txt")]);
-    assert_ended(&checked, 0, &["1 info hashes: 0 added, 1 removed"]);
+    checked.prints(&["1 info hashes: 0 added, 1 removed"]);
     write("court.txt", format!("{other}\nnonsense\n"));
     let reload = daemon.ctl(&["reload"]);
-    assert_ended(&reload, 1, &["`access.files.1`", "court.txt:2: "]);
+    reload.exits(1, &["`access.files.1`", "court.txt:2: "]);
     assert_eq!(errors(&daemon, [one, other]), ["denied", COURT]);
     daemon.stop();
 }

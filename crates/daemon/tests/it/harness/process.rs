@@ -268,6 +268,20 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
+    /// Asserts that it has exited with status 0, and that its output contains these parts.
+    #[track_caller]
+    pub(crate) fn prints(&self, parts: &[&str]) {
+        assert_eq!(self.code, Some(0), "{self:?}");
+        assert!(parts.iter().all(|part| self.output.contains(part)), "{parts:?}: {self:?}");
+    }
+
+    /// Asserts that it has exited with this status, and that its log contains these parts.
+    #[track_caller]
+    pub(crate) fn exits(&self, status: i32, parts: &[&str]) {
+        assert_eq!(self.code, Some(status), "{self:?}");
+        assert!(parts.iter().all(|part| self.text().contains(part)), "{parts:?}: {self:?}");
+    }
+
     /// The log as one text.
     pub(crate) fn text(&self) -> String {
         self.log.join("\n")
@@ -424,6 +438,13 @@ impl Daemon {
         }
     }
 
+    /// The same, and asserts that this line contains these parts.
+    #[track_caller]
+    pub(crate) fn line_with(&mut self, part: &str, parts: &[&str]) {
+        let line = self.line(part);
+        assert!(parts.iter().all(|part| line.contains(part)), "no {parts:?} in {line}");
+    }
+
     fn no_line(&self, part: &str, why: RecvTimeoutError) -> ! {
         panic!("no line with `{part}` ({why}) in:\n{}", self.log.join("\n"))
     }
@@ -498,12 +519,12 @@ impl Daemon {
         ended
     }
 
-    /// Waits for a failed start, which must have exit code 1; the log.
-    pub(crate) fn refusal(self) -> String {
+    /// Waits for a failed start, which must have exit code 1 and a log with these parts.
+    #[track_caller]
+    pub(crate) fn refusal(self, parts: &[&str]) {
         let ended = self.end();
-        assert_eq!(ended.code, Some(1), "{}", ended.text());
-        assert!(!ended.text().contains(READY), "{}", ended.text());
-        ended.text()
+        ended.exits(1, parts);
+        assert!(!ended.text().contains(READY), "{ended:?}");
     }
 
     /// A field of /proc/PID/status.
