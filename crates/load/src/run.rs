@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::Scope;
@@ -15,13 +14,13 @@ use onrush_proto::Family;
 
 use crate::cpu::{Cpu, Meter};
 use crate::generator::flight::Nanos;
-use crate::generator::{Generator, GeneratorSettings, Next, Pace, Route, Window};
+use crate::generator::{Generator, GeneratorSettings, Next, Pace, Window};
 use crate::live::Live;
 use crate::plan::Plan;
 use crate::process::Process;
-use crate::report::{HostMeasurements, Report, Setup, TrackerReport};
+use crate::report::{Report, Setup, TrackerReport};
 use crate::series::{Intervals, Recorder, Sample};
-use crate::sources;
+use crate::sources::Network;
 use crate::tally::Tally;
 
 /// Interval at which the main thread makes samples while workers run.
@@ -47,15 +46,14 @@ pub struct RunSettings {
     pub tracker: Option<u32>,
     /// Whether progress is hidden.
     pub quiet: bool,
-    /// Ends the run early once it is set.
-    pub stop: Arc<AtomicBool>,
 }
 
 /// Work beside the load on a thread of its own, with the name of the thread. It ends with the span.
 pub type Beside<'a> = (&'static str, Box<dyn FnOnce(&RunClock) -> anyhow::Result<()> + Send + 'a>);
 
 /// Runs the workers, with sockets of their own, so that late replies do not reach the next run, and
-/// the work `beside` them. Returns the report, with `warnings` first.
+/// the work `beside` them, until the end or until `stop` is set. Returns the report, which begins
+/// its warnings with `warnings`.
 ///
 /// # Errors
 /// When a socket cannot be opened or becomes unusable, a worker cannot be pinned, the tracker's
@@ -64,11 +62,19 @@ pub fn run(
     plan: &Plan,
     targets: &[SocketAddr],
     settings: &RunSettings,
+    stop: &AtomicBool,
     beside: Vec<Beside<'_>>,
     mut warnings: Vec<String>,
 ) -> anyhow::Result<Report> {
-    let (networks, notices) = open(plan, targets, settings)?;
-    warnings.extend(notices);
+    let options = Options {
+        segmentation: settings.worker.group,
+        coalesced: settings.coalescing,
+        ..Options::default()
+    };
+    let open = |_| Network::open(plan.population.addresses(), targets, options);
+    let networks: Vec<_> = (0..settings.worker.workers).map(open).collect::<anyhow::Result<_>>()?;
+    let notices = networks.last().map(|network| network.notices.iter().map(ToString::to_string));
+    warnings.extend(notices.into_iter().flatten());
     let sockets = networks.first().map_or(0, |network| network.sockets);
     let setup = setup(plan, targets, settings, sockets);
     let window =
@@ -98,7 +104,7 @@ pub fn run(
             spawn(scope, name.into(), &done, span, work)?;
         }
         drop(done);
-        wait(&results, count, settings, span, recorder)
+        wait(&results, count, settings, stop, span, recorder)
     })?;
     let measured = Duration::from_nanos(span.end().saturating_sub(window.start));
     if measured.is_zero() {
@@ -113,40 +119,11 @@ pub fn run(
     {
         warnings.push(format!("the tracker's process {pid} ended during the run"));
     }
-    let mut report = report(&outcomes, measured, started.as_secs(), setup, warnings);
-    report.series = series;
-    report.tracker = tracker;
+    let started = started.as_secs();
+    let report = report(&outcomes, setup, measured.as_secs_f64());
+    let mut report = Report { started, series, tracker, warnings, ..report };
+    report.warn();
     Ok(report)
-}
-
-/// The sockets and routes of a worker.
-struct Network {
-    socket: Backend,
-    sockets: usize,
-    routes: Vec<Route>,
-}
-
-/// Opens the sockets of all workers; also returns what the kernel did not grant.
-fn open(
-    plan: &Plan,
-    targets: &[SocketAddr],
-    settings: &RunSettings,
-) -> anyhow::Result<(Vec<Network>, Vec<String>)> {
-    let options = Options {
-        segmentation: settings.worker.group,
-        coalesced: settings.coalescing,
-        ..Options::default()
-    };
-    let (mut networks, mut notices) = (Vec::new(), Vec::new());
-    for _ in 0..settings.worker.workers {
-        let opened = sources::open(plan.population.addresses(), targets)
-            .context("cannot open the sockets of a worker")?;
-        notices = opened.notices.iter().map(ToString::to_string).collect();
-        let sockets = opened.sockets.len();
-        let socket = Backend::new(opened.sockets, options)?;
-        networks.push(Network { socket, sockets, routes: opened.routes });
-    }
-    Ok((networks, notices))
 }
 
 /// The report's settings of a run whose workers have this number of sockets each.
@@ -316,6 +293,7 @@ fn wait(
     results: &Receiver<End>,
     mut running: usize,
     settings: &RunSettings,
+    stop: &AtomicBool,
     span: &RunClock,
     recorder: &Recorder,
 ) -> anyhow::Result<(Vec<WorkerOutcome>, Vec<Sample>, Option<TrackerReport>)> {
@@ -325,7 +303,7 @@ fn wait(
     let mut series = Vec::new();
     while running > 0 {
         let now = span.epoch.elapsed();
-        if settings.stop.load(Ordering::Relaxed) {
+        if stop.load(Ordering::Relaxed) {
             span.shorten();
         }
         while let Some(sample) = recorder.next(nanos(now)) {
@@ -391,13 +369,8 @@ impl Observed {
     }
 }
 
-fn report(
-    outcomes: &[WorkerOutcome],
-    measured: Duration,
-    started: u64,
-    setup: Setup,
-    warnings: Vec<String>,
-) -> Report {
+/// The report on a window of this length.
+fn report(outcomes: &[WorkerOutcome], setup: Setup, seconds: f64) -> Report {
     let mut tally = Tally::default();
     for outcomes in outcomes {
         tally.add(&outcomes.tally);
@@ -416,16 +389,16 @@ fn report(
         end.threads.iter().filter_map(spent).reduce(f64::max)
     };
     let first = |pick| outcomes.first().and_then(|outcomes| between(outcomes, pick));
-    let host = HostMeasurements {
-        started,
-        seconds: measured.as_secs_f64(),
-        tracker_cpu: first(|edge| edge.tracker),
-        tracker_busiest: busiest(),
-        own_cpu: first(|edge| edge.own),
-        worker_cpu: outcomes.iter().filter_map(|h| between(h, |edge| edge.thread)).collect(),
+    let report = Report::new(setup, &tally, seconds);
+    let percent = |time: f64| time / seconds * 100.0;
+    let threads = outcomes.iter().filter_map(|outcome| between(outcome, |edge| edge.thread));
+    Report {
+        tracker_cpu: first(|edge| edge.tracker).map(|time| report.cpu(time)),
+        tracker_busiest_percent: busiest().map(percent),
+        own_cpu: first(|edge| edge.own).map(|time| report.cpu(time)),
+        worker_percent: threads.map(|time| percent(time.total())).collect(),
         dropped_here: grown(|edge| edge.dropped),
         not_sent: grown(|edge| edge.not_sent),
-        warnings,
-    };
-    Report::new(setup, &tally, host)
+        ..report
+    }
 }

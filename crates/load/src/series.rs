@@ -59,7 +59,6 @@ pub struct ProcessSample {
     pub drops: Option<u64>,
     /// Seconds that the drops belong to: more than the interval where earlier intervals were not
     /// read.
-    #[serde(default)]
     pub drops_seconds: f64,
 }
 

@@ -47,12 +47,7 @@ pub enum Attack {
 impl Attack {
     /// Whether its datagrams have source addresses that are not this host's.
     pub fn is_spoofed(self) -> bool {
-        match self {
-            Self::Connects | Self::GuessedIds | Self::Junk | Self::BadChecksums | Self::Bursts => {
-                true
-            }
-            Self::RandomHashes | Self::HotHash | Self::OnePrefix | Self::Scrapes => false,
-        }
+        !matches!(self, Self::RandomHashes | Self::HotHash | Self::OnePrefix | Self::Scrapes)
     }
 
     /// The name on the command line.

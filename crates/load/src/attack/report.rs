@@ -262,14 +262,6 @@ impl AttackReport {
         [interrupted, established, newcomers, unsent].into_iter().flatten().collect()
     }
 
-    /// The report as indented JSON.
-    ///
-    /// # Panics
-    /// Never: every field can be written.
-    pub fn to_json(&self) -> String {
-        serde_json::to_string_pretty(self).expect("plain structs can be written as JSON")
-    }
-
     /// The report as text; ends with a line feed.
     pub fn to_table(&self) -> String {
         let flood = &self.flood;
@@ -485,7 +477,8 @@ mod tests {
             assert!(words.contains(part), "{part:?} is not in:\n{table}");
         }
         assert!(table.lines().all(|line| line.chars().count() <= WIDTH), "{table}");
-        let back: AttackReport = serde_json::from_str(&report.to_json()).unwrap();
+        let back: AttackReport =
+            serde_json::from_str(&serde_json::to_string(&report).unwrap()).unwrap();
         assert_eq!(back, report);
     }
 }

@@ -105,11 +105,10 @@ pub(super) fn figures(report: &Report) -> Vec<Fact> {
 
 /// Counts: a row per kind of request, and one of all.
 pub(super) fn kinds(report: &Report) -> Grid {
-    let counts = |kind: &KindReport| {
-        [kind.requests, kind.right, kind.wrong, kind.lost, kind.repeats].map(grouped)
-    };
+    let counts =
+        |kind: &KindReport| [kind.requests, kind.right, kind.wrong, kind.lost, kind.repeats];
     let row = |kind: &KindReport| {
-        let mut cells = counts(kind);
+        let mut cells = counts(kind).map(grouped);
         if !kind.kind.is_answered() {
             // Silence is their right reply.
             cells[1..].fill(String::new());
@@ -117,15 +116,9 @@ pub(super) fn kinds(report: &Report) -> Grid {
         }
         std::iter::once(kind.kind.name().to_owned()).chain(cells).collect()
     };
-    let sum = |of: fn(&KindReport) -> u64| grouped(report.kinds.iter().map(of).sum::<u64>());
-    let all = vec![
-        "all".to_owned(),
-        sum(|kind| kind.requests),
-        sum(|kind| kind.right),
-        sum(|kind| kind.wrong),
-        sum(|kind| kind.lost),
-        sum(|kind| kind.repeats),
-    ];
+    let all = report.kinds.iter().map(counts);
+    let all = all.fold([0; 5], |sums, of| std::array::from_fn(|n| sums[n] + of[n]));
+    let all = std::iter::once("all".to_owned()).chain(all.map(grouped)).collect();
     Grid {
         title: "By kind of request",
         class: "kinds",

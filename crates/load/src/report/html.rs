@@ -118,9 +118,7 @@ fn plots(report: &Report) -> Vec<String> {
 
 fn drops_per_second(sample: &Sample) -> Option<f64> {
     let tracker = sample.tracker?;
-    // Reports from before this field was there have it as 0.
-    let seconds = if tracker.drops_seconds > 0.0 { tracker.drops_seconds } else { sample.seconds };
-    Some(tracker.drops? as f64 / seconds)
+    Some(tracker.drops? as f64 / tracker.drops_seconds)
 }
 
 /// A line's name, and its value for a sample.

@@ -22,12 +22,10 @@ pub struct Search {
     /// Wanted distance between the highest held rate and the lowest failed one, in percent.
     pub resolution_percent: f64,
     /// The requests per second of the closed loop that the search began with.
-    #[serde(default)]
     pub closed_loop: f64,
     /// The highest held rate in requests per second; none when no rate was held.
     pub found: Option<f64>,
     /// Whether a longer round confirmed it.
-    #[serde(default)]
     pub confirmed: bool,
     /// Verdict of the next higher rate, or of its confirmation; none when no rate failed.
     pub limit: Option<Verdict>,
