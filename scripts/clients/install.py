@@ -5,9 +5,10 @@ import subprocess
 
 from places import ROOT, VENV, VENV_PYTHON, Failure, say
 
-# Client (None: all of them), program, Debian package.
+# Client (None: all of them; "capture": a recording), program, Debian package.
 PROGRAMS = [
     (None, "ip", "iproute2"),
+    ("capture", "tcpdump", "tcpdump"),
     ("aria2", "aria2c", "aria2"),
     ("transmission", "transmission-daemon", "transmission-daemon"),
     ("transmission", "transmission-remote", "transmission-cli"),
@@ -15,7 +16,7 @@ PROGRAMS = [
 
 
 def install(clients):
-    """Makes the named clients ("libtorrent", "transmission", "aria2") ready to run."""
+    """Makes the named clients ("libtorrent", "transmission", "aria2", "capture") ready to run."""
     packages = [
         package
         for client, program, package in PROGRAMS
