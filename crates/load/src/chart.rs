@@ -117,7 +117,7 @@ pub struct Bar {
 }
 
 /// The elements of a picture, for its template.
-#[derive(Template)]
+#[derive(Default, Template)]
 #[template(path = "chart.svg", escape = "html")]
 struct Picture<'a> {
     title: &'a str,
@@ -169,22 +169,7 @@ impl<'a> Picture<'a> {
             x += width;
         }
         let top = f64::from(if legend.is_empty() { y } else { y + 24 }) + 6.0;
-        Self {
-            title,
-            legend,
-            top,
-            bottom,
-            x_title: "",
-            y_title: "",
-            x_marks: Vec::new(),
-            y_marks: Vec::new(),
-            spans: Vec::new(),
-            bars: Vec::new(),
-            paths: Vec::new(),
-            dots: Vec::new(),
-            strokes: Vec::new(),
-            labels: Vec::new(),
-        }
+        Self { title, legend, top, bottom, ..Self::default() }
     }
 
     fn svg(&self) -> String {

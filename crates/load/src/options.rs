@@ -1,11 +1,12 @@
 //! Parts of the command line that several commands have.
 
 use std::net::{IpAddr, SocketAddr};
-use std::ops::RangeInclusive;
+use std::ops::{RangeBounds, RangeInclusive};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use clap::builder::RangedI64ValueParser;
 use onrush_verify::address::TrackerAddress;
 
 use crate::plan::population::Addresses;
@@ -33,7 +34,7 @@ pub struct NetworkArgs {
     /// Source addresses of clients in 127/8, for a tracker on 127/8.
     #[arg(
         long, value_name = "N", default_value_t = 64,
-        value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_SOURCES))
+        value_parser = count(1..=i64::from(MAX_SOURCES))
     )]
     pub sources: u32,
 
@@ -78,6 +79,11 @@ pub fn number(
             }
         }
     }
+}
+
+/// A parser of whole numbers within `range`.
+pub(crate) fn count(range: impl RangeBounds<i64>) -> RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(range)
 }
 
 /// A parser of durations within `range` of seconds.

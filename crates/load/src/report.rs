@@ -304,49 +304,46 @@ impl Report {
 
     /// Adds warnings about these figures.
     pub fn warn(&mut self) {
-        if self.has_busy_worker() {
+        let Self { dropped_here, not_sent, unsent, no_room, .. } = *self;
+        let closed = matches!(self.setup.pace, Pace::InFlight(_));
+        let busy_worker = self.has_busy_worker();
+        let mut warn = |text: String| self.warnings.push(text);
+        if busy_worker {
             // The number of vCPUs of the tracker is unknown here, so the warning names its usage.
             let tracker = self.tracker_cpu.map_or(String::new(), |cpu| {
                 format!(" (the tracker used {:.0} % of one)", cpu.percent)
             });
-            self.warnings.push(format!(
+            warn(format!(
                 "a load worker used all of its vCPU{tracker}: this may be the load tester's limit, \
                  not the tracker's; give it more --workers and vCPUs"
             ));
         }
-        if self.dropped_here > 0 {
-            let closed = matches!(self.setup.pace, Pace::InFlight(_));
-            self.warnings.push(format!(
-                "{} replies were dropped here at full receive buffers and count as lost: {}sysctl \
-                 -w net.core.rmem_max=4194304",
-                self.dropped_here,
-                if closed { "lower --in-flight, or: " } else { "" },
+        if dropped_here > 0 {
+            let lower = if closed { "lower --in-flight, or: " } else { "" };
+            warn(format!(
+                "{dropped_here} replies were dropped here at full receive buffers and count as \
+                 lost: {lower}sysctl -w net.core.rmem_max=4194304"
             ));
         }
-        if self.not_sent > 0 {
-            self.warnings.push(format!(
-                "the kernel refused {} requests, which count as lost",
-                self.not_sent
-            ));
+        if not_sent > 0 {
+            warn(format!("the kernel refused {not_sent} requests, which count as lost"));
         }
         let (behind, p99) = (self.behind.p99, self.latency.p99);
-        if behind > 1000.0 && behind > p99 / 4.0 && self.no_room == 0 {
-            self.warnings.push(format!(
+        if behind > 1000.0 && behind > p99 / 4.0 && no_room == 0 {
+            warn(format!(
                 "the load tester sent {behind:.0} us late at p99, which is part of the latency \
                  of {p99:.0} us: give it a vCPU of its own (--pin, taskset) or more workers"
             ));
         }
-        if self.unsent > 0 {
-            self.warnings.push(format!(
-                "{} requests were due but never sent: {}",
-                self.unsent,
-                match self.no_room {
-                    0 => "the load tester fell behind; give it more workers and vCPUs",
-                    _ =>
-                        "too many requests were in flight; the tracker is slower than the rate, or \
-                         raise --in-flight",
-                }
-            ));
+        let cause = match no_room {
+            0 => "the load tester fell behind; give it more workers and vCPUs",
+            _ => {
+                "too many requests were in flight; the tracker is slower than the rate, or raise \
+                 --in-flight"
+            }
+        };
+        if unsent > 0 {
+            warn(format!("{unsent} requests were due but never sent: {cause}"));
         }
     }
 }

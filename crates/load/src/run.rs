@@ -5,6 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::Scope;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -79,8 +80,8 @@ pub fn run(
     let setup = setup(plan, targets, settings, sockets);
     let window =
         Window { start: nanos(settings.warmup), end: nanos(settings.warmup + settings.duration) };
-    let recorder =
-        Recorder::new(Intervals::new(settings.warmup, settings.duration), networks.len());
+    let intervals = Intervals::new(settings.warmup, settings.duration);
+    let recorder = Mutex::new(Recorder::new(intervals, networks.len()));
     let started = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     if let Some(pid) = settings.tracker {
         Cpu::of_process(pid)
@@ -252,7 +253,7 @@ fn work(
     settings: &RunSettings,
     window: Window,
     span: &RunClock,
-    recorder: &Recorder,
+    recorder: &Mutex<Recorder>,
 ) -> anyhow::Result<WorkerOutcome> {
     let of_worker = GeneratorSettings { worker, ..settings.worker.clone() };
     let mut generator = Generator::new(network.socket, plan, network.routes, of_worker, window);
@@ -262,6 +263,7 @@ fn work(
     let clock = || span.now();
     // One worker's readings are enough.
     let tracker = settings.tracker.filter(|_| worker == 0);
+    let intervals = Intervals::new(settings.warmup, settings.duration);
     let (mut interval, mut start, mut end) = (0, None, None);
     loop {
         let now = clock();
@@ -279,12 +281,12 @@ fn work(
             Next::Done if end.is_none() => {}
             Next::Done => break,
         }
-        if now >= recorder.intervals().end(interval) {
-            recorder.add(worker, interval, generator.recent());
-            interval = recorder.intervals().number(now);
+        if now >= intervals.end(interval) {
+            lock(recorder).add(worker, interval, generator.recent());
+            interval = intervals.number(now);
         }
     }
-    recorder.add(worker, interval, generator.recent());
+    lock(recorder).add(worker, interval, generator.recent());
     Ok(WorkerOutcome { worker, tally: generator.tally().clone(), edges: start.zip(end) })
 }
 
@@ -295,7 +297,7 @@ fn wait(
     settings: &RunSettings,
     stop: &AtomicBool,
     span: &RunClock,
-    recorder: &Recorder,
+    recorder: &Mutex<Recorder>,
 ) -> anyhow::Result<(Vec<WorkerOutcome>, Vec<Sample>, Option<TrackerReport>)> {
     let mut live = Live::new(settings.warmup + settings.duration, settings.quiet);
     let mut outcomes = Vec::new();
@@ -306,7 +308,9 @@ fn wait(
         if stop.load(Ordering::Relaxed) {
             span.shorten();
         }
-        while let Some(sample) = recorder.next(nanos(now)) {
+        // The recorder is locked for the sample alone, as workers wait for it.
+        let next = || lock(recorder).next(nanos(now));
+        while let Some(sample) = next() {
             let sample = observed.complete(sample, settings, span.end());
             live.show(now, &sample);
             series.push(sample);
@@ -328,12 +332,17 @@ fn wait(
         }
     }
     let now = span.now();
+    let mut recorder = lock(recorder);
     while let Some(sample) = recorder.next(now).or_else(|| recorder.last(now)) {
         series.push(observed.complete(sample, settings, span.end()));
     }
     outcomes.sort_by_key(|outcomes| outcomes.worker);
     let tracker = observed.tracker.as_mut().and_then(|process| process.report().ok());
     Ok((outcomes, series, tracker))
+}
+
+fn lock(recorder: &Mutex<Recorder>) -> MutexGuard<'_, Recorder> {
+    recorder.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The phase of the run at `time` seconds after its start, with the end of the window at `end`.

@@ -163,18 +163,15 @@ impl Args {
     /// The settings of a round of a search.
     pub fn round(&self, seed: u64, purpose: Purpose, rate: f64) -> RunSettings {
         let confirm = purpose == Purpose::Confirm;
-        let duration = if confirm { self.pace.duration() } else { self.bounds.round };
+        let (warmup, duration) = match confirm {
+            true => (self.pace.warmup, self.pace.duration()),
+            false => (self.bounds.warmup(), self.bounds.round),
+        };
         let settings = self.run_settings(seed);
         let pace = Pace::Open(Schedule::constant(self.pace.arrivals(), rate, duration));
         let limit = self.pace.limit(&pace, self.target.workers);
         let worker = GeneratorSettings { pace, limit, ..settings.worker };
-        RunSettings {
-            worker,
-            warmup: if confirm { self.pace.warmup } else { self.bounds.warmup() },
-            duration,
-            quiet: self.output.report.quiet || !confirm,
-            ..settings
-        }
+        RunSettings { worker, warmup, duration, quiet: settings.quiet || !confirm, ..settings }
     }
 }
 

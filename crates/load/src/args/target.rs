@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use crate::options::{NetworkArgs, RARELY, SOMETIMES};
+use crate::options::{NetworkArgs, RARELY, SOMETIMES, count};
 
 /// Arguments about target and sources.
 #[derive(Args, Debug)]
@@ -15,7 +15,7 @@ pub struct TargetArgs {
     /// Number of threads that send and receive.
     #[arg(
         long, short, value_name = "N", default_value_t = 1,
-        value_parser = clap::value_parser!(u32).range(1..=1024), help_heading = None
+        value_parser = count(1..=1024), help_heading = None
     )]
     pub workers: u32,
 
@@ -26,7 +26,7 @@ pub struct TargetArgs {
     /// Requests that leave through one socket at a time.
     #[arg(
         long, value_name = "N", default_value_t = 32,
-        value_parser = clap::value_parser!(u32).range(1..=1024), help_heading = RARELY
+        value_parser = count(1..=1024), help_heading = RARELY
     )]
     pub burst: u32,
 

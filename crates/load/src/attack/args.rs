@@ -6,7 +6,9 @@ use clap::Args;
 use ipnet::IpNet;
 
 use super::{Attack, AttackBounds, Tracker};
-use crate::options::{NetworkArgs, RARELY, ReportArgs, SOMETIMES, number, seconds, with_status};
+use crate::options::{
+    NetworkArgs, RARELY, ReportArgs, SOMETIMES, count, number, seconds, with_status,
+};
 
 /// Default blocks for a target on 127/8, all of which is local.
 const NEWCOMERS: &str = "127.2.0.0/16";
@@ -96,10 +98,7 @@ pub struct AttackArgs {
     pub attack_from: Vec<IpNet>,
 
     /// Number of sources of an attack that is not spoofed.
-    #[arg(
-        long, value_name = "N", default_value_t = 16,
-        value_parser = clap::value_parser!(u32).range(1..=10_000)
-    )]
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = count(1..=10_000))]
     pub attackers: u32,
 
     /// Seconds from one burst to the next, for `bursts`.
@@ -137,7 +136,7 @@ pub struct AttackArgs {
     /// Honest swarms.
     #[arg(
         long, value_name = "N", default_value_t = 5000,
-        value_parser = clap::value_parser!(u32).range(1..=10_000_000), help_heading = RARELY
+        value_parser = count(1..=10_000_000), help_heading = RARELY
     )]
     pub swarms: u32,
 
