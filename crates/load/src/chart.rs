@@ -2,7 +2,7 @@
 //!
 //! Colours suit the colour-blind (Okabe and Ito's palette). The background is always light, so that
 //! a picture can be placed on a dark page. `templates/chart.svg` has the elements of both pictures;
-//! this module and [`axis`] compute their positions, in units of the picture.
+//! this module and `axis` compute their positions, in units of the picture.
 
 mod axis;
 

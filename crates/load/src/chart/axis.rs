@@ -8,14 +8,14 @@ pub struct Axis {
     /// Its title, with the unit where [`Unit`] does not put it on the marks.
     pub title: String,
     /// The scale of values.
-    pub scale: Scale,
+    scale: Scale,
     /// The unit of the marks.
     pub unit: Unit,
 }
 
 /// The scale of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scale {
+enum Scale {
     /// Linear. The vertical axis starts at 0.
     Linear,
     /// Logarithmic; values of 0 and below are left out.
@@ -36,7 +36,7 @@ impl Axis {
         Self { scale: Scale::Log, ..Self::linear(title) }
     }
 
-    /// An axis of shares, see [`Scale::Nines`].
+    /// An axis of shares from 0 to 1, with 90 %, 99 % and 99.9 % at equal distances.
     pub fn nines(title: impl Into<String>) -> Self {
         Self { scale: Scale::Nines, ..Self::linear(title) }
     }
