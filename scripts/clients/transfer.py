@@ -42,7 +42,7 @@ def main():
     clients = arguments.only or list(CLIENTS)
     install(clients + ["capture"] * bool(arguments.capture))
     path = binary()
-    return run_isolated(lambda: transfers(path, clients, arguments))
+    return run_isolated(lambda: recorded_attempts(path, clients, arguments))
 
 
 def parse_arguments():
@@ -56,14 +56,6 @@ def parse_arguments():
     parser.add_argument("--size", type=int, default=8, metavar="MB", help="size of the files (default 8)")
     parser.add_argument("--capture", type=Path, metavar="DIR", help="keep logs and the tracker's traffic (pcap)")
     return parser.parse_args()
-
-
-def transfers(path, clients, arguments):
-    try:
-        return recorded_attempts(path, clients, arguments)
-    except Failure as failure:
-        print(f"FAILED  {failure}\n0 passed, 1 failed", flush=True)
-        return 1
 
 
 def recorded_attempts(path, clients, arguments):
