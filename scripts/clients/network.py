@@ -27,7 +27,12 @@ def run_isolated(main):
     if INSIDE not in os.environ:
         root = [] if os.geteuid() == 0 else ["--map-root-user"]
         isolated = ["unshare", *root, "--net", "--mount", "--pid", "--mount-proc", "--fork", "--kill-child"]
-        os.execvpe(isolated[0], [*isolated, sys.executable, *sys.argv], dict(os.environ, **{INSIDE: "1"}))
+        # The kernel ends them with this process.
+        command = ["setpriv", "--pdeathsig", "KILL", "--", *isolated, sys.executable, *sys.argv]
+        child = subprocess.Popen(command, env=dict(os.environ, **{INSIDE: "1"}))
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, lambda *_: child.kill())
+        return child.wait() % 256
     # Process 1 of the namespace: the kernel kills all others when it exits. Signals without a handler do not end it.
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda number, _: sys.exit(128 + number))
