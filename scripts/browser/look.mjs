@@ -3,6 +3,7 @@
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 
+import { errorText } from './harness.mjs';
 import { clashes, contrasts, plots } from './inside.mjs';
 
 const PLOTS = [
@@ -19,7 +20,7 @@ const SETTLE = 10_000;
 // `pictures` is the directory for screenshots, if any.
 export async function look(browser, file, report, pictures) {
   const found = [];
-  const add = (name, wrong) => found.push([name, [wrong].flat().filter(Boolean).join('; ')]);
+  const add = (name, wrong) => found.push([name, errorText(wrong)]);
   const context = await browser.newContext({ viewport: { width: 1280, height: 900 } });
   context.setDefaultTimeout(SETTLE);
   try {

@@ -4,17 +4,16 @@
 // the checks that no delay of the host can disturb. Uses ports 25121 (of ::1 too) and 25122 of 127.0.0.1.
 
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
 import { hostname } from 'node:os';
 import { join, resolve } from 'node:path';
 
+import { check, checkBreakages, errorText, run, style } from './harness.mjs';
 import { contrasts } from './inside.mjs';
 import { value } from './labels.mjs';
 import { legible, listen, sideways } from './look.mjs';
 import { end, load, stop, tracker, until } from './tracker.mjs';
 
 const place = resolve(process.argv[2]);
-const { chromium } = createRequire(join(place, 'main.js'))('playwright-core');
 const at = {
   bin: resolve(process.argv[3]),
   place,
@@ -31,15 +30,6 @@ const REFUSED = /Failed to load resource: net::ERR_(CONNECTION_(REFUSED|RESET)|E
 
 // An invalid or a negative number; the minutes of a chart have a different minus sign.
 const NONE = /NaN|undefined|Infinity|null|(^|\s)-\d[^\s]*/m;
-
-let passed = 0;
-let failed = 0;
-function check(name, wrong) {
-  const why = [wrong].flat().filter(Boolean).join('; ');
-  if (why === '') passed += 1;
-  else failed += 1;
-  console.log(why === '' ? `ok     ${name}` : `FAILED ${name}: ${why}`);
-}
 
 const text = (page, id) => page.locator(`#${id}`).innerText();
 const stats = async () => (await fetch(`${base}/stats.json`)).json();
@@ -163,7 +153,7 @@ async function look({ page, errors, requested }, pictures) {
   found.push(['no errors', errors]);
   const known = ['/', '/stats.json', '/history.json', '/favicon.ico'].map((path) => base + path);
   found.push(['no other requests', requested.filter((url) => !known.includes(url) && !url.startsWith('data:'))]);
-  return found.map(([name, wrong]) => [name, [wrong].flat().filter(Boolean).join('; ')]);
+  return found.map(([name, wrong]) => [name, errorText(wrong)]);
 }
 
 async function head({ page, answer }) {
@@ -317,7 +307,6 @@ async function restart({ page, errors }, running) {
 }
 
 const script = (text) => (page) => page.replace("'use strict';", `'use strict';${text};`);
-const style = (text) => (page) => page.replace('</style>', `${text}</style>`);
 const breakages = [
   ['a page without a dark scheme', 'legible: dark', (page) => page.replace('prefers-color-scheme: dark', 'prefers-color-scheme: none')],
   ['faint text on a light page', 'legible: light', style(':root { --faint: #bbb; }')],
@@ -361,35 +350,25 @@ async function longPass(browser, running) {
   await restart(intact, running);
   await intact.context.close();
 
-  // A check that cannot fail proves nothing, nor does one that always fails.
-  const wrong = found.filter(([, why]) => why !== '').map(([name]) => name);
-  for (const [name, expected, change] of breakages) {
+  await checkBreakages(breakages, found, async (change) => {
     const broken = await open(browser, change);
-    const failing = (await look(broken)).filter(([name, why]) => why !== '' && !wrong.includes(name)).map(([name]) => name);
+    const found = await look(broken);
     await broken.context.close();
-    const right = failing.some((name) => name.startsWith(expected));
-    check(`detected: ${name}`, right ? '' : `"${expected}" should have failed, but only: ${failing.join('; ')}`);
-  }
+    return found;
+  });
 }
 
 rmSync(at.state, { recursive: true, force: true });
 mkdirSync(at.state);
 writeFileSync(join(place, 'deny.txt'), `${DENIED}\n`);
 writeFileSync(at.config, '');
-// The browser's sandbox does not work as root; the page is the project's.
-const browser = await chromium.launch({
-  executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
-  args: ['--no-sandbox', '--disable-gpu'],
-  timeout: 120_000,
-});
 try {
-  const running = tracker(at);
-  if (!(await until(answers))) throw new Error(`the tracker does not answer: see ${place}/onrush-status.log`);
-  if (process.argv[4] === 'short') await shortPass(browser);
-  else await longPass(browser, running);
+  await run(place, async (browser) => {
+    const running = tracker(at);
+    if (!(await until(answers))) throw new Error(`the tracker does not answer: see ${place}/onrush-status.log`);
+    if (process.argv[4] === 'short') await shortPass(browser);
+    else await longPass(browser, running);
+  });
 } finally {
-  await browser.close();
   await end();
 }
-console.log(`${passed} passed, ${failed} failed`);
-process.exitCode = failed === 0 ? 0 : 1;

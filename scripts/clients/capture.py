@@ -133,11 +133,14 @@ class Scenario:
     def _catch(self, role, kind, event=None, as_name=""):
         """Waits for a datagram of this kind, checks its known fields and keeps it."""
         name = EVENTS[event] if kind == "announce" else kind
+        wanted = event, self._torrent.info_hash.hex()
 
         def found():
-            for packet in self._recorder.packets(self._hosts[role].address):
-                if matches(packet, kind, event, self._torrent.info_hash):
-                    return packet
+            for data in self._recorder.packets(self._hosts[role].address):
+                fields = read(data)
+                # The order of hashes in a scrape is the client's.
+                if fields["kind"] == kind and (kind != "announce" or (fields["event"], fields["info_hash"]) == wanted):
+                    return data
 
         packet = poll(f"{name} of the {role}", found, DEADLINE)
         if kind == "announce":
@@ -145,13 +148,13 @@ class Scenario:
         self._caught[as_name or name] = packet
 
     def _check(self, packet, event, role):
-        fields = read_announce(packet.data)
+        fields = read_announce(packet)
         known = {"info_hash": self._torrent.info_hash.hex(), "port": PORT}
         if event in (1, 2):
             known["left"] = 0 if event == 1 or role == "seeder" else SIZE
         for name, value in known.items():
             if fields[name] != value:
-                raise Failure(f"{name} is {fields[name]}, not {value}: {packet.data.hex()}")
+                raise Failure(f"{name} is {fields[name]}, not {value}: {packet.hex()}")
         # For a URL without a path, libtorrent sends the path "/".
         expected = (self._path or "/") if self.client.name == "libtorrent" else ""
         if fields["url"] != expected:
@@ -160,16 +163,7 @@ class Scenario:
     def fixtures(self):
         """The kept datagrams as lines of TOML."""
         for name, packet in self._caught.items():
-            yield f"{self.title}-{name}", packet.data
-
-
-def matches(packet, kind, event, info_hash):
-    """Whether a datagram has this kind, event and info hash. The order of hashes in a scrape is the client's."""
-    if kind == "connect":
-        return packet.action == 0
-    if kind == "scrape":
-        return packet.action == 2
-    return packet.action == 1 and packet.info_hash == info_hash and packet.event == event
+            yield f"{self.title}-{name}", packet
 
 
 def read(data):

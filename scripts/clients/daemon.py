@@ -23,7 +23,7 @@ def binary():
     path = Path(directory).absolute() / "onrush"
     if not os.access(path, os.X_OK):
         raise Failure(f"{path} cannot be executed (ONRUSH_BIN names its directory)")
-    # run_isolated may start this script again as root, which does not build.
+    # For this script in its namespaces, which does not build.
     os.environ["ONRUSH_BIN"] = str(path.parent)
     return path
 

@@ -1,14 +1,14 @@
 """Installs the clients once: Debian packages, and libtorrent from PyPI into target/."""
 
-import os
 import shutil
 import subprocess
 
-from places import VENV, VENV_PYTHON, Failure, say
+from places import ROOT, VENV, VENV_PYTHON, Failure, say
 
-# Client (None: all of them), program, Debian package.
+# Client (None: all of them; "capture": a recording), program, Debian package.
 PROGRAMS = [
     (None, "ip", "iproute2"),
+    ("capture", "tcpdump", "tcpdump"),
     ("aria2", "aria2c", "aria2"),
     ("transmission", "transmission-daemon", "transmission-daemon"),
     ("transmission", "transmission-remote", "transmission-cli"),
@@ -16,7 +16,7 @@ PROGRAMS = [
 
 
 def install(clients):
-    """Makes the named clients ("libtorrent", "transmission", "aria2") ready to run."""
+    """Makes the named clients ("libtorrent", "transmission", "aria2", "capture") ready to run."""
     packages = [
         package
         for client, program, package in PROGRAMS
@@ -26,32 +26,19 @@ def install(clients):
     if needs_venv and not _has_ensurepip():
         packages.append("python3-venv")
     if packages:
-        _apt_get(packages)
+        say(f"installing from Debian (once): {' '.join(packages)}")
+        _run(["bash", "-c", '. scripts/lib/packages.sh && install_packages "$@"', "install", *packages])
     if needs_venv:
-        _make_venv()
+        say(f"installing from PyPI into {VENV} (once): libtorrent")
+        VENV.parent.mkdir(parents=True, exist_ok=True)
+        _run(["python3", "-m", "venv", "--clear", VENV])
+        _run([VENV_PYTHON, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "libtorrent>=2.0"])
 
 
-def _apt_get(packages):
-    names = " ".join(packages)
-    if not shutil.which("apt-get"):
-        raise Failure(f"missing: {names}; no apt-get on this host, install them by hand")
-    if os.geteuid() == 0:
-        prefix = []
-    elif shutil.which("sudo") and subprocess.run(["sudo", "-n", "true"], capture_output=True).returncode == 0:
-        prefix = ["sudo", "-n"]
-    else:
-        raise Failure(
-            f"missing: {names}; run\n"
-            f"  sudo apt-get install -y {names}"
-        )
-    say(f"installing from Debian (once): {names}")
-    environment = dict(os.environ, DEBIAN_FRONTEND="noninteractive")
-    for arguments in (["update", "-q"], ["install", "-y", "-q", "--no-install-recommends", *packages]):
-        done = subprocess.run(
-            [*prefix, "apt-get", *arguments], env=environment, capture_output=True, text=True
-        )
-        if done.returncode != 0:
-            raise Failure(f"apt-get {arguments[0]} failed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+def _run(command):
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise Failure(f"{' '.join(map(str, command))} failed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
 
 
 def _has_ensurepip():
@@ -62,15 +49,3 @@ def _venv_is_ready():
     if not VENV_PYTHON.exists():
         return False
     return subprocess.run([VENV_PYTHON, "-c", "import libtorrent"], capture_output=True).returncode == 0
-
-
-def _make_venv():
-    say(f"installing from PyPI into {VENV} (once): libtorrent")
-    VENV.parent.mkdir(parents=True, exist_ok=True)
-    for command in (
-        ["python3", "-m", "venv", "--clear", VENV],
-        [VENV_PYTHON, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "libtorrent>=2.0"],
-    ):
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode != 0:
-            raise Failure(f"{' '.join(map(str, command))} failed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")

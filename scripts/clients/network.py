@@ -5,13 +5,11 @@ with each other, and the kernel removes links, processes and files at the end of
 namespaces are allowed.
 """
 
-import ctypes
 import os
 import signal
 import subprocess
 import sys
 import threading
-import traceback
 from pathlib import Path
 
 from places import Failure
@@ -20,86 +18,27 @@ from places import Failure
 SCRATCH = Path("/run")
 TRACKER_V4 = "10.77.0.1"
 TRACKER_V6 = "fd77::1"
-
-_CLONE_NEWNS, _CLONE_NEWUSER, _CLONE_NEWPID, _CLONE_NEWNET = 0x20000, 0x10000000, 0x20000000, 0x40000000
-_PR_SET_PDEATHSIG = 1
+# Set in the process that runs in the namespaces.
+INSIDE = "ONRUSH_CLIENTS_INSIDE"
 
 
 def run_isolated(main):
-    """Runs `main()` in new namespaces; returns its exit code.
-
-    Where user namespaces are forbidden and sudo needs no password, the script starts again as root.
-    """
-    probe = "unshare --user --map-root-user --net --mount --pid --fork mount -t tmpfs tmpfs /run"
-    if os.geteuid() != 0 and not _succeeds(probe):
-        if _succeeds("sudo -n true"):
-            kept = [f"{name}={os.environ[name]}" for name in ("ONRUSH_BIN", "CARGO_TARGET_DIR") if name in os.environ]
-            os.execvp("sudo", ["sudo", "-n", "env", *kept, sys.executable, *sys.argv])
-        raise Failure("no namespaces for the clients: run as root or allow user namespaces (scripts/test names the sysctl)")
-    libc = ctypes.CDLL(None, use_errno=True)
-    uid, gid = os.geteuid(), os.getegid()
-    flags = _CLONE_NEWNS | _CLONE_NEWPID | _CLONE_NEWNET | (_CLONE_NEWUSER if uid else 0)
-    if libc.unshare(flags) != 0:
-        reason = os.strerror(ctypes.get_errno())
-        raise Failure(f"no namespaces for the clients: {reason}")
-    if uid:
-        _write("/proc/self/setgroups", "deny")
-        _write("/proc/self/uid_map", f"0 {uid} 1")
-        _write("/proc/self/gid_map", f"0 {gid} 1")
-    child = os.fork()
-    if child == 0:
-        # Process 1 of the namespace: the kernel kills all others when it exits.
-        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        for name in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(name, _exit_by_signal)
-        os._exit(_with_errors_printed(main))
-    for name in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(name, lambda number, _: os.kill(child, number))
-    _, status = os.waitpid(child, 0)
-    return os.waitstatus_to_exitcode(status) % 256
-
-
-def _exit_by_signal(number, _):
-    sys.exit(128 + number)
-
-
-def _with_errors_printed(main):
-    try:
-        code = _inside(main)
-    except SystemExit as end:
-        code = end.code
-    except Failure as failure:
-        print(f"failed: {failure}", file=sys.stderr)
-        code = 1
-    except BaseException:
-        traceback.print_exc()
-        code = 1
-    sys.stdout.flush()
-    sys.stderr.flush()
-    return code
-
-
-def _inside(main):
-    for command in (
-        "mount --make-rprivate /",
-        "mount -t proc proc /proc",
-        "mount -t tmpfs tmpfs /run",
-        "mkdir /run/netns",
-    ):
-        _run(command.split())
+    """Runs this script again in new namespaces, where it runs `main()`; returns its exit code."""
+    if INSIDE not in os.environ:
+        root = [] if os.geteuid() == 0 else ["--map-root-user"]
+        isolated = ["unshare", *root, "--net", "--mount", "--pid", "--mount-proc", "--fork", "--kill-child"]
+        # The kernel ends them with this process.
+        command = ["setpriv", "--pdeathsig", "KILL", "--", *isolated, sys.executable, *sys.argv]
+        child = subprocess.Popen(command, env=dict(os.environ, **{INSIDE: "1"}))
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, lambda *_: child.kill())
+        return child.wait() % 256
+    # Process 1 of the namespace: the kernel kills all others when it exits. Signals without a handler do not end it.
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
+    _run("mount -t tmpfs tmpfs /run".split())
+    os.mkdir("/run/netns")
     return main()
-
-
-def _succeeds(command):
-    try:
-        return subprocess.run(command.split(), capture_output=True).returncode == 0
-    except FileNotFoundError:
-        return False
-
-
-def _write(path, text):
-    with open(path, "w") as file:
-        file.write(text)
 
 
 def _run(command, **options):

@@ -14,7 +14,14 @@ from processes import Process
 PORT = 16881
 
 
-class Libtorrent:
+class Peer:
+    """A running client, whose process ends on SIGTERM."""
+
+    def stop(self):
+        return self.process.stop()
+
+
+class Libtorrent(Peer):
     """libtorrent through its Python binding (see peer_libtorrent.py)."""
 
     name = "libtorrent"
@@ -38,11 +45,8 @@ class Libtorrent:
         """Deselects every piece: a partial seed (BEP 21)."""
         self.process.write("skip")
 
-    def stop(self):
-        return self.process.stop()
 
-
-class Transmission:
+class Transmission(Peer):
     """transmission-daemon with its own configuration; it loads torrents from a watched directory."""
 
     name = "transmission"
@@ -78,11 +82,8 @@ class Transmission:
     def version():
         return _output(["transmission-daemon", "--version"]).split()[1]
 
-    def stop(self):
-        return self.process.stop()
 
-
-class Aria2:
+class Aria2(Peer):
     """aria2c. A leecher keeps running as a seeder, as aria2 announces `completed` only while it seeds."""
 
     name = "aria2"

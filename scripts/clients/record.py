@@ -13,27 +13,6 @@ from collections import defaultdict
 from udp import MAGIC
 
 
-class Packet:
-    """A datagram and the address of its sender."""
-
-    def __init__(self, source, data):
-        self.source, self.data = source, data
-
-    @property
-    def action(self):
-        return struct.unpack(">I", self.data[8:12])[0] if len(self.data) >= 12 else None
-
-    @property
-    def event(self):
-        """The event of an announce (BEP 15)."""
-        return struct.unpack(">I", self.data[80:84])[0]
-
-    @property
-    def info_hash(self):
-        """The info hash of an announce, or the first of a scrape."""
-        return self.data[16:36]
-
-
 class Recorder:
     """Listens on addresses until `stop`."""
 
@@ -61,9 +40,9 @@ class Recorder:
             listening.close()
 
     def packets(self, source):
-        """The packets from an address, in order."""
+        """The datagrams from an address, in order."""
         with self._lock:
-            return [packet for packet in self._packets if packet.source == source]
+            return [data for sender, data in self._packets if sender == source]
 
     def _serve(self):
         while True:
@@ -73,7 +52,7 @@ class Recorder:
                     return
                 data, name = ready.recvfrom(4096)
                 with self._lock:
-                    self._packets.append(Packet(name[0], data))
+                    self._packets.append((name[0], data))
                 reply = self._reply(data, name[0], ready.family)
                 if reply:
                     ready.sendto(reply, name)

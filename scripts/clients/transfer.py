@@ -21,10 +21,9 @@ from pathlib import Path
 from daemon import PORT, Daemon, binary
 from install import install
 from network import SCRATCH, TRACKER_V4, TRACKER_V6, Network, run_isolated
-from pcap import Recording
 from peers import CLIENTS
 from places import Failure, say
-from processes import poll
+from processes import Process, poll
 from torrent import Torrent
 from udp import Client
 
@@ -41,9 +40,9 @@ CONTROL = 8
 def main():
     arguments = parse_arguments()
     clients = arguments.only or list(CLIENTS)
-    install(clients)
+    install(clients + ["capture"] * bool(arguments.capture))
     path = binary()
-    return run_isolated(lambda: transfers(path, clients, arguments))
+    return run_isolated(lambda: recorded_attempts(path, clients, arguments))
 
 
 def parse_arguments():
@@ -59,14 +58,6 @@ def parse_arguments():
     return parser.parse_args()
 
 
-def transfers(path, clients, arguments):
-    try:
-        return recorded_attempts(path, clients, arguments)
-    except Failure as failure:
-        print(f"FAILED  {failure}\n0 passed, 1 failed", flush=True)
-        return 1
-
-
 def recorded_attempts(path, clients, arguments):
     directory = SCRATCH / "transfer"
     directory.mkdir()
@@ -74,8 +65,11 @@ def recorded_attempts(path, clients, arguments):
     if not arguments.capture:
         return attempts(path, clients, arguments.size, network, directory)
     arguments.capture.mkdir(parents=True, exist_ok=True)
-    recording = Recording("br0", PORT, arguments.capture / "tracker.pcap")
+    pcap = arguments.capture / "tracker.pcap"
+    command = ["tcpdump", "-i", "br0", "-Z", "root", "--immediate-mode", "-w", pcap, "udp", "port", PORT]
+    recording = Process("tcpdump", command, directory / "tcpdump.log")
     try:
+        poll("a recording", pcap.exists, DEADLINE)
         return attempts(path, clients, arguments.size, network, directory)
     finally:
         recording.stop()

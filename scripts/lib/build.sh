@@ -56,6 +56,16 @@ need_emulator() {
   need "${emulator[0]}=qemu-user-static" >&2
 }
 
+# install_tool DIR NAME VERSION [FLAG...]: a program of crates.io into DIR, once.
+install_tool() {
+  local tools="$1" name="$2" version="$3"
+  shift 3
+  # Not every one of them tells its version.
+  cargo install --list --root "$tools" | grep -q "^$name v$version" && return
+  echo "installing $name $version into $tools (once)" >&2
+  CARGO_TARGET_DIR="$tools/build" cargo install -q --locked --force --version "$version" --root "$tools" "$@" "$name"
+}
+
 # lab_build PROGRAM...: programs of onrush-lab, which measure parts of the tracker.
 lab_build() {
   local program programs=()

@@ -8,6 +8,7 @@ observed.py metrics FILE...     every metric that alerts or dashboard name is in
 """
 
 import json
+import pathlib
 import re
 import sys
 
@@ -19,8 +20,7 @@ VARIABLES = {"$__rate_interval": "1m", "$instance": ".*", "$__interval": "1m", "
 
 
 def load_dashboard():
-    with open(DASHBOARD) as file:
-        return json.load(file)
+    return json.loads(pathlib.Path(DASHBOARD).read_text())
 
 
 def expressions():
@@ -38,8 +38,7 @@ def expressions():
 
 def alerts():
     """(name, text) of the alerts: a block that begins with `- alert:`, without a YAML library."""
-    with open(ALERTS) as file:
-        blocks = file.read().split("- alert: ")[1:]
+    blocks = pathlib.Path(ALERTS).read_text().split("- alert: ")[1:]
     return [(block.split("\n", 1)[0], block) for block in blocks]
 
 
@@ -48,8 +47,7 @@ def names(text):
 
 
 def check_alerts():
-    with open(TESTS) as file:
-        tests = file.read()
+    tests = pathlib.Path(TESTS).read_text()
     wrong = [name for name, _ in alerts() if f'ALERTS{{alertname="{name}", alertstate="firing"' not in tests]
     if wrong:
         sys.exit(f"{TESTS}: no test in which these alerts fire: {', '.join(wrong)}")
@@ -89,8 +87,8 @@ def check_dashboard():
 def check_metrics(files):
     shown = {"up"}
     for path in files:
-        with open(path) as file:
-            shown |= {re.split("[{ ]", line, maxsplit=1)[0] for line in file if not line.startswith("#")}
+        lines = pathlib.Path(path).read_text().splitlines()
+        shown |= {re.split("[{ ]", line, maxsplit=1)[0] for line in lines if not line.startswith("#")}
     wanted = {name: f"{DASHBOARD}: {panel}" for panel, text in expressions() for name in names(text)}
     wanted |= {name: f"{ALERTS}: {alert}" for alert, text in alerts() for name in names(text)}
     missing = sorted(name for name in wanted if name not in shown)

@@ -25,6 +25,16 @@ need_venv() {
   command -v python3 >/dev/null && python3 -c 'import ensurepip' 2>/dev/null || install_packages python3 python3-venv
 }
 
+# of_pypi DIR PACKAGE VERSION PROGRAM: the path of a program of PyPI, installed into DIR once.
+of_pypi() {
+  local place="$1/$2-$3"
+  if [ ! -x "$place/bin/$4" ]; then
+    need_venv >&2 && python3 -m venv --clear "$place" &&
+      "$place/bin/pip" install -q --disable-pip-version-check "$2==$3" >&2 || return
+  fi
+  echo "$place/bin/$4"
+}
+
 # need_namespaces: the caller is root, or can be root of a user namespace with a range of ids.
 need_namespaces() {
   [ "$(id -u)" -ne 0 ] || return 0

@@ -1,16 +1,5 @@
 # Sourced by scripts/release, after build.sh: the parts of a release.
 
-# install_tool NAME VERSION [FLAG...]: into $target/tools, once.
-install_tool() {
-  local name="$1" version="$2"
-  shift 2
-  # Not every one of them tells its version.
-  cargo install --list --root "$target/tools" | grep -q "^$name v$version" && return
-  echo "installing $name $version into $target/tools (once, some minutes)"
-  CARGO_TARGET_DIR="$target/tools/build" \
-    cargo install -q --locked --force --version "$version" --root "$target/tools" "$@" "$name"
-}
-
 # make_release DIR ARCH...: a release of the current directory, which is a copy of the source.
 make_release() {
   local output="$1" arch

@@ -1,6 +1,7 @@
 """Tests of the Debian packages from installation to purge: see scripts/package-test."""
 
 import os
+import pathlib
 import re
 import subprocess
 import sys
@@ -13,6 +14,8 @@ sys.path.insert(0, HERE)
 from checks import run
 from host import Host
 from tracker import Load, assert_served, is_served, seeders
+
+CONFIG = "/etc/onrush/onrush.toml"
 
 
 class Package:
@@ -51,8 +54,7 @@ class Package:
         assert_served(self.host)
         # With the command line of the unit.
         pid = self.host.main_pid("onrush.service")
-        with open(f"/proc/{pid}/cmdline", "rb") as file:
-            command = file.read().split(b"\0")
+        command = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
         assert command[:3] == [b"/usr/bin/onrush", b"--config", b"/etc/onrush/onrush.toml"], command
 
     def the_tracker_is_controlled_without_any_setup(self):
@@ -136,10 +138,8 @@ class Package:
         self.host.remove("/etc/sysctl.d/30-net.conf")
 
     def an_upgrade_keeps_changed_configuration(self):
-        config = "/etc/onrush/onrush.toml"
-        with open(self.host.path(config)) as file:
-            text = file.read().replace("interval = 1800", "interval = 1200")
-        self.host.write(config, text)
+        text = self.host.read(CONFIG).replace("interval = 1800", "interval = 1200")
+        self.host.write(CONFIG, text)
         before = self.host.main_pid("onrush.service")
         key = self.host.run("cat", "/var/lib/onrush/connection.key").stdout
         name = "09" * 20
@@ -149,25 +149,18 @@ class Package:
         # The successor serves, with all peers and without a lost reply.
         assert load.sent == load.answered, (load.sent, load.answered)
         assert seeders(self.host, name) == 20
-        with open(self.host.path(config)) as file:
-            assert file.read() == text
+        assert self.host.read(CONFIG) == text
         assert self.active() and self.host.main_pid("onrush.service") != before
         assert self.host.run("cat", "/var/lib/onrush/connection.key").stdout == key
         assert_served(self.host)
 
     def a_failed_upgrade_keeps_the_predecessor(self):
-        config = "/etc/onrush/onrush.toml"
-        with open(self.host.path(config)) as file:
-            text = file.read()
         before = self.host.main_pid("onrush.service")
-        self.host.write(config, text + "\nnonsense\n")
-        try:
+        with self.host.rewritten(CONFIG, self.host.read(CONFIG) + "\nnonsense\n"):
             done = self.host.run("dpkg", "-i", "--force-confdef", "--force-confold", "/onrush.deb")
             assert "journalctl -u onrush" in done.stderr, done.stdout + done.stderr
             assert self.active() and self.host.main_pid("onrush.service") == before
             assert_served(self.host)
-        finally:
-            self.host.write(config, text)
 
     def a_disabled_service_stays_disabled(self):
         self.host.run("systemctl", "disable", "onrush")

@@ -7,23 +7,21 @@ Directories, environment, user, entry point and command are read from the Docker
 import glob
 import json
 import os
+import pathlib
 import re
 import shutil
 import stat
 import subprocess
 import sys
 import tempfile
-import time
 import tomllib
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "systemd"))
 
 from checks import run
+from host import TIMEOUT, child, until
 from tracker import CLIENT
-
-# Deadline of every wait, seconds.
-TIMEOUT = 120
 
 
 class Image:
@@ -31,8 +29,7 @@ class Image:
 
     def __init__(self, binary, place):
         self.binary, self.root = binary, place
-        with open("Dockerfile") as file:
-            text = re.sub(r"\\\n", " ", file.read())
+        text = re.sub(r"\\\n", " ", pathlib.Path("Dockerfile").read_text())
         self.lines = [line for line in text.splitlines() if line and not line.startswith("#")]
         build, last = text.split("\nFROM scratch\n")
         self.last = last
@@ -63,8 +60,7 @@ class Image:
         assert wrong.returncode != 0 and "DL3004" in wrong.stdout, wrong.stdout
 
     def the_binary_is_static(self):
-        with open(self.binary, "rb") as file:
-            assert file.read(4) == b"\x7fELF"
+        assert pathlib.Path(self.binary).read_bytes()[:4] == b"\x7fELF"
         headers = subprocess.run(["readelf", "-lW", self.binary], capture_output=True, text=True, check=True).stdout
         assert "INTERP" not in headers, headers
         needed = subprocess.run(["readelf", "-dW", self.binary], capture_output=True, text=True, check=True).stdout
@@ -78,8 +74,7 @@ class Image:
         with tempfile.TemporaryDirectory() as place:
             for name, text in [("nsswitch", "passwd: systemd files\ngroup: systemd files\nhosts: systemd files\n"),
                                ("toml", 'user = "no-such-user"\n')]:
-                with open(f"{place}/{name}", "w") as file:
-                    file.write(text)
+                pathlib.Path(place, name).write_text(text)
             checked = subprocess.run(
                 ["unshare", "--mount", "sh", "-c", 'mount --bind "$1/nsswitch" /etc/nsswitch.conf && '
                  'exec "$2" --config "$1/toml" --check-config', "sh", place, os.path.abspath(self.binary)],
@@ -102,7 +97,7 @@ class Image:
             )
             try:
                 assert len(command) == 3, command
-                pid = self._until(lambda: self._child(process.pid))
+                pid = until("the program runs", lambda: child(process.pid))
                 for address in ["127.0.0.1", "::1"]:
                     client = subprocess.run(
                         ["nsenter", "-t", str(pid), "--net", "python3", "-c", CLIENT, address, "6969", str(TIMEOUT)],
@@ -110,12 +105,12 @@ class Image:
                     )
                     log.seek(0)
                     assert client.stdout == "ok\n", client.stdout + client.stderr + log.read()
-                with open(f"/proc/{pid}/status") as status:
-                    assert re.search(r"^Uid:\t65534\t65534\t65534\t65534$", status.read(), re.M)
+                status = pathlib.Path(f"/proc/{pid}/status").read_text()
+                assert re.search(r"^Uid:\t65534\t65534\t65534\t65534$", status, re.M)
                 assert os.readlink(f"/proc/{pid}/root") == self.root
                 assert os.path.exists(self.root + "/var/lib/onrush/connection.key")
                 health = ["chroot", f"--userspec={user}", self.root, *self._health_check()]
-                self._until(lambda: subprocess.run(health, env=environment, capture_output=True).returncode == 0)
+                until("the health check passes", lambda: subprocess.run(health, env=environment, capture_output=True).returncode == 0)
                 os.kill(pid, 15)
                 assert process.wait(TIMEOUT) == 0, log.read()
                 stopped = subprocess.run(health, env=environment, capture_output=True, text=True)
@@ -125,8 +120,7 @@ class Image:
                 process.wait()
 
     def the_labels_agree_with_the_manifest(self):
-        with open("Cargo.toml", "rb") as file:
-            package = tomllib.load(file)["workspace"]["package"]
+        package = tomllib.loads(pathlib.Path("Cargo.toml").read_text())["workspace"]["package"]
         labels = dict(re.findall(r'org\.opencontainers\.image\.(\w+)="([^"]*)"', self.last))
         assert labels["source"] == package["repository"] and labels["licenses"] == package["license"], labels
 
@@ -140,8 +134,7 @@ class Image:
             wrong.flush()
             assert subprocess.run([*command, wrong.name], capture_output=True).returncode != 0
         state = json.loads(re.search(r"^VOLUME (.*)$", self.last, re.M).group(1))[0]
-        with open("config/compose.yaml") as file:
-            assert f"- state:{state}\n" in file.read()
+        assert f"- state:{state}\n" in pathlib.Path("config/compose.yaml").read_text()
 
     def print_config_works_without_a_file(self):
         shown = subprocess.run(["chroot", "--userspec=65534:65534", self.root, "/onrush", "--print-config"],
@@ -150,18 +143,6 @@ class Image:
 
     def _health_check(self):
         return json.loads(re.search(r"^HEALTHCHECK .* CMD (.*)$", self.last, re.M).group(1))
-
-    def _child(self, parent):
-        with open(f"/proc/{parent}/task/{parent}/children") as children:
-            found = children.read().split()
-        return int(found[0]) if found else None
-
-    def _until(self, condition):
-        deadline = time.monotonic() + TIMEOUT
-        while not (found := condition()):
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-        return found
 
 
 if __name__ == "__main__":

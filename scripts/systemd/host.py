@@ -4,8 +4,10 @@ that has only a loopback interface.
 This machine is not changed. Of its units only the journal is started.
 """
 
+import contextlib
 import json
 import os
+import pathlib
 import shutil
 import signal
 import subprocess
@@ -62,6 +64,22 @@ exec env -i container=other PATH=/usr/sbin:/usr/bin:/sbin:/bin \
 """
 
 
+def until(what, condition):
+    """Polls a condition until its value is true; returns that."""
+    deadline = time.monotonic() + TIMEOUT
+    while not (found := condition()):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {TIMEOUT} s: {what}")
+        time.sleep(0.05)
+    return found
+
+
+def child(pid):
+    """The pid of the first child of a process; None without any."""
+    children = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return int(children[0]) if children else None
+
+
 class Host:
     """A booted host; a context manager that stops it."""
 
@@ -81,8 +99,7 @@ class Host:
         try:
             self.until("systemd has booted", self._running)
         except BaseException:
-            with open(self.log) as log:
-                print(log.read())
+            print(pathlib.Path(self.log).read_text())
             self.__exit__()
             raise
         return self
@@ -97,11 +114,9 @@ class Host:
     def _running(self):
         if self.boot.poll() is not None:
             raise AssertionError("systemd could not be booted in namespaces (needs root, overlayfs and cgroup2)")
-        with open(f"/proc/{self.boot.pid}/task/{self.boot.pid}/children") as children:
-            first = children.read().split()
-        if not first:
+        self.pid = child(self.boot.pid)
+        if not self.pid:
             return False
-        self.pid = int(first[0])
         state = self.run("systemctl", "is-active", "onrush-test.target", check=False)
         return state.stdout.strip() == "active"
 
@@ -127,6 +142,10 @@ class Host:
         """The path of a file of the host, seen from outside."""
         return f"/proc/{self.pid}/root{path}"
 
+    def read(self, path):
+        """The text of a file of the host."""
+        return pathlib.Path(self.path(path)).read_text()
+
     def write(self, path, text, mode=0o644):
         """Writes a file of the host."""
         os.makedirs(os.path.dirname(self.path(path)), exist_ok=True)
@@ -144,23 +163,37 @@ class Host:
         """Removes a file or directory of the host, if it exists."""
         self.run("rm", "-rf", path)
 
+    @contextlib.contextmanager
     def drop_in(self, unit, text):
-        """Writes a drop-in for a unit; an empty text removes it."""
+        """A drop-in for a unit during a block."""
         path = f"/etc/systemd/system/{unit}.d/test.conf"
-        if text:
-            self.write(path, text)
-        else:
-            self.remove(os.path.dirname(path))
+        self.write(path, text)
         self.run("systemctl", "daemon-reload")
+        try:
+            yield
+        finally:
+            self.remove(os.path.dirname(path))
+            self.run("systemctl", "daemon-reload")
+
+    @contextlib.contextmanager
+    def rewritten(self, path, text):
+        """Another text in a file during a block."""
+        before = self.read(path)
+        self.write(path, text)
+        try:
+            yield
+        finally:
+            self.write(path, before)
 
     def show(self, unit, key):
         """A property of a unit."""
         return self.run("systemctl", "show", "--value", "-p", key, unit).stdout.strip()
 
     def journal(self, unit, since, *options):
-        """The messages of a unit in the journal since a time (seconds since the epoch)."""
+        """The messages of a unit, or of all, in the journal since a time (seconds since the epoch)."""
         self.run("journalctl", "--sync")  # flushes the last lines
-        command = ["journalctl", "-u", unit, "-o", "cat", "--no-pager", f"--since=@{since:.3f}", *options]
+        of_unit = ["-u", unit] if unit else []
+        command = ["journalctl", *of_unit, "-o", "cat", "--no-pager", f"--since=@{since:.3f}", *options]
         return self.run(*command).stdout
 
     def errors(self, unit, since):
@@ -171,26 +204,19 @@ class Host:
     def main_pid(self, unit):
         """The pid of a unit's main process, seen from outside."""
         inside = self.show(unit, "MainPID")
-        cgroup = "/sys/fs/cgroup" + self.show(unit, "ControlGroup") + "/cgroup.procs"
-        # Read from outside, the file has the pids of the outer namespace.
-        with open(self.path(cgroup)) as procs:
-            for pid in procs.read().split():
-                with open(f"/proc/{pid}/status") as status:
-                    numbers = next(line for line in status if line.startswith("NSpid:")).split()[1:]
-                if numbers[-1] == inside:
-                    return int(pid)
-        raise AssertionError(f"no process {inside} in {cgroup}")
+        pids = self.pids(unit)
+        for pid in pids:
+            with open(f"/proc/{pid}/status") as status:
+                numbers = next(line for line in status if line.startswith("NSpid:")).split()[1:]
+            if numbers[-1] == inside:
+                return pid
+        raise AssertionError(f"no process {inside} among {pids}")
 
-    def until(self, what, condition):
-        """Polls a condition until its value is true; returns that."""
-        deadline = time.monotonic() + TIMEOUT
-        while True:
-            found = condition()
-            if found:
-                return found
-            if time.monotonic() > deadline:
-                raise AssertionError(f"not within {TIMEOUT} s: {what}")
-            time.sleep(0.05)
+    def pids(self, unit):
+        """The pids of a unit's processes: read from outside, its control group has those of the outer namespace."""
+        return list(map(int, self.read("/sys/fs/cgroup" + self.show(unit, "ControlGroup") + "/cgroup.procs").split()))
+
+    until = staticmethod(until)
 
     def kill(self, pid, number=signal.SIGKILL):
         """Sends a signal to a process of the host, by its pid seen from outside."""

@@ -1,8 +1,10 @@
 """Tests of the systemd units, in their sandbox: see scripts/unit-test."""
 
+import contextlib
 import ctypes
 import json
 import os
+import pathlib
 import re
 import signal
 import sys
@@ -17,6 +19,7 @@ from tracker import CLIENT, Load, assert_served, get, seeders
 PTRACE_DETACH, PTRACE_INTERRUPT, PTRACE_SEIZE = 17, 0x4207, 0x4206
 WAIT_ALL = 0x40000000
 VCPUS = len(os.sched_getaffinity(0))
+CONFIG = "/etc/onrush/onrush.toml"
 
 
 def threads(pid, field):
@@ -53,9 +56,8 @@ class Case:
         host.put(binary, "/usr/bin/onrush")
         for unit in ["onrush.service", "onrush.socket"]:
             host.put(f"{config}/{unit}", f"/usr/lib/systemd/system/{unit}", 0o644)
-        with open(f"{config}/onrush.toml") as file:
-            # As in the package.
-            host.write("/etc/onrush/onrush.toml", file.read().replace("\n# state_dir =", "\nstate_dir ="))
+        # As in the package.
+        host.write(CONFIG, pathlib.Path(config, "onrush.toml").read_text().replace("\n# state_dir =", "\nstate_dir ="))
         host.put(f"{config}/onrush.sysusers", "/usr/lib/sysusers.d/onrush.conf", 0o644)
         host.run("systemd-sysusers", "/usr/lib/sysusers.d/onrush.conf")
         host.run("systemctl", "daemon-reload")
@@ -76,6 +78,15 @@ class Case:
 
     def stop(self):
         self.host.run("systemctl", "stop", "onrush.socket", "onrush.service", check=False)
+
+    @contextlib.contextmanager
+    def stopped(self):
+        """Stops the service and its sockets before a block and after it."""
+        self.stop()
+        try:
+            yield
+        finally:
+            self.stop()
 
     # ---- sandbox, start, reload, watchdog ------------------------------------------------------
 
@@ -127,15 +138,12 @@ class Case:
 
     def a_filter_that_denies_pinning_is_logged(self):
         """The control of the test above; the log states the consequence of the denied system call."""
-        self.host.drop_in("onrush.service", "[Service]\nSystemCallFilter=~sched_setaffinity\n")
-        try:
+        with self.host.drop_in("onrush.service", "[Service]\nSystemCallFilter=~sched_setaffinity\n"):
             pid, since = self.start()
             assert_served(self.host)
             assert not any(re.fullmatch(r"\d+", cpus) for _, cpus in workers(pid).values()) or VCPUS == 1
             warnings = self.host.journal("onrush", since, "-p", "warning")
             assert re.search("worker.*pinned", warnings), self.host.journal("onrush", since)
-        finally:
-            self.host.drop_in("onrush.service", "")
 
     def receive_buffers_have_the_configured_size(self):
         _, since = self.start()
@@ -157,8 +165,7 @@ class Case:
 
     def the_doctor_inspects_the_host_in_the_sandbox(self):
         """A unit with the same sandbox runs the doctor."""
-        with open(self.host.path("/usr/lib/systemd/system/onrush.service")) as file:
-            text = file.read()
+        text = self.host.read("/usr/lib/systemd/system/onrush.service")
         text = re.sub(r"(?m)^(Type|NotifyAccess|WatchdogSec|Restart\w*|ExecReload)=.*\n", "", text)
         text = re.sub(r"(?m)^ExecStart=.*$", "Type=oneshot\nSuccessExitStatus=1\nExecStart=/usr/bin/onrush doctor --json", text)
         self.host.write("/run/systemd/system/onrush-doctor.service", text)
@@ -178,11 +185,8 @@ class Case:
 
     def a_reload_applies_and_ends(self):
         pid, since = self.start()
-        config = "/etc/onrush/onrush.toml"
-        with open(self.host.path(config)) as file:
-            before = file.read()
-        try:
-            self.host.write(config, before.replace("interval = 1800", "interval = 900"))
+        before = self.host.read(CONFIG)
+        with self.host.rewritten(CONFIG, before.replace("interval = 1800", "interval = 900")):
             self.host.run("systemctl", "reload", "onrush")
             changed = "announce.interval: 1800 -> 900"
             self.host.until("the reload in the log", lambda: changed in self.host.journal("onrush", since))
@@ -190,17 +194,12 @@ class Case:
             assert self.host.main_pid("onrush.service") == pid
             # systemd ends a service that sends RELOADING=1 and never READY=1.
             assert_served(self.host)
-        finally:
-            self.host.write(config, before)
 
     def a_rejected_reload_is_an_error_of_the_journal(self):
         """One entry with its priority and all of its lines, without a second time."""
         _, since = self.start()
-        config = "/etc/onrush/onrush.toml"
-        with open(self.host.path(config)) as file:
-            before = file.read()
-        try:
-            self.host.write(config, before.replace("interval = 1800", "intervall = 900"))
+        before = self.host.read(CONFIG)
+        with self.host.rewritten(CONFIG, before.replace("interval = 1800", "intervall = 900")):
             self.host.run("systemctl", "kill", "--kill-whom=main", "--signal=SIGHUP", "onrush")
             errors = self.host.until("the error", lambda: self.host.errors("onrush", since))
             assert len(errors) == 1 and "onrush.toml:" in errors[0] and "announce.intervall" in errors[0], errors
@@ -208,14 +207,11 @@ class Case:
             journal = self.host.journal("onrush", since)
             assert "serves udp://" in journal and not re.search(r"\d\d:\d\d:\d\d\.\d\d\dZ|\[onrush", journal), journal
             assert_served(self.host)
-        finally:
-            self.host.write(config, before)
 
     def an_error_at_the_start_is_one_error_of_the_journal(self):
         """Though the journal reads the unit of a process from /proc, and this process has little left to do."""
         for option in ["--config /nowhere", "--nothing", "--listen 192.0.2.1:6969"]:
-            self.host.drop_in("onrush.service", f"[Service]\nRestart=no\nExecStart=\nExecStart=/usr/bin/onrush {option}\n")
-            try:
+            with self.host.drop_in("onrush.service", f"[Service]\nRestart=no\nExecStart=\nExecStart=/usr/bin/onrush {option}\n"):
                 for _ in range(5):
                     since = time.time()
                     self.host.run("systemctl", "reset-failed", "onrush.service", check=False)
@@ -224,20 +220,15 @@ class Case:
                     errors = self.host.errors("onrush", since)
                     named = option.split()[-1].removesuffix(":6969")
                     assert len(errors) == 1 and named in errors[0], (option, errors)
-            finally:
-                self.host.drop_in("onrush.service", "")
 
     def a_reload_of_a_refused_configuration_fails(self):
         pid, since = self.start()
-        config = "/etc/onrush/onrush.toml"
-        with open(self.host.path(config)) as file:
-            before = file.read()
+        before = self.host.read(CONFIG)
         missing = before.replace('mode = "open"', 'mode = "deny"')
         missing = missing.replace("\nfiles = []", '\nfiles = ["/etc/onrush/denied.txt"]', 1)
         assert missing.count('\nfiles = ["/etc/onrush/denied.txt"]') == 1
-        try:
-            for text, error in [(before + "\nnonsense\n", "onrush.toml:"), (missing, "`access.files.0`")]:
-                self.host.write(config, text)
+        for text, error in [(before + "\nnonsense\n", "onrush.toml:"), (missing, "`access.files.0`")]:
+            with self.host.rewritten(CONFIG, text):
                 reload = self.host.run("systemctl", "reload", "onrush", check=False)
                 assert reload.returncode != 0, reload
                 # The tracker got no signal, and serves on.
@@ -246,15 +237,12 @@ class Case:
                 assert self.host.main_pid("onrush.service") == pid
                 assert self.host.show("onrush", "ActiveState") == "active"
                 assert_served(self.host)
-        finally:
-            self.host.write(config, before)
         self.host.run("systemctl", "reload", "onrush")
         self.host.until("the reload in the log", lambda: "SIGHUP" in self.host.journal("onrush", since))
 
     def the_check_tells_the_running_service_from_another_program(self):
         self.start()
-        config = "/etc/onrush/onrush.toml"
-        check = ["onrush", "--config", config, "--check-config"]
+        check = ["onrush", "--config", CONFIG, "--check-config"]
         # By root, and by the user of the service: before a reload it holds the addresses.
         for command in [check, ["runuser", "-u", "onrush", "--", *check]]:
             checked = self.host.run(*command)
@@ -285,16 +273,13 @@ class Case:
 
     def an_invalid_configuration_is_not_retried(self):
         self.stop()
-        self.host.drop_in("onrush.service", "[Service]\nExecStart=\nExecStart=/usr/bin/onrush --config /nowhere\n")
-        try:
+        with self.host.drop_in("onrush.service", "[Service]\nExecStart=\nExecStart=/usr/bin/onrush --config /nowhere\n"):
             self.host.run("systemctl", "reset-failed", "onrush.service", check=False)
             started = self.host.run("systemctl", "start", "onrush.service", check=False)
             assert started.returncode != 0
             self.host.until("the unit has failed", lambda: self.host.show("onrush", "ActiveState") == "failed")
             assert self.host.show("onrush", "NRestarts") == "0"
             assert self.host.show("onrush", "ExecMainStatus") == "2"
-        finally:
-            self.host.drop_in("onrush.service", "")
 
     def a_stalled_worker_triggers_the_watchdog(self):
         """A debugger stops one thread; the main thread and all others keep running."""
@@ -310,8 +295,7 @@ class Case:
 
     def a_stalled_worker_is_reported_before_the_watchdog_triggers(self):
         """/health and /metrics report the worker for as long as it is stalled."""
-        self.host.drop_in("onrush.service", "[Service]\nWatchdogSec=600s\n")
-        try:
+        with self.host.drop_in("onrush.service", "[Service]\nWatchdogSec=600s\n"):
             pid, _ = self.start()
             self.host.until("/health is ok", lambda: self._health() == (200, {"status": "ok", "stalled": []}))
             all_run = dict.fromkeys(workers(pid), "0")
@@ -327,8 +311,6 @@ class Case:
             self.host.until("all workers take turns again", lambda: self._stalled() == all_run)
             assert self.host.show("onrush", "NRestarts") == "0"
             assert_served(self.host)
-        finally:
-            self.host.drop_in("onrush.service", "")
 
     def _health(self):
         """The status code and the body of /health."""
@@ -354,8 +336,7 @@ class Case:
             return self.host.show("onrush", "NRestarts") == "1"
 
         self.host.until("systemd restarts the unit", restarted)
-        self.host.run("journalctl", "--sync")
-        journal = self.host.run("journalctl", "-o", "cat", "--no-pager", f"--since=@{since:.3f}").stdout
+        journal = self.host.journal(None, since)
         assert "Watchdog timeout" in journal, journal
         self.host.until("the unit is active", lambda: self.host.show("onrush", "ActiveState") == "active")
         assert_served(self.host)
@@ -380,17 +361,10 @@ class Case:
             return False
 
         self.host.until("another main process", handed_off)
-        cgroup = "/sys/fs/cgroup" + self.host.show("onrush.service", "ControlGroup") + "/cgroup.procs"
-
-        def has_one_process():
-            with open(self.host.path(cgroup)) as procs:
-                return len(procs.read().split()) == 1
-
-        self.host.until("the predecessor exits", has_one_process)
+        self.host.until("the predecessor exits", lambda: len(self.host.pids("onrush.service")) == 1)
         assert self.host.show("onrush", "ActiveState") == "active"
         assert self.host.show("onrush", "NRestarts") == "0"
-        self.host.run("journalctl", "--sync")
-        journal = self.host.run("journalctl", "-o", "cat", "--no-pager", f"--since=@{since:.3f}").stdout
+        journal = self.host.journal(None, since)
         # systemd must accept the successor as its own child, or it would not notice its exit.
         assert "not our child" not in journal and "does not belong to" not in journal, journal
         return self.host.main_pid("onrush.service")
@@ -443,29 +417,23 @@ class Case:
 
     def a_failed_upgrade_leaves_the_unit_unchanged(self):
         pid, since = self.start()
-        config = "/etc/onrush/onrush.toml"
-        with open(self.host.path(config)) as file:
-            before = file.read()
-        try:
-            self.host.write(config, before + "\nnonsense\n")
+        before = self.host.read(CONFIG)
+        with self.host.rewritten(CONFIG, before + "\nnonsense\n"):
             self._signal()
             self.host.until("the failure in the log", lambda: "exit code 2" in self.host.journal("onrush", since))
             assert self.host.main_pid("onrush.service") == pid
             assert self.host.show("onrush", "ActiveState") == "active"
             assert_served(self.host)
-        finally:
-            self.host.write(config, before)
         self._upgraded(self._signal)
         assert_served(self.host)
 
     def sockets_of_systemd_are_used(self):
         """Two sockets per address, by repeated lines: a reuseport group."""
         lines = "ListenDatagram=0.0.0.0:6969\nListenDatagram=[::]:6969\n" * 2
-        self.host.drop_in("onrush.socket", f"[Socket]\nListenDatagram=\n{lines}")
-        self.host.drop_in("onrush.service", "[Service]\nExecStart=\nExecStart=/usr/bin/onrush --config /etc/onrush/onrush.toml --workers 2\n")
-        self.stop()
-        since = time.time()
-        try:
+        sockets = self.host.drop_in("onrush.socket", f"[Socket]\nListenDatagram=\n{lines}")
+        service = self.host.drop_in("onrush.service", f"[Service]\nExecStart=\nExecStart=/usr/bin/onrush --config {CONFIG} --workers 2\n")
+        with sockets, service, self.stopped():
+            since = time.time()
             self.host.run("systemctl", "start", "onrush.socket")
             # The first datagram starts the service, and stays queued in the socket until the start is complete.
             first = self.host.run("python3", "-c", CLIENT, "127.0.0.1", "6969", str(TIMEOUT))
@@ -490,14 +458,9 @@ class Case:
             # The sockets persist over restarts: a datagram that arrives during a restart gets its reply after it.
             self.host.run("systemctl", "restart", "onrush.service")
             assert_served(self.host)
-        finally:
-            self.stop()
-            self.host.drop_in("onrush.service", "")
-            self.host.drop_in("onrush.socket", "")
 
     def one_socket_per_address_gives_one_worker(self):
-        self.stop()
-        try:
+        with self.stopped():
             self.host.run("systemctl", "start", "onrush.socket")
             _, since = self.start()
             assert_served(self.host)
@@ -505,34 +468,24 @@ class Case:
             assert "1 colocated" in journal, journal
             warnings = self.host.journal("onrush", since, "-p", "warning")
             assert VCPUS == 1 or f"1 of {VCPUS} workers" in warnings, journal
-        finally:
-            self.stop()
 
     def sockets_without_reuseport_are_refused(self):
-        self.stop()
         lines = "ListenDatagram=127.0.0.1:6969\n" * 2
-        self.host.drop_in("onrush.socket", f"[Socket]\nReusePort=no\nListenDatagram=\n{lines}")
-        try:
+        with self.host.drop_in("onrush.socket", f"[Socket]\nReusePort=no\nListenDatagram=\n{lines}"), self.stopped():
             since = time.time()
             self.host.run("systemctl", "start", "onrush.socket")
             started = self.host.run("systemctl", "start", "onrush.service", check=False)
             assert started.returncode != 0
             journal = self.host.journal("onrush", since)
             assert "ReusePort=yes" in journal, journal
-        finally:
-            self.stop()
-            self.host.drop_in("onrush.socket", "")
-            self.host.run("systemctl", "reset-failed", "onrush.service", "onrush.socket", check=False)
+        self.host.run("systemctl", "reset-failed", "onrush.service", "onrush.socket", check=False)
 
     def a_low_port_needs_the_two_lines_of_the_comment(self):
-        self.host.drop_in("onrush.service", "[Service]\nCapabilityBoundingSet=CAP_NET_BIND_SERVICE\n"
-                          "AmbientCapabilities=CAP_NET_BIND_SERVICE\nExecStart=\nExecStart=/usr/bin/onrush --listen :80\n")
-        try:
+        lines = "CapabilityBoundingSet=CAP_NET_BIND_SERVICE\nAmbientCapabilities=CAP_NET_BIND_SERVICE\n"
+        lines += "ExecStart=\nExecStart=/usr/bin/onrush --listen :80\n"
+        with self.host.drop_in("onrush.service", f"[Service]\n{lines}"), self.stopped():
             self.start()
             assert_served(self.host, port=80)
-        finally:
-            self.stop()
-            self.host.drop_in("onrush.service", "")
 
     def a_stop_is_clean(self):
         _, since = self.start()

@@ -58,6 +58,22 @@ pub static ALL: [Contender; 7] = [
     floor::FLOOR,
 ];
 
+/// What most trackers have in common.
+const USUAL: Contender = Contender {
+    name: "",
+    keyword: "",
+    remedy: "",
+    settings: "",
+    by_name: false,
+    checked: true,
+    receive_buffer: None,
+    version: |_| None,
+    variants: |found, _| vec![Variant::new(found.contender.name, None, &[])],
+    launch: |_, _, _| Ok(Launch::default()),
+    needs_whitelist: |_| false,
+    missing_variant: |_| None,
+};
+
 impl Contender {
     /// Whether this is its name, in results or on the command line.
     pub fn is_called(&self, name: &str) -> bool {

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
+use onrush_load::options::number;
 use onrush_load::report::Report;
 use serde::{Deserialize, Serialize};
 
@@ -24,23 +25,22 @@ pub use published::Published;
 #[derive(Clone, Debug, PartialEq, Args, Serialize, Deserialize)]
 pub struct LoadSettings {
     /// Seconds of a measurement
-    #[arg(long, value_name = "S", default_value_t = 2.0, value_parser = seconds)]
+    #[arg(
+        long, value_name = "S", default_value_t = 2.0,
+        value_parser = number(0.1..=3600.0, " seconds")
+    )]
     pub seconds: f64,
 
     /// Seconds of load before a measurement
-    #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = seconds)]
+    #[arg(
+        long, value_name = "S", default_value_t = 1.0,
+        value_parser = number(0.1..=3600.0, " seconds")
+    )]
     pub warmup: f64,
 
     /// Swarms of the population [default: 1,000,000 under real, 560,000 under spread and bursts]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
     pub swarms: Option<u32>,
-}
-
-fn seconds(text: &str) -> Result<f64, String> {
-    match text.parse() {
-        Ok(seconds) if (0.1..=3600.0).contains(&seconds) => Ok(seconds),
-        _ => Err("expected between 0.1 and 3600 seconds".into()),
-    }
 }
 
 /// The load testers.

@@ -1,6 +1,5 @@
 //! `onrush-bench`: finds trackers, plans, measures, reports.
 
-use std::env;
 use std::fs;
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -19,6 +18,7 @@ use onrush_bench::run::run;
 use onrush_bench::summary::{Row, Summary};
 use onrush_bench::{machine, record, report};
 use onrush_load::affinity::format_list;
+use onrush_load::options::command_line;
 use onrush_text::times::duration;
 
 /// Exit status: no round has a figure, or results cannot be written.
@@ -78,17 +78,15 @@ fn planned(what: &Selection) -> anyhow::Result<Prepared> {
     let search = Search::here();
     let (present, listed) = prepare::contenders(&what.contenders, &search)?;
     let tools = prepare::tools(&search)?;
-    let plan = prepare::plan(what, &present, listed, &tools, &machine::cores()?, command())?;
+    let plan = prepare::plan(
+        what,
+        &present,
+        listed,
+        &tools,
+        &machine::cores()?,
+        command_line("onrush-bench"),
+    )?;
     Ok(Prepared { plan, present, tools })
-}
-
-/// The command line, for repeating the bench.
-fn command() -> String {
-    let words = env::args().skip(1).map(|word| match word.contains([' ', '(']) {
-        true => format!("'{word}'"),
-        false => word,
-    });
-    format!("onrush-bench {}", words.collect::<Vec<_>>().join(" "))
 }
 
 fn show(plan: &Plan) {

@@ -17,6 +17,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use nix::unistd::geteuid;
 use onrush_load::affinity::format_list;
+use onrush_load::interrupt;
 use onrush_verify::reachability;
 use procfs_core::FromRead as _;
 use procfs_core::process::Status;
@@ -58,13 +59,8 @@ impl Stop {
     /// # Errors
     /// When the signals cannot be caught.
     pub fn on_signals() -> io::Result<Self> {
-        let stop = Self::default();
         let hangup = (!ignores(SIGHUP)).then_some(&SIGHUP);
-        for signal in TERM_SIGNALS.iter().chain(hangup) {
-            signal_hook::flag::register_conditional_shutdown(*signal, 130, Arc::clone(&stop.0))?;
-            signal_hook::flag::register(*signal, Arc::clone(&stop.0))?;
-        }
-        Ok(stop)
+        interrupt::watch(TERM_SIGNALS.iter().chain(hangup).copied()).map(Self)
     }
 
     /// Checks the flag.
@@ -210,16 +206,10 @@ impl Child {
             return;
         }
         let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
-        let end = Instant::now() + GRACE;
-        while Instant::now() < end {
-            if !matches!(self.inner.try_wait(), Ok(None)) {
-                return;
-            }
-            #[expect(clippy::disallowed_methods, reason = "the process is polled")]
-            sleep(POLL);
+        if self.wait(GRACE, &Stop::default(), || ()).is_err() {
+            let _ = self.inner.kill();
+            let _ = self.inner.wait();
         }
-        let _ = self.inner.kill();
-        let _ = self.inner.wait();
     }
 }
 

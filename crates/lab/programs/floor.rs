@@ -59,14 +59,6 @@ struct Args {
     #[arg(long)]
     pktinfo: bool,
 
-    /// Datagrams per receive call.
-    #[arg(long, value_name = "N", default_value_t = Options::default().batch)]
-    batch: usize,
-
-    /// Poll without sleeping.
-    #[arg(long)]
-    spin: bool,
-
     /// The vCPU to run on.
     #[arg(long, value_name = "CPU")]
     pin: Option<usize>,
@@ -91,26 +83,22 @@ fn main() -> anyhow::Result<()> {
     let mut group = bind_group(&[Address { address, optional: false }], &options)?;
     group.notices.iter().for_each(|notice| eprintln!("{notice}"));
     args.pin.map_or(Ok(()), affinity::pin_current_thread)?;
-    let batch = args.batch;
-    let sockets = group.workers.remove(0);
-    let mut backend = Backend::new(sockets, Options { batch, ..Options::default() })?;
+    let mut backend = Backend::new(group.workers.remove(0), Options::default())?;
     eprintln!("ready");
-    serve(&mut backend, &args)
+    serve(&mut backend, args.reply_bytes)
 }
 
 /// The loop.
-fn serve(backend: &mut Backend, args: &Args) -> anyhow::Result<()> {
-    let batch = args.batch;
-    let answers = Answers::new(args.reply_bytes);
+fn serve(backend: &mut Backend, reply_bytes: usize) -> anyhow::Result<()> {
+    let batch = Options::default().batch;
+    let answers = Answers::new(reply_bytes);
     let mut bytes = vec![answers.announce; batch];
     let mut ways: Vec<(u32, Return)> = Vec::with_capacity(batch);
     let mut second = Instant::now();
     loop {
         let received = backend.receive(batch)?;
         if received.is_empty() {
-            if !args.spin {
-                backend.wait(Duration::from_millis(250)).context("waiting")?;
-            }
+            backend.wait(Duration::from_millis(250)).context("waiting")?;
             continue;
         }
         for (datagram, slot) in received.iter() {

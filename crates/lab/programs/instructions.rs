@@ -15,6 +15,7 @@
 
 use std::hint::black_box;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -224,40 +225,50 @@ fn echo(kind: &Kind, requests: usize) {
     assert_eq!(answers, requests, "every request is echoed");
 }
 
-/// Announces in batches, served by a shard; or with `serve` false, batches only.
-fn shard_alone(requests: usize, serve: bool) {
-    let settings = ShardSettings::default();
-    let mut shard = Shard::new(settings, *b"a key for counts", 1);
-    let mut batch: ShardBatch<u64, u64> = ShardBatch::new(BATCH, 0, BATCH * (20 + 200 * 6));
-    let members = usize::from(SWARMS) * CLIENTS;
-    let fill = |batch: &mut ShardBatch<u64, u64>, first: usize, count: usize| {
+type Batch = ShardBatch<u64, u64>;
+
+/// Puts the announces of these numbers into batches. With `serve` the shard serves each, and
+/// `served` is called with it.
+fn announce_all(
+    shard: &mut Shard,
+    numbers: Range<u32>,
+    serve: bool,
+    announce: impl Fn(u32) -> onrush_swarm::Announce,
+    served: impl Fn(&Batch),
+) {
+    let mut batch = Batch::new(BATCH, 0, BATCH * (20 + 200 * 6));
+    for first in numbers.clone().step_by(BATCH) {
         batch.clear();
-        for number in first..first + count {
-            let number = number % members;
-            let (swarm, client) = (number / CLIENTS, number % CLIENTS);
-            let announce = onrush_swarm::Announce {
-                info_hash: InfoHash([swarm as u8; 20]),
-                endpoint: onrush_proto::Endpoint::V4([198, 51, 100, client as u8, 0x1A, 0xE1]),
-                event: onrush_proto::Event::None,
-                seeder: client.is_multiple_of(2),
-                want: PEERS,
-                transaction_id: TransactionId(number as u32),
-            };
-            batch.push_announce(announce, 0).expect("there is room");
+        for number in first..numbers.end.min(first + BATCH as u32) {
+            batch.push_announce(announce(number), 0).expect("there is room");
         }
-    };
-    for first in (0..members).step_by(BATCH) {
-        fill(&mut batch, first, BATCH.min(members - first));
-        shard.serve(&mut batch, Moment(10));
-    }
-    for first in (0..requests).step_by(BATCH) {
-        fill(&mut batch, first, BATCH.min(requests - first));
         if serve {
             shard.serve(&mut batch, Moment(10));
-            let whole = 20 + usize::from(PEERS) * 6;
-            assert!(batch.replies().all(|(reply, _)| reply.len() == whole));
+            served(&batch);
         }
     }
+}
+
+/// Announces in batches, served by a shard; or with `serve` false, batches only.
+fn shard_alone(requests: usize, serve: bool) {
+    let mut shard = Shard::new(ShardSettings::default(), *b"a key for counts", 1);
+    let members = u32::from(SWARMS) * CLIENTS as u32;
+    let announce = |number: u32| {
+        let number = number % members;
+        let (swarm, client) = (number / CLIENTS as u32, number % CLIENTS as u32);
+        onrush_swarm::Announce {
+            info_hash: InfoHash([swarm as u8; 20]),
+            endpoint: onrush_proto::Endpoint::V4([198, 51, 100, client as u8, 0x1A, 0xE1]),
+            event: onrush_proto::Event::None,
+            seeder: client.is_multiple_of(2),
+            want: PEERS,
+            transaction_id: TransactionId(number),
+        }
+    };
+    let whole = 20 + usize::from(PEERS) * 6;
+    let is_whole = |batch: &Batch| assert!(batch.replies().all(|(reply, _)| reply.len() == whole));
+    announce_all(&mut shard, 0..members, true, announce, |_| ());
+    announce_all(&mut shard, 0..requests as u32, serve, announce, is_whole);
 }
 
 /// Swarms of the mix, and the peers of each that stay.
@@ -272,7 +283,6 @@ fn shard_with_churn(requests: usize, limited: bool, serve: bool) {
     };
     let mut shard =
         Shard::new(ShardSettings { sources, ..Default::default() }, *b"a key for counts", 1);
-    let mut batch: ShardBatch<u64, u64> = ShardBatch::new(BATCH, 0, BATCH * (20 + 200 * 6));
     let of_mix = |number: u32| match number % 64 {
         // Each of these stops 32 requests later.
         at @ (5 | 37) => {
@@ -286,20 +296,9 @@ fn shard_with_churn(requests: usize, limited: bool, serve: bool) {
         }
         _ => distinct(number % MIX_SWARMS, number % (2 * MIX_SWARMS), onrush_proto::Event::None),
     };
-    let mut run = |numbers: std::ops::Range<u32>, serve: bool| {
-        for first in numbers.clone().step_by(BATCH) {
-            batch.clear();
-            for number in first..numbers.end.min(first + BATCH as u32) {
-                batch.push_announce(of_mix(number), 0).expect("there is room");
-            }
-            if serve {
-                shard.serve(&mut batch, Moment(10));
-            }
-        }
-    };
     let known = 4 * MIX_SWARMS;
-    run(0..known, true);
-    run(known..known + requests as u32, serve);
+    announce_all(&mut shard, 0..known, true, of_mix, |_| ());
+    announce_all(&mut shard, known..known + requests as u32, serve, of_mix, |_| ());
 }
 
 /// An announce of a peer with an address of its own.
@@ -326,22 +325,10 @@ fn full_shard(requests: usize, serve: bool) {
     let sources = SourceLimits { peers_per_swarm: 64, peers: 10_000, new_swarms: 3_000 };
     let settings = ShardSettings { sources, max_peers: peers.into(), ..Default::default() };
     let mut shard = Shard::new(settings, *b"a key for counts", 1);
-    let mut batch: ShardBatch<u64, u64> = ShardBatch::new(BATCH, 0, BATCH * (20 + 200 * 6));
-    let mut run = |numbers: std::ops::Range<u32>, serve: bool| {
-        for first in numbers.clone().step_by(BATCH) {
-            batch.clear();
-            for number in first..numbers.end.min(first + BATCH as u32) {
-                let swarm = number % (peers / 2);
-                let announce = distinct(swarm, number, onrush_proto::Event::Started);
-                batch.push_announce(announce, 0).expect("there is room");
-            }
-            if serve {
-                shard.serve(&mut batch, Moment(10));
-            }
-        }
-    };
-    run(0..peers, true);
-    run(peers..peers + requests as u32, serve);
+    let announce =
+        |number: u32| distinct(number % (peers / 2), number, onrush_proto::Event::Started);
+    announce_all(&mut shard, 0..peers, true, announce, |_| ());
+    announce_all(&mut shard, peers..peers + requests as u32, serve, announce, |_| ());
     let (totals, newcomers) = (shard.totals(), if serve { requests as u64 } else { 0 });
     assert_eq!(totals.refused_full + totals.replaced, newcomers, "the shard is full");
 }

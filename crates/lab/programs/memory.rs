@@ -49,18 +49,9 @@ fn main() {
         [at] => start(number(at)),
         _ => {
             println!("allocator: {}; KiB but for bytes per swarm and per peer", allocator::NAME);
-            println!(
-                "{:<44} {:>9} {:>8} {:>7} {:>7} {:>9} {:>8} {:>8} {:>8}",
-                "",
-                "per swarm",
-                "per peer",
-                "idle",
-                "tables",
-                "peak",
-                "expired",
-                "later",
-                "after s"
-            );
+            let heads =
+                ["per swarm", "per peer", "idle", "tables", "peak", "expired", "later", "after s"];
+            row("", heads.map(String::from));
             (0..POPULATIONS.len()).for_each(start);
         }
     }
@@ -122,17 +113,16 @@ fn measure(number: usize) {
         )]
         std::thread::sleep(Duration::from_millis(100));
     }
-    println!(
-        "{name:<44} {:>9.1} {:>8.2} {:>7} {:>7} {:>9} {:>8} {:>8} {:>8.1}",
-        grown / totals.swarms as f64,
-        grown / totals.peers() as f64,
-        idle / 1024,
-        tables / 1024,
-        peak / 1024,
-        expired / 1024,
-        resident() / 1024,
-        start.elapsed().as_secs_f64(),
-    );
+    let [per_swarm, per_peer] = [totals.swarms, totals.peers()].map(|count| grown / count as f64);
+    let [idle, tables, peak, expired, later] =
+        [idle, tables, peak, expired, resident()].map(|bytes| (bytes / 1024).to_string());
+    let (per_swarm, per_peer) = (format!("{per_swarm:.1}"), format!("{per_peer:.2}"));
+    let seconds = format!("{:.1}", start.elapsed().as_secs_f64());
+    row(name, [per_swarm, per_peer, idle, tables, peak, expired, later, seconds]);
+}
+
+fn row(name: &str, cells: [String; 8]) {
+    println!("{name:<44}{}", cells.map(|cell| format!(" {cell:>9}")).concat());
 }
 
 /// Serves the announces that arrive through the pipe; returns their number.

@@ -18,16 +18,18 @@ mod tracker;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context as _, Error};
 use ipnet::IpNet;
+use procfs_core::FromRead as _;
+use procfs_core::net::InterfaceDeviceStatus;
 
 use crate::check::Strictness;
 use crate::generator::pace::{Arrivals, Schedule};
 use crate::generator::{GeneratorSettings, Pace};
 use crate::latency::Nanos;
+use crate::options::command_line;
 use crate::plan::profile::{Mix, Swarms};
 use crate::plan::{Plan, Population, Profile};
 use crate::run::{Beside, RunSettings, run};
@@ -65,13 +67,12 @@ pub fn check_isolation(attack: Attack) -> Result<(), String> {
 /// the run was interrupted before the attack.
 pub fn attack(
     args: &AttackArgs,
-    stop: Arc<AtomicBool>,
+    stop: &AtomicBool,
     routed: impl Fn(SocketAddr) -> Option<IpAddr>,
 ) -> anyhow::Result<AttackReport> {
-    check_isolation(args.attack).map_err(Error::msg)?;
     let seed = args.seed.unwrap_or_else(rand::random);
     let profile = profile(args.swarms);
-    let addresses = sources::addresses(&args.target, &args.from.source, args.from.sources, routed);
+    let addresses = args.network.addresses(routed);
     // Attackers' peers may be listed: they are in honest swarms.
     let population = Population::new(&profile.swarms, profile.v6, addresses, seed, true);
     let plan = Plan::new(profile, population, seed);
@@ -94,7 +95,8 @@ pub fn attack(
         ("newcomers", Box::new(|span| Ok(newcomers.run(span)?))),
         ("attack", Box::new(|span| Ok(flood.run(span)?))),
     ];
-    let honest = run(&plan, &args.target, &run_settings(args, seed, stop), beside, Vec::new())?;
+    let honest =
+        run(&plan, &args.network.target, &run_settings(args, seed), stop, beside, Vec::new())?;
     let after = args.tracker.metrics_at_rest()?;
     let lost = device_drops().saturating_sub(lost_before);
     let grown = before.zip(after).map(|(before, after)| after.since(&before));
@@ -104,7 +106,7 @@ pub fn attack(
         format: FORMAT,
         version: env!("CARGO_PKG_VERSION").into(),
         started: honest.started,
-        command: std::env::args().collect::<Vec<_>>().join(" "),
+        command: command_line("onrush-load"),
         attack: args.attack,
         targets: honest.setup.targets.clone(),
         duration: args.duration.as_secs_f64(),
@@ -142,21 +144,18 @@ fn blocks(
         let net = net.with_context(|| format!("{flag} has no block of the family of {target}"))?;
         Ok((*target, Prefix::new(*net)))
     };
-    args.target.iter().map(of).collect()
+    args.network.target.iter().map(of).collect()
 }
 
 /// Datagrams that this namespace's devices dropped on sending (proc_net_dev: a pair of veth devices
 /// counts what the other end has no room for).
 fn device_drops() -> u64 {
-    let text = std::fs::read_to_string("/proc/self/net/dev").unwrap_or_default();
-    let dropped = text
-        .lines()
-        .filter_map(|line| line.split_once(':')?.1.split_whitespace().nth(11)?.parse::<u64>().ok());
-    dropped.sum()
+    let devices = InterfaceDeviceStatus::from_file("/proc/self/net/dev");
+    devices.map_or(0, |devices| devices.0.values().map(|device| device.sent_drop).sum())
 }
 
 /// The run of the established clients.
-fn run_settings(args: &AttackArgs, seed: u64, stop: Arc<AtomicBool>) -> RunSettings {
+fn run_settings(args: &AttackArgs, seed: u64) -> RunSettings {
     let schedule = Schedule::constant(Arrivals::Poisson, args.honest, args.duration);
     let worker = GeneratorSettings {
         limit: schedule.in_flight_limit(1, args.timeout),
@@ -176,8 +175,7 @@ fn run_settings(args: &AttackArgs, seed: u64, stop: Arc<AtomicBool>) -> RunSetti
         pin: Vec::new(),
         coalescing: true,
         tracker: None,
-        quiet: args.quiet,
-        stop,
+        quiet: args.report.quiet,
     }
 }
 

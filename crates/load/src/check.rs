@@ -4,6 +4,7 @@
 //! exist. A *different* reply deviates from most trackers within what BEP 15 leaves open; it counts
 //! as wrong in strict mode only.
 
+use clap::Args;
 use onrush_proto::announce::{AnnounceHead, HEAD_LEN};
 use onrush_proto::response::{BadResponse, Peers};
 use onrush_proto::scrape::MAX_HASHES;
@@ -95,14 +96,18 @@ impl Finding {
     }
 }
 
-/// Strictness of the checks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// Strictness of the checks. The comments are those of `--help`.
+#[derive(Args, Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Strictness {
-    /// Whether peers and counts beyond the population are accepted, as other load testers share its
-    /// swarms.
+    /// Tolerate peers of other load testers, which share the swarms of this seed.
+    #[arg(long)]
     pub strangers: bool,
-    /// One in this many lists longer than [`SHORT_LIST`] is checked in full, the others in their
-    /// first [`SHORT_LIST`] peers. At least 1.
+
+    /// Check one in N long peer lists in full, and the first 16 peers of the others.
+    #[arg(
+        long, value_name = "N", default_value_t = 8,
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
     pub sample: u32,
 }
 

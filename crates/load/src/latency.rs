@@ -51,7 +51,6 @@ pub struct Latency {
     /// Arithmetic mean.
     pub mean: f64,
     /// Standard deviation.
-    #[serde(default)]
     pub stddev: f64,
     /// Median.
     pub p50: f64,

@@ -5,26 +5,27 @@ use std::io::Write as _;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context as _, Error};
 use onrush_load::affinity;
-use onrush_load::args::{self, Args, Command, TargetArgs, VerifyArgs};
+use onrush_load::args::{self, Args, Command, VerifyArgs};
 use onrush_load::attack::{self, AttackArgs};
 use onrush_load::environment::Environment;
-use onrush_load::options::SourceArgs;
+use onrush_load::interrupt::{self, SIGINT, SIGTERM};
+use onrush_load::options::{NetworkArgs, ReportArgs, command_line};
 use onrush_load::plan::{Plan, Population, Profile};
 use onrush_load::report::Report;
 use onrush_load::report::search::Round;
 use onrush_load::run::{RunSettings, run};
 use onrush_load::search::search;
-use onrush_load::{hashes, interrupt, sources};
+use onrush_load::{hashes, sources};
 use onrush_net::affinity::AffinityError;
 use onrush_proto::Family;
 use onrush_text::numbers::grouped;
 use onrush_verify::reachability::{self, REACH_TIMEOUT};
+use serde::Serialize;
 
 /// Exit status: a reply was wrong, or a conformance check failed.
 const WRONG: u8 = 1;
@@ -71,7 +72,7 @@ fn execute(args: &Args) -> anyhow::Result<u8> {
 /// Runs the conformance checks.
 fn verify(args: &VerifyArgs) -> anyhow::Result<u8> {
     let report = onrush_verify::verify(&args.settings()?)?;
-    print(args.json.as_deref(), &report.to_list(), || report.to_json())?;
+    print(args.json.as_deref(), &report.to_list(), &report)?;
     Ok(if report.has_failed(args.strict) { WRONG } else { 0 })
 }
 
@@ -79,31 +80,25 @@ fn verify(args: &VerifyArgs) -> anyhow::Result<u8> {
 fn attack(args: &AttackArgs) -> anyhow::Result<u8> {
     args.check().map_err(Error::msg)?;
     attack::check_isolation(args.attack).map_err(Error::msg)?;
-    let Some(routed) = routed(&args.target, &args.from, args.quiet) else {
-        return Ok(NO_REPLY);
-    };
-    let stop = interrupt::watch().context("cannot watch for Ctrl-C")?;
-    let report = attack::attack(args, stop, |target| routed.get(&target).copied())?;
-    print(args.json.as_deref(), &report.to_table(), || report.to_json())?;
+    let Some(routed) = routed(&args.network, &args.report) else { return Ok(NO_REPLY) };
+    let stop = interrupt::watch([SIGINT, SIGTERM]).context("cannot watch for Ctrl-C")?;
+    let report = attack::attack(args, &stop, |target| routed.get(&target).copied())?;
+    print(args.report.json.as_deref(), &report.to_table(), &report)?;
     Ok(if report.failures.is_empty() { 0 } else { WRONG })
 }
 
 /// This host's address towards each target; `None`, with the reason on standard error, when one of
 /// them does not answer.
-fn routed(
-    targets: &[SocketAddr],
-    from: &SourceArgs,
-    quiet: bool,
-) -> Option<HashMap<SocketAddr, IpAddr>> {
+fn routed(network: &NetworkArgs, output: &ReportArgs) -> Option<HashMap<SocketAddr, IpAddr>> {
     let mut routed = HashMap::new();
-    for &target in targets {
+    for &target in &network.target {
         let family = Family::of(target.ip());
-        let count = from.sources.min(PROBED_SOURCES);
-        let sources = sources::addresses(&[target], &from.source, count, |_| None);
+        let count = network.sources.min(PROBED_SOURCES);
+        let sources = sources::addresses(&[target], &network.source, count, |_| None);
         let known = sources.count(family).min(PROBED_SOURCES);
         let sources: Vec<_> = (0..known).map(|number| sources.get(family, number)).collect();
         let waiting = || {
-            if !quiet {
+            if !output.quiet {
                 eprintln!(
                     "onrush-load: no reply from {target} yet; a tracker under overload loses \
                      connects: trying for {} s",
@@ -124,24 +119,20 @@ fn routed(
 
 /// Prints the text; writes the JSON to a file or, with the text on standard error, to standard
 /// output.
-fn print(json: Option<&Path>, text: &str, to_json: impl Fn() -> String) -> anyhow::Result<()> {
+fn print(json: Option<&Path>, text: &str, report: &impl Serialize) -> anyhow::Result<()> {
     // println! would panic where the reader has closed the pipe or the disk is full.
     let print = |text: &str| {
         let mut out = std::io::stdout().lock();
         out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("cannot write the report")
     };
-    match json {
-        None => print(text),
-        Some(path) if path.as_os_str() == "-" => {
-            let _ = std::io::stderr().write_all(text.as_bytes());
-            print(&(to_json() + "\n"))
-        }
-        Some(path) => {
-            let written = std::fs::write(path, to_json() + "\n")
-                .with_context(|| format!("cannot write {}", path.display()));
-            print(text).and(written)
-        }
+    let Some(path) = json else { return print(text) };
+    let report = serde_json::to_string_pretty(report)? + "\n";
+    if path.as_os_str() == "-" {
+        let _ = std::io::stderr().write_all(text.as_bytes());
+        return print(&report);
     }
+    let written = std::fs::write(path, report);
+    print(text).and(written.with_context(|| format!("cannot write {}", path.display())))
 }
 
 /// Writes the info hashes of the population that the same arguments measure with.
@@ -158,17 +149,17 @@ fn load(args: &Args, profile: Profile) -> anyhow::Result<u8> {
     // Unusable arguments are reported before a tracker that does not answer.
     check_host(args)?;
     check_files(args)?;
-    let Some(routed) = routed(&args.target.target, &args.target.from, args.output.quiet) else {
+    let Some(routed) = routed(&args.target.network, &args.output.report) else {
         return Ok(NO_REPLY);
     };
     let seed = args.mix.seed.unwrap_or_else(rand::random);
     let population = population(args, &profile, seed, |target| routed.get(&target).copied());
     let plan = Plan::new(profile, population, seed);
     sources::reserve(plan.population.addresses(), args.target.workers).map_err(Error::msg)?;
-    let stop = interrupt::watch().context("cannot watch for Ctrl-C")?;
+    let stop = interrupt::watch([SIGINT, SIGTERM]).context("cannot watch for Ctrl-C")?;
     let report = match args.bounds.find_max {
         true => find_max(args, &plan, seed, &stop)?,
-        false => once(args, &plan, seed, &RunSettings { stop, ..args.run_settings(seed) })?,
+        false => once(args, &plan, &args.run_settings(seed), &stop)?,
     };
     write(args, &report)?;
     Ok(status(args, &report))
@@ -180,9 +171,8 @@ fn population(
     seed: u64,
     routed: impl Fn(SocketAddr) -> Option<IpAddr>,
 ) -> Population {
-    let TargetArgs { target, from, .. } = &args.target;
-    let addresses = sources::addresses(target, &from.source, from.sources, routed);
-    Population::new(&profile.swarms, profile.v6, addresses, seed, args.checks.strangers)
+    let addresses = args.target.network.addresses(routed);
+    Population::new(&profile.swarms, profile.v6, addresses, seed, args.checks.strictness.strangers)
 }
 
 /// The exit status of a measurement; prints why it is not 0.
@@ -211,23 +201,30 @@ fn status(args: &Args, report: &Report) -> u8 {
 }
 
 /// One run.
-fn once(args: &Args, plan: &Plan, seed: u64, settings: &RunSettings) -> anyhow::Result<Report> {
+fn once(
+    args: &Args,
+    plan: &Plan,
+    settings: &RunSettings,
+    stop: &AtomicBool,
+) -> anyhow::Result<Report> {
     let environment = Environment::read();
     let mut warnings = environment.warnings();
     warnings.extend(unused_sources(&plan.population));
-    let mut report = run(plan, &args.target.target, settings, Vec::new(), warnings)?;
-    report.environment = Some(environment);
-    report.command = command(args, seed);
-    Ok(report)
+    let report = run(plan, &args.target.network.target, settings, stop, Vec::new(), warnings)?;
+    let mut command = command_line("onrush-load");
+    if args.mix.seed.is_none() {
+        command += &format!(" --seed {}", settings.worker.seed);
+    }
+    Ok(Report { environment: Some(environment), command, ..report })
 }
 
 /// Runs a closed loop, then rounds at several rates, each reported by a line.
-fn find_max(args: &Args, plan: &Plan, seed: u64, stop: &Arc<AtomicBool>) -> anyhow::Result<Report> {
+fn find_max(args: &Args, plan: &Plan, seed: u64, stop: &AtomicBool) -> anyhow::Result<Report> {
     let begin = Instant::now();
-    let closed = once(args, plan, seed, &args.closed_loop(seed, stop))?;
-    let measure = |purpose, rate| once(args, plan, seed, &args.round(seed, purpose, rate, stop));
+    let closed = once(args, plan, &args.closed_loop(seed), stop)?;
+    let measure = |purpose, rate| once(args, plan, &args.round(seed, purpose, rate), stop);
     let print = |line: &str| {
-        if !args.output.quiet {
+        if !args.output.report.quiet {
             // A closed standard error does not end the measurement.
             drop(writeln!(std::io::stderr(), "{line}"));
         }
@@ -251,23 +248,6 @@ fn unused_sources(population: &Population) -> Option<String> {
     })
 }
 
-/// The command line that repeats this run: as given, with the seed.
-fn command(args: &Args, seed: u64) -> String {
-    let quoted = |word: String| {
-        let plain = |c: char| c.is_ascii_alphanumeric() || "-_=./:,[]%+".contains(c);
-        match !word.is_empty() && word.chars().all(plain) {
-            true => word,
-            false => format!("'{}'", word.replace('\'', "'\\''")),
-        }
-    };
-    let mut words: Vec<_> = std::env::args().skip(1).map(quoted).collect();
-    words.insert(0, "onrush-load".into());
-    if args.mix.seed.is_none() {
-        words.push(format!("--seed {seed}"));
-    }
-    words.join(" ")
-}
-
 /// Checks that this host has the vCPUs and the source addresses of the arguments.
 fn check_host(args: &Args) -> anyhow::Result<()> {
     let allowed = match args.target.pin.is_empty() {
@@ -277,7 +257,7 @@ fn check_host(args: &Args) -> anyhow::Result<()> {
     if let Some(&cpu) = args.target.pin.iter().find(|cpu| !allowed.contains(cpu)) {
         return Err(AffinityError::NotAllowed { cpu }).context("--pin");
     }
-    for ip in args.target.from.source.iter().flat_map(sources::Range::iter) {
+    for ip in args.target.network.source.iter().flat_map(sources::Range::iter) {
         UdpSocket::bind((ip, 0)).with_context(|| format!("--source: cannot send from {ip}"))?;
     }
     Ok(())
@@ -287,7 +267,7 @@ fn check_host(args: &Args) -> anyhow::Result<()> {
 /// the others; the first failure is the error.
 fn write(args: &Args, report: &Report) -> anyhow::Result<()> {
     let output = &args.output;
-    let printed = print(output.json.as_deref(), &report.to_table(), || report.to_json());
+    let printed = print(output.report.json.as_deref(), &report.to_table(), report);
     let written = |path: &Path, result: std::io::Result<()>| {
         result.with_context(|| format!("cannot write {}", path.display()))
     };
@@ -305,7 +285,7 @@ fn check_files(args: &Args) -> anyhow::Result<()> {
         true => path.join("all.hgrm"),
         false => path.clone(),
     });
-    let json = output.json.clone().filter(|path| path.as_os_str() != "-");
+    let json = output.report.json.clone().filter(|path| path.as_os_str() != "-");
     for path in [json, output.html.clone(), hgrm].into_iter().flatten() {
         // Opening and closing a pipe would signal the end of the file to its reader.
         if path.exists() && !path.is_file() && !path.is_dir() {

@@ -1,27 +1,40 @@
 //! Parts of the command line that several commands have.
 
-use std::net::SocketAddr;
-use std::ops::RangeInclusive;
+use std::net::{IpAddr, SocketAddr};
+use std::ops::{RangeBounds, RangeInclusive};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use clap::builder::RangedI64ValueParser;
 use onrush_verify::address::TrackerAddress;
 
-use crate::sources::{MAX_SOURCES, Range};
+use crate::plan::population::Addresses;
+use crate::sources::{self, MAX_SOURCES, Range};
 
 /// Heading of options that `-h` leaves out. Those without a heading are the ones that most need.
 pub(crate) const SOMETIMES: &str = "Sometimes needed";
 /// Heading of options that hardly anybody needs.
 pub(crate) const RARELY: &str = "Rarely needed";
 
-/// Arguments about the addresses of clients.
+/// Arguments about the addresses of the tracker and of clients.
 #[derive(Args, Debug)]
 #[command(next_help_heading = SOMETIMES)]
-pub struct SourceArgs {
+pub struct NetworkArgs {
+    /// The tracker: udp://HOST:PORT/announce, HOST:PORT or `[IPV6]:PORT`.
+    ///
+    /// A name stands for its first address, of IPv4 if it has one. Repeatable, for several
+    /// addresses of either family; an attack takes one of each family.
+    #[arg(
+        long, short, value_name = "URL|HOST:PORT", default_value = "127.0.0.1:6969",
+        value_parser = target, help_heading = None
+    )]
+    pub target: Vec<SocketAddr>,
+
     /// Source addresses of clients in 127/8, for a tracker on 127/8.
     #[arg(
         long, value_name = "N", default_value_t = 64,
-        value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_SOURCES))
+        value_parser = count(1..=i64::from(MAX_SOURCES))
     )]
     pub sources: u32,
 
@@ -30,8 +43,29 @@ pub struct SourceArgs {
     pub source: Vec<Range>,
 }
 
+impl NetworkArgs {
+    /// The addresses of clients. `routed` is this host's address towards a target.
+    pub fn addresses(&self, routed: impl Fn(SocketAddr) -> Option<IpAddr>) -> Addresses {
+        sources::addresses(&self.target, &self.source, self.sources, routed)
+    }
+}
+
+/// Arguments about the report.
+#[derive(Args, Debug)]
+pub struct ReportArgs {
+    /// Write the report as JSON; `-` for standard output.
+    ///
+    /// With `-` the table goes to standard error.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+
+    /// Show no progress.
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
 /// A parser of numbers within `range`, in `unit`.
-pub(crate) fn number(
+pub fn number(
     range: RangeInclusive<f64>,
     unit: &'static str,
 ) -> impl Fn(&str) -> Result<f64, String> + Clone {
@@ -47,6 +81,11 @@ pub(crate) fn number(
     }
 }
 
+/// A parser of whole numbers within `range`.
+pub(crate) fn count(range: impl RangeBounds<i64>) -> RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(range)
+}
+
 /// A parser of durations within `range` of seconds.
 pub(crate) fn seconds(
     range: RangeInclusive<f64>,
@@ -56,7 +95,7 @@ pub(crate) fn seconds(
 }
 
 /// The first address of the tracker.
-pub(crate) fn target(text: &str) -> Result<SocketAddr, String> {
+fn target(text: &str) -> Result<SocketAddr, String> {
     Ok(text.parse::<TrackerAddress>()?.first())
 }
 
@@ -64,4 +103,17 @@ pub(crate) fn target(text: &str) -> Result<SocketAddr, String> {
 /// the manual too.
 pub(crate) fn with_status(examples: &str, status: &str) -> String {
     format!("{examples}\n\n{status}")
+}
+
+/// The command line of this process, with `program` as its name and words quoted for a shell.
+pub fn command_line(program: &str) -> String {
+    let quoted = |word: String| {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_=./:,[]%+".contains(c);
+        match !word.is_empty() && word.chars().all(plain) {
+            true => word,
+            false => format!("'{}'", word.replace('\'', "'\\''")),
+        }
+    };
+    let words = std::env::args().skip(1).map(quoted);
+    std::iter::once(program.to_owned()).chain(words).collect::<Vec<_>>().join(" ")
 }

@@ -154,10 +154,6 @@ impl Plan {
         let peers = [Family::V4, Family::V6].map(|family| population.peers(family));
         let peer_states = PeerStates::new(&profile, peers);
         let (port_zero, hot) = (profile.odd.port_zero, profile.odd.hot);
-        let weights: Vec<f64> = profile.scrapes.iter().map(|scrape| scrape.weight).collect();
-        let scrapes = ends(&weights);
-        let weights: Vec<f64> = profile.clients.iter().map(|client| client.weight).collect();
-        let clients = ends(&weights);
         Self {
             population,
             kinds: ends_of(profile.mix.weights()),
@@ -165,9 +161,9 @@ impl Plan {
             odd: ends_of([port_zero, hot, 1.0 - port_zero - hot]),
             unusable: ends_of(profile.unusable.weights()),
             junk: ends_of(profile.junk.weights()),
+            scrapes: ends(profile.scrapes.iter().map(|scrape| scrape.weight)),
+            clients: ends(profile.clients.iter().map(|client| client.weight)),
             profile,
-            scrapes,
-            clients,
             seed,
         }
     }
@@ -283,19 +279,19 @@ pub fn num_want(of_client: i32, event: Event) -> i32 {
 }
 
 /// Cumulative shares of `weights` in 65536; all 0 where these are 0.
-fn ends(weights: &[f64]) -> Vec<u32> {
-    let scale = 65_536.0 / weights.iter().sum::<f64>().max(1e-9);
+fn ends(weights: impl Iterator<Item = f64> + Clone) -> Vec<u32> {
+    let scale = 65_536.0 / weights.clone().sum::<f64>().max(1e-9);
     let mut sum = 0.0;
-    let running = |weight: &f64| {
+    let running = |weight: f64| {
         sum += weight * scale;
         sum.round() as u32
     };
-    weights.iter().map(running).collect()
+    weights.map(running).collect()
 }
 
 /// [`ends`] of a fixed number of weights.
 fn ends_of<const N: usize>(weights: [f64; N]) -> [u32; N] {
-    ends(&weights).try_into().expect("as many shares as weights")
+    ends(weights.into_iter()).try_into().expect("as many shares as weights")
 }
 
 #[cfg(test)]

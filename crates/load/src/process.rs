@@ -34,8 +34,6 @@ pub struct Process {
     listed_at: Instant,
     /// Drops of all sockets since the observation began.
     drops: u64,
-    /// Drops that samples have reported.
-    reported: u64,
     /// When drops were last reported.
     reported_at: Instant,
     /// Drops are not read again before this time, see [`READ_SHARE`].
@@ -66,7 +64,6 @@ impl Process {
             readable: true,
             listed_at: now,
             drops: 0,
-            reported: 0,
             reported_at: now,
             next_read: now,
         };
@@ -115,12 +112,11 @@ impl Process {
         if start - self.listed_at >= LIST_INTERVAL {
             self.list_sockets();
         }
+        let before = self.drops;
         self.read_drops();
         self.next_read = start + start.elapsed() * READ_SHARE;
-        let recent = self.drops - self.reported;
-        self.reported = self.drops;
         self.reported_at = start;
-        self.readable.then_some(recent)
+        self.readable.then_some(self.drops - before)
     }
 
     /// Lists the process's sockets. A new socket starts at 0, so all its drops count: it was made

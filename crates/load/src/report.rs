@@ -61,7 +61,6 @@ pub struct Report {
     /// Checked peers, in percent of the listed ones.
     pub peers_checked_percent: f64,
     /// Datagrams that the kernel accepted, from warm-up to drain.
-    #[serde(default)]
     pub datagrams_sent: u64,
     /// Requests that the kernel refused within the window.
     pub not_sent: u64,
@@ -69,11 +68,9 @@ pub struct Report {
     pub unsent: u64,
     /// Open loop: number of bursts that waited at the limit of requests in flight. Late and unsent
     /// requests are then caused by missing replies.
-    #[serde(default)]
     pub no_room: u64,
     /// Open loop: delay from the due time of a request to its sending, the load tester's own part
     /// of the latency.
-    #[serde(default)]
     pub behind: Latency,
     /// Replies that the kernel dropped within the window because a socket's buffer was full.
     pub dropped_here: u64,
@@ -86,29 +83,22 @@ pub struct Report {
     /// The tracker's CPU time within the window.
     pub tracker_cpu: Option<CpuReport>,
     /// CPU time of the tracker's busiest thread within the window, in percent of one vCPU.
-    #[serde(default)]
     pub tracker_busiest_percent: Option<f64>,
     /// The load tester's CPU time within the window.
     pub own_cpu: Option<CpuReport>,
     /// CPU time of each load worker within the window, in percent of one vCPU.
     pub worker_percent: Vec<f64>,
     /// The distribution of all latencies.
-    #[serde(default)]
     pub curve: Vec<CurvePoint>,
     /// The tracker's process, where its process id was given.
-    #[serde(default)]
     pub tracker: Option<TrackerReport>,
     /// The measuring machine.
-    #[serde(default)]
     pub environment: Option<Environment>,
     /// The command line that repeats the run.
-    #[serde(default)]
     pub command: String,
     /// The run over time, warm-up and drain included.
-    #[serde(default)]
     pub series: Vec<Sample>,
     /// The search for the highest rate, where this is its result.
-    #[serde(default)]
     pub search: Option<search::Search>,
     /// Reasons to doubt these figures.
     pub warnings: Vec<String>,
@@ -135,7 +125,6 @@ pub struct Setup {
     /// Whether requests were sent in segments (UDP_SEGMENT).
     pub bursts: bool,
     /// Whether replies were received in segments (UDP_GRO).
-    #[serde(default)]
     pub coalescing: bool,
     /// Seconds of load before the measured window.
     pub warmup: f64,
@@ -173,7 +162,6 @@ pub struct KindReport {
     /// Latency from sending (open loop: from the due time) to the reply.
     pub latency: Latency,
     /// The distribution of the latency.
-    #[serde(default)]
     pub curve: Vec<CurvePoint>,
 }
 
@@ -215,39 +203,11 @@ pub struct CpuReport {
     pub per_reply: f64,
 }
 
-/// Measurements of the host, beside the workers' tallies.
-#[derive(Clone, Debug, Default)]
-pub struct HostMeasurements {
-    /// Start of the run, in seconds since 1970.
-    pub started: u64,
-    /// Seconds of the window.
-    pub seconds: f64,
-    /// The tracker's CPU time within the window.
-    pub tracker_cpu: Option<Cpu>,
-    /// CPU time in seconds of the tracker's busiest thread within the window.
-    pub tracker_busiest: Option<f64>,
-    /// The load tester's CPU time within the window.
-    pub own_cpu: Option<Cpu>,
-    /// Each worker's CPU time within the window.
-    pub worker_cpu: Vec<Cpu>,
-    /// Received replies that the kernel dropped within the window.
-    pub dropped_here: u64,
-    /// Requests that the kernel refused within the window.
-    pub not_sent: u64,
-    /// Warnings from before the start.
-    pub warnings: Vec<String>,
-}
-
 impl Report {
-    /// The report on the counts of all workers together.
-    pub fn new(setup: Setup, tally: &Tally, host: HostMeasurements) -> Self {
-        let seconds = host.seconds;
+    /// The report on the counts of all workers together, over a window of this length. Figures of
+    /// the host are left out, and warnings, which [`Self::warn`] adds.
+    pub fn new(setup: Setup, tally: &Tally, seconds: f64) -> Self {
         let per_second = |count: u64| count as f64 / seconds;
-        let cpu = |time: Cpu| CpuReport {
-            time,
-            percent: time.total() / seconds * 100.0,
-            per_reply: ratio(time.total() * 1e6, tally.right_in_window as f64),
-        };
         let answered =
             || Kind::ALL.iter().filter(|k| k.is_answered()).map(|k| &tally.kinds[*k as usize]);
         let requests: u64 = answered().map(|kind| kind.requests).sum();
@@ -258,10 +218,10 @@ impl Report {
         }
         let announces = tally.kinds[Kind::Announce as usize].right;
         let sent: u64 = tally.kinds.iter().map(|kind| kind.requests).sum();
-        let mut report = Self {
+        Self {
             format: FORMAT,
             version: env!("CARGO_PKG_VERSION").into(),
-            started: host.started,
+            started: 0,
             seconds,
             rate: per_second(tally.right_in_window),
             sent_rate: per_second(sent),
@@ -278,29 +238,33 @@ impl Report {
             peers_per_reply: ratio(tally.peers as f64, announces as f64),
             peers_checked_percent: ratio(tally.peers_checked as f64 * 100.0, tally.peers as f64),
             datagrams_sent: tally.sent.datagrams,
-            not_sent: host.not_sent,
+            not_sent: 0,
             unsent: tally.unsent,
             no_room: tally.no_room,
             behind: Latency::of(&tally.behind),
-            dropped_here: host.dropped_here,
+            dropped_here: 0,
             send_calls: tally.sent.calls,
             receive_batches: tally.batches,
             sleeps: tally.waits,
-            tracker_cpu: host.tracker_cpu.map(cpu),
-            tracker_busiest_percent: host.tracker_busiest.map(|time| time / seconds * 100.0),
-            own_cpu: host.own_cpu.map(cpu),
-            worker_percent: host.worker_cpu.iter().map(|c| c.total() / seconds * 100.0).collect(),
+            tracker_cpu: None,
+            tracker_busiest_percent: None,
+            own_cpu: None,
+            worker_percent: Vec::new(),
             curve: curve::curve(&all),
             tracker: None,
             environment: None,
             command: String::new(),
             series: Vec::new(),
             search: None,
-            warnings: host.warnings,
+            warnings: Vec::new(),
             setup,
-        };
-        report.warn();
-        report
+        }
+    }
+
+    /// The report on CPU time within the window.
+    pub fn cpu(&self, time: Cpu) -> CpuReport {
+        let percent = time.total() / self.seconds * 100.0;
+        CpuReport { time, percent, per_reply: ratio(percent * 1e4, self.rate) }
     }
 
     /// Number of wrong replies.
@@ -311,14 +275,6 @@ impl Report {
     /// Number of right replies to requests of the window.
     pub fn right_replies(&self) -> u64 {
         self.kinds.iter().map(|kind| kind.right).sum()
-    }
-
-    /// The report as indented JSON.
-    ///
-    /// # Panics
-    /// Never: every field can be written.
-    pub fn to_json(&self) -> String {
-        serde_json::to_string_pretty(self).expect("plain structs can be written as JSON")
     }
 
     /// The report as a table; ends with a line feed.
@@ -347,50 +303,47 @@ impl Report {
     }
 
     /// Adds warnings about these figures.
-    fn warn(&mut self) {
-        if self.has_busy_worker() {
+    pub fn warn(&mut self) {
+        let Self { dropped_here, not_sent, unsent, no_room, .. } = *self;
+        let closed = matches!(self.setup.pace, Pace::InFlight(_));
+        let busy_worker = self.has_busy_worker();
+        let mut warn = |text: String| self.warnings.push(text);
+        if busy_worker {
             // The number of vCPUs of the tracker is unknown here, so the warning names its usage.
             let tracker = self.tracker_cpu.map_or(String::new(), |cpu| {
                 format!(" (the tracker used {:.0} % of one)", cpu.percent)
             });
-            self.warnings.push(format!(
+            warn(format!(
                 "a load worker used all of its vCPU{tracker}: this may be the load tester's limit, \
                  not the tracker's; give it more --workers and vCPUs"
             ));
         }
-        if self.dropped_here > 0 {
-            let closed = matches!(self.setup.pace, Pace::InFlight(_));
-            self.warnings.push(format!(
-                "{} replies were dropped here at full receive buffers and count as lost: {}sysctl \
-                 -w net.core.rmem_max=4194304",
-                self.dropped_here,
-                if closed { "lower --in-flight, or: " } else { "" },
+        if dropped_here > 0 {
+            let lower = if closed { "lower --in-flight, or: " } else { "" };
+            warn(format!(
+                "{dropped_here} replies were dropped here at full receive buffers and count as \
+                 lost: {lower}sysctl -w net.core.rmem_max=4194304"
             ));
         }
-        if self.not_sent > 0 {
-            self.warnings.push(format!(
-                "the kernel refused {} requests, which count as lost",
-                self.not_sent
-            ));
+        if not_sent > 0 {
+            warn(format!("the kernel refused {not_sent} requests, which count as lost"));
         }
         let (behind, p99) = (self.behind.p99, self.latency.p99);
-        if behind > 1000.0 && behind > p99 / 4.0 && self.no_room == 0 {
-            self.warnings.push(format!(
+        if behind > 1000.0 && behind > p99 / 4.0 && no_room == 0 {
+            warn(format!(
                 "the load tester sent {behind:.0} us late at p99, which is part of the latency \
                  of {p99:.0} us: give it a vCPU of its own (--pin, taskset) or more workers"
             ));
         }
-        if self.unsent > 0 {
-            self.warnings.push(format!(
-                "{} requests were due but never sent: {}",
-                self.unsent,
-                match self.no_room {
-                    0 => "the load tester fell behind; give it more workers and vCPUs",
-                    _ =>
-                        "too many requests were in flight; the tracker is slower than the rate, or \
-                         raise --in-flight",
-                }
-            ));
+        let cause = match no_room {
+            0 => "the load tester fell behind; give it more workers and vCPUs",
+            _ => {
+                "too many requests were in flight; the tracker is slower than the rate, or raise \
+                 --in-flight"
+            }
+        };
+        if unsent > 0 {
+            warn(format!("{unsent} requests were due but never sent: {cause}"));
         }
     }
 }
@@ -468,18 +421,19 @@ pub(crate) mod tests {
             strictness: Strictness { strangers: false, sample: 8 },
             strict: false,
         };
-        let host = HostMeasurements {
+        let report = Report::new(setup, &tally, 2.0);
+        let mut report = Report {
             started: 1_700_000_000,
-            seconds: 2.0,
-            tracker_cpu: Some(Cpu { user: 0.5, system: 1.0 }),
-            tracker_busiest: Some(1.25),
-            own_cpu: Some(Cpu { user: 0.25, system: 0.5 }),
-            worker_cpu: vec![Cpu { user: 0.25, system: 0.5 }],
+            tracker_cpu: Some(report.cpu(Cpu { user: 0.5, system: 1.0 })),
+            tracker_busiest_percent: Some(62.5),
+            own_cpu: Some(report.cpu(Cpu { user: 0.25, system: 0.5 })),
+            worker_percent: vec![37.5],
             dropped_here: 3,
-            not_sent: 0,
             warnings: vec!["a notice".into()],
+            ..report
         };
-        Report::new(setup, &tally, host)
+        report.warn();
+        report
     }
 
     #[test]
@@ -488,14 +442,10 @@ pub(crate) mod tests {
             let mut tally = Tally::default();
             tally.kinds[Kind::Announce as usize].latency.record_n(10_000_000, 100).unwrap();
             tally.behind.record_n(behind * 1_000_000, 100).unwrap();
-            let cpu = |time| Cpu { user: 0.0, system: time };
-            let host = HostMeasurements {
-                seconds: 1.0,
-                tracker_cpu: Some(cpu(tracker)),
-                worker_cpu: vec![cpu(0.2), cpu(worker)],
-                ..HostMeasurements::default()
-            };
-            let report = Report::new(Setup { pace, ..example().setup }, &tally, host);
+            let mut report = Report::new(Setup { pace, ..example().setup }, &tally, 1.0);
+            report.tracker_cpu = Some(report.cpu(Cpu { user: 0.0, system: tracker }));
+            report.worker_percent = vec![20.0, worker * 100.0];
+            report.warn();
             report.warnings.iter().any(|warning| warning.contains(words))
         };
         let (closed, open) = (Pace::InFlight(256), Pace::rate(1000.0));
@@ -509,11 +459,15 @@ pub(crate) mod tests {
         assert!(!warned(open, 0.99, 0.1, 2, late), "2 of 10 ms change little");
     }
 
+    /// A report as JSON, read again.
+    fn back<T: serde::de::DeserializeOwned>(report: &Report) -> T {
+        serde_json::from_str(&serde_json::to_string(report).unwrap()).unwrap()
+    }
+
     #[test]
     fn json_round_trips() {
         let report = example();
-        let back: Report = serde_json::from_str(&report.to_json()).unwrap();
-        assert_eq!(back, report);
+        assert_eq!(back::<Report>(&report), report);
     }
 
     #[test]
@@ -576,7 +530,7 @@ pub(crate) mod tests {
             ..example()
         };
         let mut found = Vec::new();
-        keys("", &serde_json::from_str(&report.to_json()).unwrap(), &mut found);
+        keys("", &back(&report), &mut found);
         found.sort();
         found.dedup();
         let committed: Vec<_> = include_str!("report/keys.txt").lines().collect();
@@ -585,9 +539,8 @@ pub(crate) mod tests {
 
     #[test]
     fn a_run_without_replies_has_finite_figures() {
-        let host = HostMeasurements { seconds: 1.0, ..HostMeasurements::default() };
-        let report = Report::new(example().setup, &Tally::default(), host);
-        let back: Report = serde_json::from_str(&report.to_json()).unwrap();
+        let report = Report::new(example().setup, &Tally::default(), 1.0);
+        let back: Report = back(&report);
         assert_eq!(back.latency, Latency::default());
         assert_eq!(back.rate, 0.0);
     }

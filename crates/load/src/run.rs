@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::Scope;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -15,13 +15,13 @@ use onrush_proto::Family;
 
 use crate::cpu::{Cpu, Meter};
 use crate::generator::flight::Nanos;
-use crate::generator::{Generator, GeneratorSettings, Next, Pace, Route, Window};
+use crate::generator::{Generator, GeneratorSettings, Next, Pace, Window};
 use crate::live::Live;
 use crate::plan::Plan;
 use crate::process::Process;
-use crate::report::{HostMeasurements, Report, Setup, TrackerReport};
+use crate::report::{Report, Setup, TrackerReport};
 use crate::series::{Intervals, Recorder, Sample};
-use crate::sources;
+use crate::sources::Network;
 use crate::tally::Tally;
 
 /// Interval at which the main thread makes samples while workers run.
@@ -47,15 +47,14 @@ pub struct RunSettings {
     pub tracker: Option<u32>,
     /// Whether progress is hidden.
     pub quiet: bool,
-    /// Ends the run early once it is set.
-    pub stop: Arc<AtomicBool>,
 }
 
 /// Work beside the load on a thread of its own, with the name of the thread. It ends with the span.
 pub type Beside<'a> = (&'static str, Box<dyn FnOnce(&RunClock) -> anyhow::Result<()> + Send + 'a>);
 
 /// Runs the workers, with sockets of their own, so that late replies do not reach the next run, and
-/// the work `beside` them. Returns the report, with `warnings` first.
+/// the work `beside` them, until the end or until `stop` is set. Returns the report, which begins
+/// its warnings with `warnings`.
 ///
 /// # Errors
 /// When a socket cannot be opened or becomes unusable, a worker cannot be pinned, the tracker's
@@ -64,17 +63,25 @@ pub fn run(
     plan: &Plan,
     targets: &[SocketAddr],
     settings: &RunSettings,
+    stop: &AtomicBool,
     beside: Vec<Beside<'_>>,
     mut warnings: Vec<String>,
 ) -> anyhow::Result<Report> {
-    let (networks, notices) = open(plan, targets, settings)?;
-    warnings.extend(notices);
+    let options = Options {
+        segmentation: settings.worker.group,
+        coalesced: settings.coalescing,
+        ..Options::default()
+    };
+    let open = |_| Network::open(plan.population.addresses(), targets, options);
+    let networks: Vec<_> = (0..settings.worker.workers).map(open).collect::<anyhow::Result<_>>()?;
+    let notices = networks.last().map(|network| network.notices.iter().map(ToString::to_string));
+    warnings.extend(notices.into_iter().flatten());
     let sockets = networks.first().map_or(0, |network| network.sockets);
     let setup = setup(plan, targets, settings, sockets);
     let window =
         Window { start: nanos(settings.warmup), end: nanos(settings.warmup + settings.duration) };
-    let recorder =
-        Recorder::new(Intervals::new(settings.warmup, settings.duration), networks.len());
+    let intervals = Intervals::new(settings.warmup, settings.duration);
+    let recorder = Mutex::new(Recorder::new(intervals, networks.len()));
     let started = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     if let Some(pid) = settings.tracker {
         Cpu::of_process(pid)
@@ -98,7 +105,7 @@ pub fn run(
             spawn(scope, name.into(), &done, span, work)?;
         }
         drop(done);
-        wait(&results, count, settings, span, recorder)
+        wait(&results, count, settings, stop, span, recorder)
     })?;
     let measured = Duration::from_nanos(span.end().saturating_sub(window.start));
     if measured.is_zero() {
@@ -113,40 +120,11 @@ pub fn run(
     {
         warnings.push(format!("the tracker's process {pid} ended during the run"));
     }
-    let mut report = report(&outcomes, measured, started.as_secs(), setup, warnings);
-    report.series = series;
-    report.tracker = tracker;
+    let started = started.as_secs();
+    let report = report(&outcomes, setup, measured.as_secs_f64());
+    let mut report = Report { started, series, tracker, warnings, ..report };
+    report.warn();
     Ok(report)
-}
-
-/// The sockets and routes of a worker.
-struct Network {
-    socket: Backend,
-    sockets: usize,
-    routes: Vec<Route>,
-}
-
-/// Opens the sockets of all workers; also returns what the kernel did not grant.
-fn open(
-    plan: &Plan,
-    targets: &[SocketAddr],
-    settings: &RunSettings,
-) -> anyhow::Result<(Vec<Network>, Vec<String>)> {
-    let options = Options {
-        segmentation: settings.worker.group,
-        coalesced: settings.coalescing,
-        ..Options::default()
-    };
-    let (mut networks, mut notices) = (Vec::new(), Vec::new());
-    for _ in 0..settings.worker.workers {
-        let opened = sources::open(plan.population.addresses(), targets)
-            .context("cannot open the sockets of a worker")?;
-        notices = opened.notices.iter().map(ToString::to_string).collect();
-        let sockets = opened.sockets.len();
-        let socket = Backend::new(opened.sockets, options)?;
-        networks.push(Network { socket, sockets, routes: opened.routes });
-    }
-    Ok((networks, notices))
 }
 
 /// The report's settings of a run whose workers have this number of sockets each.
@@ -275,7 +253,7 @@ fn work(
     settings: &RunSettings,
     window: Window,
     span: &RunClock,
-    recorder: &Recorder,
+    recorder: &Mutex<Recorder>,
 ) -> anyhow::Result<WorkerOutcome> {
     let of_worker = GeneratorSettings { worker, ..settings.worker.clone() };
     let mut generator = Generator::new(network.socket, plan, network.routes, of_worker, window);
@@ -285,6 +263,7 @@ fn work(
     let clock = || span.now();
     // One worker's readings are enough.
     let tracker = settings.tracker.filter(|_| worker == 0);
+    let intervals = Intervals::new(settings.warmup, settings.duration);
     let (mut interval, mut start, mut end) = (0, None, None);
     loop {
         let now = clock();
@@ -302,12 +281,12 @@ fn work(
             Next::Done if end.is_none() => {}
             Next::Done => break,
         }
-        if now >= recorder.intervals().end(interval) {
-            recorder.add(worker, interval, generator.recent());
-            interval = recorder.intervals().number(now);
+        if now >= intervals.end(interval) {
+            lock(recorder).add(worker, interval, generator.recent());
+            interval = intervals.number(now);
         }
     }
-    recorder.add(worker, interval, generator.recent());
+    lock(recorder).add(worker, interval, generator.recent());
     Ok(WorkerOutcome { worker, tally: generator.tally().clone(), edges: start.zip(end) })
 }
 
@@ -316,8 +295,9 @@ fn wait(
     results: &Receiver<End>,
     mut running: usize,
     settings: &RunSettings,
+    stop: &AtomicBool,
     span: &RunClock,
-    recorder: &Recorder,
+    recorder: &Mutex<Recorder>,
 ) -> anyhow::Result<(Vec<WorkerOutcome>, Vec<Sample>, Option<TrackerReport>)> {
     let mut live = Live::new(settings.warmup + settings.duration, settings.quiet);
     let mut outcomes = Vec::new();
@@ -325,10 +305,12 @@ fn wait(
     let mut series = Vec::new();
     while running > 0 {
         let now = span.epoch.elapsed();
-        if settings.stop.load(Ordering::Relaxed) {
+        if stop.load(Ordering::Relaxed) {
             span.shorten();
         }
-        while let Some(sample) = recorder.next(nanos(now)) {
+        // The recorder is locked for the sample alone, as workers wait for it.
+        let next = || lock(recorder).next(nanos(now));
+        while let Some(sample) = next() {
             let sample = observed.complete(sample, settings, span.end());
             live.show(now, &sample);
             series.push(sample);
@@ -350,12 +332,17 @@ fn wait(
         }
     }
     let now = span.now();
+    let mut recorder = lock(recorder);
     while let Some(sample) = recorder.next(now).or_else(|| recorder.last(now)) {
         series.push(observed.complete(sample, settings, span.end()));
     }
     outcomes.sort_by_key(|outcomes| outcomes.worker);
     let tracker = observed.tracker.as_mut().and_then(|process| process.report().ok());
     Ok((outcomes, series, tracker))
+}
+
+fn lock(recorder: &Mutex<Recorder>) -> MutexGuard<'_, Recorder> {
+    recorder.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The phase of the run at `time` seconds after its start, with the end of the window at `end`.
@@ -391,13 +378,8 @@ impl Observed {
     }
 }
 
-fn report(
-    outcomes: &[WorkerOutcome],
-    measured: Duration,
-    started: u64,
-    setup: Setup,
-    warnings: Vec<String>,
-) -> Report {
+/// The report on a window of this length.
+fn report(outcomes: &[WorkerOutcome], setup: Setup, seconds: f64) -> Report {
     let mut tally = Tally::default();
     for outcomes in outcomes {
         tally.add(&outcomes.tally);
@@ -416,16 +398,16 @@ fn report(
         end.threads.iter().filter_map(spent).reduce(f64::max)
     };
     let first = |pick| outcomes.first().and_then(|outcomes| between(outcomes, pick));
-    let host = HostMeasurements {
-        started,
-        seconds: measured.as_secs_f64(),
-        tracker_cpu: first(|edge| edge.tracker),
-        tracker_busiest: busiest(),
-        own_cpu: first(|edge| edge.own),
-        worker_cpu: outcomes.iter().filter_map(|h| between(h, |edge| edge.thread)).collect(),
+    let report = Report::new(setup, &tally, seconds);
+    let percent = |time: f64| time / seconds * 100.0;
+    let threads = outcomes.iter().filter_map(|outcome| between(outcome, |edge| edge.thread));
+    Report {
+        tracker_cpu: first(|edge| edge.tracker).map(|time| report.cpu(time)),
+        tracker_busiest_percent: busiest().map(percent),
+        own_cpu: first(|edge| edge.own).map(|time| report.cpu(time)),
+        worker_percent: threads.map(|time| percent(time.total())).collect(),
         dropped_here: grown(|edge| edge.dropped),
         not_sent: grown(|edge| edge.not_sent),
-        warnings,
-    };
-    Report::new(setup, &tally, host)
+        ..report
+    }
 }

@@ -3,7 +3,6 @@
 //! and the report has them.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -59,7 +58,6 @@ pub struct ProcessSample {
     pub drops: Option<u64>,
     /// Seconds that the drops belong to: more than the interval where earlier intervals were not
     /// read.
-    #[serde(default)]
     pub drops_seconds: f64,
 }
 
@@ -144,11 +142,6 @@ impl Intervals {
 #[derive(Debug)]
 pub struct Recorder {
     intervals: Intervals,
-    inner: Mutex<Inner>,
-}
-
-#[derive(Debug)]
-struct Inner {
     /// The number of the next sample.
     next: usize,
     /// The counts of this interval and of later ones.
@@ -160,57 +153,48 @@ struct Inner {
 impl Recorder {
     /// A recorder for `workers` workers.
     pub fn new(intervals: Intervals, workers: usize) -> Self {
-        let inner = Inner { next: 0, open: Default::default(), reported: vec![0; workers] };
-        Self { intervals, inner: Mutex::new(inner) }
-    }
-
-    /// The intervals of the run.
-    pub fn intervals(&self) -> Intervals {
-        self.intervals
+        Self { intervals, next: 0, open: VecDeque::new(), reported: vec![0; workers] }
     }
 
     /// Adds the counts of `worker` in interval `number`, and resets them. Counts that arrive after
     /// their sample was made belong to the next one, so none is lost.
-    pub fn add(&self, worker: usize, number: usize, recent: &mut Recent) {
-        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        inner.reported[worker] = number + 1;
-        let place = number.saturating_sub(inner.next);
-        while inner.open.len() <= place {
-            inner.open.push_back(Recent::default());
+    pub fn add(&mut self, worker: usize, number: usize, recent: &mut Recent) {
+        self.reported[worker] = number + 1;
+        let place = number.saturating_sub(self.next);
+        while self.open.len() <= place {
+            self.open.push_back(Recent::default());
         }
-        inner.open[place].take(recent);
+        self.open[place].take(recent);
     }
 
     /// The next sample, once all workers have handed over its interval, or half an interval after
     /// its end, so that a late worker does not delay it. The caller adds phase and processes.
-    pub fn next(&self, now: Nanos) -> Option<Sample> {
-        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        let end = self.intervals.end(inner.next);
-        let complete = inner.reported.iter().all(|count| *count > inner.next);
+    pub fn next(&mut self, now: Nanos) -> Option<Sample> {
+        let end = self.intervals.end(self.next);
+        let complete = self.reported.iter().all(|count| *count > self.next);
         if now < end || !complete && now < end + self.intervals.length / 2 {
             return None;
         }
-        Some(self.make(&mut inner, end))
+        Some(self.make(end))
     }
 
     /// The last, shorter sample when all workers are done at `now`; `None` where it would be empty.
-    pub fn last(&self, now: Nanos) -> Option<Sample> {
-        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+    pub fn last(&mut self, now: Nanos) -> Option<Sample> {
         let mut rest = Recent::default();
-        inner.open.drain(..).for_each(|mut counts| rest.take(&mut counts));
-        let is_due = !rest.is_empty() && now > self.begin(inner.next);
-        inner.open.push_back(rest);
-        is_due.then(|| self.make(&mut inner, now))
+        self.open.drain(..).for_each(|mut counts| rest.take(&mut counts));
+        let is_due = !rest.is_empty() && now > self.begin(self.next);
+        self.open.push_back(rest);
+        is_due.then(|| self.make(now))
     }
 
     fn begin(&self, number: usize) -> Nanos {
         number.checked_sub(1).map_or(0, |before| self.intervals.end(before))
     }
 
-    fn make(&self, inner: &mut Inner, end: Nanos) -> Sample {
-        let counts = inner.open.pop_front().unwrap_or_default();
-        let begin = self.begin(inner.next);
-        inner.next += 1;
+    fn make(&mut self, end: Nanos) -> Sample {
+        let counts = self.open.pop_front().unwrap_or_default();
+        let begin = self.begin(self.next);
+        self.next += 1;
         Sample {
             time: end as f64 / 1e9,
             seconds: (end - begin) as f64 / 1e9,
@@ -258,7 +242,7 @@ mod tests {
     #[test]
     fn a_sample_comes_when_all_have_told() {
         let intervals = Intervals { first: SECOND, length: SECOND };
-        let recorder = Recorder::new(intervals, 2);
+        let mut recorder = Recorder::new(intervals, 2);
         recorder.add(0, 0, &mut recent(10, 8, 2_000_000));
         assert_eq!(recorder.next(SECOND + 1), None, "worker 1 has not told");
         let mut mine = recent(20, 16, 4_000_000);
@@ -275,7 +259,7 @@ mod tests {
     #[test]
     fn nothing_is_left_out_when_a_worker_is_late() {
         let intervals = Intervals { first: SECOND / 2, length: SECOND };
-        let recorder = Recorder::new(intervals, 2);
+        let mut recorder = Recorder::new(intervals, 2);
         recorder.add(0, 0, &mut recent(1, 1, 1_000_000));
         let first = recorder.next(SECOND).unwrap();
         assert_eq!((first.sent, first.seconds), (1, 0.5), "half an interval late");

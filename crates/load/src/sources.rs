@@ -3,11 +3,14 @@
 //! On Linux every address of 127/8 is local, so a loopback tracker can have many sources. IPv6 has
 //! only ::1; further addresses are arguments.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 
+use anyhow::Context as _;
+use ipnet::{IpAddrRange, Ipv4AddrRange, Ipv6AddrRange};
 use onrush_net::Return;
-use onrush_net::bind::{BindError, BoundSocket, Buffers, bind_client};
+use onrush_net::bind::{Buffers, bind_client};
+use onrush_net::mio::{Backend, Options};
 use onrush_net::notice::Notice;
 use onrush_proto::Family;
 
@@ -25,11 +28,8 @@ const MAX_SOCKETS: u64 = 1 << 16;
 const BUFFER: usize = 4 << 20;
 
 /// An address or a range, written `10.0.0.1` or `10.0.0.1-10.0.0.200`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Range {
-    first: IpAddr,
-    count: u32,
-}
+#[derive(Clone, Copy, Debug)]
+pub struct Range(IpAddrRange);
 
 impl FromStr for Range {
     type Err = String;
@@ -38,16 +38,15 @@ impl FromStr for Range {
         let (first, last) = text.split_once('-').unwrap_or((text, text));
         let parse =
             |part: &str| part.parse::<IpAddr>().map_err(|_| format!("`{part}` is no IP address"));
-        let (first, last) = (parse(first)?, parse(last)?);
-        let distance = match (first, last) {
-            (IpAddr::V4(a), IpAddr::V4(b)) => b.to_bits().checked_sub(a.to_bits()).map(u128::from),
-            (IpAddr::V6(a), IpAddr::V6(b)) => b.to_bits().checked_sub(a.to_bits()),
+        let range = Self(match (parse(first)?, parse(last)?) {
+            (IpAddr::V4(first), IpAddr::V4(last)) => Ipv4AddrRange::new(first, last).into(),
+            (IpAddr::V6(first), IpAddr::V6(last)) => Ipv6AddrRange::new(first, last).into(),
             _ => return Err(format!("{first} and {last} are not of one family")),
-        };
-        match distance {
-            None => Err(format!("{last} lies before {first}")),
-            Some(n) if n < u128::from(MAX_SOURCES) => Ok(Self { first, count: n as u32 + 1 }),
-            Some(_) => Err(format!("more than {MAX_SOURCES} addresses")),
+        });
+        match (range.iter().next(), range.iter().nth(MAX_SOURCES as usize)) {
+            (None, _) => Err(format!("{last} lies before {first}")),
+            (_, None) => Ok(range),
+            (_, Some(_)) => Err(format!("more than {MAX_SOURCES} addresses")),
         }
     }
 }
@@ -55,11 +54,7 @@ impl FromStr for Range {
 impl Range {
     /// Its addresses.
     pub fn iter(&self) -> impl Iterator<Item = IpAddr> + use<> {
-        let first = self.first;
-        (0..self.count).map(move |n| match first {
-            IpAddr::V4(ip) => Ipv4Addr::from_bits(ip.to_bits() + n).into(),
-            IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() + u128::from(n)).into(),
-        })
+        self.0
     }
 }
 
@@ -74,7 +69,7 @@ pub fn addresses(
     let mut all: Vec<IpAddr> = given.iter().flat_map(Range::iter).collect();
     for v6 in [false, true] {
         let mut of_family = targets.iter().filter(|target| target.is_ipv6() == v6).peekable();
-        let any_given = given.iter().any(|range| range.first.is_ipv6() == v6);
+        let any_given = given.iter().any(|range| matches!(range.0, IpAddrRange::V6(_)) == v6);
         if any_given || of_family.peek().is_none() {
             continue;
         }
@@ -95,10 +90,11 @@ fn loopback(n: u32) -> IpAddr {
 }
 
 /// The sockets and routes of a worker.
-#[derive(Debug)]
-pub struct Sockets {
-    /// Sockets in the order of [`Return::socket`].
-    pub sockets: Vec<BoundSocket>,
+pub(crate) struct Network {
+    /// The sockets, in the order of [`Return::socket`].
+    pub socket: Backend,
+    /// Their number.
+    pub sockets: usize,
     /// A route from each socket to each target of its family.
     pub routes: Vec<Route>,
     /// Socket options that the kernel did not grant.
@@ -129,27 +125,34 @@ pub fn reserve(addresses: &Addresses, workers: u32) -> Result<(), String> {
     crate::descriptors::reserve(sockets * u64::from(workers))
 }
 
-/// Binds one worker's sockets.
-///
-/// # Errors
-/// When an address is not local, or the limit of open files is reached.
-pub fn open(addresses: &Addresses, targets: &[SocketAddr]) -> Result<Sockets, BindError> {
-    let mut opened = Sockets { sockets: Vec::new(), routes: Vec::new(), notices: Vec::new() };
-    for family in [Family::V4, Family::V6] {
-        for nth in 0..sockets(addresses, family) as u32 {
-            let address = nth % addresses.count(family);
-            let source = SocketAddr::new(addresses.get(family, address), 0);
-            let buffers = Buffers { receive: BUFFER, send: 0 };
-            let (socket, notices) = bind_client(source, buffers)?;
-            if opened.notices.is_empty() {
-                opened.notices = notices;
+impl Network {
+    /// Binds one worker's sockets.
+    ///
+    /// # Errors
+    /// When an address is not local, or the limit of open files is reached.
+    pub(crate) fn open(
+        addresses: &Addresses,
+        targets: &[SocketAddr],
+        options: Options,
+    ) -> anyhow::Result<Self> {
+        let (mut bound, mut all_routes, mut notices) = (Vec::new(), Vec::new(), Vec::new());
+        for family in [Family::V4, Family::V6] {
+            for nth in 0..sockets(addresses, family) as u32 {
+                let address = nth % addresses.count(family);
+                let source = SocketAddr::new(addresses.get(family, address), 0);
+                let (socket, of_socket) = bind_client(source, Buffers { receive: BUFFER, send: 0 })
+                    .context("cannot open the sockets of a worker")?;
+                if notices.is_empty() {
+                    notices = of_socket;
+                }
+                let number = bound.len() as u16;
+                all_routes.extend(routes(addresses, targets, family, address, number));
+                bound.push(socket);
             }
-            let number = opened.sockets.len() as u16;
-            opened.sockets.push(socket);
-            opened.routes.extend(routes(addresses, targets, family, address, number));
         }
+        let sockets = bound.len();
+        Ok(Self { socket: Backend::new(bound, options)?, sockets, routes: all_routes, notices })
     }
-    Ok(opened)
 }
 
 /// The routes from socket number `socket`, at address number `address`, to the targets.
@@ -181,6 +184,7 @@ pub fn routes(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::Ipv6Addr;
 
     fn none(_: SocketAddr) -> Option<IpAddr> {
         None

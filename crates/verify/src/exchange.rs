@@ -7,7 +7,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
-use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
@@ -39,9 +38,10 @@ const WINDOW: usize = 32;
 const MAX_DATAGRAM: usize = 65_536;
 
 /// Why there is no usable reply to a request.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ExchangeError {
     /// No reply came.
+    #[error("no reply to {to} ({tries} sent)")]
     Silence {
         /// The request.
         to: String,
@@ -49,16 +49,22 @@ pub enum ExchangeError {
         tries: usize,
     },
     /// Only replies with another transaction id came.
+    #[error("a reply with another transaction id: {}", hex(.0))]
     OtherTransaction(Vec<u8>),
     /// Only replies from another address came.
+    #[error("a reply from {0}: {bytes}", bytes = hex(.1))]
     Elsewhere(SocketAddr, Vec<u8>),
     /// The datagram is no reply of BEP 15.
+    #[error("no reply of BEP 15, {0}: {bytes}", bytes = hex(.1))]
     Layout(BadResponse, Vec<u8>),
     /// A reply of another kind than the request.
+    #[error("another kind of reply: {}", hex(.0))]
     Kind(Vec<u8>),
     /// A reply to a scrape of one info hash with this number of entries.
+    #[error("{0} entries for a scrape of 1 info hash")]
     Entries(usize),
     /// An error packet.
+    #[error("an error to {to}: \"{text}\"")]
     Refused {
         /// The request.
         to: String,
@@ -66,33 +72,14 @@ pub enum ExchangeError {
         text: String,
     },
     /// The kernel of the tracker's host refuses the datagrams (ICMP port unreachable).
+    #[error("nothing listens there: the port is closed")]
     Closed,
     /// This host cannot send or receive.
+    #[error("this host cannot send: {0}")]
     Local(String),
     /// The time for all checks ended first.
+    #[error("the {} s for all checks are used up (see --timeout and --only)", CHECK_TIME.as_secs())]
     OutOfTime,
-}
-
-impl fmt::Display for ExchangeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Silence { to, tries } => write!(f, "no reply to {to} ({tries} sent)"),
-            Self::OtherTransaction(bytes) => {
-                write!(f, "a reply with another transaction id: {}", hex(bytes))
-            }
-            Self::Elsewhere(from, bytes) => write!(f, "a reply from {from}: {}", hex(bytes)),
-            Self::Layout(why, bytes) => write!(f, "no reply of BEP 15, {why}: {}", hex(bytes)),
-            Self::Kind(bytes) => write!(f, "another kind of reply: {}", hex(bytes)),
-            Self::Entries(entries) => write!(f, "{entries} entries for a scrape of 1 info hash"),
-            Self::Refused { to, text } => write!(f, "an error to {to}: \"{text}\""),
-            Self::Closed => f.write_str("nothing listens there: the port is closed"),
-            Self::Local(why) => write!(f, "this host cannot send: {why}"),
-            Self::OutOfTime => {
-                let seconds = CHECK_TIME.as_secs();
-                write!(f, "the {seconds} s for all checks are used up (see --timeout and --only)")
-            }
-        }
-    }
 }
 
 impl From<io::Error> for ExchangeError {

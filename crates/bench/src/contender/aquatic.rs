@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, bail};
 
-use super::{Contender, Found, Launch, Setup, Variant, output, version_by_cargo};
+use super::{Contender, Found, Launch, Setup, USUAL, Variant, output, version_by_cargo};
 use crate::cpus::Assignment;
 
 const URING: &str = "io_uring";
@@ -22,8 +22,6 @@ pub const AQUATIC: Contender = Contender {
                aquatic's own bencher (crates/bencher) sets it; io_uring by use_io_uring of a \
                build with --features io-uring; built by cargo install without flags for this \
                processor, as ours is",
-    by_name: false,
-    checked: true,
     receive_buffer: Some(8_000_000),
     version: |program| version_by_cargo(program, "aquatic_udp"),
     variants,
@@ -32,8 +30,8 @@ pub const AQUATIC: Contender = Contender {
         let file = setup.directory.join("aquatic.toml");
         Launch::configured(&found.program, "-c", &file, &config(&defaults, variant, setup)?)
     },
-    needs_whitelist: |_| false,
     missing_variant: |found| missing_variant(&defaults(&found.program).unwrap_or_default()),
+    ..USUAL
 };
 
 /// The default configuration, which shows the features of the build.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Contender, Launch, Setup, Variant, output};
+use super::{Contender, Launch, Setup, USUAL, output};
 
 /// chihaya.
 pub const CHIHAYA: Contender = Contender {
@@ -12,17 +12,12 @@ pub const CHIHAYA: Contender = Contender {
              lacks the module)",
     settings: "UDP only, storage in memory, no hooks, at most 30 peers, as aquatic's bencher \
                (crates/bencher) sets it; it has no number of workers",
-    by_name: false,
-    checked: true,
-    receive_buffer: None,
     version,
-    variants: |_, _| vec![Variant::new("chihaya", None, &[])],
     launch: |found, _, setup| {
         let file = setup.directory.join("chihaya.yaml");
         Launch::configured(&found.program, "--config", &file, &config(setup))
     },
-    needs_whitelist: |_| false,
-    missing_variant: |_| None,
+    ..USUAL
 };
 
 fn version(program: &Path) -> Option<String> {

@@ -1,7 +1,7 @@
 //! The floor: a server of onrush-lab on the network code of onrush that does no work of a tracker.
 //! No tracker on sockets can cost less.
 
-use super::{Contender, Launch, Variant};
+use super::{Contender, Launch, USUAL, Variant};
 
 /// Bytes of an announce reply without peers, and of a peer (BEP 15).
 const REPLY: usize = 20;
@@ -19,8 +19,6 @@ pub const FLOOR: Contender = Contender {
                that is not measured; all of its replies count",
     by_name: true,
     checked: false,
-    receive_buffer: None,
-    version: |_| None,
     variants: |_, seats| match seats.tracker_cores {
         1 => vec![Variant::new("floor", None, &[])],
         _ => Vec::new(),
@@ -35,8 +33,7 @@ pub const FLOOR: Contender = Contender {
         }
         Ok(Launch { program: found.program.clone(), arguments, ..Launch::default() })
     },
-    needs_whitelist: |_| false,
-    missing_variant: |_| None,
+    ..USUAL
 };
 
 #[cfg(test)]

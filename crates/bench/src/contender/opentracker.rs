@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::Context as _;
 
-use super::{Contender, Found, Launch, Setup, Variant, output};
+use super::{Contender, Found, Launch, Setup, USUAL, Variant, output};
 use crate::cpus::Assignment;
 
 const WORKERS: &str = "workers";
@@ -24,14 +24,11 @@ pub const OPENTRACKER: Contender = Contender {
                as aquatic's bencher and the published comparisons set it; Debian's build looks \
                every info hash up in a whitelist of the load's population, which a public build \
                does not",
-    by_name: false,
-    checked: true,
-    receive_buffer: None,
     version,
     variants,
     launch,
     needs_whitelist: |found| found.version != OWN_BUILD,
-    missing_variant: |_| None,
+    ..USUAL
 };
 
 fn version(program: &Path) -> Option<String> {

@@ -1,6 +1,6 @@
 //! onrush, colocated and split.
 
-use super::{Contender, Found, Launch, Setup, Variant, unique, version_of_ours};
+use super::{Contender, Found, Launch, Setup, USUAL, Variant, unique, version_of_ours};
 use crate::cpus::Assignment;
 use crate::machine::buffer_limit;
 
@@ -22,8 +22,6 @@ pub const ONRUSH: Contender = Contender {
     settings: "the defaults, but for placement and numbers of workers, warnings only in the log, \
                and buffers no larger than net.core.rmem_max and wmem_max, which onrush could \
                exceed as root and the others could not (onrush --print-config)",
-    by_name: false,
-    checked: true,
     receive_buffer: Some(RECEIVE_BUFFER),
     version: version_of_ours,
     variants,
@@ -36,8 +34,7 @@ pub const ONRUSH: Contender = Contender {
             &config,
         )
     },
-    needs_whitelist: |_| false,
-    missing_variant: |_| None,
+    ..USUAL
 };
 
 /// Another build of onrush, for a comparison of versions.

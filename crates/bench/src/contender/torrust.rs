@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::{Contender, Launch, Setup, Variant, version_by_cargo};
+use super::{Contender, Launch, Setup, USUAL, version_by_cargo};
 
 /// The variable that names its configuration file.
 const CONFIG: &str = "TORRUST_TRACKER_CONFIG_TOML_PATH";
@@ -15,19 +15,14 @@ pub const TORRUST: Contender = Contender {
     settings: "UDP only, errors only in the log, no statistics, nothing kept in its database: its \
                own share/default/config/tracker.udp.benchmarking.toml, which its report used; it \
                has no number of workers",
-    by_name: false,
-    checked: true,
-    receive_buffer: None,
     version: |program| version_by_cargo(program, "torrust-tracker"),
-    variants: |_, _| vec![Variant::new("torrust-tracker", None, &[])],
     launch: |found, _, setup| {
         let file = setup.directory.join("torrust.toml");
         fs::write(&file, config(setup))?;
         let environment = vec![(CONFIG.into(), file.display().to_string())];
         Ok(Launch { program: found.program.clone(), environment, ..Launch::default() })
     },
-    needs_whitelist: |_| false,
-    missing_variant: |_| None,
+    ..USUAL
 };
 
 fn config(setup: &Setup) -> String {
@@ -45,6 +40,7 @@ fn config(setup: &Setup) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::contender::Variant;
     use crate::contender::tests::{found, setup};
 
     #[test]

@@ -3,9 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use onrush_load::chart::{
-    Axis, Bar, Bars, HEIGHT, Line, Lines, Point, Row as Colour, WIDTH, bars, lines,
-};
+use onrush_load::chart::{Axis, Bar, Bars, HEIGHT, Line, Lines, Point, WIDTH, bars, lines};
 use onrush_text::numbers::Unit;
 
 use crate::contender::unique;
@@ -41,25 +39,18 @@ fn panel(summary: &Summary, mix: Mix) -> String {
         of.copied().max_by(|a, b| a.rate.median.total_cmp(&b.rate.median))
     };
     if let [only] = cores.iter().copied().collect::<Vec<_>>()[..] {
-        let bar = |name: &String| {
-            let cpu = best(name, only)?.cpu_per_reply;
-            Some(Bar { value: cpu.median, spread: range(&cpu) })
-        };
         let base = &summary.plan.settings.baseline;
-        let is_base = |at: &usize| {
-            rows.iter().any(|row| {
-                row.case.variant.name() == names[*at] && row.case.variant.is_called(base)
-            })
+        let has_base = rows.iter().any(|row| row.case.variant.is_called(base));
+        let bar = |name: &String| {
+            let Row { case, cpu_per_reply: cpu, .. } = best(name, only)?;
+            let pale = has_base && !case.variant.is_called(base);
+            Some(Bar { name: name.clone(), value: cpu.median, spread: range(cpu), pale })
         };
         return bars(&Bars {
             title: format!("CPU time of the tracker per reply, load: {mix}"),
             y: Axis::linear("CPU time per reply").unit(Unit::Micros),
-            rows: vec![Colour {
-                name: format!("tracker cores: {only}"),
-                bars: names.iter().map(bar).collect(),
-            }],
-            marked: (0..names.len()).filter(is_base).collect(),
-            groups: names,
+            legend: format!("tracker cores: {only}"),
+            bars: names.iter().filter_map(bar).collect(),
         });
     }
     let line = |name: &String| {

@@ -6,7 +6,6 @@ use clap::Args;
 
 use crate::options::{RARELY, SOMETIMES, number, seconds};
 use crate::report::search::Bounds;
-use crate::search::{Aim, Times};
 
 /// Default loss bound of a search, in percent.
 const LOSS: f64 = 0.1;
@@ -52,11 +51,9 @@ pub struct BoundArgs {
 }
 
 impl BoundArgs {
-    /// The aim of a search of this length.
-    pub(super) fn aim(&self, times: Times) -> Aim {
-        let loss_percent = self.max_loss.unwrap_or(LOSS);
-        let bounds = Bounds { loss_percent, p99_ms: self.max_p99 };
-        Aim { bounds, resolution: self.resolution / 100.0, times }
+    /// The bounds of a search.
+    pub(super) fn of_search(&self) -> Bounds {
+        Bounds { loss_percent: self.max_loss.unwrap_or(LOSS), p99_ms: self.max_p99 }
     }
 
     /// The load before each round but the confirming ones.

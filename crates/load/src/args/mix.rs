@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use crate::options::{RARELY, SOMETIMES, number};
+use crate::options::{RARELY, SOMETIMES, count, number};
 use crate::plan::Profile;
 use crate::plan::profile::{BUILT_IN, Swarms, read};
 
@@ -29,7 +29,7 @@ pub struct MixArgs {
     pub set: Vec<String>,
 
     /// Swarms in the population [default: the profile's].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=500_000_000))]
+    #[arg(long, value_name = "N", value_parser = count(1..=500_000_000))]
     pub swarms: Option<u32>,
 
     /// Peers per swarm on average, at least 1 [default: the profile's].

@@ -9,8 +9,6 @@ mod pace;
 mod target;
 mod verify;
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
@@ -119,7 +117,7 @@ impl Args {
             burst: self.target.burst as usize,
             group: !self.target.no_bursts,
             timeout: self.pace.timeout.as_nanos() as Nanos,
-            strictness: self.checks.strictness(),
+            strictness: self.checks.strictness,
             strict: self.checks.strict,
             seed,
             worker: 0,
@@ -127,61 +125,53 @@ impl Args {
         };
         RunSettings {
             worker,
-            stop: Arc::default(),
             warmup: self.pace.warmup,
             duration: self.pace.duration(),
             pin: self.target.pin.clone(),
             coalescing: !self.target.no_coalescing,
             tracker: self.output.tracker_pid,
-            quiet: self.output.quiet,
+            quiet: self.output.report.quiet,
         }
     }
 
     /// The aim of a search.
     pub fn aim(&self) -> Aim {
-        // A round ends when its last requests are answered or lost.
-        let whole = |warmup, duration| warmup + duration + self.pace.timeout;
         let Self { bounds, pace, .. } = self;
-        bounds.aim(Times::new(
-            whole(bounds.warmup(), CLOSED_LOOP),
-            whole(bounds.warmup(), bounds.round),
-            whole(pace.warmup, pace.duration()),
-        ))
+        // A round ends when its last requests are answered or lost.
+        let whole = |warmup, duration| warmup + duration + pace.timeout;
+        Aim {
+            bounds: bounds.of_search(),
+            resolution: bounds.resolution / 100.0,
+            times: Times::new(
+                whole(bounds.warmup(), CLOSED_LOOP),
+                whole(bounds.warmup(), bounds.round),
+                whole(pace.warmup, pace.duration()),
+            ),
+        }
     }
 
     /// The settings of the closed loop with which a search begins.
-    pub fn closed_loop(&self, seed: u64, stop: &Arc<AtomicBool>) -> RunSettings {
+    pub fn closed_loop(&self, seed: u64) -> RunSettings {
         RunSettings {
             warmup: self.bounds.warmup(),
             duration: CLOSED_LOOP,
-            stop: Arc::clone(stop),
             quiet: true,
             ..self.run_settings(seed)
         }
     }
 
     /// The settings of a round of a search.
-    pub fn round(
-        &self,
-        seed: u64,
-        purpose: Purpose,
-        rate: f64,
-        stop: &Arc<AtomicBool>,
-    ) -> RunSettings {
+    pub fn round(&self, seed: u64, purpose: Purpose, rate: f64) -> RunSettings {
         let confirm = purpose == Purpose::Confirm;
-        let duration = if confirm { self.pace.duration() } else { self.bounds.round };
+        let (warmup, duration) = match confirm {
+            true => (self.pace.warmup, self.pace.duration()),
+            false => (self.bounds.warmup(), self.bounds.round),
+        };
         let settings = self.run_settings(seed);
         let pace = Pace::Open(Schedule::constant(self.pace.arrivals(), rate, duration));
         let limit = self.pace.limit(&pace, self.target.workers);
         let worker = GeneratorSettings { pace, limit, ..settings.worker };
-        RunSettings {
-            worker,
-            warmup: if confirm { self.pace.warmup } else { self.bounds.warmup() },
-            duration,
-            stop: Arc::clone(stop),
-            quiet: self.output.quiet || !confirm,
-            ..settings
-        }
+        RunSettings { worker, warmup, duration, quiet: settings.quiet || !confirm, ..settings }
     }
 }
 
@@ -200,7 +190,7 @@ mod tests {
     #[test]
     fn no_arguments_are_needed() {
         let args = args("").unwrap();
-        assert_eq!(args.target.target, ["127.0.0.1:6969".parse().unwrap()]);
+        assert_eq!(args.target.network.target, ["127.0.0.1:6969".parse().unwrap()]);
         assert_eq!(args.mix.profile(), Ok(Profile::real()));
         assert_eq!(args.run_settings(1).worker.pace, Pace::InFlight(256));
     }
@@ -208,7 +198,7 @@ mod tests {
     #[test]
     fn targets_of_both_families_and_an_open_loop() {
         let args = args("-t 127.0.0.1:1 -t [::1]:1 --rate 2000 --workers 2 --pin 0,1").unwrap();
-        assert_eq!(args.target.target.len(), 2);
+        assert_eq!(args.target.network.target.len(), 2);
         let settings = args.run_settings(1);
         assert_eq!(
             (settings.worker.pace, settings.pin.as_slice()),
@@ -220,9 +210,9 @@ mod tests {
     #[test]
     fn targets_are_urls_and_names_too() {
         let args = args("-t udp://127.0.0.1:1/announce -t udp://[::1]:1 -t localhost:2").unwrap();
-        let found: Vec<_> = args.target.target.iter().map(ToString::to_string).collect();
+        let found: Vec<_> = args.target.network.target.iter().map(ToString::to_string).collect();
         assert_eq!(found[..2], ["127.0.0.1:1", "[::1]:1"]);
-        assert!(args.target.target[2].ip().is_loopback(), "{found:?}");
+        assert!(args.target.network.target[2].ip().is_loopback(), "{found:?}");
     }
 
     fn even(segments: &[(f64, f64, f64)]) -> Pace {
@@ -249,12 +239,11 @@ mod tests {
         let args = args("--find-max --poisson --round 1 --max-p99 5 --duration 20").unwrap();
         let aim = args.aim();
         assert_eq!((aim.bounds.loss_percent, aim.bounds.p99_ms, aim.resolution), (0.1, 5.0, 0.02));
-        let stop = Arc::default();
-        let closed = args.closed_loop(1, &stop);
+        let closed = args.closed_loop(1);
         assert_eq!(closed.worker.pace, Pace::InFlight(256));
         assert_eq!((closed.warmup.as_secs_f64(), closed.duration.as_secs_f64()), (0.25, 1.0));
         for (purpose, seconds) in [(Purpose::Narrow, 1.0), (Purpose::Confirm, 20.0)] {
-            let settings = args.round(1, purpose, 8000.0, &stop);
+            let settings = args.round(1, purpose, 8000.0);
             let Pace::Open(schedule) = settings.worker.pace else { panic!("{settings:?}") };
             assert_eq!(schedule.arrivals, Arrivals::Poisson);
             assert_eq!(schedule.segments, [Segment { from: 8000.0, to: 8000.0, seconds }]);

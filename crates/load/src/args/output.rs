@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::options::{RARELY, SOMETIMES};
+use crate::options::{RARELY, ReportArgs, SOMETIMES};
 
 /// Arguments about output.
 #[derive(Args, Debug)]
@@ -17,11 +17,9 @@ pub struct OutputArgs {
     #[arg(long, value_name = "PID", help_heading = None)]
     pub tracker_pid: Option<u32>,
 
-    /// Write the report as JSON; `-` for standard output.
-    ///
-    /// With `-` the table goes to standard error.
-    #[arg(long, value_name = "FILE", help_heading = None)]
-    pub json: Option<PathBuf>,
+    /// The report.
+    #[command(flatten, next_help_heading = None)]
+    pub report: ReportArgs,
 
     /// Write the info hashes of the population, a line of 40 hexadecimal digits each, and exit: for
     /// a tracker with an allow list. They depend on --seed, targets, sources and profile.
@@ -36,8 +34,4 @@ pub struct OutputArgs {
     /// requests to a file, or, to an existing directory, all.hgrm and one file per kind.
     #[arg(long, value_name = "FILE-OR-DIR", help_heading = RARELY)]
     pub hgrm: Option<PathBuf>,
-
-    /// Show no progress.
-    #[arg(long, short, help_heading = None)]
-    pub quiet: bool,
 }

@@ -6,7 +6,7 @@ use clap::Args;
 
 use crate::generator::Pace;
 use crate::generator::pace::{Arrivals, Schedule, Segment};
-use crate::options::{SOMETIMES, number, seconds};
+use crate::options::{SOMETIMES, count, number, seconds};
 
 /// Default number of requests in flight per worker in a closed loop. A kernel's usual receive
 /// buffer holds some 500 small datagrams.
@@ -22,10 +22,7 @@ pub struct PaceArgs {
     /// Closed loop: requests in flight per worker [default: 256]. Open loop (--rate, --ramp,
     /// --steps, --find-max): the limit per worker, above which requests wait [default: 1.25 times
     /// the requests of the rate within the timeout].
-    #[arg(
-        long, short = 'n', value_name = "N",
-        value_parser = clap::value_parser!(u32).range(1..=1 << 20)
-    )]
+    #[arg(long, short = 'n', value_name = "N", value_parser = count(1..=1 << 20))]
     pub in_flight: Option<u32>,
 
     /// Open loop: send this many requests per second, whatever comes back.

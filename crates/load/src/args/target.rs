@@ -1,33 +1,21 @@
 //! Arguments about target and sources.
 
-use std::net::SocketAddr;
-
 use clap::Args;
 
-use crate::options::{RARELY, SOMETIMES, SourceArgs, target};
+use crate::options::{NetworkArgs, RARELY, SOMETIMES, count};
 
 /// Arguments about target and sources.
 #[derive(Args, Debug)]
 #[command(next_help_heading = SOMETIMES)]
 pub struct TargetArgs {
-    /// The tracker: udp://HOST:PORT/announce, HOST:PORT or `[IPV6]:PORT`.
-    ///
-    /// A name stands for its first address, of IPv4 if it has one. Repeatable, for several
-    /// addresses of either family.
-    #[arg(
-        long, short, value_name = "URL|HOST:PORT", default_value = "127.0.0.1:6969",
-        value_parser = target, help_heading = None
-    )]
-    pub target: Vec<SocketAddr>,
-
-    /// Sources.
+    /// The addresses of the tracker and of clients.
     #[command(flatten)]
-    pub from: SourceArgs,
+    pub network: NetworkArgs,
 
     /// Number of threads that send and receive.
     #[arg(
         long, short, value_name = "N", default_value_t = 1,
-        value_parser = clap::value_parser!(u32).range(1..=1024), help_heading = None
+        value_parser = count(1..=1024), help_heading = None
     )]
     pub workers: u32,
 
@@ -38,7 +26,7 @@ pub struct TargetArgs {
     /// Requests that leave through one socket at a time.
     #[arg(
         long, value_name = "N", default_value_t = 32,
-        value_parser = clap::value_parser!(u32).range(1..=1024), help_heading = RARELY
+        value_parser = count(1..=1024), help_heading = RARELY
     )]
     pub burst: u32,
 
@@ -63,8 +51,9 @@ impl TargetArgs {
         if pins != 0 && pins != workers {
             return Err(format!("--pin names {pins} vCPUs for {workers} --workers"));
         }
-        for (n, target) in self.target.iter().enumerate() {
-            if self.target[..n].contains(target) {
+        let targets = &self.network.target;
+        for (n, target) in targets.iter().enumerate() {
+            if targets[..n].contains(target) {
                 return Err(format!("--target {target} is given twice"));
             }
         }

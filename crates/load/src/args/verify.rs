@@ -82,15 +82,13 @@ impl VerifyArgs {
         if let Some(ip) = self.source.iter().find(|ip| ip.is_ipv4() != target.is_ipv4()) {
             bail!("--source {ip} is not of the family of {target}");
         }
-        let hashes = self.hashes()?;
-        let (sources, timeout, only) = (self.source.clone(), self.timeout, self.only);
         Ok(VerifySettings {
             target,
             also,
-            sources,
-            hashes,
-            timeout,
-            only,
+            sources: self.source.clone(),
+            hashes: self.hashes()?,
+            timeout: self.timeout,
+            only: self.only,
             reach_timeout: REACH_TIMEOUT,
         })
     }

@@ -1,14 +1,14 @@
 //! The arguments of `onrush-load attack`.
 
-use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
 use ipnet::IpNet;
 
 use super::{Attack, AttackBounds, Tracker};
-use crate::options::{RARELY, SOMETIMES, SourceArgs, number, seconds, target, with_status};
+use crate::options::{
+    NetworkArgs, RARELY, ReportArgs, SOMETIMES, count, number, seconds, with_status,
+};
 
 /// Default blocks for a target on 127/8, all of which is local.
 const NEWCOMERS: &str = "127.2.0.0/16";
@@ -63,15 +63,9 @@ pub struct AttackArgs {
     #[arg(value_name = "NAME", help_heading = None)]
     pub attack: Attack,
 
-    /// The tracker: udp://HOST:PORT/announce, HOST:PORT or `[IPV6]:PORT`.
-    ///
-    /// A name stands for its first address, of IPv4 if it has one. May be given twice, once for
-    /// each family.
-    #[arg(
-        long, short, value_name = "URL|HOST:PORT", default_value = "127.0.0.1:6969",
-        value_parser = target, help_heading = None
-    )]
-    pub target: Vec<SocketAddr>,
+    /// The addresses of the tracker and of established clients.
+    #[command(flatten)]
+    pub network: NetworkArgs,
 
     /// Requests of established clients per second.
     #[arg(
@@ -91,10 +85,6 @@ pub struct AttackArgs {
     )]
     pub rate: f64,
 
-    /// Sources of established clients.
-    #[command(flatten)]
-    pub from: SourceArgs,
-
     /// Block of addresses of newcomers, which are this host's.
     ///
     /// Repeatable, for both families.
@@ -108,10 +98,7 @@ pub struct AttackArgs {
     pub attack_from: Vec<IpNet>,
 
     /// Number of sources of an attack that is not spoofed.
-    #[arg(
-        long, value_name = "N", default_value_t = 16,
-        value_parser = clap::value_parser!(u32).range(1..=10_000)
-    )]
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = count(1..=10_000))]
     pub attackers: u32,
 
     /// Seconds from one burst to the next, for `bursts`.
@@ -149,7 +136,7 @@ pub struct AttackArgs {
     /// Honest swarms.
     #[arg(
         long, value_name = "N", default_value_t = 5000,
-        value_parser = clap::value_parser!(u32).range(1..=10_000_000), help_heading = RARELY
+        value_parser = count(1..=10_000_000), help_heading = RARELY
     )]
     pub swarms: u32,
 
@@ -165,15 +152,9 @@ pub struct AttackArgs {
     #[command(flatten)]
     pub bounds: AttackBounds,
 
-    /// Write the report as JSON; `-` for standard output.
-    ///
-    /// With `-` the table goes to standard error.
-    #[arg(long, value_name = "FILE", help_heading = None)]
-    pub json: Option<PathBuf>,
-
-    /// Show no progress.
-    #[arg(long, short, help_heading = None)]
-    pub quiet: bool,
+    /// The report.
+    #[command(flatten, next_help_heading = None)]
+    pub report: ReportArgs,
 }
 
 impl AttackArgs {
@@ -183,7 +164,7 @@ impl AttackArgs {
     /// A sentence that names the contradiction.
     pub fn check(&self) -> Result<(), String> {
         for v4 in [true, false] {
-            if self.target.iter().filter(|target| target.is_ipv4() == v4).count() > 1 {
+            if self.network.target.iter().filter(|target| target.is_ipv4() == v4).count() > 1 {
                 return Err("--target: one address of each family is enough".into());
             }
         }
@@ -215,7 +196,7 @@ mod tests {
     fn a_name_is_enough() {
         let found = args("random-hashes").unwrap();
         assert_eq!((found.attack, found.honest, found.rate), (Attack::RandomHashes, 5e3, 15e3));
-        assert_eq!(found.target, ["127.0.0.1:6969".parse().unwrap()]);
+        assert_eq!(found.network.target, ["127.0.0.1:6969".parse().unwrap()]);
         assert_eq!(found.bounds, AttackBounds::default());
     }
 
@@ -227,9 +208,9 @@ mod tests {
              --max-step 0 --admin 10.77.0.1:6980",
         )
         .unwrap();
-        assert_eq!(found.target.len(), 2);
+        assert_eq!(found.network.target.len(), 2);
         let urls = args("connects -t udp://10.77.0.1:1/announce -t udp://[fd77::1]:1").unwrap();
-        assert_eq!(urls.target, found.target);
+        assert_eq!(urls.network.target, found.network.target);
         assert_eq!(found.attack_from.len(), 2);
         assert_eq!(found.burst, Duration::from_millis(50));
         assert_eq!((found.bounds.min_established, found.bounds.max_step), (Some(99.9), Some(0.0)));

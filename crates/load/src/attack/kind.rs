@@ -47,12 +47,7 @@ pub enum Attack {
 impl Attack {
     /// Whether its datagrams have source addresses that are not this host's.
     pub fn is_spoofed(self) -> bool {
-        match self {
-            Self::Connects | Self::GuessedIds | Self::Junk | Self::BadChecksums | Self::Bursts => {
-                true
-            }
-            Self::RandomHashes | Self::HotHash | Self::OnePrefix | Self::Scrapes => false,
-        }
+        !matches!(self, Self::RandomHashes | Self::HotHash | Self::OnePrefix | Self::Scrapes)
     }
 
     /// The name on the command line.
@@ -80,41 +75,32 @@ impl Payloads {
 
     /// Writes a datagram of a source with the connection id `id`; returns its length.
     pub(super) fn write(&mut self, id: u64, into: &mut [u8; LARGEST]) -> usize {
-        match self.attack {
+        let rng = &mut self.rng;
+        let (id, info_hash) = match self.attack {
+            Attack::GuessedIds | Attack::BadChecksums => (rng.random(), InfoHash(rng.random())),
+            Attack::RandomHashes => (id, InfoHash(rng.random())),
+            Attack::HotHash => (id, self.hot),
+            Attack::OnePrefix if rng.random() => (id, self.honest),
+            Attack::OnePrefix => (id, InfoHash(rng.random())),
             Attack::Connects | Attack::Bursts => {
                 let into = into.first_chunk_mut().expect("long enough");
-                Connect { transaction_id: TransactionId(self.rng.random()) }.write(into);
-                connect::REQUEST_LEN
-            }
-            Attack::GuessedIds | Attack::BadChecksums => {
-                let (id, info_hash) = (self.rng.random(), InfoHash(self.rng.random()));
-                self.announce(id, info_hash, into)
-            }
-            Attack::RandomHashes => {
-                let info_hash = InfoHash(self.rng.random());
-                self.announce(id, info_hash, into)
-            }
-            Attack::HotHash => self.announce(id, self.hot, into),
-            Attack::OnePrefix => {
-                let info_hash = match self.rng.random() {
-                    true => self.honest,
-                    false => InfoHash(self.rng.random()),
-                };
-                self.announce(id, info_hash, into)
+                Connect { transaction_id: TransactionId(rng.random()) }.write(into);
+                return connect::REQUEST_LEN;
             }
             Attack::Scrapes => {
-                let transaction = TransactionId(self.rng.random());
+                let transaction = TransactionId(rng.random());
                 let head = Scrape::write(ConnectionId(id), transaction, &[], into);
                 let len = head + MAX_HASHES * HASH_LEN;
-                self.rng.fill(&mut into[head..len]);
-                len
+                rng.fill(&mut into[head..len]);
+                return len;
             }
             Attack::Junk => {
-                let len = self.rng.random_range(0..=LARGEST_JUNK);
-                self.rng.fill(&mut into[..len]);
-                len
+                let len = rng.random_range(0..=LARGEST_JUNK);
+                rng.fill(&mut into[..len]);
+                return len;
             }
-        }
+        };
+        self.announce(id, info_hash, into)
     }
 
     fn announce(&mut self, id: u64, info_hash: InfoHash, into: &mut [u8; LARGEST]) -> usize {

@@ -218,27 +218,21 @@ impl AttackReport {
             }
         };
         let mebibytes = tracker.memory[1] / f64::from(1 << 20);
-        most(
-            "p99 of established clients:",
-            self.established.latency.p99 / 1e3,
-            bounds.max_p99,
-            " ms",
-        );
+        let p99 = self.established.latency.p99 / 1e3;
+        most("p99 of established clients:", p99, bounds.max_p99, " ms");
         most("memory of the tracker:", mebibytes, bounds.max_memory, " MiB");
         most("overload step", tracker.step[0], bounds.max_step, "");
         if bounds.need_tracker() && self.tracker.is_none() {
             failures.push("the tracker could not be observed: no memory, no overload step".into());
         }
-        if let Some(conservation) = &self.conservation {
-            let (way, inside) =
-                (conservation.lost_on_the_way(), conservation.lost_in_the_tracker());
-            if way != 0 {
-                failures.push(format!("sent differs from received + dropped by {way}"));
-            }
-            if inside != 0 {
-                failures.push(format!("received differs from answered + refused by {inside}"));
-            }
-        }
+        let lost = self.conservation.iter().flat_map(|balance| {
+            [
+                ("sent differs from received + dropped", balance.lost_on_the_way()),
+                ("received differs from answered + refused", balance.lost_in_the_tracker()),
+            ]
+        });
+        let lost = lost.filter(|(_, lost)| *lost != 0);
+        failures.extend(lost.map(|(equation, lost)| format!("{equation} by {lost}")));
         if self.wrong_replies > 0 {
             failures.push(format!("{} wrong replies to established clients", self.wrong_replies));
         }
@@ -262,29 +256,18 @@ impl AttackReport {
         [interrupted, established, newcomers, unsent].into_iter().flatten().collect()
     }
 
-    /// The report as indented JSON.
-    ///
-    /// # Panics
-    /// Never: every field can be written.
-    pub fn to_json(&self) -> String {
-        serde_json::to_string_pretty(self).expect("plain structs can be written as JSON")
-    }
-
     /// The report as text; ends with a line feed.
     pub fn to_table(&self) -> String {
-        let flood = &self.flood;
+        let FloodReport { sent, skipped, refused, .. } = self.flood;
+        let [sent, skipped, refused] = [sent, skipped, refused].map(grouped);
+        let (name, seconds, rate) = (self.attack.name(), self.seconds, grouped(self.flood.rate));
         let mut facts = vec![
             ("tracker", self.targets.join(", ")),
             (
                 "attack",
                 format!(
-                    "{}, {} sent in {:.1} s ({} per second asked, {} left out, {} refused here)",
-                    self.attack.name(),
-                    grouped(flood.sent),
-                    self.seconds,
-                    grouped(flood.rate),
-                    grouped(flood.skipped),
-                    grouped(flood.refused),
+                    "{name}, {sent} sent in {seconds:.1} s ({rate} per second asked, {skipped} \
+                     left out, {refused} refused here)"
                 ),
             ),
             ("established", honest(&self.established)),
@@ -297,24 +280,13 @@ impl AttackReport {
                 || "growth unknown".into(),
                 |slope| format!("{:+.2} MiB/s", slope / f64::from(1 << 20)),
             );
+            let memory = format!("{before} before, {highest} at most, {after} after, {slope}");
+            let (step, [first, last]) = (tracker.step, tracker.peers.map(grouped));
             facts.extend([
                 ("tracker's CPU", format!("{:.0} % of a vCPU", tracker.cpu_percent)),
-                (
-                    "tracker's memory",
-                    format!("{before} before, {highest} at most, {after} after, {slope}"),
-                ),
-                (
-                    "overload step",
-                    format!("{} at most, {} at the end", tracker.step[0], tracker.step[1]),
-                ),
-                (
-                    "peers stored",
-                    format!(
-                        "{} before, {} after",
-                        grouped(tracker.peers[0]),
-                        grouped(tracker.peers[1])
-                    ),
-                ),
+                ("tracker's memory", memory),
+                ("overload step", format!("{} at most, {} at the end", step[0], step[1])),
+                ("peers stored", format!("{first} before, {last} after")),
             ]);
         }
         if let Some(conservation) = &self.conservation {
@@ -330,12 +302,8 @@ impl AttackReport {
 fn honest(of: &HonestReport) -> String {
     let [p50, p99, max] =
         [of.latency.p50, of.latency.p99, of.latency.max].map(|us| Unit::Micros.label(us));
-    format!(
-        "{} of {} answered ({:.3} %), p50 {p50}, p99 {p99}, max {max}",
-        grouped(of.answered),
-        grouped(of.requests),
-        of.percent(),
-    )
+    let ([answered, requests], percent) = ([of.answered, of.requests].map(grouped), of.percent());
+    format!("{answered} of {requests} answered ({percent:.3} %), p50 {p50}, p99 {p99}, max {max}")
 }
 
 /// The two equations.
@@ -346,34 +314,19 @@ fn balance(conservation: &Conservation) -> [(&'static str, String); 2] {
             nonzero.map(|(name, count)| format!("{name} {}", grouped(count))).collect();
         if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) }
     };
-    let total = |parts: &BTreeMap<String, u64>| grouped(parts.values().sum::<u64>());
-    let exact = |lost: i64| match lost {
-        0 => ": exact".to_owned(),
-        lost => format!(": differs by {lost}"),
+    // A sum, with its parts, that makes an equation exact.
+    let total = |what: &str, all: &BTreeMap<String, u64>, lost: i64| {
+        let exact = if lost == 0 { "exact".to_owned() } else { format!("differs by {lost}") };
+        format!("{} {what}{}: {exact}", grouped(all.values().sum::<u64>()), parts(all))
     };
     let Conservation { sent, received, dropped, answered, refused } = conservation;
-    let received = grouped(received);
+    let sent = grouped(sent.iter().sum::<u64>());
+    let [received, answered] = [received, answered].map(grouped);
+    let dropped = total("dropped", dropped, conservation.lost_on_the_way());
+    let refused = total("refused", refused, conservation.lost_in_the_tracker());
     [
-        (
-            "sent",
-            format!(
-                "{} = {received} received + {} dropped{}{}",
-                grouped(sent.iter().sum::<u64>()),
-                total(dropped),
-                parts(dropped),
-                exact(conservation.lost_on_the_way()),
-            ),
-        ),
-        (
-            "received",
-            format!(
-                "{received} = {} answered + {} refused{}{}",
-                grouped(answered),
-                total(refused),
-                parts(refused),
-                exact(conservation.lost_in_the_tracker()),
-            ),
-        ),
+        ("sent", format!("{sent} = {received} received + {dropped}")),
+        ("received", format!("{received} = {answered} answered + {refused}")),
     ]
 }
 
@@ -485,7 +438,8 @@ mod tests {
             assert!(words.contains(part), "{part:?} is not in:\n{table}");
         }
         assert!(table.lines().all(|line| line.chars().count() <= WIDTH), "{table}");
-        let back: AttackReport = serde_json::from_str(&report.to_json()).unwrap();
+        let back: AttackReport =
+            serde_json::from_str(&serde_json::to_string(&report).unwrap()).unwrap();
         assert_eq!(back, report);
     }
 }

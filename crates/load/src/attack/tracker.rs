@@ -230,8 +230,7 @@ pub(super) fn growth(readings: &[(f64, f64)], start: f64, seconds: f64) -> Optio
 fn median(readings: &[(f64, f64)]) -> f64 {
     let mut values: Vec<_> = readings.iter().map(|reading| reading.1).collect();
     values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 }
+    f64::midpoint(values[(values.len() - 1) / 2], values[values.len() / 2])
 }
 
 #[cfg(test)]

@@ -1,10 +1,5 @@
 //! An axis: the position of values, and the marks.
 
-use std::ops::Range;
-
-use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};
-
-use super::bounds;
 use onrush_text::numbers::Unit;
 
 /// An axis.
@@ -13,16 +8,14 @@ pub struct Axis {
     /// Its title, with the unit where [`Unit`] does not put it on the marks.
     pub title: String,
     /// The scale of values.
-    pub scale: Scale,
+    scale: Scale,
     /// The unit of the marks.
     pub unit: Unit,
-    /// The values to mark; empty for automatic marks.
-    pub marks: Vec<f64>,
 }
 
 /// The scale of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scale {
+enum Scale {
     /// Linear. The vertical axis starts at 0.
     Linear,
     /// Logarithmic; values of 0 and below are left out.
@@ -35,7 +28,7 @@ pub enum Scale {
 impl Axis {
     /// A linear axis of plain numbers.
     pub fn linear(title: impl Into<String>) -> Self {
-        Self { title: title.into(), scale: Scale::Linear, unit: Unit::Plain, marks: Vec::new() }
+        Self { title: title.into(), scale: Scale::Linear, unit: Unit::Plain }
     }
 
     /// A logarithmic axis of plain numbers.
@@ -43,7 +36,7 @@ impl Axis {
         Self { scale: Scale::Log, ..Self::linear(title) }
     }
 
-    /// An axis of shares, see [`Scale::Nines`].
+    /// An axis of shares from 0 to 1, with 90 %, 99 % and 99.9 % at equal distances.
     pub fn nines(title: impl Into<String>) -> Self {
         Self { scale: Scale::Nines, ..Self::linear(title) }
     }
@@ -54,14 +47,8 @@ impl Axis {
         Self { unit, ..self }
     }
 
-    /// The same axis with these marks.
-    #[must_use]
-    pub fn marks(self, marks: impl IntoIterator<Item = f64>) -> Self {
-        Self { marks: marks.into_iter().collect(), ..self }
-    }
-
     /// The position of `value` in the axis' scale; `None` where it has none.
-    pub(super) fn place(&self, value: f64) -> Option<f64> {
+    fn place(&self, value: f64) -> Option<f64> {
         let place = match self.scale {
             Scale::Linear => value,
             Scale::Log => value.log10(),
@@ -70,24 +57,27 @@ impl Axis {
         place.is_finite().then_some(place)
     }
 
-    /// The ends and marks of the axis for these values. With `zero` a linear axis starts at 0 and
+    /// The axis for these values, between two positions. With `zero` a linear axis starts at 0 and
     /// ends above the largest value.
-    pub(super) fn fit(&self, values: impl IntoIterator<Item = f64>, zero: bool) -> Fitted {
-        let marked = self.marks.iter().copied();
-        let all = values.into_iter().chain(marked).filter_map(|value| self.place(value));
-        let (low, high) = bounds(all).unwrap_or((0.0, 1.0));
-        let mut fitted = match self.scale {
+    pub(super) fn fit(
+        &self,
+        values: impl IntoIterator<Item = f64>,
+        zero: bool,
+        ends: [f64; 2],
+    ) -> Fitted<'_> {
+        let places = values.into_iter().filter_map(|value| self.place(value));
+        let bounds = places.map(|place| (place, place));
+        let bounds = bounds.reduce(|all, one| (all.0.min(one.0), all.1.max(one.1)));
+        let (low, high) = bounds.unwrap_or((0.0, 1.0));
+        let scale = match self.scale {
             Scale::Linear => self.fit_linear(low, high, zero),
             Scale::Log => fit_log(low, high),
             Scale::Nines => fit_nines(high),
         };
-        if !self.marks.is_empty() {
-            fitted.marks = self.marks.iter().filter_map(|mark| self.place(*mark)).collect();
-        }
-        fitted
+        Fitted { axis: self, scale, ends }
     }
 
-    fn fit_linear(&self, low: f64, high: f64, zero: bool) -> Fitted {
+    fn fit_linear(&self, low: f64, high: f64, zero: bool) -> ScaleEnds {
         let (low, high) = if zero { (low.min(0.0), high * 1.06) } else { (low, high) };
         let high = if high > low { high } else { low + 1.0 };
         let base = if self.unit == Unit::Bytes { 2.0f64 } else { 10.0 };
@@ -97,11 +87,11 @@ impl Axis {
         let step = steps.iter().map(|n| n * power).find(|step| *step >= raw).unwrap_or(raw);
         let first = (low / step).ceil() as i64;
         let last = (high / step + 1e-9).floor() as i64;
-        Fitted { low, high, marks: (first..=last).map(|n| n as f64 * step).collect() }
+        (low, high, (first..=last).map(|n| n as f64 * step).collect())
     }
 
     /// The label of the mark at `place`.
-    pub(super) fn label(&self, place: f64) -> String {
+    fn label(&self, place: f64) -> String {
         match (self.scale, self.unit) {
             (Scale::Nines, _) => {
                 let percent = 100.0 - 100.0 * 10f64.powf(-place);
@@ -114,34 +104,40 @@ impl Axis {
     }
 }
 
-/// The ends and marks of an axis in its scale.
-#[derive(Debug, PartialEq)]
-pub(super) struct Fitted {
-    pub(super) low: f64,
-    pub(super) high: f64,
-    pub(super) marks: Vec<f64>,
+/// An axis with its ends, and with marks, in a picture.
+#[derive(Debug)]
+pub(super) struct Fitted<'a> {
+    axis: &'a Axis,
+    /// Ends and marks in the axis' scale.
+    scale: ScaleEnds,
+    /// The positions of the ends.
+    ends: [f64; 2],
 }
 
-impl Ranged for Fitted {
-    type FormatOption = DefaultFormatting;
-    type ValueType = f64;
+/// The lowest place, the highest one, and the marks.
+type ScaleEnds = (f64, f64, Vec<f64>);
 
-    fn map(&self, value: &f64, limit: (i32, i32)) -> i32 {
-        let share = (value - self.low) / (self.high - self.low);
-        limit.0 + (share * f64::from(limit.1 - limit.0)).round() as i32
+impl Fitted<'_> {
+    /// The position of a value; `None` where it has none.
+    pub(super) fn at(&self, value: f64) -> Option<f64> {
+        self.axis.place(value).map(|place| self.position(place))
     }
 
-    fn key_points<H: KeyPointHint>(&self, _: H) -> Vec<f64> {
-        self.marks.clone()
+    /// The marks: positions and labels.
+    pub(super) fn marks(&self) -> Vec<(f64, String)> {
+        let (_, _, marks) = &self.scale;
+        marks.iter().map(|place| (self.position(*place), self.axis.label(*place))).collect()
     }
 
-    fn range(&self) -> Range<f64> {
-        self.low..self.high
+    /// The position of a place, to a tenth.
+    fn position(&self, place: f64) -> f64 {
+        let ((low, high, _), [from, to]) = (&self.scale, self.ends);
+        ((from + (place - low) / (high - low) * (to - from)) * 10.0).round() / 10.0
     }
 }
 
 /// Ends at the next 1, 2 or 5 on both sides; marks at these, or at decades where there are several.
-fn fit_log(low: f64, high: f64) -> Fitted {
+fn fit_log(low: f64, high: f64) -> ScaleEnds {
     let of = |decade: i32| [1.0f64, 2.0, 5.0].map(|n| n.log10() + f64::from(decade));
     let (first, last) = (low.floor() as i32 - 1, high.ceil() as i32 + 1);
     let all: Vec<f64> = (first..=last).flat_map(of).collect();
@@ -151,13 +147,13 @@ fn fit_log(low: f64, high: f64) -> Fitted {
     let every = to - from > 3.01;
     let inside = |mark: &f64| (from - 1e-9..=to + 1e-9).contains(mark);
     let wanted = |mark: &f64| !every || (mark - mark.round()).abs() < 1e-9;
-    Fitted { low: from, high: to, marks: all.into_iter().filter(inside).filter(wanted).collect() }
+    (from, to, all.into_iter().filter(inside).filter(wanted).collect())
 }
 
-fn fit_nines(high: f64) -> Fitted {
+fn fit_nines(high: f64) -> ScaleEnds {
     let high = high.max(1.0);
     let nines = (1..=high.floor() as i32).map(f64::from);
-    Fitted { low: 0.0, high, marks: [0.0, 2f64.log10()].into_iter().chain(nines).collect() }
+    (0.0, high, [0.0, 2f64.log10()].into_iter().chain(nines).collect())
 }
 
 #[cfg(test)]
@@ -165,7 +161,8 @@ mod tests {
     use super::*;
 
     fn labels(axis: &Axis, values: &[f64]) -> Vec<String> {
-        axis.fit(values.iter().copied(), true).marks.iter().map(|m| axis.label(*m)).collect()
+        let marks = axis.fit(values.iter().copied(), true, [0.0, 1.0]).marks();
+        marks.into_iter().map(|(_, label)| label).collect()
     }
 
     #[test]
@@ -178,7 +175,8 @@ mod tests {
         let bytes = Axis::linear("").unit(Unit::Bytes);
         assert_eq!(labels(&bytes, &[100e6]), ["0 B", "32 MiB", "64 MiB", "96 MiB"]);
         assert_eq!(labels(&linear, &[]), ["0", "0.2", "0.4", "0.6", "0.8", "1"]);
-        assert_eq!(labels(&linear.marks([1.0, 2.0, 4.0]), &[1.0]), ["1", "2", "4"]);
+        let positions = linear.fit([0.0, 100.0], false, [84.0, 738.0]).marks();
+        assert_eq!((positions[0].0, positions[5].0), (84.0, 738.0));
     }
 
     #[test]

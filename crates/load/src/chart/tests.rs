@@ -18,14 +18,17 @@ fn some_lines() -> Lines {
     }
 }
 
-fn some_bars(groups: impl IntoIterator<Item = String>, rows: Vec<Row>) -> Bars {
+fn some_bars(bars: Vec<Bar>) -> Bars {
     Bars {
         title: "CPU time per reply".into(),
         y: Axis::linear("microseconds per right reply"),
-        groups: groups.into_iter().collect(),
-        rows,
-        marked: vec![],
+        legend: "one core".into(),
+        bars,
     }
+}
+
+fn bar(name: impl Into<String>, value: f64) -> Bar {
+    Bar { name: name.into(), value, spread: None, pale: false }
 }
 
 /// Points of each polyline with more than `more` of them.
@@ -38,13 +41,14 @@ fn polylines(svg: &str, more: usize) -> Vec<usize> {
 fn a_line_has_its_points_and_breaks_at_gaps() {
     let svg = lines(&some_lines());
     assert_eq!(polylines(&svg, 10), [100, 49, 50], "{svg}");
-    for part in ["Latency &lt;&amp; more&gt;", "seconds since the start", "warm-up", "1 ms", "p99"]
+    for part in
+        ["Latency &#60;&#38; more&#62;", "seconds since the start", "warm-up", "1 ms", "p99"]
     {
         assert!(svg.contains(part), "{part} is not in {svg}");
     }
     assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
     assert_eq!(svg.matches("<circle").count(), 1, "few points are marked");
-    assert!(svg.starts_with("<svg role=\"img\" aria-label=\"Latency &lt;&amp; more"), "{svg}");
+    assert!(svg.starts_with("<svg role=\"img\" aria-label=\"Latency &#60;&#38; more"), "{svg}");
 }
 
 #[test]
@@ -53,38 +57,29 @@ fn pictures_without_data_are_pictures() {
     assert!(lines(&nothing).contains("</svg>"));
     let constant = Lines { lines: vec![Line::new("one", [(1.0, 1.0)])], ..nothing };
     assert!(lines(&constant).contains("<circle"));
-    assert!(bars(&some_bars([], vec![])).contains("</svg>"));
+    assert!(bars(&some_bars(vec![])).contains("</svg>"));
 }
 
 #[test]
-fn what_is_absent_is_not_zero() {
-    let bar = Bar { value: 2.57, spread: Some((2.4, 2.7)) };
-    let rows = vec![
-        Row { name: "onrush".into(), bars: vec![Some(bar), Some(1.21.into())] },
-        Row { name: "other".into(), bars: vec![None, Some(3.0.into())] },
-    ];
-    let svg = bars(&some_bars(["classic mix, 1,000 sources", "real"].map(String::from), rows));
-    for part in ["2.57", "1.21", "absent", "onrush", "1,000", "microseconds per right reply"] {
+fn bars_have_values_whiskers_and_names() {
+    let first = Bar { spread: Some((2.4, 2.7)), ..bar("classic mix, 1,000 sources", 2.57) };
+    let svg = bars(&some_bars(vec![first, bar("real", 1.21)]));
+    for part in ["2.57", "1.21", "one core", "1,000", "real", "microseconds per right reply"] {
         assert!(svg.contains(part), "{part} is not in {svg}");
     }
-    assert_eq!(svg.matches("absent").count(), 1);
+    assert_eq!(svg.matches("stroke=\"#222222\"").count(), 3, "a whisker with two caps: {svg}");
 }
 
 #[test]
-fn names_of_groups_are_wrapped() {
-    let groups = (0..6).map(|n| format!("a long name of group {n}"));
-    let rows = vec![Row { name: "r".into(), bars: vec![Some(1.0.into()); 6] }];
-    let svg = bars(&some_bars(groups, rows));
+fn names_of_bars_are_wrapped() {
+    let all = (0..6).map(|n| bar(format!("a long name of group {n}"), 1.0));
+    let svg = bars(&some_bars(all.collect()));
     assert!(!svg.contains("a long name of group"), "{svg}");
     assert!(svg.contains("group 5") || svg.contains("of group"), "{svg}");
 }
 
 #[test]
-fn groups_that_stand_out_leave_the_others_paler() {
-    let of = |marked: Vec<usize>| {
-        let rows = vec![Row { name: "r".into(), bars: vec![Some(1.0.into()); 3] }];
-        bars(&Bars { marked, ..some_bars(["a", "b", "c"].map(String::from), rows) })
-    };
-    let pale = |svg: &str| svg.matches("opacity=\"0.45\"").count();
-    assert_eq!((pale(&of(vec![])), pale(&of(vec![1]))), (0, 2), "{}", of(vec![1]));
+fn bars_beside_a_highlighted_one_are_paler() {
+    let svg = bars(&some_bars(vec![bar("a", 1.0), Bar { pale: true, ..bar("b", 1.0) }]));
+    assert_eq!(svg.matches("opacity=\"0.45\"").count(), 1, "{svg}");
 }

@@ -97,13 +97,10 @@ impl Schedule {
     /// The limit of requests in flight of each worker: those of a tracker that does not answer
     /// within the timeout, with a margin.
     pub fn in_flight_limit(&self, workers: u32, timeout: Duration) -> usize {
-        let unanswered = self.peak() / f64::from(workers) * timeout.as_secs_f64() * 1.25;
+        let rates = self.segments.iter().map(|segment| segment.from.max(segment.to));
+        let highest = rates.fold(0.0, f64::max);
+        let unanswered = highest / f64::from(workers) * timeout.as_secs_f64() * 1.25;
         (unanswered as usize).clamp(1024, MAX_IN_FLIGHT)
-    }
-
-    /// The duration of all segments in seconds.
-    pub fn seconds(&self) -> f64 {
-        self.segments.iter().map(|segment| segment.seconds).sum()
     }
 
     /// Describes the segment at `time` seconds after the start, like `step 2: 5,000 per second`.
@@ -115,11 +112,6 @@ impl Schedule {
         });
         let at = at.unwrap_or(self.segments.len() - 1);
         format!("step {}: {} per second", at + 1, self.segments[at].describe())
-    }
-
-    /// The highest rate, per second.
-    pub fn peak(&self) -> f64 {
-        self.segments.iter().map(|segment| segment.from.max(segment.to)).fold(0.0, f64::max)
     }
 
     /// Describes the rates.

@@ -91,15 +91,38 @@ impl Population {
             }
             key = mix(key ^ addresses.fingerprint());
         }
-        let mut layout = Layout { classes: Vec::new(), swarms: 0, peers: [0; 2], remainder: 0.0 };
-        let caps =
-            [Family::V4, Family::V6].map(|family| addresses.count(family).saturating_mul(PORTS));
+        let mut population =
+            Self { key, classes: Vec::new(), swarms: 0, peers: [0; 2], largest: 0, addresses };
+        // Fraction of an IPv6 peer that rounding has left over, below 1.
+        let mut remainder = 0.0;
         for (size, count) in sizes(swarms) {
-            layout.add(size, count, v6, caps);
+            population.add(size, count, v6, &mut remainder);
         }
-        let largest = layout.classes.iter().map(|class| class.sizes[0].max(class.sizes[1])).max();
-        let Layout { classes, swarms, peers, .. } = layout;
-        Self { key, classes, swarms, peers, largest: largest.unwrap_or(0), addresses }
+        population
+    }
+
+    /// Adds `count` swarms of `size` peers, of which the share `v6` is at IPv6 addresses on
+    /// average.
+    fn add(&mut self, size: u32, count: u32, v6: f64, remainder: &mut f64) {
+        let each = f64::from(size) * v6;
+        let low = each.floor();
+        let more = (each - low) * f64::from(count) + *remainder;
+        let with_more = (more.round() as u32).min(count);
+        *remainder = more - f64::from(with_more);
+        let low = low as u32;
+        let cap = |family, size: u32| size.min(self.addresses.count(family).saturating_mul(PORTS));
+        for (six, swarms) in [(low, count - with_more), (low + 1, with_more)] {
+            if swarms == 0 {
+                continue;
+            }
+            let sizes = [cap(Family::V4, size.saturating_sub(six)), cap(Family::V6, six)];
+            self.classes.push(Class { first_swarm: self.swarms, first_peer: self.peers, sizes });
+            self.swarms += swarms;
+            self.largest = self.largest.max(sizes[0]).max(sizes[1]);
+            for (peers, size) in self.peers.iter_mut().zip(sizes) {
+                *peers += size * swarms;
+            }
+        }
     }
 
     /// Number of swarms.
@@ -266,42 +289,6 @@ impl Places<'_> {
         let number = u64::from(nth + below) * u64::from(self.count) + u64::from(address);
         let place = number.checked_sub(u64::from(self.first))?;
         (place < u64::from(self.size)).then_some(place as u32)
-    }
-}
-
-/// Builds the classes.
-struct Layout {
-    classes: Vec<Class>,
-    swarms: u32,
-    peers: [u32; 2],
-    /// Fraction of an IPv6 peer that rounding has left over, below 1.
-    remainder: f64,
-}
-
-impl Layout {
-    /// Adds `count` swarms of `size` peers, of which the share `v6` is at IPv6 addresses on
-    /// average.
-    fn add(&mut self, size: u32, count: u32, v6: f64, caps: [u32; 2]) {
-        let each = f64::from(size) * v6;
-        let low = each.floor();
-        let more = (each - low) * f64::from(count) + self.remainder;
-        let with_more = (more.round() as u32).min(count);
-        self.remainder = more - f64::from(with_more);
-        let low = low as u32;
-        for (six, swarms) in [(low, count - with_more), (low + 1, with_more)] {
-            if swarms > 0 {
-                let sizes = [(size.saturating_sub(six)).min(caps[0]), six.min(caps[1])];
-                self.push(sizes, swarms);
-            }
-        }
-    }
-
-    fn push(&mut self, sizes: [u32; 2], swarms: u32) {
-        self.classes.push(Class { first_swarm: self.swarms, first_peer: self.peers, sizes });
-        self.swarms += swarms;
-        for (peers, size) in self.peers.iter_mut().zip(sizes) {
-            *peers += size * swarms;
-        }
     }
 }
 

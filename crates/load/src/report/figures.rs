@@ -1,6 +1,7 @@
 //! The figures of a report, laid out once for the text and for the page.
 
 use super::{CpuReport, KindReport, Report, steps};
+use crate::check::SHORT_LIST;
 use crate::latency::Latency;
 use onrush_text::numbers::{Unit, bytes, grouped};
 
@@ -59,30 +60,19 @@ pub(super) fn setup(report: &Report) -> Vec<Fact> {
 
 /// The result.
 pub(super) fn figures(report: &Report) -> Vec<Fact> {
-    let Report { reply_megabits, loss_percent, peers_per_reply, peers_checked_percent, .. } =
-        report;
+    let Report { rate, sent_rate, reply_megabits, loss_percent, late, dropped_here, .. } = report;
+    let Report { peers_per_reply, peers_checked_percent, .. } = report;
+    let [right, sent] = [*rate, *sent_rate].map(grouped);
+    let sample = report.setup.strictness.sample;
+    let peers = format!(
+        "{peers_per_reply:.2} ({peers_checked_percent:.0} % of them checked: lists over \
+         {SHORT_LIST} one in {sample} in full)"
+    );
     let mut figures = vec![
-        (
-            "right replies",
-            format!("{} per second ({reply_megabits:.1} Mbit/s)", grouped(report.rate)),
-        ),
-        ("sent", format!("{} per second", grouped(report.sent_rate))),
-        (
-            "loss",
-            format!(
-                "{loss_percent:.3} % ({} late, {} dropped here)",
-                report.late, report.dropped_here
-            ),
-        ),
-        (
-            "peers per reply",
-            format!(
-                "{peers_per_reply:.2} ({peers_checked_percent:.0} % of them checked: lists over \
-                 {} one in {} in full)",
-                crate::check::SHORT_LIST,
-                report.setup.strictness.sample,
-            ),
-        ),
+        ("right replies", format!("{right} per second ({reply_megabits:.1} Mbit/s)")),
+        ("sent", format!("{sent} per second")),
+        ("loss", format!("{loss_percent:.3} % ({late} late, {dropped_here} dropped here)")),
+        ("peers per reply", peers),
     ];
     let cpu = |CpuReport { time, percent, per_reply }| {
         format!(
@@ -105,11 +95,10 @@ pub(super) fn figures(report: &Report) -> Vec<Fact> {
 
 /// Counts: a row per kind of request, and one of all.
 pub(super) fn kinds(report: &Report) -> Grid {
-    let counts = |kind: &KindReport| {
-        [kind.requests, kind.right, kind.wrong, kind.lost, kind.repeats].map(grouped)
-    };
+    let counts =
+        |kind: &KindReport| [kind.requests, kind.right, kind.wrong, kind.lost, kind.repeats];
     let row = |kind: &KindReport| {
-        let mut cells = counts(kind);
+        let mut cells = counts(kind).map(grouped);
         if !kind.kind.is_answered() {
             // Silence is their right reply.
             cells[1..].fill(String::new());
@@ -117,15 +106,9 @@ pub(super) fn kinds(report: &Report) -> Grid {
         }
         std::iter::once(kind.kind.name().to_owned()).chain(cells).collect()
     };
-    let sum = |of: fn(&KindReport) -> u64| grouped(report.kinds.iter().map(of).sum::<u64>());
-    let all = vec![
-        "all".to_owned(),
-        sum(|kind| kind.requests),
-        sum(|kind| kind.right),
-        sum(|kind| kind.wrong),
-        sum(|kind| kind.lost),
-        sum(|kind| kind.repeats),
-    ];
+    let all = report.kinds.iter().map(counts);
+    let all = all.fold([0; 5], |sums, of| std::array::from_fn(|n| sums[n] + of[n]));
+    let all = std::iter::once("all".to_owned()).chain(all.map(grouped)).collect();
     Grid {
         title: "By kind of request",
         class: "kinds",

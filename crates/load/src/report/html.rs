@@ -74,43 +74,34 @@ fn headline(report: &Report) -> Vec<(&'static str, String, String)> {
     all
 }
 
+/// A line's name, and its value for a sample.
+type Shown = (&'static str, fn(&Sample) -> Option<f64>);
+
+const LATENCY: [Shown; 3] = [
+    ("p50", |s| Some(s.latency.p50)),
+    ("p99", |s| Some(s.latency.p99)),
+    ("maximum", |s| Some(s.latency.max)),
+];
+const PROCESSOR: [Shown; 2] =
+    [("tracker", |s| Some(s.tracker?.cpu_percent)), ("load tester", |s| s.own_cpu_percent)];
+const MEMORY: [Shown; 1] = [("resident", |s| Some(s.tracker?.rss as f64))];
+const DROPS: [Shown; 1] = [("dropped", drops_per_second)];
+
 fn plots(report: &Report) -> Vec<String> {
-    let over_time = |title, y, shown: &[Shown<'_>]| over_time(report, title, y, shown);
+    let over_time = |title, y, shown| over_time(report, title, y, shown);
     let latency = || Axis::log("latency").unit(Unit::Micros);
     let mut plots = vec![
         rates(report),
-        over_time(
-            "Latency over time",
-            latency(),
-            &[
-                ("p50", &|s| Some(s.latency.p50)),
-                ("p99", &|s| Some(s.latency.p99)),
-                ("maximum", &|s| Some(s.latency.max)),
-            ],
-        ),
+        over_time("Latency over time", latency(), &LATENCY),
         percentiles(report, latency()),
     ];
     if report.series.iter().any(|sample| sample.tracker.is_some()) {
         let resident = Axis::linear("resident").unit(Unit::Bytes);
+        let drops = "Datagrams that the kernel dropped before the tracker";
         plots.extend([
-            over_time(
-                "Processor time",
-                Axis::linear("percent of one vCPU"),
-                &[
-                    ("tracker", &|s| Some(s.tracker?.cpu_percent)),
-                    ("load tester", &|s| s.own_cpu_percent),
-                ],
-            ),
-            over_time(
-                "Memory of the tracker",
-                resident,
-                &[("resident", &|s| Some(s.tracker?.rss as f64))],
-            ),
-            over_time(
-                "Datagrams that the kernel dropped before the tracker",
-                Axis::linear("per second"),
-                &[("dropped", &drops_per_second)],
-            ),
+            over_time("Processor time", Axis::linear("percent of one vCPU"), &PROCESSOR),
+            over_time("Memory of the tracker", resident, &MEMORY),
+            over_time(drops, Axis::linear("per second"), &DROPS),
         ]);
     }
     plots
@@ -118,18 +109,13 @@ fn plots(report: &Report) -> Vec<String> {
 
 fn drops_per_second(sample: &Sample) -> Option<f64> {
     let tracker = sample.tracker?;
-    // Reports from before this field was there have it as 0.
-    let seconds = if tracker.drops_seconds > 0.0 { tracker.drops_seconds } else { sample.seconds };
-    Some(tracker.drops? as f64 / seconds)
+    Some(tracker.drops? as f64 / tracker.drops_seconds)
 }
 
-/// A line's name, and its value for a sample.
-type Shown<'a> = (&'a str, &'a dyn Fn(&Sample) -> Option<f64>);
-
 /// A picture of lines over time.
-fn over_time(report: &Report, title: &str, y: Axis, shown: &[Shown<'_>]) -> String {
+fn over_time(report: &Report, title: &str, y: Axis, shown: &[Shown]) -> String {
     let middle = |sample: &Sample| sample.time - sample.seconds / 2.0;
-    let line = |(name, of): &Shown<'_>| {
+    let line = |(name, of): &Shown| {
         let point = |sample: &Sample| (middle(sample), of(sample).unwrap_or(f64::NAN));
         // No requests are sent while the run drains, so samples of the drain are left out.
         let under_load = report.series.iter().filter(|sample| sample.phase != "drain");
@@ -148,13 +134,13 @@ fn over_time(report: &Report, title: &str, y: Axis, shown: &[Shown<'_>]) -> Stri
 }
 
 fn rates(report: &Report) -> String {
-    let mut shown: Vec<Shown<'_>> =
-        vec![("sent", &|s| Some(s.sent_rate())), ("right replies", &|s| Some(s.rate()))];
+    let mut shown: Vec<Shown> =
+        vec![("sent", |s| Some(s.sent_rate())), ("right replies", |s| Some(s.rate()))];
     if report.series.iter().any(|sample| sample.lost > 0) {
-        shown.push(("lost", &|s| Some(s.lost as f64 / s.seconds)));
+        shown.push(("lost", |s| Some(s.lost as f64 / s.seconds)));
     }
     if report.series.iter().any(|sample| sample.wrong > 0) {
-        shown.push(("wrong replies", &|s| Some(s.wrong as f64 / s.seconds)));
+        shown.push(("wrong replies", |s| Some(s.wrong as f64 / s.seconds)));
     }
     over_time(report, "Rate over time", Axis::linear("per second"), &shown)
 }

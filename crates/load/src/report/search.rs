@@ -22,12 +22,10 @@ pub struct Search {
     /// Wanted distance between the highest held rate and the lowest failed one, in percent.
     pub resolution_percent: f64,
     /// The requests per second of the closed loop that the search began with.
-    #[serde(default)]
     pub closed_loop: f64,
     /// The highest held rate in requests per second; none when no rate was held.
     pub found: Option<f64>,
     /// Whether a longer round confirmed it.
-    #[serde(default)]
     pub confirmed: bool,
     /// Verdict of the next higher rate, or of its confirmation; none when no rate failed.
     pub limit: Option<Verdict>,
@@ -206,22 +204,16 @@ impl Round {
 impl Search {
     /// The bounds and the rate that was found.
     pub fn headline(&self) -> String {
-        format!(
-            "highest rate with loss <= {} % and p99 <= {} ms: {}",
-            self.bounds.loss_percent,
-            self.bounds.p99_ms,
-            match self.found {
-                Some(rate) => {
-                    let confirmed = if self.confirmed { "" } else { ", not confirmed" };
-                    let next = self.next_failure(rate).map_or_else(
-                        || "no higher rate failed".to_owned(),
-                        |failed| format!("{}/s failed", grouped(failed)),
-                    );
-                    format!("{} requests per second{confirmed}; {next}", grouped(rate))
-                }
-                None => "none".into(),
-            },
-        )
+        let Bounds { loss_percent, p99_ms } = self.bounds;
+        let found = self.found.map_or("none".into(), |rate| {
+            let confirmed = if self.confirmed { "" } else { ", not confirmed" };
+            let next = self.next_failure(rate).map_or_else(
+                || "no higher rate failed".to_owned(),
+                |failed| format!("{}/s failed", grouped(failed)),
+            );
+            format!("{} requests per second{confirmed}; {next}", grouped(rate))
+        });
+        format!("highest rate with loss <= {loss_percent} % and p99 <= {p99_ms} ms: {found}")
     }
 
     /// The lowest rate above this one that was not held. Time may not allow to come closer.
@@ -232,26 +224,19 @@ impl Search {
 
     /// The result in a sentence.
     pub fn sentence(&self) -> String {
-        let last = self.rounds.last();
-        match (self.found, last) {
-            (Some(rate), Some(last)) if self.confirmed => format!(
-                "Highest rate: {} requests per second, confirmed over {:.1} s.",
-                grouped(rate),
-                last.seconds
-            ),
+        let per_second = |rate: f64| format!("{} requests per second", grouped(rate));
+        match (self.found.map(per_second), self.rounds.last()) {
+            (Some(rate), Some(Round { seconds, .. })) if self.confirmed => {
+                format!("Highest rate: {rate}, confirmed over {seconds:.1} s.")
+            }
             (Some(rate), last) => {
                 let failed = last.filter(|round| round.purpose == Purpose::Confirm);
                 let why = failed.map_or("the search was ended before", |round| round.why.as_str());
-                format!(
-                    "Highest rate: {} requests per second, not confirmed: {why}.",
-                    grouped(rate)
-                )
+                format!("Highest rate: {rate}, not confirmed: {why}.")
             }
-            (None, Some(last)) => format!(
-                "No rate held; the last one tried was {} requests per second: {}.",
-                grouped(last.rate),
-                last.why
-            ),
+            (None, Some(Round { rate, why, .. })) => {
+                format!("No rate held; the last one tried was {}: {why}.", per_second(*rate))
+            }
             (None, None) => "No rate was tried: the search was ended before.".into(),
         }
     }
@@ -259,25 +244,16 @@ impl Search {
     /// The limit of the found rate, in a sentence; none where no rate failed or held.
     pub fn limit(&self) -> Option<String> {
         self.found?;
-        Some(match self.limit? {
+        let Bounds { loss_percent, p99_ms } = self.bounds;
+        let by = match self.limit? {
             Verdict::Held => return None,
-            Verdict::Lost => {
-                format!(
-                    "Limited by loss: higher rates lose more than {} %.",
-                    self.bounds.loss_percent
-                )
-            }
-            Verdict::Slow => {
-                format!(
-                    "Limited by latency: at higher rates the p99 exceeds {} ms.",
-                    self.bounds.p99_ms
-                )
-            }
+            Verdict::Lost => format!("loss: higher rates lose more than {loss_percent} %"),
+            Verdict::Slow => format!("latency: at higher rates the p99 exceeds {p99_ms} ms"),
             Verdict::LoadTester => {
-                "Limited by the load tester, not by the tracker: give it more --workers and vCPUs."
-                    .into()
+                "the load tester, not by the tracker: give it more --workers and vCPUs".into()
             }
-        })
+        };
+        Some(format!("Limited by {by}."))
     }
 }
 

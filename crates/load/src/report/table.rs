@@ -10,25 +10,21 @@ use onrush_text::numbers::grouped;
 /// The whole report; ends with a line feed.
 pub(super) fn table(report: &Report) -> String {
     let (_, sentences) = verdict(report);
-    let mut lines: Vec<_> = sentences.iter().flat_map(|text| wrapped("", text)).collect();
-    lines.push(String::new());
-    lines.extend(named(setup(report)));
-    lines.push(String::new());
-    lines.extend(kinds(report).lines());
+    let mut kinds = kinds(report).lines();
     let of_kinds: u64 = report.kinds.iter().map(|kind| kind.wrong).sum();
     let others = report.wrong_replies().saturating_sub(of_kinds);
     if others > 0 {
-        let others = grouped(others);
-        lines.push(format!("and {others} wrong replies to no request in flight"));
+        kinds.push(format!("and {} wrong replies to no request in flight", grouped(others)));
     }
-    lines.push(String::new());
-    lines.extend(latencies(report).lines());
-    lines.push(String::new());
-    lines.extend(named(figures(report)));
-    if let Some(steps) = by_step(report) {
-        lines.push(String::new());
-        lines.extend(steps.lines());
-    }
+    let mut sections = vec![
+        sentences.iter().flat_map(|text| wrapped("", text)).collect(),
+        named(setup(report)),
+        kinds,
+        latencies(report).lines(),
+        named(figures(report)),
+    ];
+    sections.extend(by_step(report).map(|steps| steps.lines()));
+    let mut lines = sections.join(&String::new());
     lines.extend(findings("wrong replies", &report.wrong));
     lines.extend(findings("different within what BEP 15 leaves open", &report.differs));
     if let Some(search) = &report.search {

@@ -8,13 +8,13 @@ use onrush_tidy::{crate_of, demand, sources};
 /// [`GROWTH`] beyond its row. The commit that raises a row says why; one that removes more than
 /// [`SLACK`] lowers it.
 const BUDGETS: [(&str, [usize; 2]); 18] = [
-    ("bench", [2_458, 1_251]),
+    ("bench", [2_432, 1_252]),
     ("config", [1_777, 1_080]),
     ("control", [4_340, 1_841]),
     ("daemon", [9_153, 14_121]),
     ("fuzz", [423, 0]),
-    ("lab", [1_297, 681]),
-    ("load", [7_580, 4_974]),
+    ("lab", [1_261, 681]),
+    ("load", [7_248, 4_970]),
     ("net", [3_512, 2_225]),
     ("proto", [691, 759]),
     ("replica", [560, 328]),
@@ -25,7 +25,7 @@ const BUDGETS: [(&str, [usize; 2]); 18] = [
     ("tidy", [169, 747]),
     ("toml-keys", [1_114, 499]),
     ("tracker", [4_328, 2_516]),
-    ("verify", [2_461, 1_096]),
+    ("verify", [2_446, 1_097]),
 ];
 /// Growth beyond a row, percent.
 const GROWTH: usize = 3;
