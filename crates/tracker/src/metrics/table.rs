@@ -108,11 +108,7 @@ WorkerMetrics (WorkerCounts) {
             lost(unsent "replies not sent" Summary::unsent_in_all)
             { unsent = UNSENT }
     }
-    hidden {
-        /// Datagrams that the kernel dropped at the worker's sockets for any reason. The thread
-        /// that supervises the workers divides it among the three counters of reasons above.
-        socket_drops,
-    }
+    hidden {}
     also {
         /// Traffic by address family.
         incoming: ByFamily<Incoming>,
