@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use axum::body::{Body, Bytes};
 use hyper::body::{Frame, SizeHint};
 use onrush_net::connections::{Activity, Limits, Source, Table};
-use onrush_tracker::metrics::Counter;
+use onrush_tracker::declare_counters;
 use tokio::task::AbortHandle;
 
 /// Connections above `admin.connections`, which serve `/health` and `/ready` only.
@@ -22,14 +22,42 @@ const RESERVE: usize = 16;
 const SHARE: usize = 4;
 const LEAST_SHARE: usize = 8;
 
+/// Calls the macro `$then` with the table of the admin side's counters, in the form of
+/// [`onrush_tracker::counter_table`].
+macro_rules! admin_table {
+    ($then:ident) => {
+        $then! {
+
+/// Counters of the admin side.
+AdminCounters (AdminStats) {
+    counters {
+        Counter All "onrush_admin_requests" [] "HTTP requests answered" { requests }
+        Gauge All "onrush_admin_connections" [] "Open HTTP connections" { connections }
+        Counter All "onrush_admin_evicted_connections" []
+            "HTTP connections, idle or read slowly, closed for another one because too many were \
+             open"
+            { evicted }
+        Counter All "onrush_admin_rejected_connections" []
+            "HTTP connections refused because too many were in use"
+            { rejected }
+    }
+    named {}
+    hidden {}
+    also {}
+}
+
+        }
+    };
+}
+pub(crate) use admin_table;
+
+admin_table!(declare_counters);
+
 /// The open connections.
 #[derive(Debug)]
 pub(crate) struct Connections {
     open: Mutex<Table<Connection>>,
-    /// Connections that were closed for another one.
-    pub(crate) evicted: Counter,
-    /// Connections that got status 503 because all others were in use.
-    pub(crate) rejected: Counter,
+    pub(crate) counters: Arc<AdminCounters>,
 }
 
 #[derive(Debug, Default)]
@@ -49,8 +77,7 @@ impl Connections {
     pub(crate) fn new(connections: usize, timeout: Duration) -> Arc<Self> {
         Arc::new(Self {
             open: Mutex::new(Table::new(limits(connections, timeout))),
-            evicted: Counter::default(),
-            rejected: Counter::default(),
+            counters: Arc::default(),
         })
     }
 
@@ -66,13 +93,16 @@ impl Connections {
     }
 
     fn admit_source(self: &Arc<Self>, source: Source, now: Instant) -> Option<Slot> {
-        let Some(admitted) = self.lock().admit(source, Connection::default(), now) else {
-            self.rejected.add(1);
+        let mut open = self.lock();
+        let Some(admitted) = open.admit(source, Connection::default(), now) else {
+            self.counters.rejected.add(1);
             return None;
         };
+        self.counters.connections.set(open.len() as u64);
+        drop(open);
         if let Some(closed) = admitted.closed {
             closed.task.inspect(AbortHandle::abort);
-            self.evicted.add(1);
+            self.counters.evicted.add(1);
         }
         let (number, in_reserve) = (admitted.number, admitted.in_reserve);
         Some(Slot { connections: self.clone(), number, in_reserve })
@@ -94,11 +124,6 @@ impl Connections {
     pub(crate) fn awaits_user(&self) -> bool {
         let open = self.lock();
         open.iter().any(|(source, open)| !open.served && matches!(source, Source::User(_)))
-    }
-
-    /// The number of open connections.
-    pub(crate) fn len(&self) -> usize {
-        self.lock().len()
     }
 
     /// Each critical section leaves complete entries, so a poisoned mutex holds a valid value.
@@ -140,7 +165,9 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.connections.lock().remove(self.number);
+        let mut open = self.connections.lock();
+        open.remove(self.number);
+        self.connections.counters.connections.set(open.len() as u64);
     }
 }
 
@@ -224,10 +251,10 @@ mod tests {
         first.written();
         assert!(!admit(&all, "10.0.0.3").in_reserve);
         assert_eq!([&first, &second].map(is_open), [false, true]);
-        assert_eq!((all.evicted.get(), all.rejected.get()), (1, 0));
+        assert_eq!((all.counters.evicted.get(), all.counters.rejected.get()), (1, 0));
         drop(first);
         drop(second);
-        assert_eq!(all.len(), 0);
+        assert_eq!(all.counters.connections.get(), 0);
     }
 
     /// As that of a published list, which is produced while it is read.

@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 
 use crate::api::Problem;
-use crate::api::stats::{AdminStats, Files};
+use crate::api::stats::Files;
 use crate::connections::Connections;
 use crate::metrics::process::Process;
 use crate::metrics::snapshot::{StatsSnapshot, WorkerState};
@@ -16,7 +16,6 @@ use crate::stall::{STALL_THRESHOLD, StallDetector};
 use crate::token::Token;
 use crate::view::{InForce, View};
 use onrush_config::settings::AdminSettings;
-use onrush_tracker::metrics::Counter;
 
 /// The state as an argument of the routes.
 pub(crate) type SharedState = State<Arc<ServerState>>;
@@ -30,8 +29,6 @@ pub(crate) struct ServerState {
     walk: tokio::sync::Mutex<()>,
     /// Held while the workers sample sources; only one request may use them at a time.
     pub(crate) sampling: tokio::sync::Mutex<()>,
-    /// Requests answered.
-    pub(crate) requests: Counter,
     /// The open connections.
     pub(crate) connections: Arc<Connections>,
     /// `admin.hosts`, until there is a view.
@@ -50,7 +47,6 @@ impl ServerState {
             timeout: settings.timeout,
             walk: tokio::sync::Mutex::default(),
             sampling: tokio::sync::Mutex::default(),
-            requests: Counter::default(),
             connections: Connections::new(settings.connections, settings.timeout),
             hosts: settings.hosts.clone(),
             in_progress: Arc::default(),
@@ -145,12 +141,7 @@ impl ServerState {
             },
             lost_log_lines: (parts.lost_log_lines)(),
             process: Process::read(),
-            admin: AdminStats {
-                requests: self.requests.get(),
-                connections: self.connections.len() as u64,
-                evicted: self.connections.evicted.get(),
-                rejected: self.connections.rejected.get(),
-            },
+            admin: self.connections.counters.clone(),
         })
     }
 

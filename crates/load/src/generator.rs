@@ -107,7 +107,7 @@ impl<'p, S: Socket> Generator<'p, S> {
 
     /// Received datagrams that the kernel dropped, as the backend counts them.
     pub fn dropped(&self) -> u64 {
-        self.socket.dropped()
+        self.socket.dropped().all()
     }
 
     /// Receives, expires, sends. Reads the time from `clock`, which is monotonic.

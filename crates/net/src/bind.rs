@@ -16,6 +16,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::notice::{Direction, Notice};
+pub use crate::socket::Buffers;
 use crate::sys;
 
 /// An address to listen on.
@@ -37,17 +38,6 @@ pub struct Options {
     /// Whether to check first that no other process has an address. Only a handoff from a running
     /// copy skips this.
     pub probe: bool,
-}
-
-/// Socket buffer sizes to request, bytes; 0 leaves the system's default. The kernel also charges
-/// its own overhead to the buffer (about 800 bytes for a small datagram), and doubles the requested
-/// size to make up for it (socket(7)).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Buffers {
-    /// SO_RCVBUF.
-    pub receive: usize,
-    /// SO_SNDBUF.
-    pub send: usize,
 }
 
 /// A bound, nonblocking UDP socket.

@@ -34,6 +34,7 @@
 //! | [`clock`] | how wrong the wall clock may be (Linux) |
 //! | [`name_service`] | names of users and hosts in a static program (glibc) |
 //! | [`mio`] | the portable backend; recvmmsg and sendmmsg on Linux |
+//! | [`mio::drops`] | why the kernel dropped datagrams (Linux) |
 //! | [`memory`] | a network within the process: loss, delay and reordering from a seed |
 //! | [`raw`] | datagrams from any source address, for load tests (Linux) |
 
@@ -67,4 +68,4 @@ mod sys;
 
 pub use counters::untaken;
 pub use notice::Notice;
-pub use socket::{Cause, Received, Reply, Return, Sent, Slot, Socket, Waker};
+pub use socket::{Cause, Drops, Received, Reply, Return, Sent, Slot, Socket, Waker};

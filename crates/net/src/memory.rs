@@ -25,7 +25,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::filter::Filter;
-use crate::socket::{Cause, Received, Reply, Return, Sent, Slot, Socket};
+use crate::socket::{Cause, Drops, Received, Reply, Return, Sent, Slot, Socket};
 use state::{SLOT_BYTES, State};
 
 /// The faults of the network. The default has none.
@@ -284,7 +284,7 @@ impl Socket for Endpoint {
         Ok(())
     }
 
-    fn dropped(&self) -> u64 {
+    fn dropped(&self) -> Drops {
         self.shared.state().workers[self.worker].dropped
     }
 }

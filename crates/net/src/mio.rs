@@ -1,6 +1,7 @@
 //! The reference backend: readiness and wake-ups by mio on every Unix; on Linux batches by
 //! `recvmmsg` and `sendmmsg`, and replies to one client grouped by UDP_SEGMENT.
 
+pub mod drops;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod filter_program;
 mod inbox;
@@ -15,8 +16,9 @@ use std::time::Duration;
 use crate::bind::BoundSocket;
 use crate::counters::{self, Wrapping};
 use crate::filter::Filter;
-use crate::socket::{Received, Reply, Sent, Socket};
+use crate::socket::{Buffers, Drops, Received, Reply, Sent, Socket};
 use crate::sys::message::Calls;
+use drops::DropReasons;
 use inbox::{Inbox, ReceiveOutcome};
 use outbox::Outbox;
 use readiness::Readiness;
@@ -55,6 +57,10 @@ pub struct Backend {
     inbox: Inbox,
     outbox: Outbox,
     drops: std::cell::RefCell<Vec<Wrapping>>,
+    /// Where the reasons of drops are attributed, and this backend's number there.
+    reasons: Option<(DropReasons, usize)>,
+    /// Whether a socket has a filter.
+    has_filter: bool,
 }
 
 impl Backend {
@@ -77,7 +83,18 @@ impl Backend {
             outbox: Outbox::new(batch, sockets.len(), calls, segmentation),
             drops: sockets.iter().map(dropped_so_far).collect::<Vec<_>>().into(),
             sockets,
+            reasons: None,
+            has_filter: false,
         })
+    }
+
+    /// Attributes drops to their reasons, together with the other backends that share `reasons`.
+    /// Without this call every drop counts as one by a full buffer. [`Socket::dropped`] then has to
+    /// be called once a second, and reports a drop a second later or more.
+    #[must_use]
+    pub fn with_drop_reasons(mut self, reasons: &DropReasons) -> Self {
+        self.reasons = Some((reasons.clone(), reasons.add_backend()));
+        self
     }
 
     /// Counters of the grouping of replies.
@@ -148,18 +165,37 @@ impl Socket for Backend {
 
     fn set_filter(&mut self, filter: Option<&Filter>) -> io::Result<()> {
         #[cfg(any(target_os = "linux", target_os = "android"))]
-        return self.sockets.iter().try_for_each(|socket| filter_program::set(socket, filter));
+        for socket in &self.sockets {
+            filter_program::set(socket, filter)?;
+            self.has_filter |= filter.is_some();
+        }
         #[cfg(not(any(target_os = "linux", target_os = "android")))]
-        return if filter.is_none() { Ok(()) } else { Err(io::ErrorKind::Unsupported.into()) };
+        if filter.is_some() {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        self.has_filter = filter.is_some();
+        Ok(())
     }
 
-    fn dropped(&self) -> u64 {
+    fn dropped(&self) -> Drops {
         let mut drops = self.drops.borrow_mut();
         // A system without drop counters reports zero.
         let count = |(socket, drops): (&BoundSocket, &mut Wrapping)| {
             counters::socket_drops(socket.as_fd()).map_or(0, |now| drops.update(now))
         };
-        self.sockets.iter().zip(drops.iter_mut()).map(count).sum()
+        let all = self.sockets.iter().zip(drops.iter_mut()).map(count).sum();
+        match &self.reasons {
+            Some((reasons, own)) => reasons.report(*own, all, self.has_filter),
+            None => Drops { full_buffer: all, ..Drops::default() },
+        }
+    }
+
+    fn buffers(&self) -> Buffers {
+        let sizes = self.sockets.iter().filter_map(|socket| socket.buffers().ok());
+        sizes.fold(Buffers::default(), |sum, size| Buffers {
+            receive: sum.receive + size.receive,
+            send: sum.send + size.send,
+        })
     }
 }
 

@@ -57,10 +57,48 @@ pub trait Socket {
         if filter.is_none() { Ok(()) } else { Err(io::ErrorKind::Unsupported.into()) }
     }
 
-    /// Datagrams that the kernel dropped since the socket was opened: for lack of buffer space, for
-    /// a wrong checksum where it is verified late, or by the [filter](Self::set_filter). Costs a
-    /// system call per kernel socket: call it once a second, not per batch.
-    fn dropped(&self) -> u64;
+    /// Datagrams that the kernel dropped since the socket was opened, by reason. A backend that has
+    /// to find out the reason counts a drop once it is known, seconds later; the reason of drops
+    /// before the first call may stay unknown, and is then a full buffer. Costs a system call per
+    /// kernel socket: call it once a second, not per batch.
+    fn dropped(&self) -> Drops;
+
+    /// The sizes of the receive and send buffers, summed over the kernel sockets, as the kernel
+    /// counts them: twice the requested sizes (socket(7)). Zeros for a backend without buffers of
+    /// the kernel, which is the default.
+    fn buffers(&self) -> Buffers {
+        Buffers::default()
+    }
+}
+
+/// Socket buffer sizes in bytes; 0 requests the system's default. The kernel also charges
+/// its own overhead to the buffer (about 800 bytes for a small datagram), and doubles the requested
+/// size to make up for it (socket(7)).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Buffers {
+    /// SO_RCVBUF.
+    pub receive: usize,
+    /// SO_SNDBUF.
+    pub send: usize,
+}
+
+/// Datagrams that the kernel dropped before they could be received, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Drops {
+    /// A receive buffer was full, or the memory for all of them.
+    pub full_buffer: u64,
+    /// The UDP checksum was wrong, where it is verified at the socket: Linux verifies that of a
+    /// datagram of at most 76 bytes before.
+    pub checksum: u64,
+    /// The [filter](Socket::set_filter) did not accept it.
+    pub filter: u64,
+}
+
+impl Drops {
+    /// Drops for all reasons.
+    pub fn all(&self) -> u64 {
+        self.full_buffer + self.checksum + self.filter
+    }
 }
 
 /// Wakes a waiting [`Socket`].

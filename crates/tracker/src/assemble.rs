@@ -91,7 +91,11 @@ pub fn assemble_with_fronts<S: Socket>(
     let mut sockets = sockets.into_iter();
     let mut workers = Vec::with_capacity(placement.workers());
     for (index, (parker, inbox)) in parkers.into_iter().zip(inboxes.by_ref()).enumerate() {
+        let metrics = Arc::new(WorkerMetrics::default());
         let socket_side = sockets.next().map(|socket| {
+            let buffers = socket.buffers();
+            metrics.receive_buffer.set(buffers.receive as u64);
+            metrics.send_buffer.set(buffers.send as u64);
             let intake = Intake::new(rules, index, ids.clone());
             SocketSide::new(index, socket, intake, map, settings, rules.max_hashes)
         });
@@ -99,7 +103,6 @@ pub fn assemble_with_fronts<S: Socket>(
             .find(|shard| placement.owner(*shard) == index)
             .map(|shard| swarm_side(rules, secrets, shard));
         let (mailboxes, owners) = (mailboxes.clone(), owners.clone());
-        let metrics = Arc::new(WorkerMetrics::default());
         workers.push(Worker {
             index,
             socket_side,

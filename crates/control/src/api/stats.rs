@@ -1,18 +1,20 @@
 //! Response of `/stats.json`: all counters and gauges under stable names. To compute a rate, take
 //! two responses and divide by the difference of their `time`; counters never decrease.
 //!
-//! The counters of workers come from the table in [`onrush_tracker::metrics`]: [`IncomingStats`],
-//! [`WorkerCounts`] and [`ShardStats`] have a field for each.
+//! The counters come from the tables: [`IncomingStats`], [`WorkerCounts`] and [`ShardStats`] have a
+//! field for each counter of the workers ([`onrush_tracker::metrics`]), [`AdminStats`] for those of
+//! the admin side.
 
 use std::collections::BTreeMap;
 
 use onrush_tracker::counter_table;
-use onrush_tracker::metrics::{LOSSES, Loss, is_loss};
+use onrush_tracker::metrics::{Incoming, LOSSES, Loss, ShardGauges, WorkerMetrics, is_loss};
 use serde::{Deserialize, Serialize};
 
+use crate::connections::{AdminCounters, admin_table};
 use crate::stall::STALL_THRESHOLD;
 
-/// Declares the JSON type of each struct in the table, with a conversion that adds counters to it.
+/// Declares the JSON type of each struct in a table, with a conversion that adds counters to it.
 macro_rules! declare_stats {
     ($(
         $(#[$doc:meta])*
@@ -40,13 +42,14 @@ macro_rules! declare_stats {
         }
 
         impl $Json {
-            pub(crate) fn add(&mut self, counters: &onrush_tracker::metrics::$Struct) {
+            pub(crate) fn add(&mut self, counters: &$Struct) {
                 $($( self.$field += counters.$field.get(); )*)*
             }
         }
     )* };
 }
 counter_table!(declare_stats);
+admin_table!(declare_stats);
 
 /// All counters and gauges of the tracker.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -320,20 +323,6 @@ pub struct FileStats {
     pub bytes: u64,
     /// Duration of the last successful write, in seconds.
     pub seconds: f64,
-}
-
-/// The admin side itself.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(utoipa::ToSchema))]
-pub struct AdminStats {
-    /// Counter: requests answered.
-    pub requests: u64,
-    /// Gauge: open connections.
-    pub connections: u64,
-    /// Counter: idle connections closed for another one, because too many were open.
-    pub evicted: u64,
-    /// Counter: connections refused because too many were in use.
-    pub rejected: u64,
 }
 
 impl Totals {

@@ -1,4 +1,4 @@
-//! The table of the series that are not counters of a worker: state of the process, computed
+//! The table of the series that are not in a table of counters: state of the process, computed
 //! values, histograms and limits.
 
 use onrush_proto::Family;
@@ -138,19 +138,9 @@ declare_computed! {
     Counter "onrush_lost_log_lines" []
         "Log lines lost because the log was not read in time"
         => |all, to| to.put(&[], all.lost_log_lines as f64);
-    Counter "onrush_admin_requests" [] "HTTP requests answered"
-        => |all, to| to.put(&[], all.admin.requests as f64);
-    Gauge "onrush_admin_connections" [] "Open HTTP connections"
-        => |all, to| to.put(&[], all.admin.connections as f64);
     Gauge "onrush_admin_connections_limit" []
         "Most open HTTP connections, as admin.connections sets"
         => |all, to| to.put(&[], all.settings.admin.connections as f64);
-    Counter "onrush_admin_evicted_connections" []
-        "HTTP connections, idle or read slowly, closed for another one because too many were open"
-        => |all, to| to.put(&[], all.admin.evicted as f64);
-    Counter "onrush_admin_rejected_connections" []
-        "HTTP connections refused because too many were in use"
-        => |all, to| to.put(&[], all.admin.rejected as f64);
 }
 
 fn flag(is: bool) -> f64 {

@@ -5,6 +5,7 @@ pub mod process;
 pub mod prometheus;
 pub mod snapshot;
 pub mod stats;
+mod tables;
 pub mod text;
 
 #[cfg(test)]

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::process::Process;
-use crate::api::stats::{AdminStats, Files, Overload};
+use crate::api::stats::{Files, Overload};
+pub use crate::connections::AdminCounters;
 use crate::readiness::Readiness;
 use onrush_config::Settings;
 use onrush_tracker::access::Lists;
@@ -43,7 +44,7 @@ pub struct StatsSnapshot {
     /// Memory and CPU time of the process.
     pub process: Process,
     /// Counters of the admin side.
-    pub admin: AdminStats,
+    pub admin: Arc<AdminCounters>,
 }
 
 /// A member in a [`StatsSnapshot`].
@@ -88,7 +89,7 @@ impl StatsSnapshot {
             files: Files::default(),
             lost_log_lines: 0,
             process: Process::default(),
-            admin: AdminStats::default(),
+            admin: Arc::default(),
         }
     }
 

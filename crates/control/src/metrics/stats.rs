@@ -6,8 +6,8 @@ use onrush_proto::Family;
 
 use super::snapshot::{StatsSnapshot, Worker};
 use crate::api::stats::{
-    Class, Clients, Cpu, Distribution, Families, FamilyStats, IncomingStats, Limits, ListState,
-    Memory, Software, Stats, Totals, WorkerStats,
+    AdminStats, Class, Clients, Cpu, Distribution, Families, FamilyStats, IncomingStats, Limits,
+    ListState, Memory, Software, Stats, Totals, WorkerStats,
 };
 use onrush_config::Settings;
 use onrush_tracker::access::{AccessList, ListKind, Lists};
@@ -21,6 +21,8 @@ impl Stats {
     /// The statistics in a snapshot.
     pub fn of(snapshot: &StatsSnapshot) -> Self {
         let settings = &snapshot.settings;
+        let mut admin = AdminStats::default();
+        admin.add(&snapshot.admin);
         Self {
             version: onrush_text::version::version().to_owned(),
             pid: std::process::id(),
@@ -54,7 +56,7 @@ impl Stats {
             overload: snapshot.overload,
             files: snapshot.files,
             lost_log_lines: snapshot.lost_log_lines,
-            admin: snapshot.admin,
+            admin,
         }
     }
 }

@@ -11,7 +11,8 @@ use super::process::Process;
 use super::prometheus::write;
 use super::snapshot::{StatsSnapshot, WorkerState};
 use super::text::Format;
-use crate::api::stats::{AdminStats, FileStats, Files, Overload, Stats};
+use crate::api::stats::{FileStats, Files, Overload, Stats};
+use crate::connections::AdminCounters;
 use onrush_config::Settings;
 use onrush_tracker::access::addresses::{AddressBlock, AddressSet, network};
 use onrush_tracker::access::blocks::SourceBlocks;
@@ -62,8 +63,8 @@ const COMPUTED: [(&str, f64); 61] = [
     ("onrush_lost_log_lines_total", 46.0),
     ("onrush_admin_requests_total", 51.0),
     ("onrush_admin_connections", 52.0),
-    ("onrush_admin_rejected_connections_total", 53.0),
-    ("onrush_admin_evicted_connections_total", 54.0),
+    ("onrush_admin_evicted_connections_total", 53.0),
+    ("onrush_admin_rejected_connections_total", 54.0),
     ("onrush_batch_datagrams_count{worker=\"worker-0\"}", 2.0),
     ("onrush_batch_datagrams_sum{worker=\"worker-0\"}", 128.0),
     ("onrush_batch_datagrams_bucket{le=\"32.0\",worker=\"worker-0\"}", 0.0),
@@ -167,6 +168,8 @@ fn full_snapshot() -> StatsSnapshot {
     let members = members(&[Role::Both; 2]);
     let numbers = members.iter().zip([10_000, 20_000]);
     numbers.for_each(|(member, from)| fill(&member.metrics, from));
+    let admin = Arc::new(AdminCounters::default());
+    number(&*admin, AdminCounters::SERIES, &mut 51);
     let state = |from: usize, seconds| WorkerState {
         lane_waiting: from + 301,
         lane_capacity: from + 302,
@@ -202,7 +205,7 @@ fn full_snapshot() -> StatsSnapshot {
             open_files: 17,
             threads: 18,
         },
-        admin: AdminStats { requests: 51, connections: 52, evicted: 54, rejected: 53 },
+        admin,
         ..StatsSnapshot::of_members(members, settings)
     }
 }

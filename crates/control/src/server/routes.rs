@@ -73,7 +73,7 @@ async fn not_found() -> Problem {
 }
 
 async fn too_many(State(state): SharedState) -> Problem {
-    state.connections.rejected.add(1);
+    state.connections.counters.rejected.add(1);
     Problem::unavailable(
         "too many requests at once, of this source or in all: try again, or raise \
          admin.connections",
@@ -93,7 +93,7 @@ const LONG_PATHS: [&str; 5] = ["/reload", "/export", "/snapshot", "/list/check",
 
 /// Middleware for all routes: time limit, request counter, and headers that forbid caching.
 async fn common(State(state): SharedState, request: Request, next: Next) -> Response {
-    state.requests.add(1);
+    state.connections.counters.requests.add(1);
     // Handlers that wait for another thread have a shorter limit with a more precise error. This
     // one ends requests whose body does not arrive.
     let limit = match request.uri().path() {

@@ -178,9 +178,10 @@ fn keep_alive_clients_do_not_keep_others_out() {
             }
         }
         let connections = &server.state.connections;
-        assert!(connections.len() <= settings().connections, "{}", connections.len());
-        assert_eq!(connections.rejected.get(), 0);
-        assert!(connections.evicted.get() > 0);
+        let open = connections.counters.connections.get();
+        assert!(open <= settings().connections as u64, "{open}");
+        assert_eq!(connections.counters.rejected.get(), 0);
+        assert!(connections.counters.evicted.get() > 0);
     }
 }
 
@@ -221,7 +222,7 @@ fn health_is_answered_while_all_connections_are_in_use() {
     // In use until the body arrives.
     let mut slow: Vec<_> = (0..8).map(|_| new()).collect();
     slow.iter_mut().for_each(|it| it.write_all(head_without_a_body().as_bytes()).unwrap());
-    eventually("all connections are in use", || state.requests.get() == 8);
+    eventually("all connections are in use", || state.connections.counters.requests.get() == 8);
     let mut other = new();
     let (status, rejected) = ask(&mut other, "/openapi.json").unwrap();
     assert!(status == 503 && is_closed(&mut other), "{rejected}");
@@ -237,7 +238,7 @@ fn health_is_answered_while_all_connections_are_in_use() {
         response(stream).expect("it was not closed");
     }
     assert_eq!(ask(&mut new(), "/openapi.json").unwrap().0, 200);
-    assert_eq!(state.connections.rejected.get(), 1);
+    assert_eq!(state.connections.counters.rejected.get(), 1);
 }
 
 /// Over ordinary connections, and over those of the reserve.
@@ -379,7 +380,7 @@ fn a_connection_that_is_being_written_to_is_not_closed_for_another() {
     assert!(admit().in_reserve);
     client.read_exact(&mut vec![0; LENGTH - 1]).unwrap();
     eventually("the connection is idle", || !admit().in_reserve);
-    assert_eq!(connections.evicted.get(), 1);
+    assert_eq!(connections.counters.evicted.get(), 1);
     drop(client);
     server.join().unwrap();
 }

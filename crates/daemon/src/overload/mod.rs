@@ -4,15 +4,14 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`losses`] | why the kernel dropped datagrams |
 //! | [`load`] | the load of a second |
 //! | [`policy`] | from the load to the step of overload |
 //! | [`filter`] | from the load to the switch of the kernel's filter |
+//! | [`onrush_net::mio::drops`] | why the kernel dropped datagrams |
 //! | [`onrush_tracker::kernel_filter`] | the filter that the kernel gets |
 
 pub mod filter;
 pub mod load;
-pub mod losses;
 pub mod policy;
 
 use std::time::{Duration, Instant};

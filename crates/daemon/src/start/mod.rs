@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use onrush_net::adopt::Adopted;
 use onrush_net::bind::{self, Group};
+use onrush_net::mio::drops::DropReasons;
 use onrush_net::notice::Notice;
 use onrush_net::steering::Steering;
 use onrush_swarm::{Shard, ShardMap};
@@ -66,6 +67,8 @@ pub struct Tracker {
     pub upgrade: Upgrade,
     /// Longer intervals and the kernel's filter, and the interval commitment of the predecessor.
     pub overload: Overload,
+    /// Why the kernel drops datagrams.
+    pub drop_reasons: DropReasons,
     /// Which shard owns an info hash.
     pub map: ShardMap,
     /// The admin server.
@@ -222,6 +225,7 @@ struct Start<'a> {
     access: AccessControl,
     clock: Clock,
     overload: Overload,
+    drop_reasons: DropReasons,
     files: StateFiles,
 }
 
@@ -252,6 +256,7 @@ impl<'a> Start<'a> {
             access,
             clock: Clock::start(),
             overload: Overload::default(),
+            drop_reasons: DropReasons::of_namespace(),
             files: StateFiles::default(),
         })
     }
@@ -284,16 +289,11 @@ impl<'a> Start<'a> {
         group: &mut Group,
         secrets: &Secrets,
     ) -> Result<Vec<Worker<Backend>>, StartError> {
-        let buffers = sockets::buffer_sizes(group);
-        let backends = sockets::backends(self.settings, group).map_err(StartError::Poll)?;
+        let backends = sockets::backends(self.settings, group, &self.drop_reasons)
+            .map_err(StartError::Poll)?;
         // With the commitment, so that no peer is dropped for its age too early.
         let rules = self.overload.rules(self.settings, self.access.lists());
-        let workers = assemble(&self.settings.workers(), secrets, backends, &rules);
-        for (worker, buffers) in workers.iter().zip(buffers) {
-            worker.metrics.receive_buffer.set(buffers.receive as u64);
-            worker.metrics.send_buffer.set(buffers.send as u64);
-        }
-        Ok(workers)
+        Ok(assemble(&self.settings.workers(), secrets, backends, &rules))
     }
 
     /// Loads the peers of the last snapshot, if there is one.
@@ -328,7 +328,7 @@ impl<'a> Start<'a> {
         group: &Group,
         map: ShardMap,
     ) -> Result<Tracker, StartError> {
-        let Self { settings, warnings, admin, access, clock, overload, files } = self;
+        let Self { settings, warnings, admin, access, clock, overload, drop_reasons, files } = self;
         let addresses = group.addresses.clone();
         let running = Running::prepare(&settings.workers(), addresses, workers, clock)
             .map_err(StartError::Threads)?;
@@ -341,6 +341,7 @@ impl<'a> Start<'a> {
             files,
             upgrade: Upgrade::new(Instant::now()),
             overload,
+            drop_reasons,
             map,
             admin,
             history: Arc::new(History::new(Instant::now())),

@@ -5,7 +5,7 @@ use std::io;
 
 use onrush_net::adopt::Adopted;
 use onrush_net::bind::{self, Address, BoundSocket, Buffers, Group};
-use onrush_net::mio;
+use onrush_net::mio::{self, drops::DropReasons};
 use onrush_net::regroup::{PendingSockets, regroup};
 use onrush_net::steering::{self, Function, Steering};
 use onrush_proto::scrape::{HASH_LEN, REQUEST_HEAD_LEN};
@@ -54,27 +54,20 @@ fn wanted_buffers(settings: &Settings) -> Buffers {
     Buffers { receive: settings.socket.receive_buffer, send: settings.socket.send_buffer }
 }
 
-/// The buffer sizes in force, summed over each worker's sockets; 0 where the kernel reports none.
-pub(super) fn buffer_sizes(group: &Group) -> Vec<Buffers> {
-    let sum = |sockets: &Vec<BoundSocket>| {
-        let sizes = sockets.iter().filter_map(|socket| socket.buffers().ok());
-        sizes.fold(Buffers::default(), |sum, size| Buffers {
-            receive: sum.receive + size.receive,
-            send: sum.send + size.send,
-        })
-    };
-    group.workers.iter().map(sum).collect()
-}
-
 /// A backend for each worker's sockets. Duplicate descriptors stay in the group, for steering and
 /// the next upgrade.
-pub(super) fn backends(settings: &Settings, group: &mut Group) -> io::Result<Vec<Backend>> {
+pub(super) fn backends(
+    settings: &Settings,
+    group: &mut Group,
+    reasons: &DropReasons,
+) -> io::Result<Vec<Backend>> {
     let duplicate =
         |sockets: &Vec<BoundSocket>| sockets.iter().map(BoundSocket::try_clone).collect();
     let duplicates = group.workers.iter().map(duplicate).collect::<io::Result<_>>()?;
     let options = mio::Options { batch: settings.socket.batch, ..mio::Options::default() };
     let sockets = std::mem::replace(&mut group.workers, duplicates).into_iter();
-    sockets.map(|sockets| Backend::new(sockets, options)).collect()
+    let backend = |sockets| Ok(Backend::new(sockets, options)?.with_drop_reasons(reasons));
+    sockets.map(backend).collect()
 }
 
 /// Makes the kernel steer announces and scrapes to the worker that owns their (first) info hash.

@@ -25,7 +25,6 @@ use log::LevelFilter;
 use crate::access::blocks::Time;
 use crate::access::{self, InProgress};
 use crate::overload::load::{Load, Readings};
-use crate::overload::losses::{self, Losses};
 use crate::process::logging;
 use crate::process::notify::{self, NotifyState};
 use crate::process::signals::Signal;
@@ -39,6 +38,7 @@ use onrush_control::caller::Caller;
 use onrush_control::request::{Request, Responder};
 use onrush_control::stall::StallDetector;
 use onrush_control::view::{InForce, Parts, View};
+use onrush_net::mio::drops;
 use onrush_tracker::running::WorkerFailure;
 use reload::Reload;
 use steering_backoff::SteeringChange;
@@ -65,7 +65,6 @@ pub struct Supervisor {
     reload: Reload,
     watch: Watch,
     stalls: StallDetector,
-    losses: Losses,
     readings: Readings,
     requests: Receiver<Request>,
     view: View,
@@ -87,9 +86,8 @@ impl Supervisor {
         let now = Instant::now();
         let running = &tracker.running;
         let watch = Watch::new(&settings, now);
-        let losses = Losses::new(running.members().len());
-        if !losses.are_known() {
-            log::warn!("{}", losses::UNKNOWN);
+        if !tracker.drop_reasons.are_known() {
+            log::warn!("{}", drops::UNKNOWN);
         }
         let readings = Readings::new(running.members().len());
         let settings = Arc::new(settings);
@@ -121,7 +119,6 @@ impl Supervisor {
             reload,
             watch,
             stalls: StallDetector::new(now),
-            losses,
             readings,
             requests,
             view,
@@ -290,8 +287,6 @@ impl Supervisor {
         if let Some(warning) = overload.check_filters(members, now) {
             log::warn!("{warning}");
         }
-        // Before the sum, which contains the reasons of drops.
-        self.losses.tick(members, overload.is_filtering());
         let summary = running.summary();
         history.record(&summary, now);
         history.record_refused(clock.now().unix, access.lists().refused_by_part());
@@ -319,7 +314,8 @@ impl Supervisor {
 
     /// Adapts interval and filter to the load of the last second.
     fn check_overload(&mut self, load: &Load, now: Instant) {
-        let (overload, can_filter) = (&mut self.tracker.overload, self.losses.are_known());
+        let can_filter = self.tracker.drop_reasons.are_known();
+        let overload = &mut self.tracker.overload;
         let interval = overload.pressure(&self.settings).interval;
         let (changed, messages) = overload.tick(&self.settings, load, can_filter, now);
         let other_interval = overload.pressure(&self.settings).interval != interval;

@@ -215,7 +215,7 @@ impl Tracker {
 
     /// Datagrams that the kernel has dropped at each worker.
     fn drops(&self) -> Vec<u64> {
-        self.workers.iter().map(|worker| worker.metrics.socket_drops.get()).collect()
+        self.workers.iter().map(|worker| worker.metrics.kernel_drops.get()).collect()
     }
 
     /// The workers' loads since the previous call: here nothing but lack of room causes drops, and

@@ -24,7 +24,8 @@ use onrush::upgrade::state::Upgrade;
 use onrush_config::{Host, Settings};
 use onrush_control::Server;
 use onrush_control::history::History;
-use onrush_net::{Received, Reply, Sent, Socket, Waker};
+use onrush_net::mio::drops::DropReasons;
+use onrush_net::{Drops, Received, Reply, Sent, Socket, Waker};
 use onrush_swarm::ShardMap;
 use onrush_testing::memory_tracker::{rules, secrets};
 use onrush_tracker::access::Lists;
@@ -141,6 +142,7 @@ fn tracker(running: Running) -> Tracker {
         clock,
         upgrade: Upgrade::new(Instant::now()),
         overload: Overload::default(),
+        drop_reasons: DropReasons::of_namespace(),
         history: Arc::new(History::new(Instant::now())),
     }
 }
@@ -244,8 +246,8 @@ impl Socket for FailingSocket {
         Sent::default()
     }
 
-    fn dropped(&self) -> u64 {
-        0
+    fn dropped(&self) -> Drops {
+        Drops::default()
     }
 }
 

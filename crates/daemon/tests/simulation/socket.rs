@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use onrush_net::filter::Filter;
 use onrush_net::memory::{Endpoint, Waker};
-use onrush_net::{Received, Reply, Sent, Slot, Socket};
+use onrush_net::{Drops, Received, Reply, Sent, Slot, Socket};
 
 use super::clock::Time;
 
@@ -105,7 +105,7 @@ impl Socket for SharedSocket {
             .send(replies.inspect(|reply| log.push(reply.to.peer(), false, reply.bytes)))
     }
 
-    fn dropped(&self) -> u64 {
+    fn dropped(&self) -> Drops {
         self.endpoint.borrow().dropped()
     }
 }

@@ -70,7 +70,7 @@ fn serve(mut socket: Backend, mut tracker: Tracker, counts: &Counts, forgets: bo
     let add = |counter: &AtomicU64| counter.fetch_add(1, Ordering::Relaxed);
     while !counts.stop.load(Ordering::Relaxed) {
         socket.wait(Duration::from_millis(20)).unwrap();
-        counts.dropped.store(socket.dropped(), Ordering::Relaxed);
+        counts.dropped.store(socket.dropped().all(), Ordering::Relaxed);
         let mut replies = Vec::new();
         for (bytes, slot) in socket.receive(128).unwrap().iter() {
             let number = add(&counts.received);

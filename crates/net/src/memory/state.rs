@@ -14,7 +14,7 @@ use rand::{RngExt, SeedableRng};
 use super::{Choice, Conditions, DatagramCounts};
 use crate::filter::Filter;
 use crate::name;
-use crate::socket::Return;
+use crate::socket::{Drops, Return};
 
 /// Bytes kept of a datagram, as in the other backends.
 pub(super) const SLOT_BYTES: usize = 2048;
@@ -42,8 +42,7 @@ pub(super) struct Worker {
     inbox: VecDeque<Datagram>,
     pub(super) wake_pending: bool,
     pub(super) filter: Option<Filter>,
-    /// Datagrams that the filter or a full receive buffer dropped.
-    pub(super) dropped: u64,
+    pub(super) dropped: Drops,
 }
 
 impl Worker {
@@ -123,7 +122,7 @@ impl State {
             inbox: VecDeque::with_capacity(receive_buffer),
             wake_pending: false,
             filter: None,
-            dropped: 0,
+            dropped: Drops::default(),
         }));
         for (socket, &address) in addresses.iter().enumerate() {
             let members = numbers.clone().collect();
@@ -253,13 +252,13 @@ impl State {
         let worker = &mut self.workers[worker];
         let payload = self.frames.bytes(datagram.frame);
         if worker.filter.is_some_and(|filter| !filter.passes(payload, datagram.source)) {
-            worker.dropped += 1;
+            worker.dropped.filter += 1;
             self.counts.filtered += 1;
             self.frames.free(datagram.frame);
             return;
         }
         if worker.inbox.len() == worker.inbox.capacity() {
-            worker.dropped += 1;
+            worker.dropped.full_buffer += 1;
             self.counts.dropped += 1;
             self.frames.free(datagram.frame);
             return;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onrush_net::memory::{Choice, Conditions, Endpoint, Network, Options};
-use onrush_net::{Reply, Return, Socket};
+use onrush_net::{Drops, Reply, Return, Socket};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -157,7 +157,7 @@ fn capacities_are_bounded_and_drops_are_counted() {
         assert_eq!((sent.datagrams, sent.blocked()), (10, 15));
         network.advance(MS);
         assert_eq!(receive(&mut server).len(), 4);
-        assert_eq!(server.dropped(), round * 6);
+        assert_eq!(server.dropped(), Drops { full_buffer: round * 6, ..Drops::default() });
         assert_eq!(network.counts().dropped, round * 6);
     }
 }

@@ -1,5 +1,5 @@
 //! The mio backend's own behaviour: turns of its sockets, grouping by UDP_SEGMENT and its fallback
-//! where the kernel refuses it, full send buffers, clamped receive buffers.
+//! where the kernel refuses it, full send buffers, clamped receive buffers, reasons of drops.
 //!
 //! Tests of conditions that the loopback device does not produce run in a network namespace of
 //! their own.
@@ -8,8 +8,10 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use onrush_net::bind::{Address, Buffers, Group, Options, bind_client, bind_group};
+use onrush_net::filter::{Check, Filter, Kind};
+use onrush_net::mio::drops::DropReasons;
 use onrush_net::mio::{self, Backend};
-use onrush_net::{Cause, Notice, Reply, Return, Sent, Socket};
+use onrush_net::{Cause, Drops, Notice, Reply, Return, Sent, Socket};
 
 use crate::namespace::{in_a_namespace, ip};
 
@@ -327,6 +329,32 @@ fn a_full_send_buffer_drops_and_counts_and_does_not_block() {
         assert!(sent.datagrams > 5 && sent.blocked() > 100, "{sent:?}");
         assert_eq!(sent.datagrams + sent.unsent, 200, "{sent:?}");
         assert_eq!(sent.failed(), 0, "{sent:?}");
+    });
+}
+
+#[test]
+fn drops_are_counted_by_reason() {
+    in_a_namespace("mio::drops_are_counted_by_reason", || {
+        ip("link set lo up");
+        let buffers = Buffers { receive: 4096, send: 0 };
+        let (server, addresses) = backend(&["127.0.0.1:0"], buffers, 64);
+        let mut server = server.with_drop_reasons(&DropReasons::of_namespace());
+        let (mut client, _) = client("127.0.0.1:0");
+        let there = Return::to(addresses[0], 0);
+        let mut send =
+            |count| client.send((0..count).map(|_| Reply { bytes: &[9; 700], to: &there }));
+        assert_eq!(server.dropped(), Drops::default());
+        send(100);
+        let full_buffer = 100 - drain(&mut server).len() as u64;
+        assert!(full_buffer > 50, "{full_buffer}");
+        assert_eq!(server.dropped(), Drops { full_buffer, ..Drops::default() });
+        let kind = Kind { value: 0, min_len: 16, check: Check::Head([0; 2]) };
+        server.set_filter(Some(&Filter { kind_at: 8, kinds: [kind; 3] })).unwrap();
+        send(30);
+        let drops = Drops { full_buffer, checksum: 0, filter: 30 };
+        assert_eq!(server.dropped(), drops);
+        server.set_filter(None).unwrap();
+        assert_eq!(server.dropped(), drops);
     });
 }
 

@@ -1,6 +1,6 @@
 //! Rules for Rust files.
 
-use onrush_tidy::{COLUMNS, Source, demand, sources};
+use onrush_tidy::{COLUMNS, Source, crate_of, demand, sources};
 
 /// Lines of a file in `src` at most.
 const FILE_LINES: usize = 700;
@@ -77,6 +77,38 @@ fn names_of_types_and_modules_are_specific() {
     });
 }
 
+/// A counter with two writers loses counts: other crates only read those of members. A crate with a
+/// front of its own will write them too, and is then one more here.
+#[test]
+fn only_members_write_their_counters() {
+    broken("no code outside of crates/tracker writes to `metrics`", |source| {
+        let places =
+            match source.path.contains("/src/") && crate_of(&source.path) != Some("tracker") {
+                true => 0..source.tokens.len(),
+                false => 0..0,
+            };
+        let written = places.filter(|at| !source.is_test(*at) && is_written(source, *at));
+        written.map(|at| source.tokens[at].line).collect()
+    });
+}
+
+/// Whether the tokens at `at` write a counter: `metrics.kernel_drops.add(`.
+fn is_written(source: &Source, mut at: usize) -> bool {
+    let text = |at: usize| source.tokens.get(at).map_or("", |token| token.text.as_str());
+    if text(at) != "metrics" {
+        return false;
+    }
+    at += 1;
+    loop {
+        match text(at) {
+            "." if ["add", "set", "observe"].contains(&text(at + 1)) => return true,
+            "." => at += 2,
+            "[" | "(" => at = source.close_of(at) + 1,
+            _ => return false,
+        }
+    }
+}
+
 #[test]
 fn no_test_is_ignored() {
     broken("no `#[ignore]`", |source| source.lines_of(&["#", "[", "ignore"]));
@@ -111,4 +143,7 @@ fn words(name: &str) -> Vec<String> {
 fn the_rules_find_violations() {
     assert_eq!(words("PeerManager"), ["", "peer", "manager"]);
     assert_eq!(words("my_utils"), ["my", "utils"]);
+    let is_written = |text: &str| is_written(&Source::new("x.rs", text.to_owned()), 0);
+    assert!(is_written("metrics.incoming.of(family).refused[0].add(1)"));
+    assert!(!is_written("metrics.turns.get() + sum.add(1)"));
 }

@@ -1,6 +1,6 @@
 //! Counters of the data path. Each worker has its own, which it alone writes and any thread reads.
 //!
-//! The macro [`counter_table`] declares them.
+//! The table [`counter_table`] declares them.
 
 mod series;
 mod table;
@@ -15,12 +15,13 @@ use onrush_swarm::{SwarmsByFamily, Totals};
 pub use series::{Field, Kind, Loss, Series, Shown};
 
 use crate::clients::NAMES as CLIENTS;
-use crate::counter_table;
 use crate::kernel_filter::FilterRefusal;
 use crate::refusal::{Refusal, UdpRefusal};
-use table::declare_counters;
+use crate::{counter_table, declare_counters};
+use table::declare_summary;
 
 counter_table!(declare_counters);
+counter_table!(declare_summary);
 
 /// A number that one thread writes and other threads read. Writing takes no locked instruction, so
 /// two writers would lose counts: each worker has its own counters.

@@ -1,7 +1,9 @@
-//! The table of all counters. Each row is one series of `/metrics`: its type, the workers that show
-//! it, its name, its labels, its help text, and the fields whose values it shows.
+//! The table of the workers' counters, and the macro that makes structs of a table. Each row is one
+//! series of `/metrics`: its type, the workers that show it, its name, its labels, its help text,
+//! and the fields whose values it shows. Another crate declares a table of the same form, calls
+//! [`declare_counters`](crate::declare_counters) with it, and `onrush-control` joins the tables.
 //!
-//! A new counter is one row or one field here. From the table follow the fields of
+//! A new counter of the workers is one row or one field here. From the table follow the fields of
 //! [`WorkerMetrics`](super::WorkerMetrics), the sum over all workers in
 //! [`Summary`](super::Summary), `/metrics`, `/stats.json` and `docs/METRICS.md`. Every view shows
 //! its losses, [`LOSSES`](super::LOSSES).
@@ -108,11 +110,7 @@ WorkerMetrics (WorkerCounts) {
             lost(unsent "replies not sent" Summary::unsent_in_all)
             { unsent = UNSENT }
     }
-    hidden {
-        /// Datagrams that the kernel dropped at the worker's sockets for any reason. The thread
-        /// that supervises the workers divides it among the three counters of reasons above.
-        socket_drops,
-    }
+    hidden {}
     also {
         /// Traffic by address family.
         incoming: ByFamily<Incoming>,
@@ -185,21 +183,23 @@ ShardGauges (ShardStats) {
     };
 }
 
-/// Declares the structs of the table, their [`SERIES`](super::WorkerMetrics::SERIES) and
-/// [`Summary`](super::Summary).
+/// Declares the structs of a table, of any crate, and their series:
+/// [`SERIES`](crate::metrics::WorkerMetrics::SERIES). [`counter_table`](crate::counter_table)
+/// describes the form of a table.
+#[macro_export]
 macro_rules! declare_counters {
     ($(
         $(#[$doc:meta])*
         $Struct:ident ($Json:ident) {
             counters { $(
                 $kind:ident $shown:ident $series:literal [$($label:ident),*] $help:literal
-                $( lost($loss:ident $loss_label:literal $loss_read:expr) )?
+                $( lost($($lost:tt)*) )?
                 { $( $field:ident $(as $key:literal)? $(= $value:literal)? ),* }
             )* }
             named { $(
                 $named_kind:ident $named_shown:ident $named_series:literal [$($named_label:ident),*]
                 $named_help:literal
-                $( lost($named_loss:ident $named_loss_label:literal $named_loss_read:expr) )?
+                $( lost($($named_lost:tt)*) )?
                 { $( $named:ident = $names:ident ),* }
             )* }
             hidden { $( $(#[$hidden_doc:meta])* $hidden:ident, )* }
@@ -212,22 +212,22 @@ macro_rules! declare_counters {
             pub struct $Struct {
                 $($(
                     #[doc = concat!($help, $(": ", $value,)? ".")]
-                    pub $field: Counter,
+                    pub $field: $crate::metrics::Counter,
                 )*)*
                 $($(
                     #[doc = concat!($named_help, "; in the order of [`", stringify!($names), "`].")]
-                    pub $named: [Counter; $names.len()],
+                    pub $named: [$crate::metrics::Counter; $names.len()],
                 )*)*
-                $( $(#[$hidden_doc])* pub $hidden: Counter, )*
+                $( $(#[$hidden_doc])* pub $hidden: $crate::metrics::Counter, )*
                 $( $(#[$also_doc])* pub $also: $Also, )*
             }
 
             impl Default for $Struct {
                 fn default() -> Self {
                     Self {
-                        $($( $field: Counter::default(), )*)*
-                        $($( $named: std::array::from_fn(|_| Counter::default()), )*)*
-                        $( $hidden: Counter::default(), )*
+                        $($( $field: Default::default(), )*)*
+                        $($( $named: std::array::from_fn(|_| Default::default()), )*)*
+                        $( $hidden: Default::default(), )*
                         $( $also: Default::default(), )*
                     }
                 }
@@ -235,38 +235,62 @@ macro_rules! declare_counters {
 
             impl $Struct {
                 /// The series of these counters, in the order of the table.
-                pub const SERIES: &[Series<Self>] = &[
-                    $( Series {
-                        kind: Kind::$kind,
-                        shown: Shown::$shown,
+                pub const SERIES: &[$crate::metrics::Series<Self>] = &[
+                    $( $crate::metrics::Series {
+                        kind: $crate::metrics::Kind::$kind,
+                        shown: $crate::metrics::Shown::$shown,
                         name: $series,
                         labels: &[$( stringify!($label) ),*],
                         help: $help,
-                        fields: &[$( Field {
+                        fields: &[$( $crate::metrics::Field {
                             values: &[$( $value )?],
                             read: |counters| std::slice::from_ref(&counters.$field),
                         } ),*],
                     }, )*
-                    $( Series {
-                        kind: Kind::$named_kind,
-                        shown: Shown::$named_shown,
+                    $( $crate::metrics::Series {
+                        kind: $crate::metrics::Kind::$named_kind,
+                        shown: $crate::metrics::Shown::$named_shown,
                         name: $named_series,
                         labels: &[$( stringify!($named_label) ),*],
                         help: $named_help,
-                        fields: &[$( Field {
+                        fields: &[$( $crate::metrics::Field {
                             values: &$names,
                             read: |counters| &counters.$named,
                         } ),*],
                     }, )*
                 ];
-
-                fn add_to(&self, sum: &mut Summary) {
-                    $($( sum.$field += self.$field.get(); )*)*
-                    $($( add_each(&mut sum.$named, &self.$named); )*)*
-                    $( sum.$hidden += self.$hidden.get(); )*
-                }
             }
         )*
+    };
+}
+
+/// Declares the sum and the losses of the workers' table.
+macro_rules! declare_summary {
+    ($(
+        $(#[$doc:meta])*
+        $Struct:ident ($Json:ident) {
+            counters { $(
+                $kind:ident $shown:ident $series:literal $labels:tt $help:literal
+                $( lost($loss:ident $loss_label:literal $loss_read:expr) )?
+                { $( $field:ident $(as $key:literal)? $(= $value:literal)? ),* }
+            )* }
+            named { $(
+                $named_kind:ident $named_shown:ident $named_series:literal $named_labels:tt
+                $named_help:literal
+                $( lost($named_loss:ident $named_loss_label:literal $named_loss_read:expr) )?
+                { $( $named:ident = $names:ident ),* }
+            )* }
+            hidden { $( $(#[$hidden_doc:meta])* $hidden:ident, )* }
+            also { $($also:tt)* }
+        }
+    )*) => {
+        $( impl $Struct {
+            fn add_to(&self, sum: &mut Summary) {
+                $($( sum.$field += self.$field.get(); )*)*
+                $($( add_each(&mut sum.$named, &self.$named); )*)*
+                $( sum.$hidden += self.$hidden.get(); )*
+            }
+        } )*
 
         /// Everything that counts as lost.
         pub const LOSSES: &[Loss] = &[ $(
@@ -311,4 +335,4 @@ macro_rules! declare_counters {
         }
     };
 }
-pub(super) use declare_counters;
+pub(super) use declare_summary;

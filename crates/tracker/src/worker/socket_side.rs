@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use crossbeam_channel::Sender;
-use onrush_net::{Received, Reply, Return, Socket};
+use onrush_net::{Drops, Received, Reply, Return, Socket};
 use onrush_proto::connect::{self, ConnectResponse};
 use onrush_proto::{Family, TransactionId, error};
 use onrush_swarm::{Moment, ShardMap};
@@ -35,9 +35,9 @@ pub struct SocketSide<S: Socket> {
     max_hashes: usize,
     /// The last time of the work that is done once a second.
     second: Option<Moment>,
-    /// The kernel's drops before the first turn: while peers were loaded, and by the process that
-    /// had the socket before.
-    dropped_before: Option<u64>,
+    /// The kernel's drops that are counted, or that were before the first turn: while peers were
+    /// loaded, and by the process that had the socket before.
+    dropped: Option<Drops>,
     /// The filter at the socket under overload.
     filter: KernelFilter,
     receiving: Receiving,
@@ -75,7 +75,7 @@ impl<S: Socket> SocketSide<S> {
             receive_batch: settings.receive_batch,
             max_hashes,
             second: None,
-            dropped_before: None,
+            dropped: None,
             filter: KernelFilter::default(),
             receiving: Receiving::Running,
             sample: None,
@@ -207,8 +207,8 @@ impl<S: Socket> SocketSide<S> {
         self.producer.clear_replies();
     }
 
-    /// Signals a pause that is complete; once per second, reads the kernel's count of drops and
-    /// renews its filter.
+    /// Signals a pause that is complete; once per second, counts the kernel's drops and renews its
+    /// filter.
     pub fn maintain(&mut self, now: Now, metrics: &WorkerMetrics) {
         if let Receiving::Pausing(done) = &self.receiving
             && self.producer.is_idle()
@@ -220,8 +220,10 @@ impl<S: Socket> SocketSide<S> {
         if self.second != Some(now.moment) {
             self.second = Some(now.moment);
             let dropped = self.socket.dropped();
-            let before = *self.dropped_before.get_or_insert(dropped);
-            metrics.socket_drops.set(dropped - before);
+            let before = self.dropped.replace(dropped).unwrap_or(dropped);
+            metrics.kernel_drops.add(dropped.full_buffer - before.full_buffer);
+            metrics.checksum_errors.add(dropped.checksum - before.checksum);
+            metrics.kernel_shed.add(dropped.filter - before.filter);
             // Otherwise another process may serve the sockets by now.
             if matches!(self.receiving, Receiving::Running) {
                 let tags = self.intake.valid_tags(now.unix);

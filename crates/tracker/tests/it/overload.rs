@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use onrush_net::filter::Filter;
 use onrush_net::memory::{Conditions, Endpoint, Network, Options, Waker};
-use onrush_net::{Received, Reply, Return, Sent, Socket};
+use onrush_net::{Drops, Received, Reply, Return, Sent, Socket};
 use onrush_proto::{Announce, Connect, ConnectionId, InfoHash, Scrape, TransactionId};
 use onrush_testing::memory_tracker::{
     TRACKER_V4, TestTracker, announce, at, connect, rules, secrets, settings,
@@ -243,12 +243,14 @@ fn flood(flood: Flood, kernel_filter: bool) -> Outcome {
     }
     world.settle(at(101));
     count(&mut client, &mut flooders);
-    let (counts, received) = (network.counts(), world.summary().datagrams - 1);
+    let (counts, sum) = (network.counts(), world.summary());
+    let received = sum.datagrams - 1;
     assert_eq!(
         (ROUNDS * (ANNOUNCES + FLOOD)) as u64,
         received + counts.dropped + counts.filtered,
         "received, lost and filtered are what was sent"
     );
+    assert_eq!((sum.kernel_drops, sum.kernel_shed), (counts.dropped, counts.filtered));
     Outcome { announces, connects, filtered: counts.filtered, lost: counts.dropped }
 }
 
@@ -301,7 +303,7 @@ fn drops_before_the_first_turn_are_not_counted() {
     let mut counted = |second| {
         send(&mut client, &junk);
         world.settle(at(second));
-        world.workers[0].metrics.socket_drops.get()
+        world.workers[0].metrics.kernel_drops.get()
     };
     assert_eq!((counted(1), counted(2)), (0, 2 * BUFFER as u64));
 }
@@ -333,7 +335,7 @@ impl Socket for Refusing {
         if filter.is_none() { Ok(()) } else { Err(io::Error::from_raw_os_error(ENOMEM)) }
     }
 
-    fn dropped(&self) -> u64 {
+    fn dropped(&self) -> Drops {
         self.0.dropped()
     }
 }

@@ -1,14 +1,19 @@
 //! `docs/METRICS.md`: the reference of all series, generated from the tables.
 
 use crate::metrics::computed::COMPUTED;
-use onrush_tracker::metrics::{Incoming, Kind, Series, ShardGauges, WorkerMetrics};
+use crate::metrics::tables::TABLES;
+use onrush_tracker::metrics::Kind;
+
+/// A series: type, name, labels, help text and label values.
+pub(crate) type Description =
+    (Kind, &'static str, &'static [&'static str], &'static str, Vec<&'static str>);
 
 const HEAD: &str = "\
 # Metrics
 
 Every series of `/metrics`. This file is generated from the tables of counters
-(`crates/tracker/src/metrics/table.rs`) and of computed series
-(`crates/control/src/metrics/computed.rs`): change those, then run
+(`crates/tracker/src/metrics/table.rs` and others that `crates/control/src/metrics/tables.rs` lists)
+and of computed series (`crates/control/src/metrics/computed.rs`): change those, then run
 `ONRUSH_BLESS=1 cargo test -p onrush-control`.
 
 `/stats.json` has the same values; [openapi.json](openapi.json) describes its keys. The label
@@ -19,23 +24,18 @@ label `worker` is a sum over all workers. Counters never decrease while the proc
 /// The text of `docs/METRICS.md`.
 pub(crate) fn markdown() -> String {
     let mut text = HEAD.to_owned();
-    section(&mut text, "Traffic", Incoming::SERIES);
-    section(&mut text, "Workers and sockets", WorkerMetrics::SERIES);
-    section(&mut text, "Shards", ShardGauges::SERIES);
+    for table in TABLES {
+        let (title, series) = table.describe();
+        text += &format!("\n## {title}\n\n");
+        for (kind, name, labels, help, values) in series {
+            text += &row(kind, name, labels, help, &values);
+        }
+    }
     text += "\n## State, limits and computed values\n\n";
     for series in COMPUTED {
         text += &row(series.kind, series.name, series.labels, series.help, &[]);
     }
     text
-}
-
-fn section<T>(text: &mut String, title: &str, table: &[Series<T>]) {
-    *text += &format!("\n## {title}\n\n");
-    for series in table {
-        let values: Vec<&str> =
-            series.fields.iter().flat_map(|field| field.values.iter().copied()).collect();
-        *text += &row(series.kind, series.name, series.labels, series.help, &values);
-    }
 }
 
 fn row(kind: Kind, name: &str, labels: &[&str], help: &str, values: &[&str]) -> String {
