@@ -6,130 +6,208 @@
 //! |---|---|
 //! | [`losses`] | why the kernel dropped datagrams |
 //! | [`load`] | the load of a second |
+//! | `warnings`, `limit_warnings` | what operators read of losses and limits |
+//! | [`steering_backoff`] | from the load of each worker to the steering of announces |
 //! | [`policy`] | from the load to the step of overload |
 //! | [`filter`] | from the load to the switch of the kernel's filter |
 //! | [`onrush_tracker::kernel_filter`] | the filter that the kernel gets |
 
 pub mod filter;
+mod limit_warnings;
 pub mod load;
 pub mod losses;
 pub mod policy;
+pub mod steering_backoff;
+mod warnings;
 
 use std::time::{Duration, Instant};
 
-use log::Level;
+use crate::effect::{Effect, Effects, SteeringChange};
+use crate::notice::{Notice, Repeats};
 use onrush_config::Settings;
+use onrush_config::settings::OverloadSettings;
 use onrush_control::api::stats;
 use onrush_replica::handoff::IntervalCommitment;
+use onrush_swarm::Moment;
 use onrush_tracker::access::Lists;
 use onrush_tracker::limits::AnnounceSettings;
 use onrush_tracker::member::Member;
+use onrush_tracker::metrics::Summary;
 use onrush_tracker::rules::Rules;
 
 use filter::FilterSwitch;
-use load::Load;
+use load::{Load, Readings};
 use policy::{Change, Policy, STEPS};
+use steering_backoff::SteeringBackoff;
+use warnings::Warnings;
 
 /// Upper bound of a peer's lifetime, seconds: the range of a stored age.
 pub(crate) const LONGEST_LIFETIME: u32 = onrush_swarm::shard::MAX_PEER_LIFETIME;
 
-/// The supervisor's side of an overload. In the beginning without pressure and commitments.
-#[derive(Debug, Default)]
+/// Overload of a tracker: in the beginning without pressure and commitments.
+#[derive(Debug)]
 pub struct Overload {
+    announce: AnnounceSettings,
+    settings: OverloadSettings,
+    readings: Readings,
     policy: Policy,
     filter: FilterSwitch,
+    warnings: Warnings,
+    backoff: SteeringBackoff,
+    /// When this process began, for the times of the back-off.
+    began: Instant,
     /// End of the commitment to longer intervals sent before, and its peer lifetime in seconds.
     committed: Option<(Instant, u32)>,
 }
 
-/// The commitment to clients that were sent `interval`.
-fn commitment_of(announce: &AnnounceSettings, interval: u32) -> IntervalCommitment {
-    let lifetime = lifetime(announce, interval);
-    IntervalCommitment { lifetime, seconds: longest_wait(announce, interval) }
+/// What a second has brought.
+#[derive(Clone, Copy, Debug)]
+pub struct Second<'a> {
+    /// All members, always in the same order.
+    pub members: &'a [Member],
+    /// The sum of their counters.
+    pub summary: &'a Summary,
+    /// How long each has been stalled.
+    pub stalled: &'a [Duration],
+    /// Whether datagrams that the kernel's filter drops can be told from losses.
+    pub reasons_known: bool,
+    /// Whether the kernel steers announces for this process.
+    pub is_steering: bool,
+    /// Its end.
+    pub now: Instant,
 }
 
 impl Overload {
-    /// Call every second with its load, and whether datagrams that the kernel's filter drops can be
-    /// told from losses. Returns whether rules have changed, and messages for the log.
-    pub fn tick(
-        &mut self,
-        settings: &Settings,
-        load: &Load,
-        can_filter: bool,
-        now: Instant,
-    ) -> (bool, Vec<(Level, String)>) {
-        let before = self.pressure(settings);
-        let was_filtered = self.is_filtering();
-        let change = self.policy.tick(settings.overload.drop_share, load);
-        let permitted = can_filter && settings.overload.drop_share > 0;
+    /// With these settings, from now on.
+    pub fn new(settings: &Settings, now: Instant) -> Self {
+        Self {
+            announce: settings.announce.clone(),
+            settings: settings.overload.clone(),
+            readings: Readings::default(),
+            policy: Policy::default(),
+            filter: FilterSwitch::default(),
+            warnings: Warnings::default(),
+            backoff: SteeringBackoff::new(settings.placement.socket_sides()),
+            began: now,
+            committed: None,
+        }
+    }
+
+    /// Puts other settings into force. Clients that were sent a longer interval keep it.
+    pub fn reconfigure(&mut self, settings: &Settings, now: Instant) {
+        let former = self.pressure().interval;
+        let commitment = self.commitment_of(former);
+        self.announce = settings.announce.clone();
+        self.settings = settings.overload.clone();
+        if self.pressure().interval < former {
+            self.adopt(commitment, now);
+        }
+    }
+
+    /// Call every second: warns of losses, adapts interval, filter and steering to the load, and
+    /// stores the commitment.
+    pub fn tick(&mut self, second: &Second<'_>, effects: &mut Effects) {
+        let Second { members, summary, stalled, now, .. } = *second;
+        self.check_filters(members, now, effects);
+        let load = self.readings.tick(members, stalled, now);
+        self.warnings.tick(&load, summary, now, effects);
+        if second.is_steering {
+            self.adapt_steering(&load, now, effects);
+        }
+        self.adapt(&load, second.reasons_known, now, effects);
+    }
+
+    fn adapt_steering(&mut self, load: &Load, now: Instant, effects: &mut Effects) {
+        let moment = Moment(now.duration_since(self.began).as_secs() as u32);
+        for change in self.backoff.observe(&load.workers, moment) {
+            if let SteeringChange::Withdraw(worker) = change {
+                let notice = Notice::warn(format!(
+                    "worker-{worker} drops datagrams while others are idle: its datagrams are \
+                     spread over all workers for a while"
+                ));
+                effects.notice(notice.with(Repeats::Limited("backoff")));
+            }
+            effects.push(Effect::Steer(change));
+        }
+    }
+
+    /// Adapts interval and filter to the load of a second.
+    fn adapt(&mut self, load: &Load, reasons_known: bool, now: Instant, effects: &mut Effects) {
+        let (before, was_filtered) = (self.pressure(), self.is_filtering());
+        let commitment = self.commitment_of(before.interval);
+        let change = self.policy.tick(self.settings.drop_share, load);
+        let permitted = reasons_known && self.settings.drop_share > 0;
         let switched = self.filter.tick(load, self.policy.is_pressed(), permitted, now);
         let expired = self.committed.take_if(|(until, _)| now >= *until).is_some();
         if change == Some(Change::Down) {
-            self.commit(settings, before.interval, now);
+            self.adopt(commitment, now);
         }
-        let messages = self.messages(settings, change, (before.step, was_filtered));
-        (expired || change.is_some() || switched, messages)
+        for notice in self.notices(change, (before.step, was_filtered)) {
+            effects.notice(notice);
+        }
+        if expired || change.is_some() || switched {
+            effects.push(Effect::Publish);
+        }
+        self.store_commitment(self.pressure().interval != before.interval, now, effects);
     }
 
-    /// Messages for the log about the changes since a second with this step, in which the filter
-    /// was on or not: warnings of more overload, and information about less. A second that ends
-    /// the overload has one message.
-    fn messages(
+    /// Stores the commitment for the process after this one.
+    pub fn store_commitment(&self, changed: bool, now: Instant, effects: &mut Effects) {
+        effects.push(Effect::StoreCommitment { commitment: self.commitment(now), changed });
+    }
+
+    /// Notices of the changes since a second with this step, in which the filter was on or not:
+    /// warnings of more overload, and information about less. A second that ends the overload has
+    /// one notice.
+    fn notices(
         &self,
-        settings: &Settings,
         change: Option<Change>,
         (former_step, was_filtered): (u32, bool),
-    ) -> Vec<(Level, String)> {
-        let stats::Overload { step, interval } = self.pressure(settings);
+    ) -> Vec<Notice> {
+        let stats::Overload { step, interval } = self.pressure();
         let is_filtered = self.is_filtering();
         if step == 0 && !is_filtered && (former_step > 0 || was_filtered) {
             let text = format!(
                 "overload ended: the interval is {interval} s again, and the kernel's filter is off"
             );
-            return vec![(Level::Info, text)];
+            return vec![Notice::info(text)];
         }
-        let mut messages = Vec::new();
-        if let Some(change) = change {
-            let (level, cause) = match change {
-                Change::Up { lost, refused } => {
-                    let cause = format!(
-                        "workers are busy, {lost} % of datagrams are lost and {refused} % are \
-                         refused as busy"
-                    );
-                    (Level::Warn, cause)
-                }
-                Change::Down => (Level::Info, "few datagrams are lost or refused now".to_owned()),
-            };
-            messages.push((level, format!("overload: {cause}; the interval is {interval} s now")));
+        let mut notices = Vec::new();
+        match change {
+            Some(Change::Up { lost, refused }) => notices.push(Notice::warn(format!(
+                "overload: workers are busy, {lost} % of datagrams are lost and {refused} % are \
+                 refused as busy; the interval is {interval} s now"
+            ))),
+            Some(Change::Down) => notices.push(Notice::info(format!(
+                "overload: few datagrams are lost or refused now; the interval is {interval} s now"
+            ))),
+            None => {}
         }
         match (was_filtered, is_filtered) {
-            (false, true) => {
-                let text = "the kernel's filter is on: datagrams that are no valid request are \
-                            dropped";
-                messages.push((Level::Warn, text.to_owned()));
-            }
-            (true, false) => {
-                messages.push((Level::Info, "the kernel's filter is off".to_owned()));
-            }
+            (false, true) => notices.push(Notice::warn(
+                "the kernel's filter is on: datagrams that are no valid request are dropped",
+            )),
+            (true, false) => notices.push(Notice::info("the kernel's filter is off")),
             _ => {}
         }
-        messages
+        notices
     }
 
-    /// Call every second with all members. A filter that the kernel refuses is off for five
-    /// minutes; returns the warning of it.
-    pub fn check_filters(&mut self, members: &[Member], now: Instant) -> Option<String> {
+    /// Switches a filter off that the kernel refuses, for five minutes.
+    fn check_filters(&mut self, members: &[Member], now: Instant, effects: &mut Effects) {
         if !self.is_filtering() {
-            return None;
+            return;
         }
-        let error = members.iter().find_map(|member| member.metrics.filter_refusal.get())?;
-        self.filter.refuse(now);
-        Some(format!(
-            "the kernel refuses the filter against overload: {error}; it is tried again in {} \
-             minutes: permit setsockopt with SO_ATTACH_FILTER where a sandbox forbids it, and \
-             raise net.core.optmem_max where memory is short",
-            filter::RETRY.as_secs() / 60
-        ))
+        let refusals = members.iter().filter_map(|member| member.metrics.filter_refusal.get());
+        if let Some(error) = { refusals }.next() {
+            self.filter.refuse(now);
+            effects.warn(format!(
+                "the kernel refuses the filter against overload: {error}; it is tried again in {} \
+                 minutes: permit setsockopt with SO_ATTACH_FILTER where a sandbox forbids it, and \
+                 raise net.core.optmem_max where memory is short",
+                filter::RETRY.as_secs() / 60
+            ));
+        }
     }
 
     /// Whether the kernel is to have the filter.
@@ -138,9 +216,9 @@ impl Overload {
     }
 
     /// The current step, and the interval that it leads to.
-    pub fn pressure(&self, settings: &Settings) -> stats::Overload {
-        let (step, interval) = (self.policy.step(), settings.announce.interval);
-        let longest = settings.overload.longest_interval.max(interval);
+    pub fn pressure(&self) -> stats::Overload {
+        let (step, interval) = (self.policy.step(), self.announce.interval);
+        let longest = self.settings.longest_interval.max(interval);
         let more = u64::from(longest - interval) * u64::from(step) / u64::from(STEPS);
         stats::Overload { step, interval: interval + more as u32 }
     }
@@ -148,8 +226,8 @@ impl Overload {
     /// The configured rules, adapted to the current step and commitment.
     pub fn rules(&self, settings: &Settings, lists: &Lists) -> Rules {
         let mut rules = settings.rules(lists);
-        let pressure = self.pressure(settings);
-        let lifetime = lifetime(&settings.announce, pressure.interval);
+        let pressure = self.pressure();
+        let lifetime = lifetime(&self.announce, pressure.interval);
         let committed = self.committed.map_or(0, |(_, lifetime)| lifetime);
         rules.set_peer_lifetime(lifetime.max(committed));
         rules.set_interval(pressure.interval);
@@ -157,16 +235,16 @@ impl Overload {
         rules
     }
 
-    /// Commits to `interval`, which was sent until now: the next one sent is shorter.
-    pub fn commit(&mut self, settings: &Settings, interval: u32, now: Instant) {
-        self.adopt(commitment_of(&settings.announce, interval), now);
+    /// The commitment to clients that were sent `interval`.
+    fn commitment_of(&self, interval: u32) -> IntervalCommitment {
+        let lifetime = lifetime(&self.announce, interval);
+        IntervalCommitment { lifetime, seconds: longest_wait(&self.announce, interval) }
     }
 
     /// The commitment beyond the configured interval; `None` if only that was sent.
-    pub fn commitment(&self, settings: &Settings, now: Instant) -> Option<IntervalCommitment> {
-        let pressure = self.pressure(settings);
-        let current =
-            (pressure.step > 0).then(|| commitment_of(&settings.announce, pressure.interval));
+    pub fn commitment(&self, now: Instant) -> Option<IntervalCommitment> {
+        let pressure = self.pressure();
+        let current = (pressure.step > 0).then(|| self.commitment_of(pressure.interval));
         let earlier = self.committed.map(|(until, lifetime)| {
             let left = until.saturating_duration_since(now).as_secs() + 1;
             IntervalCommitment { lifetime, seconds: left as u32 }
@@ -179,9 +257,9 @@ impl Overload {
 
     /// The commitment including the configured interval, for a successor whose configuration may
     /// have a shorter one.
-    pub fn full_commitment(&self, settings: &Settings, now: Instant) -> IntervalCommitment {
-        let configured = commitment_of(&settings.announce, settings.announce.interval);
-        self.commitment(settings, now).map_or(configured, |more| more.max(configured))
+    pub fn full_commitment(&self, now: Instant) -> IntervalCommitment {
+        let configured = self.commitment_of(self.announce.interval);
+        self.commitment(now).map_or(configured, |more| more.max(configured))
     }
 
     /// Adds a commitment, of this process or of its predecessor.
