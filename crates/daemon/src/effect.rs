@@ -16,11 +16,13 @@ use onrush_config::Settings;
 use onrush_control::Token;
 use onrush_control::api::admin::{ExportReport, SnapshotReport};
 use onrush_control::request::Responder;
+use onrush_replica::delta::CompletedHandoff;
 use onrush_replica::handoff::{Current, IntervalCommitment};
 use onrush_store::blocks::Block;
 use onrush_store::lists::journal::ReplayedList;
 use onrush_tracker::access::overlay::ListChange;
 use onrush_tracker::access::{AccessList, ListKind};
+use onrush_tracker::running::WorkerFailure;
 
 /// An action of the process outside the supervisor.
 #[derive(Debug)]
@@ -49,13 +51,8 @@ pub enum Effect {
     ReconfigureFiles(Arc<Settings>),
     /// Put the token of the admin API into force.
     SetToken(Option<Token>),
-    /// Put the level and the format of the log into force.
-    SetLog {
-        /// The lowest level that is logged.
-        level: LevelFilter,
-        /// Whether entries are JSON.
-        json: bool,
-    },
+    /// Put the settings of the log into force.
+    SetLog(LogControl),
     /// Change the steering of announces.
     Steer(SteeringChange),
     /// Write the interval commitment for the process after this one: at once if it has changed,
@@ -84,6 +81,30 @@ pub enum Effect {
     SendCurrent(Box<Current>, Sender<Current>),
     /// Notify the service manager.
     Notify(ServiceState),
+    /// End the process.
+    End(End),
+}
+
+/// How a tracker ends.
+#[derive(Debug)]
+pub enum End {
+    /// A signal requested it.
+    Stopped,
+    /// A worker failed.
+    WorkerFailed(WorkerFailure),
+    /// A successor has the sockets.
+    Handoff(CompletedHandoff),
+}
+
+/// The settings of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogControl {
+    /// The lowest level that is logged.
+    pub level: LevelFilter,
+    /// Whether entries are JSON.
+    pub json: bool,
+    /// Notices of each kind per minute, for those that have a limit.
+    pub warnings_per_minute: u32,
 }
 
 /// The response to a request, with its value.
@@ -141,6 +162,8 @@ pub enum ServiceState {
     Status(String),
     /// Resets the watchdog.
     Watchdog,
+    /// The tracker stops.
+    Stopping,
 }
 
 impl Reply {

@@ -266,7 +266,7 @@ mod tests {
         };
         let mut first = load(at(start, 0, 1_000));
         block(&mut first, request("192.0.2.0/24", Some(60)), at(start, 0, 1_000)).unwrap();
-        file.write(first.all().iter()).unwrap();
+        file.write(&first.all()).unwrap();
         assert_eq!(load(at(start, 0, 1_020)).shown(at(start, 0, 1_020))[0].ends_in, Some(40));
         assert_eq!(load(at(start, 0, 1_060)).len(), 0);
         let mut wrong = load(at(start, 0, 7));
@@ -361,7 +361,7 @@ mod tests {
             })
             .collect();
         let file = BlockFile::new(directory.path());
-        file.write(made.iter()).unwrap();
+        file.write(&made).unwrap();
         let before = cpu_time();
         let mut blocks = Blocks::new(1);
         blocks.load(file.load(time.unix).0, time);
@@ -371,7 +371,7 @@ mod tests {
         // One that is there can be replaced.
         block(&mut blocks, request("1.0.0.1", Some(9)), time).unwrap();
         assert_eq!(blocks.compiled(&AddressSet::default()).len(), MAX_BLOCKS);
-        file.write(blocks.all().iter()).unwrap();
+        file.write(&blocks.all()).unwrap();
         let used = cpu_time() - before;
         assert!(used < Duration::from_secs(2), "{used:?}");
     }

@@ -142,11 +142,12 @@ impl Overload {
         if change == Some(Change::Down) {
             self.adopt(commitment, now);
         }
-        for notice in self.notices(change, (before.step, was_filtered)) {
-            effects.notice(notice);
-        }
+        // First, so that the log tells of rules that are in force.
         if expired || change.is_some() || switched {
             effects.push(Effect::Publish);
+        }
+        for notice in self.notices(change, (before.step, was_filtered)) {
+            effects.notice(notice);
         }
         self.store_commitment(self.pressure().interval != before.interval, now, effects);
     }

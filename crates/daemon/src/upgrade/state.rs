@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use super::predecessor::{CompletedHandoff, HandoffEvent};
+use super::predecessor::HandoffEvent;
 use crate::access::AccessControl;
 use crate::effect::{Effect, Effects};
 use crate::overload::Overload;
@@ -12,6 +12,7 @@ use onrush_config::Settings;
 use onrush_control::api;
 use onrush_control::caller::Caller;
 use onrush_control::request::Responder;
+use onrush_replica::delta::CompletedHandoff;
 use onrush_replica::handoff::Current;
 
 /// Time for a successor to request the handoff: lists of millions of entries take seconds to load.
