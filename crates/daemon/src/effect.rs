@@ -3,12 +3,14 @@
 //! the process is a variant of [`Effect`].
 
 use std::fmt;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use crossbeam_channel::Sender;
 use log::LevelFilter;
+use onrush_net::steering::Steering;
 use onrush_proto::InfoHash;
 
 use crate::notice::Notice;
@@ -149,6 +151,19 @@ pub enum SteeringChange {
     Withdraw(usize),
     /// Steer to this worker again.
     Restore(usize),
+}
+
+impl SteeringChange {
+    /// Makes the change.
+    ///
+    /// # Errors
+    /// When the kernel refuses it.
+    pub fn apply(self, steering: &mut Steering) -> io::Result<()> {
+        match self {
+            Self::Withdraw(worker) => steering.withdraw(worker as u16),
+            Self::Restore(worker) => steering.restore(worker as u16),
+        }
+    }
 }
 
 /// A notification of the service manager.

@@ -206,3 +206,129 @@ impl AccessControl {
         effects.push(Effect::Publish);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onrush_control::request::Responder;
+    use onrush_proto::InfoHash;
+    use std::sync::mpsc::{Receiver, channel};
+
+    fn time() -> Time {
+        Time { now: Instant::now(), unix: 1_000 }
+    }
+
+    fn deny_list() -> AccessControl {
+        let empty = OverlaySet::new(InfoHashSet::new(Vec::new()));
+        let lists = Lists { access: Arc::new(AccessList::Deny(empty)), ..Lists::open() };
+        AccessControl::new(lists, 1)
+    }
+
+    fn hash(number: u16) -> InfoHash {
+        let mut bytes = [7; 20];
+        bytes[..2].copy_from_slice(&number.to_be_bytes());
+        InfoHash(bytes)
+    }
+
+    /// Requests a change. Returns its effects, and where its result arrives.
+    fn request(
+        access: &mut AccessControl,
+        changes: Vec<ListChange>,
+        in_progress: InProgress,
+    ) -> (Effects, Receiver<Result<ListUpdate, ListChangeError>>) {
+        let (to, result) = channel();
+        let responder = Responder::new(move |result| to.send(result).unwrap());
+        let mut effects = Effects::default();
+        let caller = Caller::Address("127.0.0.1:9".parse().unwrap());
+        access.change((changes, caller, responder), 20_000, in_progress, time(), &mut effects);
+        (effects, result)
+    }
+
+    fn replied(effects: Effects) -> Vec<Effect> {
+        let mut others = Vec::new();
+        for effect in effects.0 {
+            match effect {
+                Effect::Reply(reply) => reply.send(),
+                other => others.push(other),
+            }
+        }
+        others
+    }
+
+    /// More changes than the overlay holds are merged into the list while further changes are made.
+    #[test]
+    fn many_changes_are_merged() {
+        let mut access = deny_list();
+        let (mut merging, mut merges) = (None, 0);
+        for chunk in 0..6 {
+            let listed = |listed| move |number| ListChange::new(hash(number), listed);
+            let all: Vec<u16> = (chunk * 1_500..(chunk + 1) * 1_500).collect();
+            let changes = all.iter().copied().map(listed(true));
+            let changes = changes.chain(all[..1].iter().copied().map(listed(false))).collect();
+            let (effects, result) = request(&mut access, changes, InProgress::default());
+            for effect in replied(effects) {
+                if let Effect::Merge(list) = effect {
+                    assert!(merging.replace(list).is_none(), "one merge at a time");
+                }
+            }
+            assert!(result.recv().unwrap().is_ok());
+            // Merged one change later.
+            if chunk % 2 == 1
+                && let Some(list) = merging.take()
+            {
+                let mut effects = Effects::default();
+                access.merged(Some(&list.merged()), &mut effects);
+                assert!(matches!(effects.0[..], [Effect::Publish]), "{effects:?}");
+                merges += 1;
+            }
+        }
+        let list = &access.lists().access;
+        assert!(merges > 0 && !list.set().unwrap().should_merge(), "{merges}");
+        assert_eq!(list.len(), 9_000 - 6);
+        assert!((0..9_000).all(|at| list.permits(hash(at)) == (at % 1_500 == 0)));
+    }
+
+    #[test]
+    fn a_change_is_in_force_once_it_is_recorded() {
+        let mut access = deny_list();
+        access.is_lasting = true;
+        let change = || vec![ListChange::new(hash(1), true)];
+        let (effects, result) = request(&mut access, change(), InProgress::default());
+        assert!(matches!(effects.0[..], [Effect::Record(Record::ListChanges(..))]), "{effects:?}");
+        assert!(access.lists().access.permits(hash(1)) && result.try_recv().is_err());
+        let mut failed = Effects::default();
+        let error = RecordError { path: "j".into(), error: "full".into() };
+        access.recorded(Err(error), time(), &mut failed);
+        assert_eq!(replied(failed).len(), 0);
+        assert!(matches!(result.recv().unwrap(), Err(ListChangeError::Journal { .. })));
+        assert!(access.lists().access.permits(hash(1)), "nothing has changed");
+        let (_, result) = request(&mut access, change(), InProgress::default());
+        let mut recorded = Effects::default();
+        access.recorded(Ok(()), time(), &mut recorded);
+        assert!(matches!(replied(recorded)[..], [Effect::Notice(_), Effect::Publish]));
+        assert!(result.recv().unwrap().is_ok_and(|update| update.lasting));
+        assert!(!access.lists().access.permits(hash(1)));
+    }
+
+    #[test]
+    fn a_change_without_effect_is_recorded_for_a_reload_or_successor_that_may_miss_it() {
+        let (reload, upgrade) = (
+            InProgress { reload: true, ..InProgress::default() },
+            InProgress { upgrade: true, ..InProgress::default() },
+        );
+        for (in_progress, recorded) in
+            [(InProgress::default(), false), (reload, true), (upgrade, true)]
+        {
+            let mut access = deny_list();
+            access.is_lasting = true;
+            let change = vec![ListChange::new(hash(1), false)];
+            let (effects, _result) = request(&mut access, change, in_progress);
+            let has_record = effects.0.iter().any(|it| matches!(it, Effect::Record(_)));
+            assert_eq!(has_record, recorded, "{in_progress:?}");
+        }
+        let is_final = InProgress { is_final: true, ..InProgress::default() };
+        let (effects, result) = request(&mut deny_list(), Vec::new(), is_final);
+        assert_eq!(replied(effects).len(), 0);
+        assert!(matches!(result.recv().unwrap(), Err(ListChangeError::Upgrading)));
+    }
+}

@@ -289,24 +289,35 @@ fn lifetime(announce: &AnnounceSettings, interval: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use std::io;
+    use std::sync::Arc;
+
+    use log::Level;
+    use onrush_tracker::member::Role;
 
     use super::*;
-    use onrush_tracker::member::Role;
-    use std::sync::Arc;
+
+    fn notices_of(effects: Effects) -> Vec<Notice> {
+        let notice = |effect| match effect {
+            Effect::Notice(notice) => Some(notice),
+            _ => None,
+        };
+        effects.0.into_iter().filter_map(notice).collect()
+    }
 
     /// An [`Overload`] with a clock and counters that the test advances.
     struct Fixture {
         settings: Settings,
         overload: Overload,
         now: Instant,
-        messages: Vec<(Level, String)>,
+        notices: Vec<Notice>,
     }
 
     impl Fixture {
         fn new(text: &str) -> Self {
             let settings = Settings::for_test(text);
-            let (overload, now) = (Overload::default(), Instant::now());
-            Self { settings, overload, now, messages: Vec::new() }
+            let now = Instant::now();
+            let overload = Overload::new(&settings, now);
+            Self { settings, overload, now, notices: Vec::new() }
         }
 
         /// Advances by `seconds`, each with 10,000 datagrams, of which busy workers lose `percent`.
@@ -316,8 +327,9 @@ mod tests {
                 Load { received: 10_000 - lost, lost, lost_by_busy: lost, ..Load::default() };
             for _ in 0..seconds {
                 self.now += Duration::from_secs(1);
-                let (_, messages) = self.overload.tick(&self.settings, &load, true, self.now);
-                self.messages.extend(messages);
+                let mut effects = Effects::default();
+                self.overload.adapt(&load, true, self.now, &mut effects);
+                self.notices.extend(notices_of(effects));
             }
         }
 
@@ -332,33 +344,33 @@ mod tests {
         let calm = fixture.rules();
         assert_eq!((calm.announce.interval, calm.shard.peer_lifetime), (1800, 3600));
         fixture.seconds(60, 4);
-        assert!(fixture.messages.is_empty() && !fixture.rules().kernel_filter);
+        assert!(fixture.notices.is_empty() && !fixture.rules().kernel_filter);
         fixture.seconds(5, 20);
         let rules = fixture.rules();
         assert_eq!((rules.announce.interval, rules.shard.interval), (2250, 2250));
         assert_eq!((rules.announce.peer_lifetime, rules.shard.peer_lifetime), (4500, 4500));
-        let (level, text) = &fixture.messages[0];
+        let Notice { level, text, .. } = &fixture.notices[0];
         assert!(*level == Level::Warn && text.contains("the interval is 2250 s now"), "{text}");
         fixture.seconds(100, 90);
         let rules = fixture.rules();
         assert_eq!((rules.announce.interval, rules.shard.peer_lifetime), (5400, 10_800));
-        assert_eq!(fixture.messages.len(), 9, "a line for each step and for the filter");
+        assert_eq!(fixture.notices.len(), 9, "a line for each step and for the filter");
         assert!(rules.kernel_filter);
-        assert_eq!(fixture.overload.pressure(&fixture.settings).step, 8);
+        assert_eq!(fixture.overload.pressure().step, 8);
     }
 
     #[test]
     fn recovery_is_no_warning_and_its_end_is_one_line() {
         let mut fixture = Fixture::new("[overload]\nlongest_interval = 3600\n");
         fixture.seconds(100, 90);
-        let rise = std::mem::take(&mut fixture.messages);
-        assert!(rise.iter().all(|(level, _)| *level == Level::Warn), "{rise:?}");
+        let rise = std::mem::take(&mut fixture.notices);
+        assert!(rise.iter().all(|notice| notice.level == Level::Warn), "{rise:?}");
         fixture.seconds(8 * 40, 0);
-        let recovery = fixture.messages;
-        assert!(recovery.iter().all(|(level, _)| *level == Level::Info), "{recovery:?}");
-        let is_end = |(_, text): &&(Level, String)| text.contains(" 1800 s");
+        let recovery = fixture.notices;
+        assert!(recovery.iter().all(|notice| notice.level == Level::Info), "{recovery:?}");
+        let is_end = |notice: &&Notice| notice.text.contains(" 1800 s");
         assert_eq!(recovery.iter().filter(is_end).count(), 1, "{recovery:?}");
-        let (_, last) = recovery.last().unwrap();
+        let last = &recovery.last().unwrap().text;
         assert!(last.contains("overload ended") && last.contains(" 1800 s"), "{recovery:?}");
     }
 
@@ -382,7 +394,7 @@ mod tests {
         let text = "[overload]\nlongest_interval = 3600\n";
         let mut fixture = Fixture::new(text);
         let commitment =
-            |fixture: &Fixture| fixture.overload.commitment(&fixture.settings, fixture.now);
+            |fixture: &Fixture| fixture.overload.commitment(fixture.now);
         assert_eq!(commitment(&fixture), None);
         fixture.seconds(100, 90);
         assert_eq!(
@@ -394,7 +406,7 @@ mod tests {
         assert!(left.lifetime == 7200 && (3400..3780).contains(&left.seconds), "{left:?}");
         // The configured interval is included: the successor's may be shorter.
         let full =
-            |fixture: &Fixture| fixture.overload.full_commitment(&fixture.settings, fixture.now);
+            |fixture: &Fixture| fixture.overload.full_commitment(fixture.now);
         assert_eq!(full(&fixture), left);
         let configured = IntervalCommitment { lifetime: 3600, seconds: 1890 };
         assert_eq!(full(&Fixture::new(text)), configured);
@@ -420,22 +432,27 @@ mod tests {
     fn a_refused_filter_is_warned_of_once_and_tried_again_after_minutes() {
         let mut fixture = Fixture::new("[overload]\nlongest_interval = 3600\n");
         let members = [0, 1].map(|nth| Member::new(Role::Both, nth, Arc::default()));
-        assert_eq!(fixture.overload.check_filters(&members, fixture.now), None);
+        let check = |fixture: &mut Fixture| {
+            let mut effects = Effects::default();
+            fixture.overload.check_filters(&members, fixture.now, &mut effects);
+            notices_of(effects).pop().map(|notice| notice.text)
+        };
+        assert_eq!(check(&mut fixture), None);
         fixture.seconds(5, 90);
         assert!(fixture.overload.is_filtering() && fixture.rules().kernel_filter);
         let enomem = io::Error::from_raw_os_error(12);
         members[1].metrics.filter_refusal.set(Some(&enomem));
-        let warning = fixture.overload.check_filters(&members, fixture.now).unwrap();
+        let warning = check(&mut fixture).unwrap();
         assert!(warning.contains("os error 12") && warning.contains("net.core.optmem_max"));
         assert!(!fixture.overload.is_filtering(), "drops of this second are not the filter's");
         fixture.seconds(100, 90);
-        assert_eq!(fixture.overload.check_filters(&members, fixture.now), None);
+        assert_eq!(check(&mut fixture), None);
         assert!(!fixture.overload.is_filtering() && !fixture.rules().kernel_filter);
-        assert_eq!(fixture.overload.pressure(&fixture.settings).interval, 3600);
+        assert_eq!(fixture.overload.pressure().interval, 3600);
         // The worker has removed what it has.
         members[1].metrics.filter_refusal.set(None);
         fixture.seconds(300, 90);
-        assert_eq!(fixture.overload.check_filters(&members, fixture.now), None);
+        assert_eq!(check(&mut fixture), None);
         assert!(fixture.overload.is_filtering() && fixture.rules().kernel_filter);
     }
 
@@ -443,8 +460,54 @@ mod tests {
     fn a_drop_share_of_zero_disables_both_measures() {
         let mut fixture = Fixture::new("[overload]\ndrop_share = 0\n");
         fixture.seconds(100, 90);
-        assert!(fixture.messages.is_empty());
+        assert!(fixture.notices.is_empty());
         let rules = fixture.rules();
         assert_eq!((rules.announce.interval, rules.kernel_filter), (1800, false));
+    }
+
+    #[test]
+    fn the_dropping_worker_is_withdrawn_and_later_restored() {
+        let mut fixture = Fixture::new("[workers]\ntotal = 2\n");
+        let members = [0, 1].map(|nth| Member::new(Role::Both, nth, Arc::default()));
+        let mut second = |loses: bool, is_steering: bool| {
+            if loses {
+                members[1].metrics.kernel_drops.add(1);
+                members[1].metrics.turn_times.observe(900_000_000);
+            }
+            fixture.now += Duration::from_secs(1);
+            let second = Second {
+                members: &members,
+                summary: &Summary::default(),
+                stalled: &[Duration::ZERO; 2],
+                reasons_known: true,
+                is_steering,
+                now: fixture.now,
+            };
+            let mut effects = Effects::default();
+            fixture.overload.tick(&second, &mut effects);
+            let change = |effect: &Effect| match effect {
+                Effect::Steer(change) => Some(*change),
+                _ => None,
+            };
+            (effects.0.iter().find_map(change), notices_of(effects).len())
+        };
+        assert_eq!([true; 3].map(|loses| second(loses, false)), [(None, 1); 3], "without steering");
+        assert_eq!(second(false, true), (None, 0));
+        assert_eq!(second(true, true), (None, 1));
+        assert_eq!(second(true, true), (Some(SteeringChange::Withdraw(1)), 2));
+        assert!((0..29).all(|_| second(false, true) == (None, 0)), "half a minute is not over");
+        assert_eq!(second(false, true), (Some(SteeringChange::Restore(1)), 0));
+    }
+
+    #[test]
+    fn a_shorter_interval_by_a_reload_keeps_peers_that_were_sent_the_longer_one() {
+        let mut fixture = Fixture::new("[announce]\ninterval = 3600\n");
+        let shorter = Settings::for_test("[announce]\ninterval = 600\n");
+        fixture.overload.reconfigure(&shorter, fixture.now);
+        fixture.settings = shorter;
+        let rules = fixture.rules();
+        assert_eq!((rules.announce.interval, rules.shard.peer_lifetime), (600, 7200));
+        fixture.seconds(3600 * 21 / 20, 0);
+        assert_eq!(fixture.rules().shard.peer_lifetime, 1200);
     }
 }

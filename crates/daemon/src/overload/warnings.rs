@@ -89,3 +89,71 @@ impl Warnings {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::effect::Effect;
+
+    fn warned(warnings: &mut Warnings, load: &Load, summary: &Summary) -> Vec<Notice> {
+        let mut effects = Effects::default();
+        warnings.tick(load, summary, Instant::now(), &mut effects);
+        let notice = |effect| match effect {
+            Effect::Notice(notice) => notice,
+            other => panic!("{other:?}"),
+        };
+        effects.0.into_iter().map(notice).collect()
+    }
+
+    #[test]
+    fn losses_and_refusals_are_reported_with_number_and_remedy() {
+        for (load, number, remedy, repeats) in [
+            (
+                Load { lost: 11, ..Load::default() },
+                "dropped 11 datagrams",
+                "raise net.core.rmem_max and socket.receive_buffer",
+                Repeats::Limited("drops"),
+            ),
+            (
+                Load { refused: 9, ..Load::default() },
+                "9 requests",
+                "limits.batches_in_flight",
+                Repeats::OnceAMinute("refused by idle"),
+            ),
+            (
+                Load { refused: 9, refused_by_busy: 9, ..Load::default() },
+                "9 requests",
+                "workers.swarm",
+                Repeats::OnceAMinute("refused by busy"),
+            ),
+        ] {
+            let notices = warned(&mut Warnings::default(), &load, &Summary::default());
+            let [Notice { text, repeats: found, .. }] = &notices[..] else { panic!("{notices:?}") };
+            assert!(text.contains(number) && text.contains(remedy), "{text}");
+            assert_eq!(*found, Some(repeats));
+        }
+        assert_eq!(warned(&mut Warnings::default(), &Load::default(), &Summary::default()), []);
+    }
+
+    #[test]
+    fn unsent_replies_are_reported_by_cause() {
+        let [permission, too_long] = ["permission", "too_long"]
+            .map(|cause| UNSENT.iter().position(|name| *name == cause).unwrap());
+        let (mut warnings, mut sum) = (Warnings::default(), Summary::default());
+        for _ in 0..3 {
+            // Most replies by one cause, and less than one in a hundred by the other.
+            sum.unsent[permission] += 40;
+            sum.unsent[too_long] += 1;
+            sum.sent += 100;
+            let notices = warned(&mut warnings, &Load::default(), &sum);
+            let [Notice { text, repeats, .. }] = &notices[..] else { panic!("{notices:?}") };
+            let parts = ["40 of 141 replies", "EPERM", "nft list ruleset"];
+            assert!(parts.iter().all(|part| text.contains(part)), "{text}");
+            assert_eq!(*repeats, Some(Repeats::OnceAMinute("permission")));
+        }
+        sum.unsent[too_long] += 2;
+        let notices = warned(&mut warnings, &Load::default(), &sum);
+        assert_eq!(notices.len(), 1, "{notices:?}");
+        assert!(notices[0].text.contains("EMSGSIZE") && notices[0].text.contains("MTU"));
+    }
+}

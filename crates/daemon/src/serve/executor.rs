@@ -180,12 +180,9 @@ impl Executor {
     }
 
     fn steer(&mut self, change: SteeringChange, now: Instant) {
-        let Some(steering) = &mut self.steering else { return };
-        let result = match change {
-            SteeringChange::Withdraw(worker) => steering.withdraw(worker as u16),
-            SteeringChange::Restore(worker) => steering.restore(worker as u16),
-        };
-        if let Err(error) = result {
+        if let Some(steering) = &mut self.steering
+            && let Err(error) = change.apply(steering)
+        {
             let notice = Notice::warn(format!("cannot change the steering: {error}"));
             self.log(notice.with(Repeats::Limited("steering")), now);
         }

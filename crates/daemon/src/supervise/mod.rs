@@ -302,3 +302,6 @@ fn warn_of_stalls(members: &[Member], stalled: &[Duration], effects: &mut Effect
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -117,7 +117,7 @@ mod tests {
     use super::*;
     use onrush_tracker::refusal::{Refusal, UdpRefusal};
 
-    fn totals(placement: Placement) -> Totals {
+    fn totals_of(placement: Placement) -> Totals {
         let settings = Settings { placement, ..Settings::for_test("") };
         Totals::new(&settings, Instant::now())
     }
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn a_line_shows_differences() {
-        let mut totals = totals(Placement::Colocated { workers: 1 });
+        let mut totals = totals_of(Placement::Colocated { workers: 1 });
         let mut now = Summary { datagrams: 100, connects: 60, sent: 90, ..Summary::default() };
         now.refused_by_udp[UdpRefusal::ConnectionId as usize] = 10;
         now.peers_v4 = 7;
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn colocated_workers_show_the_share_steered_since_the_last_line() {
-        let mut totals = totals(Placement::Colocated { workers: 2 });
+        let mut totals = totals_of(Placement::Colocated { workers: 2 });
         let mut line = |local, foreign| {
             let now = Summary { local, foreign, ..Summary::default() };
             totals.line(now, Duration::from_secs(60))
@@ -178,14 +178,14 @@ mod tests {
         let split = Placement::Split { socket_workers: 2, swarm_workers: 2 };
         for placement in [Placement::Colocated { workers: 1 }, split] {
             let now = Summary { local: 5, foreign: 5, ..Summary::default() };
-            let line = totals(placement).line(now, Duration::from_secs(60));
+            let line = totals_of(placement).line(now, Duration::from_secs(60));
             assert!(!line.contains("steered"), "{line}");
         }
     }
 
     #[test]
     fn losses_are_listed_only_in_their_period() {
-        let mut totals = totals(Placement::Split { socket_workers: 1, swarm_workers: 1 });
+        let mut totals = totals_of(Placement::Split { socket_workers: 1, swarm_workers: 1 });
         let mut lost = Summary {
             lane_full: 2,
             kernel_drops: 3,

@@ -182,7 +182,7 @@ impl Upgrade {
                     effects.reply(responder, Ok(api::Successor { process: process as u32, version }));
                 }
                 // The successor may have given up.
-                let send = move |last| drop(commitment.send(last));
+                let send = move |last| commitment.send(last).unwrap_or_default();
                 effects.reply(Responder::new(send), state.overload.full_commitment(now));
             }
             HandoffEvent::Failed => {
