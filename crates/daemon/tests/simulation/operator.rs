@@ -50,6 +50,7 @@ impl Disk {
 
     /// Draws another configuration file.
     pub(crate) fn draw(&mut self, rng: &mut SmallRng) {
+        let most = rng.random_range(1..=200u32);
         let announce = format!(
             "[announce]\ninterval = {}\ninterval_jitter_percent = {}\npeer_lifetime = {}\n\
              default_peers = {}\nmax_peers_v4 = {}\nmax_peers_v6 = {}\n\
@@ -57,8 +58,8 @@ impl Disk {
             rng.random_range(60..=100),
             rng.random_range(0..=10),
             rng.random_range(180..=300),
-            rng.random_range(0..=60),
-            rng.random_range(1..=200),
+            rng.random_range(0..=most.min(60)),
+            most,
             rng.random_range(1..=67),
             [1, 10, 74][rng.random_range(0..3)],
         );

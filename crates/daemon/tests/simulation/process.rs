@@ -1,7 +1,6 @@
 //! One process of a simulated tracker: the real supervisor, and workers that a fault stalls.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use onrush::access::AccessControl;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crossbeam_channel::{Receiver, TryRecvError, bounded};
 use onrush_replica::delta::{self, Delta, OLDER_IN_DUMP, Since, own_stops, start_on_shards};
 use onrush_replica::dump::{self, DumpError, load_options};
+use onrush_replica::handoff::IntervalCommitment;
 use onrush_store::snapshot::encode::{Block, Encoder};
 use onrush_store::snapshot::write::SnapshotWriter;
 use onrush_swarm::{ChangeReader, Interest, Shard, ShardMap};
@@ -43,6 +44,8 @@ pub(crate) struct Upgrade {
     /// and it waits for stalled workers.
     pub(crate) older: i64,
     pub(crate) failure: Option<Failure>,
+    /// The commitment of the predecessor, once it is final.
+    pub(crate) commitment: Option<IntervalCommitment>,
     /// Peers of the process that serves.
     held: u64,
     /// Readers of the stops since then, of the process that serves.
@@ -83,7 +86,8 @@ impl Upgrade {
         let subscribed = serving.orders().gather(|_| subscribe);
         let stage = Stage::Subscribing(subscribed.expect("a worker takes its orders"));
         let (stops, own) = (Vec::new(), Vec::new());
-        Self { stage, begun: now, started, older: OLDER, failure, held: 0, stops, own }
+        let commitment = None;
+        Self { stage, begun: now, started, older: OLDER, failure, commitment, held: 0, stops, own }
     }
 
     /// Starts the dump once every shard has been subscribed to. Returns whether it has.

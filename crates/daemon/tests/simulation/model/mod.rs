@@ -25,6 +25,7 @@ use onrush_swarm::ShardMap;
 use onrush_tracker::access::AccessList;
 use onrush_tracker::limits::AnnounceSettings;
 use onrush_tracker::refusal::Refusal;
+use onrush_tracker::rules::Rules;
 
 use super::clock::Time;
 use super::history::{Doubt, History, Possible, Sequence, State};
@@ -169,6 +170,11 @@ impl Model {
             late_replies: 0,
             misjudged: 0,
         }
+    }
+
+    /// The list in force.
+    pub(crate) fn access(&self) -> &AccessList {
+        &self.rules.access
     }
 
     /// New rules are in force, for every datagram that is received from now on.
