@@ -9,7 +9,7 @@ use onrush_proto::InfoHash;
 
 use crate::harness::messages::LIST_CHANGED;
 use crate::harness::packets::{leecher, random_hash};
-use crate::harness::process::{Daemon, Launch, eventually};
+use crate::harness::process::{Daemon, Launch};
 
 /// A daemon with a deny list in the file `list` of this directory, which holds its state too.
 fn start(directory: &Path, placement: &str) -> Daemon {
