@@ -267,7 +267,8 @@ impl World {
             }
             Fault::List { share } => self.change_list(*share, time),
             Fault::Upgrade(failure) => {
-                if self.upgrade.is_none() {
+                // A list that is put into force during an upgrade is not modelled.
+                if self.upgrade.is_none() && self.loading.is_none() {
                     self.model.begin_upgrade();
                     let started = time.second - self.rng.random_range(0..=5);
                     let (current, _state) = bounded(1);
