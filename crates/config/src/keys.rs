@@ -102,6 +102,30 @@ pub static SCHEMA: Schema = Schema {
 ",
 };
 
+/// The owners of keys whose change applies on a reload: the parts of the daemon that put it into
+/// force.
+pub mod owner {
+    /// The lists of info hashes and sources.
+    pub const ACCESS: &str = "access";
+    /// The admin API.
+    pub const ADMIN: &str = "admin";
+    /// The files that are written periodically.
+    pub const FILES: &str = "files";
+    /// The log.
+    pub const LOG: &str = "log";
+    /// The interval, which overload lengthens, and the lifetime of peers, which follows it.
+    pub const OVERLOAD: &str = "overload";
+    /// The rules that each worker has, and nothing else.
+    pub const RULES: &str = "rules";
+}
+
+/// The keys whose change applies on a reload, each with its owner.
+pub fn on_reload() -> Vec<(String, &'static str)> {
+    let mut leaves = SCHEMA.leaves();
+    leaves.retain(|(_, key)| key.applied == Applied::OnReload);
+    leaves.into_iter().map(|(path, key)| (path, key.owner)).collect()
+}
+
 /// Whether even an upgrade cannot change a key.
 pub fn is_restart_only(path: &str) -> bool {
     let leaves = SCHEMA.leaves();
@@ -251,36 +275,39 @@ keys! {
         /// The time between announces that replies request from clients. A longer interval lowers
         /// the load; peer lists then contain more peers that have left.
         pub(crate) interval: u32 =
-            integer(60..=MAX_INTERVAL as i64, "seconds").default("1800").on_reload(),
+            integer(60..=MAX_INTERVAL as i64, "seconds").default("1800").on_reload(owner::OVERLOAD),
 
         /// The maximum random deviation from the interval, up or down. It spreads the announces of
         /// clients that arrived together.
         pub(crate) interval_jitter_percent: u32 =
-            integer(0..=50, "percent").default("5").on_reload(),
+            integer(0..=50, "percent").default("5").on_reload(owner::OVERLOAD),
 
         /// The number of peers for a client that leaves it to the tracker (num_want below 0). It is
         /// limited by max_peers_v4 and max_peers_v6.
-        pub(crate) default_peers: u16 = integer(0..=200, "peers").default("50").on_reload(),
+        pub(crate) default_peers: u16 =
+            integer(0..=200, "peers").default("50").on_reload(owner::RULES),
 
         /// The maximum number of peers in a reply over IPv4. 200 peers fill 1232 bytes, which are
         /// not fragmented on any usual path.
-        pub(crate) max_peers_v4: u16 = integer(1..=200, "peers").default("200").on_reload(),
+        pub(crate) max_peers_v4: u16 =
+            integer(1..=200, "peers").default("200").on_reload(owner::RULES),
 
         /// The maximum number of peers in a reply over IPv6. 67 peers fill 1232 bytes, which are
         /// not fragmented on any usual path.
-        pub(crate) max_peers_v6: u16 = integer(1..=67, "peers").default("67").on_reload(),
+        pub(crate) max_peers_v6: u16 =
+            integer(1..=67, "peers").default("67").on_reload(owner::RULES),
 
         /// How long a peer is stored after its last announce. It has to be longer than the interval
         /// with its jitter, otherwise peers expire between two announces.
         #[serde(default)]
         pub(crate) peer_lifetime: u32 = integer(60..=MAX_PEER_LIFETIME as i64, "seconds")
             .derived("twice the interval, at most 65536", "3600")
-            .on_reload(),
+            .on_reload(owner::OVERLOAD),
 
         /// How long the count of completed downloads is stored after the last peer of a swarm has
         /// left. limits.idle_swarms limits the number of such swarms.
         pub(crate) completed_retention: u32 =
-            integer(0..=604_800, "seconds").default("86_400").on_reload(),
+            integer(0..=604_800, "seconds").default("86_400").on_reload(owner::RULES),
     }
 
     /// Replies to scrapes.
@@ -288,7 +315,8 @@ keys! {
     pub struct ScrapeSettings {
         /// The maximum number of info hashes answered per scrape; further ones are ignored. BEP 15
         /// limits a request to about 74.
-        pub max_hashes: usize = integer(1..=74, "info hashes").default("74").on_reload(),
+        pub max_hashes: usize =
+            integer(1..=74, "info hashes").default("74").on_reload(owner::RULES),
     }
 
     /// Connection ids.
@@ -312,12 +340,12 @@ keys! {
         /// served. "allow": only listed swarms are served. "deny": listed swarms are not served.
         /// Other announces get an error reply, and scrapes report zeros.
         pub(crate) mode: AccessMode =
-            word(&["open", "allow", "deny"]).default("\"open\"").on_reload(),
+            word(&["open", "allow", "deny"]).default("\"open\"").on_reload(owner::ACCESS),
 
         /// The info hashes of the list.
         #[serde(deserialize_with = "texts")]
         pub(crate) info_hashes: Vec<InfoHash> =
-            list(&INFO_HASH, 0..=100_000).default("[]").on_reload(),
+            list(&INFO_HASH, 0..=100_000).default("[]").on_reload(owner::ACCESS),
 
         /// Files with further info hashes, one per line, as 40 hexadecimal digits or 32 base32
         /// characters. A # starts a comment, which belongs to the entry: why, since when. Behind
@@ -327,30 +355,32 @@ keys! {
         #[serde(deserialize_with = "texts")]
         pub(crate) files: Vec<ListFile> = list(&LIST_FILE, 0..=MAX_LISTS - 1)
             .default("[]")
-            .on_reload(),
+            .on_reload(owner::ACCESS),
 
         /// The error text of announces that the list refuses, for entries of files without a text
         /// of their own. With "allow", which refuses what is in no file, it is the only one.
         pub(crate) error: String =
             text("1 to 90 printable ASCII characters, in quotes", is_error_text)
                 .default("\"info hash is not allowed on this tracker\"")
-                .on_reload(),
+                .on_reload(owner::ACCESS),
 
         /// Source addresses that get no replies: addresses, blocks like "192.0.2.0/24" or
         /// "2001:db8::/32", and ranges like "192.0.2.1-192.0.2.9".
         #[serde(deserialize_with = "texts")]
-        pub(crate) blocked: Vec<AddressBlock> = list(&BLOCK, 0..=100_000).default("[]").on_reload(),
+        pub(crate) blocked: Vec<AddressBlock> =
+            list(&BLOCK, 0..=100_000).default("[]").on_reload(owner::ACCESS),
 
         /// A file with further blocked sources, one per line. A # or a ; starts a comment. The file
         /// is read at start and on every reload. An invalid line makes the whole file invalid.
         /// limits.list_entries limits its length.
         pub(crate) blocked_file: Option<PathBuf> =
-            PATH.derived("only `blocked` applies", "\"/etc/onrush/blocked.txt\"").on_reload(),
+            PATH.derived("only `blocked` applies", "\"/etc/onrush/blocked.txt\"")
+                .on_reload(owner::ACCESS),
 
         /// Whether requests from addresses that are not valid on the internet (private, loopback,
         /// multicast, reserved) are dropped. Set it to true on a public host, and leave it at false
         /// in a LAN.
-        pub(crate) refuse_bogons: bool = switch().default("false").on_reload(),
+        pub(crate) refuse_bogons: bool = switch().default("false").on_reload(owner::RULES),
     }
 
     /// Reaction to overload.
@@ -360,14 +390,14 @@ keys! {
         /// tracker lengthens the interval step by step, and the kernel drops datagrams that are no
         /// valid request, so that requests get through. When losses become rare, it returns step
         /// by step. 0 disables both.
-        pub drop_share: u32 = integer(0..=100, "percent").default("5").on_reload(),
+        pub drop_share: u32 = integer(0..=100, "percent").default("5").on_reload(owner::OVERLOAD),
 
         /// The interval at the last of the eight steps of overload. The lifetime of peers grows in
         /// proportion.
         #[serde(default)]
         pub longest_interval: u32 = integer(60..=MAX_INTERVAL as i64, "seconds")
             .derived("twice announce.interval, at most 43200", "3600")
-            .on_reload(),
+            .on_reload(owner::OVERLOAD),
     }
 
     /// Upper bounds on memory, queues and log lines.
@@ -407,7 +437,7 @@ keys! {
         #[serde(deserialize_with = "texts")]
         pub trusted_sources: Vec<AddressBlock> = list(&BLOCK, 0..=100_000)
             .default("[\"127.0.0.0/8\", \"::1\"]")
-            .on_reload(),
+            .on_reload(owner::RULES),
 
         /// The maximum number of swarms without peers, which are stored for their count of
         /// completed downloads and take about 100 bytes each. Beyond it, the oldest are removed
@@ -434,13 +464,13 @@ keys! {
         /// The maximum number of warnings of one kind per minute. Further ones are counted, and
         /// the count is logged.
         pub warnings_per_minute: u32 =
-            integer(0..=6000, "lines").default("10").on_reload(),
+            integer(0..=6000, "lines").default("10").on_reload(owner::LOG),
 
         /// The maximum number of entries in the file of a list; a longer file is an error. A
         /// listed info hash takes 23 to 24 bytes, and 20 more bytes while the list is loaded.
         /// During a reload the old and the new list are both in memory.
         pub list_entries: usize =
-            integer(1..=500_000_000, "entries").default("20_000_000").on_reload(),
+            integer(1..=500_000_000, "entries").default("20_000_000").on_reload(owner::ACCESS),
     }
 
     /// Snapshots of all peers.
@@ -455,7 +485,7 @@ keys! {
         /// worker time per swarm, in small steps between requests, and 16 to 24 bytes of disk per
         /// IPv4 peer.
         #[serde(deserialize_with = "seconds")]
-        pub every: Duration = integer(0..=86_400, "seconds").default("600").on_reload(),
+        pub every: Duration = integer(0..=86_400, "seconds").default("600").on_reload(owner::FILES),
     }
 
     /// The admin side.
@@ -477,7 +507,7 @@ keys! {
         /// names get status 421, so that no web page can read the admin side through a browser of
         /// this host (DNS rebinding). Addresses and localhost are always accepted. A Prometheus
         /// or a proxy that uses a name needs it here.
-        pub hosts: Vec<String> = list(&HOST_NAME, 0..=64).default("[]").on_reload(),
+        pub hosts: Vec<String> = list(&HOST_NAME, 0..=64).default("[]").on_reload(owner::ADMIN),
 
         /// The file with the token of the admin API (/api/v1): one line of at least 16 characters,
         /// readable only by the user of the tracker (chmod 600). Requests with `Authorization:
@@ -489,11 +519,11 @@ keys! {
                 "the admin API is available at the control socket only",
                 "\"/etc/onrush/admin.token\"",
             )
-            .on_reload(),
+            .on_reload(owner::ADMIN),
 
         /// Whether /lists serves the current list of info hashes without a token, for operators who
         /// publish what they deny.
-        pub publish_lists: bool = switch().default("false").on_reload(),
+        pub publish_lists: bool = switch().default("false").on_reload(owner::ADMIN),
 
         /// The maximum number of concurrent connections. One source, an IPv4 address or an IPv6
         /// /64, may have a quarter of them, at least 8; behind a proxy all clients are one source.
@@ -521,11 +551,12 @@ keys! {
         /// written is a warning, and an error of `--check-config`.
         pub file: Option<PathBuf> = PATH
             .derived("nothing is exported", "\"/var/lib/onrush/scrape.txt.gz\"")
-            .on_reload(),
+            .on_reload(owner::FILES),
 
         /// The time between exports; with 0, only SIGUSR1 and `onrush ctl export` start one.
         #[serde(deserialize_with = "seconds")]
-        pub every: Duration = integer(0..=604_800, "seconds").default("3600").on_reload(),
+        pub every: Duration =
+            integer(0..=604_800, "seconds").default("3600").on_reload(owner::FILES),
     }
 
     /// The log, in the journal if systemd has started the tracker, otherwise on standard error.
@@ -533,19 +564,20 @@ keys! {
     pub struct LogSettings {
         /// The lowest level that is logged. "debug" and "trace" log single packets; do not use them
         /// under load. Flag: --log-level.
-        pub level: LevelFilter = word(LEVELS).default("\"info\"").on_reload(),
+        pub level: LevelFilter = word(LEVELS).default("\"info\"").on_reload(owner::LOG),
 
         /// The format of entries. "text" is a line with time, level and module, or several lines;
         /// "json" is one line in any case, an object with time, level, pid, module and message.
         /// Under systemd neither applies: the journal gets each entry with its priority. Flag:
         /// --log-format, which also applies to errors of this file.
-        pub format: LogFormat = word(LOG_FORMATS).default("\"text\"").on_reload(),
+        pub format: LogFormat = word(LOG_FORMATS).default("\"text\"").on_reload(owner::LOG),
 
         /// The time between lines with totals, at level info; 0 disables them.
         #[serde(deserialize_with = "seconds")]
-        pub totals_every: Duration = integer(0..=86_400, "seconds").default("60").on_reload(),
+        pub totals_every: Duration =
+            integer(0..=86_400, "seconds").default("60").on_reload(owner::LOG),
 
         /// Whether addresses of clients may be logged, at levels debug and trace.
-        pub addresses: bool = switch().default("false").on_reload(),
+        pub addresses: bool = switch().default("false").on_reload(owner::RULES),
     }
 }

@@ -8,7 +8,9 @@
 //! | [`host_check`] | what this host says of a configuration |
 //! | [`ports`] | which processes hold an address |
 //! | [`start`] | from settings to a running tracker: user, sockets, state, workers |
-//! | [`supervise`] | the main thread while workers run: signals, reload, lists, watch, exports |
+//! | [`supervise`] | the state machine that decides while workers run: events to effects |
+//! | [`serve`] | the main thread while workers run: waits, and carries effects out |
+//! | [`effect`], [`notice`], [`time`] | what owners of state return and get |
 //! | [`upgrade`] | the handoff of sockets and peers to a successor |
 //! | [`overload`] | longer intervals, and the kernel's filter |
 //! | [`state_files`] | snapshots, exports, the history and the interval commitment on disk |
@@ -23,13 +25,17 @@ compile_error!(
 
 pub mod access;
 pub mod cli;
+pub mod effect;
 pub mod host_check;
+pub mod notice;
 pub mod overload;
 pub mod ports;
 pub mod process;
+pub mod serve;
 pub mod start;
 pub mod state_files;
 pub mod supervise;
+pub mod time;
 pub mod upgrade;
 
 mod state_dirs;

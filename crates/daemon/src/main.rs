@@ -12,10 +12,11 @@ use onrush::cli::doctor;
 use onrush::cli::probe;
 use onrush::cli::top;
 use onrush::cli::{Cli, Command, print};
+use onrush::effect::End;
 use onrush::process::exit::{Exit, FAILED, GOOD};
 use onrush::process::{activation, log_output, logging, signals, user};
-use onrush::supervise::reload::Reload;
-use onrush::supervise::{End, Supervisor};
+use onrush::serve::Serving;
+use onrush::supervise::reload::ConfigSource;
 use onrush::upgrade::launcher::{self, Program};
 use onrush::upgrade::successor::passed_sockets;
 use onrush::{StartError, Tracker};
@@ -111,24 +112,24 @@ fn serve(
         log::warn!("{warning}");
     }
     let greeting = greeting::lines(&settings, &tracker);
-    let mut supervisor =
-        Supervisor::new(tracker, settings, Reload::new(cli.flags, host)).with_program(program);
+    let source = ConfigSource { flags: cli.flags, host };
+    let mut serving = Serving::new(tracker, settings, source, Some(program));
     for line in greeting {
         log::info!("{line}");
     }
-    Ok(match supervisor.run(&signals) {
-        End::Handoff(mut completed) => {
-            match supervisor.into_tracker().finish_handoff(&mut completed) {
+    Ok(match serving.run(&signals) {
+        End::Handoff(completed) => {
+            let process = completed.process;
+            match serving.finish_handoff(completed) {
                 true => Exit::good(),
                 false => Exit::failed(format!(
-                    "process {} received the sockets and exited at once: start again (the log says \
-                     whether the peers are in the snapshot)",
-                    completed.process
+                    "process {process} received the sockets and exited at once: start again (the \
+                     log says whether the peers are in the snapshot)"
                 )),
             }
         }
         End::Stopped => {
-            let (summary, written) = supervisor.into_tracker().stop();
+            let (summary, written) = serving.stop();
             log::info!(
                 "stopped: {} datagrams in, {} out, {} refused",
                 summary.datagrams,
@@ -139,7 +140,7 @@ fn serve(
         }
         End::WorkerFailed(failure) => {
             // The other workers may hang for the same reason, so they are not waited for.
-            std::mem::forget(supervisor);
+            std::mem::forget(serving);
             Exit::failed(failure)
         }
     })

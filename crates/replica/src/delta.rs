@@ -50,6 +50,17 @@ pub struct Since {
     pub stops: Vec<ChangeReader>,
 }
 
+/// A completed handoff of the sockets. The delta since the dump is still to be sent.
+#[derive(Debug)]
+pub struct CompletedHandoff {
+    /// The connection to the successor.
+    pub stream: UnixStream,
+    /// The successor's process id.
+    pub process: i32,
+    /// The dump that the delta continues.
+    pub since: Since,
+}
+
 /// Sends the delta, from the shards of stopped workers. Calls `progress` every few milliseconds.
 ///
 /// # Errors

@@ -124,6 +124,11 @@ impl BlockFile {
         Self { path: state_dir.join(FILE) }
     }
 
+    /// The path of the file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// The blocks of the file that have not ended at `unix`, seconds since 1970. A missing file has
     /// none. What cannot be used as a whole is renamed and not used at all; the second value is
     /// then the error for the operator.
@@ -166,10 +171,9 @@ impl BlockFile {
     ///
     /// # Errors
     /// When they cannot be written; the former file stays.
-    pub fn write<'a>(&self, blocks: impl Iterator<Item = &'a Block>) -> io::Result<()> {
+    pub fn write(&self, blocks: &[Block]) -> io::Result<()> {
         let mut file = AtomicFile::create(&self.path, MODE)?;
-        let blocks: Vec<&Block> = blocks.collect();
-        serde_json::to_writer_pretty(&mut file, &blocks)?;
+        serde_json::to_writer_pretty(&mut file, blocks)?;
         file.write_all(b"\n")?;
         file.finish().map(drop)
     }
@@ -200,7 +204,7 @@ mod tests {
         let (_directory, file) = file();
         assert_eq!(file.load(NOW), (Vec::new(), None), "a missing file");
         let blocks = [block("192.0.2.0/24", Some(60)), block("2001:db8::/32", None)];
-        file.write(blocks.iter()).unwrap();
+        file.write(&blocks).unwrap();
         assert_eq!(fs::metadata(&file.path).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(file.load(NOW + 59), (blocks.to_vec(), None));
         assert_eq!(file.load(NOW + 60), (blocks[1..].to_vec(), None));
@@ -254,7 +258,7 @@ mod tests {
         symlink(&other, &file.path).unwrap();
         assert!(file.load(NOW).1.unwrap().contains("symbolic link"));
         symlink(&other, &file.path).unwrap();
-        file.write([block("192.0.2.1", None)].iter()).unwrap();
+        file.write(&[block("192.0.2.1", None)]).unwrap();
         assert_eq!(fs::read_to_string(&other).unwrap(), "[]");
         assert_eq!(file.load(NOW).0.len(), 1);
     }
@@ -262,7 +266,7 @@ mod tests {
     #[test]
     fn a_file_that_cannot_be_written_is_an_error_and_stays() {
         let file = BlockFile::new(Path::new("/proc/nope"));
-        assert!(file.write([].into_iter()).is_err());
+        assert!(file.write(&[]).is_err());
     }
 
     #[test]

@@ -29,7 +29,7 @@
 //!     #[derive(serde::Deserialize)]
 //!     struct Limits {
 //!         /// Concurrent connections.
-//!         connections: u32 = integer(1..=4096, "connections").default("64").on_reload(),
+//!         connections: u32 = integer(1..=4096, "connections").default("64").on_reload("pool"),
 //!     }
 //! }
 //! static SCHEMA: Schema = Schema { keys: Server::KEYS, hints: &[], head: "" };

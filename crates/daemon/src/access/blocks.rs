@@ -1,45 +1,34 @@
 //! The blocks of sources in force: their authors, ends and counts of refused requests.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::time::Time;
 use onrush_control::api::blocks::{BlockEntry, BlockRequest};
 use onrush_control::request::BlockError;
-use onrush_store::blocks::{Block, BlockFile, MAX_BLOCKS};
+use onrush_store::blocks::{Block, MAX_BLOCKS};
 use onrush_tracker::access::addresses::{AddressSet, network};
 use onrush_tracker::access::blocks::{BlockCounts, IpNet, SourceBlocks};
-use onrush_tracker::clock::Clock;
 
-/// The time, on both clocks. A block ends at the time of day that was given when it was made, or
-/// after its duration on the monotonic clock, whichever is earlier: so a clock that is set back
-/// does not lengthen it.
-#[derive(Clone, Copy, Debug)]
-pub struct Time {
-    /// The monotonic clock.
-    pub now: Instant,
-    /// Seconds since 1970.
-    pub unix: u64,
-}
-
-impl Time {
-    /// Now, with the wall clock of the workers.
-    pub fn of(clock: Clock) -> Self {
-        Self { now: Instant::now(), unix: clock.now().unix }
-    }
-}
-
-/// The blocks in force.
+/// The blocks in force. A block ends at the time of day that was given when it was made, or after
+/// its duration on the monotonic clock, whichever is earlier: so a clock that is set back does not
+/// lengthen it.
 #[derive(Debug, Default)]
-pub struct Blocks {
-    /// Keeps them across restarts; `None` without a writable state directory.
-    file: Option<BlockFile>,
+pub(super) struct Blocks {
     /// Number of members that count.
     members: usize,
     entries: BTreeMap<IpNet, Entry>,
     /// `None` until there is a block.
     counts: Option<Arc<BlockCounts>>,
+}
+
+/// A block that was made or removed, until that is recorded.
+#[derive(Debug)]
+pub(super) struct BlockChange {
+    /// Its prefix.
+    pub(super) prefix: IpNet,
+    former: Option<Entry>,
 }
 
 /// A block and the place of its counters.
@@ -57,47 +46,32 @@ struct Entry {
 
 impl Blocks {
     /// No blocks, for this many members.
-    pub fn new(members: usize) -> Self {
+    pub(super) fn new(members: usize) -> Self {
         Self { members, ..Self::default() }
     }
 
-    /// Loads the blocks of this state directory, and keeps further ones there. Logs an error if the
-    /// file cannot be used.
-    pub fn load(&mut self, state_dir: &Path, time: Time) {
-        let file = BlockFile::new(state_dir);
-        let (blocks, error) = file.load(time.unix);
-        if let Some(error) = error {
-            log::error!("{error}");
-        }
-        self.file = Some(file);
+    /// Continues the blocks of a former process.
+    pub(super) fn load(&mut self, blocks: Vec<Block>, time: Time) {
         for block in blocks {
             // So far the slots have no gap.
             self.insert(block, self.entries.len(), time);
         }
-        if !self.is_empty() {
-            log::info!("blocks of sources loaded: {}", self.entries.len());
-        }
-    }
-
-    /// Whether blocks survive a restart.
-    pub fn is_lasting(&self) -> bool {
-        self.file.is_some()
     }
 
     /// The number of blocks.
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there are no blocks.
-    pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+    /// The blocks, for the file.
+    pub(super) fn all(&self) -> Vec<Block> {
+        self.entries.values().map(|entry| entry.block.clone()).collect()
     }
 
     /// The blocks in the form that workers use, beside the sources that the configuration blocks.
-    pub fn compiled(&self, configured: &AddressSet) -> Arc<SourceBlocks> {
+    pub(super) fn compiled(&self, configured: &AddressSet) -> Arc<SourceBlocks> {
         match &self.counts {
-            Some(counts) if !self.is_empty() => {
+            Some(counts) if !self.entries.is_empty() => {
                 let slots = self.entries.iter().map(|(prefix, entry)| (*prefix, entry.slot));
                 Arc::new(SourceBlocks::new(slots, configured, counts.clone()))
             }
@@ -105,16 +79,16 @@ impl Blocks {
         }
     }
 
-    /// Makes a block and writes the file. Returns the block, and the one that it replaces.
+    /// Makes a block.
     ///
     /// # Errors
     /// [`BlockError`]; nothing has changed then.
-    pub fn block(
+    pub(super) fn block(
         &mut self,
         request: BlockRequest,
         by: String,
         time: Time,
-    ) -> Result<(BlockEntry, Option<BlockEntry>), BlockError> {
+    ) -> Result<BlockChange, BlockError> {
         let BlockRequest { prefix, seconds, reason, force } = request;
         let prefix = network(&prefix).map_err(BlockError::Invalid)?;
         let block = Block { prefix, since: time.unix, seconds, reason, by };
@@ -125,43 +99,51 @@ impl Blocks {
                  /16 or longer), or block it with --force (\"force\": true)"
             )));
         }
-        let replaced =
-            self.entries.get(&prefix).map(|entry| (entry.clone(), self.show(entry, time)));
-        if replaced.is_none() && self.entries.len() >= MAX_BLOCKS {
+        let former = self.entries.get(&prefix).cloned();
+        if former.is_none() && self.entries.len() >= MAX_BLOCKS {
             return Err(BlockError::Full(MAX_BLOCKS));
         }
         self.insert(block, self.free_slot(), time);
-        if let Err(error) = self.write() {
-            match replaced {
-                Some((former, _)) => drop(self.entries.insert(prefix, former)),
-                None => drop(self.entries.remove(&prefix)),
-            }
-            return Err(error);
-        }
-        Ok((self.show(&self.entries[&prefix], time), replaced.map(|(_, shown)| shown)))
+        Ok(BlockChange { prefix, former })
     }
 
-    /// Removes a block and writes the file. Returns the block.
+    /// Removes a block.
     ///
     /// # Errors
     /// [`BlockError`]; nothing has changed then.
-    pub fn unblock(&mut self, prefix: &str, time: Time) -> Result<BlockEntry, BlockError> {
+    pub(super) fn unblock(&mut self, prefix: &str) -> Result<BlockChange, BlockError> {
         let prefix = network(prefix).map_err(BlockError::Invalid)?;
         let Some(entry) = self.entries.remove(&prefix) else {
             let covering = self.entries.keys().rfind(|block| block.contains(&prefix));
             let covering = covering.map(ToString::to_string);
             return Err(BlockError::NotBlocked { prefix: prefix.to_string(), covering });
         };
-        if let Err(error) = self.write() {
-            self.entries.insert(prefix, entry);
-            return Err(error);
-        }
-        Ok(self.show(&entry, time))
+        Ok(BlockChange { prefix, former: Some(entry) })
     }
 
-    /// Removes the blocks that have ended, and returns them. Call [`write`](Self::write) if there
-    /// are any.
-    pub fn expire(&mut self, time: Time) -> Vec<BlockEntry> {
+    /// Reverts a change that could not be recorded.
+    pub(super) fn revert(&mut self, change: BlockChange) {
+        match change.former {
+            Some(former) => drop(self.entries.insert(change.prefix, former)),
+            None => drop(self.entries.remove(&change.prefix)),
+        }
+    }
+
+    /// The block that a change has made, and the one that it has replaced or removed.
+    pub(super) fn changed(
+        &self,
+        change: &BlockChange,
+        time: Time,
+    ) -> (Option<BlockEntry>, Option<BlockEntry>) {
+        let made = self.entries.get(&change.prefix);
+        (
+            made.map(|entry| self.show(entry, time)),
+            change.former.as_ref().map(|it| self.show(it, time)),
+        )
+    }
+
+    /// Removes the blocks that have ended, and returns them.
+    pub(super) fn expire(&mut self, time: Time) -> Vec<BlockEntry> {
         let ended: Vec<IpNet> = self
             .entries
             .iter()
@@ -174,18 +156,8 @@ impl Blocks {
     }
 
     /// All blocks, sorted by prefix.
-    pub fn shown(&self, time: Time) -> Vec<BlockEntry> {
+    pub(super) fn shown(&self, time: Time) -> Vec<BlockEntry> {
         self.entries.values().map(|entry| self.show(entry, time)).collect()
-    }
-
-    /// Writes the blocks to the file, if there is one.
-    ///
-    /// # Errors
-    /// [`BlockError::File`]; the former file stays.
-    pub fn write(&self) -> Result<(), BlockError> {
-        let Some(file) = &self.file else { return Ok(()) };
-        file.write(self.entries.values().map(|entry| &entry.block))
-            .map_err(|error| BlockError::File { path: file.to_string(), error: error.to_string() })
     }
 
     /// The first slot without a block.
@@ -244,6 +216,7 @@ mod tests {
     use nix::sys::time::{TimeVal, TimeValLike};
 
     use super::*;
+    use onrush_store::blocks::BlockFile;
 
     fn at(start: Instant, seconds: u64, unix: u64) -> Time {
         Time { now: start + Duration::from_secs(seconds), unix }
@@ -253,8 +226,12 @@ mod tests {
         BlockRequest { prefix: prefix.to_owned(), seconds, reason: "why".to_owned(), force: false }
     }
 
-    fn block(blocks: &mut Blocks, request: BlockRequest, time: Time) -> Result<(), BlockError> {
-        blocks.block(request, "user 7".to_owned(), time).map(drop)
+    fn block(
+        blocks: &mut Blocks,
+        request: BlockRequest,
+        time: Time,
+    ) -> Result<BlockChange, BlockError> {
+        blocks.block(request, "user 7".to_owned(), time)
     }
 
     fn prefixes(blocks: Vec<BlockEntry>) -> Vec<String> {
@@ -284,14 +261,15 @@ mod tests {
     #[test]
     fn a_restart_with_a_wrong_clock_does_not_lengthen_a_block() {
         let directory = tempfile::tempdir().unwrap();
-        let start = Instant::now();
-        let load = |time| {
+        let (start, file) = (Instant::now(), BlockFile::new(directory.path()));
+        let load = |time: Time| {
             let mut blocks = Blocks::new(1);
-            blocks.load(directory.path(), time);
+            blocks.load(file.load(time.unix).0, time);
             blocks
         };
         let mut first = load(at(start, 0, 1_000));
         block(&mut first, request("192.0.2.0/24", Some(60)), at(start, 0, 1_000)).unwrap();
+        file.write(&first.all()).unwrap();
         assert_eq!(load(at(start, 0, 1_020)).shown(at(start, 0, 1_020))[0].ends_in, Some(40));
         assert_eq!(load(at(start, 0, 1_060)).len(), 0);
         let mut wrong = load(at(start, 0, 7));
@@ -312,11 +290,14 @@ mod tests {
         };
         block(&mut blocks, request("192.0.2.0/24", Some(60)), time).unwrap();
         count(&blocks, "192.0.2.9");
-        let (now, replaced) =
-            blocks.block(request("192.0.2.0/24", None), "user 8".to_owned(), time).unwrap();
+        let made = blocks.block(request("192.0.2.0/24", None), "user 8".to_owned(), time).unwrap();
+        let (now, replaced) = blocks.changed(&made, time);
+        let now = now.unwrap();
         assert_eq!((now.seconds, now.refused, now.by.as_str()), (None, 1, "user 8"));
         assert_eq!(replaced.and_then(|block| block.seconds), Some(60));
-        assert_eq!(blocks.unblock("192.0.2.0/24", time).unwrap().refused, 1);
+        let removed = blocks.unblock("192.0.2.0/24").unwrap();
+        let (made, removed) = blocks.changed(&removed, time);
+        assert_eq!((made, removed.unwrap().refused), (None, 1));
         block(&mut blocks, request("2001:db8::/32", None), time).unwrap();
         assert_eq!(refused(&blocks), [0]);
         count(&blocks, "2001:db8::1");
@@ -325,11 +306,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_changes_nothing() {
+    fn a_refused_or_reverted_change_changes_nothing() {
         let time = at(Instant::now(), 0, 1_000);
-        let directory = tempfile::tempdir().unwrap();
         let mut blocks = Blocks::new(1);
-        blocks.load(directory.path(), time);
         block(&mut blocks, request("192.0.0.0/16", None), time).unwrap();
         let with =
             |reason: &str| BlockRequest { reason: reason.to_owned(), ..request("9.9.9.9", None) };
@@ -345,22 +324,21 @@ mod tests {
             let error = block(&mut blocks, wrong, time).unwrap_err().to_string();
             assert!(error.contains(part), "{error}");
         }
-        let error = blocks.unblock("192.0.2.0/24", time).unwrap_err();
+        let error = blocks.unblock("192.0.2.0/24").unwrap_err();
         assert!(error.to_string().contains("192.0.0.0/16 contains it"), "{error}");
         let forced = BlockRequest { force: true, ..request("128.0.0.0/1", None) };
         block(&mut blocks, forced, time).unwrap();
-        assert!(blocks.unblock("128.0.0.0/1", time).is_ok());
-        // The directory cannot be written any more.
-        drop(directory);
-        for error in [
-            block(&mut blocks, request("9.9.9.9", None), time).unwrap_err(),
-            block(&mut blocks, request("192.0.0.0/16", Some(5)), time).unwrap_err(),
-            blocks.unblock("192.0.0.0/16", time).unwrap_err(),
+        assert!(blocks.unblock("128.0.0.0/1").is_ok());
+        for change in [
+            |blocks: &mut Blocks, time| block(blocks, request("9.9.9.9", None), time),
+            |blocks: &mut Blocks, time| block(blocks, request("192.0.0.0/16", Some(5)), time),
+            |blocks: &mut Blocks, _| blocks.unblock("192.0.0.0/16"),
         ] {
-            assert!(matches!(error, BlockError::File { .. }), "{error}");
+            let change = change(&mut blocks, time).unwrap();
+            blocks.revert(change);
+            let left = blocks.shown(time);
+            assert_eq!((left.len(), left[0].seconds), (1, None), "{left:?}");
         }
-        let left = blocks.shown(time);
-        assert_eq!((left.len(), left[0].seconds), (1, None), "{left:?}");
     }
 
     /// CPU time of this thread.
@@ -384,16 +362,18 @@ mod tests {
                 by: "user 0".to_owned(),
             })
             .collect();
-        BlockFile::new(directory.path()).write(made.iter()).unwrap();
+        let file = BlockFile::new(directory.path());
+        file.write(&made).unwrap();
         let before = cpu_time();
         let mut blocks = Blocks::new(1);
-        blocks.load(directory.path(), time);
+        blocks.load(file.load(time.unix).0, time);
         assert_eq!(blocks.len(), MAX_BLOCKS);
         let error = block(&mut blocks, request("9.9.9.9", None), time).unwrap_err().to_string();
         assert!(error.contains("10000") && error.contains("access.blocked_file"), "{error}");
         // One that is there can be replaced.
         block(&mut blocks, request("1.0.0.1", Some(9)), time).unwrap();
         assert_eq!(blocks.compiled(&AddressSet::default()).len(), MAX_BLOCKS);
+        file.write(&blocks.all()).unwrap();
         let used = cpu_time() - before;
         assert!(used < Duration::from_secs(2), "{used:?}");
     }

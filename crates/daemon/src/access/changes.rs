@@ -1,24 +1,24 @@
 //! Changes of the list of info hashes by the admin API, without reading the list's files again.
 
 use std::sync::Arc;
-use std::thread;
 use std::time::Instant;
 
-use crossbeam_channel::{Receiver, Sender, unbounded};
-
 use super::diff::ListDiff;
-use super::{AccessControl, InProgress};
+use super::{AccessControl, InProgress, Pending};
+use crate::effect::{Effect, Effects, Record, RecordError};
+use crate::time::Time;
 use onrush_config::settings::{Access, Listed};
 use onrush_control::api::admin::ListUpdate;
 use onrush_control::caller::Caller;
-use onrush_control::request::ListChangeError;
+use onrush_control::request::{ListChangeError, Responder};
 use onrush_control::view::Candidate;
-use onrush_store::lists::journal::{Journal, ReplayedList};
+use onrush_store::lists::journal::Journal;
 use onrush_tracker::access::overlay::{ListChange, OverlaySet};
 use onrush_tracker::access::set::InfoHashSet;
 use onrush_tracker::access::{AccessList, ListKind, Lists};
 
 /// Recent changes, which a reload or a merge in progress has not seen.
+#[derive(Default)]
 pub(super) struct RecentChanges {
     /// Changes since a reload began, which may have read the journal before; without a journal, all
     /// changes. Each is of a kind: adding to the deny list is the opposite of adding to the allow
@@ -28,18 +28,26 @@ pub(super) struct RecentChanges {
     since_merge: Vec<ListChange>,
     /// The list being merged.
     merging: Option<Arc<AccessList>>,
-    sender: Sender<AccessList>,
-    /// Receives merged lists.
-    pub(super) merged: Receiver<AccessList>,
 }
 
-impl RecentChanges {
-    pub(super) fn new() -> Self {
-        let (sender, merged) = unbounded();
-        let (since_reload, since_merge) = (Vec::new(), Vec::new());
-        Self { since_reload, since_merge, merging: None, sender, merged }
-    }
+/// A change that is permitted.
+pub(super) struct PlannedChange {
+    /// All changes of the request.
+    changes: Vec<ListChange>,
+    /// Those that change the list.
+    effective: Vec<ListChange>,
+    kind: ListKind,
+    list: Arc<AccessList>,
+    /// Whether a reload may miss it.
+    for_reload: bool,
+    caller: Caller,
+    responder: ListResponder,
+}
 
+/// Replies to the request for a change.
+type ListResponder = Responder<Result<ListUpdate, ListChangeError>>;
+
+impl RecentChanges {
     /// Applies the changes that lists read by the current reload may lack.
     pub(super) fn repeat(&self, read: &mut Lists) {
         let of_kind = self.since_reload.iter().filter(|(of, _)| Some(*of) == read.access.kind());
@@ -59,20 +67,12 @@ impl RecentChanges {
         }
     }
 
-    /// Merges a list with many changes, on a thread of its own: millions of entries take a second.
-    fn merge(&mut self, list: &Arc<AccessList>) {
-        if self.merging.is_some() || !list.set().is_some_and(OverlaySet::should_merge) {
-            return;
-        }
-        let (sender, ragged) = (self.sender.clone(), list.clone());
-        let merge = move || {
-            // The receiver lives as long as the process.
-            let _ = sender.send(ragged.merged());
-        };
-        // Without a thread the list stays as it is, and further changes take longer.
-        if thread::Builder::new().name("merge".into()).spawn(merge).is_ok() {
+    /// Merges a list with many changes: millions of entries take a second.
+    fn merge(&mut self, list: &Arc<AccessList>, effects: &mut Effects) {
+        if self.merging.is_none() && list.set().is_some_and(OverlaySet::should_merge) {
             self.merging = Some(list.clone());
             self.since_merge.clear();
+            effects.push(Effect::Merge(list.clone()));
         }
     }
 }
@@ -99,27 +99,49 @@ pub fn candidate(journal: Option<Journal>) -> Candidate {
 
 impl AccessControl {
     /// Adds hashes to the list and removes others, at once and across restarts. The list may have
-    /// `limit` entries. The caller sends the lists to the workers.
-    ///
-    /// # Errors
-    /// [`ListChangeError`]; nothing has changed then.
+    /// `limit` entries. Responds when the change is in force, or why it is refused.
     pub fn change(
         &mut self,
-        changes: &[ListChange],
-        caller: Caller,
+        (changes, caller, responder): (Vec<ListChange>, Caller, ListResponder),
         limit: usize,
         in_progress: InProgress,
-        now: Instant,
-    ) -> Result<ListUpdate, ListChangeError> {
+        time: Time,
+        effects: &mut Effects,
+    ) {
+        let (kind, list, effective) = match self.check_change(&changes, limit, in_progress) {
+            Ok(checked) => checked,
+            Err(error) => return effects.reply(responder, Err(error)),
+        };
+        // Changes without effect are not recorded, unless a reload or upgrade in progress may have
+        // read a different list.
+        let may_differ = in_progress.reload || in_progress.upgrade;
+        let recorded = if may_differ { &changes } else { &effective };
+        let record = Record::ListChanges(kind, recorded.clone());
+        let for_reload = in_progress.reload || !self.is_lasting;
+        let (list, has_record) = (Arc::new(list), !recorded.is_empty());
+        let change =
+            PlannedChange { changes, effective, kind, list, for_reload, caller, responder };
+        match has_record {
+            true => self.record(record, Pending::List(change), time, effects),
+            false => self.finish_change(change, Ok(()), time.now, effects),
+        }
+    }
+
+    /// The list after a change, and the changes that have an effect.
+    fn check_change(
+        &self,
+        changes: &[ListChange],
+        limit: usize,
+        in_progress: InProgress,
+    ) -> Result<(ListKind, AccessList, Vec<ListChange>), ListChangeError> {
         if in_progress.is_final {
             return Err(ListChangeError::Upgrading);
         }
-        let former = self.lists.access.clone();
+        let former = &self.lists.access;
         let (Some(kind), Some(listing)) = (former.kind(), former.set()) else {
             return Err(ListChangeError::NoList);
         };
-        let effective: Vec<ListChange> =
-            changes.iter().filter(|change| listing.is_changed_by(change)).cloned().collect();
+        let effective = changes.iter().filter(|change| listing.is_changed_by(change)).cloned();
         let list = former.with(changes);
         if list.len() > limit.max(former.len()) {
             return Err(ListChangeError::Full(limit));
@@ -127,71 +149,186 @@ impl AccessControl {
         if list.is_empty() && matches!(list, AccessList::Allow(_)) {
             return Err(ListChangeError::NothingLeft);
         }
-        // Changes without effect are not journaled, unless a reload or upgrade in progress may have
-        // read a different list.
-        let may_differ = in_progress.reload || in_progress.upgrade;
-        self.append(kind, if may_differ { changes } else { &effective })?;
-        self.changes.record(kind, changes, in_progress.reload || self.journal.is_none());
-        let list = Arc::new(list);
-        self.lists.access = list.clone();
+        Ok((kind, list, effective.collect()))
+    }
+
+    /// Puts a change into force whose record was written: one that was confirmed must survive a
+    /// crash.
+    pub(super) fn finish_change(
+        &mut self,
+        change: PlannedChange,
+        result: Result<(), RecordError>,
+        now: Instant,
+        effects: &mut Effects,
+    ) {
+        let PlannedChange { changes, effective, kind, list, for_reload, caller, responder } =
+            change;
+        if let Err(RecordError { path, error }) = result {
+            return effects.reply(responder, Err(ListChangeError::Journal { path, error }));
+        }
+        self.changes.record(kind, &changes, for_reload);
+        let former = std::mem::replace(&mut self.lists.access, list.clone());
         self.entry_high_water_mark.follow_change(former.len(), list.len());
         self.purge.update(&list, &effective, former, now);
-        self.changes.merge(&list);
-        let (kind, entries) = (kind.name(), list.len());
-        match effective.as_slice() {
-            [] => log::info!("{kind} list: a change by {caller} has no effect"),
+        self.changes.merge(&list, effects);
+        let (mode, entries) = (kind.name(), list.len());
+        effects.info(match effective.as_slice() {
+            [] => format!("{mode} list: a change by {caller} has no effect"),
             some => {
                 let diff = ListDiff::of(some);
-                log::info!("{kind} list changed by {caller}: {diff}; entries now: {entries}");
+                format!("{mode} list changed by {caller}: {diff}; entries now: {entries}")
             }
-        }
-        Ok(ListUpdate {
-            mode: kind.to_owned(),
+        });
+        effects.push(Effect::Publish);
+        let update = ListUpdate {
+            mode: mode.to_owned(),
             entries: entries as u64,
             changed: effective.len() as u64,
-            lasting: self.journal.is_some(),
-        })
-    }
-
-    /// Appends to the journal before a change is in force: one that was confirmed must survive a
-    /// crash.
-    fn append(&self, kind: ListKind, changes: &[ListChange]) -> Result<(), ListChangeError> {
-        let Some(journal) = self.journal.as_ref().filter(|_| !changes.is_empty()) else {
-            return Ok(());
+            lasting: self.is_lasting,
         };
-        journal.append(kind, changes).map_err(|error| ListChangeError::Journal {
-            path: journal.path().to_owned(),
-            error: error.to_string(),
-        })
-    }
-
-    /// After the list's file was read: removes changes from the journal that the file contains, so
-    /// that the file decides from now on. Skipped where the journal has changed since it was read.
-    pub(super) fn compact_journal(&self, replayed: Option<&ReplayedList>, in_progress: InProgress) {
-        let (Some(journal), Some(replayed)) = (&self.journal, replayed) else { return };
-        // A successor continues to read at the length that it has seen.
-        if !self.changes.since_reload.is_empty() || in_progress.upgrade {
-            return;
-        }
-        if let Some(warning) = journal.compact_or_warn(replayed) {
-            log::warn!("{warning}");
-        }
+        effects.reply(responder, Ok(update));
     }
 
     /// Replaces the list in force by its merged form, unless a reload has replaced it meanwhile.
-    /// Returns whether it has; the caller then sends it to the workers.
-    pub fn replace_by_merged(&mut self, merged: &AccessList) -> bool {
-        let Some(source) = self.changes.merging.take() else { return false };
+    /// `None`: it could not be merged, and further changes take longer.
+    pub fn merged(&mut self, merged: Option<&AccessList>, effects: &mut Effects) {
+        let (Some(source), Some(merged)) = (self.changes.merging.take(), merged) else { return };
         let since = std::mem::take(&mut self.changes.since_merge);
         let list = merged.with(&since);
         let former = self.lists.access.clone();
         if list != *former {
             // A reload has put another list into force.
-            return false;
+            return;
         }
         self.lists.access = Arc::new(list);
         self.purge.retire(source);
         self.purge.retire(former);
-        true
+        effects.push(Effect::Publish);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onrush_control::request::Responder;
+    use onrush_proto::InfoHash;
+    use std::sync::mpsc::{Receiver, channel};
+
+    fn time() -> Time {
+        Time { now: Instant::now(), unix: 1_000 }
+    }
+
+    fn deny_list() -> AccessControl {
+        let empty = OverlaySet::new(InfoHashSet::new(Vec::new()));
+        let lists = Lists { access: Arc::new(AccessList::Deny(empty)), ..Lists::open() };
+        AccessControl::new(lists, 1)
+    }
+
+    fn hash(number: u16) -> InfoHash {
+        let mut bytes = [7; 20];
+        bytes[..2].copy_from_slice(&number.to_be_bytes());
+        InfoHash(bytes)
+    }
+
+    /// Requests a change. Returns its effects, and where its result arrives.
+    fn request(
+        access: &mut AccessControl,
+        changes: Vec<ListChange>,
+        in_progress: InProgress,
+    ) -> (Effects, Receiver<Result<ListUpdate, ListChangeError>>) {
+        let (to, result) = channel();
+        let responder = Responder::new(move |result| to.send(result).unwrap());
+        let mut effects = Effects::default();
+        let caller = Caller::Address("127.0.0.1:9".parse().unwrap());
+        access.change((changes, caller, responder), 20_000, in_progress, time(), &mut effects);
+        (effects, result)
+    }
+
+    fn replied(effects: Effects) -> Vec<Effect> {
+        let mut others = Vec::new();
+        for effect in effects.0 {
+            match effect {
+                Effect::Reply(reply) => reply.send(),
+                other => others.push(other),
+            }
+        }
+        others
+    }
+
+    /// More changes than the overlay holds are merged into the list while further changes are made.
+    #[test]
+    fn many_changes_are_merged() {
+        let mut access = deny_list();
+        let (mut merging, mut merges) = (None, 0);
+        for chunk in 0..6 {
+            let listed = |listed| move |number| ListChange::new(hash(number), listed);
+            let all: Vec<u16> = (chunk * 1_500..(chunk + 1) * 1_500).collect();
+            let changes = all.iter().copied().map(listed(true));
+            let changes = changes.chain(all[..1].iter().copied().map(listed(false))).collect();
+            let (effects, result) = request(&mut access, changes, InProgress::default());
+            for effect in replied(effects) {
+                if let Effect::Merge(list) = effect {
+                    assert!(merging.replace(list).is_none(), "one merge at a time");
+                }
+            }
+            assert!(result.recv().unwrap().is_ok());
+            // Merged one change later.
+            if chunk % 2 == 1
+                && let Some(list) = merging.take()
+            {
+                let mut effects = Effects::default();
+                access.merged(Some(&list.merged()), &mut effects);
+                assert!(matches!(effects.0[..], [Effect::Publish]), "{effects:?}");
+                merges += 1;
+            }
+        }
+        let list = &access.lists().access;
+        assert!(merges > 0 && !list.set().unwrap().should_merge(), "{merges}");
+        assert_eq!(list.len(), 9_000 - 6);
+        assert!((0..9_000).all(|at| list.permits(hash(at)) == (at % 1_500 == 0)));
+    }
+
+    #[test]
+    fn a_change_is_in_force_once_it_is_recorded() {
+        let mut access = deny_list();
+        access.is_lasting = true;
+        let change = || vec![ListChange::new(hash(1), true)];
+        let (effects, result) = request(&mut access, change(), InProgress::default());
+        assert!(matches!(effects.0[..], [Effect::Record(Record::ListChanges(..))]), "{effects:?}");
+        assert!(access.lists().access.permits(hash(1)) && result.try_recv().is_err());
+        let mut failed = Effects::default();
+        let error = RecordError { path: "j".into(), error: "full".into() };
+        access.recorded(Err(error), time(), &mut failed);
+        assert_eq!(replied(failed).len(), 0);
+        assert!(matches!(result.recv().unwrap(), Err(ListChangeError::Journal { .. })));
+        assert!(access.lists().access.permits(hash(1)), "nothing has changed");
+        let (_, result) = request(&mut access, change(), InProgress::default());
+        let mut recorded = Effects::default();
+        access.recorded(Ok(()), time(), &mut recorded);
+        assert!(matches!(replied(recorded)[..], [Effect::Notice(_), Effect::Publish]));
+        assert!(result.recv().unwrap().is_ok_and(|update| update.lasting));
+        assert!(!access.lists().access.permits(hash(1)));
+    }
+
+    #[test]
+    fn a_change_without_effect_is_recorded_for_a_reload_or_successor_that_may_miss_it() {
+        let (reload, upgrade) = (
+            InProgress { reload: true, ..InProgress::default() },
+            InProgress { upgrade: true, ..InProgress::default() },
+        );
+        for (in_progress, recorded) in
+            [(InProgress::default(), false), (reload, true), (upgrade, true)]
+        {
+            let mut access = deny_list();
+            access.is_lasting = true;
+            let change = vec![ListChange::new(hash(1), false)];
+            let (effects, _result) = request(&mut access, change, in_progress);
+            let has_record = effects.0.iter().any(|it| matches!(it, Effect::Record(_)));
+            assert_eq!(has_record, recorded, "{in_progress:?}");
+        }
+        let is_final = InProgress { is_final: true, ..InProgress::default() };
+        let (effects, result) = request(&mut deny_list(), Vec::new(), is_final);
+        assert_eq!(replied(effects).len(), 0);
+        assert!(matches!(result.recv().unwrap(), Err(ListChangeError::Upgrading)));
     }
 }

@@ -1,5 +1,5 @@
 //! Which info hashes and sources are served: the owner of the lists in force. Nothing else changes
-//! them, and nothing else reads or writes the journal of changes and the file of blocks.
+//! them. The journal of changes and the file of blocks are written by its effects.
 //!
 //! | module | contents |
 //! |---|---|
@@ -15,25 +15,25 @@ mod changes;
 mod diff;
 pub mod purge;
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::Receiver;
-
-use crate::process::notify;
-use blocks::{Blocks, Time};
-use changes::RecentChanges;
+use crate::effect::{Effect, Effects, Record, RecordError};
+use crate::time::Time;
+use block_requests::PlannedBlock;
+use blocks::Blocks;
 pub use changes::candidate;
+use changes::{PlannedChange, RecentChanges};
 use diff::ListDiff;
 use onrush_config::Settings;
 use onrush_config::reload::KeyChange;
+use onrush_store::blocks::Block;
+use onrush_store::lists::EntryHighWaterMark;
 use onrush_store::lists::file::ListError;
-use onrush_store::lists::journal::{Journal, ReplayedList};
-use onrush_store::lists::{self, EntryHighWaterMark};
+use onrush_store::lists::journal::ReplayedList;
 use onrush_tracker::access::origins::PartCounts;
+use onrush_tracker::access::overlay::ListChange;
 use onrush_tracker::access::{AccessList, Lists};
-use onrush_tracker::orders::{Orders, WorkerUnresponsive};
 use purge::Purge;
 
 /// The lists in force, with everything that decides how they change.
@@ -41,15 +41,24 @@ pub struct AccessControl {
     lists: Lists,
     /// The numbers of entries with which a list that is read again is compared.
     entry_high_water_mark: EntryHighWaterMark,
-    /// The state directory. Without a writable one, changes and blocks end with the process.
-    directory: Option<PathBuf>,
-    /// Changes of the list of info hashes over restarts.
-    journal: Option<Journal>,
+    /// Whether changes and blocks are recorded in a state directory. Otherwise they end with the
+    /// process.
+    is_lasting: bool,
     blocks: Blocks,
     changes: RecentChanges,
+    /// The change that waits for its record. Records are written one at a time.
+    pending: Option<Pending>,
     purge: Purge,
     /// Number of members that count refusals.
     members: usize,
+}
+
+/// A change that is in force once its record is on disk.
+enum Pending {
+    List(PlannedChange),
+    Block(PlannedBlock),
+    /// Blocks have ended already.
+    ExpiredBlocks,
 }
 
 /// Other work that has read, or may have read, the lists before a change.
@@ -64,25 +73,16 @@ pub struct InProgress {
 }
 
 impl AccessControl {
-    /// The lists that the settings describe, with the files that they name.
-    ///
-    /// # Errors
-    /// [`ListError`], when a file cannot be used, or nothing would be served.
-    pub fn load(settings: &Settings) -> Result<Self, ListError> {
-        let lists = lists::load(settings, &mut notify::progress())?;
-        Ok(Self::new(lists, settings.placement.workers()))
-    }
-
     /// These lists, with refusals counted by this many members.
     pub fn new(mut lists: Lists, members: usize) -> Self {
         lists.forbidden = Arc::new(PartCounts::new(members));
         Self {
             entry_high_water_mark: EntryHighWaterMark::of(&lists),
             lists,
-            directory: None,
-            journal: None,
+            is_lasting: false,
             blocks: Blocks::new(members),
-            changes: RecentChanges::new(),
+            changes: RecentChanges::default(),
+            pending: None,
             purge: Purge::default(),
             members,
         }
@@ -98,43 +98,21 @@ impl AccessControl {
         &self.entry_high_water_mark
     }
 
-    /// The journal of changes, for a reload on a thread of its own.
-    pub fn journal(&self) -> Option<&Journal> {
-        self.journal.as_ref()
-    }
-
-    /// Receives merged lists, for [`replace_by_merged`](Self::replace_by_merged).
-    pub fn merged(&self) -> &Receiver<AccessList> {
-        &self.changes.merged
-    }
-
-    /// Receives the number of swarms that a shard has removed.
-    pub fn removed(&self) -> &Receiver<u64> {
-        &self.purge.removed
+    /// Whether a removal of swarms is due later.
+    pub fn is_purge_scheduled(&self) -> bool {
+        self.purge.is_scheduled()
     }
 }
 
 /// Steps of a start.
 impl AccessControl {
-    /// Keeps changes and blocks in this directory, whose lock the process has or shares.
-    pub fn use_directory(&mut self, directory: &Path) {
-        self.journal = Some(Journal::new(directory));
-        self.directory = Some(directory.to_owned());
-    }
-
-    /// Repeats the list changes that the journal holds, and returns warnings. The journal is
-    /// compacted only if no other process writes to it.
-    pub fn replay_journal(&mut self, compact: bool) -> Vec<String> {
-        let mut warnings = Vec::new();
-        if let Some(journal) = &self.journal {
-            let replayed = journal.replay((*self.lists.access).clone());
-            let compaction = if compact { journal.compact_or_warn(&replayed) } else { None };
-            self.lists.access = Arc::new(replayed.compacted());
-            warnings.extend(replayed.warning.into_iter().chain(compaction));
-        }
+    /// From now on changes and blocks are recorded. Continues the list that the journal has
+    /// `replayed`, and returns warnings.
+    pub fn begin_records(&mut self, replayed: &ReplayedList) -> Vec<String> {
+        self.is_lasting = true;
+        self.lists.access = Arc::new(replayed.compacted());
         self.entry_high_water_mark = EntryHighWaterMark::of(&self.lists);
-        warnings.extend(self.lists.access.warning().map(str::to_owned));
-        warnings
+        replayed.warning.iter().cloned().collect()
     }
 
     /// Compares the lists of a start with those of the predecessor.
@@ -150,92 +128,131 @@ impl AccessControl {
         Ok(())
     }
 
-    /// Loads the blocks of sources, where no other process changes them.
-    pub fn load_blocks(&mut self, time: Time) {
-        if let Some(directory) = &self.directory {
-            self.blocks.load(directory, time);
-            self.compile_blocks();
-        }
+    /// Continues the blocks of the state directory.
+    pub fn load_blocks(&mut self, blocks: Vec<Block>, time: Time) {
+        self.blocks.load(blocks, time);
+        self.compile_blocks();
     }
 
-    /// Applies list changes that the predecessor has made since the journal was replayed here, when
-    /// it had this length in bytes. Returns a warning if it cannot be read.
-    pub fn apply_late_changes(&mut self, journal_length: u64, now: Instant) -> Option<String> {
+    /// Applies list changes that the predecessor has made since the journal was replayed here.
+    pub fn apply_late_changes(&mut self, changes: &[ListChange], now: Instant) {
+        if changes.is_empty() {
+            return;
+        }
         let access = &self.lists.access;
-        let (journal, kind) = (self.journal.as_ref()?, access.kind()?);
-        let changes = match journal.since(kind, journal_length) {
-            Ok(changes) if changes.is_empty() => return None,
-            Ok(changes) => changes,
-            Err(error) => {
-                let path = journal.path().display();
-                return Some(format!(
-                    "{path} cannot be read again: {error}; list changes made during the upgrade \
-                     apply after the next reload"
-                ));
-            }
-        };
-        let changed = Arc::new(access.with(&changes));
+        let changed = Arc::new(access.with(changes));
         self.entry_high_water_mark.follow_change(access.len(), changed.len());
         // Peers were loaded by the former list.
         let former = std::mem::replace(&mut self.lists.access, changed);
         self.purge.start(&self.lists.access, former, now);
-        None
     }
+}
+
+/// A reload, as far as it concerns lists.
+pub struct ListReload<'a> {
+    /// The settings to be put into force.
+    pub settings: &'a Settings,
+    /// The lists that were read for them.
+    pub read: Lists,
+    /// The journal as it was replayed on the list.
+    pub replayed: Option<ReplayedList>,
+    /// Whether a list is accepted that lost most of its entries.
+    pub forced: bool,
 }
 
 /// While the tracker runs.
 impl AccessControl {
-    /// Puts lists into force that were `read` for these settings, with the journal as it was
-    /// `replayed`. `forced` accepts a list that lost most of its entries. A changed file is added
-    /// to the `changed` keys, unless one of its table is there.
+    /// Puts lists into force that were read. A changed file is added to the `changed` keys, unless
+    /// one of its table is there.
     ///
     /// # Errors
     /// [`ListError::Lost`]; nothing has changed then.
     pub fn reconfigure(
         &mut self,
-        settings: &Settings,
-        mut read: Lists,
-        replayed: Option<&ReplayedList>,
-        forced: bool,
+        reload: ListReload<'_>,
         in_progress: InProgress,
         changed: &mut Vec<KeyChange>,
+        now: Instant,
+        effects: &mut Effects,
     ) -> Result<(), ListError> {
+        let ListReload { settings, mut read, replayed, forced } = reload;
         self.changes.repeat(&mut read);
         self.entry_high_water_mark = match forced {
             true => EntryHighWaterMark::of(&read),
             false => self.entry_high_water_mark.with(settings, Some(&self.lists.blocked), &read)?,
         };
-        self.compact_journal(replayed, in_progress);
+        // A successor continues to read the journal at the length that it has seen.
+        if let Some(replayed) = replayed
+            && self.changes.since_reload.is_empty()
+            && !in_progress.upgrade
+        {
+            effects.push(Effect::CompactJournal(replayed));
+        }
         let former = self.lists.access.clone();
-        self.replace(read, changed);
+        self.replace(read, changed, effects);
         self.compile_blocks();
         // Even of an unchanged list, so that a reload repeats a purge that has failed.
-        self.purge.start(&self.lists.access, former, Instant::now());
+        self.purge.start(&self.lists.access, former, now);
         Ok(())
     }
 
     /// A reload has ended: the next one finds the changes until now in the journal.
     pub fn reload_ended(&mut self) {
-        if self.journal.is_some() {
+        if self.is_lasting {
             self.changes.since_reload.clear();
         }
     }
 
     /// Call every second with how long each worker has been `stalled`: starts removals of swarms
-    /// that are due.
-    ///
-    /// # Errors
-    /// [`WorkerUnresponsive`], when a worker does not take its task.
+    /// that are due, and removes blocks that have ended.
     pub fn tick(
         &mut self,
-        orders: &Orders,
         stalled: &[Duration],
-        now: Instant,
-    ) -> Result<(), WorkerUnresponsive> {
-        self.purge.tick(&self.lists.access, orders, stalled, now)
+        in_progress: InProgress,
+        time: Time,
+        effects: &mut Effects,
+    ) {
+        self.purge.tick(&self.lists.access, stalled, time.now, effects);
+        self.expire_blocks(in_progress, time, effects);
     }
 
-    fn replace(&mut self, read: Lists, changed: &mut Vec<KeyChange>) {
+    /// A shard has removed swarms.
+    pub fn removed(swarms: u64, effects: &mut Effects) {
+        match swarms {
+            0 => {}
+            1 => effects.info("removed 1 swarm that is no longer permitted"),
+            swarms => effects.info(format!("removed {swarms} swarms that are no longer permitted")),
+        }
+    }
+
+    /// Writes a record before a `change` is in force, where changes are recorded.
+    fn record(&mut self, record: Record, change: Pending, time: Time, effects: &mut Effects) {
+        self.pending = Some(change);
+        match self.is_lasting {
+            true => effects.push(Effect::Record(record)),
+            false => self.recorded(Ok(()), time, effects),
+        }
+    }
+
+    /// The record of the pending change was written, or could not be.
+    pub fn recorded(&mut self, result: Result<(), RecordError>, time: Time, effects: &mut Effects) {
+        match self.pending.take() {
+            Some(Pending::List(change)) => self.finish_change(change, result, time.now, effects),
+            Some(Pending::Block(block)) => self.finish_block(block, result, time, effects),
+            Some(Pending::ExpiredBlocks) => {
+                if let Err(RecordError { path, error }) = result {
+                    effects.warn(format!(
+                        "blocks that have ended stay in {} until the next change: it cannot be \
+                         written: {error}",
+                        path.display()
+                    ));
+                }
+            }
+            None => {}
+        }
+    }
+
+    fn replace(&mut self, read: Lists, changed: &mut Vec<KeyChange>, effects: &mut Effects) {
         let lists = &mut self.lists;
         let before = EntryHighWaterMark::of(lists);
         let mut add = |keys: &[&str]| {
@@ -263,16 +280,21 @@ impl AccessControl {
             add(&["access.blocked", "access.blocked_file"]);
         }
         let now = EntryHighWaterMark::of(lists);
-        log_length("info hashes", before.info_hashes, now.info_hashes, &difference);
-        log_length("blocked addresses", before.blocks, now.blocks, "");
-    }
-}
-
-fn log_length(name: &str, before: usize, now: usize, difference: &str) {
-    if before + now > 0 {
         let separator = if difference.is_empty() { "" } else { "; " };
-        log::info!(
-            "list of {name}: {before} entries before the reload, {now} now{separator}{difference}"
-        );
+        for (name, before, now, more) in [
+            (
+                "info hashes",
+                before.info_hashes,
+                now.info_hashes,
+                separator.to_owned() + &difference,
+            ),
+            ("blocked addresses", before.blocks, now.blocks, String::new()),
+        ] {
+            if before + now > 0 {
+                effects.info(format!(
+                    "list of {name}: {before} entries before the reload, {now} now{more}"
+                ));
+            }
+        }
     }
 }

@@ -61,7 +61,7 @@ impl Load {
 }
 
 /// Counters at the end of the previous second.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Readings {
     at: Option<Instant>,
     workers: Vec<Reading>,
@@ -93,15 +93,11 @@ impl Reading {
 }
 
 impl Readings {
-    /// For this number of members.
-    pub fn new(members: usize) -> Self {
-        Self { at: None, workers: vec![Reading::default(); members] }
-    }
-
     /// Call every second with all members, always in the same order, and how long each has been
     /// `stalled`. The first call returns the load of the time before as that of one second.
     pub fn tick(&mut self, members: &[Member], stalled: &[Duration], now: Instant) -> Load {
         let elapsed = self.at.replace(now).map_or(1.0, |at| now.duration_since(at).as_secs_f64());
+        self.workers.resize(members.len(), Reading::default());
         let mut load = Load::default();
         for ((member, last), stalled) in members.iter().zip(&mut self.workers).zip(stalled) {
             let new = Reading::of(&member.metrics);
@@ -147,7 +143,7 @@ mod tests {
     fn losses_of_idle_workers_are_told_apart() {
         let members = members(COLOCATED);
         let workers = members.each_ref().map(|member| &member.metrics);
-        let (mut readings, start) = (Readings::new(members.len()), Instant::now());
+        let (mut readings, start) = (Readings::default(), Instant::now());
         workers.iter().for_each(|worker| worker.incoming.v4.datagrams.add(1_000));
         assert_eq!(readings.tick(&members, &RUNS, start).received, 3_000);
         for (worker, milliseconds) in workers.iter().zip([400, 499, 600]) {
@@ -204,7 +200,7 @@ mod tests {
             workers[0].incoming.v4.refused[Refusal::Busy as usize].add(20);
             workers[0].incoming.v6.refused[Refusal::Busy as usize].add(30);
             let stalled = stalled.map(Duration::from_millis);
-            let load = Readings::new(members.len()).tick(&members, &stalled, Instant::now());
+            let load = Readings::default().tick(&members, &stalled, Instant::now());
             let expected = (50, pressure, pressure);
             let found = (load.refused, load.refused_by_busy, load.pressed_out());
             assert_eq!(found, expected, "{roles:?} {busy:?} {stalled:?}");

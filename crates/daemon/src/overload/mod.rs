@@ -5,130 +5,209 @@
 //! | module | contents |
 //! |---|---|
 //! | [`load`] | the load of a second |
+//! | `warnings`, `limit_warnings` | what operators read of losses and limits |
+//! | [`steering_backoff`] | from the load of each worker to the steering of announces |
 //! | [`policy`] | from the load to the step of overload |
 //! | [`filter`] | from the load to the switch of the kernel's filter |
 //! | [`onrush_net::mio::drops`] | why the kernel dropped datagrams |
 //! | [`onrush_tracker::kernel_filter`] | the filter that the kernel gets |
 
 pub mod filter;
+mod limit_warnings;
 pub mod load;
 pub mod policy;
+pub mod steering_backoff;
+mod warnings;
 
 use std::time::{Duration, Instant};
 
-use log::Level;
+use crate::effect::{Effect, Effects, SteeringChange};
+use crate::notice::{Notice, Repeats};
 use onrush_config::Settings;
+use onrush_config::settings::OverloadSettings;
 use onrush_control::api::stats;
 use onrush_replica::handoff::IntervalCommitment;
+use onrush_swarm::Moment;
 use onrush_tracker::access::Lists;
 use onrush_tracker::limits::AnnounceSettings;
 use onrush_tracker::member::Member;
+use onrush_tracker::metrics::Summary;
 use onrush_tracker::rules::Rules;
 
 use filter::FilterSwitch;
-use load::Load;
+use load::{Load, Readings};
 use policy::{Change, Policy, STEPS};
+use steering_backoff::SteeringBackoff;
+use warnings::Warnings;
 
 /// Upper bound of a peer's lifetime, seconds: the range of a stored age.
 pub(crate) const LONGEST_LIFETIME: u32 = onrush_swarm::shard::MAX_PEER_LIFETIME;
 
-/// The supervisor's side of an overload. In the beginning without pressure and commitments.
-#[derive(Debug, Default)]
+/// Overload of a tracker: in the beginning without pressure and commitments.
+#[derive(Debug)]
 pub struct Overload {
+    announce: AnnounceSettings,
+    settings: OverloadSettings,
+    readings: Readings,
     policy: Policy,
     filter: FilterSwitch,
+    warnings: Warnings,
+    backoff: SteeringBackoff,
+    /// When this process began, for the times of the back-off.
+    began: Instant,
     /// End of the commitment to longer intervals sent before, and its peer lifetime in seconds.
     committed: Option<(Instant, u32)>,
 }
 
-/// The commitment to clients that were sent `interval`.
-fn commitment_of(announce: &AnnounceSettings, interval: u32) -> IntervalCommitment {
-    let lifetime = lifetime(announce, interval);
-    IntervalCommitment { lifetime, seconds: longest_wait(announce, interval) }
+/// What a second has brought.
+#[derive(Clone, Copy, Debug)]
+pub struct Second<'a> {
+    /// All members, always in the same order.
+    pub members: &'a [Member],
+    /// The sum of their counters.
+    pub summary: &'a Summary,
+    /// How long each has been stalled.
+    pub stalled: &'a [Duration],
+    /// Whether datagrams that the kernel's filter drops can be told from losses.
+    pub reasons_known: bool,
+    /// Whether the kernel steers announces for this process.
+    pub is_steering: bool,
+    /// Its end.
+    pub now: Instant,
 }
 
 impl Overload {
-    /// Call every second with its load, and whether datagrams that the kernel's filter drops can be
-    /// told from losses. Returns whether rules have changed, and messages for the log.
-    pub fn tick(
-        &mut self,
-        settings: &Settings,
-        load: &Load,
-        can_filter: bool,
-        now: Instant,
-    ) -> (bool, Vec<(Level, String)>) {
-        let before = self.pressure(settings);
-        let was_filtered = self.is_filtering();
-        let change = self.policy.tick(settings.overload.drop_share, load);
-        let permitted = can_filter && settings.overload.drop_share > 0;
+    /// With these settings, from now on.
+    pub fn new(settings: &Settings, now: Instant) -> Self {
+        Self {
+            announce: settings.announce.clone(),
+            settings: settings.overload.clone(),
+            readings: Readings::default(),
+            policy: Policy::default(),
+            filter: FilterSwitch::default(),
+            warnings: Warnings::default(),
+            backoff: SteeringBackoff::new(settings.placement.socket_sides()),
+            began: now,
+            committed: None,
+        }
+    }
+
+    /// Puts other settings into force. Clients that were sent a longer interval keep it.
+    pub fn reconfigure(&mut self, settings: &Settings, now: Instant) {
+        let former = self.pressure().interval;
+        let commitment = self.commitment_of(former);
+        self.announce = settings.announce.clone();
+        self.settings = settings.overload.clone();
+        if self.pressure().interval < former {
+            self.adopt(commitment, now);
+        }
+    }
+
+    /// Call every second: warns of losses, adapts interval, filter and steering to the load, and
+    /// stores the commitment.
+    pub fn tick(&mut self, second: &Second<'_>, effects: &mut Effects) {
+        let Second { members, summary, stalled, now, .. } = *second;
+        self.check_filters(members, now, effects);
+        let load = self.readings.tick(members, stalled, now);
+        self.warnings.tick(&load, summary, now, effects);
+        if second.is_steering {
+            self.adapt_steering(&load, now, effects);
+        }
+        self.adapt(&load, second.reasons_known, now, effects);
+    }
+
+    fn adapt_steering(&mut self, load: &Load, now: Instant, effects: &mut Effects) {
+        let moment = Moment(now.duration_since(self.began).as_secs() as u32);
+        for change in self.backoff.observe(&load.workers, moment) {
+            if let SteeringChange::Withdraw(worker) = change {
+                let notice = Notice::warn(format!(
+                    "worker-{worker} drops datagrams while others are idle: its datagrams are \
+                     spread over all workers for a while"
+                ));
+                effects.notice(notice.with(Repeats::Limited("backoff")));
+            }
+            effects.push(Effect::Steer(change));
+        }
+    }
+
+    /// Adapts interval and filter to the load of a second.
+    fn adapt(&mut self, load: &Load, reasons_known: bool, now: Instant, effects: &mut Effects) {
+        let (before, was_filtered) = (self.pressure(), self.is_filtering());
+        let commitment = self.commitment_of(before.interval);
+        let change = self.policy.tick(self.settings.drop_share, load);
+        let permitted = reasons_known && self.settings.drop_share > 0;
         let switched = self.filter.tick(load, self.policy.is_pressed(), permitted, now);
         let expired = self.committed.take_if(|(until, _)| now >= *until).is_some();
         if change == Some(Change::Down) {
-            self.commit(settings, before.interval, now);
+            self.adopt(commitment, now);
         }
-        let messages = self.messages(settings, change, (before.step, was_filtered));
-        (expired || change.is_some() || switched, messages)
+        // First, so that the log tells of rules that are in force.
+        if expired || change.is_some() || switched {
+            effects.push(Effect::Publish);
+        }
+        for notice in self.notices(change, (before.step, was_filtered)) {
+            effects.notice(notice);
+        }
+        self.store_commitment(self.pressure().interval != before.interval, now, effects);
     }
 
-    /// Messages for the log about the changes since a second with this step, in which the filter
-    /// was on or not: warnings of more overload, and information about less. A second that ends
-    /// the overload has one message.
-    fn messages(
+    /// Stores the commitment for the process after this one.
+    pub fn store_commitment(&self, changed: bool, now: Instant, effects: &mut Effects) {
+        effects.push(Effect::StoreCommitment { commitment: self.commitment(now), changed });
+    }
+
+    /// Notices of the changes since a second with this step, in which the filter was on or not:
+    /// warnings of more overload, and information about less. A second that ends the overload has
+    /// one notice.
+    fn notices(
         &self,
-        settings: &Settings,
         change: Option<Change>,
         (former_step, was_filtered): (u32, bool),
-    ) -> Vec<(Level, String)> {
-        let stats::Overload { step, interval } = self.pressure(settings);
+    ) -> Vec<Notice> {
+        let stats::Overload { step, interval } = self.pressure();
         let is_filtered = self.is_filtering();
         if step == 0 && !is_filtered && (former_step > 0 || was_filtered) {
             let text = format!(
                 "overload ended: the interval is {interval} s again, and the kernel's filter is off"
             );
-            return vec![(Level::Info, text)];
+            return vec![Notice::info(text)];
         }
-        let mut messages = Vec::new();
-        if let Some(change) = change {
-            let (level, cause) = match change {
-                Change::Up { lost, refused } => {
-                    let cause = format!(
-                        "workers are busy, {lost} % of datagrams are lost and {refused} % are \
-                         refused as busy"
-                    );
-                    (Level::Warn, cause)
-                }
-                Change::Down => (Level::Info, "few datagrams are lost or refused now".to_owned()),
-            };
-            messages.push((level, format!("overload: {cause}; the interval is {interval} s now")));
+        let mut notices = Vec::new();
+        match change {
+            Some(Change::Up { lost, refused }) => notices.push(Notice::warn(format!(
+                "overload: workers are busy, {lost} % of datagrams are lost and {refused} % are \
+                 refused as busy; the interval is {interval} s now"
+            ))),
+            Some(Change::Down) => notices.push(Notice::info(format!(
+                "overload: few datagrams are lost or refused now; the interval is {interval} s now"
+            ))),
+            None => {}
         }
         match (was_filtered, is_filtered) {
-            (false, true) => {
-                let text = "the kernel's filter is on: datagrams that are no valid request are \
-                            dropped";
-                messages.push((Level::Warn, text.to_owned()));
-            }
-            (true, false) => {
-                messages.push((Level::Info, "the kernel's filter is off".to_owned()));
-            }
+            (false, true) => notices.push(Notice::warn(
+                "the kernel's filter is on: datagrams that are no valid request are dropped",
+            )),
+            (true, false) => notices.push(Notice::info("the kernel's filter is off")),
             _ => {}
         }
-        messages
+        notices
     }
 
-    /// Call every second with all members. A filter that the kernel refuses is off for five
-    /// minutes; returns the warning of it.
-    pub fn check_filters(&mut self, members: &[Member], now: Instant) -> Option<String> {
+    /// Switches a filter off that the kernel refuses, for five minutes.
+    fn check_filters(&mut self, members: &[Member], now: Instant, effects: &mut Effects) {
         if !self.is_filtering() {
-            return None;
+            return;
         }
-        let error = members.iter().find_map(|member| member.metrics.filter_refusal.get())?;
-        self.filter.refuse(now);
-        Some(format!(
-            "the kernel refuses the filter against overload: {error}; it is tried again in {} \
-             minutes: permit setsockopt with SO_ATTACH_FILTER where a sandbox forbids it, and \
-             raise net.core.optmem_max where memory is short",
-            filter::RETRY.as_secs() / 60
-        ))
+        let refusals = members.iter().filter_map(|member| member.metrics.filter_refusal.get());
+        if let Some(error) = { refusals }.next() {
+            self.filter.refuse(now);
+            effects.warn(format!(
+                "the kernel refuses the filter against overload: {error}; it is tried again in {} \
+                 minutes: permit setsockopt with SO_ATTACH_FILTER where a sandbox forbids it, and \
+                 raise net.core.optmem_max where memory is short",
+                filter::RETRY.as_secs() / 60
+            ));
+        }
     }
 
     /// Whether the kernel is to have the filter.
@@ -137,9 +216,9 @@ impl Overload {
     }
 
     /// The current step, and the interval that it leads to.
-    pub fn pressure(&self, settings: &Settings) -> stats::Overload {
-        let (step, interval) = (self.policy.step(), settings.announce.interval);
-        let longest = settings.overload.longest_interval.max(interval);
+    pub fn pressure(&self) -> stats::Overload {
+        let (step, interval) = (self.policy.step(), self.announce.interval);
+        let longest = self.settings.longest_interval.max(interval);
         let more = u64::from(longest - interval) * u64::from(step) / u64::from(STEPS);
         stats::Overload { step, interval: interval + more as u32 }
     }
@@ -147,8 +226,8 @@ impl Overload {
     /// The configured rules, adapted to the current step and commitment.
     pub fn rules(&self, settings: &Settings, lists: &Lists) -> Rules {
         let mut rules = settings.rules(lists);
-        let pressure = self.pressure(settings);
-        let lifetime = lifetime(&settings.announce, pressure.interval);
+        let pressure = self.pressure();
+        let lifetime = lifetime(&self.announce, pressure.interval);
         let committed = self.committed.map_or(0, |(_, lifetime)| lifetime);
         rules.set_peer_lifetime(lifetime.max(committed));
         rules.set_interval(pressure.interval);
@@ -156,16 +235,16 @@ impl Overload {
         rules
     }
 
-    /// Commits to `interval`, which was sent until now: the next one sent is shorter.
-    pub fn commit(&mut self, settings: &Settings, interval: u32, now: Instant) {
-        self.adopt(commitment_of(&settings.announce, interval), now);
+    /// The commitment to clients that were sent `interval`.
+    fn commitment_of(&self, interval: u32) -> IntervalCommitment {
+        let lifetime = lifetime(&self.announce, interval);
+        IntervalCommitment { lifetime, seconds: longest_wait(&self.announce, interval) }
     }
 
     /// The commitment beyond the configured interval; `None` if only that was sent.
-    pub fn commitment(&self, settings: &Settings, now: Instant) -> Option<IntervalCommitment> {
-        let pressure = self.pressure(settings);
-        let current =
-            (pressure.step > 0).then(|| commitment_of(&settings.announce, pressure.interval));
+    pub fn commitment(&self, now: Instant) -> Option<IntervalCommitment> {
+        let pressure = self.pressure();
+        let current = (pressure.step > 0).then(|| self.commitment_of(pressure.interval));
         let earlier = self.committed.map(|(until, lifetime)| {
             let left = until.saturating_duration_since(now).as_secs() + 1;
             IntervalCommitment { lifetime, seconds: left as u32 }
@@ -178,9 +257,9 @@ impl Overload {
 
     /// The commitment including the configured interval, for a successor whose configuration may
     /// have a shorter one.
-    pub fn full_commitment(&self, settings: &Settings, now: Instant) -> IntervalCommitment {
-        let configured = commitment_of(&settings.announce, settings.announce.interval);
-        self.commitment(settings, now).map_or(configured, |more| more.max(configured))
+    pub fn full_commitment(&self, now: Instant) -> IntervalCommitment {
+        let configured = self.commitment_of(self.announce.interval);
+        self.commitment(now).map_or(configured, |more| more.max(configured))
     }
 
     /// Adds a commitment, of this process or of its predecessor.
@@ -209,24 +288,35 @@ fn lifetime(announce: &AnnounceSettings, interval: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use std::io;
+    use std::sync::Arc;
+
+    use log::Level;
+    use onrush_tracker::member::Role;
 
     use super::*;
-    use onrush_tracker::member::Role;
-    use std::sync::Arc;
+
+    fn notices_of(effects: Effects) -> Vec<Notice> {
+        let notice = |effect| match effect {
+            Effect::Notice(notice) => Some(notice),
+            _ => None,
+        };
+        effects.0.into_iter().filter_map(notice).collect()
+    }
 
     /// An [`Overload`] with a clock and counters that the test advances.
     struct Fixture {
         settings: Settings,
         overload: Overload,
         now: Instant,
-        messages: Vec<(Level, String)>,
+        notices: Vec<Notice>,
     }
 
     impl Fixture {
         fn new(text: &str) -> Self {
             let settings = Settings::for_test(text);
-            let (overload, now) = (Overload::default(), Instant::now());
-            Self { settings, overload, now, messages: Vec::new() }
+            let now = Instant::now();
+            let overload = Overload::new(&settings, now);
+            Self { settings, overload, now, notices: Vec::new() }
         }
 
         /// Advances by `seconds`, each with 10,000 datagrams, of which busy workers lose `percent`.
@@ -236,8 +326,9 @@ mod tests {
                 Load { received: 10_000 - lost, lost, lost_by_busy: lost, ..Load::default() };
             for _ in 0..seconds {
                 self.now += Duration::from_secs(1);
-                let (_, messages) = self.overload.tick(&self.settings, &load, true, self.now);
-                self.messages.extend(messages);
+                let mut effects = Effects::default();
+                self.overload.adapt(&load, true, self.now, &mut effects);
+                self.notices.extend(notices_of(effects));
             }
         }
 
@@ -252,33 +343,33 @@ mod tests {
         let calm = fixture.rules();
         assert_eq!((calm.announce.interval, calm.shard.peer_lifetime), (1800, 3600));
         fixture.seconds(60, 4);
-        assert!(fixture.messages.is_empty() && !fixture.rules().kernel_filter);
+        assert!(fixture.notices.is_empty() && !fixture.rules().kernel_filter);
         fixture.seconds(5, 20);
         let rules = fixture.rules();
         assert_eq!((rules.announce.interval, rules.shard.interval), (2250, 2250));
         assert_eq!((rules.announce.peer_lifetime, rules.shard.peer_lifetime), (4500, 4500));
-        let (level, text) = &fixture.messages[0];
+        let Notice { level, text, .. } = &fixture.notices[0];
         assert!(*level == Level::Warn && text.contains("the interval is 2250 s now"), "{text}");
         fixture.seconds(100, 90);
         let rules = fixture.rules();
         assert_eq!((rules.announce.interval, rules.shard.peer_lifetime), (5400, 10_800));
-        assert_eq!(fixture.messages.len(), 9, "a line for each step and for the filter");
+        assert_eq!(fixture.notices.len(), 9, "a line for each step and for the filter");
         assert!(rules.kernel_filter);
-        assert_eq!(fixture.overload.pressure(&fixture.settings).step, 8);
+        assert_eq!(fixture.overload.pressure().step, 8);
     }
 
     #[test]
     fn recovery_is_no_warning_and_its_end_is_one_line() {
         let mut fixture = Fixture::new("[overload]\nlongest_interval = 3600\n");
         fixture.seconds(100, 90);
-        let rise = std::mem::take(&mut fixture.messages);
-        assert!(rise.iter().all(|(level, _)| *level == Level::Warn), "{rise:?}");
+        let rise = std::mem::take(&mut fixture.notices);
+        assert!(rise.iter().all(|notice| notice.level == Level::Warn), "{rise:?}");
         fixture.seconds(8 * 40, 0);
-        let recovery = fixture.messages;
-        assert!(recovery.iter().all(|(level, _)| *level == Level::Info), "{recovery:?}");
-        let is_end = |(_, text): &&(Level, String)| text.contains(" 1800 s");
+        let recovery = fixture.notices;
+        assert!(recovery.iter().all(|notice| notice.level == Level::Info), "{recovery:?}");
+        let is_end = |notice: &&Notice| notice.text.contains(" 1800 s");
         assert_eq!(recovery.iter().filter(is_end).count(), 1, "{recovery:?}");
-        let (_, last) = recovery.last().unwrap();
+        let last = &recovery.last().unwrap().text;
         assert!(last.contains("overload ended") && last.contains(" 1800 s"), "{recovery:?}");
     }
 
@@ -301,8 +392,7 @@ mod tests {
     fn a_successor_keeps_the_commitment() {
         let text = "[overload]\nlongest_interval = 3600\n";
         let mut fixture = Fixture::new(text);
-        let commitment =
-            |fixture: &Fixture| fixture.overload.commitment(&fixture.settings, fixture.now);
+        let commitment = |fixture: &Fixture| fixture.overload.commitment(fixture.now);
         assert_eq!(commitment(&fixture), None);
         fixture.seconds(100, 90);
         assert_eq!(
@@ -313,8 +403,7 @@ mod tests {
         let left = commitment(&fixture).unwrap();
         assert!(left.lifetime == 7200 && (3400..3780).contains(&left.seconds), "{left:?}");
         // The configured interval is included: the successor's may be shorter.
-        let full =
-            |fixture: &Fixture| fixture.overload.full_commitment(&fixture.settings, fixture.now);
+        let full = |fixture: &Fixture| fixture.overload.full_commitment(fixture.now);
         assert_eq!(full(&fixture), left);
         let configured = IntervalCommitment { lifetime: 3600, seconds: 1890 };
         assert_eq!(full(&Fixture::new(text)), configured);
@@ -340,22 +429,27 @@ mod tests {
     fn a_refused_filter_is_warned_of_once_and_tried_again_after_minutes() {
         let mut fixture = Fixture::new("[overload]\nlongest_interval = 3600\n");
         let members = [0, 1].map(|nth| Member::new(Role::Both, nth, Arc::default()));
-        assert_eq!(fixture.overload.check_filters(&members, fixture.now), None);
+        let check = |fixture: &mut Fixture| {
+            let mut effects = Effects::default();
+            fixture.overload.check_filters(&members, fixture.now, &mut effects);
+            notices_of(effects).pop().map(|notice| notice.text)
+        };
+        assert_eq!(check(&mut fixture), None);
         fixture.seconds(5, 90);
         assert!(fixture.overload.is_filtering() && fixture.rules().kernel_filter);
         let enomem = io::Error::from_raw_os_error(12);
         members[1].metrics.filter_refusal.set(Some(&enomem));
-        let warning = fixture.overload.check_filters(&members, fixture.now).unwrap();
+        let warning = check(&mut fixture).unwrap();
         assert!(warning.contains("os error 12") && warning.contains("net.core.optmem_max"));
         assert!(!fixture.overload.is_filtering(), "drops of this second are not the filter's");
         fixture.seconds(100, 90);
-        assert_eq!(fixture.overload.check_filters(&members, fixture.now), None);
+        assert_eq!(check(&mut fixture), None);
         assert!(!fixture.overload.is_filtering() && !fixture.rules().kernel_filter);
-        assert_eq!(fixture.overload.pressure(&fixture.settings).interval, 3600);
+        assert_eq!(fixture.overload.pressure().interval, 3600);
         // The worker has removed what it has.
         members[1].metrics.filter_refusal.set(None);
         fixture.seconds(300, 90);
-        assert_eq!(fixture.overload.check_filters(&members, fixture.now), None);
+        assert_eq!(check(&mut fixture), None);
         assert!(fixture.overload.is_filtering() && fixture.rules().kernel_filter);
     }
 
@@ -363,8 +457,54 @@ mod tests {
     fn a_drop_share_of_zero_disables_both_measures() {
         let mut fixture = Fixture::new("[overload]\ndrop_share = 0\n");
         fixture.seconds(100, 90);
-        assert!(fixture.messages.is_empty());
+        assert!(fixture.notices.is_empty());
         let rules = fixture.rules();
         assert_eq!((rules.announce.interval, rules.kernel_filter), (1800, false));
+    }
+
+    #[test]
+    fn the_dropping_worker_is_withdrawn_and_later_restored() {
+        let mut fixture = Fixture::new("[workers]\ntotal = 2\n");
+        let members = [0, 1].map(|nth| Member::new(Role::Both, nth, Arc::default()));
+        let mut second = |loses: bool, is_steering: bool| {
+            if loses {
+                members[1].metrics.kernel_drops.add(1);
+                members[1].metrics.turn_times.observe(900_000_000);
+            }
+            fixture.now += Duration::from_secs(1);
+            let second = Second {
+                members: &members,
+                summary: &Summary::default(),
+                stalled: &[Duration::ZERO; 2],
+                reasons_known: true,
+                is_steering,
+                now: fixture.now,
+            };
+            let mut effects = Effects::default();
+            fixture.overload.tick(&second, &mut effects);
+            let change = |effect: &Effect| match effect {
+                Effect::Steer(change) => Some(*change),
+                _ => None,
+            };
+            (effects.0.iter().find_map(change), notices_of(effects).len())
+        };
+        assert_eq!([true; 3].map(|loses| second(loses, false)), [(None, 1); 3], "without steering");
+        assert_eq!(second(false, true), (None, 0));
+        assert_eq!(second(true, true), (None, 1));
+        assert_eq!(second(true, true), (Some(SteeringChange::Withdraw(1)), 2));
+        assert!((0..29).all(|_| second(false, true) == (None, 0)), "half a minute is not over");
+        assert_eq!(second(false, true), (Some(SteeringChange::Restore(1)), 0));
+    }
+
+    #[test]
+    fn a_shorter_interval_by_a_reload_keeps_peers_that_were_sent_the_longer_one() {
+        let mut fixture = Fixture::new("[announce]\ninterval = 3600\n");
+        let shorter = Settings::for_test("[announce]\ninterval = 600\n");
+        fixture.overload.reconfigure(&shorter, fixture.now);
+        fixture.settings = shorter;
+        let rules = fixture.rules();
+        assert_eq!((rules.announce.interval, rules.shard.peer_lifetime), (600, 7200));
+        fixture.seconds(3600 * 21 / 20, 0);
+        assert_eq!(fixture.rules().shard.peer_lifetime, 1200);
     }
 }

@@ -1,9 +1,7 @@
-//! Log output by a thread of its own, panics in the log, and a rate limit for repeated warnings.
+//! Log output by a thread of its own, and panics in the log.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
-use std::collections::HashMap;
 use std::io;
-use std::mem;
 use std::panic;
 use std::slice;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -105,88 +103,5 @@ impl Log for Queued {
 
     fn flush(&self) {
         QUEUE.flush(END_TIMEOUT);
-    }
-}
-
-/// Limits the warnings of each kind per minute, and counts those held back.
-#[derive(Debug)]
-pub struct WarningLimit {
-    /// Warnings of each kind per minute.
-    pub per_minute: u32,
-    kinds: HashMap<&'static str, Kind>,
-}
-
-#[derive(Debug)]
-struct Kind {
-    since: Instant,
-    shown: u32,
-    held_back: u64,
-}
-
-impl WarningLimit {
-    /// At most `per_minute` warnings of each kind.
-    pub fn new(per_minute: u32) -> Self {
-        Self { per_minute, kinds: HashMap::new() }
-    }
-
-    /// The text of a warning, with the number of its kind held back since the last one. `None`
-    /// where the limit is reached at `now`.
-    pub fn check(
-        &mut self,
-        kind: &'static str,
-        now: Instant,
-        text: impl FnOnce() -> String,
-    ) -> Option<String> {
-        let held_back = mem::take(&mut self.admit(self.per_minute, kind, now)?.held_back);
-        Some(match held_back {
-            0 => text(),
-            _ => format!("{} ({held_back} more of these were not shown)", text()),
-        })
-    }
-
-    /// As [`check`](Self::check), for a kind of which one warning a minute says everything: those
-    /// held back are not counted.
-    pub fn check_once(
-        &mut self,
-        kind: &'static str,
-        now: Instant,
-        text: impl FnOnce() -> String,
-    ) -> Option<String> {
-        self.admit(self.per_minute.min(1), kind, now).map(|_| text())
-    }
-
-    /// Counts a warning; `None` if it is held back.
-    fn admit(&mut self, per_minute: u32, kind: &'static str, now: Instant) -> Option<&mut Kind> {
-        let entry = self.kinds.entry(kind).or_insert(Kind { since: now, shown: 0, held_back: 0 });
-        if now.duration_since(entry.since) >= Duration::from_secs(60) {
-            (entry.since, entry.shown) = (now, 0);
-        }
-        if entry.shown >= per_minute {
-            entry.held_back += 1;
-            return None;
-        }
-        entry.shown += 1;
-        Some(entry)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn repeated_warnings_are_held_back_and_counted() {
-        let start = Instant::now();
-        let mut limit = WarningLimit::new(2);
-        let mut check = |kind, second| {
-            limit.check(kind, start + Duration::from_secs(second), || "dropped".to_owned())
-        };
-        let shown = Some("dropped".to_owned());
-        assert_eq!(check("drops", 0), shown);
-        assert_eq!(check("drops", 1), shown);
-        assert_eq!(check("drops", 2), None);
-        assert_eq!(check("stall", 2), shown, "each kind has its own limit");
-        assert_eq!(check("drops", 59), None);
-        assert!(check("drops", 60).unwrap().contains("(2 more"));
     }
 }

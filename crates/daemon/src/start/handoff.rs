@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use crossbeam_channel::unbounded;
@@ -13,8 +13,8 @@ use onrush_net::bind::Group;
 use onrush_net::regroup::{AddressSockets, PendingSockets};
 
 use super::{StartError, Tracker};
-use crate::access::blocks::Time;
 use crate::process::notify::{self, NotifyState};
+use crate::time::Time;
 use crate::upgrade::SOCKET;
 use crate::upgrade::predecessor::HandoffServer;
 use crate::upgrade::successor::{self, HandoffClient, HandoffError};
@@ -49,14 +49,14 @@ impl Tracker {
         client: &mut HandoffClient,
         pending: PendingSockets,
         settings: &Settings,
-        journal_length: u64,
+        (journal_length, merging): (u64, &Arc<AtomicBool>),
     ) -> Result<(), StartError> {
         let stream = client.stream.try_clone().map_err(HandoffError::Broken)?;
         let orders = self.running.orders().clone();
         let start_merge = delta::receive(
             stream,
             (orders, self.map, self.clock),
-            self.upgrade.merging().clone(),
+            merging.clone(),
             std::mem::take(&mut client.stops),
             // Before its first byte, the predecessor has named this one as the main process.
             // Earlier notifications were ignored (NotifyAccess=main).
@@ -64,8 +64,7 @@ impl Tracker {
         )
         .map_err(StartError::Threads)?;
         self.overload.adopt(client.wait_for_release()?, Instant::now());
-        self.warnings.extend(self.access.apply_late_changes(journal_length, Instant::now()));
-        self.access.load_blocks(Time::of(self.clock));
+        self.read_late_changes(journal_length);
         let rules = Arc::new(self.overload.rules(settings, self.access.lists()));
         // Workers wait at the gate, so their lanes have room.
         if let Err(error) = self.running.orders().update_rules(&rules) {
@@ -73,7 +72,7 @@ impl Tracker {
         }
         pending.bind().map_err(HandoffError::Broken)?;
         // Before the upgrade socket is opened, which refuses requests during the merge.
-        self.upgrade.merging().store(true, Ordering::Release);
+        merging.store(true, Ordering::Release);
         client.acquire()?;
         if let Some(lock) = &mut self.files.lock {
             lock.take_ownership();
@@ -83,15 +82,35 @@ impl Tracker {
         Ok(())
     }
 
-    /// Listens for a successor.
+    /// Applies list changes that the predecessor has made since the journal was replayed, when it
+    /// had this length in bytes, and continues its blocks.
+    fn read_late_changes(&mut self, journal_length: u64) {
+        let Some(records) = self.files.records() else { return };
+        let time = Time::of(self.clock);
+        if let Some(kind) = self.access.lists().access.kind() {
+            match records.journal.since(kind, journal_length) {
+                Ok(changes) => self.access.apply_late_changes(&changes, time.now),
+                Err(error) => self.warnings.push(format!(
+                    "{} cannot be read again: {error}; list changes made during the upgrade apply \
+                     after the next reload",
+                    records.journal.path().display()
+                )),
+            }
+        }
+        self.access.load_blocks(records.load_blocks(time.unix), time);
+    }
+
+    /// Listens for a successor, unless this process is still `merging` the delta of its own
+    /// predecessor.
     pub(super) fn listen_for_successor(
         &mut self,
         settings: &Settings,
         group: Group,
         shard_key: [u32; 5],
+        merging: Arc<AtomicBool>,
     ) {
         let (Some(lock), Some(directory)) = (&self.files.lock, &settings.state_dir) else { return };
-        let (events, upgrade) = unbounded();
+        let (events, handoffs) = unbounded();
         let path = directory.join(SOCKET);
         let sections = sections(group, lock, self.files.control.as_ref());
         let listening = sections.and_then(|(sections, descriptors)| {
@@ -110,7 +129,7 @@ impl Tracker {
                 orders: self.running.orders().clone(),
                 clock: self.clock,
                 limit: settings.limits.peers,
-                merging: self.upgrade.merging().clone(),
+                merging,
                 events,
             };
             server.listen(&path)
@@ -122,7 +141,7 @@ impl Tracker {
             ));
         }
         if listening.is_ok() {
-            self.upgrade.listen(upgrade);
+            self.handoffs = handoffs;
         }
     }
 }

@@ -3,12 +3,13 @@
 
 mod handoff;
 mod sockets;
-mod stop;
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
+use crossbeam_channel::{Receiver, never};
 use onrush_net::adopt::Adopted;
 use onrush_net::bind::{self, Group};
 use onrush_net::mio::drops::DropReasons;
@@ -18,12 +19,13 @@ use onrush_swarm::{Shard, ShardMap};
 use thiserror::Error;
 
 use crate::access::AccessControl;
-use crate::access::blocks::Time;
 use crate::host_check::{self, refusals};
 use crate::overload::Overload;
 use crate::process::{notify, user};
-use crate::state_files::StateFiles;
-use crate::upgrade::state::{Continued, Upgrade};
+use crate::state_files::{Records, StateFiles};
+use crate::time::Time;
+use crate::upgrade::predecessor::HandoffEvent;
+use crate::upgrade::state::Upgrade;
 use crate::upgrade::successor::{HandoffClient, HandoffError};
 use onrush_config::reload::{KeyChange, ShownValues, joined};
 use onrush_config::settings::Listen;
@@ -33,7 +35,6 @@ use onrush_control::server::{self, Bound};
 use onrush_control::{AdminError, Server, TOKEN_KEY, Token, TokenError};
 use onrush_replica::handoff::IntervalCommitment;
 use onrush_store::lists::file::ListError;
-use onrush_store::lists::journal::Journal;
 use onrush_store::lock::StateLock;
 use onrush_store::snapshot::load::{LoadOptions, Unread, load_at_start};
 use onrush_store::state::{State, StateError};
@@ -49,7 +50,7 @@ const AS_ROOT: &str = "running as root, with more rights than a tracker needs: w
                        `user = \"onrush\"` into the configuration (`useradd --system onrush` \
                        creates that user)";
 
-/// A tracker that has been started. [`Supervisor`](crate::supervise::Supervisor) runs it.
+/// A tracker that has been started. [`Serving`](crate::serve::Serving) runs it.
 pub struct Tracker {
     /// Its workers.
     pub running: Running,
@@ -65,6 +66,8 @@ pub struct Tracker {
     pub clock: Clock,
     /// The upgrade in progress, if there is one.
     pub upgrade: Upgrade,
+    /// Receives the progress of a handoff to a successor.
+    pub handoffs: Receiver<HandoffEvent>,
     /// Longer intervals and the kernel's filter, and the interval commitment of the predecessor.
     pub overload: Overload,
     /// Why the kernel drops datagrams.
@@ -142,14 +145,14 @@ impl Tracker {
         let secrets = Secrets::random(start.open_state(None)?);
         start.files.bind_control(settings, &mut start.warnings);
         start.files.serve_control(&mut start.admin);
-        start.warnings.extend(start.access.replay_journal(true));
-        start.access.load_blocks(Time::of(start.clock));
+        start.replay_journal(true);
+        start.load_blocks();
         let map = shard_map(settings.placement.shards(), &secrets);
         let mut workers = start.assemble(&mut group, &secrets)?;
         start.load_snapshot(shards(&mut workers), map);
         let mut tracker = start.into_tracker(workers, &group, map)?;
         tracker.steering = sockets::steer(settings, map, &mut group);
-        tracker.serve(settings, group, secrets.shard_key);
+        tracker.serve(settings, group, (secrets.shard_key, Arc::default()));
         Ok(tracker)
     }
 
@@ -165,8 +168,8 @@ impl Tracker {
         let (mut group, pending) = sockets::take(settings, &mut client)?;
         let keys = start.open_state(client.lock.take())?;
         start.files.control = client.control.take();
-        let journal_length = start.access.journal().map_or(0, Journal::length);
-        start.warnings.extend(start.access.replay_journal(false));
+        let journal_length = start.files.records().map_or(0, |records| records.journal.length());
+        start.replay_journal(false);
         let current = client.handoff.current.take();
         log_changes(settings, current.as_ref().map(|current| &current.values));
         if let Some(current) = current.as_ref().filter(|_| !force) {
@@ -183,37 +186,34 @@ impl Tracker {
         client.load_peers(shards(&mut workers), map, access, now, limit, force)?;
         start.keep_unread_of(current.and_then(|current| current.unread));
         let mut tracker = start.into_tracker(workers, &group, map)?;
-        tracker.acquire_sockets(&mut client, pending, settings, journal_length)?;
+        let merging = Arc::default();
+        tracker.acquire_sockets(&mut client, pending, settings, (journal_length, &merging))?;
         tracker.files.bind_control(settings, &mut tracker.warnings);
         tracker.steering = sockets::steer(settings, map, &mut group);
         if tracker.steering.is_none() {
             tracker.warnings.extend(sockets::stop_steering(&group));
         }
         // The last snapshot of the predecessor may be old.
-        tracker.files.snapshots.write_once_merged(tracker.upgrade.merging().clone());
-        tracker.serve(settings, group, shard_key);
+        tracker.files.snapshots.write_once_merged(merging.clone());
+        tracker.serve(settings, group, (shard_key, merging));
         Ok(tracker)
     }
 
-    /// The upgrade, and the state that a successor continues.
-    pub(crate) fn upgrade<'a>(
-        &'a mut self,
-        settings: &'a Settings,
-    ) -> (&'a mut Upgrade, Continued<'a>) {
-        let Self { upgrade, access, overload, files, history, clock, .. } = self;
-        (upgrade, Continued { settings, access, overload, files, history, clock: *clock })
-    }
-
     /// Opens the workers' gate, and listens for a successor.
-    fn serve(&mut self, settings: &Settings, group: Group, shard_key: [u32; 5]) {
+    fn serve(
+        &mut self,
+        settings: &Settings,
+        group: Group,
+        (shard_key, merging): ([u32; 5], Arc<AtomicBool>),
+    ) {
         self.running.begin();
         let now = Instant::now();
-        self.upgrade.begin(now);
+        self.upgrade = Upgrade::new(self.files.lock.is_some(), now);
         self.files.begin(now);
         // In an upgrade the predecessor has written its history when it released the sockets.
         self.warnings.extend(self.files.load_history(&self.history, self.clock));
         self.warnings.extend(group.notices.iter().map(Notice::to_string));
-        self.listen_for_successor(settings, group, shard_key);
+        self.listen_for_successor(settings, group, shard_key, merging);
     }
 }
 
@@ -248,16 +248,16 @@ impl<'a> Start<'a> {
         let admin = start_admin(settings, bind_admin, &mut warnings)?;
         // Before the sockets, whose buffers would fill up meanwhile, and as the user that reloads
         // the lists later.
-        let access = AccessControl::load(settings)?;
+        let lists = onrush_store::lists::load(settings, &mut notify::progress())?;
         Ok(Self {
             settings,
             warnings,
             admin,
-            access,
+            access: AccessControl::new(lists, settings.placement.workers()),
             clock: Clock::start(),
-            overload: Overload::default(),
+            overload: Overload::new(settings, Instant::now()),
             drop_reasons: DropReasons::of_namespace(),
-            files: StateFiles::default(),
+            files: StateFiles::new(settings, Instant::now()),
         })
     }
 
@@ -270,11 +270,31 @@ impl<'a> Start<'a> {
         let State { keys, warnings, lock } = State::open(self.settings, lock)?;
         self.warnings.extend(warnings);
         if let (Some(directory), Some(lock)) = (&self.settings.state_dir, lock) {
-            self.access.use_directory(directory);
-            self.files = StateFiles::new(directory, lock, self.settings, Instant::now());
+            let files = StateFiles::new(self.settings, Instant::now());
+            self.files = files.in_directory(directory, lock, self.settings);
             self.adopt_commitment(self.files.read_commitment(self.clock));
         }
         Ok(keys)
+    }
+
+    /// Repeats the list changes that the journal holds. It is compacted only if no other process
+    /// writes to it.
+    fn replay_journal(&mut self, compact: bool) {
+        if let Some(Records { journal, .. }) = self.files.records() {
+            let replayed = journal.replay((*self.access.lists().access).clone());
+            let compaction = if compact { journal.compact_or_warn(&replayed) } else { None };
+            self.warnings
+                .extend(self.access.begin_records(&replayed).into_iter().chain(compaction));
+        }
+        self.warnings.extend(self.access.lists().access.warning().map(str::to_owned));
+    }
+
+    /// Continues the blocks of sources, where no other process changes them.
+    fn load_blocks(&mut self) {
+        let time = Time::of(self.clock);
+        if let Some(records) = self.files.records() {
+            self.access.load_blocks(records.load_blocks(time.unix), time);
+        }
     }
 
     fn adopt_commitment(&mut self, commitment: Option<IntervalCommitment>) {
@@ -339,7 +359,8 @@ impl<'a> Start<'a> {
             access,
             clock,
             files,
-            upgrade: Upgrade::new(Instant::now()),
+            upgrade: Upgrade::new(false, Instant::now()),
+            handoffs: never(),
             overload,
             drop_reasons,
             map,

@@ -27,6 +27,7 @@ pub type ExportResponder = Responder<Result<ExportReport, String>>;
 /// The exports of a running tracker.
 #[derive(Debug)]
 pub(super) struct Exports {
+    settings: ExportSettings,
     writer: PeriodicFile<ExportReport>,
     /// Dropping this aborts the export being written.
     keep: Option<Sender<()>>,
@@ -34,16 +35,16 @@ pub(super) struct Exports {
     waiting: Vec<ExportResponder>,
 }
 
-impl Default for Exports {
-    fn default() -> Self {
-        Self::new(Instant::now())
-    }
-}
-
 impl Exports {
     /// The first export is due an interval from `now`.
-    pub(super) fn new(now: Instant) -> Self {
-        Self { writer: PeriodicFile::new("export", now), keep: None, waiting: Vec::new() }
+    pub(super) fn new(settings: ExportSettings, now: Instant) -> Self {
+        let writer = PeriodicFile::new("export", now);
+        Self { settings, writer, keep: None, waiting: Vec::new() }
+    }
+
+    /// Puts other settings into force.
+    pub(super) fn reconfigure(&mut self, settings: ExportSettings) {
+        self.settings = settings;
     }
 
     /// The next export is due an interval from `now`.
@@ -57,24 +58,23 @@ impl Exports {
     }
 
     /// Call every second: starts an export when it is due, and reports a finished one.
-    pub(super) fn tick(&mut self, settings: &ExportSettings, orders: &Orders, now: Instant) {
+    pub(super) fn tick(&mut self, orders: &Orders, now: Instant) {
         if let Some(result) = self.writer.finished(Duration::ZERO) {
             self.finish(result);
         }
-        if settings.file.is_some() && self.writer.is_due(settings.every, now) {
-            self.start(settings, orders, None, now);
+        if self.settings.file.is_some() && self.writer.is_due(self.settings.every, now) {
+            self.start(orders, None, now);
         }
     }
 
     /// Starts an export, unless one is being written. `responder` gets the result.
     pub(super) fn start(
         &mut self,
-        settings: &ExportSettings,
         orders: &Orders,
         responder: Option<ExportResponder>,
         now: Instant,
     ) {
-        let Some(path) = settings.file.clone() else {
+        let Some(path) = self.settings.file.clone() else {
             let why = "no file is configured: name a file as export.file and reload";
             log::warn!("export failed: {why}");
             return responder.into_iter().for_each(|it| it.respond(Err(why.to_owned())));
@@ -219,7 +219,8 @@ mod tests {
         let path = directory.path().join("a.txt");
         let (keep, aborted) = bounded::<()>(1);
         let file = AtomicFile::create(&path, MODE).unwrap();
-        let mut exports = Exports { keep: Some(keep), ..Exports::default() };
+        let mut exports =
+            Exports { keep: Some(keep), ..Exports::new(ExportSettings::default(), Instant::now()) };
         let write = move || {
             let aborted = aborted.recv().is_err();
             drop(file);

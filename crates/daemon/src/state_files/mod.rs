@@ -8,16 +8,17 @@
 //! | `exports` | the full scrape |
 //! | [`history`] | rates, peers and swarms over time |
 //! | [`commitment`] | the longer intervals that clients were sent |
+//! | `records` | changes of the list and blocks of sources |
 //! | `control_socket` | the socket of `onrush ctl` |
 //! | `writer` | the thread that writes a snapshot, an export or the history |
 //!
-//! The journal of the list and the blocks of sources belong to [`access`](crate::access), and the
-//! upgrade socket to [`upgrade`](crate::upgrade).
+//! The upgrade socket belongs to [`upgrade`](crate::upgrade).
 
 pub mod commitment;
 mod control_socket;
 mod exports;
 pub mod history;
+mod records;
 pub mod snapshots;
 mod writer;
 
@@ -37,13 +38,14 @@ use onrush_store::lock::StateLock;
 use onrush_store::snapshot;
 use onrush_tracker::clock::Clock;
 use onrush_tracker::orders::Orders;
+pub use records::Records;
 use snapshots::Snapshots;
 
 /// Time for an aborted export to remove its temporary file.
 const ABORT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The files of a tracker.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct StateFiles {
     /// Held until the end.
     pub lock: Option<StateLock>,
@@ -52,22 +54,43 @@ pub struct StateFiles {
     /// When peers are written to disk.
     pub snapshots: Snapshots,
     exports: Exports,
+    records: Option<Records>,
     commitment: Option<CommitmentFile>,
     history: Option<HistoryFile>,
 }
 
 impl StateFiles {
+    /// Without a state directory.
+    pub fn new(settings: &Settings, now: Instant) -> Self {
+        Self {
+            lock: None,
+            control: None,
+            snapshots: Snapshots::default(),
+            exports: Exports::new(settings.export.clone(), now),
+            records: None,
+            commitment: None,
+            history: None,
+        }
+    }
+
     /// In this directory, whose lock the process has or shares.
-    pub fn new(directory: &Path, lock: StateLock, settings: &Settings, now: Instant) -> Self {
+    #[must_use]
+    pub fn in_directory(self, directory: &Path, lock: StateLock, settings: &Settings) -> Self {
+        let (now, every) = (Instant::now(), settings.snapshot.every);
         let snapshot = settings.snapshot.enabled.then(|| directory.join(snapshot::FILE));
         Self {
             lock: Some(lock),
-            control: None,
-            snapshots: Snapshots::new(snapshot, settings.snapshot.every, now),
-            exports: Exports::new(now),
+            snapshots: Snapshots::new(snapshot, every, now),
+            records: Some(Records::new(directory)),
             commitment: Some(CommitmentFile::new(directory)),
             history: Some(HistoryFile::new(directory, now)),
+            ..self
         }
+    }
+
+    /// The files of changes and blocks; `None` without a state directory.
+    pub fn records(&self) -> Option<&Records> {
+        self.records.as_ref()
     }
 
     /// The commitment of the previous process, if it has not expired.
@@ -95,31 +118,20 @@ impl StateFiles {
     /// Puts the keys of these files into force.
     pub fn reconfigure(&mut self, settings: &Settings) {
         self.snapshots.set_interval(settings.snapshot.every);
+        self.exports.reconfigure(settings.export.clone());
     }
 
     /// Call every second: writes snapshots, exports and the history when they are due.
-    pub fn tick(
-        &mut self,
-        settings: &Settings,
-        orders: &Orders,
-        history: &History,
-        clock: Clock,
-        now: Instant,
-    ) {
-        self.exports.tick(&settings.export, orders, now);
+    pub fn tick(&mut self, orders: &Orders, history: &History, clock: Clock, now: Instant) {
+        self.exports.tick(orders, now);
         self.snapshots.tick(orders, clock, now);
         let file = self.history.as_mut();
         warn(file.and_then(|file| file.tick(history, now, clock.now().unix)));
     }
 
     /// Starts an export, unless one is being written. `responder` gets the result.
-    pub fn export(
-        &mut self,
-        settings: &Settings,
-        orders: &Orders,
-        responder: Option<ExportResponder>,
-    ) {
-        self.exports.start(&settings.export, orders, responder, Instant::now());
+    pub fn export(&mut self, orders: &Orders, responder: Option<ExportResponder>) {
+        self.exports.start(orders, responder, Instant::now());
     }
 
     /// Writes the interval commitment for the process after this one: once a minute, or at once if

@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use crate::process::notify::{self, NotifyState};
+use crate::effect::{Effect, Effects, ServiceState};
 use onrush_tracker::metrics::Summary;
 
 /// How often the status line is renewed.
@@ -21,28 +21,34 @@ pub(super) struct Lifeline {
 }
 
 impl Lifeline {
-    /// For a tracker that serves these addresses from now on.
-    pub(super) fn new(addresses: &[SocketAddr], now: Instant) -> Self {
+    /// For a tracker that serves these addresses from now on. `watchdog` is the timeout of the
+    /// manager's watchdog, if it has one for this process.
+    pub(super) fn new(addresses: &[SocketAddr], watchdog: Option<Duration>, now: Instant) -> Self {
         let addresses: Vec<_> =
             addresses.iter().map(|address| format!("udp://{address}")).collect();
         let serves = format!("serves {}", addresses.join(" and "));
-        // The unit's WatchdogSec=, if it is for this process.
-        let watchdog = sd_notify::watchdog_enabled().map(|timeout| Watchdog::new(timeout, now));
+        let watchdog = watchdog.map(|timeout| Watchdog::new(timeout, now));
         Self { watchdog, serves, status: (now, 0) }
     }
 
     /// The tracker serves, for the first time or after a reload.
-    pub(super) fn ready(&self) {
-        notify::send(&[NotifyState::Ready, NotifyState::Status(&self.serves)]);
+    pub(super) fn ready(&self, effects: &mut Effects) {
+        effects.push(Effect::Notify(ServiceState::Ready(self.serves.clone())));
     }
 
     /// Call every second with the sum of all counters, and how long each worker has been `stalled`.
-    pub(super) fn tick(&mut self, summary: &Summary, stalled: &[Duration], now: Instant) {
+    pub(super) fn tick(
+        &mut self,
+        summary: &Summary,
+        stalled: &[Duration],
+        now: Instant,
+        effects: &mut Effects,
+    ) {
         if self.watchdog.as_mut().is_some_and(|watchdog| watchdog.is_due(stalled, now)) {
-            notify::send(&[NotifyState::Watchdog]);
+            effects.push(Effect::Notify(ServiceState::Watchdog));
         }
         if now.duration_since(self.status.0) >= STATUS_EVERY {
-            notify::send(&[NotifyState::Status(&self.line(summary, now))]);
+            effects.push(Effect::Notify(ServiceState::Status(self.line(summary, now))));
         }
     }
 
@@ -113,7 +119,7 @@ mod tests {
     #[test]
     fn the_status_line_shows_rates_since_the_last_one() {
         let start = Instant::now();
-        let mut lifeline = Lifeline::new(&["127.0.0.1:6969".parse().unwrap()], start);
+        let mut lifeline = Lifeline::new(&["127.0.0.1:6969".parse().unwrap()], None, start);
         let mut summary = Summary { datagrams: 500, swarms: 3, peers_v6: 4, ..Summary::default() };
         let expected = "serves udp://127.0.0.1:6969: 100 requests/s, 4 peers in 3 swarms";
         assert_eq!(lifeline.line(&summary, start + 5 * SECOND), expected);

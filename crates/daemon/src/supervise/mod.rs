@@ -1,337 +1,302 @@
-//! The supervisor: the main thread while workers run. It handles signals, requests of the admin
-//! server and worker failures, and does periodic work once a second.
+//! The supervisor of a tracker that serves: a state machine that turns [`Event`]s into
+//! [`Effects`], with passed time and without I/O, so that a simulation runs the same one. The main
+//! loop waits for events, and the executor carries the effects out.
+//!
+//! State has owners, and each key of the configuration that a reload changes names its owner:
+//! [`AccessControl`], [`Overload`], [`Upgrade`], and
+//! [`StateFiles`](crate::state_files::StateFiles), which writes.
 //!
 //! | module | contents |
 //! |---|---|
+//! | [`event`] | what the supervisor learns |
 //! | [`reload`], `apply` | the configuration is read again, compared, and put into force |
 //! | `lifeline` | ready, status and watchdog for the service manager |
-//! | `watch`, [`steering_backoff`], `totals_log` | stalls, drops, steering, totals |
-//! | `limit_warnings` | limits on stored peers that are reached |
+//! | `totals_log` | totals in the log |
 
 mod apply;
+pub mod event;
 mod lifeline;
-mod limit_warnings;
 pub mod reload;
-pub mod steering_backoff;
 mod totals_log;
-mod watch;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, bounded, select, tick};
 use log::LevelFilter;
 
-use crate::access::blocks::Time;
-use crate::access::{self, InProgress};
-use crate::overload::load::{Load, Readings};
-use crate::process::logging;
-use crate::process::notify::{self, NotifyState};
+use crate::access::{AccessControl, InProgress};
+use crate::effect::{Effect, Effects, End, LogControl, ServiceState};
+use crate::notice::{Notice, Repeats};
+use crate::overload::{Overload, Second};
 use crate::process::signals::Signal;
-use crate::start::Tracker;
-use crate::state_files::ExportResponder;
-use crate::upgrade::launcher::Program;
-use crate::upgrade::predecessor::CompletedHandoff;
+use crate::time::Time;
+use crate::upgrade::predecessor::HandoffEvent;
+use crate::upgrade::state::{Continued, Upgrade};
+use event::{Event, Tick};
 use lifeline::Lifeline;
 use onrush_config::Settings;
+use onrush_config::settings::LogFormat;
 use onrush_control::caller::Caller;
-use onrush_control::request::{Request, Responder};
-use onrush_control::stall::StallDetector;
-use onrush_control::view::{InForce, Parts, View};
-use onrush_net::mio::drops;
-use onrush_tracker::running::WorkerFailure;
-use reload::Reload;
-use steering_backoff::SteeringChange;
-use watch::Watch;
+use onrush_control::request::Request;
+use onrush_control::stall::{STALL_THRESHOLD, StallDetector};
+use onrush_control::view::InForce;
+use onrush_tracker::member::Member;
+use onrush_tracker::metrics::Summary;
+use onrush_tracker::rules::Rules;
+use reload::{ConfigSource, Reload};
+use totals_log::Totals;
 
-/// Requests queued for the supervisor. It serves each of them without waiting.
-const MAX_REQUESTS: usize = 64;
+/// Time in which the sockets change hands at most, when a stop is requested meanwhile.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Why the supervisor ends.
-#[derive(Debug)]
-pub enum End {
-    /// A signal requested it.
-    Stopped,
-    /// A worker failed.
-    WorkerFailed(WorkerFailure),
-    /// A successor has the sockets.
-    Handoff(CompletedHandoff),
-}
-
-/// The supervisor of a running tracker.
+/// The supervisor of a tracker that serves.
 pub struct Supervisor {
-    tracker: Tracker,
     settings: Arc<Settings>,
+    source: ConfigSource,
+    access: AccessControl,
+    overload: Overload,
+    upgrade: Upgrade,
     reload: Reload,
-    watch: Watch,
+    /// All members, always in the same order.
+    members: Arc<[Member]>,
     stalls: StallDetector,
-    readings: Readings,
-    requests: Receiver<Request>,
-    view: View,
     lifeline: Lifeline,
+    totals: Totals,
+    log_level: LevelFilter,
+    /// An end that waits until the sockets have changed hands, or have not, and its deadline.
+    ending: Option<(End, Instant)>,
 }
 
-/// Changes the lowest level that is logged, until the next reload. Returns the former one.
-fn change_log_level(level: LevelFilter, caller: Caller) -> LevelFilter {
-    let former = log::max_level();
-    log::set_max_level(level.max(former));
-    log::info!("log level changed by {caller}: {former} -> {level} until the next reload");
-    log::set_max_level(level);
-    former
+/// The owners of a tracker that has started.
+pub struct Owners {
+    /// The lists in force.
+    pub access: AccessControl,
+    /// Longer intervals, the kernel's filter, and the interval commitment.
+    pub overload: Overload,
+    /// The upgrade in progress, if there is one.
+    pub upgrade: Upgrade,
+}
+
+/// What a supervisor tells the service manager.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Service<'a> {
+    /// The served addresses, for the status.
+    pub addresses: &'a [SocketAddr],
+    /// The timeout of the manager's watchdog, if it has one for this process.
+    pub watchdog: Option<Duration>,
 }
 
 impl Supervisor {
-    /// For a tracker started with these settings.
-    pub fn new(mut tracker: Tracker, settings: Settings, reload: Reload) -> Self {
-        let now = Instant::now();
-        let running = &tracker.running;
-        let watch = Watch::new(&settings, now);
-        if !tracker.drop_reasons.are_known() {
-            log::warn!("{}", drops::UNKNOWN);
-        }
-        let readings = Readings::new(running.members().len());
-        let settings = Arc::new(settings);
-        let (sender, requests) = bounded(MAX_REQUESTS);
-        let parts = Parts {
-            members: running.members().clone(),
-            orders: running.orders().clone(),
-            mailboxes: running.mailboxes().clone(),
-            map: tracker.map,
-            addresses: running.addresses().to_vec(),
-            files: tracker.files.results(),
-            history: tracker.history.clone(),
-            lost_log_lines: logging::lost_lines,
-            compare: reload.comparison(),
-            candidate: access::candidate(tracker.access.journal().cloned()),
-        };
-        let in_force = InForce {
-            settings: settings.clone(),
-            lists: tracker.access.lists().clone(),
-            overload: tracker.overload.pressure(&settings),
-        };
-        let view = View::new(parts, in_force, sender);
-        tracker.admin.serve(view.clone());
-        tracker.files.serve_control(&mut tracker.admin);
-        let lifeline = Lifeline::new(running.addresses(), now);
+    /// For members that serve with these settings from now on.
+    pub fn new(
+        owners: Owners,
+        (settings, source): (Arc<Settings>, ConfigSource),
+        members: Arc<[Member]>,
+        service: Service<'_>,
+        now: Instant,
+    ) -> Self {
+        let Owners { access, overload, upgrade } = owners;
         Self {
-            tracker,
-            settings,
-            reload,
-            watch,
+            access,
+            overload,
+            upgrade,
+            reload: Reload::default(),
+            members,
             stalls: StallDetector::new(now),
-            readings,
-            requests,
-            view,
-            lifeline,
+            lifeline: Lifeline::new(service.addresses, service.watchdog, now),
+            totals: Totals::new(&settings, now),
+            log_level: settings.log.level,
+            settings,
+            source,
+            ending: None,
         }
     }
 
-    /// Enables upgrades that this process starts itself, with this program.
-    pub fn with_program(mut self, program: Program) -> Self {
-        self.tracker.upgrade.set_program(program);
-        self
-    }
-
-    /// The view that other threads have of the tracker.
-    pub fn view(&self) -> &View {
-        &self.view
-    }
-
-    /// Gives the tracker back.
-    pub fn into_tracker(self) -> Tracker {
-        self.tracker
-    }
-
-    /// Supervises until a stop is requested, a worker fails, or a successor has the sockets.
-    pub fn run(&mut self, signals: &Receiver<Signal>) -> End {
-        self.lifeline.ready();
-        let end = match self.serve_events(signals) {
-            End::Handoff(completed) => End::Handoff(completed),
-            // The sockets may have changed hands at the same moment.
-            end => {
-                let (upgrade, mut state) = self.tracker.upgrade(&self.settings);
-                upgrade.finish(&mut state).map_or(end, End::Handoff)
-            }
-        };
-        if !matches!(end, End::Handoff(_)) {
-            notify::send(&[NotifyState::Stopping, NotifyState::Status("stopping")]);
-            self.store_commitment(true, Instant::now());
-        }
-        self.tracker.admin.stopping();
-        self.tracker.files.abort_export();
-        end
-    }
-
-    fn serve_events(&mut self, signals: &Receiver<Signal>) -> End {
-        let seconds = tick(Duration::from_secs(1));
-        loop {
-            let successor = self.tracker.upgrade.successor_exited();
-            select! {
-                recv(signals) -> signal => match signal {
-                    Ok(Signal::Reload) => self.start_reload("SIGHUP", false, None),
-                    Ok(Signal::Export) => self.export(None),
-                    Ok(Signal::Upgrade(at)) => {
-                        let Tracker { upgrade, files, .. } = &mut self.tracker;
-                        upgrade.on_signal(at, files);
-                    }
-                    Ok(Signal::Stop) | Err(_) => return End::Stopped,
-                },
-                recv(self.tracker.upgrade.events()) -> event => match event {
-                    Ok(event) => {
-                        let (upgrade, mut state) = self.tracker.upgrade(&self.settings);
-                        if let Some(completed) = upgrade.on(event, &mut state, Instant::now()) {
-                            return End::Handoff(completed);
-                        }
-                    }
-                    Err(_) => self.tracker.upgrade.listener_ended(),
-                },
-                recv(successor) -> exited => {
-                    let unknown = |_| "its exit status is unknown".to_owned();
-                    self.tracker.upgrade.successor_failed(&exited.unwrap_or_else(unknown));
-                }
-                recv(self.requests) -> request => if let Ok(request) = request {
-                    self.handle_request(request);
-                },
-                recv(self.reload.loaded) -> loaded => if let Ok(loaded) = loaded {
-                    self.finish_reload(loaded);
-                },
-                recv(self.tracker.access.merged()) -> list => if let Ok(list) = list
-                    && self.tracker.access.replace_by_merged(&list)
-                {
-                    self.publish_rules();
-                },
-                recv(self.tracker.access.removed()) -> removed => match removed {
-                    Ok(0) | Err(_) => {}
-                    Ok(1) => log::info!("removed 1 swarm that is no longer permitted"),
-                    Ok(swarms) => {
-                        log::info!("removed {swarms} swarms that are no longer permitted");
-                    }
-                },
-                recv(self.tracker.running.failures()) -> failure => {
-                    let (name, cause) = ("worker".into(), "unknown".into());
-                    let unknown = || WorkerFailure { name, cause };
-                    return End::WorkerFailed(failure.unwrap_or_else(|_| unknown()));
-                }
-                recv(seconds) -> _ => self.tick(Instant::now()),
-            }
+    /// The settings, lists and overload level in force.
+    pub fn in_force(&self) -> InForce {
+        InForce {
+            settings: self.settings.clone(),
+            lists: self.access.lists().clone(),
+            overload: self.overload.pressure(),
         }
     }
 
-    fn handle_request(&mut self, request: Request) {
+    /// The rules in force.
+    pub fn rules(&self) -> Rules {
+        self.overload.rules(&self.settings, self.access.lists())
+    }
+
+    /// The lists in force, and what decides how they change.
+    pub fn access(&self) -> &AccessControl {
+        &self.access
+    }
+
+    /// The tracker begins to serve.
+    pub fn begin(&self) -> Effects {
+        let mut effects = Effects::default();
+        self.lifeline.ready(&mut effects);
+        effects
+    }
+
+    /// Handles an event. The effects are to be carried out before the next event.
+    pub fn on(&mut self, event: Event, time: Time) -> Effects {
+        let mut effects = Effects::default();
+        let out = &mut effects;
+        match event {
+            Event::Signal(signal) => self.on_signal(signal, time, out),
+            Event::Request(request) => self.on_request(request, time, out),
+            Event::Tick(tick) => self.tick(tick, time, out),
+            Event::Loaded(loaded) => self.finish_reload(loaded.map(|loaded| *loaded), time, out),
+            Event::Recorded(result) => self.access.recorded(result, time, out),
+            Event::Merged(list) => self.access.merged(list.as_ref(), out),
+            Event::Removed(swarms) => AccessControl::removed(swarms, out),
+            Event::Launched(result) => self.upgrade.launched(result, time.now, out),
+            Event::Handoff(event) => self.on_handoff(event, time, out),
+            Event::SuccessorExited(exited) => self.upgrade.successor_exited(&exited, out),
+            Event::WorkerFailed(failure) => self.end(End::WorkerFailed(failure), time, out),
+        }
+        effects
+    }
+
+    fn on_signal(&mut self, signal: Signal, time: Time, effects: &mut Effects) {
+        match signal {
+            Signal::Reload => self.start_reload("SIGHUP", false, None, effects),
+            Signal::Export => effects.push(Effect::Export(None)),
+            Signal::Upgrade(at) => self.upgrade.on_signal(at, effects),
+            Signal::Stop => self.end(End::Stopped, time, effects),
+        }
+    }
+
+    fn on_request(&mut self, request: Request, time: Time, effects: &mut Effects) {
+        let in_progress = self.in_progress();
         match request {
             Request::Reload { force, caller, responder } => {
-                self.start_reload(&caller.to_string(), force, Some(responder));
+                self.start_reload(&caller.to_string(), force, Some(responder), effects);
             }
-            Request::Export(responder) => self.export(Some(responder)),
-            Request::Snapshot(responder) => {
-                let Tracker { running, files, clock, .. } = &mut self.tracker;
-                files.snapshots.write_now(running.orders(), *clock, responder);
-            }
+            Request::Export(responder) => effects.push(Effect::Export(Some(responder))),
+            Request::Snapshot(responder) => effects.push(Effect::Snapshot(responder)),
             Request::LogLevel { level, caller, responder } => {
-                responder.respond(change_log_level(level, caller));
+                let former = self.change_log_level(level, caller, effects);
+                effects.reply(responder, former);
             }
             Request::Upgrade { force, caller, responder } => {
-                let Tracker { upgrade, files, .. } = &mut self.tracker;
-                upgrade.on_request(force, caller, responder, files);
+                self.upgrade.on_request(force, caller, responder, effects);
             }
             Request::ChangeList { changes, caller, responder } => {
-                let (limit, now) = (self.settings.limits.list_entries, Instant::now());
-                let in_progress = self.in_progress();
-                let changed = self.tracker.access.change(&changes, caller, limit, in_progress, now);
-                self.published(changed, responder);
+                let (limit, change) =
+                    (self.settings.limits.list_entries, (changes, caller, responder));
+                self.access.change(change, limit, in_progress, time, effects);
             }
             Request::Blocks(responder) => {
-                responder.respond(self.tracker.access.shown_blocks(Time::of(self.tracker.clock)));
+                effects.reply(responder, self.access.shown_blocks(time));
             }
             Request::Block { block, caller, responder } => {
-                let (in_progress, time) = (self.in_progress(), Time::of(self.tracker.clock));
-                let blocked = self.tracker.access.block(*block, caller, in_progress, time);
-                self.published(blocked, responder);
+                let block = (*block, caller);
+                self.access.block(block, responder, in_progress, time, effects);
             }
             Request::Unblock { prefix, caller, responder } => {
-                let (in_progress, time) = (self.in_progress(), Time::of(self.tracker.clock));
-                let removed = self.tracker.access.unblock(&prefix, caller, in_progress, time);
-                self.published(removed, responder);
+                let prefix = (prefix.as_str(), caller);
+                self.access.unblock(prefix, responder, in_progress, time, effects);
             }
         }
     }
 
-    /// Sends changed lists to the workers, then the result to its requester.
-    fn published<T, E>(&self, result: Result<T, E>, responder: Responder<Result<T, E>>) {
-        if result.is_ok() {
-            self.publish_rules();
+    /// Changes the lowest level that is logged, until the next reload. Returns the former one.
+    fn change_log_level(
+        &mut self,
+        level: LevelFilter,
+        caller: Caller,
+        effects: &mut Effects,
+    ) -> LevelFilter {
+        let former = std::mem::replace(&mut self.log_level, level);
+        // The change is logged at both levels.
+        effects.push(Effect::SetLog(self.log_control(level.max(former))));
+        effects.info(format!(
+            "log level changed by {caller}: {former} -> {level} until the next reload"
+        ));
+        effects.push(Effect::SetLog(self.log_control(level)));
+        former
+    }
+
+    fn log_control(&self, level: LevelFilter) -> LogControl {
+        LogControl {
+            level,
+            json: self.settings.log.format == LogFormat::Json,
+            warnings_per_minute: self.settings.limits.warnings_per_minute,
         }
-        responder.respond(result);
     }
 
     /// Work that may have read the lists before a change.
     fn in_progress(&self) -> InProgress {
         InProgress {
-            reload: self.reload.loading,
-            upgrade: self.tracker.upgrade.is_running(),
-            is_final: self.tracker.upgrade.is_final(),
+            reload: self.reload.is_loading(),
+            upgrade: self.upgrade.is_running(),
+            is_final: self.upgrade.is_final(),
         }
     }
 
-    fn export(&mut self, responder: Option<ExportResponder>) {
-        let Tracker { running, files, .. } = &mut self.tracker;
-        files.export(&self.settings, running.orders(), responder);
+    fn on_handoff(&mut self, event: HandoffEvent, time: Time, effects: &mut Effects) {
+        let Self { settings, access, overload, upgrade, .. } = self;
+        let state = Continued { settings, access, overload };
+        if let Some(completed) = upgrade.on(event, state, time.now, effects) {
+            effects.push(Effect::End(End::Handoff(completed)));
+        } else if !self.upgrade.is_final()
+            && let Some((end, _)) = self.ending.take()
+        {
+            self.end(end, time, effects);
+        }
+    }
+
+    /// Ends, unless the sockets change hands at this moment: then the outcome decides.
+    fn end(&mut self, end: End, time: Time, effects: &mut Effects) {
+        if self.upgrade.is_final() && self.ending.is_none() {
+            self.ending = Some((end, time.now + RELEASE_TIMEOUT));
+            return;
+        }
+        effects.push(Effect::Notify(ServiceState::Stopping));
+        self.overload.store_commitment(true, time.now, effects);
+        effects.push(Effect::End(end));
     }
 
     /// Periodic work, once a second.
-    fn tick(&mut self, now: Instant) {
-        let Self { tracker, watch, lifeline, settings, stalls, .. } = self;
-        let Tracker { running, files, clock, access, steering, overload, history, upgrade, .. } =
-            tracker;
-        let members = running.members();
-        if let Some(warning) = overload.check_filters(members, now) {
-            log::warn!("{warning}");
-        }
-        let summary = running.summary();
-        history.record(&summary, now);
-        history.record_refused(clock.now().unix, access.lists().refused_by_part());
-        files.tick(settings, running.orders(), history, *clock, now);
+    fn tick(&mut self, tick: Tick, time: Time, effects: &mut Effects) {
+        let (members, now) = (self.members.clone(), time.now);
+        let summary = Summary::of(members.iter().map(|member| &*member.metrics));
         let turns = members.iter().map(|member| member.metrics.turns.get());
-        let stalled = stalls.observe(turns, now);
-        let load = self.readings.tick(members, &stalled, now);
-        if let Err(error) = access.tick(running.orders(), &stalled, now) {
-            log::error!("{error}: its shard keeps swarms that are no longer permitted");
+        let stalled = self.stalls.observe(turns, now);
+        warn_of_stalls(&members, &stalled, effects);
+        self.access.tick(&stalled, self.in_progress(), time, effects);
+        self.lifeline.tick(&summary, &stalled, now, effects);
+        let second = Second {
+            members: &members,
+            summary: &summary,
+            stalled: &stalled,
+            reasons_known: tick.reasons_known,
+            // Once the sockets are released, the successor steers them.
+            is_steering: tick.is_steering && !self.upgrade.is_final(),
+            now,
+        };
+        self.overload.tick(&second, effects);
+        self.totals.tick(&summary, now, effects);
+        self.upgrade.tick(now, effects);
+        if let Some((end, _)) = self.ending.take_if(|(_, deadline)| now >= *deadline) {
+            effects.push(Effect::End(end));
         }
-        lifeline.tick(&summary, &stalled, now);
-        // Once the sockets are released, the successor steers them.
-        let steering = steering.as_mut().filter(|_| !upgrade.is_final());
-        let steer = steering.map(|steering| |change: SteeringChange| change.apply(steering));
-        for (level, text) in watch.tick(members, &load, &summary, &stalled, now, steer) {
-            log::log!(level, "{text}");
-        }
-        self.check_overload(&load, now);
-        let time = Time { now, unix: self.tracker.clock.now().unix };
-        if self.tracker.access.expire_blocks(self.in_progress(), time) {
-            self.publish_rules();
-        }
-        self.tracker.upgrade.tick(now);
-    }
-
-    /// Adapts interval and filter to the load of the last second.
-    fn check_overload(&mut self, load: &Load, now: Instant) {
-        let can_filter = self.tracker.drop_reasons.are_known();
-        let overload = &mut self.tracker.overload;
-        let interval = overload.pressure(&self.settings).interval;
-        let (changed, messages) = overload.tick(&self.settings, load, can_filter, now);
-        let other_interval = overload.pressure(&self.settings).interval != interval;
-        for (level, text) in messages {
-            log::log!(level, "{text}");
-        }
-        if changed {
-            self.publish_rules();
-        }
-        self.store_commitment(other_interval, now);
-    }
-
-    /// Writes the interval commitment to disk, for the process after this one.
-    fn store_commitment(&mut self, changed: bool, now: Instant) {
-        let Tracker { overload, files, clock, .. } = &mut self.tracker;
-        let commitment = overload.commitment(&self.settings, now);
-        files.write_commitment(commitment, changed, *clock, now);
     }
 }
+
+fn warn_of_stalls(members: &[Member], stalled: &[Duration], effects: &mut Effects) {
+    for (Member { name, .. }, stalled) in members.iter().zip(stalled) {
+        if *stalled >= STALL_THRESHOLD {
+            let notice = Notice::warn(format!(
+                "{name} has not taken a turn for {} s: its vCPU may be taken by others",
+                stalled.as_secs()
+            ));
+            effects.notice(notice.with(Repeats::Limited("stall")));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

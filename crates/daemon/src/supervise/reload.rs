@@ -1,11 +1,13 @@
 //! Reads the configuration again while the tracker runs, after SIGHUP or a request of the admin
 //! API. Either all changes apply at once, or the file has a problem and nothing changes.
 
+use std::io;
 use std::sync::Arc;
 use std::thread;
 
-use crossbeam_channel::{Receiver, Sender, unbounded};
+use crossbeam_channel::Sender;
 
+use crate::effect::{Effect, Effects};
 use crate::host_check::{self, refusals};
 use crate::process::notify;
 use onrush_config::{Flags, Host, Refused, Settings};
@@ -31,15 +33,11 @@ pub struct Loaded {
     pub token: Option<Token>,
 }
 
-/// Reads the configuration on a thread of its own, since lists of millions of entries take seconds.
-pub struct Reload {
-    flags: Flags,
-    pub(super) host: Host,
-    sender: Sender<Result<Loaded, String>>,
-    /// Receives configurations read, or their problems. Call [`finish`](Self::finish) after each.
-    pub(super) loaded: Receiver<Result<Loaded, String>>,
+/// Reloads: at most one reading of the configuration at a time.
+#[derive(Debug, Default)]
+pub(super) struct Reload {
     /// Whether the configuration is being read.
-    pub(super) loading: bool,
+    is_loading: bool,
     /// The requests that the current reading serves.
     waiting: Requests,
     /// Requests for the next reading, if the configuration is to be read once more afterwards.
@@ -47,7 +45,7 @@ pub struct Reload {
 }
 
 /// Requests that one reading of the configuration serves.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Requests {
     /// Their senders, each once.
     senders: Vec<String>,
@@ -70,49 +68,35 @@ impl Requests {
 pub type ReloadResult = Result<ReloadReport, String>;
 
 impl Reload {
-    /// For a tracker that was started with these flags on this host.
-    pub fn new(flags: Flags, host: Host) -> Self {
-        let (sender, loaded) = unbounded();
-        let (loading, waiting, later) = (false, Requests::default(), None);
-        Self { flags, host, sender, loaded, loading, waiting, later }
-    }
-
     /// Starts to read the configuration. If it is being read already, it is read once more
     /// afterwards, since the file may have changed. `by` says in the log who requests it; if
     /// `forced`, a list that lost most of its entries is accepted.
-    pub fn start(
+    pub(super) fn start(
         &mut self,
         by: &str,
         forced: bool,
-        journal: Option<&Journal>,
         responder: Option<Responder<ReloadResult>>,
+        effects: &mut Effects,
     ) {
-        if self.loading {
+        if self.is_loading {
             self.later.get_or_insert_default().add(by, forced, responder);
-            log::info!("reload requested by {by}: it follows the one in progress");
+            effects.info(format!("reload requested by {by}: it follows the one in progress"));
             return;
         }
         let with_force = if forced { " with force" } else { "" };
-        log::info!("reload requested by {by}{with_force}: reading the configuration");
+        effects.info(format!("reload requested by {by}{with_force}: reading the configuration"));
         self.waiting.add(by, forced, responder);
-        self.load(journal);
+        self.load(effects);
     }
 
-    fn load(&mut self, journal: Option<&Journal>) {
-        let (flags, host, sender) = (self.flags.clone(), self.host.clone(), self.sender.clone());
-        let journal = journal.cloned();
-        let load = move || {
-            // The receiver lives as long as the process.
-            let _ = sender.send(load(&flags, &host, journal.as_ref()));
-        };
-        match thread::Builder::new().name("reload".into()).spawn(load) {
-            Ok(_) => self.loading = true,
-            Err(error) => {
-                let why = format!("reload failed: cannot start a thread: {error}");
-                log::error!("{why}");
-                self.respond(&Err(why));
-            }
-        }
+    fn load(&mut self, effects: &mut Effects) {
+        self.is_loading = true;
+        effects.push(Effect::Load);
+    }
+
+    /// Whether the configuration is being read.
+    pub(super) fn is_loading(&self) -> bool {
+        self.is_loading
     }
 
     /// Senders of the requests for the current reading.
@@ -120,35 +104,61 @@ impl Reload {
         self.waiting.senders.join(" and ")
     }
 
-    /// The message for a value that the host refuses, with its place.
-    pub(super) fn problem(&self, refused: Refused) -> String {
-        self.flags.places().problems([refused]).to_string()
-    }
-
-    /// Compares the configuration, read again, with settings.
-    pub fn comparison(&self) -> Compare {
-        let (flags, host) = (self.flags.clone(), self.host.clone());
-        Box::new(move |running| running.differences(Settings::load(&flags, &host)?.0, &host))
-    }
-
     /// Whether the current reading is forced.
     pub(super) fn is_forced(&self) -> bool {
         self.waiting.forced
     }
 
-    fn respond(&mut self, result: &ReloadResult) {
-        let Requests { responders, .. } = std::mem::take(&mut self.waiting);
-        responders.into_iter().for_each(|responder| responder.respond(result.clone()));
-    }
-
     /// Responds with the result of the current reading, and starts the next one if requested.
-    pub fn finish(&mut self, result: &ReloadResult, journal: Option<&Journal>) {
-        self.loading = false;
-        self.respond(result);
+    pub(super) fn finish(&mut self, result: &ReloadResult, effects: &mut Effects) {
+        self.is_loading = false;
+        for responder in std::mem::take(&mut self.waiting).responders {
+            effects.reply(responder, result.clone());
+        }
         if let Some(later) = self.later.take() {
             self.waiting = later;
-            self.load(journal);
+            self.load(effects);
         }
+    }
+}
+
+/// The source of the configuration: the command line on this host.
+#[derive(Clone, Debug)]
+pub struct ConfigSource {
+    /// The flags of the command line, with the place of the file.
+    pub flags: Flags,
+    /// The host.
+    pub host: Host,
+}
+
+impl ConfigSource {
+    /// Reads the configuration on a thread of its own, since lists of millions of entries take
+    /// seconds.
+    ///
+    /// # Errors
+    /// When the thread cannot be started.
+    pub(crate) fn load(
+        &self,
+        journal: Option<&Journal>,
+        to: Sender<Result<Loaded, String>>,
+    ) -> io::Result<()> {
+        let (source, journal) = (self.clone(), journal.cloned());
+        let load = move || {
+            // The receiver lives as long as the process.
+            let _ = to.send(load(&source.flags, &source.host, journal.as_ref()));
+        };
+        thread::Builder::new().name("reload".into()).spawn(load).map(drop)
+    }
+
+    /// Compares the configuration, read again, with settings.
+    pub(crate) fn comparison(&self) -> Compare {
+        let Self { flags, host } = self.clone();
+        Box::new(move |running| running.differences(Settings::load(&flags, &host)?.0, &host))
+    }
+
+    /// The message for a value that the host refuses, with its place.
+    pub(super) fn problem(&self, refused: Refused) -> String {
+        self.flags.places().problems([refused]).to_string()
     }
 }
 

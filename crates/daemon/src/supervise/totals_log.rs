@@ -1,11 +1,16 @@
 //! The log line of totals: requests since the last line, and stored swarms and peers.
 
 use std::fmt::Write;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use crate::effect::Effects;
+use onrush_config::Settings;
 use onrush_proto::Event;
 use onrush_tracker::limits::Placement;
 use onrush_tracker::metrics::{LOSSES, Summary};
+
+/// Ticks are not exactly a second apart: totals that are due within this time are not postponed.
+const TOLERANCE: Duration = Duration::from_millis(500);
 
 /// Turns counters into log lines of the differences.
 #[derive(Debug)]
@@ -13,17 +18,35 @@ pub(super) struct Totals {
     last: Summary,
     /// Whether a request may arrive at another worker than its shard's, so that steering matters.
     show_steered: bool,
+    /// `log.totals_every`.
+    every: Duration,
+    last_at: Instant,
 }
 
 impl Totals {
     /// All counters start at zero.
-    pub(super) fn new(placement: Placement) -> Self {
-        let show_steered = matches!(placement, Placement::Colocated { workers: 2.. });
-        Self { last: Summary::default(), show_steered }
+    pub(super) fn new(settings: &Settings, now: Instant) -> Self {
+        let show_steered = matches!(settings.placement, Placement::Colocated { workers: 2.. });
+        let (last, every) = (Summary::default(), settings.log.totals_every);
+        Self { last, show_steered, every, last_at: now }
+    }
+
+    /// Puts other settings into force.
+    pub(super) fn reconfigure(&mut self, settings: &Settings) {
+        self.every = settings.log.totals_every;
+    }
+
+    /// Call every second with the sum of all counters: logs a line when it is due.
+    pub(super) fn tick(&mut self, summary: &Summary, now: Instant, effects: &mut Effects) {
+        let elapsed = now.duration_since(self.last_at);
+        if !self.every.is_zero() && elapsed + TOLERANCE >= self.every {
+            self.last_at = now;
+            effects.info(self.line(*summary, elapsed));
+        }
     }
 
     /// The line for the time `elapsed` since the last call.
-    pub(super) fn line(&mut self, now: Summary, elapsed: Duration) -> String {
+    fn line(&mut self, now: Summary, elapsed: Duration) -> String {
         let last = std::mem::replace(&mut self.last, now);
         let since = |now: u64, last: u64| now.saturating_sub(last);
         let seconds = elapsed.as_secs_f64().max(0.001);
@@ -94,9 +117,36 @@ mod tests {
     use super::*;
     use onrush_tracker::refusal::{Refusal, UdpRefusal};
 
+    fn totals_of(placement: Placement) -> Totals {
+        let settings = Settings { placement, ..Settings::for_test("") };
+        Totals::new(&settings, Instant::now())
+    }
+
+    /// After a late tick the next second is shorter.
+    #[test]
+    fn lines_appear_at_their_interval_despite_short_seconds() {
+        for (every, milliseconds, shown) in [
+            (1, [1030, 970, 1000, 999, 1001], [1, 2, 3, 4, 5].as_slice()),
+            (2, [1030, 970, 1000, 999, 1001], &[2, 4]),
+            (0, [1030, 970, 1000, 999, 1001], &[]),
+        ] {
+            let settings = Settings::for_test(&format!("[log]\ntotals_every = {every}\n"));
+            let mut now = Instant::now();
+            let mut totals = Totals::new(&settings, now);
+            let mut lines = Vec::new();
+            for (second, milliseconds) in (1..).zip(milliseconds) {
+                now += Duration::from_millis(milliseconds);
+                let mut effects = Effects::default();
+                totals.tick(&Summary::default(), now, &mut effects);
+                lines.extend(effects.0.iter().map(|_| second));
+            }
+            assert_eq!(lines, shown, "every {every} s");
+        }
+    }
+
     #[test]
     fn a_line_shows_differences() {
-        let mut totals = Totals::new(Placement::Colocated { workers: 1 });
+        let mut totals = totals_of(Placement::Colocated { workers: 1 });
         let mut now = Summary { datagrams: 100, connects: 60, sent: 90, ..Summary::default() };
         now.refused_by_udp[UdpRefusal::ConnectionId as usize] = 10;
         now.peers_v4 = 7;
@@ -114,7 +164,7 @@ mod tests {
 
     #[test]
     fn colocated_workers_show_the_share_steered_since_the_last_line() {
-        let mut totals = Totals::new(Placement::Colocated { workers: 2 });
+        let mut totals = totals_of(Placement::Colocated { workers: 2 });
         let mut line = |local, foreign| {
             let now = Summary { local, foreign, ..Summary::default() };
             totals.line(now, Duration::from_secs(60))
@@ -128,14 +178,14 @@ mod tests {
         let split = Placement::Split { socket_workers: 2, swarm_workers: 2 };
         for placement in [Placement::Colocated { workers: 1 }, split] {
             let now = Summary { local: 5, foreign: 5, ..Summary::default() };
-            let line = Totals::new(placement).line(now, Duration::from_secs(60));
+            let line = totals_of(placement).line(now, Duration::from_secs(60));
             assert!(!line.contains("steered"), "{line}");
         }
     }
 
     #[test]
     fn losses_are_listed_only_in_their_period() {
-        let mut totals = Totals::new(Placement::Split { socket_workers: 1, swarm_workers: 1 });
+        let mut totals = totals_of(Placement::Split { socket_workers: 1, swarm_workers: 1 });
         let mut lost = Summary {
             lane_full: 2,
             kernel_drops: 3,

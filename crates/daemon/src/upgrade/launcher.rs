@@ -26,7 +26,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{self, Command, ExitStatus};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crossbeam_channel::{Receiver, bounded};
 use nix::sys::signal::{Signal, kill};
@@ -43,10 +43,6 @@ const UPGRADE_FORCE: &str = "ONRUSH_UPGRADE_FORCE";
 const FLAGS: [&str; 2] = ["--upgrade", "--force"];
 /// Tells the launcher to kill the successor.
 const KILL: u8 = b'k';
-/// Time for a successor to request the handoff: lists of millions of entries take seconds to load.
-const START_TIMEOUT: Duration = Duration::from_secs(180);
-/// Time for a successor to exit after a failed handoff, or after a kill.
-const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time for the launcher to exit after the handoff.
 const LAUNCHER_TIMEOUT: Duration = Duration::from_secs(1);
 /// Upper bound of a final message, bytes.
@@ -93,7 +89,7 @@ impl Program {
     ///
     /// # Errors
     /// When the program cannot be executed.
-    pub fn start(&self, force: bool, now: Instant) -> io::Result<StartedSuccessor> {
+    pub fn start(&self, force: bool) -> io::Result<StartedSuccessor> {
         let (control, theirs) = UnixStream::pair()?;
         let mut launcher = self.command(LAUNCHER, force).stdin(OwnedFd::from(theirs)).spawn()?;
         let (done, exited) = bounded(1);
@@ -106,7 +102,7 @@ impl Program {
             // After the handoff the receiver is dropped.
             let _ = done.send(exited);
         })?;
-        Ok(StartedSuccessor { control, exited, deadline: now + START_TIMEOUT })
+        Ok(StartedSuccessor { control, exited })
     }
 }
 
@@ -141,8 +137,6 @@ pub struct StartedSuccessor {
     control: UnixStream,
     /// Receives how the launcher has exited, and so a successor that has failed.
     pub exited: Receiver<String>,
-    /// When it is killed.
-    deadline: Instant,
 }
 
 /// How a successor has exited: its status, as the launcher passed it on, and its final message.
@@ -156,28 +150,8 @@ fn describe(status: ExitStatus, message: &str) -> String {
 }
 
 impl StartedSuccessor {
-    /// It has requested the handoff, which has timeouts of its own.
-    pub fn handoff_requested(&mut self, now: Instant) {
-        self.deadline = now + Duration::from_secs(86_400);
-    }
-
-    /// The handoff has failed: it should exit by itself.
-    pub fn handoff_failed(&mut self, now: Instant) {
-        self.deadline = self.deadline.min(now + EXIT_TIMEOUT);
-    }
-
-    /// Call every second: kills a successor after its deadline. Returns whether it did.
-    pub fn tick(&mut self, now: Instant) -> bool {
-        let late = now >= self.deadline;
-        if late {
-            self.kill(now);
-        }
-        late
-    }
-
     /// Kills the successor.
-    pub fn kill(&mut self, now: Instant) {
-        self.deadline = now + EXIT_TIMEOUT;
+    pub fn kill(&mut self) {
         // A launcher that does not read has exited.
         let _ = self.control.write_all(&[KILL]);
     }

@@ -15,7 +15,7 @@ use crossbeam_channel::{Sender, bounded};
 use onrush_net::descriptors::{self, Peer};
 use onrush_swarm::{Interest, Shard, Totals};
 
-use onrush_replica::delta::Since;
+use onrush_replica::delta::{CompletedHandoff, Since};
 use onrush_replica::dump;
 use onrush_replica::handoff::{
     Current, Handoff, IntervalCommitment, Message, PROTOCOL, UntilDeadline, receive, send,
@@ -93,17 +93,6 @@ pub enum HandoffEvent {
     Failed,
     /// The successor serves.
     Completed(CompletedHandoff),
-}
-
-/// A completed handoff of the sockets. The delta since the dump is still to be sent.
-#[derive(Debug)]
-pub struct CompletedHandoff {
-    /// The connection to the successor.
-    pub stream: UnixStream,
-    /// Its process id.
-    pub process: i32,
-    /// The dump that the delta continues.
-    pub since: Since,
 }
 
 /// Binds the upgrade socket. This process holds the directory's lock.

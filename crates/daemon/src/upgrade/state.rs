@@ -1,44 +1,37 @@
 //! The owner of an upgrade in progress, in the predecessor: a successor is started on request, and
 //! watched until it has the sockets or has failed.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, never};
-
-use super::launcher::{Program, StartedSuccessor};
-use super::predecessor::{CompletedHandoff, HandoffEvent};
+use super::predecessor::HandoffEvent;
 use crate::access::AccessControl;
+use crate::effect::{Effect, Effects};
 use crate::overload::Overload;
-use crate::process::notify::{self, NotifyState};
-use crate::state_files::StateFiles;
 use onrush_config::Settings;
 use onrush_control::api;
 use onrush_control::caller::Caller;
-use onrush_control::history::History;
 use onrush_control::request::Responder;
+use onrush_replica::delta::CompletedHandoff;
 use onrush_replica::handoff::Current;
-use onrush_tracker::clock::Clock;
 
-/// Time for the history to be written: the successor waits.
-const HISTORY_TIMEOUT: Duration = Duration::from_secs(1);
-/// Time in which the sockets change hands at most, when a stop is requested meanwhile.
-const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time for a successor to request the handoff: lists of millions of entries take seconds to load.
+const START_TIMEOUT: Duration = Duration::from_secs(180);
+/// Time for a successor to exit after a failed handoff, or after a kill.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Replies to the request for an upgrade.
 pub type UpgradeResponder = Responder<Result<api::Successor, String>>;
 
 /// The upgrade in progress, if there is one.
+#[derive(Debug)]
 pub struct Upgrade {
-    /// Receives the progress of a handoff.
-    events: Receiver<HandoffEvent>,
-    /// Whether the delta of the predecessor is being merged.
-    merging: Arc<AtomicBool>,
-    /// Starts a successor.
-    program: Option<Program>,
+    /// Why this process cannot start a successor.
+    obstacle: Option<&'static str>,
+    /// The request for which a successor is being started.
+    launching: Option<Launch>,
     /// The successor that this process has started.
-    successor: Option<StartedSuccessor>,
+    successor: Option<Successor>,
     /// The process that receives sockets and peers.
     process: Option<i32>,
     /// Whether that process has the final state, and would miss further changes.
@@ -48,7 +41,25 @@ pub struct Upgrade {
     since: Instant,
 }
 
-/// The parts of a tracker whose state a successor continues.
+/// A request for an upgrade.
+#[derive(Debug)]
+struct Launch {
+    /// Its sender, in the log.
+    by: String,
+    force: bool,
+    /// `None` for a signal.
+    responder: Option<UpgradeResponder>,
+}
+
+/// A started successor.
+#[derive(Debug)]
+struct Successor {
+    /// When it is killed; `None` during the handoff, which has time-outs of its own.
+    deadline: Option<Instant>,
+}
+
+/// The owners whose state a successor continues.
+#[derive(Clone, Copy)]
 pub struct Continued<'a> {
     /// The settings in force.
     pub settings: &'a Settings,
@@ -56,57 +67,25 @@ pub struct Continued<'a> {
     pub access: &'a AccessControl,
     /// The interval commitment.
     pub overload: &'a Overload,
-    /// The files of the state directory.
-    pub files: &'a mut StateFiles,
-    /// Rates, peers and swarms over time.
-    pub history: &'a History,
-    /// The workers' clock.
-    pub clock: Clock,
 }
 
 impl Upgrade {
-    /// None in progress, in a process that begins to serve now.
-    pub fn new(since: Instant) -> Self {
+    /// None in progress, in a process that serves from now on. It can start a successor if it has
+    /// a state directory to itself.
+    pub fn new(has_state_directory: bool, now: Instant) -> Self {
+        let obstacle = (!has_state_directory).then_some(
+            "an upgrade needs a writable state directory, and there is none: see the warnings at \
+             the start",
+        );
         Self {
-            events: never(),
-            merging: Arc::default(),
-            program: None,
+            obstacle,
+            launching: None,
             successor: None,
             process: None,
             is_final: false,
             responder: None,
-            since,
+            since: now,
         }
-    }
-
-    /// Enables upgrades that this process starts itself, with this program.
-    pub fn set_program(&mut self, program: Program) {
-        self.program = Some(program);
-    }
-
-    /// This process begins to serve.
-    pub fn begin(&mut self, now: Instant) {
-        self.since = now;
-    }
-
-    /// Receives the progress of handoffs from the thread at the upgrade socket.
-    pub fn listen(&mut self, events: Receiver<HandoffEvent>) {
-        self.events = events;
-    }
-
-    /// Receives the progress of a handoff, for [`on`](Self::on).
-    pub fn events(&self) -> &Receiver<HandoffEvent> {
-        &self.events
-    }
-
-    /// The thread at the upgrade socket has ended.
-    pub fn listener_ended(&mut self) {
-        self.events = never();
-    }
-
-    /// Whether the delta of the predecessor is being merged.
-    pub fn merging(&self) -> &Arc<AtomicBool> {
-        &self.merging
     }
 
     /// Whether an upgrade is in progress: the successor may have read the configuration already.
@@ -119,20 +98,13 @@ impl Upgrade {
         self.is_final
     }
 
-    /// Receives how the successor has exited.
-    pub fn successor_exited(&self) -> Receiver<String> {
-        self.successor.as_ref().map_or_else(never, |successor| successor.exited.clone())
-    }
-
     /// SIGUSR2 arrived `at` that time.
-    pub fn on_signal(&mut self, at: Instant, files: &StateFiles) {
+    pub fn on_signal(&mut self, at: Instant, effects: &mut Effects) {
         if at < self.since {
-            log::info!("SIGUSR2 ignored: it arrived before this process began to serve");
-            return;
+            return effects.info("SIGUSR2 ignored: it arrived before this process began to serve");
         }
-        if let Err(why) = self.start("SIGUSR2", false, files) {
-            log::warn!("SIGUSR2: {why}");
-        }
+        let launch = Launch { by: "SIGUSR2".to_owned(), force: false, responder: None };
+        self.start(launch, effects);
     }
 
     /// A client of the admin API requests an upgrade, in which peers may be dropped with `force`.
@@ -141,128 +113,135 @@ impl Upgrade {
         force: bool,
         caller: Caller,
         responder: UpgradeResponder,
-        files: &StateFiles,
+        effects: &mut Effects,
     ) {
-        match self.start(&caller.to_string(), force, files) {
-            Ok(()) => self.responder = Some(responder),
-            Err(why) => responder.respond(Err(why)),
-        }
+        let launch = Launch { by: caller.to_string(), force, responder: Some(responder) };
+        self.start(launch, effects);
     }
 
-    /// Starts a successor. `by` says in the log who requests it.
-    fn start(&mut self, by: &str, force: bool, files: &StateFiles) -> Result<(), String> {
-        if let Some(process) = self.process {
-            return Err(format!("an upgrade to process {process} is under way already"));
-        }
-        if self.successor.is_some() {
-            return Err("an upgrade is under way already: the successor is starting".to_owned());
-        }
-        if files.lock.is_none() {
-            return Err("an upgrade needs a writable state directory, and there is none: see the \
-                        warnings at the start"
-                .to_owned());
-        }
-        let Some(program) = &self.program else {
-            return Err("the program of this process is unknown".to_owned());
+    fn start(&mut self, launch: Launch, effects: &mut Effects) {
+        let why = match (self.process, &self.successor, self.obstacle) {
+            (Some(process), ..) => {
+                format!("an upgrade to process {process} is under way already")
+            }
+            (_, Some(_), _) => {
+                "an upgrade is under way already: the successor is starting".to_owned()
+            }
+            (.., Some(obstacle)) => obstacle.to_owned(),
+            _ => {
+                effects.push(Effect::Launch { force: launch.force });
+                self.launching = Some(launch);
+                return;
+            }
         };
-        let path = program.path.display();
-        let successor = program
-            .start(force, Instant::now())
-            .map_err(|error| format!("cannot start {path}: {error}"))?;
-        let with_force = if force { " with force" } else { "" };
-        log::info!(
-            "upgrade requested by {by}{with_force}: started {path}, which serves once it has \
-             loaded the peers"
-        );
-        self.successor = Some(successor);
-        Ok(())
+        refuse(launch, why, effects);
+    }
+
+    /// The program of the successor was started, or could not be.
+    pub fn launched(
+        &mut self,
+        result: Result<PathBuf, String>,
+        now: Instant,
+        effects: &mut Effects,
+    ) {
+        let Some(launch) = self.launching.take() else { return };
+        let path = match result {
+            Ok(path) => path,
+            Err(why) => return refuse(launch, why, effects),
+        };
+        let with_force = if launch.force { " with force" } else { "" };
+        effects.info(format!(
+            "upgrade requested by {}{with_force}: started {}, which serves once it has loaded the \
+             peers",
+            launch.by,
+            path.display()
+        ));
+        self.successor = Some(Successor { deadline: Some(now + START_TIMEOUT) });
+        self.responder = launch.responder;
     }
 
     /// Handles the progress of a handoff. Returns it once the sockets have changed hands.
     pub fn on(
         &mut self,
         event: HandoffEvent,
-        state: &mut Continued<'_>,
+        state: Continued<'_>,
         now: Instant,
+        effects: &mut Effects,
     ) -> Option<CompletedHandoff> {
         match event {
             HandoffEvent::Requested { process, current } => {
                 self.process = Some(process);
-                if let Some(successor) = &mut self.successor {
-                    successor.handoff_requested(now);
-                }
-                let _ = current.send(state.current(now));
+                self.set_deadline(|_| None);
+                effects.push(Effect::SendCurrent(Box::new(state.current(now)), current));
             }
             HandoffEvent::Ready { process, version, commitment } => {
                 self.is_final = true;
                 // The successor reads the history once it has the sockets.
-                state.files.write_history(state.history, state.clock, HISTORY_TIMEOUT);
+                effects.push(Effect::WriteHistory);
                 if let Some(responder) = self.responder.take() {
-                    responder.respond(Ok(api::Successor { process: process as u32, version }));
+                    effects
+                        .reply(responder, Ok(api::Successor { process: process as u32, version }));
                 }
-                let _ = commitment.send(state.overload.full_commitment(state.settings, now));
+                // The successor may have given up.
+                let send = move |last| commitment.send(last).unwrap_or_default();
+                effects.reply(Responder::new(send), state.overload.full_commitment(now));
             }
             HandoffEvent::Failed => {
                 let was_final = std::mem::take(&mut self.is_final);
                 self.process = None;
-                match &mut self.successor {
+                if was_final && self.successor.is_some() {
                     // It may have bound sockets, to which the kernel sends datagrams already.
-                    Some(successor) if was_final => successor.kill(now),
-                    // It exits by itself, with a message.
-                    Some(successor) => successor.handoff_failed(now),
-                    None => {}
+                    effects.push(Effect::KillSuccessor);
                 }
+                // Otherwise it exits by itself, with a message.
+                let latest = now + EXIT_TIMEOUT;
+                self.set_deadline(|deadline| Some(deadline.map_or(latest, |at| at.min(latest))));
             }
-            HandoffEvent::Completed(completed) => {
-                if let Some(successor) = self.successor.take() {
-                    successor.release();
-                }
-                // The watchdog's timeout starts anew for that process.
-                let process = NotifyState::MainPid(completed.process as u32);
-                notify::send(&[process, NotifyState::Watchdog]);
-                return Some(completed);
-            }
+            HandoffEvent::Completed(completed) => return Some(completed),
         }
         None
     }
 
+    fn set_deadline(&mut self, change: impl FnOnce(Option<Instant>) -> Option<Instant>) {
+        if let Some(successor) = &mut self.successor {
+            successor.deadline = change(successor.deadline);
+        }
+    }
+
     /// The successor has exited before it had the sockets.
-    pub fn successor_failed(&mut self, exited: &str) {
+    pub fn successor_exited(&mut self, exited: &str, effects: &mut Effects) {
         self.successor = None;
         let why = format!("the successor failed; this process keeps serving: {exited}");
-        log::error!("{why}");
+        effects.error(why.as_str());
         if let Some(responder) = self.responder.take() {
-            responder.respond(Err(why));
+            effects.reply(responder, Err(why));
         }
     }
 
     /// Call once a second: ends a successor that takes too long.
-    pub fn tick(&mut self, now: Instant) {
-        if let Some(successor) = &mut self.successor
-            && successor.tick(now)
-        {
-            log::error!("the successor takes too long, and is killed");
+    pub fn tick(&mut self, now: Instant, effects: &mut Effects) {
+        let deadline = self.successor.as_ref().and_then(|successor| successor.deadline);
+        if deadline.is_some_and(|deadline| now >= deadline) {
+            self.set_deadline(|_| Some(now + EXIT_TIMEOUT));
+            effects.push(Effect::KillSuccessor);
+            effects.error("the successor takes too long, and is killed");
         }
     }
+}
 
-    /// Waits for the end of a handoff that is final, before this process ends.
-    pub fn finish(&mut self, state: &mut Continued<'_>) -> Option<CompletedHandoff> {
-        while self.is_final {
-            let event = self.events.recv_timeout(RELEASE_TIMEOUT).ok()?;
-            if let Some(completed) = self.on(event, state, Instant::now()) {
-                return Some(completed);
-            }
-        }
-        None
+fn refuse(launch: Launch, why: String, effects: &mut Effects) {
+    match launch.responder {
+        Some(responder) => effects.reply(responder, Err(why)),
+        None => effects.warn(format!("{}: {why}", launch.by)),
     }
 }
 
 impl Continued<'_> {
     /// The state for a successor that has requested the handoff.
-    fn current(&mut self, now: Instant) -> Current {
+    fn current(&self, now: Instant) -> Current {
         Current {
-            commitment: self.overload.full_commitment(self.settings, now),
-            unread: self.files.snapshots.unread().cloned().map(Box::new),
+            commitment: self.overload.full_commitment(now),
+            unread: None,
             list_entries: self.access.entry_high_water_mark().clone(),
             values: self.settings.shown(),
         }

@@ -7,8 +7,9 @@
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 
+use onrush::effect::SteeringChange;
 use onrush::overload::load::WorkerLoad;
-use onrush::supervise::steering_backoff::{SteeringBackoff, SteeringChange};
+use onrush::overload::steering_backoff::SteeringBackoff;
 use onrush_net::bind::{Address, Buffers, Options, bind_group};
 use onrush_net::mio;
 use onrush_net::steering::{Function, Steering};

@@ -1,26 +1,15 @@
 //! List changes in a running tracker persist over reloads and restarts, until the list's file
-//! contains them, and are rejected or merged as a whole. That they apply at once is tested in
+//! contains them, and are rejected as a whole. That they apply at once is tested in
 //! module `admin`.
 
 use std::fs;
 use std::path::Path;
-use std::sync::mpsc::channel;
-use std::thread;
 
-use crossbeam_channel::unbounded;
-use onrush::Tracker;
-use onrush::process::signals::Signal;
-use onrush::supervise::reload::Reload;
-use onrush::supervise::{End, Supervisor};
-use onrush_config::{Flags, Host, Settings};
-use onrush_control::caller::Caller;
-use onrush_control::request::{Request, Responder};
 use onrush_proto::InfoHash;
-use onrush_tracker::access::overlay::ListChange;
 
 use crate::harness::messages::LIST_CHANGED;
 use crate::harness::packets::{leecher, random_hash};
-use crate::harness::process::{Daemon, Launch, TIMEOUT, eventually, free_address};
+use crate::harness::process::{Daemon, Launch};
 
 /// A daemon with a deny list in the file `list` of this directory, which holds its state too.
 fn start(directory: &Path, placement: &str) -> Daemon {
@@ -157,43 +146,4 @@ fn a_rejected_change_is_reported_and_has_no_effect() {
     assert!(error.contains("limits.list_entries"), "{error}");
     assert_eq!(daemon.change_list("POST", &three[1..]).json()["entries"], 2);
     daemon.stop();
-}
-
-/// More changes than the overlay holds are merged into the list while further changes are made. In
-/// this process, because the admin side does not show merges.
-#[test]
-fn many_changes_are_merged() {
-    let settings = Settings::for_test(
-        "listen = [\"127.0.0.1:0\"]\n[access]\nmode = \"deny\"\n[admin]\nlisten = \"off\"\n",
-    );
-    let tracker = Tracker::start(&settings, None).unwrap();
-    let no_file = Reload::new(Flags::default(), Host::default());
-    let mut supervisor = Supervisor::new(tracker, settings, no_file);
-    let view = supervisor.view().clone();
-    let (to, signals) = unbounded();
-    let main = thread::spawn(move || {
-        assert!(matches!(supervisor.run(&signals), End::Stopped));
-        supervisor.into_tracker().stop().1.unwrap();
-    });
-    let change = |hashes: &[InfoHash], listed| {
-        let changes = hashes.iter().map(|hash| ListChange::new(*hash, listed));
-        let (sender, receiver) = channel();
-        let responder = Responder::new(move |result| sender.send(result).unwrap());
-        let (changes, caller) = (changes.collect(), Caller::Address(free_address()));
-        view.request(Request::ChangeList { changes, caller, responder }).unwrap();
-        receiver.recv_timeout(TIMEOUT).unwrap().unwrap();
-    };
-    let hashes: Vec<InfoHash> = (0..9_000).map(|_| random_hash()).collect();
-    for some in hashes.chunks(1_500) {
-        change(some, true);
-        change(&some[..1], false);
-    }
-    let list = || view.in_force().lists.access;
-    eventually("the changes are merged", || !list().set().unwrap().should_merge());
-    assert_eq!(list().len(), 9_000 - 6);
-    for (at, hash) in hashes.iter().enumerate() {
-        assert_eq!(list().permits(*hash), at % 1_500 == 0);
-    }
-    to.send(Signal::Stop).unwrap();
-    main.join().unwrap();
 }

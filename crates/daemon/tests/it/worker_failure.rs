@@ -14,12 +14,13 @@ use nix::fcntl::{FcntlArg, fcntl};
 use onrush::Tracker;
 use onrush::access::AccessControl;
 use onrush::cli::Cli;
+use onrush::effect::End;
 use onrush::overload::Overload;
 use onrush::process::exit::{Exit, FAILED};
 use onrush::process::{logging, signals::Signal};
+use onrush::serve::Serving;
 use onrush::state_files::StateFiles;
-use onrush::supervise::reload::Reload;
-use onrush::supervise::{End, Supervisor};
+use onrush::supervise::reload::ConfigSource;
 use onrush::upgrade::state::Upgrade;
 use onrush_config::{Host, Settings};
 use onrush_control::Server;
@@ -105,8 +106,8 @@ fn end_by_panic() -> ! {
     logging::start(log::LevelFilter::Info).unwrap();
     log::info!("a worker is about to panic");
     let (settings, running, _) = launched("colocated", &[Failure::Never, Failure::Panic]);
-    let mut supervisor = Supervisor::new(tracker(running), settings, no_configuration_file());
-    let End::WorkerFailed(failure) = supervisor.run(&never()) else { panic!("no failure") };
+    let mut serving = serving(running, settings);
+    let End::WorkerFailed(failure) = serving.run(&never()) else { panic!("no failure") };
     let exit = Exit::failed(failure);
     let code = exit.code;
     exit.report();
@@ -116,40 +117,38 @@ fn end_by_panic() -> ! {
 #[test]
 fn without_a_failure_the_supervisor_runs_until_a_stop_signal() {
     let (settings, running, alive) = launched("colocated", &[Failure::Never, Failure::Never]);
-    let mut supervisor = Supervisor::new(tracker(running), settings, no_configuration_file());
+    let mut serving = serving(running, settings);
     let (sender, signals) = unbounded();
     for signal in [Signal::Reload, Signal::Export, Signal::Stop, Signal::Reload] {
         sender.send(signal).unwrap();
     }
-    assert!(matches!(supervisor.run(&signals), End::Stopped));
+    assert!(matches!(serving.run(&signals), End::Stopped));
     assert_eq!(signals.len(), 1, "signals after a stop are not handled");
     assert_eq!(alive.load(Ordering::SeqCst), 2);
-    supervisor.into_tracker().stop().1.unwrap();
+    serving.stop().1.unwrap();
     assert_eq!(alive.load(Ordering::SeqCst), 0);
 }
 
-/// A tracker with these workers and no other part.
-fn tracker(running: Running) -> Tracker {
-    let clock = Clock::start();
-    Tracker {
+/// A tracker with these workers and no other part, and without a configuration file.
+fn serving(running: Running, settings: Settings) -> Serving {
+    let (clock, now) = (Clock::start(), Instant::now());
+    let tracker = Tracker {
         running,
         steering: None,
         warnings: Vec::new(),
         access: AccessControl::new(Lists::open(), 1),
-        files: StateFiles::default(),
+        files: StateFiles::new(&settings, now),
         map: ShardMap::new([1; 5], 1),
         admin: Server::start(None, &Settings::for_test("").admin, None, || ()).unwrap(),
         clock,
-        upgrade: Upgrade::new(Instant::now()),
-        overload: Overload::default(),
+        upgrade: Upgrade::new(false, now),
+        handoffs: never(),
+        overload: Overload::new(&settings, now),
         drop_reasons: DropReasons::of_namespace(),
-        history: Arc::new(History::new(Instant::now())),
-    }
-}
-
-/// A configuration without a file.
-fn no_configuration_file() -> Reload {
-    Reload::new(Cli::default().flags, Host::default())
+        history: Arc::new(History::new(now)),
+    };
+    let source = ConfigSource { flags: Cli::default().flags, host: Host::default() };
+    Serving::new(tracker, settings, source, None)
 }
 
 fn failure(name: &str, cause: &str) -> WorkerFailure {

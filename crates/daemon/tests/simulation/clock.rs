@@ -1,6 +1,8 @@
 //! The clocks of a simulated host: a monotonic one that follows the network's time, and a wall
 //! clock that is set forward and back.
 
+use std::time::{Duration, Instant};
+
 use onrush_swarm::Moment;
 use onrush_tracker::clock::Now;
 
@@ -37,18 +39,25 @@ pub(crate) enum Step {
 /// The clocks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clocks {
+    /// The start of the run on the clock of supervisors.
+    start: Instant,
     /// The time of the last step of the wall clock, on both clocks after the step.
     stepped: Time,
 }
 
 impl Clocks {
     pub(crate) fn start() -> Self {
-        Self { stepped: Time { second: 0, unix: START } }
+        Self { start: Instant::now(), stepped: Time { second: 0, unix: START } }
     }
 
     /// The time at this second of the run.
     pub(crate) fn at(&self, second: u64) -> Time {
         Time { second, unix: self.stepped.unix + (second - self.stepped.second) }
+    }
+
+    /// This second of the run on the clock of supervisors.
+    pub(crate) fn instant(&self, second: u64) -> Instant {
+        self.start + Duration::from_secs(second)
     }
 
     pub(crate) fn step(&mut self, step: Step, second: u64) {

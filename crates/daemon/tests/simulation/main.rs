@@ -12,11 +12,11 @@ mod history;
 mod ids;
 mod limits;
 mod model;
+mod operator;
 mod peers;
-mod rules;
+mod process;
 mod scenario;
 mod socket;
-mod tracker;
 mod upgrade;
 mod world;
 

@@ -19,7 +19,7 @@ pub(crate) const CALM: u64 = 260;
 /// One run.
 #[derive(Debug)]
 pub(crate) struct Scenario {
-    /// The configuration.
+    /// The tables of the configuration that no reload changes.
     pub(crate) text: String,
     pub(crate) conditions: Conditions,
     /// Whether the workers have few batches, with room for few requests.
@@ -66,10 +66,7 @@ impl Scenario {
             _ => "",
         };
         let (most_peers, of_sources, addresses) = draw_limits(&mut rng);
-        let text = format!(
-            "{placement}\n[announce]\ninterval = 60\npeer_lifetime = 180\n[limits]\n{limits}\n\
-             {of_sources}\n",
-        );
+        let text = format!("{placement}\n[limits]\n{limits}\n{of_sources}\n",);
         let conditions = Conditions {
             loss: rng.random_range(0.0..0.05),
             duplicates: rng.random_range(0.0..0.05),

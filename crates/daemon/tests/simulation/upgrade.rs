@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crossbeam_channel::{Receiver, TryRecvError, bounded};
 use onrush_replica::delta::{self, Delta, OLDER_IN_DUMP, Since, own_stops, start_on_shards};
 use onrush_replica::dump::{self, DumpError, load_options};
+use onrush_replica::handoff::IntervalCommitment;
 use onrush_store::snapshot::encode::{Block, Encoder};
 use onrush_store::snapshot::write::SnapshotWriter;
 use onrush_swarm::{ChangeReader, Interest, Shard, ShardMap};
@@ -17,7 +18,7 @@ use onrush_tracker::lanes::ShardTask;
 use onrush_tracker::stream::{Part, StreamTask};
 
 use super::clock::Time;
-use super::tracker::Tracker;
+use super::process::{Process, Starting};
 
 /// Seconds by which peers may count as older after an upgrade, besides the time that the dump has
 /// taken: of the dump, of stored ages and of clocks.
@@ -43,6 +44,8 @@ pub(crate) struct Upgrade {
     /// and it waits for stalled workers.
     pub(crate) older: i64,
     pub(crate) failure: Option<Failure>,
+    /// The commitment of the predecessor, once it is final.
+    pub(crate) commitment: Option<IntervalCommitment>,
     /// Peers of the process that serves.
     held: u64,
     /// Readers of the stops since then, of the process that serves.
@@ -56,9 +59,9 @@ pub(crate) enum Stage {
     Subscribing(Gather<(ChangeReader, u64)>),
     Dumping(Receiver<Part<Block>>, usize, Option<SnapshotWriter<Vec<u8>>>),
     /// The successor has loaded the dump, and waits until this second.
-    Loaded(Box<Tracker>, u64),
+    Loaded(Box<Starting>, u64),
     /// The workers stop receiving, until this second.
-    Pausing(Box<Tracker>, Gather<()>, u64),
+    Pausing(Box<Starting>, Gather<()>, u64),
     /// The successor serves; the delta arrives at this second.
     Released {
         delta: Vec<u8>,
@@ -72,7 +75,7 @@ pub(crate) enum Stage {
 impl Upgrade {
     /// The process that serves learns of the successor.
     pub(crate) fn begin(
-        serving: &Tracker,
+        serving: &Process,
         now: Time,
         started: u64,
         failure: Option<Failure>,
@@ -83,11 +86,12 @@ impl Upgrade {
         let subscribed = serving.orders().gather(|_| subscribe);
         let stage = Stage::Subscribing(subscribed.expect("a worker takes its orders"));
         let (stops, own) = (Vec::new(), Vec::new());
-        Self { stage, begun: now, started, older: OLDER, failure, held: 0, stops, own }
+        let commitment = None;
+        Self { stage, begun: now, started, older: OLDER, failure, commitment, held: 0, stops, own }
     }
 
     /// Starts the dump once every shard has been subscribed to. Returns whether it has.
-    pub(crate) fn start_dump(&mut self, serving: &Tracker, now: Time) -> bool {
+    pub(crate) fn start_dump(&mut self, serving: &Process, now: Time) -> bool {
         let Stage::Subscribing(subscribed) = &mut self.stage else { return false };
         let Some(subscribed) = subscribed.poll().expect("workers run") else { return false };
         for (stops, peers) in subscribed {
@@ -130,16 +134,16 @@ impl Upgrade {
     /// peers: `limit` is `limits.peers`.
     pub(crate) fn load(
         &mut self,
-        mut new: Tracker,
+        mut new: Starting,
         dump: &[u8],
-        (map, access): (ShardMap, &AccessList),
+        map: ShardMap,
         limit: u64,
         until: u64,
     ) -> bool {
-        let now = self.begun.since(new.started);
+        let (now, access) = (self.begun.since(self.started), new.access().clone());
         let mut shards = new.shards();
         self.own = shards.iter_mut().map(|shard| shard.subscribe(Interest::Stops)).collect();
-        let options = load_options(map, access, now);
+        let options = load_options(map, &access, now);
         match dump::load(dump, self.held, shards, options, (limit, false), &mut || {}) {
             Ok(()) => self.stage = Stage::Loaded(Box::new(new), until),
             // An upgrade shortly before has left more than the limit.
@@ -150,14 +154,14 @@ impl Upgrade {
     }
 
     /// Asks the workers to stop receiving, and gives up at `deadline`.
-    pub(crate) fn pause(&mut self, serving: &Tracker, deadline: u64) {
+    pub(crate) fn pause(&mut self, serving: &Process, deadline: u64) {
         let paused = serving.orders().pause().expect("a worker takes its orders");
         let Stage::Loaded(new, _) = self.take_stage() else { panic!("the dump is not loaded") };
         self.stage = Stage::Pausing(new, paused, deadline);
     }
 
     /// The successor serves. `serving` has stopped, and sends the delta.
-    pub(crate) fn release(&mut self, serving: &mut Tracker, now: Time, arrival: u64) -> Tracker {
+    pub(crate) fn release(&mut self, serving: &mut Process, now: Time, arrival: u64) -> Starting {
         let sides = serving.workers.iter_mut().filter_map(|worker| worker.swarm_side.take());
         let mut shards: Vec<Shard> = sides.map(|side| side.shard).collect();
         let mut bytes = Vec::new();
@@ -173,7 +177,7 @@ impl Upgrade {
     /// Merges what has arrived. Returns whether there was anything to do, and whether all is done.
     pub(crate) fn merge(
         &mut self,
-        serving: &Tracker,
+        serving: &Process,
         (map, access): (ShardMap, &Arc<AccessList>),
         now: Time,
     ) -> (bool, bool) {

@@ -1,16 +1,20 @@
 //! A simulated host: network, clocks, one tracker or two during an upgrade, its clients, and the
 //! faults of a scenario.
 
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::collections::VecDeque;
+use std::time::Duration;
 
-use onrush::access::purge::Purge;
-use onrush_config::Settings;
-use onrush_control::stall::StallDetector;
+use crossbeam_channel::bounded;
+use onrush::effect::{Effect, Effects, Record};
+use onrush::supervise::event::{Event, Tick};
+use onrush::supervise::reload::Loaded;
+use onrush::time::Time as DaemonTime;
+use onrush::upgrade::predecessor::HandoffEvent;
+use onrush_control::caller::Caller;
+use onrush_control::request::{Request, Responder};
 use onrush_net::memory::{Network, Options};
 use onrush_swarm::ShardMap;
-use onrush_testing::memory_tracker::{endpoints, secrets, settings};
-use onrush_tracker::access::AccessList;
+use onrush_testing::memory_tracker::{endpoints, secrets};
 use onrush_tracker::assemble::{Secrets, shard_map};
 use onrush_tracker::metrics::Summary;
 use onrush_tracker::refusal::{Refusal, UdpRefusal};
@@ -21,11 +25,11 @@ use super::clock::{Clocks, Step, Time};
 use super::coverage::Coverage;
 use super::limits::Limits;
 use super::model::{Model, Stored};
+use super::operator::{Disk, draw_changes};
 use super::peers::Peers;
-use super::rules::RuleSet;
+use super::process::{Process, Starting};
 use super::scenario::{CALM, Fault, Scenario};
 use super::socket::{Log, SharedSocket};
-use super::tracker::Tracker;
 use super::upgrade::{Failure, Stage, Upgrade, is_done};
 
 /// Seconds within which every client gets a reply to an announce once faults have ended: an
@@ -40,18 +44,17 @@ struct World {
     clocks: Clocks,
     log: Log,
     sockets: Vec<SharedSocket>,
-    settings: Settings,
     secrets: Secrets,
     map: ShardMap,
-    rules: RuleSet,
-    serving: Tracker,
+    /// `limits.peers`.
+    most_peers: u64,
+    disk: Disk,
+    serving: Process,
+    /// The configuration that a reload has read, and the second at which that ends.
+    loading: Option<(u64, Loaded)>,
     /// Processes that have exited.
     exited: Vec<Summary>,
     upgrade: Option<Upgrade>,
-    purge: Purge,
-    stalls: StallDetector,
-    /// The start of the run on the clock of the supervisor.
-    start: Instant,
     model: Model,
     coverage: Coverage,
     trace: Vec<String>,
@@ -81,34 +84,34 @@ impl World {
             blocking: false,
         };
         let network = Network::with_options(seed, scenario.conditions.clone(), options);
-        let mut settings = settings(&scenario.text);
-        settings.limits.peers = scenario.most_peers.unwrap_or(settings.limits.peers);
+        let disk = Disk::new(scenario.text.clone());
+        let mut settings = disk.settings();
+        let most_peers = scenario.most_peers.unwrap_or(settings.limits.peers);
+        settings.limits.peers = most_peers;
         let secrets = secrets(seed);
-        let (log, start) = (Log::default(), Instant::now());
+        let (log, clocks) = (Log::default(), Clocks::start());
         let endpoints = endpoints(&settings, &secrets, &network);
         let sockets: Vec<_> =
             endpoints.into_iter().map(|end| SharedSocket::new(end, log.clone())).collect();
-        let rules = RuleSet::new(&settings);
         let map = shard_map(settings.placement.shards(), &secrets);
-        let serving =
-            Tracker::new(&settings, &secrets, &rules.rules(&settings), sockets.clone(), 0);
+        let starting = Starting::new(&disk, &secrets, sockets.clone(), (0, most_peers), &clocks);
+        let serving = starting.serve(&disk, None, clocks.at(0), &clocks);
+        let rules = serving.rules();
         Self {
             rng: SmallRng::seed_from_u64(seed ^ 0xFA17),
             network,
-            clocks: Clocks::start(),
+            clocks,
             log,
             sockets,
             map,
+            most_peers,
             model: Model::new(&rules, Limits::new(&settings), map, settings.connection.validity),
-            settings,
             secrets,
-            rules,
+            disk,
             serving,
+            loading: None,
             exited: Vec::new(),
             upgrade: None,
-            purge: Purge::default(),
-            stalls: StallDetector::new(start),
-            start,
             coverage: Coverage::default(),
             trace: Vec::new(),
         }
@@ -172,8 +175,9 @@ impl World {
         if !self.serving.runs(time) || dumping {
             return Ok(());
         }
-        if on_second && !self.purge.is_scheduled() {
-            self.model.end_removals(&self.rules.access);
+        let access = self.serving.supervisor.access();
+        if on_second && !access.is_purge_scheduled() {
+            self.model.end_removals(&access.lists().access);
         }
         let in_doubt = !self.model.in_doubt().is_empty();
         if on_second || in_doubt || self.model.has_pending() {
@@ -256,85 +260,123 @@ impl World {
                 self.serving.stall(*worker, time.second + seconds);
             }
             Fault::Reload => {
-                self.coverage.reloads += 1;
-                let former = self.rules.access.clone();
-                self.rules.draw(&mut self.rng);
-                self.put_into_force(time);
-                if *former != *self.rules.access {
-                    self.coverage.new_lists += 1;
-                    self.replace_list(former, time);
-                }
+                self.disk.draw(&mut self.rng);
+                let (force, caller, responder) = (false, caller(), Responder::new(|_| ()));
+                self.request(Request::Reload { force, caller, responder }, time);
             }
             Fault::List { share } => self.change_list(*share, time),
             Fault::Upgrade(failure) => {
-                if self.upgrade.is_none() {
+                // A list that is put into force during an upgrade is not modelled.
+                if self.upgrade.is_none() && self.loading.is_none() {
                     self.model.begin_upgrade();
                     let started = time.second - self.rng.random_range(0..=5);
+                    let (current, _state) = bounded(1);
+                    let process = 1 + self.exited.len() as i32;
+                    self.on(Event::Handoff(HandoffEvent::Requested { process, current }), time);
                     self.upgrade = Some(Upgrade::begin(&self.serving, time, started, *failure));
                 }
             }
         }
     }
 
-    /// The supervisor's work of every second.
     fn tick(&mut self, time: Time) {
-        let now = self.instant(time);
-        let workers = self.serving.workers.iter();
-        let stalled = self.stalls.observe(workers.map(|it| it.metrics.turns.get()), now);
-        let orders = self.serving.orders();
-        let ticked = self.purge.tick(&self.rules.access, &orders, &stalled, now);
-        ticked.expect("a worker takes its orders");
-        self.coverage.purged += self.purge.removed.try_iter().sum::<u64>();
+        if let Some((_, loaded)) = self.loading.take_if(|(until, _)| *until <= time.second) {
+            self.coverage.reloads += 1;
+            self.on(Event::Loaded(Ok(Box::new(loaded))), time);
+        }
+        self.on(Event::Tick(Tick { reasons_known: true, is_steering: true }), time);
+        self.coverage.purged += self.serving.removed();
     }
 
-    fn instant(&self, time: Time) -> Instant {
-        self.start + Duration::from_secs(time.second)
+    /// The supervisor handles an event.
+    fn on(&mut self, event: Event, time: Time) {
+        let daemon_time = DaemonTime { now: self.clocks.instant(time.second), unix: time.unix };
+        let mut effects = VecDeque::from(self.serving.supervisor.on(event, daemon_time).0);
+        while let Some(effect) = effects.pop_front() {
+            if let Some(event) = self.carry_out(effect, time) {
+                let Effects(more) = self.serving.supervisor.on(event, daemon_time);
+                effects.extend(more);
+            }
+        }
     }
 
-    fn put_into_force(&mut self, time: Time) {
-        self.serving.update(self.rules.rules(&self.settings));
-        self.model.set_rules(&self.rules, time.second);
+    /// Carries out an effect that clients can see. Logs, files and the service manager are not
+    /// simulated.
+    fn carry_out(&mut self, effect: Effect, time: Time) -> Option<Event> {
+        match effect {
+            Effect::Publish => self.publish(time),
+            Effect::Reply(reply) => reply.send(),
+            Effect::Remove(removal) => self.serving.remove(&removal),
+            Effect::Merge(list) => return Some(Event::Merged(Some(list.merged()))),
+            Effect::Record(Record::ListChanges(kind, changes)) => {
+                self.disk.journal.extend(changes.into_iter().map(|change| (kind, change)));
+                return Some(Event::Recorded(Ok(())));
+            }
+            Effect::Load => {
+                let settings = self.disk.settings();
+                let lists = self.disk.lists(&settings);
+                let (notices, replayed, token) = (Vec::new(), None, None);
+                let loaded = Loaded { settings, notices, lists, replayed, token };
+                self.loading = Some((time.second + self.rng.random_range(0..3), loaded));
+            }
+            Effect::End(end) => panic!("{end:?}"),
+            _ => {}
+        }
+        None
     }
 
-    fn replace_list(&mut self, former: Arc<AccessList>, time: Time) {
-        let list = self.rules.access.clone();
-        self.purge.start(&list, former, self.instant(time));
-        self.model.begin_removal(|hash| !list.permits(hash));
+    /// Gives the rules in force to the workers and to the model.
+    fn publish(&mut self, time: Time) {
+        self.serving.publish();
+        let rules = self.serving.rules();
+        let is_new = *rules.access != *self.model.access();
+        self.model.set_rules(&rules, time.second);
+        if is_new {
+            self.coverage.new_lists += 1;
+            self.model.begin_removal(|hash| !rules.access.permits(hash));
+        }
     }
 
-    /// Adds info hashes to the list and removes others, as the admin API does.
+    fn request(&mut self, request: Request, time: Time) {
+        self.on(Event::Request(request), time);
+    }
+
+    /// Adds info hashes to the list and removes others.
     fn change_list(&mut self, share: f64, time: Time) {
-        let former = self.rules.access.clone();
-        let Some(changes) = self.rules.change_list(share, &mut self.rng) else { return };
-        self.coverage.list_changes += 1;
-        self.put_into_force(time);
-        let list = self.rules.access.clone();
-        self.purge.update(&list, &changes, former, self.instant(time));
-        self.model.begin_removal(|hash| !list.permits(hash));
+        let list = self.serving.supervisor.access().lists().access.clone();
+        let Some(changes) = draw_changes(&list, share, &mut self.rng) else { return };
+        let (to, result) = bounded(1);
+        let responder = Responder::new(move |result| to.send(result).expect("room"));
+        self.request(Request::ChangeList { changes, caller: caller(), responder }, time);
+        // Refused where nothing would be left of an allow list, or the sockets change hands.
+        self.coverage.list_changes += u64::from(result.recv().expect("a response").is_ok());
     }
 
     /// Takes the next steps of an upgrade. Returns whether workers may have work by them.
     fn advance_upgrade(&mut self, time: Time) -> Result<bool, String> {
         let Some(mut upgrade) = self.upgrade.take() else { return Ok(false) };
-        let access = self.rules.access.clone();
         let mut over = false;
         let worked = match &mut upgrade.stage {
             Stage::Subscribing(_) => upgrade.start_dump(&self.serving, time),
             Stage::Dumping(..) => {
                 let (moved, dump) = upgrade.dump(time);
                 if let Some(dump) = dump {
-                    let rules = self.rules.rules(&self.settings);
-                    let (settings, sockets) = (&self.settings, self.sockets.clone());
+                    let (started, sockets) = (upgrade.started, self.sockets.clone());
+                    let limits = (started, self.most_peers);
                     let new =
-                        Tracker::new(settings, &self.secrets, &rules, sockets, upgrade.started);
+                        Starting::new(&self.disk, &self.secrets, sockets, limits, &self.clocks);
                     let until = time.second + self.rng.random_range(0..5);
-                    let limit = self.settings.limits.peers;
-                    let fits = upgrade.load(new, &dump, (self.map, &access), limit, until);
+                    let fits = upgrade.load(new, &dump, self.map, self.most_peers, until);
                     over = !fits || upgrade.failure == Some(Failure::InDump);
                 }
                 moved
             }
             Stage::Loaded(_, until) if *until <= time.second => {
+                let (commitment, committed) = bounded(1);
+                let (process, version) = (1 + self.exited.len() as i32, "test".to_owned());
+                let ready = HandoffEvent::Ready { process, version, commitment };
+                self.on(Event::Handoff(ready), time);
+                upgrade.commitment = committed.try_recv().ok();
                 upgrade.pause(&self.serving, time.second + 2);
                 true
             }
@@ -354,6 +396,7 @@ impl World {
                 }
             }
             _ => {
+                let access = self.serving.supervisor.access().lists().access.clone();
                 let (worked, done) = upgrade.merge(&self.serving, (self.map, &access), time);
                 if done {
                     self.model.end_upgrade();
@@ -367,6 +410,7 @@ impl World {
         match over {
             true => {
                 self.trace.push(format!("{} s: the upgrade has failed", time.second));
+                self.on(Event::Handoff(HandoffEvent::Failed), time);
                 match upgrade.stage {
                     Stage::Pausing(..) => self.coverage.failed_pauses += 1,
                     _ => self.coverage.failed_dumps += 1,
@@ -383,13 +427,16 @@ impl World {
         let arrival = time.second + self.rng.random_range(0..4);
         let new = upgrade.release(&mut self.serving, time, arrival);
         self.exited.push(self.serving.summary());
-        self.serving = new;
+        // A process that exits reads no configuration.
+        self.loading = None;
+        self.serving = new.serve(&self.disk, upgrade.commitment, time, &self.clocks);
         self.trace.push(format!("{} s: the successor serves", time.second));
         self.model.begin_merge(upgrade.older, self.serving.started);
-        // It has loaded its list before; the one in force may be another.
-        self.serving.update(self.rules.rules(&self.settings));
-        self.purge = Purge::default();
-        self.stalls = StallDetector::new(self.instant(time));
-        self.replace_list(self.rules.access.clone(), time);
+        self.publish(time);
     }
+}
+
+/// The sender of requests.
+fn caller() -> Caller {
+    Caller::Address("192.0.2.1:9".parse().expect("an address"))
 }

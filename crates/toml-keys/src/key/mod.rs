@@ -161,6 +161,8 @@ pub struct Key {
     pub absent: Absent,
     /// When a change of its value has effect.
     pub applied: Applied,
+    /// The part of the program that puts a change into force on a reload; empty otherwise.
+    pub owner: &'static str,
 }
 
 /// The value of a key that is absent.
@@ -193,7 +195,8 @@ pub enum Applied {
 impl Key {
     /// An unnamed key that accepts values of this kind.
     pub const fn new(kind: Kind) -> Self {
-        Self { name: "", doc: "", kind, absent: Absent::Base, applied: Applied::OnUpgrade }
+        let (absent, applied) = (Absent::Base, Applied::OnUpgrade);
+        Self { name: "", doc: "", kind, absent, applied, owner: "" }
     }
 
     /// Sets name and documentation ([`keys!`] calls this).
@@ -211,9 +214,10 @@ impl Key {
         Self { absent: Absent::Derived { from, example }, ..self }
     }
 
-    /// A change of the value has effect on a reload.
-    pub const fn on_reload(self) -> Self {
-        Self { applied: Applied::OnReload, ..self }
+    /// A change of the value has effect on a reload: `owner` is the part of the program that puts
+    /// it into force.
+    pub const fn on_reload(self, owner: &'static str) -> Self {
+        Self { applied: Applied::OnReload, owner, ..self }
     }
 
     /// A change of the value has effect on a restart only, not even on an upgrade.

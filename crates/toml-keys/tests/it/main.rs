@@ -36,7 +36,7 @@ keys! {
     #[derive(Debug, PartialEq, serde::Deserialize)]
     struct Limits {
         /// Connections at once. A connection over the limit is closed.
-        connections: u16 = integer(1..=400, "connections").default("64").on_reload(),
+        connections: u16 = integer(1..=400, "connections").default("64").on_reload("pool"),
 
         /// Whether the limits hold.
         enforced: bool = switch().default("true"),

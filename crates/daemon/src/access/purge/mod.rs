@@ -12,13 +12,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender, unbounded};
 use onrush_proto::InfoHash;
 
+use crate::effect::{Effect, Effects, Removal};
 use onrush_tracker::access::AccessList;
 use onrush_tracker::access::overlay::ListChange;
-use onrush_tracker::orders::{Orders, WorkerUnresponsive};
-use removal::{remove_forbidden, remove_named};
 
 /// Time between a change of the list and the purge.
 const DELAY: Duration = Duration::from_secs(2);
@@ -26,11 +24,10 @@ const DELAY: Duration = Duration::from_secs(2);
 /// A worker without a turn for this long may hold announces that the former list has permitted.
 const STALLED: Duration = Duration::from_secs(1);
 
-/// The supervisor's side: decides when shards are purged, and frees former lists.
-pub struct Purge {
-    result: Sender<u64>,
-    /// Receives the number of swarms that a shard has removed.
-    pub removed: Receiver<u64>,
+/// Decides when shards are purged, and frees former lists. The list of the start needs no purge:
+/// peers were loaded by it.
+#[derive(Default)]
+pub(super) struct Purge {
     /// Stops the walk in progress.
     superseded: Arc<AtomicBool>,
     /// The next walk over all swarms.
@@ -44,7 +41,7 @@ pub struct Purge {
 
 impl Purge {
     /// Schedules a walk for a `list` that has replaced `former`, and stops the walk in progress.
-    pub fn start(&mut self, list: &Arc<AccessList>, former: Arc<AccessList>, now: Instant) {
+    pub(super) fn start(&mut self, list: &Arc<AccessList>, former: Arc<AccessList>, now: Instant) {
         self.superseded.store(true, Ordering::Relaxed);
         self.superseded = Arc::default();
         self.walk = (!list.is_open()).then(|| (now + DELAY, list.clone()));
@@ -58,7 +55,7 @@ impl Purge {
     /// changes came every second, a walk over all swarms would never finish. A scheduled walk uses
     /// the new list. A walk in progress continues with the former list: it may remove a swarm that
     /// is permitted again, whose peers return with their next announce.
-    pub fn update(
+    pub(super) fn update(
         &mut self,
         list: &Arc<AccessList>,
         changes: &[ListChange],
@@ -86,16 +83,13 @@ impl Purge {
 
     /// Call every second with the list in force, and how long each worker has been `stalled`:
     /// starts removals that are due.
-    ///
-    /// # Errors
-    /// [`WorkerUnresponsive`], when a worker does not take its task.
-    pub fn tick(
+    pub(super) fn tick(
         &mut self,
         list: &AccessList,
-        orders: &Orders,
         stalled: &[Duration],
         now: Instant,
-    ) -> Result<(), WorkerUnresponsive> {
+        effects: &mut Effects,
+    ) {
         if stalled.iter().any(|time| *time >= STALLED) {
             self.walk.iter_mut().for_each(|(due, _)| *due = now + DELAY);
             self.named.iter_mut().for_each(|(due, _)| *due = now + DELAY);
@@ -104,37 +98,18 @@ impl Purge {
         while self.named.front().is_some_and(|(due, _)| now >= *due) {
             let Some((_, hashes)) = self.named.pop_front() else { break };
             // Without the hashes that are permitted again.
-            let hashes: Arc<[InfoHash]> =
-                hashes.iter().copied().filter(|hash| !list.permits(*hash)).collect();
-            orders.run_on_every_shard(|_| {
-                Box::new(remove_named(hashes.clone(), self.result.clone()))
-            })?;
+            let hashes = hashes.iter().copied().filter(|hash| !list.permits(*hash)).collect();
+            effects.push(Effect::Remove(Removal::Named(hashes)));
         }
-        let Some((_, list)) = self.walk.take_if(|(due, _)| now >= *due) else { return Ok(()) };
-        orders.run_on_every_shard(|_| {
+        if let Some((_, list)) = self.walk.take_if(|(due, _)| now >= *due) {
             let superseded = self.superseded.clone();
-            Box::new(remove_forbidden(list.clone(), superseded, self.result.clone()))
-        })
+            effects.push(Effect::Remove(Removal::Forbidden { list, superseded }));
+        }
     }
 
     /// Whether a removal is due later.
-    pub fn is_scheduled(&self) -> bool {
+    pub(super) fn is_scheduled(&self) -> bool {
         self.walk.is_some() || !self.named.is_empty()
-    }
-}
-
-impl Default for Purge {
-    /// The list of the start needs no purge: peers were loaded by it.
-    fn default() -> Self {
-        let (result, removed) = unbounded();
-        Self {
-            result,
-            removed,
-            superseded: Arc::default(),
-            walk: None,
-            named: VecDeque::new(),
-            retired: Vec::new(),
-        }
     }
 }
 
@@ -151,27 +126,26 @@ mod tests {
 
     #[test]
     fn a_stalled_worker_delays_a_purge() {
-        let orders = Orders::new(&[], 0, Arc::from([]));
         let (mut purge, start, list) = (Purge::default(), Instant::now(), list());
         let at = |seconds| start + Duration::from_secs(seconds);
         purge.start(&list, list.clone(), at(0));
         let changes = [ListChange::new(InfoHash([1; 20]), true)];
         purge.update(&Arc::new(list.with(&changes)), &changes, list.clone(), at(0));
         let mut tick = |stalled, second| {
-            purge.tick(&list, &orders, &[Duration::ZERO, stalled], at(second)).unwrap();
-            purge.is_scheduled()
+            let mut effects = Effects::default();
+            purge.tick(&list, &[Duration::ZERO, stalled], at(second), &mut effects);
+            (effects.0.len(), purge.is_scheduled())
         };
-        assert!(tick(Duration::ZERO, 1));
+        assert_eq!(tick(Duration::ZERO, 1), (0, true));
         for second in 2..10 {
-            assert!(tick(Duration::from_secs(second - 1), second), "at {second} s");
+            assert_eq!(tick(Duration::from_secs(second - 1), second), (0, true), "at {second} s");
         }
-        assert!(tick(Duration::ZERO, 10));
-        assert!(!tick(Duration::ZERO, 11));
+        assert_eq!(tick(Duration::ZERO, 10), (0, true));
+        assert_eq!(tick(Duration::ZERO, 11), (2, false));
     }
 
     #[test]
     fn a_replaced_list_is_freed() {
-        let orders = Orders::new(&[], 0, Arc::from([]));
         let mut purge = Purge::default();
         let now = Instant::now();
         let (first, second) = (list(), list());
@@ -182,7 +156,7 @@ mod tests {
         // A merge retires its source and the list in force, which are often the same.
         purge.retire(first.clone());
         purge.start(&second, first, now);
-        purge.tick(&second, &orders, &[], now).unwrap();
+        purge.tick(&second, &[], now, &mut Effects::default());
         assert_eq!(weak.strong_count(), 0, "after reloads of itself, and retired twice");
     }
 }

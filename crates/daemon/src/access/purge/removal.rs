@@ -7,9 +7,11 @@ use crossbeam_channel::Sender;
 use onrush_proto::InfoHash;
 use onrush_swarm::{Moment, Shard, Verdict};
 
+use crate::effect::Removal;
 use onrush_tracker::access::AccessList;
 use onrush_tracker::clock::Now;
 use onrush_tracker::lanes::ShardTask;
+use onrush_tracker::orders::{Orders, WorkerUnresponsive};
 
 /// Swarms visited per step. Each takes a lookup in the list with cache misses, and a removal takes
 /// as long again, with up to 128 peers to be subtracted from the totals.
@@ -19,6 +21,23 @@ const VISITED: usize = 128;
 const LOOKED_UP: usize = 64;
 /// Peers of removed large swarms freed per step: as many as the longest step of expiry frees.
 const FREED: usize = 2048;
+
+/// Starts a removal of swarms on every shard. Each sends the number of swarms that it has removed.
+///
+/// # Errors
+/// [`WorkerUnresponsive`], when a worker does not take its task.
+pub fn start(
+    removal: &Removal,
+    orders: &Orders,
+    removed: &Sender<u64>,
+) -> Result<(), WorkerUnresponsive> {
+    orders.run_on_every_shard(|_| match removal {
+        Removal::Named(hashes) => Box::new(remove_named(hashes.clone(), removed.clone())),
+        Removal::Forbidden { list, superseded } => {
+            Box::new(remove_forbidden(list.clone(), superseded.clone(), removed.clone()))
+        }
+    })
+}
 
 /// A task that removes the swarms that `access` does not permit, then sends their number. It stops
 /// without a result once `superseded` is set: another list is in force.

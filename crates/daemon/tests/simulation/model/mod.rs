@@ -25,12 +25,12 @@ use onrush_swarm::ShardMap;
 use onrush_tracker::access::AccessList;
 use onrush_tracker::limits::AnnounceSettings;
 use onrush_tracker::refusal::Refusal;
+use onrush_tracker::rules::Rules;
 
 use super::clock::Time;
 use super::history::{Doubt, History, Possible, Sequence, State};
 use super::ids::IssuedIds;
 use super::limits::{Count, Created, Limits};
-use super::rules::RuleSet;
 use super::socket::Passed;
 use audit::Scope;
 pub(crate) use audit::Stored;
@@ -46,7 +46,7 @@ fn slack(lifetime: i64) -> i64 {
 
 /// A naive tracker.
 pub(crate) struct Model {
-    rules: RuleSet,
+    rules: Rules,
     limits: Limits,
     map: ShardMap,
     /// The rules so far: since which datagram and second.
@@ -141,7 +141,7 @@ enum AtOnce {
 }
 
 impl Model {
-    pub(crate) fn new(rules: &RuleSet, limits: Limits, map: ShardMap, validity: u32) -> Self {
+    pub(crate) fn new(rules: &Rules, limits: Limits, map: ShardMap, validity: u32) -> Self {
         Self {
             rules: rules.clone(),
             limits,
@@ -172,8 +172,13 @@ impl Model {
         }
     }
 
+    /// The list in force.
+    pub(crate) fn access(&self) -> &AccessList {
+        &self.rules.access
+    }
+
     /// New rules are in force, for every datagram that is received from now on.
-    pub(crate) fn set_rules(&mut self, rules: &RuleSet, second: u64) {
+    pub(crate) fn set_rules(&mut self, rules: &Rules, second: u64) {
         self.eras.push((self.sequence, second, rules.announce.clone()));
         self.rules = rules.clone();
         self.beyond |= self.outdated.iter().any(|hash| rules.access.permits(*hash));

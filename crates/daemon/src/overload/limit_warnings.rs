@@ -1,11 +1,12 @@
 //! Warnings that a limit on stored peers is reached: one per limit and minute, with the number of
 //! new peers that were answered and not stored.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use onrush_tracker::metrics::Summary;
 
-use crate::process::logging::WarningLimit;
+use crate::effect::Effects;
+use crate::notice::{Notice, Repeats};
 
 /// A limit, and the counter that rises when it is reached.
 struct Limit {
@@ -70,61 +71,58 @@ const CROWDED: &str = "more sources than the table of limits.source_peers or \
                        limits.source_new_swarms distinguishes: only the limits of /24 and /48 \
                        networks apply, 16 times as high; raise these limits, or set them to 0";
 
-/// The counts at the last warning of each limit.
+/// Time between two warnings of a limit.
+const EVERY: Duration = Duration::from_secs(60);
+
+/// The count at the last warning of each limit, and its time.
 #[derive(Debug, Default)]
 pub(super) struct LimitWarnings {
-    counts: [u64; LIMITS.len()],
+    warned: [(u64, Option<Instant>); LIMITS.len()],
 }
 
 impl LimitWarnings {
-    /// The warnings that are due, given the sum of all counters.
-    pub(super) fn tick(
-        &mut self,
-        now: &Summary,
-        time: Instant,
-        warnings: &mut WarningLimit,
-    ) -> Vec<String> {
-        let mut lines = Vec::new();
-        for (limit, warned) in LIMITS.iter().zip(&mut self.counts) {
-            let count = (limit.count)(now);
+    /// Call every second with the sum of all counters: warns of what is due.
+    pub(super) fn tick(&mut self, sum: &Summary, now: Instant, effects: &mut Effects) {
+        for (limit, (warned, at)) in LIMITS.iter().zip(&mut self.warned) {
+            let count = (limit.count)(sum);
             let new = count.saturating_sub(*warned);
-            if new > 0
-                && let Some(line) = warnings.check_once(limit.kind, time, || (limit.warning)(new))
-            {
-                lines.push(line);
-                *warned = count;
+            if new > 0 && at.is_none_or(|at| now.duration_since(at) >= EVERY) {
+                let notice = Notice::warn((limit.warning)(new));
+                effects.notice(notice.with(Repeats::OnceAMinute(limit.kind)));
+                (*warned, *at) = (count, Some(now));
             }
         }
-        if now.crowded_tables > 0 {
-            lines.extend(warnings.check_once("crowded tables", time, || CROWDED.to_owned()));
+        if sum.crowded_tables > 0 {
+            effects.notice(Notice::warn(CROWDED).with(Repeats::OnceAMinute("crowded tables")));
         }
-        lines
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
+    use crate::effect::Effect;
 
     #[test]
     fn a_limit_is_warned_of_once_a_minute_with_its_count() {
-        let start = Instant::now();
-        let (mut warnings, mut limit) = (LimitWarnings::default(), WarningLimit::new(10));
+        let (start, mut warnings) = (Instant::now(), LimitWarnings::default());
         let mut tick = |refused_of_source, crowded_tables, second| {
-            let now = Summary { refused_of_source, crowded_tables, ..Summary::default() };
-            warnings.tick(&now, start + Duration::from_secs(second), &mut limit)
+            let sum = Summary { refused_of_source, crowded_tables, ..Summary::default() };
+            let mut effects = Effects::default();
+            warnings.tick(&sum, start + Duration::from_secs(second), &mut effects);
+            let text = |effect| match effect {
+                Effect::Notice(notice) => notice.text,
+                other => panic!("{other:?}"),
+            };
+            effects.0.into_iter().map(text).collect::<Vec<_>>()
         };
         assert_eq!(tick(0, 0, 0), [""; 0]);
         let lines = tick(5, 0, 1);
         assert!(lines[0].contains("limits.source_peers is reached by some sources: 5 of"));
         assert!(lines[0].contains("limits.trusted_sources"), "{lines:?}");
         assert_eq!(tick(50, 0, 30), [""; 0]);
-        let lines = tick(60, 0, 61);
-        assert!(lines[0].contains(": 55 of") && !lines[0].contains("more of these"), "{lines:?}");
+        assert!(tick(60, 0, 61)[0].contains(": 55 of"));
         assert_eq!(tick(60, 0, 200), [""; 0], "nothing new");
         assert!(tick(60, 2, 201)[0].contains("/24 and /48"));
-        assert_eq!(tick(60, 2, 260), [""; 0]);
-        assert_eq!(tick(60, 2, 261).len(), 1);
     }
 }

@@ -3,12 +3,10 @@
 //! Suspending it makes the kernel spread that worker's datagrams over all sockets, and the lanes
 //! carry them to their shard.
 
-use std::io;
-
-use onrush_net::steering::Steering;
 use onrush_swarm::Moment;
 
-use crate::overload::load::WorkerLoad;
+use super::load::WorkerLoad;
+use crate::effect::SteeringChange;
 
 /// Consecutive seconds with losses after which steering to a worker is suspended.
 const DROPPING_FOR: u32 = 2;
@@ -19,28 +17,6 @@ const ONE_IN: u64 = 100;
 const SUSPENSION: u32 = 30;
 /// Upper bound of a suspension: it doubles after each failed trial, since a trial costs replies.
 const MAX_SUSPENSION: u32 = 32 * SUSPENSION;
-
-/// A change of the steering.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SteeringChange {
-    /// Stop steering to this worker.
-    Withdraw(usize),
-    /// Steer to this worker again.
-    Restore(usize),
-}
-
-impl SteeringChange {
-    /// Makes the change.
-    ///
-    /// # Errors
-    /// When the kernel refuses it.
-    pub fn apply(self, steering: &mut Steering) -> io::Result<()> {
-        match self {
-            Self::Withdraw(worker) => steering.withdraw(worker as u16),
-            Self::Restore(worker) => steering.restore(worker as u16),
-        }
-    }
-}
 
 /// Decides from each worker's losses which steering to suspend.
 #[derive(Debug)]

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use procfs_core::process::Stat;
 use procfs_core::{FromRead, ProcError};
 
-use super::Tracker;
+use super::Serving;
+use super::executor::Executor;
 use crate::process::notify;
-use crate::upgrade::predecessor::CompletedHandoff;
-use onrush_replica::delta;
+use onrush_replica::delta::{self, CompletedHandoff};
 use onrush_tracker::metrics::Summary;
 
 /// Time for the last history to be written.
@@ -17,30 +17,31 @@ const HISTORY_TIMEOUT: Duration = Duration::from_secs(3);
 /// Time for a process to exit after its sockets are closed.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(10);
 
-impl Tracker {
+impl Serving {
     /// Stops the workers, writes the peers to disk, then releases the state directory. Also returns
     /// why the peers could not be written.
-    pub fn stop(mut self) -> (Summary, Result<(), String>) {
-        self.admin.stopping();
-        let (summary, shards) = self.running.stop_and_take_shards();
-        let written = self.files.snapshots.write_final(shards, self.clock);
-        self.files.write_history(&self.history, self.clock, HISTORY_TIMEOUT);
-        self.files.remove_control();
-        drop(self.files.lock);
+    pub fn stop(self) -> (Summary, Result<(), String>) {
+        let Executor { running, mut files, admin, history, clock, .. } = self.executor;
+        admin.stopping();
+        let (summary, shards) = running.stop_and_take_shards();
+        let written = files.snapshots.write_final(shards, clock);
+        files.write_history(&history, clock, HISTORY_TIMEOUT);
+        files.remove_control();
+        drop(files.lock);
         (summary, written)
     }
 
     /// Stops the workers, whose sockets the successor has, and sends it the delta. Returns whether
     /// the successor still runs; if not, the peers are written to the snapshot.
-    pub fn finish_handoff(mut self, handoff: &mut CompletedHandoff) -> bool {
+    pub fn finish_handoff(self, handoff: CompletedHandoff) -> bool {
+        let Executor { running, mut files, admin, clock, .. } = self.executor;
+        let CompletedHandoff { stream, process, mut since } = handoff;
         // The successor waits for this address.
-        drop(self.admin);
-        let (_, mut shards) = self.running.stop_and_take_shards();
-        self.files.snapshots.join();
-        let CompletedHandoff { stream, process, since } = handoff;
-        let process = *process;
-        let now = self.clock.now();
-        match delta::send(stream, &mut shards, since, now, &mut notify::progress()) {
+        drop(admin);
+        let (_, mut shards) = running.stop_and_take_shards();
+        files.snapshots.join();
+        let now = clock.now();
+        match delta::send(&stream, &mut shards, &mut since, now, &mut notify::progress()) {
             Ok(delta) => {
                 let peers = delta.v4 + delta.v6;
                 log::info!("handoff complete: process {process} serves; delta sent: {peers} peers");
@@ -51,7 +52,7 @@ impl Tracker {
                      delta: {error}"
                 );
                 if exits_soon(process) {
-                    if let Err(why) = self.files.snapshots.write_final(shards, self.clock) {
+                    if let Err(why) = files.snapshots.write_final(shards, clock) {
                         log::error!("{why}");
                     }
                     return false;
@@ -60,7 +61,7 @@ impl Tracker {
         }
         // This process exits now: freeing millions of peers would only delay the exit.
         std::mem::forget(shards);
-        if let Some(lock) = self.files.lock.take() {
+        if let Some(lock) = files.lock {
             lock.release_to_other();
         }
         true

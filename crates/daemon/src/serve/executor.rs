@@ -1,0 +1,215 @@
+//! Carries out effects: the only place where the main thread acts on workers, files, threads,
+//! other processes and the log while the tracker serves.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender, never, unbounded};
+
+use crate::access::purge::removal;
+use crate::effect::{Effect, LogControl, ServiceState, SteeringChange};
+use crate::notice::{Notice, NoticeLimit, Repeats};
+use crate::process::log_output;
+use crate::process::notify::{self, NotifyState};
+use crate::state_files::StateFiles;
+use crate::supervise::Supervisor;
+use crate::supervise::event::{Event, Tick};
+use crate::supervise::reload::{ConfigSource, Loaded};
+use crate::upgrade::launcher::{Program, StartedSuccessor};
+use onrush_control::Server;
+use onrush_control::history::History;
+use onrush_control::view::View;
+use onrush_net::mio::drops::DropReasons;
+use onrush_net::steering::Steering;
+use onrush_replica::handoff::Current;
+use onrush_tracker::access::AccessList;
+use onrush_tracker::clock::Clock;
+use onrush_tracker::running::Running;
+
+/// Time for the history to be written: the successor waits.
+const HISTORY_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The parts of the process on which effects act.
+pub(super) struct Executor {
+    pub(super) running: Running,
+    pub(super) steering: Option<Steering>,
+    pub(super) clock: Clock,
+    pub(super) files: StateFiles,
+    pub(super) admin: Server,
+    pub(super) history: Arc<History>,
+    pub(super) view: View,
+    pub(super) source: ConfigSource,
+    /// Starts a successor; `None` where it is unknown.
+    pub(super) program: Option<Program>,
+    /// The successor that this process has started.
+    pub(super) successor: Option<StartedSuccessor>,
+    pub(super) limit: NoticeLimit,
+    pub(super) drop_reasons: DropReasons,
+    pub(super) results: Results,
+}
+
+/// What threads that effects have started send back.
+#[derive(Default)]
+pub(super) struct Results {
+    pub(super) loaded: Channel<Result<Loaded, String>>,
+    pub(super) merged: Channel<AccessList>,
+    pub(super) removed: Channel<u64>,
+}
+
+/// A channel without limit, of which both ends are here.
+pub(super) struct Channel<T> {
+    to: Sender<T>,
+    pub(super) from: Receiver<T>,
+}
+
+impl<T> Default for Channel<T> {
+    fn default() -> Self {
+        let (to, from) = unbounded();
+        Self { to, from }
+    }
+}
+
+impl Executor {
+    /// What has happened in a second, and is no effect: files that are due, and the history.
+    pub(super) fn tick(&mut self, supervisor: &Supervisor, now: Instant) -> Tick {
+        self.history.record(&self.running.summary(), now);
+        let refused = supervisor.access().lists().refused_by_part();
+        self.history.record_refused(self.clock.now().unix, refused);
+        self.files.tick(self.running.orders(), &self.history, self.clock, now);
+        Tick { reasons_known: self.drop_reasons.are_known(), is_steering: self.steering.is_some() }
+    }
+
+    /// Receives how the successor has exited.
+    pub(super) fn successor_exited(&self) -> Receiver<String> {
+        self.successor.as_ref().map_or_else(never, |successor| successor.exited.clone())
+    }
+
+    /// Carries out an effect. Returns its result, where the supervisor needs it.
+    pub(super) fn carry_out(&mut self, effect: Effect, supervisor: &Supervisor) -> Option<Event> {
+        let now = Instant::now();
+        match effect {
+            Effect::Notice(notice) => self.log(notice, now),
+            Effect::Publish => self.publish(supervisor),
+            Effect::Reply(reply) => reply.send(),
+            Effect::Record(record) => {
+                let records = self.files.records();
+                return Some(Event::Recorded(records.map_or(Ok(()), |it| it.write(&record))));
+            }
+            Effect::CompactJournal(replayed) => {
+                self.files.records().into_iter().for_each(|records| records.compact(&replayed));
+            }
+            Effect::Merge(list) => return self.merge(list),
+            Effect::Remove(removal) => {
+                let to = &self.results.removed.to;
+                if let Err(error) = removal::start(&removal, self.running.orders(), to) {
+                    log::error!("{error}: its shard keeps swarms that are no longer permitted");
+                }
+            }
+            Effect::Load => return self.load(),
+            Effect::ReconfigureFiles(settings) => self.files.reconfigure(&settings),
+            Effect::SetToken(token) => self.admin.set_token(token),
+            Effect::SetLog(LogControl { level, json, warnings_per_minute }) => {
+                log::set_max_level(level);
+                log_output::set_json(json);
+                self.limit.set(warnings_per_minute);
+            }
+            Effect::Steer(change) => self.steer(change, now),
+            Effect::StoreCommitment { commitment, changed } => {
+                self.files.write_commitment(commitment, changed, self.clock, now);
+            }
+            Effect::Snapshot(responder) => {
+                self.files.snapshots.write_now(self.running.orders(), self.clock, responder);
+            }
+            Effect::Export(responder) => self.files.export(self.running.orders(), responder),
+            Effect::WriteHistory => {
+                self.files.write_history(&self.history, self.clock, HISTORY_TIMEOUT);
+            }
+            Effect::Launch { force } => return Some(self.launch(force)),
+            Effect::KillSuccessor => self.successor.iter_mut().for_each(StartedSuccessor::kill),
+            Effect::SendCurrent(current, to) => {
+                let unread = self.files.snapshots.unread().cloned().map(Box::new);
+                // The successor may have given up.
+                let _ = to.send(Current { unread, ..*current });
+            }
+            Effect::Notify(state) => notify_manager(&state),
+            Effect::End(_) => {}
+        }
+        None
+    }
+
+    /// A successor has the sockets: the service manager gets its process id.
+    pub(super) fn name_successor(&mut self, process: i32) {
+        if let Some(successor) = self.successor.take() {
+            successor.release();
+        }
+        // The watchdog's timeout starts anew for that process.
+        notify::send(&[NotifyState::MainPid(process as u32), NotifyState::Watchdog]);
+    }
+
+    fn log(&mut self, notice: Notice, now: Instant) {
+        if let Some(notice) = self.limit.admit(notice, now) {
+            notice.log();
+        }
+    }
+
+    fn publish(&self, supervisor: &Supervisor) {
+        if let Err(error) = self.running.orders().update_rules(&Arc::new(supervisor.rules())) {
+            log::error!("{error}; its configuration is unchanged");
+        }
+        self.view.update(|shown| *shown = supervisor.in_force());
+    }
+
+    /// Merges a list on a thread of its own. If there is none, the list stays as it is.
+    fn merge(&self, list: Arc<AccessList>) -> Option<Event> {
+        let to = self.results.merged.to.clone();
+        let merge = move || {
+            // The receiver lives as long as the process.
+            let _ = to.send(list.merged());
+        };
+        let spawned = thread::Builder::new().name("merge".into()).spawn(merge);
+        spawned.is_err().then_some(Event::Merged(None))
+    }
+
+    fn load(&self) -> Option<Event> {
+        let journal = self.files.records().map(|records| &records.journal);
+        let error = self.source.load(journal, self.results.loaded.to.clone()).err()?;
+        Some(Event::Loaded(Err(format!("reload failed: cannot start a thread: {error}"))))
+    }
+
+    fn steer(&mut self, change: SteeringChange, now: Instant) {
+        if let Some(steering) = &mut self.steering
+            && let Err(error) = change.apply(steering)
+        {
+            let notice = Notice::warn(format!("cannot change the steering: {error}"));
+            self.log(notice.with(Repeats::Limited("steering")), now);
+        }
+    }
+
+    fn launch(&mut self, force: bool) -> Event {
+        let Some(program) = &self.program else {
+            return Event::Launched(Err("the program of this process is unknown".to_owned()));
+        };
+        Event::Launched(match program.start(force) {
+            Ok(successor) => {
+                self.successor = Some(successor);
+                Ok(program.path.clone())
+            }
+            Err(error) => Err(format!("cannot start {}: {error}", program.path.display())),
+        })
+    }
+}
+
+fn notify_manager(state: &ServiceState) {
+    match state {
+        ServiceState::Ready(status) => {
+            notify::send(&[NotifyState::Ready, NotifyState::Status(status)]);
+        }
+        ServiceState::Reloading => notify::reloading(),
+        ServiceState::Status(status) => notify::send(&[NotifyState::Status(status)]),
+        ServiceState::Watchdog => notify::send(&[NotifyState::Watchdog]),
+        ServiceState::Stopping => {
+            notify::send(&[NotifyState::Stopping, NotifyState::Status("stopping")]);
+        }
+    }
+}

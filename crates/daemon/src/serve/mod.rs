@@ -1,0 +1,184 @@
+//! The main thread while a tracker serves: waits for events, lets the supervisor decide, and
+//! carries its effects out.
+//!
+//! | module | contents |
+//! |---|---|
+//! | `executor` | effects: what the main thread does |
+//! | `stop` | how a tracker ends |
+
+mod executor;
+mod stop;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, bounded, select, tick};
+
+use crate::access;
+use crate::effect::{Effect, Effects, End};
+use crate::notice::NoticeLimit;
+use crate::process::logging;
+use crate::process::signals::Signal;
+use crate::start::Tracker;
+use crate::supervise::event::Event;
+use crate::supervise::reload::ConfigSource;
+use crate::supervise::{Owners, Service, Supervisor};
+use crate::time::Time;
+use crate::upgrade::launcher::Program;
+use crate::upgrade::predecessor::HandoffEvent;
+use executor::{Executor, Results};
+use onrush_config::Settings;
+use onrush_control::request::Request;
+use onrush_control::view::{Parts, View};
+use onrush_net::mio::drops;
+use onrush_tracker::running::WorkerFailure;
+
+/// Requests queued for the main thread. It serves each of them without waiting.
+const MAX_REQUESTS: usize = 64;
+
+/// A tracker that serves.
+pub struct Serving {
+    supervisor: Supervisor,
+    executor: Executor,
+    requests: Receiver<Request>,
+    handoffs: Receiver<HandoffEvent>,
+}
+
+impl Serving {
+    /// A tracker that was started with these settings, which are read again from `source`. With
+    /// `program` it can start a successor.
+    pub fn new(
+        tracker: Tracker,
+        settings: Settings,
+        source: ConfigSource,
+        program: Option<Program>,
+    ) -> Self {
+        let Tracker { running, access, overload, upgrade, files, .. } = tracker;
+        let Tracker { steering, clock, map, mut admin, history, handoffs, .. } = tracker;
+        let drop_reasons = tracker.drop_reasons;
+        if !drop_reasons.are_known() {
+            log::warn!("{}", drops::UNKNOWN);
+        }
+        let limit = NoticeLimit::new(settings.limits.warnings_per_minute);
+        let addresses = running.addresses();
+        let supervisor = Supervisor::new(
+            Owners { access, overload, upgrade },
+            (Arc::new(settings), source.clone()),
+            running.members().clone(),
+            Service { addresses, watchdog: sd_notify::watchdog_enabled() },
+            Instant::now(),
+        );
+        let journal = files.records().map(|records| records.journal.clone());
+        let parts = Parts {
+            members: running.members().clone(),
+            orders: running.orders().clone(),
+            mailboxes: running.mailboxes().clone(),
+            map,
+            addresses: addresses.to_vec(),
+            files: files.results(),
+            history: history.clone(),
+            lost_log_lines: logging::lost_lines,
+            compare: source.comparison(),
+            candidate: access::candidate(journal),
+        };
+        let (sender, requests) = bounded(MAX_REQUESTS);
+        let view = View::new(parts, supervisor.in_force(), sender);
+        admin.serve(view.clone());
+        files.serve_control(&mut admin);
+        let (successor, results) = (None, Results::default());
+        let executor = Executor {
+            running,
+            steering,
+            clock,
+            files,
+            admin,
+            history,
+            view,
+            source,
+            program,
+            successor,
+            limit,
+            drop_reasons,
+            results,
+        };
+        Self { supervisor, executor, requests, handoffs }
+    }
+
+    /// The view that other threads have of the tracker.
+    pub fn view(&self) -> &View {
+        &self.executor.view
+    }
+
+    /// Serves until a stop is requested, a worker fails, or a successor has the sockets.
+    pub fn run(&mut self, signals: &Receiver<Signal>) -> End {
+        let seconds = tick(Duration::from_secs(1));
+        let mut end = self.carry_out(self.supervisor.begin());
+        while end.is_none() {
+            let event = self.wait(signals, &seconds);
+            end = event.and_then(|event| self.handle(event));
+        }
+        let end = end.unwrap_or(End::Stopped);
+        if let End::Handoff(completed) = &end {
+            self.executor.name_successor(completed.process);
+        }
+        self.executor.admin.stopping();
+        self.executor.files.abort_export();
+        end
+    }
+
+    /// Waits for the next event; `None` if a source of events has ended.
+    fn wait(&mut self, signals: &Receiver<Signal>, seconds: &Receiver<Instant>) -> Option<Event> {
+        let (results, running) = (&self.executor.results, &self.executor.running);
+        let successor = self.executor.successor_exited();
+        Some(select! {
+            // Without a thread that receives signals, nothing could stop the process.
+            recv(signals) -> signal => Event::Signal(signal.unwrap_or(Signal::Stop)),
+            recv(self.requests) -> request => Event::Request(request.ok()?),
+            recv(results.loaded.from) -> loaded => Event::Loaded(loaded.ok()?.map(Box::new)),
+            recv(results.merged.from) -> list => Event::Merged(list.ok()),
+            recv(results.removed.from) -> removed => Event::Removed(removed.ok()?),
+            recv(self.handoffs) -> event => match event {
+                Ok(event) => Event::Handoff(event),
+                Err(_) => {
+                    // The thread at the upgrade socket has ended.
+                    self.handoffs = crossbeam_channel::never();
+                    return None;
+                }
+            },
+            recv(successor) -> exited => {
+                self.executor.successor = None;
+                let unknown = |_| "its exit status is unknown".to_owned();
+                Event::SuccessorExited(exited.unwrap_or_else(unknown))
+            }
+            recv(running.failures()) -> failure => {
+                let (name, cause) = ("worker".into(), "unknown".into());
+                Event::WorkerFailed(failure.unwrap_or(WorkerFailure { name, cause }))
+            }
+            recv(seconds) -> _ => {
+                Event::Tick(self.executor.tick(&self.supervisor, Instant::now()))
+            }
+        })
+    }
+
+    fn handle(&mut self, event: Event) -> Option<End> {
+        let effects = self.supervisor.on(event, Time::of(self.executor.clock));
+        self.carry_out(effects)
+    }
+
+    /// Carries out effects, and those that follow from their results. Returns the end of the
+    /// tracker, if it is among them.
+    fn carry_out(&mut self, effects: Effects) -> Option<End> {
+        let mut effects = VecDeque::from(effects.0);
+        while let Some(effect) = effects.pop_front() {
+            if let Effect::End(end) = effect {
+                return Some(end);
+            }
+            if let Some(event) = self.executor.carry_out(effect, &self.supervisor) {
+                let time = Time::of(self.executor.clock);
+                effects.extend(self.supervisor.on(event, time).0);
+            }
+        }
+        None
+    }
+}

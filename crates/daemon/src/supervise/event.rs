@@ -1,0 +1,47 @@
+//! Events: what the supervisor learns from the rest of the process.
+
+use std::path::PathBuf;
+
+use super::reload::Loaded;
+use crate::effect::RecordError;
+use crate::process::signals::Signal;
+use crate::upgrade::predecessor::HandoffEvent;
+use onrush_control::request::Request;
+use onrush_tracker::access::AccessList;
+use onrush_tracker::running::WorkerFailure;
+
+/// Something that has happened outside the supervisor.
+#[derive(Debug)]
+pub enum Event {
+    /// A signal has arrived.
+    Signal(Signal),
+    /// A client of the admin API requests something.
+    Request(Request),
+    /// A second has passed.
+    Tick(Tick),
+    /// The configuration was read, or has problems.
+    Loaded(Result<Box<Loaded>, String>),
+    /// A record was written, or could not be.
+    Recorded(Result<(), RecordError>),
+    /// A list was merged. `None`: it could not be.
+    Merged(Option<AccessList>),
+    /// A shard has removed this many swarms that the list does not permit.
+    Removed(u64),
+    /// The program of a successor was started, or could not be.
+    Launched(Result<PathBuf, String>),
+    /// A handoff has progressed.
+    Handoff(HandoffEvent),
+    /// The successor has exited before it had the sockets, with this status and message.
+    SuccessorExited(String),
+    /// A worker has failed.
+    WorkerFailed(WorkerFailure),
+}
+
+/// What the members' counters do not tell of a second.
+#[derive(Clone, Copy, Debug)]
+pub struct Tick {
+    /// Whether datagrams that the kernel's filter drops can be told from losses.
+    pub reasons_known: bool,
+    /// Whether the kernel steers announces.
+    pub is_steering: bool,
+}
