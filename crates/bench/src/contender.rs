@@ -58,7 +58,7 @@ pub static ALL: [Contender; 7] = [
     floor::FLOOR,
 ];
 
-/// What most trackers have in common.
+/// The properties that most trackers share; `name` and others are empty.
 const USUAL: Contender = Contender {
     name: "",
     keyword: "",

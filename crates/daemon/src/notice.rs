@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use log::Level;
 
 /// The period of the limit.
-const MINUTE: Duration = Duration::from_secs(60);
+pub const MINUTE: Duration = Duration::from_secs(60);
 
 /// A sentence for operators: an entry of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]

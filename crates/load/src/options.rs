@@ -23,7 +23,7 @@ pub(crate) const RARELY: &str = "Rarely needed";
 pub struct NetworkArgs {
     /// The tracker: udp://HOST:PORT/announce, HOST:PORT or `[IPV6]:PORT`.
     ///
-    /// A name stands for its first address, of IPv4 if it has one. Repeatable, for several
+    /// A host name is resolved to its first address, IPv4 before IPv6. Repeatable, for several
     /// addresses of either family; an attack takes one of each family.
     #[arg(
         long, short, value_name = "URL|HOST:PORT", default_value = "127.0.0.1:6969",

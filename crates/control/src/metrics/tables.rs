@@ -37,7 +37,7 @@ pub(super) const TABLES: &[&dyn CounterTable] = &[
     },
 ];
 
-/// A table of counters, whatever their struct.
+/// A table of counters of any struct.
 pub(super) trait CounterTable: Sync {
     /// Appends all series of the table to a page.
     fn write(&self, page: &mut String, format: Format, all: &StatsSnapshot);

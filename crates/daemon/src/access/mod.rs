@@ -107,12 +107,11 @@ impl AccessControl {
 /// Steps of a start.
 impl AccessControl {
     /// From now on changes and blocks are recorded. Continues the list that the journal has
-    /// `replayed`, and returns warnings.
-    pub fn begin_records(&mut self, replayed: &ReplayedList) -> Vec<String> {
+    /// `replayed`.
+    pub fn begin_records(&mut self, replayed: &ReplayedList) {
         self.is_lasting = true;
         self.lists.access = Arc::new(replayed.compacted());
         self.entry_high_water_mark = EntryHighWaterMark::of(&self.lists);
-        replayed.warning.iter().cloned().collect()
     }
 
     /// Compares the lists of a start with those of the predecessor.

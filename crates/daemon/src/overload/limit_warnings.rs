@@ -1,12 +1,12 @@
 //! Warnings that a limit on stored peers is reached: one per limit and minute, with the number of
 //! new peers that were answered and not stored.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use onrush_tracker::metrics::Summary;
 
 use crate::effect::Effects;
-use crate::notice::{Notice, Repeats};
+use crate::notice::{MINUTE, Notice, Repeats};
 
 /// A limit, and the counter that rises when it is reached.
 struct Limit {
@@ -71,9 +71,6 @@ const CROWDED: &str = "more sources than the table of limits.source_peers or \
                        limits.source_new_swarms distinguishes: only the limits of /24 and /48 \
                        networks apply, 16 times as high; raise these limits, or set them to 0";
 
-/// Time between two warnings of a limit.
-const EVERY: Duration = Duration::from_secs(60);
-
 /// The count at the last warning of each limit, and its time.
 #[derive(Debug, Default)]
 pub(super) struct LimitWarnings {
@@ -86,7 +83,7 @@ impl LimitWarnings {
         for (limit, (warned, at)) in LIMITS.iter().zip(&mut self.warned) {
             let count = (limit.count)(sum);
             let new = count.saturating_sub(*warned);
-            if new > 0 && at.is_none_or(|at| now.duration_since(at) >= EVERY) {
+            if new > 0 && at.is_none_or(|at| now.duration_since(at) >= MINUTE) {
                 let notice = Notice::warn((limit.warning)(new));
                 effects.notice(notice.with(Repeats::OnceAMinute(limit.kind)));
                 (*warned, *at) = (count, Some(now));
@@ -100,6 +97,8 @@ impl LimitWarnings {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::effect::Effect;
 

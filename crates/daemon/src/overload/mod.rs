@@ -59,7 +59,7 @@ pub struct Overload {
     committed: Option<(Instant, u32)>,
 }
 
-/// What a second has brought.
+/// Counters and states of the process at the end of a second.
 #[derive(Clone, Copy, Debug)]
 pub struct Second<'a> {
     /// All members, always in the same order.

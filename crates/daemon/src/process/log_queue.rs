@@ -57,7 +57,7 @@ impl LogQueue {
     /// Waits until all entries are written, or until `limit` has passed.
     pub fn flush(&self, limit: Duration) {
         let is_unwritten = |state: &mut State| state.writing || !state.waiting.is_empty();
-        // What a panic leaves behind is valid, too.
+        // The queue is valid after a panic, too.
         drop(self.changed.wait_timeout_while(self.lock(), limit, is_unwritten));
     }
 

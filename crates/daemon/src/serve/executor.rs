@@ -49,7 +49,7 @@ pub(super) struct Executor {
     pub(super) results: Results,
 }
 
-/// What threads that effects have started send back.
+/// Results of the threads that effects have started.
 #[derive(Default)]
 pub(super) struct Results {
     pub(super) loaded: Channel<Result<Loaded, String>>,
@@ -71,13 +71,16 @@ impl<T> Default for Channel<T> {
 }
 
 impl Executor {
-    /// What has happened in a second, and is no effect: files that are due, and the history.
+    /// Call every second: records the history and writes files that are due. Returns the state of
+    /// the process.
     pub(super) fn tick(&mut self, supervisor: &Supervisor, now: Instant) -> Tick {
-        self.history.record(&self.running.summary(), now);
+        let summary = self.running.summary();
+        self.history.record(&summary, now);
         let refused = supervisor.access().lists().refused_by_part();
         self.history.record_refused(self.clock.now().unix, refused);
         self.files.tick(self.running.orders(), &self.history, self.clock, now);
-        Tick { reasons_known: self.drop_reasons.are_known(), is_steering: self.steering.is_some() }
+        let (reasons_known, is_steering) = (self.drop_reasons.are_known(), self.steering.is_some());
+        Tick { summary, reasons_known, is_steering }
     }
 
     /// Receives how the successor has exited.

@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, bounded, select, tick};
+use crossbeam_channel::{Receiver, bounded, never, select, tick};
 
 use crate::access;
 use crate::effect::{Effect, Effects, End};
@@ -142,7 +142,7 @@ impl Serving {
                 Ok(event) => Event::Handoff(event),
                 Err(_) => {
                     // The thread at the upgrade socket has ended.
-                    self.handoffs = crossbeam_channel::never();
+                    self.handoffs = never();
                     return None;
                 }
             },
@@ -156,7 +156,7 @@ impl Serving {
                 Event::WorkerFailed(failure.unwrap_or(WorkerFailure { name, cause }))
             }
             recv(seconds) -> _ => {
-                Event::Tick(self.executor.tick(&self.supervisor, Instant::now()))
+                Event::Tick(Box::new(self.executor.tick(&self.supervisor, Instant::now())))
             }
         })
     }

@@ -270,8 +270,7 @@ impl<'a> Start<'a> {
         let State { keys, warnings, lock } = State::open(self.settings, lock)?;
         self.warnings.extend(warnings);
         if let (Some(directory), Some(lock)) = (&self.settings.state_dir, lock) {
-            let files = StateFiles::new(self.settings, Instant::now());
-            self.files = files.in_directory(directory, lock, self.settings);
+            self.files.use_directory(directory, lock, self.settings);
             self.adopt_commitment(self.files.read_commitment(self.clock));
         }
         Ok(keys)
@@ -283,8 +282,8 @@ impl<'a> Start<'a> {
         if let Some(Records { journal, .. }) = self.files.records() {
             let replayed = journal.replay((*self.access.lists().access).clone());
             let compaction = if compact { journal.compact_or_warn(&replayed) } else { None };
-            self.warnings
-                .extend(self.access.begin_records(&replayed).into_iter().chain(compaction));
+            self.access.begin_records(&replayed);
+            self.warnings.extend(replayed.warning.into_iter().chain(compaction));
         }
         self.warnings.extend(self.access.lists().access.warning().map(str::to_owned));
     }

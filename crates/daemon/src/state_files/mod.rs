@@ -73,19 +73,15 @@ impl StateFiles {
         }
     }
 
-    /// In this directory, whose lock the process has or shares.
-    #[must_use]
-    pub fn in_directory(self, directory: &Path, lock: StateLock, settings: &Settings) -> Self {
+    /// From now on in this directory, whose lock the process has or shares.
+    pub fn use_directory(&mut self, directory: &Path, lock: StateLock, settings: &Settings) {
         let (now, every) = (Instant::now(), settings.snapshot.every);
         let snapshot = settings.snapshot.enabled.then(|| directory.join(snapshot::FILE));
-        Self {
-            lock: Some(lock),
-            snapshots: Snapshots::new(snapshot, every, now),
-            records: Some(Records::new(directory)),
-            commitment: Some(CommitmentFile::new(directory)),
-            history: Some(HistoryFile::new(directory, now)),
-            ..self
-        }
+        self.lock = Some(lock);
+        self.snapshots = Snapshots::new(snapshot, every, now);
+        self.records = Some(Records::new(directory));
+        self.commitment = Some(CommitmentFile::new(directory));
+        self.history = Some(HistoryFile::new(directory, now));
     }
 
     /// The files of changes and blocks; `None` without a state directory.

@@ -8,6 +8,7 @@ use crate::process::signals::Signal;
 use crate::upgrade::predecessor::HandoffEvent;
 use onrush_control::request::Request;
 use onrush_tracker::access::AccessList;
+use onrush_tracker::metrics::Summary;
 use onrush_tracker::running::WorkerFailure;
 
 /// Something that has happened outside the supervisor.
@@ -18,7 +19,7 @@ pub enum Event {
     /// A client of the admin API requests something.
     Request(Request),
     /// A second has passed.
-    Tick(Tick),
+    Tick(Box<Tick>),
     /// The configuration was read, or has problems.
     Loaded(Result<Box<Loaded>, String>),
     /// A record was written, or could not be.
@@ -37,9 +38,11 @@ pub enum Event {
     WorkerFailed(WorkerFailure),
 }
 
-/// What the members' counters do not tell of a second.
+/// The state of the process at the end of a second.
 #[derive(Clone, Copy, Debug)]
 pub struct Tick {
+    /// The sum of the counters of all members.
+    pub summary: Summary,
     /// Whether datagrams that the kernel's filter drops can be told from losses.
     pub reasons_known: bool,
     /// Whether the kernel steers announces.

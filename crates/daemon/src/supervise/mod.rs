@@ -42,7 +42,6 @@ use onrush_control::request::Request;
 use onrush_control::stall::{STALL_THRESHOLD, StallDetector};
 use onrush_control::view::InForce;
 use onrush_tracker::member::Member;
-use onrush_tracker::metrics::Summary;
 use onrush_tracker::rules::Rules;
 use reload::{ConfigSource, Reload};
 use totals_log::Totals;
@@ -78,7 +77,7 @@ pub struct Owners {
     pub upgrade: Upgrade,
 }
 
-/// What a supervisor tells the service manager.
+/// Facts about the process for the notifications of the service manager.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Service<'a> {
     /// The served addresses, for the status.
@@ -146,7 +145,7 @@ impl Supervisor {
         match event {
             Event::Signal(signal) => self.on_signal(signal, time, out),
             Event::Request(request) => self.on_request(request, time, out),
-            Event::Tick(tick) => self.tick(tick, time, out),
+            Event::Tick(tick) => self.tick(&tick, time, out),
             Event::Loaded(loaded) => self.finish_reload(loaded.map(|loaded| *loaded), time, out),
             Event::Recorded(result) => self.access.recorded(result, time, out),
             Event::Merged(list) => self.access.merged(list.as_ref(), out),
@@ -254,23 +253,26 @@ impl Supervisor {
             self.ending = Some((end, time.now + RELEASE_TIMEOUT));
             return;
         }
+        self.stop(end, time, effects);
+    }
+
+    fn stop(&self, end: End, time: Time, effects: &mut Effects) {
         effects.push(Effect::Notify(ServiceState::Stopping));
         self.overload.store_commitment(true, time.now, effects);
         effects.push(Effect::End(end));
     }
 
     /// Periodic work, once a second.
-    fn tick(&mut self, tick: Tick, time: Time, effects: &mut Effects) {
-        let (members, now) = (self.members.clone(), time.now);
-        let summary = Summary::of(members.iter().map(|member| &*member.metrics));
+    fn tick(&mut self, tick: &Tick, time: Time, effects: &mut Effects) {
+        let (members, summary, now) = (self.members.clone(), &tick.summary, time.now);
         let turns = members.iter().map(|member| member.metrics.turns.get());
         let stalled = self.stalls.observe(turns, now);
         warn_of_stalls(&members, &stalled, effects);
         self.access.tick(&stalled, self.in_progress(), time, effects);
-        self.lifeline.tick(&summary, &stalled, now, effects);
+        self.lifeline.tick(summary, &stalled, now, effects);
         let second = Second {
             members: &members,
-            summary: &summary,
+            summary,
             stalled: &stalled,
             reasons_known: tick.reasons_known,
             // Once the sockets are released, the successor steers them.
@@ -278,10 +280,10 @@ impl Supervisor {
             now,
         };
         self.overload.tick(&second, effects);
-        self.totals.tick(&summary, now, effects);
+        self.totals.tick(summary, now, effects);
         self.upgrade.tick(now, effects);
         if let Some((end, _)) = self.ending.take_if(|(_, deadline)| now >= *deadline) {
-            effects.push(Effect::End(end));
+            self.stop(end, time, effects);
         }
     }
 }

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::*;
-use crate::effect::Reply;
 use onrush_config::{Flags, Host, keys, keys::owner};
 use onrush_control::request::Responder;
 use onrush_store::lists;
 use onrush_tracker::access::Lists;
 use onrush_tracker::access::overlay::ListChange;
+use onrush_tracker::metrics::Summary;
 use reload::Loaded;
 use std::sync::mpsc::channel;
 
@@ -20,8 +20,6 @@ struct Fixture {
     time: Time,
     directory: tempfile::TempDir,
 }
-
-const TICK: Tick = Tick { reasons_known: true, is_steering: false };
 
 impl Fixture {
     fn new(text: &str) -> Self {
@@ -43,6 +41,12 @@ impl Fixture {
         Self { supervisor, members, time: Time { now, unix: 1_000 }, directory }
     }
 
+    fn tick(&mut self) -> Effects {
+        let summary = Summary::of(self.members.iter().map(|member| &*member.metrics));
+        let tick = Tick { summary, reasons_known: true, is_steering: false };
+        self.on(Event::Tick(Box::new(tick)))
+    }
+
     fn on(&mut self, event: Event) -> Effects {
         self.supervisor.on(event, self.time)
     }
@@ -56,7 +60,7 @@ impl Fixture {
             metrics.incoming.v4.datagrams.add((10_000 - lost) / 2);
             metrics.kernel_drops.add(lost / 2);
         }
-        self.on(Event::Tick(TICK))
+        self.tick()
     }
 
     fn reload(&mut self, text: &str) -> Effects {
@@ -77,11 +81,11 @@ impl Fixture {
         let changes = changes.collect();
         let request = Request::ChangeList { changes, caller, responder };
         let effects = self.on(Event::Request(request));
-        effects.0.into_iter().for_each(|effect| {
+        for effect in effects.0 {
             if let Effect::Reply(reply) = effect {
-                Reply::send(reply);
+                reply.send();
             }
-        });
+        }
         result.recv().unwrap().is_ok()
     }
 }
@@ -100,7 +104,7 @@ fn parse(text: &str, directory: &tempfile::TempDir) -> Settings {
     Settings::for_test(&text.replace("DIR", path.to_str().unwrap()))
 }
 
-/// What operators and clients can tell of an owner after a reload with these effects.
+/// The state of an owner that operators and clients can see after a reload with these effects.
 fn visible(owner: &str, fixture: &mut Fixture, effects: &Effects) -> String {
     let find = |is: fn(&Effect) -> bool| format!("{:?}", effects.0.iter().find(|it| is(it)));
     match owner {
@@ -211,22 +215,29 @@ fn every_key_that_a_reload_changes_has_an_effect_by_its_owner() {
 #[test]
 fn a_stalled_member_is_named() {
     let mut fixture = Fixture::new("");
-    let stalled = |effects: Effects| {
-        let notice = |effect: &Effect| match effect {
-            Effect::Notice(notice) if notice.repeats == Some(Repeats::Limited("stall")) => {
-                Some(notice.text.clone())
-            }
-            _ => None,
-        };
-        effects.0.iter().find_map(notice)
-    };
     fixture.second(0);
     for second in 1..=5 {
         fixture.time.now += Duration::from_secs(1);
         fixture.members[0].metrics.turns.add(1);
-        let notice = stalled(fixture.on(Event::Tick(TICK)));
-        assert_eq!(notice.is_some(), second == 5);
-        let name = "worker-1 has not taken a turn for 5 s";
-        assert!(notice.is_none_or(|text| text.starts_with(name)));
+        let shown = format!("{:?}", fixture.tick());
+        for part in ["\"worker-1 has not taken a turn for 5 s", "Limited(\"stall\")"] {
+            assert_eq!(shown.contains(part), second == 5, "{shown}");
+        }
     }
+}
+
+/// The tracker stops as at any other time if the outcome stays unknown.
+#[test]
+fn a_stop_waits_five_seconds_while_the_sockets_change_hands() {
+    let mut fixture = Fixture::new("");
+    let commitment = crossbeam_channel::bounded(1).0;
+    let ready = HandoffEvent::Ready { process: 7, version: "1".to_owned(), commitment };
+    fixture.on(Event::Handoff(ready));
+    let mut seconds = vec![fixture.on(Event::Signal(Signal::Stop))];
+    seconds.extend((1..=5).map(|_| fixture.second(0)));
+    let stops = |effects: Effects| {
+        let last = effects.0.iter().rev().take(3).map(|it| format!("{it:?}")).collect::<String>();
+        last.starts_with("End(Stopped)StoreCommitment") && last.ends_with("Notify(Stopping)")
+    };
+    assert!(seconds.into_iter().map(stops).eq([false, false, false, false, false, true]));
 }

@@ -284,7 +284,9 @@ impl World {
             self.coverage.reloads += 1;
             self.on(Event::Loaded(Ok(Box::new(loaded))), time);
         }
-        self.on(Event::Tick(Tick { reasons_known: true, is_steering: true }), time);
+        let summary = self.serving.summary();
+        let tick = Tick { summary, reasons_known: true, is_steering: true };
+        self.on(Event::Tick(Box::new(tick)), time);
         self.coverage.purged += self.serving.removed();
     }
 
