@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 use crate::account::Account;
+use crate::harness::client::transaction;
 use crate::harness::messages::{PEERS_RESTORED, SNAPSHOT, TOO_OLD};
+use crate::harness::packets::scrape;
 use crate::harness::process::Daemon;
 use crate::harness::swarms::{PLACEMENTS, Peers, launch_in, set_aside};
 use crate::load::Load;
@@ -75,9 +77,17 @@ fn step(offset: i64) {
     let peers = Peers::announced_to(daemon.address());
     let load = Load::start("127.0.3.2", daemon.address());
 
+    // The load may connect anew just before the step.
+    let mut old = daemon.client();
+    let request = scrape(old.id, transaction(), &peers.hashes[..1]);
     daemon.line(SNAPSHOT);
     clock.set(offset);
-    load.until("ids of the old time are refused", || Account::of(&daemon).refused > 0);
+    load.until("ids of the old time are refused", || {
+        old.send(&request);
+        Account::of(&daemon).refused > 0
+    });
+    // The same worker has counted all that this client has sent before.
+    old.connect();
     load.served_again();
     let refused = Account::of(&daemon).refused;
     peers.assert_served(daemon.address());
