@@ -5,8 +5,7 @@
 //! port, the swarm's `completed` (u32) and the seconds since (u32); then a snapshot of all peers
 //! that are younger than the dump.
 
-use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
-use std::os::unix::net::UnixStream;
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -17,14 +16,14 @@ use onrush_proto::{Endpoint, InfoHash};
 use onrush_swarm::{ChangeKind, ChangeReader, Moment, Restored, Shard, ShardChange, ShardMap};
 
 use crate::handoff::read_array;
+use crate::link::{DeltaWriter, Link};
 use onrush_store::snapshot::encode::Encoder;
 use onrush_store::snapshot::format::{Records, SnapshotCounts};
 use onrush_store::snapshot::load::{BlockReader, LoadOptions, load_records};
 use onrush_store::snapshot::write::SnapshotWriter;
 use onrush_tracker::access::AccessList;
-use onrush_tracker::clock::{Clock, Now};
-use onrush_tracker::gather::Gather;
-use onrush_tracker::orders::{Orders, WorkerUnresponsive};
+use onrush_tracker::clock::Now;
+use onrush_tracker::orders::Orders;
 
 /// Seconds added to the ages of the dump, so that the same peer in the delta counts as more recent:
 /// ages have units of four seconds and clocks of two processes, and may be off by two units each.
@@ -38,7 +37,7 @@ const OLDER_STOPS: u32 = 8;
 const MARGIN: u32 = 8;
 /// Swarms, peers or stops merged per step.
 const STEP: usize = 64;
-/// Time for each write of the predecessor, and for all shards to merge a part.
+/// Time for each shard to merge a part.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A dump that has been sent, for the delta that follows it.
@@ -54,32 +53,17 @@ pub struct Since {
 #[derive(Debug)]
 pub struct CompletedHandoff {
     /// The connection to the successor.
-    pub stream: UnixStream,
+    pub to: Box<dyn DeltaWriter>,
     /// The successor's process id.
     pub process: i32,
     /// The dump that the delta continues.
     pub since: Since,
 }
 
-/// Sends the delta, from the shards of stopped workers. Calls `progress` every few milliseconds.
+/// Writes the delta, from the shards of stopped workers. Calls `progress` every few milliseconds.
 ///
 /// # Errors
-/// When the successor has exited, or does not read in time.
-pub fn send(
-    stream: &UnixStream,
-    shards: &mut [Shard],
-    since: &mut Since,
-    now: Now,
-    progress: &mut dyn FnMut(),
-) -> io::Result<SnapshotCounts> {
-    stream.set_write_timeout(Some(TIMEOUT))?;
-    write(BufWriter::with_capacity(256 << 10, stream), shards, since, now, progress)
-}
-
-/// Writes the changes since a dump.
-///
-/// # Errors
-/// When `to` cannot be written.
+/// When `to` cannot be written: the successor has exited, or does not read in time.
 pub fn write(
     mut to: impl Write,
     shards: &mut [Shard],
@@ -190,9 +174,9 @@ pub fn read_stops(from: &mut impl Read, mut each: impl FnMut(Stop)) -> io::Resul
 ///
 /// # Errors
 /// When the thread cannot be started.
-pub fn receive(
-    stream: UnixStream,
-    (orders, map, clock): (Orders, ShardMap, Clock),
+pub fn start_merge(
+    link: impl Link,
+    shards: (Orders, ShardMap),
     merging: Arc<AtomicBool>,
     stops: Vec<ChangeReader>,
     begun: impl FnOnce() + Send + 'static,
@@ -201,30 +185,43 @@ pub fn receive(
     let receive = move || {
         // The sender is dropped if the sockets were not acquired.
         let Ok(access) = started.recv() else { return };
-        let mut from = BufReader::with_capacity(256 << 10, &stream);
-        if from.fill_buf().is_ok_and(|bytes| !bytes.is_empty()) {
-            begun();
-        }
-        let merged = merge(from, (&orders, map, clock), access, stops);
+        merge(&link, shards, access, stops, begun);
         merging.store(false, Ordering::Release);
-        match merged {
-            Ok(Merged { counts: SnapshotCounts { records, v4, v6 }, full }) => {
-                log::info!("upgrade: delta merged: {} peers in {records} swarms", v4 + v6);
-                if full > 0 {
-                    log::warn!(
-                        "upgrade: {full} of these peers were not stored, because their workers \
-                         have no room by limits.peers: raise limits.peers"
-                    );
-                }
-            }
-            Err(error) => log::warn!(
-                "upgrade: the peers since the dump have not all arrived, and return with their \
-                 next announces: {error}"
-            ),
-        }
     };
     thread::Builder::new().name("upgrade".into()).spawn(receive)?;
     Ok(start)
+}
+
+/// Receives the delta and merges it, as [`start_merge`] does on a thread.
+pub fn merge(
+    link: &impl Link,
+    (orders, map): (Orders, ShardMap),
+    access: Arc<AccessList>,
+    stops: Vec<ChangeReader>,
+    begun: impl FnOnce(),
+) {
+    let mut from = BufReader::with_capacity(256 << 10, link.reader());
+    if from.fill_buf().is_ok_and(|bytes| !bytes.is_empty()) {
+        begun();
+    }
+    let merged = merge_into(&orders, link, Delta::new(from, map, access, link.now()));
+    // A peer that stopped here meanwhile may have been stored again by the merge.
+    let stopped = run_on_shards(&orders, link, own_stops(stops, orders.shards()));
+    match merged.and_then(|merged| stopped.map(|()| merged)) {
+        Ok(Merged { counts: SnapshotCounts { records, v4, v6 }, full }) => {
+            log::info!("upgrade: delta merged: {} peers in {records} swarms", v4 + v6);
+            if full > 0 {
+                log::warn!(
+                    "upgrade: {full} of these peers were not stored, because their workers have \
+                     no room by limits.peers: raise limits.peers"
+                );
+            }
+        }
+        Err(error) => log::warn!(
+            "upgrade: the peers since the dump have not all arrived, and return with their next \
+             announces: {error}"
+        ),
+    }
 }
 
 /// A delta that has been merged.
@@ -236,47 +233,27 @@ struct Merged {
 }
 
 /// Merges a delta into the shards of running workers.
-fn merge(
-    from: impl Read,
-    (orders, map, clock): (&Orders, ShardMap, Clock),
-    access: Arc<AccessList>,
-    stops: Vec<ChangeReader>,
-) -> io::Result<Merged> {
-    let merge_all = || {
-        let mut delta = Delta::new(from, map, access, clock.now());
-        while let Some(steps) = delta.next(&|| clock.now())? {
-            run_on_shards(orders, steps)?;
-        }
-        Ok(Merged { counts: delta.counts, full: delta.full() })
-    };
-    let result = merge_all();
-    // A peer that stopped here meanwhile may have been stored again by the merge.
-    run_on_shards(orders, own_stops(stops, orders.shards()))?;
-    result
-}
-
-/// Runs steps on every shard, and waits until all are done.
-fn run_on_shards(orders: &Orders, steps: Vec<ShardStep>) -> io::Result<()> {
-    start_on_shards(orders, steps)
-        .map_err(io::Error::other)?
-        .wait(TIMEOUT)
-        .map_err(io::Error::other)?;
-    Ok(())
-}
-
-/// Starts steps on every shard: `steps` has one for each.
-///
-/// # Errors
-/// [`WorkerUnresponsive`], when a worker did not take the order.
-pub fn start_on_shards(
+fn merge_into<R: Read>(
     orders: &Orders,
-    steps: Vec<ShardStep>,
-) -> Result<Gather<()>, WorkerUnresponsive> {
+    link: &impl Link,
+    mut delta: Delta<R>,
+) -> io::Result<Merged> {
+    while let Some(steps) = delta.next(&|| link.now())? {
+        run_on_shards(orders, link, steps)?;
+    }
+    Ok(Merged { counts: delta.counts, full: delta.full() })
+}
+
+/// Runs steps on every shard, of which `steps` has one each, and waits until all are done.
+fn run_on_shards(orders: &Orders, link: &impl Link, steps: Vec<ShardStep>) -> io::Result<()> {
     let mut steps = steps.into_iter();
-    orders.gather(|_| {
+    let started = orders.gather(|_| {
         let mut step = steps.next().expect("one for each shard");
         move |shard: &mut Shard, now: Now| (!step(shard, now)).then_some(())
-    })
+    });
+    let done = started.map_err(io::Error::other)?;
+    done.wait_by(|results| link.wait(results, TIMEOUT)).map_err(io::Error::other)?;
+    Ok(())
 }
 
 /// An incremental task of a shard. Returns whether work remains.
@@ -395,7 +372,7 @@ fn apply_stops(mut stops: Vec<Stop>, received: Now) -> impl FnMut(&mut Shard, No
 
 /// Steps that remove the peers that have stopped at this process since its dump was loaded: `stops`
 /// are the readers of that time, one for each of the `shards`.
-pub fn own_stops(stops: Vec<ChangeReader>, shards: usize) -> Vec<ShardStep> {
+fn own_stops(stops: Vec<ChangeReader>, shards: usize) -> Vec<ShardStep> {
     let mut stops = stops.into_iter();
     (0..shards).map(|_| Box::new(apply_own_stops(stops.next())) as _).collect()
 }

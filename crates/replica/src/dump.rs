@@ -3,19 +3,19 @@
 use std::io::{self, Read, Write};
 use std::time::Duration;
 
-use crossbeam_channel::after;
 use onrush_store::snapshot::encode::{Block, Encoder};
 use onrush_store::snapshot::load::{LoadOptions, from_stream, reserve};
 use onrush_store::snapshot::write::SnapshotWriter;
 use onrush_swarm::{Restored, Shard, ShardMap};
 use onrush_tracker::access::AccessList;
-use onrush_tracker::clock::{Clock, Now};
+use onrush_tracker::clock::Now;
 use onrush_tracker::gather::ResultMissing;
 use onrush_tracker::orders::Orders;
 use onrush_tracker::stream::ShardStream;
 use thiserror::Error;
 
 use crate::delta::OLDER_IN_DUMP;
+use crate::link::Link;
 
 /// Why a dump was not loaded.
 #[derive(Debug, Error)]
@@ -35,19 +35,24 @@ pub enum DumpError {
     },
 }
 
-/// Writes the peers of all shards to `to`. Waits for each block of a worker up to `timeout`.
+/// Sends the peers of all shards, within `limit`. Waits for each block of a worker up to `timeout`.
 ///
 /// # Errors
-/// When `to` fails, or a worker produces no block in time.
-pub fn write(to: impl Write, orders: &Orders, clock: Clock, timeout: Duration) -> io::Result<()> {
+/// When the link fails, or a worker produces no block in time.
+pub fn send(
+    link: &impl Link,
+    orders: &Orders,
+    limit: Duration,
+    timeout: Duration,
+) -> io::Result<()> {
     let mut blocks: ShardStream<Block> =
         ShardStream::start(orders, Encoder::default).map_err(io::Error::other)?;
-    let mut writer = SnapshotWriter::begin(to, clock.now().unix)?;
+    let mut writer = SnapshotWriter::begin(link.writer(limit), link.now().unix)?;
     let missing = |_| io::Error::other(ResultMissing);
-    while let Some(block) = blocks.next(&after(timeout)).map_err(missing)? {
+    while let Some(block) = blocks.next_by(|parts| link.wait(parts, timeout)).map_err(missing)? {
         writer.block(&block)?;
     }
-    let (mut to, _) = writer.end(clock.now().unix)?;
+    let (mut to, _) = writer.end(link.now().unix)?;
     to.flush()
 }
 

@@ -1,14 +1,10 @@
-//! The messages between the two processes of a handoff: JSON behind its length (u32, big endian),
-//! on a Unix socket. The descriptors of a handoff follow its message, section by section.
+//! The messages between the two processes of a handoff: JSON behind its length (u32, big endian).
+//! The descriptors of a handoff follow its message, section by section.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::net::UnixStream;
-use std::time::{Duration, Instant};
 
 use onrush_config::reload::ShownValues;
-use onrush_net::descriptors;
 use onrush_store::lists::EntryHighWaterMark;
 use onrush_store::snapshot::load::Unread;
 use serde::{Deserialize, Serialize};
@@ -16,11 +12,8 @@ use serde::{Deserialize, Serialize};
 /// The version of this protocol. Processes of different versions do not upgrade each other.
 pub const PROTOCOL: u32 = 7;
 
-/// Bytes of a write at most, for which the kernel waits once: a timeout applies to each wait.
-const MAX_WRITE: usize = 16 << 10;
-
 /// Upper bound of a message, bytes.
-const MAX_LEN: usize = 1 << 20;
+pub(crate) const MAX_LEN: usize = 1 << 20;
 
 /// A message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -181,110 +174,6 @@ impl Message {
     }
 }
 
-/// Sends a message.
-///
-/// # Errors
-/// When the peer has closed the connection, or the write timeout of the stream expires.
-pub fn send(mut stream: &UnixStream, message: &Message) -> io::Result<()> {
-    stream.write_all(&message.encode()?)
-}
-
-/// Receives the next message, within `limit` as a whole: a peer that sends byte by byte cannot
-/// prolong it.
-///
-/// # Errors
-/// When the peer has closed the connection or is too slow, or the message is malformed.
-pub fn receive(stream: &UnixStream, limit: Duration) -> io::Result<Message> {
-    let timeout = stream.read_timeout()?;
-    let message = Message::decode(UntilDeadline::new(stream, limit));
-    stream.set_read_timeout(timeout)?;
-    message
-}
-
-/// Reads or writes a stream until a deadline, and changes its timeouts. A timeout of the stream
-/// alone would begin anew with every byte that arrives or leaves.
-pub struct UntilDeadline<'a> {
-    stream: &'a UnixStream,
-    deadline: Instant,
-}
-
-impl<'a> UntilDeadline<'a> {
-    /// For `limit` from now on.
-    pub fn new(stream: &'a UnixStream, limit: Duration) -> Self {
-        Self { stream, deadline: Instant::now() + limit }
-    }
-
-    /// The time that is left, but not more than a timeout.
-    fn left(&self, timeout: Option<Duration>) -> io::Result<Option<Duration>> {
-        let left = self.deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(too_slow());
-        }
-        Ok(Some(timeout.map_or(left, |timeout| left.min(timeout))))
-    }
-}
-
-impl Read for UntilDeadline<'_> {
-    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        self.stream.set_read_timeout(self.left(None)?)?;
-        self.stream.read(bytes).map_err(timed_out)
-    }
-}
-
-impl Write for UntilDeadline<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.stream.set_write_timeout(self.left(self.stream.write_timeout()?)?)?;
-        self.stream.write(&bytes[..bytes.len().min(MAX_WRITE)]).map_err(timed_out)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.stream.flush()
-    }
-}
-
-fn too_slow() -> io::Error {
-    io::Error::new(io::ErrorKind::TimedOut, "the other process is too slow")
-}
-
-/// The kernel reports the timeout of a blocking socket as that of one that does not block.
-fn timed_out(error: io::Error) -> io::Error {
-    if error.kind() == io::ErrorKind::WouldBlock { too_slow() } else { error }
-}
-
-/// Sends the descriptors of all sections, in their order.
-///
-/// # Errors
-/// When the peer has closed the connection, or the write timeout of the stream expires.
-pub fn send_descriptors<'a>(
-    stream: &UnixStream,
-    sections: impl Iterator<Item = &'a Vec<OwnedFd>>,
-) -> io::Result<()> {
-    let all: Vec<BorrowedFd<'_>> = sections.flatten().map(AsFd::as_fd).collect();
-    all.chunks(descriptors::MAX_DESCRIPTORS).try_for_each(|chunk| descriptors::send(stream, chunk))
-}
-
-/// Receives the descriptors of these sections.
-///
-/// # Errors
-/// When the peer has closed the connection or sends too few, or this process may not open as many.
-pub fn receive_descriptors(
-    stream: &UnixStream,
-    sections: &[Section],
-) -> io::Result<Vec<(SectionKind, Vec<OwnedFd>)>> {
-    let wanted = sections.iter().map(|section| section.count).sum();
-    let mut all = Vec::new();
-    while all.len() < wanted {
-        let descriptors = descriptors::receive(stream)?;
-        if descriptors.is_empty() {
-            return Err(io::Error::other("fewer descriptors arrived than the handoff names"));
-        }
-        all.extend(descriptors);
-    }
-    let mut all = all.into_iter();
-    let take = |section: &Section| (section.kind, all.by_ref().take(section.count).collect());
-    Ok(sections.iter().map(take).collect())
-}
-
 /// Reads an array of bytes.
 ///
 /// # Errors
@@ -303,15 +192,7 @@ pub fn unexpected(message: &Message) -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs::File;
-    use std::iter::repeat;
-    use std::net::Shutdown;
     use std::path::PathBuf;
-    use std::sync::mpsc::{RecvTimeoutError, channel};
-    use std::thread;
-
-    /// A message that takes longer is not cut off.
-    const DEADLINE: Duration = Duration::from_secs(60);
 
     fn handoff(admin: &[&str]) -> Handoff {
         Handoff {
@@ -345,7 +226,6 @@ mod tests {
 
     #[test]
     fn messages_arrive_as_sent_and_malformed_ones_are_errors() {
-        let (here, there) = UnixStream::pair().unwrap();
         let messages = [
             Message::Request { protocol: PROTOCOL, version: "x".into() },
             Message::Handoff(handoff(&["127.0.0.1:6970"])),
@@ -355,80 +235,12 @@ mod tests {
             Message::Release { commitment: IntervalCommitment { lifetime: 7200, seconds: 0 } },
             Message::Acquired,
         ];
-        messages.iter().for_each(|message| send(&here, message).unwrap());
-        (&here).write_all(b"\0\0\0\x03").and_then(|()| (&here).write_all(b"\"?\"")).unwrap();
-        (&here).write_all(&u32::MAX.to_be_bytes()).unwrap();
-        let receive = || receive(&there, DEADLINE);
-        messages.iter().for_each(|message| assert_eq!(receive().unwrap(), *message));
-        assert!(receive().is_err() && receive().is_err());
-    }
-
-    #[test]
-    fn descriptors_arrive_in_their_sections() {
-        let (here, there) = UnixStream::pair().unwrap();
-        let open = |count: usize| -> Vec<OwnedFd> {
-            (0..count).map(|_| OwnedFd::from(File::open("/dev/null").unwrap())).collect()
-        };
-        // More than fit into one message.
-        let counts = [200, 0, 1, 100];
-        let sent = counts.map(open);
-        send_descriptors(&here, sent.iter()).unwrap();
-        let section = |count| Section { kind: SectionKind::Lock, count };
-        let received = receive_descriptors(&there, &counts.map(section)).unwrap();
-        assert_eq!(received.iter().map(|(_, of)| of.len()).collect::<Vec<_>>(), counts);
-        drop(here);
-        assert!(receive_descriptors(&there, &[section(1)]).is_err());
-    }
-
-    #[test]
-    fn a_message_that_arrives_byte_by_byte_is_cut_off() {
-        let (here, there) = UnixStream::pair().unwrap();
-        there.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        let (over, ended) = channel::<()>();
-        thread::scope(|scope| {
-            // Every byte arrives before a timeout per read expires.
-            scope.spawn(move || {
-                let mut bytes = (MAX_LEN as u32).to_be_bytes().into_iter().chain(repeat(b' '));
-                while ended.recv_timeout(Duration::from_millis(10))
-                    == Err(RecvTimeoutError::Timeout)
-                {
-                    (&here).write_all(&[bytes.next().unwrap()]).unwrap();
-                }
-            });
-            let began = Instant::now();
-            let cut_off = receive(&there, Duration::from_millis(200)).unwrap_err();
-            assert_eq!(cut_off.kind(), io::ErrorKind::TimedOut);
-            assert!(began.elapsed() < DEADLINE, "{:?}", began.elapsed());
-            drop(over);
-        });
-        assert_eq!(there.read_timeout().unwrap(), Some(Duration::from_secs(60)));
-    }
-
-    #[test]
-    fn a_reader_that_reads_slowly_is_cut_off() {
-        let (here, there) = UnixStream::pair().unwrap();
-        here.set_write_timeout(Some(Duration::from_secs(60))).unwrap();
-        let (over, ended) = channel::<()>();
-        thread::scope(|scope| {
-            // A part is read before a timeout per write expires.
-            scope.spawn(move || {
-                while ended.recv_timeout(Duration::from_millis(10))
-                    == Err(RecvTimeoutError::Timeout)
-                {
-                    let _some = (&there).read(&mut [0; 4_096]).unwrap();
-                }
-            });
-            let (began, bytes) = (Instant::now(), [0; 64 << 10]);
-            let mut to = UntilDeadline::new(&here, Duration::from_millis(200));
-            let mut written = Ok(());
-            while written.is_ok() && began.elapsed() < DEADLINE {
-                written = to.write_all(&bytes);
-            }
-            // Otherwise a reader that has read everything waits for more.
-            here.shutdown(Shutdown::Both).unwrap();
-            drop(over);
-            assert_eq!(written.unwrap_err().kind(), io::ErrorKind::TimedOut);
-        });
+        let mut bytes: Vec<u8> = messages.iter().flat_map(|it| it.encode().unwrap()).collect();
+        bytes.extend_from_slice(b"\0\0\0\x03\"?\"");
+        bytes.extend_from_slice(&u32::MAX.to_be_bytes());
+        let mut from = bytes.as_slice();
+        messages.iter().for_each(|it| assert_eq!(Message::decode(&mut from).unwrap(), *it));
+        assert!(Message::decode(&mut from).is_err() && Message::decode(&mut from).is_err());
     }
 
     #[test]

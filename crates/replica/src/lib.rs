@@ -3,10 +3,12 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`handoff`] | the messages of a handoff, and the descriptors that follow them |
+//! | [`handoff`] | the messages of a handoff |
+//! | [`link`] | the connection between its two processes |
 //! | [`dump`] | all peers, in steps of running workers, and how they are loaded |
 //! | [`delta`] | peers that have stopped or announced since a dump, and how they are merged |
 
 pub mod delta;
 pub mod dump;
 pub mod handoff;
+pub mod link;

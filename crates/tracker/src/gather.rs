@@ -50,9 +50,20 @@ impl<R> Gather<R> {
     ///
     /// # Errors
     /// [`ResultMissing`], when a worker has ended without its result, or does not send it in time.
-    pub fn wait(mut self, timeout: Duration) -> Result<Vec<R>, ResultMissing> {
+    pub fn wait(self, timeout: Duration) -> Result<Vec<R>, ResultMissing> {
+        self.wait_by(|results| results.recv_timeout(timeout))
+    }
+
+    /// Waits for all results, for each by `receive`.
+    ///
+    /// # Errors
+    /// [`ResultMissing`], when `receive` fails.
+    pub fn wait_by<E>(
+        mut self,
+        mut receive: impl FnMut(&Receiver<R>) -> Result<R, E>,
+    ) -> Result<Vec<R>, ResultMissing> {
         while self.arrived.len() < self.all {
-            self.arrived.push(self.results.recv_timeout(timeout).map_err(|_| ResultMissing)?);
+            self.arrived.push(receive(&self.results).map_err(|_| ResultMissing)?);
         }
         Ok(self.arrived)
     }

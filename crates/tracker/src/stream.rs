@@ -128,14 +128,26 @@ impl<M: Send + 'static> ShardStream<M> {
     /// # Errors
     /// When a task ended early, or `stop` has a message or is closed.
     pub fn next<S>(&mut self, stop: &Receiver<S>) -> Result<Option<M>, StreamError> {
-        while self.unfinished > 0 {
+        self.next_by(|parts| {
             select! {
-                recv(self.parts) -> part => match part {
-                    Ok(Part::Message(message)) => return Ok(Some(message)),
-                    Ok(Part::End) => self.unfinished -= 1,
-                    Err(_) => return Err(StreamError::Interrupted),
-                },
-                recv(stop) -> _ => return Err(StreamError::Stopped),
+                recv(parts) -> part => part.map_err(|_| StreamError::Interrupted),
+                recv(stop) -> _ => Err(StreamError::Stopped),
+            }
+        })
+    }
+
+    /// Waits for the next message by `receive`; `None` after the last one of all shards.
+    ///
+    /// # Errors
+    /// Those of `receive`.
+    pub fn next_by<E>(
+        &mut self,
+        mut receive: impl FnMut(&Receiver<Part<M>>) -> Result<Part<M>, E>,
+    ) -> Result<Option<M>, E> {
+        while self.unfinished > 0 {
+            match receive(&self.parts)? {
+                Part::Message(message) => return Ok(Some(message)),
+                Part::End => self.unfinished -= 1,
             }
         }
         Ok(None)

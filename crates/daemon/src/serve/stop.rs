@@ -35,13 +35,13 @@ impl Serving {
     /// the successor still runs; if not, the peers are written to the snapshot.
     pub fn finish_handoff(self, handoff: CompletedHandoff) -> bool {
         let Executor { running, mut files, admin, clock, .. } = self.executor;
-        let CompletedHandoff { stream, process, mut since } = handoff;
+        let CompletedHandoff { to, process, mut since } = handoff;
         // The successor waits for this address.
         drop(admin);
         let (_, mut shards) = running.stop_and_take_shards();
         files.snapshots.join();
-        let now = clock.now();
-        match delta::send(&stream, &mut shards, &mut since, now, &mut notify::progress()) {
+        let progress = &mut notify::progress();
+        match delta::write(to, &mut shards, &mut since, clock.now(), progress) {
             Ok(delta) => {
                 let peers = delta.v4 + delta.v6;
                 log::info!("handoff complete: process {process} serves; delta sent: {peers} peers");

@@ -24,6 +24,7 @@ use onrush_control::AdminError;
 use onrush_control::server::{self, Bound};
 use onrush_replica::delta;
 use onrush_replica::handoff::{Handoff, Section, SectionKind};
+use onrush_replica::link::Link;
 use onrush_store::lock::StateLock;
 use onrush_text::version::version;
 
@@ -51,11 +52,10 @@ impl Tracker {
         settings: &Settings,
         (journal_length, merging): (u64, &Arc<AtomicBool>),
     ) -> Result<(), StartError> {
-        let stream = client.stream.try_clone().map_err(HandoffError::Broken)?;
-        let orders = self.running.orders().clone();
-        let start_merge = delta::receive(
-            stream,
-            (orders, self.map, self.clock),
+        let link = client.link.try_clone().map_err(HandoffError::Broken)?;
+        let start_merge = delta::start_merge(
+            link,
+            (self.running.orders().clone(), self.map),
             merging.clone(),
             std::mem::take(&mut client.stops),
             // Before its first byte, the predecessor has named this one as the main process.

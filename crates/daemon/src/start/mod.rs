@@ -164,7 +164,7 @@ impl Tracker {
     /// [`StartError`]; the predecessor keeps serving.
     pub fn start_as_successor(settings: &Settings, force: bool) -> Result<Self, StartError> {
         let mut start = Start::begin(settings, |listen| handoff::bind_admin(settings, listen))?;
-        let mut client = HandoffClient::request(settings)?;
+        let mut client = HandoffClient::request(settings, start.clock)?;
         let (mut group, pending) = sockets::take(settings, &mut client)?;
         let keys = start.open_state(client.lock.take())?;
         start.files.control = client.control.take();

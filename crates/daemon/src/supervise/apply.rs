@@ -13,6 +13,9 @@ use onrush_config::reload::{Changes, KeyChange, joined};
 use onrush_control::api::admin::ReloadReport;
 use onrush_control::request::Responder;
 
+/// Why a configuration is not put into force: the successor has read it already, or a former one.
+const UPGRADING: &str = "an upgrade is under way: reload when it is over";
+
 impl Supervisor {
     /// Starts a reload, unless an upgrade is in progress. `by` says in the log who requests it; if
     /// `forced`, a list that lost most of its entries is accepted.
@@ -24,11 +27,9 @@ impl Supervisor {
         effects: &mut Effects,
     ) {
         if self.upgrade.is_running() {
-            // The successor may have read the former configuration.
-            let why = "an upgrade is under way: reload when it is over";
-            effects.warn(format!("reload requested by {by}: {why}"));
+            effects.warn(format!("reload requested by {by}: {UPGRADING}"));
             if let Some(responder) = responder {
-                effects.reply(responder, Err(why.to_owned()));
+                effects.reply(responder, Err(UPGRADING.to_owned()));
             }
             return;
         }
@@ -65,6 +66,9 @@ impl Supervisor {
         time: Time,
         effects: &mut Effects,
     ) -> Result<ReloadReport, String> {
+        if self.upgrade.is_running() {
+            return Err(UPGRADING.to_owned());
+        }
         // Keys that change now may contradict the running values of keys that need a restart.
         let Changes { settings, mut changed, restart } =
             Changes::new(&self.settings, loaded.settings, &self.source.host)

@@ -1,10 +1,10 @@
 //! The predecessor's side of a handoff: it waits at a Unix socket for a successor, and keeps
 //! serving when the handoff fails.
 
-use std::io::{self, BufWriter};
-use std::net::{Shutdown, SocketAddr};
+use std::io;
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,15 +12,15 @@ use std::thread;
 use std::time::Duration;
 
 use crossbeam_channel::{Sender, bounded};
-use onrush_net::descriptors::{self, Peer};
+use onrush_net::descriptors::Peer;
 use onrush_swarm::{Interest, Shard, Totals};
 
 use onrush_replica::delta::{CompletedHandoff, Since};
 use onrush_replica::dump;
 use onrush_replica::handoff::{
-    Current, Handoff, IntervalCommitment, Message, PROTOCOL, UntilDeadline, receive, send,
-    send_descriptors, unexpected,
+    Current, Handoff, IntervalCommitment, Message, PROTOCOL, unexpected,
 };
+use onrush_replica::link::{Link, UnixLink};
 use onrush_store::state_file;
 use onrush_text::version::version;
 use onrush_tracker::clock::{Clock, Now};
@@ -132,7 +132,8 @@ impl HandoffServer {
         thread::Builder::new().name("upgrade".into()).spawn(move || {
             let listener = first.unwrap_or_else(|| bind_later(&path));
             for stream in listener.incoming() {
-                match stream.map(|stream| self.serve(stream)) {
+                let link = stream.and_then(|it| UnixLink::new(it, WRITE_TIMEOUT, self.clock));
+                match link.map(|link| self.serve(link)) {
                     // The next successor connects to the present one.
                     Ok(true) => return,
                     Ok(false) => {}
@@ -152,11 +153,11 @@ impl HandoffServer {
     }
 
     /// Serves one connection. Returns whether the handoff of the sockets is complete.
-    fn serve(&self, stream: UnixStream) -> bool {
-        let result = match self.receive_request(&stream) {
+    pub fn serve(&self, link: impl Link) -> bool {
+        let result = match self.receive_request(&link) {
             Ok(None) => return false,
             Ok(Some((peer, version))) => {
-                self.run_handoff(stream, peer, version).inspect_err(|_| {
+                self.run_handoff(link, peer, version).inspect_err(|_| {
                     // The main thread may have ended.
                     let _ = self.events.send(HandoffEvent::Failed);
                 })
@@ -175,17 +176,16 @@ impl HandoffServer {
 
     /// Authenticates the peer and reads its request. Returns the successor's process and build;
     /// `None` if the connection needs nothing more.
-    fn receive_request(&self, stream: &UnixStream) -> io::Result<Option<(Peer, String)>> {
-        let peer = descriptors::peer(stream)?;
+    fn receive_request(&self, link: &impl Link) -> io::Result<Option<(Peer, String)>> {
+        let peer = link.peer()?;
         let own = nix::unistd::Uid::effective().as_raw();
         if peer.user != own && peer.user != 0 {
             log::warn!("upgrade refused: user {} is neither user {own} nor root", peer.user);
             return Ok(None);
         }
-        stream.set_write_timeout(Some(WRITE_TIMEOUT))?;
-        let why = match receive(stream, REQUEST_TIMEOUT)? {
+        let why = match link.receive(REQUEST_TIMEOUT)? {
             Message::Inspect => {
-                send(stream, &Message::Handoff(self.handoff.clone()))?;
+                link.send(&Message::Handoff(self.handoff.clone()))?;
                 return Ok(None);
             }
             // A dump would lack the peers that are still to be merged.
@@ -202,22 +202,23 @@ impl HandoffServer {
             ),
             other => return Err(unexpected(&other)),
         };
-        send(stream, &Message::Refusal(why.clone()))?;
+        link.send(&Message::Refusal(why.clone()))?;
         Err(io::Error::other(why))
     }
 
     /// Sends sockets and peers to the successor.
     fn run_handoff(
         &self,
-        stream: UnixStream,
+        link: impl Link,
         Peer { process, user }: Peer,
         version: String,
     ) -> io::Result<CompletedHandoff> {
-        let current =
-            self.ask_main_thread(|current| HandoffEvent::Requested { process, current })?;
-        self.send_handoff(&stream, current)?;
+        let requested = |current| HandoffEvent::Requested { process, current };
+        let current = Some(self.ask_main_thread(&link, requested)?);
+        link.send(&Message::Handoff(Handoff { current, ..self.handoff.clone() }))?;
+        link.send_descriptors(&self.descriptors)?;
         // The successor binds further sockets, and may read long lists.
-        let keeps = match receive(&stream, LOAD_TIMEOUT) {
+        let keeps = match link.receive(LOAD_TIMEOUT) {
             Ok(Message::Accept { keeps }) => keeps,
             Ok(other) => return Err(unexpected(&other)),
             Err(error) => {
@@ -230,86 +231,83 @@ impl HandoffServer {
              the peers while this one keeps serving",
             self.handoff.version
         );
-        let begun = self.clock.now().moment;
+        let begun = link.now().moment;
         let subscribe =
             |shard: &mut Shard, _: Now| Some((shard.subscribe(Interest::Stops), shard.totals()));
         let subscribed = self.orders.gather(|_| subscribe).map_err(io::Error::other)?;
-        let subscribed = subscribed.wait(DUMP_TIMEOUT).map_err(io::Error::other)?;
+        let subscribed = subscribed.wait_by(|results| link.wait(results, DUMP_TIMEOUT));
+        let subscribed = subscribed.map_err(io::Error::other)?;
         let (stops, totals): (_, Vec<Totals>) = subscribed.into_iter().unzip();
-        self.send_peers(&stream, &totals)?;
-        match receive(&stream, LOAD_TIMEOUT)? {
+        self.send_peers(&link, &totals)?;
+        match link.receive(LOAD_TIMEOUT)? {
             Message::Ready => {}
             other => return Err(unexpected(&other)),
         }
-        let commitment = self.ask_main_thread(|commitment| HandoffEvent::Ready {
-            process,
-            version,
-            commitment,
-        })?;
-        self.release(&stream, commitment).inspect_err(|_| {
+        let ready = |commitment| HandoffEvent::Ready { process, version, commitment };
+        let commitment = self.ask_main_thread(&link, ready)?;
+        self.release(&link, commitment).inspect_err(|_| {
             if let Err(error) = self.orders.resume() {
                 log::error!("{error}; its worker does not serve");
             }
         })?;
-        self.drain_dropped_addresses(&keeps);
-        Ok(CompletedHandoff { stream, process, since: Since { begun, stops } })
+        self.drain_dropped_addresses(&link, &keeps);
+        let to = link.into_delta_writer()?;
+        Ok(CompletedHandoff { to, process, since: Since { begun, stops } })
     }
 
     /// Reports an event to the main thread, and waits for the reply.
-    fn ask_main_thread<R>(&self, event: impl FnOnce(Sender<R>) -> HandoffEvent) -> io::Result<R> {
+    fn ask_main_thread<R>(
+        &self,
+        link: &impl Link,
+        event: impl FnOnce(Sender<R>) -> HandoffEvent,
+    ) -> io::Result<R> {
         let (reply, replied) = bounded(1);
         // A failure drops the sender of the reply.
         let _ = self.events.send(event(reply));
         let stopping = |_| io::Error::other("this process is stopping");
-        replied.recv_timeout(MAIN_THREAD_TIMEOUT).map_err(stopping)
-    }
-
-    fn send_handoff(&self, stream: &UnixStream, current: Current) -> io::Result<()> {
-        let handoff = Handoff { current: Some(current), ..self.handoff.clone() };
-        send(stream, &Message::Handoff(handoff))?;
-        send_descriptors(stream, self.descriptors.iter())
+        link.wait(&replied, MAIN_THREAD_TIMEOUT).map_err(stopping)
     }
 
     /// Sends all peers. The shards had these totals a moment ago.
-    fn send_peers(&self, stream: &UnixStream, totals: &[Totals]) -> io::Result<()> {
+    fn send_peers(&self, link: &impl Link, totals: &[Totals]) -> io::Result<()> {
         let peers: u64 = totals.iter().map(Totals::peers).sum();
         let idle: u64 = totals.iter().map(|totals| totals.idle_swarms).sum();
-        send(stream, &Message::Dump { peers: peers.min(self.limit) })?;
+        link.send(&Message::Dump { peers: peers.min(self.limit) })?;
         let limit = SEND_TIMEOUT + TIME_PER_ITEM * u32::try_from(peers + idle).unwrap_or(u32::MAX);
-        let to = BufWriter::with_capacity(256 << 10, UntilDeadline::new(stream, limit));
-        dump::write(to, &self.orders, self.clock, DUMP_TIMEOUT)?;
-        stream.set_write_timeout(Some(WRITE_TIMEOUT))
+        dump::send(link, &self.orders, limit, DUMP_TIMEOUT)
     }
 
     /// Stops receiving and releases the sockets. After a failure, workers have to receive again.
-    fn release(&self, stream: &UnixStream, commitment: IntervalCommitment) -> io::Result<()> {
-        let paused = self.orders.pause().map_err(io::Error::other)?.wait(DRAIN_TIMEOUT);
-        paused.map_err(|_| io::Error::other("a worker did not stop receiving in time"))?;
-        send(stream, &Message::Release { commitment })?;
-        match receive(stream, ACQUIRE_TIMEOUT) {
+    fn release(&self, link: &impl Link, commitment: IntervalCommitment) -> io::Result<()> {
+        let paused = self.orders.pause().map_err(io::Error::other)?;
+        paused
+            .wait_by(|results| link.wait(results, DRAIN_TIMEOUT))
+            .map_err(|_| io::Error::other("a worker did not stop receiving in time"))?;
+        link.send(&Message::Release { commitment })?;
+        match link.receive(ACQUIRE_TIMEOUT) {
             Ok(Message::Acquired) => return Ok(()),
             Ok(other) => return Err(unexpected(&other)),
             Err(_) => {}
         }
         // After the shutdown the successor can send nothing more. A message that it sent before can
         // still be read, and counts.
-        stream.shutdown(Shutdown::Both)?;
-        match receive(stream, ACQUIRE_TIMEOUT) {
+        link.shut_down()?;
+        match link.receive(ACQUIRE_TIMEOUT) {
             Ok(Message::Acquired) => Ok(()),
             _ => Err(io::Error::other("the successor did not acquire the sockets in time")),
         }
     }
 
     /// Answers the datagrams queued at addresses that the successor does not serve.
-    fn drain_dropped_addresses(&self, keeps: &[bool]) {
+    fn drain_dropped_addresses(&self, link: &impl Link, keeps: &[bool]) {
         let addresses = self.handoff.addresses().zip(keeps);
         let dropped: Arc<[SocketAddr]> =
             addresses.filter(|(_, keep)| !**keep).map(|((address, _), _)| address).collect();
         if dropped.is_empty() {
             return;
         }
-        let drained = self.orders.drain(&dropped);
-        if !drained.is_ok_and(|drained| drained.wait(DRAIN_TIMEOUT).is_ok()) {
+        let wait = |results: &_| link.wait(results, DRAIN_TIMEOUT);
+        if !self.orders.drain(&dropped).is_ok_and(|drained| drained.wait_by(wait).is_ok()) {
             log::warn!("some requests at addresses that are no longer served were not answered");
         }
     }

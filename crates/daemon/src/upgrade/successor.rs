@@ -18,13 +18,13 @@ use onrush_config::settings::Listen;
 use onrush_config::{Passed, Settings};
 use onrush_replica::dump::{self, DumpError, load_options};
 use onrush_replica::handoff::{
-    Handoff, IntervalCommitment, Message, PROTOCOL, SectionKind, receive, receive_descriptors,
-    send, unexpected,
+    Handoff, IntervalCommitment, Message, PROTOCOL, SectionKind, unexpected,
 };
+use onrush_replica::link::{Link, UnixLink};
 use onrush_store::lock::StateLock;
 use onrush_text::version::version;
 use onrush_tracker::access::AccessList;
-use onrush_tracker::clock::Now;
+use onrush_tracker::clock::{Clock, Now};
 
 /// Time for each message of the predecessor: longer than any of its own timeouts.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -87,9 +87,9 @@ impl From<DumpError> for HandoffError {
 
 /// A handoff in progress, as the successor sees it.
 #[derive(Debug)]
-pub struct HandoffClient {
+pub struct HandoffClient<L = UnixLink> {
     /// The connection to the predecessor.
-    pub stream: UnixStream,
+    pub link: L,
     /// The description of the handoff.
     pub handoff: Handoff,
     /// The sockets of the addresses that both processes serve.
@@ -121,21 +121,19 @@ pub fn passed_sockets(settings: &Settings) -> Option<Passed> {
 /// The handoff that the predecessor would make. Failures are reported by
 /// [`HandoffClient::request`].
 pub fn inspect(settings: &Settings) -> Option<Handoff> {
-    let stream = connect(settings).ok()?;
-    send(&stream, &Message::Inspect).ok()?;
-    match receive(&stream, TIMEOUT).ok()? {
+    let link = connect(settings, Clock::start()).ok()?;
+    link.send(&Message::Inspect).ok()?;
+    match link.receive(TIMEOUT).ok()? {
         Message::Handoff(handoff) => Some(handoff),
         _ => None,
     }
 }
 
-fn connect(settings: &Settings) -> Result<UnixStream, HandoffError> {
+fn connect(settings: &Settings, clock: Clock) -> Result<UnixLink, HandoffError> {
     let path = settings.state_dir.as_ref().ok_or(HandoffError::NoDirectory)?.join(SOCKET);
     let stream =
         UnixStream::connect(&path).map_err(|cause| HandoffError::NotRunning { path, cause })?;
-    stream.set_read_timeout(Some(TIMEOUT))?;
-    stream.set_write_timeout(Some(TIMEOUT))?;
-    Ok(stream)
+    Ok(UnixLink::new(stream, TIMEOUT, clock)?)
 }
 
 impl HandoffClient {
@@ -143,19 +141,28 @@ impl HandoffClient {
     ///
     /// # Errors
     /// [`HandoffError`].
-    pub fn request(settings: &Settings) -> Result<Self, HandoffError> {
-        let stream = connect(settings)?;
-        send(&stream, &Message::Request { protocol: PROTOCOL, version: version().to_owned() })?;
-        let handoff = match receive(&stream, TIMEOUT)? {
+    pub fn request(settings: &Settings, clock: Clock) -> Result<Self, HandoffError> {
+        Self::begin(connect(settings, clock)?, &settings.listen)
+    }
+}
+
+impl<L: Link> HandoffClient<L> {
+    /// Requests the handoff over this link, for a process that is to serve these addresses.
+    ///
+    /// # Errors
+    /// [`HandoffError`].
+    pub fn begin(link: L, listen: &[Listen]) -> Result<Self, HandoffError> {
+        link.send(&Message::Request { protocol: PROTOCOL, version: version().to_owned() })?;
+        let handoff = match link.receive(TIMEOUT)? {
             Message::Handoff(handoff) => handoff,
             Message::Refusal(why) => return Err(HandoffError::Refused(why)),
             other => return Err(unexpected(&other).into()),
         };
         let addresses: Vec<_> = handoff.addresses().map(|(address, _)| address).collect();
-        let (keeps, added) = compare(&addresses, &settings.listen);
+        let (keeps, added) = compare(&addresses, listen);
         let (mut kept, mut lock, mut control) = (Vec::new(), None, None);
         let mut keep = keeps.iter();
-        for (kind, descriptors) in receive_descriptors(&stream, &handoff.sections)? {
+        for (kind, descriptors) in link.receive_descriptors(&handoff.sections)? {
             match kind {
                 SectionKind::Udp(address) => {
                     let sockets = descriptors.into_iter().map(BoundSocket::adopt);
@@ -170,7 +177,7 @@ impl HandoffClient {
                 }
             }
         }
-        Ok(Self { stream, handoff, kept, keeps, added, lock, control, stops: Vec::new() })
+        Ok(Self { link, handoff, kept, keeps, added, lock, control, stops: Vec::new() })
     }
 
     /// Accepts the handoff, and loads the peers as they arrive. If they are more than `limit`,
@@ -189,17 +196,16 @@ impl HandoffClient {
     ) -> Result<(), HandoffError> {
         let Handoff { version, process, .. } = &self.handoff;
         log::info!("receiving the handoff of process {process}, onrush {version}");
-        send(&self.stream, &Message::Accept { keeps: self.keeps.clone() })?;
+        self.link.send(&Message::Accept { keeps: self.keeps.clone() })?;
         // The delta may contain peers that stop at this process before it arrives.
         self.stops = shards.iter_mut().map(|shard| shard.subscribe(Interest::Stops)).collect();
         let options = load_options(map, access, now);
-        let held = match receive(&self.stream, TIMEOUT)? {
+        let held = match self.link.receive(TIMEOUT)? {
             Message::Dump { peers } => peers,
             other => return Err(unexpected(&other).into()),
         };
-        // Unbuffered, so that the messages behind the peers are not read.
-        let progress = &mut notify::progress();
-        Ok(dump::load(&self.stream, held, shards, options, (limit, force), progress)?)
+        let (from, progress) = (self.link.reader(), &mut notify::progress());
+        Ok(dump::load(from, held, shards, options, (limit, force), progress)?)
     }
 
     /// Waits until the predecessor has released the sockets. Call when everything slow is done:
@@ -208,8 +214,8 @@ impl HandoffClient {
     /// # Errors
     /// [`HandoffError`], when the predecessor keeps the sockets.
     pub fn wait_for_release(&self) -> Result<IntervalCommitment, HandoffError> {
-        send(&self.stream, &Message::Ready)?;
-        match receive(&self.stream, TIMEOUT)? {
+        self.link.send(&Message::Ready)?;
+        match self.link.receive(TIMEOUT)? {
             Message::Release { commitment } => Ok(commitment),
             other => Err(unexpected(&other).into()),
         }
@@ -220,7 +226,7 @@ impl HandoffClient {
     /// # Errors
     /// [`HandoffError`], when the predecessor has timed out and serves again.
     pub fn acquire(&self) -> Result<(), HandoffError> {
-        Ok(send(&self.stream, &Message::Acquired)?)
+        Ok(self.link.send(&Message::Acquired)?)
     }
 }
 
