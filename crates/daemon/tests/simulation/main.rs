@@ -11,6 +11,7 @@ mod coverage;
 mod history;
 mod ids;
 mod limits;
+mod link;
 mod model;
 mod operator;
 mod peers;

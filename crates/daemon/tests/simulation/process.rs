@@ -14,12 +14,13 @@ use onrush_config::{Flags, Host};
 use onrush_replica::handoff::IntervalCommitment;
 use onrush_store::lists::journal::Journal;
 use onrush_swarm::Shard;
+use onrush_tracker::access::AccessList;
 use onrush_tracker::assemble::{Secrets, assemble};
 use onrush_tracker::member::{Member, Role};
 use onrush_tracker::metrics::Summary;
 use onrush_tracker::orders::Orders;
 use onrush_tracker::rules::Rules;
-use onrush_tracker::worker::Worker;
+use onrush_tracker::worker::{SwarmSide, Worker};
 
 use super::clock::{Clocks, Time};
 use super::operator::Disk;
@@ -40,9 +41,9 @@ pub(crate) struct Process {
 /// A process that has read its configuration, and does not serve yet.
 pub(crate) struct Starting {
     owners: Owners,
-    settings: Arc<onrush_config::Settings>,
+    pub(crate) settings: Arc<onrush_config::Settings>,
     pub(crate) workers: Vec<Worker<SharedSocket>>,
-    started: u64,
+    pub(crate) started: u64,
     /// Length of the journal when it was read.
     journal_length: usize,
     most_peers: u64,
@@ -74,14 +75,27 @@ impl Starting {
     }
 
     /// The list by which peers are loaded.
-    pub(crate) fn access(&self) -> &onrush_tracker::access::AccessList {
+    pub(crate) fn access(&self) -> &Arc<AccessList> {
         &self.owners.access.lists().access
     }
 
-    /// The shards, in order.
-    pub(crate) fn shards(&mut self) -> Vec<&mut Shard> {
-        let sides = self.workers.iter_mut().filter_map(|worker| worker.swarm_side.as_mut());
-        sides.map(|side| &mut side.shard).collect()
+    /// The handle to the workers.
+    pub(crate) fn orders(&self) -> Orders {
+        orders(&self.workers)
+    }
+
+    /// Takes the shards out of the workers, to load peers. In order.
+    pub(crate) fn take_sides(&mut self) -> Vec<SwarmSide> {
+        self.workers.iter_mut().filter_map(|worker| worker.swarm_side.take()).collect()
+    }
+
+    /// Puts the shards back.
+    pub(crate) fn put_sides(&mut self, sides: Vec<SwarmSide>) {
+        // Workers with a shard are the last ones.
+        let first = self.workers.len() - sides.len();
+        for (worker, side) in self.workers[first..].iter_mut().zip(sides) {
+            worker.swarm_side = Some(side);
+        }
     }
 
     /// Begins to serve: with the changes of the journal since, and the commitment of the
@@ -126,6 +140,11 @@ impl Starting {
     }
 }
 
+fn orders(workers: &[Worker<SharedSocket>]) -> Orders {
+    let Worker { mailboxes, owners, .. } = &workers[0];
+    Orders::new(mailboxes, workers.len(), owners.clone())
+}
+
 /// Sets `limits.peers` of rules.
 fn limit(rules: &mut Rules, most_peers: u64, shards: usize) {
     rules.shard.max_peers = (most_peers / shards as u64).max(1);
@@ -134,8 +153,7 @@ fn limit(rules: &mut Rules, most_peers: u64, shards: usize) {
 impl Process {
     /// The handle to the workers.
     pub(crate) fn orders(&self) -> Orders {
-        let Worker { mailboxes, owners, .. } = &self.workers[0];
-        Orders::new(mailboxes, self.workers.len(), owners.clone())
+        orders(&self.workers)
     }
 
     /// The rules in force.

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crossbeam_channel::bounded;
-use onrush::effect::{Effect, Effects, Record};
+use onrush::effect::{Effect, Effects, End, Record};
 use onrush::supervise::event::{Event, Tick};
 use onrush::supervise::reload::Loaded;
 use onrush::time::Time as DaemonTime;
@@ -13,7 +13,8 @@ use onrush::upgrade::predecessor::HandoffEvent;
 use onrush_control::caller::Caller;
 use onrush_control::request::{Request, Responder};
 use onrush_net::memory::{Network, Options};
-use onrush_swarm::ShardMap;
+use onrush_replica::delta::{self, CompletedHandoff};
+use onrush_swarm::{Shard, ShardMap};
 use onrush_testing::memory_tracker::{endpoints, secrets};
 use onrush_tracker::assemble::{Secrets, shard_map};
 use onrush_tracker::metrics::Summary;
@@ -30,7 +31,7 @@ use super::peers::Peers;
 use super::process::{Process, Starting};
 use super::scenario::{CALM, Fault, Scenario};
 use super::socket::{Log, SharedSocket};
-use super::upgrade::{Failure, Stage, Upgrade, is_done};
+use super::upgrade::{Failure, Plan, Upgrade};
 
 /// Seconds within which every client gets a reply to an announce once faults have ended: an
 /// interval, and time-outs while datagrams are lost.
@@ -165,13 +166,11 @@ impl World {
         loop {
             self.serving.settle(time);
             self.model.check(&self.log.take())?;
-            if !self.advance_upgrade(time)? {
+            if !self.advance_upgrade(time) {
                 break;
             }
         }
-        let dumping = self.upgrade.as_ref().is_some_and(|upgrade| {
-            matches!(upgrade.stage, Stage::Subscribing(_) | Stage::Dumping(..))
-        });
+        let dumping = self.upgrade.as_ref().is_some_and(|upgrade| upgrade.older.is_none());
         if !self.serving.runs(time) || dumping {
             return Ok(());
         }
@@ -266,14 +265,8 @@ impl World {
             }
             Fault::List { share } => self.change_list(*share, time),
             Fault::Upgrade(failure) => {
-                // A list that is put into force during an upgrade is not modelled.
-                if self.upgrade.is_none() && self.loading.is_none() {
-                    self.model.begin_upgrade();
-                    let started = time.second - self.rng.random_range(0..=5);
-                    let (current, _state) = bounded(1);
-                    let process = 1 + self.exited.len() as i32;
-                    self.on(Event::Handoff(HandoffEvent::Requested { process, current }), time);
-                    self.upgrade = Some(Upgrade::begin(&self.serving, time, started, *failure));
+                if self.upgrade.is_none() {
+                    self.begin_upgrade(*failure, time);
                 }
             }
         }
@@ -321,6 +314,8 @@ impl World {
                 let loaded = Loaded { settings, notices, lists, replayed, token };
                 self.loading = Some((time.second + self.rng.random_range(0..3), loaded));
             }
+            Effect::SendCurrent(current, to) => to.send(*current).expect("it is waited for"),
+            Effect::End(End::Handoff(completed)) => self.complete_handoff(completed, time),
             Effect::End(end) => panic!("{end:?}"),
             _ => {}
         }
@@ -354,86 +349,72 @@ impl World {
         self.coverage.list_changes += u64::from(result.recv().expect("a response").is_ok());
     }
 
-    /// Takes the next steps of an upgrade. Returns whether workers may have work by them.
-    fn advance_upgrade(&mut self, time: Time) -> Result<bool, String> {
-        let Some(mut upgrade) = self.upgrade.take() else { return Ok(false) };
-        let mut over = false;
-        let worked = match &mut upgrade.stage {
-            Stage::Subscribing(_) => upgrade.start_dump(&self.serving, time),
-            Stage::Dumping(..) => {
-                let (moved, dump) = upgrade.dump(time);
-                if let Some(dump) = dump {
-                    let (started, sockets) = (upgrade.started, self.sockets.clone());
-                    let limits = (started, self.most_peers);
-                    let new =
-                        Starting::new(&self.disk, &self.secrets, sockets, limits, &self.clocks);
-                    let until = time.second + self.rng.random_range(0..5);
-                    let fits = upgrade.load(new, &dump, self.map, self.most_peers, until);
-                    over = !fits || upgrade.failure == Some(Failure::InDump);
-                }
-                moved
-            }
-            Stage::Loaded(_, until) if *until <= time.second => {
-                let (commitment, committed) = bounded(1);
-                let (process, version) = (1 + self.exited.len() as i32, "test".to_owned());
-                let ready = HandoffEvent::Ready { process, version, commitment };
-                self.on(Event::Handoff(ready), time);
-                upgrade.commitment = committed.try_recv().ok();
-                upgrade.pause(&self.serving, time.second + 2);
-                true
-            }
-            Stage::Loaded(..) => false,
-            Stage::Pausing(_, paused, deadline) => {
-                let is_paused = is_done(paused);
-                let failed = upgrade.failure == Some(Failure::Paused);
-                if is_paused && !failed {
-                    self.complete_handoff(&mut upgrade, time);
-                    true
-                } else if is_paused || *deadline <= time.second {
-                    self.serving.orders().resume().expect("a worker takes its orders");
-                    over = true;
-                    true
-                } else {
-                    false
-                }
-            }
-            _ => {
-                let access = self.serving.supervisor.access().lists().access.clone();
-                let (worked, done) = upgrade.merge(&self.serving, (self.map, &access), time);
-                if done {
-                    self.model.end_upgrade();
-                    self.trace.push(format!("{} s: the upgrade is complete", time.second));
-                    self.coverage.upgrades += 1;
-                    return Ok(true);
-                }
-                worked
-            }
-        };
-        match over {
-            true => {
-                self.trace.push(format!("{} s: the upgrade has failed", time.second));
-                self.on(Event::Handoff(HandoffEvent::Failed), time);
-                match upgrade.stage {
-                    Stage::Pausing(..) => self.coverage.failed_pauses += 1,
-                    _ => self.coverage.failed_dumps += 1,
-                }
-                self.model.end_upgrade();
-            }
-            false => self.upgrade = Some(upgrade),
-        }
-        Ok(worked)
+    fn begin_upgrade(&mut self, failure: Option<Failure>, time: Time) {
+        self.model.begin_upgrade();
+        let (started, most_peers) = (time.second - self.rng.random_range(0..=5), self.most_peers);
+        let (start, arrival) = (self.rng.random_range(0..5), self.rng.random_range(0..4));
+        let (sockets, process) = (self.sockets.clone(), 1 + self.exited.len() as i32);
+        let new = Starting::new(
+            &self.disk,
+            &self.secrets,
+            sockets,
+            (started, most_peers),
+            &self.clocks,
+        );
+        let plan = Plan { failure, start, arrival };
+        let limits = (self.map, most_peers);
+        self.upgrade = Some(Upgrade::begin(&self.serving, new, limits, plan, (process, time)));
     }
 
-    /// The successor serves in place of the predecessor.
-    fn complete_handoff(&mut self, upgrade: &mut Upgrade, time: Time) {
-        let arrival = time.second + self.rng.random_range(0..4);
-        let new = upgrade.release(&mut self.serving, time, arrival);
+    /// Lets an upgrade go on. Returns whether workers may have work by it.
+    fn advance_upgrade(&mut self, time: Time) -> bool {
+        let Some(upgrade) = &mut self.upgrade else { return false };
+        let mut worked = upgrade.advance(time);
+        let events = upgrade.events.clone();
+        for event in events.try_iter() {
+            worked = true;
+            match (&event, &mut self.upgrade) {
+                (HandoffEvent::Ready { .. }, Some(upgrade)) => upgrade.is_final = true,
+                (HandoffEvent::Failed, _) => self.fail_upgrade(time),
+                _ => {}
+            }
+            self.on(Event::Handoff(event), time);
+        }
+        if self.upgrade.take_if(|upgrade| upgrade.is_complete()).is_some() {
+            self.model.end_upgrade();
+            self.trace.push(format!("{} s: the upgrade is complete", time.second));
+            self.coverage.upgrades += 1;
+        }
+        worked
+    }
+
+    fn fail_upgrade(&mut self, time: Time) {
+        self.trace.push(format!("{} s: the upgrade has failed", time.second));
+        match self.upgrade.take().is_some_and(|upgrade| upgrade.is_paused()) {
+            true => self.coverage.failed_pauses += 1,
+            false => self.coverage.failed_dumps += 1,
+        }
+        self.model.end_upgrade();
+    }
+
+    /// The successor serves in place of the predecessor, which sends it the delta.
+    fn complete_handoff(&mut self, completed: CompletedHandoff, time: Time) {
+        let CompletedHandoff { to, mut since, .. } = completed;
+        let sides = self.serving.workers.iter_mut().filter_map(|it| it.swarm_side.take());
+        let mut shards: Vec<Shard> = sides.map(|side| side.shard).collect();
+        let now = time.since(self.serving.started);
+        delta::write(to, &mut shards, &mut since, now, &mut || {}).expect("memory");
         self.exited.push(self.serving.summary());
         // A process that exits reads no configuration.
         self.loading = None;
-        self.serving = new.serve(&self.disk, upgrade.commitment, time, &self.clocks);
+        let upgrade = self.upgrade.as_mut().expect("an upgrade");
+        let (new, commitment) = upgrade.released();
+        self.serving = new.serve(&self.disk, Some(commitment), time, &self.clocks);
+        let access = self.serving.supervisor.access().lists().access.clone();
+        upgrade.serves(access, time);
+        let older = upgrade.older.expect("a dump");
         self.trace.push(format!("{} s: the successor serves", time.second));
-        self.model.begin_merge(upgrade.older, self.serving.started);
+        self.model.begin_merge(older, self.serving.started);
         self.publish(time);
     }
 }
