@@ -241,3 +241,17 @@ fn a_stop_waits_five_seconds_while_the_sockets_change_hands() {
     };
     assert!(seconds.into_iter().map(stops).eq([false, false, false, false, false, true]));
 }
+
+/// The successor may have read another file.
+#[test]
+fn a_configuration_that_was_being_read_when_an_upgrade_began_is_rejected() {
+    let mut fixture = Fixture::new("");
+    fixture.on(Event::Signal(Signal::Reload));
+    let (current, _to_successor) = crossbeam_channel::bounded(1);
+    fixture.on(Event::Handoff(HandoffEvent::Requested { process: 7, current }));
+    let effects = format!("{:?}", fixture.reload("[announce]\ninterval = 900\n"));
+    assert!(effects.contains("rejected") && !effects.contains("Publish"), "{effects}");
+    fixture.on(Event::Handoff(HandoffEvent::Failed));
+    let effects = format!("{:?}", fixture.reload("[announce]\ninterval = 900\n"));
+    assert!(effects.contains("announce.interval") && effects.contains("Publish"), "{effects}");
+}

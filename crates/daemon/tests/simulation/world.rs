@@ -390,7 +390,7 @@ impl World {
 
     fn fail_upgrade(&mut self, time: Time) {
         self.trace.push(format!("{} s: the upgrade has failed", time.second));
-        match self.upgrade.take().is_some_and(|upgrade| upgrade.is_paused()) {
+        match self.upgrade.take().is_some_and(|upgrade| upgrade.is_final) {
             true => self.coverage.failed_pauses += 1,
             false => self.coverage.failed_dumps += 1,
         }
