@@ -354,13 +354,8 @@ impl World {
         let (started, most_peers) = (time.second - self.rng.random_range(0..=5), self.most_peers);
         let (start, arrival) = (self.rng.random_range(0..5), self.rng.random_range(0..4));
         let (sockets, process) = (self.sockets.clone(), 1 + self.exited.len() as i32);
-        let new = Starting::new(
-            &self.disk,
-            &self.secrets,
-            sockets,
-            (started, most_peers),
-            &self.clocks,
-        );
+        let new =
+            Starting::new(&self.disk, &self.secrets, sockets, (started, most_peers), &self.clocks);
         let plan = Plan { failure, start, arrival };
         let limits = (self.map, most_peers);
         self.upgrade = Some(Upgrade::begin(&self.serving, new, limits, plan, (process, time)));
