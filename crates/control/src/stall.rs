@@ -6,7 +6,8 @@
 
 use std::time::{Duration, Instant};
 
-/// A worker without a turn for this long is reported as stalled.
+/// A worker without a turn for this long is reported as stalled. The watchdog of the service
+/// manager, purges and the measure of load have thresholds of their own.
 pub const STALL_THRESHOLD: Duration = Duration::from_secs(5);
 
 /// Records when each worker's turn counter last changed.

@@ -1,5 +1,6 @@
-//! Carries out effects: the only place where the main thread acts on workers, files, threads,
-//! other processes and the log while the tracker serves.
+//! Carries out effects, and once a second writes the files that are due: the only place where the
+//! main thread acts on workers, files, threads, other processes and the log while the tracker
+//! serves.
 
 use std::sync::Arc;
 use std::thread;
