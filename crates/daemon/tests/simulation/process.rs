@@ -1,6 +1,7 @@
 //! One process of a simulated tracker: the real supervisor, and workers that a fault stalls.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use onrush::access::AccessControl;
@@ -41,22 +42,23 @@ pub(crate) struct Process {
 /// A process that has read its configuration, and does not serve yet.
 pub(crate) struct Starting {
     owners: Owners,
-    pub(crate) settings: Arc<onrush_config::Settings>,
-    pub(crate) workers: Vec<Worker<SharedSocket>>,
-    pub(crate) started: u64,
+    settings: Arc<onrush_config::Settings>,
+    workers: Vec<Worker<SharedSocket>>,
+    started: u64,
     /// Length of the journal when it was read.
     journal_length: usize,
     most_peers: u64,
 }
 
 impl Starting {
-    /// Reads the configuration, as at a start. `most_peers` is `limits.peers`, which may be less
+    /// Reads the configuration, as at a start, and adopts a commitment. `most_peers` is `limits.peers`, which may be less
     /// than a configuration may have.
     pub(crate) fn new(
         disk: &Disk,
         secrets: &Secrets,
         sockets: Vec<SharedSocket>,
         (started, most_peers): (u64, u64),
+        commitment: Option<(IntervalCommitment, Instant)>,
         clocks: &Clocks,
     ) -> Self {
         let (settings, now) = (disk.settings(), clocks.instant(started));
@@ -65,7 +67,8 @@ impl Starting {
         let replayed = Journal::new("/nonexistent".as_ref()).replay((*lists.access).clone());
         let mut access = AccessControl::new(lists, settings.placement.workers());
         access.begin_records(&replayed);
-        let overload = Overload::new(&settings, now);
+        let mut overload = Overload::new(&settings, now);
+        commitment.into_iter().for_each(|(commitment, at)| overload.adopt(commitment, at));
         let mut rules = overload.rules(&settings, access.lists());
         limit(&mut rules, most_peers, settings.placement.shards());
         let workers = assemble(&settings.workers(), secrets, sockets, &rules);

@@ -7,6 +7,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use onrush::upgrade::predecessor::{HandoffEvent, HandoffServer};
 use onrush::upgrade::successor::{HandoffClient, HandoffError};
+use onrush_config::settings::Listen;
 use onrush_replica::delta::{self, OLDER_IN_DUMP};
 use onrush_replica::handoff::{Handoff, IntervalCommitment};
 use onrush_replica::link::Link;
@@ -49,8 +50,11 @@ pub(crate) struct Upgrade {
     predecessor: Side,
     pub(crate) events: Receiver<HandoffEvent>,
     successor: Side,
-    /// The process that is to serve.
+    /// The process that is to serve, once it has the commitment of its predecessor.
     new: Option<Starting>,
+    assembled: Sender<Assembled>,
+    /// When the successor has started.
+    pub(crate) started: u64,
     begun: Time,
     plan: Plan,
     /// The second at which the successor has loaded the dump.
@@ -66,6 +70,9 @@ pub(crate) struct Upgrade {
     arrival: Option<u64>,
 }
 
+/// What the successor loads peers into, and the list that permits them.
+type Assembled = (Vec<SwarmSide>, Orders, Arc<AccessList>);
+
 /// The successor has all that it serves with.
 type Released = (Vec<SwarmSide>, IntervalCommitment);
 
@@ -73,23 +80,22 @@ type Released = (Vec<SwarmSide>, IntervalCommitment);
 struct Successor {
     link: SimulatedLink,
     plan: Plan,
-    settings: Arc<onrush_config::Settings>,
+    listen: Vec<Listen>,
     map: ShardMap,
     limit: u64,
-    permitted: Arc<AccessList>,
-    sides: Vec<SwarmSide>,
-    orders: Orders,
+    assembled: Receiver<Assembled>,
     loaded: Sender<u64>,
     released: Sender<Released>,
     access: Receiver<Arc<AccessList>>,
 }
 
 impl Successor {
-    fn run(mut self) -> Result<(), HandoffError> {
-        let mut client = HandoffClient::begin(self.link.clone(), &self.settings.listen)?;
-        let (link, shards) = (&self.link, self.sides.iter_mut().map(|it| &mut it.shard).collect());
-        let (permitted, now) = (&self.permitted, link.now());
-        client.load_peers(shards, self.map, permitted, now, self.limit, false)?;
+    fn run(self) -> Result<(), HandoffError> {
+        let link = &self.link;
+        let mut client = HandoffClient::begin(link.clone(), &self.listen)?;
+        let (mut sides, orders, permitted) = self.assembled.try_recv().expect("a commitment");
+        let shards = sides.iter_mut().map(|it| &mut it.shard).collect();
+        client.load_peers(shards, self.map, &permitted, link.now(), self.limit, false)?;
         self.loaded.send(link.second()).expect("an upgrade");
         if self.plan.failure == Some(Failure::InDump) {
             return Ok(());
@@ -99,22 +105,23 @@ impl Successor {
         if self.plan.failure == Some(Failure::Paused) {
             return Ok(());
         }
-        self.released.send((self.sides, commitment)).expect("an upgrade");
+        self.released.send((sides, commitment)).expect("an upgrade");
         client.acquire()?;
         let Ok(access) = link.wait(&self.access, Duration::MAX) else { return Ok(()) };
-        delta::merge(link, (self.orders, self.map), access, client.stops, || ());
+        delta::merge(link, (orders, self.map), access, client.stops, || ());
         Ok(())
     }
 }
 
 impl Upgrade {
-    /// `new` requests the handoff from the process that serves. `process` is its id.
+    /// A process with this id, which has `started` then and is to serve these addresses, requests
+    /// the handoff from the process that serves.
     pub(crate) fn begin(
         serving: &Process,
-        mut new: Starting,
+        (process, started, listen): (i32, u64, Vec<Listen>),
         (map, limit): (ShardMap, u64),
         plan: Plan,
-        (process, begun): (i32, Time),
+        begun: Time,
     ) -> Self {
         let (events_to, events) = unbounded();
         let server = HandoffServer {
@@ -135,25 +142,21 @@ impl Upgrade {
             events: events_to,
         };
         let (host, [here, there]) = (Arc::<Host>::default(), pair());
-        let (shared, started) = (host.clone(), serving.started);
+        let (shared, serving) = (host.clone(), serving.started);
         let predecessor =
-            Side::new(move |turns| _ = server.serve(here.link(shared, turns, started, process)));
+            Side::new(move |turns| _ = server.serve(here.link(shared, turns, serving, process)));
         let ((loaded_to, loaded), (released_to, released)) = (bounded(1), bounded(1));
-        let (access, access_of) = bounded(1);
-        let (settings, permitted) = (new.settings.clone(), new.access().clone());
-        let (sides, orders) = (new.take_sides(), new.orders());
-        let (shared, started) = (host.clone(), new.started);
+        let ((assembled, assembled_of), (access, access_of)) = (bounded(1), bounded(1));
+        let shared = host.clone();
         let successor = Side::new(move |turns| {
             let link = there.link(shared, turns, started, 0);
             let successor = Successor {
                 link,
                 plan,
-                settings,
+                listen,
                 map,
                 limit,
-                permitted,
-                sides,
-                orders,
+                assembled: assembled_of,
                 loaded: loaded_to,
                 released: released_to,
                 access: access_of,
@@ -166,7 +169,9 @@ impl Upgrade {
             predecessor,
             events,
             successor,
-            new: Some(new),
+            new: None,
+            assembled,
+            started,
             begun,
             plan,
             loaded,
@@ -176,6 +181,13 @@ impl Upgrade {
             access,
             arrival: None,
         }
+    }
+
+    /// The successor has assembled its workers, with the commitment of the predecessor.
+    pub(crate) fn assembled(&mut self, mut new: Starting) {
+        let (orders, permitted) = (new.orders(), new.access().clone());
+        self.assembled.send((new.take_sides(), orders, permitted)).expect("the successor waits");
+        self.new = Some(new);
     }
 
     /// Lets both sides go on. Returns whether one has.

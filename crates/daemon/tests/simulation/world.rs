@@ -14,6 +14,7 @@ use onrush_control::caller::Caller;
 use onrush_control::request::{Request, Responder};
 use onrush_net::memory::{Network, Options};
 use onrush_replica::delta::{self, CompletedHandoff};
+use onrush_replica::handoff::Current;
 use onrush_swarm::{Shard, ShardMap};
 use onrush_testing::memory_tracker::{endpoints, secrets};
 use onrush_tracker::assemble::{Secrets, shard_map};
@@ -95,7 +96,8 @@ impl World {
         let sockets: Vec<_> =
             endpoints.into_iter().map(|end| SharedSocket::new(end, log.clone())).collect();
         let map = shard_map(settings.placement.shards(), &secrets);
-        let starting = Starting::new(&disk, &secrets, sockets.clone(), (0, most_peers), &clocks);
+        let starting =
+            Starting::new(&disk, &secrets, sockets.clone(), (0, most_peers), None, &clocks);
         let serving = starting.serve(&disk, None, clocks.at(0), &clocks);
         let rules = serving.rules();
         Self {
@@ -314,7 +316,10 @@ impl World {
                 let loaded = Loaded { settings, notices, lists, replayed, token };
                 self.loading = Some((time.second + self.rng.random_range(0..3), loaded));
             }
-            Effect::SendCurrent(current, to) => to.send(*current).expect("it is waited for"),
+            Effect::SendCurrent(current, to) => {
+                self.assemble_successor(&current, time);
+                to.send(*current).expect("it is waited for");
+            }
             Effect::End(End::Handoff(completed)) => self.complete_handoff(completed, time),
             Effect::End(end) => panic!("{end:?}"),
             _ => {}
@@ -353,12 +358,20 @@ impl World {
         self.model.begin_upgrade();
         let (started, most_peers) = (time.second - self.rng.random_range(0..=5), self.most_peers);
         let (start, arrival) = (self.rng.random_range(0..5), self.rng.random_range(0..4));
-        let (sockets, process) = (self.sockets.clone(), 1 + self.exited.len() as i32);
-        let new =
-            Starting::new(&self.disk, &self.secrets, sockets, (started, most_peers), &self.clocks);
+        let process = (1 + self.exited.len() as i32, started, self.disk.settings().listen);
         let plan = Plan { failure, start, arrival };
         let limits = (self.map, most_peers);
-        self.upgrade = Some(Upgrade::begin(&self.serving, new, limits, plan, (process, time)));
+        self.upgrade = Some(Upgrade::begin(&self.serving, process, limits, plan, time));
+    }
+
+    /// The successor reads the configuration, and adopts the commitment.
+    fn assemble_successor(&mut self, current: &Current, time: Time) {
+        let upgrade = self.upgrade.as_mut().expect("an upgrade");
+        let limits = (upgrade.started, self.most_peers);
+        let (sockets, disk, clocks) = (self.sockets.clone(), &self.disk, &self.clocks);
+        let commitment = Some((current.commitment, clocks.instant(time.second)));
+        let new = Starting::new(disk, &self.secrets, sockets, limits, commitment, clocks);
+        upgrade.assembled(new);
     }
 
     /// Lets an upgrade go on. Returns whether workers may have work by it.
