@@ -67,7 +67,3 @@ pub(crate) const SUCCESSOR_FAILED: &str = "the successor failed";
 pub(crate) const UPGRADE_LEFT: &str = "left before it accepted the handoff";
 /// A request was refused because an upgrade is in progress.
 pub(crate) const UPGRADE_RUNNING: &str = "under way";
-/// Errors of `onrush ctl list` during an upgrade: the sockets are in transfer, neither process
-/// listens, or the tracker starts or stops.
-pub(crate) const UNAVAILABLE: [&str; 4] =
-    ["a handoff is in progress", "cannot be reached", "the tracker is ", "try again in a moment"];
