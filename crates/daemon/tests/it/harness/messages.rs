@@ -21,8 +21,6 @@ pub(crate) const LIST_CHANGED: &str = " list changed by ";
 pub(crate) const PURGED_ONE: &str = "removed 1 swarm";
 /// Log lines were lost; their number is before it.
 pub(crate) const LINES_LOST: &str = " log lines were lost";
-/// Totals of the last interval, with requests per second by kind.
-pub(crate) const TOTALS: &str = "/s: connect ";
 /// The kernel dropped datagrams because a receive buffer was full.
 pub(crate) const KERNEL_DROPPED: &str = "the kernel dropped ";
 /// The announce interval has changed by a step.
