@@ -1,5 +1,5 @@
 //! The admin side of a running daemon over HTTP: metrics and statistics agree with the traffic, the
-//! token is required, and what the admin API changes. The server itself is tested in onrush-control.
+//! token is required, and what the admin API changes. The server itself: onrush-control.
 
 use std::fs;
 use std::net::TcpListener;

@@ -1,18 +1,17 @@
-//! `onrush ctl top-sources`: a flood of one network is named and blocked, and what a request may be.
+//! `onrush ctl top-sources`: a flood of one network is named and blocked, and what a request may
+//! be.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 
 use serde_json::Value;
 
 use crate::harness::flood::{NETWORK, during_a_flood};
 use crate::harness::http::TOKEN;
 use crate::harness::network::in_own_network;
-use crate::harness::packets::{connect, leecher, random_hash};
-use crate::harness::process::{Daemon, Ended, Launch, SetOnDrop, eventually};
+use crate::harness::packets::connect;
+use crate::harness::process::{Daemon, Ended, Launch, eventually};
 
 /// Requests of a second that show the sources of all.
 const ENOUGH: u64 = 200;
@@ -89,35 +88,6 @@ fn assert_nft_accepts(daemon: &Daemon) {
         nft.wait().unwrap().success()
     };
     assert!(in_own_network(&[], nft), "{rules}");
-}
-
-/// Announces without a valid connection id are no announces, and nearly all that is refused.
-#[test]
-fn refused_requests_and_announces_are_told_apart() {
-    let daemon = launch();
-    let invalid = leecher(random_hash(), 7_001).bytes(0x0BAD_0BAD_0BAD, 9);
-    let honest = daemon.client();
-    during_a_flood(&daemon, &invalid, || {
-        let refused = top(&daemon, &["--by", "48", "--kind", "refused"]);
-        let first = &refused["sources"][0];
-        assert!(first["source"] == NETWORK && refused["unverified"] == true, "{refused:#}");
-        assert_eq!(first["share"], 1.0, "{refused:#}");
-
-        let over = AtomicBool::new(false);
-        let announces = thread::scope(|scope| {
-            scope.spawn(|| {
-                while !over.load(Ordering::Relaxed) {
-                    honest.announce(&leecher(random_hash(), 7_000));
-                }
-            });
-            let _over = SetOnDrop(&over);
-            top(&daemon, &["--kind", "announce"])
-        });
-        let sources = announces["sources"].as_array().unwrap();
-        assert!(sources.len() == 1 && announces["unverified"] == false, "{announces:#}");
-        assert_eq!(sources[0]["source"], "127.0.0.1/32");
-    });
-    daemon.stop();
 }
 
 /// A connection whose request samples for 60 seconds.
