@@ -225,3 +225,34 @@ impl Effects {
         self.push(Effect::Reply(Reply(Box::new(|| responder.respond(response)))));
     }
 }
+
+#[cfg(test)]
+impl Effects {
+    /// Sends the responses; the other effects.
+    pub(crate) fn send_replies(self) -> Vec<Effect> {
+        let mut others = Vec::new();
+        for effect in self.0 {
+            match effect {
+                Effect::Reply(reply) => reply.send(),
+                other => others.push(other),
+            }
+        }
+        others
+    }
+
+    /// The entries of the log.
+    pub(crate) fn notices(&self) -> Vec<Notice> {
+        let notice = |effect: &Effect| match effect {
+            Effect::Notice(notice) => Some(notice.clone()),
+            _ => None,
+        };
+        self.0.iter().filter_map(notice).collect()
+    }
+
+    /// Asserts that an entry of the log has all of these parts.
+    #[track_caller]
+    pub(crate) fn assert_logged(&self, parts: &[&str]) {
+        let has_all = |notice: &Notice| parts.iter().all(|part| notice.text.contains(part));
+        assert!(self.notices().iter().any(has_all), "no {parts:?} in {:?}", self.notices());
+    }
+}

@@ -244,17 +244,6 @@ mod tests {
         (effects, result)
     }
 
-    fn replied(effects: Effects) -> Vec<Effect> {
-        let mut others = Vec::new();
-        for effect in effects.0 {
-            match effect {
-                Effect::Reply(reply) => reply.send(),
-                other => others.push(other),
-            }
-        }
-        others
-    }
-
     /// More changes than the overlay holds are merged into the list while further changes are made.
     #[test]
     fn many_changes_are_merged() {
@@ -266,7 +255,7 @@ mod tests {
             let changes = all.iter().copied().map(listed(true));
             let changes = changes.chain(all[..1].iter().copied().map(listed(false))).collect();
             let (effects, result) = request(&mut access, changes, InProgress::default());
-            for effect in replied(effects) {
+            for effect in effects.send_replies() {
                 if let Effect::Merge(list) = effect {
                     assert!(merging.replace(list).is_none(), "one merge at a time");
                 }
@@ -299,15 +288,49 @@ mod tests {
         let mut failed = Effects::default();
         let error = RecordError { path: "j".into(), error: "full".into() };
         access.recorded(Err(error), time(), &mut failed);
-        assert_eq!(replied(failed).len(), 0);
+        assert_eq!(failed.send_replies().len(), 0);
         assert!(matches!(result.recv().unwrap(), Err(ListChangeError::Journal { .. })));
         assert!(access.lists().access.permits(hash(1)), "nothing has changed");
         let (_, result) = request(&mut access, change(), InProgress::default());
         let mut recorded = Effects::default();
         access.recorded(Ok(()), time(), &mut recorded);
-        assert!(matches!(replied(recorded)[..], [Effect::Notice(_), Effect::Publish]));
+        assert!(matches!(recorded.send_replies()[..], [Effect::Notice(_), Effect::Publish]));
         assert!(result.recv().unwrap().is_ok_and(|update| update.lasting));
         assert!(!access.lists().access.permits(hash(1)));
+    }
+
+    #[test]
+    fn the_log_has_what_a_change_adds_and_removes_and_for_whom() {
+        let mut access = deny_list();
+        let mut change = |numbers: std::ops::Range<u16>, listed| {
+            let changes = numbers.map(|number| ListChange::new(hash(number), listed));
+            request(&mut access, changes.collect(), InProgress::default()).0
+        };
+        let added = change(0..5, true);
+        added.assert_logged(&["deny list changed by 127.0.0.1:9", "and 2 more; ", "now: 5"]);
+        change(1..2, false).assert_logged(&[&format!("removed {}; ", hash(1)), "now: 4"]);
+        change(1..2, false).assert_logged(&["127.0.0.1:9 ", "has no effect"]);
+    }
+
+    #[test]
+    fn a_change_that_is_not_permitted_is_refused_as_a_whole() {
+        let only = OverlaySet::new(InfoHashSet::new(vec![hash(0).0]));
+        let allow = Arc::new(AccessList::Allow(only));
+        let add = |number| (0..number).map(|n| ListChange::new(hash(n), true)).collect::<Vec<_>>();
+        let remove = vec![ListChange::new(hash(0), false)];
+        for (list, changes, error, part) in [
+            (allow.clone(), remove, ListChangeError::NothingLeft, "allow list"),
+            (allow, add(20_001), ListChangeError::Full(20_000), "limits.list_entries"),
+            (Arc::new(AccessList::Open), add(1), ListChangeError::NoList, "access.mode"),
+        ] {
+            let lists = Lists { access: list.clone(), ..Lists::open() };
+            let mut access = AccessControl::new(lists, 1);
+            let (effects, result) = request(&mut access, changes, InProgress::default());
+            assert_eq!(effects.send_replies().len(), 0);
+            assert_eq!(result.recv().unwrap(), Err(error.clone()));
+            assert!(error.to_string().contains(part), "{error}");
+            assert_eq!(access.lists().access, list);
+        }
     }
 
     #[test]
@@ -328,7 +351,7 @@ mod tests {
         }
         let is_final = InProgress { is_final: true, ..InProgress::default() };
         let (effects, result) = request(&mut deny_list(), Vec::new(), is_final);
-        assert_eq!(replied(effects).len(), 0);
+        assert_eq!(effects.send_replies().len(), 0);
         assert!(matches!(result.recv().unwrap(), Err(ListChangeError::Upgrading)));
     }
 }

@@ -100,7 +100,6 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::effect::Effect;
 
     #[test]
     fn a_limit_is_warned_of_once_a_minute_with_its_count() {
@@ -109,11 +108,7 @@ mod tests {
             let sum = Summary { refused_of_source, crowded_tables, ..Summary::default() };
             let mut effects = Effects::default();
             warnings.tick(&sum, start + Duration::from_secs(second), &mut effects);
-            let text = |effect| match effect {
-                Effect::Notice(notice) => notice.text,
-                other => panic!("{other:?}"),
-            };
-            effects.0.into_iter().map(text).collect::<Vec<_>>()
+            effects.notices().into_iter().map(|notice| notice.text).collect::<Vec<_>>()
         };
         assert_eq!(tick(0, 0, 0), [""; 0]);
         let lines = tick(5, 0, 1);

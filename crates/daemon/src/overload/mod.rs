@@ -295,14 +295,6 @@ mod tests {
 
     use super::*;
 
-    fn notices_of(effects: Effects) -> Vec<Notice> {
-        let notice = |effect| match effect {
-            Effect::Notice(notice) => Some(notice),
-            _ => None,
-        };
-        effects.0.into_iter().filter_map(notice).collect()
-    }
-
     /// An [`Overload`] with a clock and counters that the test advances.
     struct Fixture {
         settings: Settings,
@@ -328,7 +320,7 @@ mod tests {
                 self.now += Duration::from_secs(1);
                 let mut effects = Effects::default();
                 self.overload.adapt(&load, true, self.now, &mut effects);
-                self.notices.extend(notices_of(effects));
+                self.notices.extend(effects.notices());
             }
         }
 
@@ -432,7 +424,7 @@ mod tests {
         let check = |fixture: &mut Fixture| {
             let mut effects = Effects::default();
             fixture.overload.check_filters(&members, fixture.now, &mut effects);
-            notices_of(effects).pop().map(|notice| notice.text)
+            effects.notices().pop().map(|notice| notice.text)
         };
         assert_eq!(check(&mut fixture), None);
         fixture.seconds(5, 90);
@@ -486,7 +478,7 @@ mod tests {
                 Effect::Steer(change) => Some(*change),
                 _ => None,
             };
-            (effects.0.iter().find_map(change), notices_of(effects).len())
+            (effects.0.iter().find_map(change), effects.notices().len())
         };
         assert_eq!([true; 3].map(|loses| second(loses, false)), [(None, 1); 3], "without steering");
         assert_eq!(second(false, true), (None, 0));

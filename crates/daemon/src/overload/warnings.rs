@@ -93,16 +93,11 @@ impl Warnings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::effect::Effect;
 
     fn warned(warnings: &mut Warnings, load: &Load, summary: &Summary) -> Vec<Notice> {
         let mut effects = Effects::default();
         warnings.tick(load, summary, Instant::now(), &mut effects);
-        let notice = |effect| match effect {
-            Effect::Notice(notice) => notice,
-            other => panic!("{other:?}"),
-        };
-        effects.0.into_iter().map(notice).collect()
+        effects.notices()
     }
 
     #[test]

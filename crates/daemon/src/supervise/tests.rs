@@ -1,16 +1,19 @@
-//! Each key that a reload changes has an effect, by its owner.
+//! The supervisor as a whole: each key that a reload changes has an effect by its owner, reloads
+//! among requests and signals, and what is logged for whom.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::*;
 use onrush_config::{Flags, Host, keys, keys::owner};
+use onrush_control::api::blocks::BlockRequest;
 use onrush_control::request::Responder;
+use onrush_proto::InfoHash;
 use onrush_store::lists;
 use onrush_tracker::access::Lists;
 use onrush_tracker::access::overlay::ListChange;
 use onrush_tracker::metrics::Summary;
-use reload::Loaded;
+use reload::{Loaded, ReloadResult};
 use std::sync::mpsc::channel;
 
 /// A supervisor of two members, whose effects and clock the test has.
@@ -72,21 +75,35 @@ impl Fixture {
         self.on(Event::Loaded(Ok(Box::new(loaded))))
     }
 
-    /// Whether a list may have 10 entries more.
-    fn has_room(&mut self) -> bool {
-        let changes = (0..10).map(|n| ListChange::new(onrush_proto::InfoHash([n; 20]), true));
+    /// Makes a request of 127.0.0.1. Returns its response, and the other effects; a response that
+    /// does not come with them is `None`.
+    fn request<T: Send + 'static>(
+        &mut self,
+        request: impl FnOnce(Caller, Responder<T>) -> Request,
+    ) -> (Option<T>, Effects) {
+        let (to, response) = channel();
+        let responder = Responder::new(move |response| drop(to.send(response)));
+        let caller = Caller::Address("127.0.0.1:9".parse().unwrap());
+        let others = self.on(Event::Request(request(caller, responder))).send_replies();
+        (response.try_recv().ok(), Effects(others))
+    }
+
+    /// Whether the list could be changed.
+    fn change_list(&mut self, changes: Vec<ListChange>) -> bool {
+        let change = |caller, responder| Request::ChangeList { changes, caller, responder };
+        self.request(change).0.unwrap().is_ok()
+    }
+
+    /// Reloads on request a list with this many entries in its file.
+    fn reload_list(&mut self, entries: usize, force: bool) -> ReloadResult {
+        let lines: String = (0..entries).map(|n| format!("{n:040x}\n")).collect();
+        std::fs::write(self.directory.path().join("list"), lines).unwrap();
         let (to, result) = channel();
         let responder = Responder::new(move |result| to.send(result).unwrap());
         let caller = Caller::Address("127.0.0.1:9".parse().unwrap());
-        let changes = changes.collect();
-        let request = Request::ChangeList { changes, caller, responder };
-        let effects = self.on(Event::Request(request));
-        for effect in effects.0 {
-            if let Effect::Reply(reply) = effect {
-                reply.send();
-            }
-        }
-        result.recv().unwrap().is_ok()
+        self.on(Event::Request(Request::Reload { force, caller, responder }));
+        self.reload(LISTED).send_replies();
+        result.recv().unwrap()
     }
 }
 
@@ -111,7 +128,8 @@ fn visible(owner: &str, fixture: &mut Fixture, effects: &Effects) -> String {
         owner::RULES => format!("{:?}", fixture.supervisor.rules()),
         owner::ACCESS => {
             let lists = format!("{:?}", fixture.supervisor.access().lists());
-            format!("{lists} {}", fixture.has_room())
+            let ten = (0..10).map(|n| ListChange::new(InfoHash([n; 20]), true));
+            format!("{lists} {}", fixture.change_list(ten.collect()))
         }
         owner::OVERLOAD => {
             for _ in 0..20 {
@@ -190,6 +208,8 @@ const VALUES: [(&str, &str); 30] = [
 
 /// A deny list, so that lists may change; no swarm of it is named.
 const BASE: &str = "[access]\nmode = \"deny\"\n";
+/// The same with a file.
+const LISTED: &str = "[access]\nmode = \"deny\"\nfiles = [\"DIR/list\"]\n";
 
 #[test]
 fn every_key_that_a_reload_changes_has_an_effect_by_its_owner() {
@@ -254,4 +274,117 @@ fn a_configuration_that_was_being_read_when_an_upgrade_began_is_rejected() {
     fixture.on(Event::Handoff(HandoffEvent::Failed));
     let effects = format!("{:?}", fixture.reload("[announce]\ninterval = 900\n"));
     assert!(effects.contains("announce.interval") && effects.contains("Publish"), "{effects}");
+}
+
+#[test]
+fn the_log_has_what_a_reload_changes_and_for_whom() {
+    let mut fixture = Fixture::new(BASE);
+    fixture.on(Event::Signal(Signal::Reload));
+    let listed = "[access]\nmode = \"deny\"\nfiles = [\"DIR/hashes\"]\n";
+    let keys = "[announce]\ninterval = 2400\n[socket]\nbatch = 64\n";
+    let effects = fixture.reload(&format!("{listed}{keys}"));
+    effects.assert_logged(&["reloaded by SIGHUP", "announce.interval: 1800 -> 2400"]);
+    effects.assert_logged(&["info hashes: 0 entries", "1 now", "added 0123456789abcdef"]);
+    effects.assert_logged(&["onrush ctl upgrade", "socket.batch"]);
+
+    let request = |caller, responder| Request::Reload { force: true, caller, responder };
+    let (_, effects) = fixture.request(request);
+    effects.assert_logged(&["requested by 127.0.0.1:9", "with force"]);
+    let rejected = fixture.on(Event::Loaded(Err("onrush.toml:2:1: why".to_owned())));
+    rejected.assert_logged(&["reload by 127.0.0.1:9 ", "was rejected", "onrush.toml:2:1: why"]);
+    assert!(format!("{rejected:?}").contains("Notify(Ready"), "{rejected:?}");
+    assert_eq!(fixture.supervisor.rules().announce.interval, 2400, "it stays in force");
+}
+
+/// The file may have changed since the reading began. The service manager waits for the last one.
+#[test]
+fn reloads_requested_while_the_file_is_read_are_one_more_and_end_once() {
+    let mut fixture = Fixture::new("");
+    let mut seen = Vec::from([(); 3].map(|()| fixture.on(Event::Signal(Signal::Reload))));
+    seen.extend([900, 600].map(|n| fixture.reload(&format!("announce.interval = {n}\n"))));
+    let shown = seen.iter().map(|effects| {
+        let count = |begin| {
+            effects.0.iter().filter(|effect| format!("{effect:?}").starts_with(begin)).count()
+        };
+        ["Load", "Notify(Reloading", "Notify(Ready"].map(count)
+    });
+    assert!(shown.eq([[1, 1, 0], [0, 1, 0], [0, 1, 0], [1, 0, 0], [0, 0, 1]]), "{seen:?}");
+    assert_eq!(fixture.supervisor.rules().announce.interval, 600);
+}
+
+/// A file that is read while it is written may lack most of its entries.
+#[test]
+fn a_list_that_lost_most_of_its_entries_needs_force() {
+    let mut fixture = Fixture::new(BASE);
+    for (entries, force, accepted) in [
+        (300, false, true),
+        (0, false, false),
+        (150, false, true),
+        // Half of a half is compared with the whole.
+        (80, false, false),
+        (0, true, true),
+        // The next list is compared with the forced one.
+        (20, false, true),
+    ] {
+        let reloaded = fixture.reload_list(entries, force);
+        assert_eq!(reloaded.is_ok(), accepted, "{entries}: {reloaded:?}");
+        if let Err(error) = reloaded {
+            let numbers = [" 300 ".to_owned(), format!(" {entries} ")];
+            assert!(numbers.iter().all(|part| error.contains(part)), "{error}");
+            assert!(error.contains("reload --force"), "{error}");
+        }
+    }
+    // Entries that were removed on request are not missing from a file that lacks them, too.
+    let hash = |n: u8| InfoHash([[0; 19].as_slice(), &[n]].concat().try_into().unwrap());
+    let removed = (8..20).map(|n| ListChange::new(hash(n), false));
+    assert!(fixture.change_list(removed.collect()));
+    let accepted = [20, 8, 3].map(|entries| fixture.reload_list(entries, false).is_ok());
+    assert_eq!(accepted, [true, true, false]);
+}
+
+#[test]
+fn the_level_of_the_log_lasts_until_the_next_reload() {
+    let mut fixture = Fixture::new("");
+    let mut change = |level| {
+        let request = |caller, responder| Request::LogLevel { level, caller, responder };
+        let (former, effects) = fixture.request(request);
+        effects.assert_logged(&["127.0.0.1:9", "until the next reload", &format!("-> {level}")]);
+        former.unwrap()
+    };
+    let [info, warn, off] = [LevelFilter::Info, LevelFilter::Warn, LevelFilter::Off];
+    assert_eq!((change(warn), change(off)), (info, warn));
+    let effects = fixture.reload("");
+    let level = effects.0.iter().find_map(|effect| match effect {
+        Effect::SetLog(control) => Some(control.level),
+        _ => None,
+    });
+    assert_eq!(level, Some(info));
+}
+
+#[test]
+fn a_block_is_logged_replaced_and_ends_by_itself_beside_the_list() {
+    let listed = "[access]\nblocked = [\"192.0.2.7\"]\n";
+    let mut fixture = Fixture::new("");
+    let mut block = |seconds, reason: &str| {
+        let (prefix, reason) = ("198.51.100.0/24".to_owned(), reason.to_owned());
+        let block = Box::new(BlockRequest { prefix, seconds, reason, force: false });
+        let request = |caller, responder| Request::Block { block, caller, responder };
+        let (update, effects) = fixture.request(request);
+        (update.unwrap().unwrap(), effects)
+    };
+    let (_, effects) = block(Some(9), "");
+    effects.assert_logged(&["198.51.100.0/24 blocked by 127.0.0.1:9", "for 9 s"]);
+    let (update, effects) = block(Some(2), "a \u{202e}flood");
+    assert_eq!(update.replaced.unwrap().seconds, Some(9));
+    effects.assert_logged(&["for 2 s", r#""a \u{202e}flood""#, "before: for 9 s"]);
+    fixture.on(Event::Signal(Signal::Reload));
+    fixture.reload(listed);
+    let blocks = |fixture: &Fixture| {
+        let refused = fixture.supervisor.access().lists().refused();
+        ["198.51.100.9", "192.0.2.7"].map(|ip| refused.contains_v4(ip.parse().unwrap()))
+    };
+    assert_eq!(blocks(&fixture), [true, true]);
+    fixture.second(0);
+    fixture.second(0).assert_logged(&["198.51.100.0/24 is no longer blocked"]);
+    assert_eq!(blocks(&fixture), [false, true]);
 }

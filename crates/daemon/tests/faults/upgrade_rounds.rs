@@ -21,7 +21,7 @@ use crate::harness::client::{Client, transaction};
 use crate::harness::messages::{
     READY, SNAPSHOT, SUCCESSOR_FAILED, UPGRADE_BEGINS, UPGRADE_DONE, UPGRADE_RECEIVED,
 };
-use crate::harness::packets::{connect, counts, hash, scrape, seeder, u32_at, u64_at};
+use crate::harness::packets::{connect, hash, seeder};
 use crate::harness::process::{Daemon, Launch, SetOnDrop, TIMEOUT, free_address};
 use crate::harness::swarms::{PLACEMENTS, Peers, swarm_state};
 
@@ -49,7 +49,7 @@ pub(crate) const STEPS: [&str; 7] = [
 const HANDOFF_COMPLETE: &str = "handoff complete: ";
 /// The successor has not received the peers that announced during the transfer.
 const REST_LOST: &str = "the peers since the dump have not all arrived";
-/// Pause between looks at processes and log, and between scrapes.
+/// Pause between looks at processes and log.
 const LOOK: Duration = Duration::from_millis(2);
 /// Time after which a request without a reply is repeated.
 const AGAIN: Duration = Duration::from_millis(100);
@@ -365,38 +365,15 @@ struct Watch {
 
 impl Watch {
     fn run(&self, address: SocketAddr) {
-        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let mut client = Client::new(address);
+        client.repeat_after(AGAIN);
         let hashes: Vec<InfoHash> = WATCHED.map(hash).collect();
         let all = ScrapeCounts { seeders: PEERS.into(), completed: 0, leechers: 0 };
-        let (mut id, mut reply) = (None, [0; 1024]);
         while !self.over.load(Ordering::Relaxed) {
-            let request = match id {
-                Some(id) => scrape(id, transaction(), &hashes),
-                None => connect(transaction()),
-            };
-            // Fails while the port is closed: no process serves.
-            let _ = socket.send_to(&request, address);
-            let mut wait = AGAIN;
-            let mut receive = || {
-                socket.set_read_timeout(Some(wait)).unwrap();
-                // One more receive than there are replies, so that time passes.
-                wait = LOOK;
-                socket.recv(&mut reply).ok().map(|len| reply[..len].to_vec())
-            };
-            let mut has_reply = false;
-            while let Some(reply) = receive() {
-                has_reply = true;
-                if u32_at(&reply, 0) == 0 {
-                    id = Some(u64_at(&reply, 8));
-                    continue;
-                }
-                assert_eq!(u32_at(&reply, 0), 2, "a scrape response");
-                assert_eq!(counts(&reply), vec![all; hashes.len()], "a part of the peers");
-                self.scrapes.fetch_add(1, Ordering::Relaxed);
-            }
-            if !has_reply {
-                id = None;
-            }
+            // Ids expire.
+            client.connect();
+            assert_eq!(client.scrape(&hashes), vec![all; hashes.len()], "a part of the peers");
+            self.scrapes.fetch_add(1, Ordering::Relaxed);
         }
     }
 

@@ -53,12 +53,10 @@ fn swarms_and_statistics_are_shown() {
 fn list_and_reload_commands_work() {
     let daemon = Launch::on_loopback().admin_api("[access]\nmode = \"deny\"\n").serve();
     let name = random_hash().to_string();
-    let added = daemon.ctl(&["list", "add", &name]);
-    added.prints(&["1 changed", "deny list has 1 "]);
+    daemon.ctl(&["list", "add", &name]).prints(&["1 changed", "deny list has 1 "]);
     daemon.ctl(&["list", "show"]).prints(&["deny: ", " 1 "]);
     daemon.ctl(&["list", "show", &name]).prints(&[&format!("{name} is listed")]);
-    let removed = daemon.ctl(&["list", "remove", &name]);
-    removed.prints(&["1 changed", "deny list has 0 "]);
+    daemon.ctl(&["list", "remove", &name]).prints(&["1 changed", "deny list has 0 "]);
     // A file longer than one request; an error names the line.
     let file = daemon.home().join("more");
     let names: String = (0..12_345).map(|_| format!("{} # why\n", random_hash())).collect();
@@ -67,9 +65,8 @@ fn list_and_reload_commands_work() {
     let added = daemon.ctl(&["list", "add", "--file", path]);
     added.prints(&["12345 changed", "deny list has 12345 "]);
     assert_eq!(added.text(), "");
-    let removed = daemon.ctl(&["--json", "list", "remove", "--file", path]);
-    let changed = removed.json();
-    assert!(changed["changed"] == 12_345 && changed["entries"] == 0, "{removed:?}");
+    let removed = daemon.ctl(&["--json", "list", "remove", "--file", path]).json();
+    assert!(removed["changed"] == 12_345 && removed["entries"] == 0, "{removed}");
     fs::write(&file, format!("{name}\nno hash\n")).unwrap();
     daemon.ctl(&["list", "add", "--file", path]).exits(2, &[":2: "]);
     daemon.ctl(&["list", "add", "nonsense"]).exits(1, &["\"nonsense\""]);
@@ -87,50 +84,30 @@ fn without_a_token_the_error_names_key_and_flag() {
     top.exits(1, &["admin.token_file", "--token-file"]);
 }
 
+/// At the default address there may be another tracker. Errors of a token file are tested in
+/// onrush-control.
 #[test]
 fn address_and_token_come_from_the_trackers_configuration() {
     let directory = tempfile::tempdir().unwrap();
     let (config, token) = (directory.path().join("onrush.toml"), directory.path().join("token"));
     let (config, token) = (config.to_str().unwrap(), token.to_str().unwrap());
     let listening = format!("[admin]\nlisten = \"127.0.0.1:1\"\ntoken_file = {token:?}\n");
+    let named = format!("state_dir = {:?}\n", directory.path());
     for (text, word, code, part) in [
         (listening.as_str(), "too short", 2, token),
         (&listening, "long-enough-for-a-token", 1, "http://127.0.0.1:1 "),
         ("[admin]\nlisten = \"off\"\n", "", 1, "control.sock"),
+        (&named, "", 1, "/control.sock"),
     ] {
         fs::write(config, text).unwrap();
         fs::write(token, word).unwrap();
-        ctl(&["--config", config, "health"]).exits(code, &[part]);
+        let ended = ctl(&["--config", config, "health"]);
+        ended.exits(code, &[part]);
+        assert!(text == listening || !ended.text().contains("127.0.0.1"), "{ended:?}");
     }
     let missing = "/nonexistent/onrush.toml";
     ctl(&["--config", missing, "health"]).exits(2, &[missing]);
-}
-
-/// Errors of a token file name what names the file, and never overwrite it.
-#[test]
-fn errors_of_a_token_file_name_the_flag_or_the_key() {
-    let directory = tempfile::tempdir().unwrap();
-    let at = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
-    let (missing, precious, config) = (at("none.tok"), at("precious"), at("onrush.toml"));
-    fs::write(&precious, "no token\n").unwrap();
-    fs::write(&config, format!("[admin]\ntoken_file = {missing:?}\n")).unwrap();
-    let ended = ctl(&["--token-file", &missing, "reload"]);
-    ended.exits(2, &["--token-file: ", &missing]);
-    assert!(!ended.text().contains("admin.token_file"), "{ended:?}");
-    let ended = ctl(&["--token-file", &precious, "reload"]);
-    ended.exits(2, &["--token-file: ", &precious, "head -c24"]);
-    assert!(!ended.text().contains('>'), "{ended:?}");
-    ctl(&["--config", &config, "reload"]).exits(2, &["admin.token_file: ", &missing]);
-}
-
-/// A proxy may publish the status page alone, under a prefix.
-#[test]
-fn a_url_without_the_path_is_reported_with_status_and_url() {
-    let url = answering("404 Not Found", "{\"error\": \"there is nothing at this path\"}");
-    let ended = ctl(&["--url", &format!("{url}/prefix/"), "health"]);
-    ended.exits(1, &[&format!("{url}/prefix/health"), "404", "nothing at this path"]);
-    let ended = ctl(&["--url", "https://tracker.example.org", "health"]);
-    ended.exits(2, &["ssh -L"]);
+    ctl(&["--token-file", missing, "reload"]).exits(2, &["--token-file: ", missing]);
 }
 
 #[test]

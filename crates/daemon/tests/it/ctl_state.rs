@@ -2,9 +2,7 @@
 //! of the log, snapshot, list. At the control socket, without a token.
 
 use std::fs;
-use std::path::Path;
 
-use crate::harness::client::Client;
 use crate::harness::packets::{leecher, random_hash, seeder};
 use crate::harness::process::{Daemon, Launch, mode};
 
@@ -26,36 +24,25 @@ fn version_names_the_tracker_and_the_command() {
     assert_eq!(json["process"], daemon.pid());
 }
 
+/// What a line shows is tested in onrush-config.
 #[test]
 fn config_shows_what_is_in_force_and_how_the_file_differs() {
     let daemon = serve("[announce]\ninterval = 900\n");
     let shown = daemon.local_output(&["config"]);
-    let line = |key: &str| {
-        let of = |line: &&str| line.starts_with(&format!("{key} = "));
-        shown.lines().find(of).unwrap_or_else(|| panic!("no {key} in {shown}")).to_owned()
-    };
-    assert_eq!(line("announce.interval"), "announce.interval = 900");
-    assert!(line("announce.max_peers_v4").ends_with("# default"));
-    assert_eq!(line("announce.peer_lifetime"), "announce.peer_lifetime = 1800  # default");
-    // A flag.
-    assert_eq!(line("admin.listen"), "admin.listen = \"off\"");
+    for line in ["announce.interval = 900\n", "admin.listen = \"off\"\n"] {
+        assert!(shown.contains(line), "{line}: {shown}");
+    }
     // The lines are a valid file.
     let file = daemon.home().join("shown.toml");
     fs::write(&file, &shown).unwrap();
-    let checked = Launch::new(&["--check-config"]).flag("--config", &file).start().end();
-    assert_eq!(checked.code, Some(0), "{checked:?}");
-
+    Launch::new(&["--check-config"]).flag("--config", &file).start().end().prints(&[]);
     let same = daemon.local_ctl(&["--json", "config", "--diff"]).json();
     assert_eq!(same["differences"].as_array().unwrap().len(), 0, "{same}");
     daemon.configure(&format!("{LOCAL}[announce]\ninterval = 600\n[limits]\npeers = 5000\n"));
     let text = daemon.local_output(&["config", "--diff"]);
     let lines: Vec<&str> = text.lines().collect();
-    assert_eq!(lines.len(), 2, "{text}");
-    for (line, parts) in
-        lines.iter().zip([["announce.interval", "900", "600"], ["limits.peers", "5000", "upgrade"]])
-    {
-        assert!(parts.iter().all(|part| line.contains(part)), "{line}");
-    }
+    assert!(lines.len() == 2 && lines[0].contains("announce.interval"), "{text}");
+    assert!(lines[1].contains("limits.peers") && lines[1].contains("upgrade"), "{text}");
     assert_eq!(daemon.local_output(&["config"]), shown, "nothing has changed");
     // The file of the tracker is wrong; that of the command leads to the same socket.
     let correct = daemon.home().join("correct.toml");
@@ -66,26 +53,17 @@ fn config_shows_what_is_in_force_and_how_the_file_differs() {
     daemon.stop();
 }
 
+/// Until the next reload: `src/supervise/tests.rs`.
 #[test]
-fn the_level_of_the_log_lasts_until_the_next_reload() {
+fn the_level_of_the_log_changes() {
     let mut daemon = serve("");
     let text = daemon.local_output(&["log-level", "warn"]);
     assert!(text.contains("warn") && text.contains("info"), "{text}");
     daemon.line_with("until the next reload", &["INFO -> WARN", "changed by "]);
-    let level = |daemon: &Daemon| {
-        let keys = daemon.local_ctl(&["--json", "config"]).json()["keys"].clone();
-        let keys = keys.as_array().unwrap().iter();
-        let mut level = keys.filter(|key| key["key"] == "log.level");
-        level.next().unwrap().clone()
-    };
-    let changed = level(&daemon);
-    assert_eq!((&changed["value"], &changed["default"]), (&"\"warn\"".into(), &false.into()));
+    let config = daemon.local_output(&["config"]);
+    assert!(config.contains("log.level = \"warn\"\n"), "{config}");
     let again = daemon.local_ctl(&["--json", "log-level", "debug"]).json();
     assert_eq!(again["level"], "warn");
-    daemon.local_output(&["reload"]);
-    assert_eq!(level(&daemon)["value"], "\"info\"");
-    let again = daemon.local_ctl(&["--json", "log-level", "off"]).json();
-    assert_eq!(again["level"], "info");
     assert_eq!(daemon.local_ctl(&["log-level", "loud"]).code, Some(2));
 }
 
@@ -118,38 +96,25 @@ fn without_snapshots_the_command_says_why() {
     daemon.local_ctl(&["snapshot"]).exits(1, &["snapshot.enabled"]);
 }
 
-/// Writes a list.
-fn write(path: &Path, names: &[String]) {
-    fs::write(path, names.join("\n") + "\n").unwrap();
-}
-
 #[test]
 fn the_list_is_exported_and_another_file_is_checked() {
     let list = tempfile::tempdir().unwrap();
     let (file, new) = (list.path().join("list"), list.path().join("new"));
-    let names: Vec<String> = (0..5).map(|_| random_hash().to_string()).collect();
-    write(&file, &names[..2]);
+    let names = [(); 4].map(|()| random_hash().to_string());
+    fs::write(&file, names[..2].join("\n")).unwrap();
     let tables = format!("[access]\nmode = \"deny\"\nfiles = [{file:?}]\n[workers]\ntotal = 2\n");
     let daemon = serve(&tables);
     daemon.local_output(&["list", "add", &names[2]]);
-    let mut exported: Vec<String> = daemon
-        .local_output(&["list", "export"])
-        .lines()
-        .filter(|line| !line.starts_with('#'))
-        .map(str::to_owned)
-        .collect();
-    exported.sort();
-    let mut expected = names[..3].to_vec();
-    expected.sort();
-    assert_eq!(exported, expected);
+    let exported = daemon.local_output(&["list", "export"]);
+    assert_eq!(exported.lines().filter(|line| !line.starts_with('#')).count(), 3, "{exported}");
+    assert!(names[..3].iter().all(|name| exported.contains(name)), "{exported}");
 
     // Two swarms, of which the new file denies one. A change on request stays over reloads.
-    let client: Client = daemon.client();
-    let kept = random_hash();
-    (0..2)
-        .for_each(|port| drop(client.announce(&leecher(names[3].parse().unwrap(), 7_000 + port))));
-    client.announce(&leecher(kept, 7_000));
-    write(&new, &names[1..4]);
+    let (client, denied) = (daemon.client(), names[3].parse().unwrap());
+    for (hash, port) in [(denied, 7_000), (denied, 7_001), (random_hash(), 7_000)] {
+        client.announce(&leecher(hash, port));
+    }
+    fs::write(&new, names[1..].join("\n")).unwrap();
     let check = ["--json", "list", "check", new.to_str().unwrap()];
     let checked = daemon.local_ctl(&check).json();
     for (field, value) in
@@ -157,12 +122,12 @@ fn the_list_is_exported_and_another_file_is_checked() {
     {
         assert_eq!(checked[field], value, "{field}: {checked}");
     }
-    assert_eq!(client.counts(names[3].parse().unwrap()).leechers, 2, "nothing has changed");
+    assert_eq!(client.counts(denied).leechers, 2, "nothing has changed");
     fs::write(&new, "no hash\n").unwrap();
     assert_eq!(daemon.local_ctl(&check).code, Some(2));
     daemon.stop();
 
     let open = serve("");
-    write(&new, &names[..1]);
+    fs::write(&new, &names[0]).unwrap();
     open.local_ctl(&["list", "check", new.to_str().unwrap()]).exits(1, &["access.mode"]);
 }

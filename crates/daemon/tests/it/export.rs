@@ -4,11 +4,11 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use onrush_proto::{InfoHash, ScrapeCounts};
+use onrush_proto::ScrapeCounts;
 
 use crate::harness::messages::{EXPORTED, NO_EXPORT};
-use crate::harness::process::{Launch, eventually, mode};
-use crate::snapshot::{PLACEMENTS, Peers};
+use crate::harness::process::{Launch, TOKEN_FILE, eventually, mode};
+use crate::harness::swarms::{PLACEMENTS, Peers};
 
 /// A daemon that exports to this file.
 fn exporting(flags: &[&str], file: &Path, every: u32) -> Launch {
@@ -25,36 +25,10 @@ fn unpacked(program: &str, file: &Path) -> Vec<u8> {
     output.stdout
 }
 
-/// The expected lines, sorted.
-fn lines(hashes: &[InfoHash], counts: &[ScrapeCounts]) -> Vec<String> {
-    let line = |(hash, counts): (&InfoHash, &ScrapeCounts)| {
-        let ScrapeCounts { seeders, leechers, completed } = counts;
-        format!("{hash} {seeders} {leechers} {completed}")
-    };
-    let mut lines: Vec<_> = hashes.iter().zip(counts).map(line).collect();
-    lines.sort_unstable();
-    lines
-}
-
-/// The expected dictionary (BEP 48), with sorted keys.
-fn bencoded(hashes: &[InfoHash], counts: &[ScrapeCounts]) -> Vec<u8> {
-    let mut swarms: Vec<_> = hashes.iter().zip(counts).collect();
-    swarms.sort_by_key(|(hash, _)| hash.0);
-    let mut bytes = b"d5:filesd".to_vec();
-    for (hash, ScrapeCounts { seeders, leechers, completed }) in swarms {
-        bytes.extend([b"20:", &hash.0[..]].concat());
-        let counts =
-            format!("d8:completei{seeders}e10:downloadedi{completed}e10:incompletei{leechers}ee");
-        bytes.extend(counts.into_bytes());
-    }
-    bytes.extend(b"ee");
-    bytes
-}
-
+/// The bytes of each format: `crates/store/src/export/format.rs`.
 #[test]
 fn every_format_agrees_with_scrapes() {
-    let names = ["a.txt", "a.txt.gz", "a.bencode", "a.benc.gz"];
-    for (number, name) in names.into_iter().enumerate() {
+    for (number, name) in ["a.txt", "a.txt.gz", "a.bencode", "a.benc.gz"].into_iter().enumerate() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join(name);
         let mut daemon = exporting(PLACEMENTS[number % 3], &file, 0).serve();
@@ -64,74 +38,68 @@ fn every_format_agrees_with_scrapes() {
         daemon.line_with(EXPORTED, &["24 swarms", name]);
         // Readable by others under any umask of the service.
         assert_eq!(mode(&file), 0o644);
-        let bytes = match name.rsplit_once('.').unwrap().1 {
-            "gz" => unpacked("gzip", &file),
-            _ => fs::read(&file).unwrap(),
+        let bytes = match name.ends_with("gz") {
+            true => unpacked("gzip", &file),
+            false => fs::read(&file).unwrap(),
         };
-        if name.contains(".txt") {
-            let mut got: Vec<String> =
-                String::from_utf8(bytes).unwrap().lines().map(str::to_owned).collect();
-            got.sort_unstable();
-            assert_eq!(got, lines(&hashes, &state.counts), "{name}");
-        } else {
-            assert_eq!(bytes, bencoded(&hashes, &state.counts), "{name}");
-        }
+        let swarms = hashes.iter().zip(&state.counts);
+        let expected = swarms.map(
+            |(hash, ScrapeCounts { seeders, leechers, completed })| match name.contains(".txt") {
+                true => format!("{hash} {seeders} {leechers} {completed}\n").into_bytes(),
+                false => {
+                    let counts = format!(
+                        "d8:completei{seeders}e10:downloadedi{completed}e10:incompletei{leechers}ee"
+                    );
+                    [b"20:", &hash.0[..], counts.as_bytes()].concat()
+                }
+            },
+        );
+        let has = |swarm: &[u8]| bytes.windows(swarm.len()).any(|window| window == swarm);
+        assert!(expected.into_iter().all(|swarm| has(&swarm)), "{name}");
         daemon.stop();
     }
 }
 
 #[test]
+fn an_export_on_request_needs_a_configured_file_and_reports_path_and_size() {
+    let path = "/api/v1/export";
+    let daemon = Launch::on_loopback().admin_api("").serve();
+    assert_eq!(daemon.call("GET", path, "").status, 405);
+    let error = daemon.call("POST", path, "").error(409);
+    assert!(error.contains("export.file"), "{error}");
+    // The remedy of the error works.
+    daemon.configure(&format!("{TOKEN_FILE}[export]\nfile = \"HOME/scrape.txt\"\nevery = 0\n"));
+    daemon.ctl(&["reload"]).prints(&["export.file"]);
+    Peers::announced_to(daemon.address());
+    let file = daemon.home().join("scrape.txt");
+    assert!(!file.exists(), "an export that was not requested");
+    let written = daemon.ctl(&["--json", "export"]).json();
+    let text = fs::read_to_string(&file).unwrap();
+    assert_eq!(text.lines().count(), 24);
+    assert_eq!((&written["swarms"], &written["bytes"]), (&24.into(), &text.len().into()));
+    assert_eq!(written["path"], file.display().to_string());
+    assert!(written["seconds"].as_f64().unwrap() > 0.0, "{written}");
+    daemon.ctl(&["export"]).prints(&["24 swarms", &file.display().to_string(), " KiB in "]);
+    // A rename onto a directory fails.
+    fs::remove_file(&file).unwrap();
+    fs::create_dir(&file).unwrap();
+    let error = daemon.call("POST", path, "").error(500);
+    assert!(error.contains("scrape.txt"), "{error}");
+    daemon.stop();
+}
+
+/// A failure is logged, and the next one is tried.
+#[test]
 fn the_export_is_repeated() {
     let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("scrape.txt");
+    let file = directory.path().join("gone/scrape.txt");
     let mut daemon = exporting(PLACEMENTS[1], &file, 1).serve();
+    daemon.line_with(NO_EXPORT, &["gone/scrape.txt"]);
+    fs::create_dir(file.parent().unwrap()).unwrap();
     daemon.line_with(EXPORTED, &[" 0 swarms"]);
     let peers = Peers::announced_to(daemon.address());
     eventually("the export is repeated", || {
         fs::read_to_string(&file).unwrap().lines().count() >= peers.hashes.len()
     });
     daemon.stop();
-}
-
-#[test]
-fn a_failed_export_is_logged_and_the_tracker_serves() {
-    let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("gone/scrape.txt");
-    let configured = exporting(PLACEMENTS[0], &file, 0);
-    for (launch, named) in [(configured, "gone/scrape.txt"), (Launch::on_loopback(), "export.file")]
-    {
-        let mut daemon = launch.serve();
-        daemon.signal("USR1");
-        daemon.line_with(NO_EXPORT, &[named]);
-        daemon.check();
-        daemon.stop();
-    }
-    let ended = exporting(PLACEMENTS[0], Path::new("/tmp/scrape.csv"), 0).start().end();
-    assert_eq!(ended.code, Some(2));
-    let parts = ["export.file", ".bencode"];
-    assert!(parts.iter().all(|part| ended.text().contains(part)), "{}", ended.text());
-}
-
-#[test]
-fn an_export_on_request_reports_path_and_size() {
-    let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("scrape.txt");
-    let config = format!("[export]\nfile = {file:?}\nevery = 0\n");
-    let daemon = Launch::on_loopback().admin_api(&config).serve();
-    Peers::announced_to(daemon.address());
-    assert!(!file.exists(), "an export that was not requested");
-    let ended = daemon.ctl(&["--json", "export"]);
-    assert_eq!(ended.code, Some(0), "{}", ended.text());
-    let written = ended.json();
-    let text = fs::read_to_string(&file).unwrap();
-    assert_eq!(text.lines().count(), 24);
-    assert_eq!((&written["swarms"], &written["bytes"]), (&24.into(), &text.len().into()));
-    assert_eq!(written["path"], file.display().to_string());
-    assert!(written["seconds"].as_f64().unwrap() > 0.0, "{written}");
-    let (ended, path) = (daemon.ctl(&["export"]), file.display().to_string());
-    let values = ["24 swarms", &path, " KiB in "];
-    assert!(values.iter().all(|value| ended.output.contains(value)), "{ended:?}");
-    // The error names the removed directory.
-    drop(directory);
-    daemon.ctl(&["export"]).exits(1, &["scrape.txt"]);
 }

@@ -147,27 +147,6 @@ fn an_error_at_the_start_is_one_entry() {
     }
 }
 
-#[test]
-fn without_the_journals_socket_each_line_has_the_priority() {
-    let journal = Journal::new();
-    std::fs::remove_file(journal.place.path().join("socket")).unwrap();
-    let (daemon, stream) = journal.start(Launch::new(&["--config", "/nowhere"]));
-    assert_eq!(daemon.end().code, Some(2));
-    let text = read_to_string(stream).unwrap();
-    let lines: Vec<&str> = text.lines().skip(1).collect();
-    assert!(lines.len() > 1 && lines[0].contains("/nowhere"), "{text}");
-    assert!(lines.iter().all(|line| line.starts_with("<3>")), "{text}");
-
-    let address = free_address();
-    let (daemon, stream) = journal.start(Launch::new(&["--listen", &address.to_string()]));
-    Client::new(address).await_tracker();
-    daemon.signal("TERM");
-    assert_eq!(daemon.end().code, Some(0));
-    let text = read_to_string(stream).unwrap();
-    assert!(text.lines().skip(1).all(|line| line.starts_with('<')), "{text}");
-    assert!(text.contains("\n<6>onrush ") && text.contains("\n<6>stopped: "), "{text}");
-}
-
 /// The variable is inherited by programs whose standard error is elsewhere.
 #[test]
 fn another_stream_gets_text_with_the_time() {

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use onrush_proto::InfoHash;
 
 use crate::harness::client::{Client, transaction};
-use crate::harness::messages::{READY, RELOAD_REJECTED, RELOADED, STOPPED, TOTALS};
+use crate::harness::messages::{READY, RELOAD_REJECTED, RELOADED, STOPPED};
 use crate::harness::packets::{leecher, random_hash, seeder};
 use crate::harness::process::{Launch, free_address};
 
@@ -80,42 +80,19 @@ fn json(line: &str) -> serde_json::Value {
 }
 
 #[test]
-fn no_client_address_is_logged_at_any_level() {
-    let (log, addresses) = log_of_requests("");
-    for address in addresses {
-        let port = format!(":{}", address.port());
-        for line in &log {
-            assert!(!line.contains(SOURCE) && !line.contains(&port), "{line}");
+fn client_addresses_are_logged_on_request_and_at_no_level_without() {
+    for (is_on, log_table) in [(true, "addresses = true\n"), (false, "")] {
+        let (log, addresses) = log_of_requests(log_table);
+        let is_logged =
+            |parts: &[&str]| log.iter().any(|line| parts.iter().all(|part| line.contains(part)));
+        for address in addresses {
+            let (address, port) = (address.to_string(), format!(":{}", address.port()));
+            assert!(is_on || !is_logged(&[SOURCE]) && !is_logged(&[&port]), "{log:?}");
+            for what in ["connect from", "announce of", "scrape of", "refused (short)"] {
+                assert_eq!(is_logged(&[what, &address]), is_on, "{what} {address}: {log:?}");
+            }
         }
     }
-}
-
-#[test]
-fn client_addresses_are_logged_on_request() {
-    let (log, addresses) = log_of_requests("addresses = true\n");
-    for address in addresses {
-        let address = address.to_string();
-        for what in ["connect from", "announce of", "scrape of", "refused (short)"] {
-            let logged = log.iter().any(|line| line.contains(what) && line.contains(&address));
-            assert!(logged, "{what} {address}: {log:?}");
-        }
-    }
-}
-
-#[test]
-fn totals_count_requests_and_peers() {
-    let mut daemon = Launch::on_loopback().config("[log]\ntotals_every = 1\n").serve();
-    daemon.check();
-    let (mut connects, mut announces, mut scrapes) = (0, 0, 0);
-    while (connects, announces, scrapes) != (2, 4, 2) {
-        let line = daemon.line(TOTALS);
-        assert!(line.contains(" INFO "), "{line}");
-        connects += number_after(&line, "connect ");
-        announces += number_after(&line, "announce ");
-        scrapes += number_after(&line, "scrape ");
-    }
-    daemon.line_with("swarms 2 ", &["peers 4 ", "2 IPv4", "2 IPv6", "2 seeders"]);
-    daemon.stop();
 }
 
 /// The log may be a file on a full disk, or a pipe without a reader.
@@ -171,9 +148,4 @@ fn send_every_kind_of_request(client: &mut Client, forbidden: InfoHash) {
         client.announce(&seeder(random_hash(), 1000));
     }
     client.connect();
-}
-
-fn number_after(line: &str, word: &str) -> u64 {
-    let rest = line.split(word).nth(1).unwrap_or_else(|| panic!("no {word}in {line}"));
-    rest.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap()
 }

@@ -3,7 +3,6 @@
 
 use std::net::{SocketAddr, UdpSocket};
 
-use crate::harness::client::Client;
 use crate::harness::packets::random_hash;
 use crate::harness::process::{Daemon, Ended, Launch, free_address};
 
@@ -12,23 +11,18 @@ fn probe(arguments: &[&str]) -> Ended {
 }
 
 /// A tracker on 127.0.0.1 and ::1 with the same port.
-fn on_both_families(more: &[&str]) -> (Daemon, SocketAddr) {
+fn on_both_families() -> (Daemon, SocketAddr) {
     let address = free_address();
     let other = format!("[::1]:{}", address.port());
-    let launch = Launch::new(&["--listen", &address.to_string(), "--listen", &other]);
-    let daemon = launch.flags(more).start();
-    Client::new(address).await_tracker();
-    (daemon, address)
+    (Launch::new(&["--listen", &address.to_string(), "--listen", &other]).serve(), address)
 }
 
 #[test]
 fn a_name_is_probed_over_each_family_and_leaves_no_peer() {
-    let (daemon, address) = on_both_families(&[]);
+    let (daemon, address) = on_both_families();
     // `localhost` may have one family only in the hosts file of a machine.
     for url in [&format!("udp://{address}/announce"), &format!("[::1]:{}", address.port())] {
-        let ended = probe(&[url, "--format", "json"]);
-        assert_eq!(ended.code, Some(0), "{ended:?}");
-        let json = ended.json();
+        let json = probe(&[url, "--format", "json"]).json();
         assert_eq!(json["verdict"], "OK");
         let steps = json["probes"][0]["answered"].as_array().unwrap();
         let names: Vec<_> = steps.iter().map(|step| step["step"].as_str().unwrap()).collect();
@@ -36,18 +30,15 @@ fn a_name_is_probed_over_each_family_and_leaves_no_peer() {
         assert!(steps.iter().all(|step| step["milliseconds"].as_f64().unwrap() > 0.0), "{json}");
     }
     let hash = random_hash();
-    let announced = probe(&[&address.to_string(), "--info-hash", &hash.to_string()]);
-    assert_eq!(announced.code, Some(0), "{announced:?}");
-    let mut client = Client::new(address);
-    client.connect_and_check();
-    let counts = client.scrape(&[hash]);
-    assert_eq!((counts[0].seeders, counts[0].leechers), (0, 0));
+    probe(&[&address.to_string(), "--info-hash", &hash.to_string()]).prints(&[]);
+    let counts = daemon.client().counts(hash);
+    assert_eq!((counts.seeders, counts.leechers), (0, 0));
     daemon.stop();
 }
 
 #[test]
 fn limits_and_failures_have_the_exit_status_of_a_monitoring_plugin() {
-    let (daemon, address) = on_both_families(&[]);
+    let (daemon, address) = on_both_families();
     let address = address.to_string();
     let impossible = "0.000001";
     for (arguments, code, word) in [
@@ -65,28 +56,25 @@ fn limits_and_failures_have_the_exit_status_of_a_monitoring_plugin() {
 
     let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = silent.local_addr().unwrap().to_string();
-    let ended = probe(&[&address, "--timeout", "1"]);
-    assert_eq!(ended.code, Some(2), "{ended:?}");
-    assert!(ended.output.contains("connect   failed: no reply to "), "{ended:?}");
+    assert_critical(&[&address, "--timeout", "1"], "connect   failed: no reply to ");
     drop(silent);
-    let ended = probe(&[&address]);
-    assert_eq!(ended.code, Some(2), "{ended:?}");
-    assert!(ended.output.contains("connect   failed: nothing listens there"), "{ended:?}");
+    assert_critical(&[&address], "connect   failed: nothing listens there");
+}
+
+#[track_caller]
+fn assert_critical(arguments: &[&str], part: &str) {
+    let ended = probe(arguments);
+    assert!(ended.code == Some(2) && ended.output.contains(part), "{ended:?}");
 }
 
 #[test]
 fn a_refused_info_hash_is_a_failure_of_the_announce() {
-    let list = tempfile::NamedTempFile::new().unwrap();
-    let hash = random_hash();
-    std::fs::write(list.path(), format!("{hash}\n")).unwrap();
-    let access = format!("[access]\nmode = \"allow\"\nfiles = [\"{}\"]\n", list.path().display());
+    let hash = random_hash().to_string();
+    let access = format!("[access]\nmode = \"allow\"\ninfo_hashes = [\"{hash}\"]\n");
     let daemon = Launch::on_loopback().config(&access).serve();
     let address = daemon.address().to_string();
-    let refused = probe(&[&address]);
-    assert_eq!(refused.code, Some(2), "{refused:?}");
-    assert!(refused.output.contains("announce  failed: an error to "), "{refused:?}");
-    let ended = probe(&[&address, "--info-hash", &hash.to_string()]);
-    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert_critical(&[&address], "announce  failed: an error to ");
+    probe(&[&address, "--info-hash", &hash]).prints(&[]);
     daemon.stop();
 }
 

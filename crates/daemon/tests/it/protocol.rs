@@ -14,15 +14,19 @@ use crate::harness::client::{Client, transaction};
 use crate::harness::network::in_own_network;
 use crate::harness::packets::{self, hash, leecher, scrape};
 use crate::harness::process::Launch;
-use crate::harness::tracker::{LOOPBACK, TrackerConfig};
+
+const PLACEMENTS: [&str; 2] = [
+    "[workers]\nplacement = \"split\"\nsocket = 2\nswarm = 2\n",
+    "[workers]\nplacement = \"colocated\"\ntotal = 2\n",
+];
 
 /// In both placements, over both families.
 #[test]
 fn every_check_of_verify_passes() {
-    let trackers = TrackerConfig::both().map(|config| config.start());
+    let trackers = PLACEMENTS.map(|workers| Launch::on_loopback().config(workers).serve());
     thread::scope(|scope| {
         for tracker in &trackers {
-            let [v4, v6] = LOOPBACK.map(|ip| tracker.address_for(ip.parse().unwrap()));
+            let (v4, v6) = (tracker.addresses()[0], tracker.addresses()[1]);
             // ::1 is the only address of its network; port 0 needs a raw socket.
             scope.spawn(move || verify_all(v4, v6, &["source-port-0"]));
             let skipped = ["connect-id-from-another-address", "source-port-0"];
@@ -62,22 +66,23 @@ fn replies_leave_from_the_address_and_port_of_the_request() {
     in_own_network(&added, || {
         let addresses: Vec<IpAddr> =
             local.iter().chain(&added).map(|ip| ip.parse().unwrap()).collect();
-        for config in TrackerConfig::both() {
-            for wildcards in ["\":0\"", "\"0.0.0.0:0\", \"[::]:0\""] {
-                let tracker = config.clone().listen(wildcards).start();
-                for &to in &addresses {
-                    check_from_each(
-                        &addresses,
-                        SocketAddr::new(to, tracker.address_for(to).port()),
-                    );
-                }
+        let single = addresses.iter().map(|ip| SocketAddr::new(*ip, 0).to_string());
+        let listens = [vec![":0".to_owned()], vec!["0.0.0.0:0".into(), "[::]:0".into()]];
+        for (listen, workers) in listens.iter().flat_map(|listen| PLACEMENTS.map(|it| (listen, it)))
+        {
+            let config = format!("listen = {listen:?}\n{workers}");
+            let tracker = Launch::new(&[]).config(&config).serve();
+            for to in &addresses {
+                let mut of_family =
+                    tracker.addresses().iter().filter(|at| at.is_ipv4() == to.is_ipv4());
+                check_from_each(&addresses, SocketAddr::new(*to, of_family.next().unwrap().port()));
             }
-            let single = addresses.iter().map(|ip| format!("\"{}\"", SocketAddr::new(*ip, 0)));
-            let tracker = config.listen(&single.collect::<Vec<_>>().join(", ")).start();
-            assert_eq!(tracker.addresses().len(), addresses.len());
-            for address in tracker.addresses() {
-                check_from_each(&addresses, *address);
-            }
+        }
+        let config = format!("listen = {:?}\n{}", single.collect::<Vec<_>>(), PLACEMENTS[0]);
+        let tracker = Launch::new(&[]).config(&config).serve();
+        assert_eq!(tracker.addresses().len(), addresses.len());
+        for address in tracker.addresses() {
+            check_from_each(&addresses, *address);
         }
     });
 }
@@ -92,7 +97,7 @@ fn check_from_each(addresses: &[IpAddr], to: SocketAddr) {
 fn check_every_reply(from: IpAddr, to: SocketAddr) {
     // Several clients: the kernel picks the worker by the ports of both sides.
     for _ in 0..4 {
-        let mut client = Client::at(from, to).strict();
+        let mut client = Client::at(from, to);
         client.connect();
         assert!(client.announce(&leecher(hash(1), 5000)).leechers > 0);
         assert_eq!(client.announce_refused(&leecher(hash(1), 0)), "port cannot be 0");
@@ -136,15 +141,13 @@ fn connect_each(tracker: SocketAddr, clients: std::ops::Range<u32>) {
 fn hosts_with_one_key_file_accept_each_others_ids() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("shared.key");
-    for config in TrackerConfig::both() {
-        let config = config.tables(&format!("[connection]\nkey_file = {file:?}"));
-        let trackers = [config.start(), config.start()];
-        for ip in LOOPBACK {
-            for [issuer, other] in [[0, 1], [1, 0]] {
-                let id = trackers[issuer].client(ip).id;
-                let client = trackers[other].unconnected_client(ip).with_id(id);
-                assert_eq!(client.counts(hash(1)), ScrapeCounts::default());
-            }
+    let config = format!("[connection]\nkey_file = {file:?}\n");
+    let trackers = [(); 2].map(|()| Launch::on_loopback().config(&config).serve());
+    for family in [0, 1] {
+        for [issuer, other] in [[0, 1], [1, 0]] {
+            let id = Client::new(trackers[issuer].addresses()[family]).connect();
+            let client = Client::new(trackers[other].addresses()[family]).with_id(id);
+            assert_eq!(client.counts(hash(1)), ScrapeCounts::default());
         }
     }
 }

@@ -4,13 +4,13 @@
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::os::unix::net::UnixDatagram;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tempfile::TempDir;
 
 use crate::harness::client::Client;
 use crate::harness::packets::{random_hash, seeder};
-use crate::harness::process::{Daemon, Launch, TIMEOUT, eventually, free_address};
+use crate::harness::process::{Daemon, Launch, eventually, free_address};
 
 /// Extends the time-out of the unit.
 const EXTEND: &str = "EXTEND_TIMEOUT_USEC=30000000";
@@ -56,29 +56,29 @@ impl NotifySocket {
         }
     }
 
-    /// The next message with a line that starts with `line`.
-    pub(crate) fn next(&self, line: &str) -> String {
-        let deadline = Instant::now() + TIMEOUT;
-        let mut others = Vec::new();
-        while Instant::now() < deadline {
-            match self.receive() {
-                Some(message) if message.lines().any(|l| l.starts_with(line)) => return message,
-                Some(message) => others.push(message),
-                None => {}
-            }
-        }
-        panic!("no {line} in {others:?}");
+    /// The messages up to the first one of which a line starts with one of these words.
+    fn until(&self, words: &[&str]) -> Vec<String> {
+        let is_next = |message: &String| {
+            message.lines().any(|line| words.iter().any(|it| line.starts_with(it)))
+        };
+        let mut messages = Vec::new();
+        eventually("a notification arrives", || {
+            messages.extend(self.receive());
+            messages.last().is_some_and(is_next)
+        });
+        messages
     }
 
-    /// The first of these lines that a message contains.
+    /// The next message with a line that starts with this word.
+    pub(crate) fn next(&self, word: &str) -> String {
+        self.until(&[word]).pop().unwrap()
+    }
+
+    /// The first of these words with which a line of the next message starts.
     fn next_of<'w>(&self, words: &[&'w str]) -> &'w str {
-        let mut found = None;
-        eventually("one of the lines is notified", || {
-            let message = self.receive().unwrap_or_default();
-            found = words.iter().find(|word| message.lines().any(|line| line == **word));
-            found.is_some()
-        });
-        found.unwrap()
+        let message = self.until(words).pop().unwrap();
+        let is_there = |word: &&&str| message.lines().any(|line| line.starts_with(**word));
+        words.iter().find(is_there).unwrap()
     }
 
     /// Asserts the next lines of these four kinds. What takes longer is extended again.
@@ -97,17 +97,27 @@ impl NotifySocket {
     }
 }
 
+/// Notifications of a watchdog are tested in `stalled_log`; how often, and that they depend on the
+/// workers, in `supervise/lifeline.rs`.
 #[test]
-fn ready_and_status_are_notified() {
+fn ready_status_and_reload_are_notified_and_no_watchdog_of_another_process() {
     let notify = NotifySocket::new();
-    let mut daemon = notify.launch(Launch::on_loopback()).start();
+    let launch = Launch::on_loopback().environment("WATCHDOG_USEC", "1000000");
+    let mut daemon = notify.launch(launch.environment("WATCHDOG_PID", "1")).start();
     let ready = notify.next("READY=1");
     let addresses = daemon.serving();
     let serves = format!("STATUS=serves udp://{} and udp://{}", addresses[0], addresses[1]);
     assert!(ready.contains(&serves), "{ready}");
     daemon.check();
-    let live = notify.next(&format!("{serves}: "));
+    // Some seconds later.
+    let live = notify.until(&[&format!("{serves}: ")]).concat();
+    assert!(!live.contains("WATCHDOG"), "{live}");
     assert!(live.contains("requests/s") && live.contains("swarms"), "{live}");
+    daemon.signal("HUP");
+    let begun = notify.next("RELOADING=1");
+    let stamp = begun.lines().find_map(|line| line.strip_prefix("MONOTONIC_USEC=")).unwrap();
+    assert!(stamp.parse::<u64>().unwrap() > 0, "{begun}");
+    notify.next("READY=1");
     daemon.signal("TERM");
     assert!(notify.next("STOPPING=1").contains("STATUS="));
     assert_eq!(daemon.end().code, Some(0));
@@ -121,23 +131,6 @@ fn a_failed_start_is_never_ready() {
     let daemon = notify.launch(Launch::new(&["--listen", "[::1]:0", "--listen", &address])).start();
     daemon.refusal(&[&address]);
     assert_eq!(notify.receive(), None);
-}
-
-#[test]
-fn a_reload_notifies_its_begin_and_end() {
-    let notify = NotifySocket::new();
-    let launch = Launch::on_loopback().config("[log]\nlevel = \"info\"\n");
-    let daemon = notify.launch(launch).serve();
-    notify.next("READY=1");
-    for text in ["[announce]\ninterval = 900\n", "nonsense\n"] {
-        daemon.configure(text);
-        daemon.signal("HUP");
-        let begun = notify.next("RELOADING=1");
-        let stamp = begun.lines().find_map(|line| line.strip_prefix("MONOTONIC_USEC=")).unwrap();
-        assert!(stamp.parse::<u64>().unwrap() > 0, "{begun}");
-        notify.next("READY=1");
-    }
-    daemon.stop();
 }
 
 /// Loading and writing peers may take longer than the time-outs of the unit, so the daemon extends
@@ -184,55 +177,6 @@ fn loading_a_list_extends_the_timeout() {
         notify.assert_next(&[reloading, ready], &config);
         daemon.stop();
     }
-}
-
-/// A reload requested while the file is being read joins the current one, whose end is notified
-/// once.
-#[test]
-fn reloads_that_overlap_end_once() {
-    let notify = NotifySocket::new();
-    let list = tempfile::NamedTempFile::new().unwrap();
-    let hashes: String = (0..100_000).map(|n| format!("{n:040x}\n")).collect();
-    std::fs::write(list.path(), hashes).unwrap();
-    let config = format!("[access]\nmode = \"deny\"\nfiles = [{:?}]\n", list.path());
-    let daemon = notify.launch(Launch::on_loopback().config(&config)).serve();
-    notify.next("READY=1");
-    let mut received = Vec::new();
-    let mut wait_until = |what| loop {
-        let word = notify.next_of(&["RELOADING=1", "READY=1", "STOPPING=1"]);
-        received.push(word);
-        if word == what {
-            return;
-        }
-    };
-    for _ in 0..3 {
-        daemon.signal("HUP");
-        wait_until("RELOADING=1");
-    }
-    wait_until("READY=1");
-    daemon.signal("TERM");
-    wait_until("STOPPING=1");
-    assert!(received.windows(2).all(|two| two != ["READY=1"; 2]), "{received:?}");
-    assert!(received.ends_with(&["READY=1", "STOPPING=1"]), "{received:?}");
-    daemon.end();
-}
-
-/// Notifications with a watchdog are tested in `stalled_log`; how often, and that it depends on the
-/// workers, in `supervise/lifeline.rs`.
-#[test]
-fn without_a_watchdog_there_is_no_notification() {
-    let notify = NotifySocket::new();
-    // A watchdog for another process.
-    let launch = Launch::on_loopback().environment("WATCHDOG_USEC", "1000000");
-    let daemon = notify.launch(launch.environment("WATCHDOG_PID", "1")).serve();
-    let mut statuses = 0;
-    while statuses < 2 {
-        if let Some(message) = notify.receive() {
-            assert!(!message.contains("WATCHDOG"), "{message}");
-            statuses += usize::from(message.starts_with("STATUS="));
-        }
-    }
-    daemon.stop();
 }
 
 /// Starts a daemon under systemd-socket-activate, on sockets for these addresses.
@@ -287,18 +231,13 @@ fn flags_overridden_by_passed_sockets_cause_a_warning() {
 }
 
 #[test]
-fn sockets_of_another_kind_are_refused() {
-    let [address, _] = both();
-    let daemon = activated(&[], &[address]);
-    // A connection starts the daemon.
-    TcpStream::connect(address).unwrap();
-    daemon.refusal(&["LISTEN_FDS", "UDP", "ListenDatagram=ADDRESS:PORT"]);
-}
-
-#[test]
-fn inconsistent_sockets_are_refused() {
-    // systemd-socket-activate binds an address twice without SO_REUSEPORT.
+fn sockets_of_another_kind_and_inconsistent_ones_are_refused() {
     let [v4, v6] = both();
+    let daemon = activated(&[], &[v4]);
+    // A connection starts the daemon.
+    TcpStream::connect(v4).unwrap();
+    daemon.refusal(&["LISTEN_FDS", "UDP", "ListenDatagram=ADDRESS:PORT"]);
+    // systemd-socket-activate binds an address twice without SO_REUSEPORT.
     for (addresses, part) in [
         ([v4, v4, v6].as_slice(), "each address needs as many"),
         ([v4, v4].as_slice(), "ReusePort=yes"),

@@ -38,24 +38,22 @@ fn connection_ids_survive_a_kill_and_a_restart() {
 fn without_a_writable_state_directory_the_daemon_warns_and_serves() {
     require_root("changes user");
     let state = tempfile::tempdir().unwrap();
-    let file = state.path().join("file");
-    fs::write(&file, "").unwrap();
-    for (directory, user) in [
-        (file.join("state"), ""),
-        (file.join("state"), "user = \"nobody\"\n"),
-        ("/proc/nope".into(), ""),
-        ("/proc/nope".into(), "user = \"nobody\"\n"),
-    ] {
-        warns_and_serves(launch_in(&directory).config(user), &directory);
-    }
-}
-
-#[test]
-fn an_unwritable_state_directory_of_another_user_is_a_warning() {
-    let state = tempfile::tempdir().unwrap();
     fs::set_permissions(state.path(), PermissionsExt::from_mode(0o755)).unwrap();
-    warns_and_serves(launch_in(state.path()).run_as_nobody(), state.path());
-    warns_and_serves(launch_in(state.path()).config("user = \"nobody\"\n"), state.path());
+    let as_nobody = "user = \"nobody\"\n";
+    let nowhere = Path::new("/proc/nope");
+    for (launch, directory) in [
+        (launch_in(nowhere), nowhere),
+        (launch_in(nowhere).config(as_nobody), nowhere),
+        // Of another user.
+        (launch_in(state.path()).run_as_nobody(), state.path()),
+        (launch_in(state.path()).config(as_nobody), state.path()),
+    ] {
+        let mut daemon = launch.start();
+        daemon.line_with(NO_STATE, &[" WARN ", "--state-dir", &directory.display().to_string()]);
+        daemon.serving();
+        daemon.check();
+        daemon.stop();
+    }
     assert_eq!(fs::read_dir(state.path()).unwrap().count(), 0);
 }
 
@@ -71,79 +69,40 @@ fn a_key_readable_by_others_causes_a_warning() {
     daemon.stop();
 }
 
-/// Root follows no link that the owner of the directory has planted.
+/// Other links and pipes: unit tests of each file.
 #[test]
-fn links_in_the_state_directory_are_not_followed() {
+fn a_key_behind_a_link_and_pipes_in_place_of_files_are_refused() {
     let state = tempfile::tempdir().unwrap();
     let at = |name: &str| state.path().join(name);
-    fs::write(at("victim"), "precious").unwrap();
-    let others =
-        ["access.changes", "history.json", "overload.interval", "onrush.snapshot", "upgrade.sock"];
-    for names in [&others[..], &["lock"]] {
-        for name in names {
-            let _ = fs::remove_file(at(name));
-            symlink(at("victim"), at(name)).unwrap();
-        }
-        let daemon = launch_in(state.path()).config("[access]\nmode = \"deny\"\n").serve();
-        daemon.check();
-        daemon.end_by("TERM");
-        assert_eq!(fs::read_to_string(at("victim")).unwrap(), "precious");
-    }
-    // A key behind a link may be one that another user knows.
-    fs::remove_file(at("lock")).unwrap();
-    fs::remove_file(at("connection.key")).unwrap();
-    symlink(at("victim"), at("connection.key")).unwrap();
+    fs::write(at("known"), "precious").unwrap();
+    symlink(at("known"), at("connection.key")).unwrap();
     launch_in(state.path()).start().refusal(&["connection.key", "connection.key_file"]);
-}
-
-#[test]
-fn pipes_in_place_of_files_do_not_block_the_start() {
-    for name in
-        ["connection.key", "access.changes", "history.json", "overload.interval", "onrush.snapshot"]
-    {
-        let state = tempfile::tempdir().unwrap();
-        mkfifo(&state.path().join(name), Mode::S_IRWXU).unwrap();
-        let launch = launch_in(state.path()).config("[access]\nmode = \"deny\"\n");
-        if name == "connection.key" {
-            launch.start().refusal(&[name, "not a regular file"]);
-        } else {
-            let daemon = launch.serve();
-            daemon.check();
-            daemon.end_by("TERM");
-        }
-    }
-    let home = tempfile::tempdir().unwrap();
-    let pipe = home.path().join("pipe");
-    mkfifo(&pipe, Mode::S_IRWXU).unwrap();
-    for config in [
-        format!("[access]\nmode = \"deny\"\nfiles = [{pipe:?}]\n"),
-        format!("[access]\nblocked_file = {pipe:?}\n"),
-        format!("[admin]\ntoken_file = {pipe:?}\n"),
+    mkfifo(&at("pipe"), Mode::S_IRWXU).unwrap();
+    let token = format!("[admin]\ntoken_file = {:?}\n", at("pipe"));
+    for launch in [
+        Launch::on_loopback().admin().config(&token),
+        Launch::on_loopback().flag("--config", at("pipe")),
     ] {
-        Launch::on_loopback()
-            .admin()
-            .config(&config)
-            .start()
-            .end()
-            .exits(2, &["not a regular file"]);
+        launch.start().end().exits(2, &["not a regular file"]);
     }
-    Launch::on_loopback().flag("--config", &pipe).start().end().exits(2, &["not a regular file"]);
 }
 
 /// Other damage: unit tests of each file.
 #[test]
 fn damaged_files_are_set_aside_and_reported() {
     let state = tempfile::tempdir().unwrap();
-    let names = ["history.json", "blocks.json"];
+    let names = ["history.json", "blocks.json", "onrush.snapshot"];
     names.iter().for_each(|name| fs::write(state.path().join(name), "[{").unwrap());
     let daemon = launch_in(state.path()).serve();
     for name in names {
         let reports = |line: &&String| line.contains(name) && !line.contains(" INFO ");
         assert_eq!(daemon.log().iter().filter(reports).count(), 1, "{name}: {:?}", daemon.log());
     }
-    assert_eq!(set_aside(state.path()), 2);
+    assert_eq!(set_aside(state.path()), 3);
     daemon.check();
     daemon.stop();
+    // The stop has written a valid snapshot.
+    launch_in(state.path()).serve_restored().stop();
 }
 
 #[test]
@@ -158,12 +117,4 @@ fn a_deny_list_that_denies_nothing_is_warned_of_once() {
 
 fn launch_in(directory: &Path) -> Launch {
     Launch::on_loopback().flag("--state-dir", directory)
-}
-
-fn warns_and_serves(launch: Launch, directory: &Path) {
-    let mut daemon = launch.start();
-    daemon.line_with(NO_STATE, &[" WARN ", "--state-dir", &directory.display().to_string()]);
-    daemon.serving();
-    daemon.check();
-    daemon.stop();
 }

@@ -1,18 +1,17 @@
-//! `onrush ctl top-sources`: a flood of one network is named, and what a request may be.
+//! `onrush ctl top-sources`: a flood of one network is named and blocked, and what a request may
+//! be.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 
 use serde_json::Value;
 
 use crate::harness::flood::{NETWORK, during_a_flood};
 use crate::harness::http::TOKEN;
 use crate::harness::network::in_own_network;
-use crate::harness::packets::{connect, leecher, random_hash};
-use crate::harness::process::{Daemon, Ended, Launch, SetOnDrop, eventually};
+use crate::harness::packets::connect;
+use crate::harness::process::{Daemon, Ended, Launch, eventually};
 
 /// Requests of a second that show the sources of all.
 const ENOUGH: u64 = 200;
@@ -41,49 +40,24 @@ fn top(daemon: &Daemon, flags: &[&str]) -> Value {
     found
 }
 
-/// How accurate the shares are is tested in `tests/timed/top_sources.rs`.
-#[test]
-fn a_flood_of_one_network_is_named_first() {
-    let daemon = launch();
-    during_a_flood(&daemon, &connect(9), || {
-        let top = top(&daemon, &["--by", "24"]);
-        assert_eq!(top["sources"][0]["source"], NETWORK, "{top:#}");
-        assert!(top["unverified"] == true && top["kind"] == "all", "{top:#}");
-        assert!(top["seconds"].as_f64().unwrap() >= 1.0, "{top:#}");
-        let ports: Vec<_> =
-            top["ports"].as_array().unwrap().iter().flat_map(|p| p.as_u64()).collect();
-        let mut expected: Vec<_> = daemon.addresses().iter().map(|a| u64::from(a.port())).collect();
-        expected.sort_unstable();
-        assert_eq!(ports, expected);
-
-        let connects = ["top-sources", "--seconds", "1", "--by", "24", "--kind", "connect"];
-        eventually("the text names the network", || {
-            let ended = daemon.ctl(&connects);
-            let text = good(&ended);
-            assert!(text.contains("sources of connects are unverified"), "{text}");
-            text.lines().nth(1).is_some_and(|line| line.starts_with(NETWORK))
-        });
-        eventually("the CSV names the flooders", || {
-            let ended = daemon.ctl(&["top-sources", "--seconds", "1", "--format", "csv"]);
-            let csv = good(&ended);
-            assert_eq!(csv.lines().next(), Some("source,share,error,requests_per_second,sampled"));
-            csv.lines().any(|line| line.starts_with("127.9.9."))
-        });
-    });
-    daemon.stop();
-}
-
 /// From the name of a network to its block: its connects are answered before, and refused after,
-/// while those of others are answered all the time.
+/// while those of others are answered all the time. How accurate the shares are is tested in
+/// `tests/timed/top_sources.rs`, and each format in `src/cli/ctl/sources/tests.rs`.
 #[test]
-fn a_block_of_the_network_that_is_named_ends_its_flood() {
+fn a_flood_of_one_network_is_named_first_and_a_block_ends_it() {
     let daemon = launch();
     during_a_flood(&daemon, &connect(9), || {
+        let shown = top(&daemon, &["--by", "24"]);
+        assert_eq!(shown["sources"][0]["source"], NETWORK, "{shown:#}");
+        assert!(shown["unverified"] == true && shown["kind"] == "all", "{shown:#}");
+        let mut ports: Vec<_> = daemon.addresses().iter().map(SocketAddr::port).collect();
+        ports.sort_unstable();
+        assert_eq!(shown["ports"], serde_json::json!(ports));
+        assert_nft_accepts(&daemon);
+
         let of = |kind: &str| top(&daemon, &["--by", "24", "--kind", kind])["sources"].take();
-        let named = of("connect")[0]["source"].take();
-        assert_eq!(named, NETWORK);
-        let block = ["block", named.as_str().unwrap(), "--for", "1h", "--reason", "flood"];
-        good(&daemon.ctl(&block));
+        assert_eq!(of("connect")[0]["source"], NETWORK);
+        good(&daemon.ctl(&["block", NETWORK, "--for", "1h", "--reason", "flood"]));
         // A worker without CPU time applies it later.
         eventually("no connect of the network is answered", || {
             of("connect").as_array().unwrap().iter().all(|of| of["source"] != NETWORK)
@@ -91,61 +65,22 @@ fn a_block_of_the_network_that_is_named_ends_its_flood() {
         let refused = of("refused");
         assert!(refused[0]["source"] == NETWORK && refused[0]["share"] == 1.0, "{refused:#}");
         eventually("the refused connects are counted", || {
-            let list = daemon.ctl(&["--json", "blocks"]);
-            good(&list);
-            let block = &list.json()["blocks"][0];
-            assert_eq!(block["prefix"], NETWORK, "{block:#}");
-            block["refused"].as_u64() > Some(100)
+            let blocks = daemon.ctl(&["--json", "blocks"]).json();
+            blocks["blocks"][0]["refused"].as_u64() > Some(100)
         });
     });
     daemon.stop();
 }
 
-/// Announces without a valid connection id are no announces, and nearly all that is refused.
-#[test]
-fn refused_requests_and_announces_are_told_apart() {
-    let daemon = launch();
-    let invalid = leecher(random_hash(), 7_001).bytes(0x0BAD_0BAD_0BAD, 9);
-    let honest = daemon.client();
-    during_a_flood(&daemon, &invalid, || {
-        let refused = top(&daemon, &["--by", "48", "--kind", "refused"]);
-        let first = &refused["sources"][0];
-        assert!(first["source"] == NETWORK && refused["unverified"] == true, "{refused:#}");
-        assert_eq!(first["share"], 1.0, "{refused:#}");
-
-        let over = AtomicBool::new(false);
-        let announces = thread::scope(|scope| {
-            scope.spawn(|| {
-                while !over.load(Ordering::Relaxed) {
-                    honest.announce(&leecher(random_hash(), 7_000));
-                }
-            });
-            let _over = SetOnDrop(&over);
-            top(&daemon, &["--kind", "announce"])
-        });
-        let sources = announces["sources"].as_array().unwrap();
-        assert!(sources.len() == 1 && announces["unverified"] == false, "{announces:#}");
-        assert_eq!(sources[0]["source"], "127.0.0.1/32");
-    });
-    daemon.stop();
-}
-
-#[test]
-fn nft_accepts_the_rules() {
-    let daemon = launch();
+/// Asserts that nft accepts the rules that name the flood.
+fn assert_nft_accepts(daemon: &Daemon) {
     let element = format!("add element inet onrush_block sources_v4 {{ {NETWORK}");
     let mut rules = String::new();
-    during_a_flood(&daemon, &connect(9), || {
-        eventually("the rules name the network", || {
-            let flags = ["top-sources", "--seconds", "1", "--by", "24", "--format", "nft"];
-            rules = good(&daemon.ctl(&flags)).to_owned();
-            rules.contains(&element)
-        });
+    eventually("the rules name the network", || {
+        let flags = ["top-sources", "--seconds", "1", "--by", "24", "--format", "nft"];
+        rules = good(&daemon.ctl(&flags)).to_owned();
+        rules.contains(&element)
     });
-    let port = daemon.address().port().to_string();
-    for part in ["add table inet onrush_block\n", "ipv6_addr; flags interval", &port] {
-        assert!(rules.contains(part), "{part}: {rules}");
-    }
     let nft = || {
         let nft = Command::new("nft").args(["-c", "-f", "-"]).stdin(Stdio::piped()).spawn();
         let mut nft = nft.expect("nft, which scripts/test installs");
@@ -153,7 +88,6 @@ fn nft_accepts_the_rules() {
         nft.wait().unwrap().success()
     };
     assert!(in_own_network(&[], nft), "{rules}");
-    daemon.stop();
 }
 
 /// A connection whose request samples for 60 seconds.
@@ -182,16 +116,22 @@ fn begin(admin: SocketAddr) -> TcpStream {
     stream
 }
 
+/// A stop does not wait for the end of a sample.
 #[test]
-fn one_request_at_a_time_samples_and_ends_with_its_connection() {
+fn one_request_at_a_time_samples_and_ends_with_its_connection_or_a_stop() {
     let daemon = launch();
     let first = sampling(&daemon);
     assert!(daemon.call("GET", PATH, "").error(409).contains("60 s"));
-    let ended = daemon.ctl(&["top-sources", "--seconds", "1"]);
-    ended.exits(1, &["try again"]);
+    daemon.ctl(&["top-sources", "--seconds", "1"]).exits(1, &["try again"]);
     drop(first);
     eventually("the first request has ended", || daemon.call("GET", PATH, "").status == 200);
+    let mut second = sampling(&daemon);
     daemon.stop();
+    // A complete sample would have been answered.
+    let mut answer = Vec::new();
+    let _ = second.read_to_end(&mut answer);
+    let answer = String::from_utf8_lossy(&answer);
+    assert!(!answer.contains(" 200 "), "{answer}");
 }
 
 #[test]
@@ -210,19 +150,5 @@ fn a_wrong_request_is_refused_with_the_values_that_are_right() {
         assert!(error.contains(part), "{query}: {error}");
     }
     assert_eq!(daemon.get("/api/v1/sources/top").status, 401);
-    daemon.ctl(&["top-sources", "--seconds", "61"]).exits(2, &["1..=60"]);
     daemon.stop();
-}
-
-/// A stop does not wait for the end of a sample.
-#[test]
-fn a_stop_ends_the_sample() {
-    let daemon = launch();
-    let mut first = sampling(&daemon);
-    daemon.stop();
-    // A complete sample would have been answered.
-    let mut answer = Vec::new();
-    let _ = first.read_to_end(&mut answer);
-    let answer = String::from_utf8_lossy(&answer);
-    assert!(!answer.contains(" 200 "), "{answer}");
 }

@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
-use std::time::{Instant, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
 
 use nix::unistd::Uid;
 use onrush_proto::InfoHash;
@@ -15,17 +15,17 @@ use onrush_replica::handoff::PROTOCOL;
 
 use crate::control_socket::process_at;
 use crate::harness::client::Client;
+use crate::harness::http::{change_list, request_with_token};
 use crate::harness::messages::{
-    ADMIN_LISTENS, NO_ADMIN, PEERS_RESTORED, SNAPSHOT, SUCCESSOR_FAILED, TOO_OLD, UNAVAILABLE,
-    UPGRADE_BEGINS, UPGRADE_DONE, UPGRADE_FAILED, UPGRADE_LEFT, UPGRADE_RECEIVED,
-    UPGRADE_REQUESTED, UPGRADE_RUNNING,
+    PEERS_RESTORED, SNAPSHOT, SUCCESSOR_FAILED, TOO_OLD, UPGRADE_BEGINS, UPGRADE_DONE,
+    UPGRADE_FAILED, UPGRADE_LEFT, UPGRADE_RECEIVED, UPGRADE_REQUESTED, UPGRADE_RUNNING,
 };
-use crate::harness::network::in_own_network;
 use crate::harness::packets::{random_hash, seeder};
 use crate::harness::process::{
-    Daemon, Launch, SetOnDrop, TIMEOUT, TOKEN_FILE, eventually, free_address, mode,
+    Daemon, Launch, SetOnDrop, TOKEN_FILE, eventually, free_address, mode,
 };
-use crate::snapshot::{FILE, PLACEMENTS, Peers, age, launch_in};
+use crate::harness::swarms::{PLACEMENTS, Peers, launch_in};
+use crate::snapshot::{FILE, age};
 
 /// Announces in flight per client of the load.
 const BURST: usize = 16;
@@ -206,6 +206,13 @@ fn a_failed_successor_is_reported_and_the_predecessor_serves() {
     ended.exits(1, &["exit code 2", "log.level"]);
     daemon.line_with(SUCCESSOR_FAILED, &["exit code 2"]);
     daemon.check();
+    // An address of another program is an error where it is configured.
+    let other = TcpListener::bind("127.0.0.2:0").unwrap();
+    let elsewhere = other.local_addr().unwrap();
+    let admin = format!("listen = \"{}\"", daemon.admin());
+    daemon.configure(&right.replace(&admin, &format!("listen = \"{elsewhere}\"")));
+    daemon.ctl(&["upgrade"]).exits(1, &[&format!("`admin.listen`: {elsewhere} ")]);
+    daemon.check();
     // The control socket stays that of the predecessor.
     assert_eq!(process_at(&state.path().join("control.sock")), u64::from(daemon.pid()));
     // A further upgrade is refused while one is in progress.
@@ -227,49 +234,6 @@ fn a_failed_successor_is_reported_and_the_predecessor_serves() {
     daemon.stop();
 }
 
-/// Changes the admin address in the configuration.
-fn move_admin(daemon: &Daemon, from: SocketAddr, to: SocketAddr) {
-    let text = fs::read_to_string(daemon.home().join("onrush.toml")).unwrap();
-    let moved = text.replace(&format!("listen = \"{from}\""), &format!("listen = \"{to}\""));
-    assert_ne!(moved, text);
-    daemon.configure(&moved);
-}
-
-/// The successor waits for the admin address only when the predecessor holds it: an address of
-/// another program is an error where it is configured. If the conflict shows only after the old
-/// process has exited, it is logged, and the admin side starts once the address is free.
-#[test]
-fn an_admin_address_of_another_program_is_reported() {
-    in_own_network(&[], || {
-        let state = tempfile::tempdir().unwrap();
-        let mut daemon = with_admin(state.path(), PLACEMENTS[0], "listen = [\"127.0.0.1:0\"]");
-        let address = daemon.address();
-        let http = daemon.admin();
-        let third = TcpListener::bind("127.0.0.2:0").unwrap();
-        let elsewhere = third.local_addr().unwrap();
-        move_admin(&daemon, http, elsewhere);
-        daemon.ctl(&["upgrade"]).exits(1, &[&format!("`admin.listen`: {elsewhere} ")]);
-        daemon.check();
-        assert_eq!(daemon.ctl(&["health"]).code, Some(0));
-
-        // A wildcard conflicts with the address of the predecessor and with that of the other
-        // program.
-        let third = TcpListener::bind(("127.0.0.2", http.port())).unwrap();
-        let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, http.port()));
-        move_admin(&daemon, elsewhere, any);
-        daemon.signal("USR2");
-        assert_eq!(daemon.upgraded(), [address]);
-        daemon.wait_for_line(NO_ADMIN);
-        let served = format!("http://{any}{ADMIN_LISTENS}");
-        assert!(!daemon.log().iter().any(|line| line.contains(&served)), "{:?}", daemon.log());
-        daemon.check();
-        drop(third);
-        daemon.wait_for_line(&served);
-        assert_eq!(daemon.ctl(&["health"]).code, Some(0));
-        daemon.stop();
-    });
-}
-
 /// A hash listed during the transfer is refused by the successor.
 #[test]
 fn list_changes_during_an_upgrade_apply_after_it() {
@@ -279,23 +243,19 @@ fn list_changes_during_an_upgrade_apply_after_it() {
     let client = daemon.client();
     let hashes: Vec<InfoHash> = (0..200).map(|_| random_hash()).collect();
     hashes.iter().for_each(|hash| drop(client.announce(&seeder(*hash, 1_000))));
-    let ctl = daemon.ctl_program();
-    let over = AtomicBool::new(false);
+    let (admin, over) = (daemon.admin(), AtomicBool::new(false));
     let listed = thread::scope(|scope| {
-        let (ctl, over, hashes) = (&ctl, &over, &hashes);
+        let (over, hashes) = (&over, &hashes);
         let changing = scope.spawn(move || {
             let mut listed = Vec::new();
             for hash in hashes {
-                let name = hash.to_string();
                 // The last change is made after the upgrades, if not before.
                 while !over.load(Ordering::Relaxed) || listed.is_empty() {
-                    let ended = ctl(&["list", "add", &name]);
-                    if ended.code == Some(0) {
+                    let response = change_list(admin, "POST", &[*hash]);
+                    if response.is_ok_and(|response| response.status == 200) {
                         listed.push(*hash);
                         break;
                     }
-                    let error = ended.text();
-                    assert!(UNAVAILABLE.iter().any(|part| error.contains(part)), "{error}");
                 }
             }
             listed
@@ -308,29 +268,20 @@ fn list_changes_during_an_upgrade_apply_after_it() {
         drop(end);
         changing.join().unwrap()
     });
-    for hash in &listed {
-        let why = client.announce_refused(&seeder(*hash, 1_000));
-        assert!(why.contains("denied") || why.contains("not"), "{why}");
-    }
     let journal = fs::read_to_string(state.path().join("access.changes")).unwrap();
-    assert!(listed.iter().all(|hash| journal.contains(&hash.to_string())), "{journal}");
-    // Only listed swarms are purged.
-    let deadline = Instant::now() + TIMEOUT;
-    let known = |hash: &InfoHash| {
-        loop {
-            let ended = daemon.ctl(&["swarm", &hash.to_string()]);
-            match ended.code {
-                Some(0) => return true,
-                Some(1) if ended.text().contains(&hash.to_string()) => return false,
-                // The successor may not listen on the admin address yet.
-                _ => assert!(Instant::now() < deadline, "{ended:?}"),
-            }
-        }
-    };
-    eventually("all listed swarms are purged", || !listed.iter().any(known));
-    // The response to the last change may be lost, so that its state is unknown.
+    for hash in &listed {
+        client.announce_refused(&seeder(*hash, 1_000));
+        assert!(journal.contains(&hash.to_string()), "{journal}");
+    }
+    // Only listed swarms are purged. The response to the last change may be lost, so that its state
+    // is unknown.
     let served = hashes.iter().skip(listed.len() + 1);
-    served.for_each(|hash| assert!(known(hash), "{hash}"));
+    served.for_each(|hash| assert_eq!(client.counts(*hash).seeders, 1, "{hash}"));
+    let purged = |hash: &InfoHash| {
+        request_with_token(admin, "GET", &format!("/api/v1/swarm/{hash}"), "")
+            .is_ok_and(|response| response.status == 404)
+    };
+    eventually("all listed swarms are purged", || listed.iter().all(purged));
     daemon.stop();
 }
 
@@ -344,6 +295,10 @@ fn the_advertised_interval_survives_restart_and_upgrade() {
     let peers = Peers::announced_to(daemon.address());
     daemon.stop();
     age(&state.path().join(FILE), 120);
+    // They have expired otherwise. A kill keeps the file.
+    let mut daemon = launch_in(state.path(), PLACEMENTS[1], config).start();
+    daemon.line_with(TOO_OLD, &["0 peers of "]);
+    daemon.kill();
     let until = UNIX_EPOCH.elapsed().unwrap().as_secs() + 600;
     fs::write(state.path().join("overload.interval"), format!("900 {until}\n")).unwrap();
     let mut daemon = launch_in(state.path(), PLACEMENTS[0], config).start();

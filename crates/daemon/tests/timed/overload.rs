@@ -1,16 +1,11 @@
-//! Overload: losses and refusals by busy workers lengthen the announce interval, and the kernel
-//! drops datagrams that are no valid request. The floods have to be faster than the tracker for
-//! some seconds. What follows from a load is in the unit tests of `src/overload`.
+//! Overload: losses of busy workers lengthen the announce interval, and the kernel drops datagrams
+//! that are no valid request. The flood has to be faster than the tracker for some seconds. What
+//! follows from a load, also of requests refused as busy, is in the unit tests of `src/overload`.
 
-use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
-
-use nix::sys::ptrace;
-use nix::sys::wait::{WaitPidFlag, waitpid};
-use nix::unistd::Pid;
 
 use crate::harness::client::Client;
 use crate::harness::messages::{FILTER_ON, OVERLOAD};
@@ -18,8 +13,6 @@ use crate::harness::network::in_own_network;
 use crate::harness::packets::{connect, leecher, random_hash};
 use crate::harness::process::{Daemon, Launch, SetOnDrop, eventually};
 
-/// Requests were refused as busy; cause and remedy follow.
-const REFUSED_BUSY: &str = " were refused as busy: ";
 /// The totals' count of datagrams that the filter has dropped.
 const FILTERED: &str = "shed in the kernel ";
 /// Sources that flood the tracker.
@@ -102,51 +95,4 @@ fn flood(tracker: SocketAddr, part: u8, over: &AtomicBool) {
             let _ = socket.send_to(bytes, tracker);
         }
     }
-}
-
-/// A worker with a shard that takes no turn.
-#[test]
-fn requests_refused_as_busy_lengthen_the_interval() {
-    let config = "[workers]\nplacement = \"split\"\nsocket = 1\nswarm = 1\n\
-                  [limits]\nbatches_in_flight = 2\nbatch_requests = 8\n\
-                  [overload]\ndrop_share = 1\n";
-    let launch = Launch::new(&["--listen", "127.0.0.1:0"]).admin().config(config);
-    let mut daemon = launch.serve();
-    let client = daemon.client();
-    let swarm_worker = thread_id(&daemon, "swarm-0");
-    // The thread alone is stopped: it keeps the batches that it was given.
-    ptrace::seize(swarm_worker, ptrace::Options::empty()).unwrap();
-    ptrace::interrupt(swarm_worker).unwrap();
-    waitpid(swarm_worker, Some(WaitPidFlag::__WALL)).unwrap();
-    let over = AtomicBool::new(false);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            let announce = leecher(random_hash(), 4_001).bytes(client.id, 1);
-            while !over.load(Ordering::Relaxed) {
-                client.send(&announce);
-            }
-        });
-        let _over = SetOnDrop(&over);
-        daemon.wait_for_line(OVERLOAD);
-    });
-    ptrace::detach(swarm_worker, None).unwrap();
-    let log = daemon.log();
-    let has =
-        |parts: [&str; 2]| log.iter().any(|line| parts.iter().all(|part| line.contains(part)));
-    assert!(has([REFUSED_BUSY, "workers.swarm"]), "cause and remedy: {log:#?}");
-    assert!(has([OVERLOAD, "refused as busy"]), "{log:#?}");
-    assert!(!has([OVERLOAD, " 0 % are refused"]), "{log:#?}");
-    let shown = daemon.metrics();
-    assert!(shown.sum("onrush_overload_step", &[]) >= 1.0);
-    assert!(shown.sum("onrush_refused_requests_total", &["reason=\"busy\""]) > 1_000.0);
-}
-
-/// The number of a thread of the daemon.
-fn thread_id(daemon: &Daemon, name: &str) -> Pid {
-    let tasks = fs::read_dir(format!("/proc/{}/task", daemon.pid())).unwrap();
-    let is_named = |task: &fs::DirEntry| {
-        fs::read_to_string(task.path().join("comm")).is_ok_and(|comm| comm.trim_end() == name)
-    };
-    let task = tasks.map(Result::unwrap).find(is_named).unwrap();
-    Pid::from_raw(task.file_name().to_str().unwrap().parse().unwrap())
 }

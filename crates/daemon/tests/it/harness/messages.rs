@@ -21,8 +21,6 @@ pub(crate) const LIST_CHANGED: &str = " list changed by ";
 pub(crate) const PURGED_ONE: &str = "removed 1 swarm";
 /// Log lines were lost; their number is before it.
 pub(crate) const LINES_LOST: &str = " log lines were lost";
-/// Totals of the last interval, with requests per second by kind.
-pub(crate) const TOTALS: &str = "/s: connect ";
 /// The kernel dropped datagrams because a receive buffer was full.
 pub(crate) const KERNEL_DROPPED: &str = "the kernel dropped ";
 /// The announce interval has changed by a step.
@@ -67,7 +65,3 @@ pub(crate) const SUCCESSOR_FAILED: &str = "the successor failed";
 pub(crate) const UPGRADE_LEFT: &str = "left before it accepted the handoff";
 /// A request was refused because an upgrade is in progress.
 pub(crate) const UPGRADE_RUNNING: &str = "under way";
-/// Errors of `onrush ctl list` during an upgrade: the sockets are in transfer, neither process
-/// listens, or the tracker starts or stops.
-pub(crate) const UNAVAILABLE: [&str; 4] =
-    ["a handoff is in progress", "cannot be reached", "the tracker is ", "try again in a moment"];

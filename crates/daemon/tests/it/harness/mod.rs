@@ -1,5 +1,5 @@
-//! Shared by the tests of the daemon: a process or a tracker in this process, its clients, their
-//! packets and floods, its admin side, log messages, terminals, and network namespaces.
+//! Shared by the tests of the daemon: the process, its clients, their packets and floods, its admin
+//! side, log messages, terminals, and network namespaces.
 
 pub(crate) mod client;
 pub(crate) mod flood;
@@ -10,4 +10,3 @@ pub(crate) mod packets;
 pub(crate) mod process;
 pub(crate) mod swarms;
 pub(crate) mod terminal;
-pub(crate) mod tracker;
