@@ -31,7 +31,8 @@ use onrush_store::blocks::Block;
 use onrush_store::lists::EntryHighWaterMark;
 use onrush_store::lists::file::ListError;
 use onrush_store::lists::journal::ReplayedList;
-use onrush_tracker::access::origins::PartCounts;
+use onrush_tracker::access::member_counts::MemberCounts;
+use onrush_tracker::access::origins::MAX_LISTS;
 use onrush_tracker::access::overlay::ListChange;
 use onrush_tracker::access::{AccessList, Lists};
 use purge::Purge;
@@ -75,7 +76,7 @@ pub struct InProgress {
 impl AccessControl {
     /// These lists, with refusals counted by this many members.
     pub fn new(mut lists: Lists, members: usize) -> Self {
-        lists.forbidden = Arc::new(PartCounts::new(members));
+        lists.forbidden = Arc::new(MemberCounts::new(members, MAX_LISTS));
         Self {
             entry_high_water_mark: EntryHighWaterMark::of(&lists),
             lists,
@@ -269,7 +270,7 @@ impl AccessControl {
             };
             if names(&read.access) != names(&lists.access) {
                 // The counters are by number.
-                lists.forbidden = Arc::new(PartCounts::new(self.members));
+                lists.forbidden = Arc::new(MemberCounts::new(self.members, MAX_LISTS));
             }
             lists.access = read.access;
             add(&["access.mode", "access.info_hashes", "access.error", "access.files"]);
