@@ -9,7 +9,9 @@ use crate::effect::Effects;
 use crate::notice::{MINUTE, Notice, Repeats};
 
 /// What is reached, the counter that rises then, and what becomes of the peers that it counts.
-const LIMITS: [(&str, fn(&Summary) -> u64, &str); 5] = [
+type Limit = (&'static str, fn(&Summary) -> u64, &'static str);
+
+const LIMITS: [Limit; 5] = [
     (
         "limits.peers is reached",
         |sum| sum.refused_full,
