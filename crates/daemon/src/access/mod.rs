@@ -118,7 +118,7 @@ impl AccessControl {
     /// Compares the lists of a start with those of the predecessor.
     ///
     /// # Errors
-    /// [`ListError::Lost`], when a list has less than half of the predecessor's entries.
+    /// A [`ListError`], when a list has less than half of the predecessor's entries.
     pub fn compare_with(
         &mut self,
         predecessor: &EntryHighWaterMark,
@@ -166,7 +166,7 @@ impl AccessControl {
     /// one of its table is there.
     ///
     /// # Errors
-    /// [`ListError::Lost`]; nothing has changed then.
+    /// A [`ListError`]; nothing has changed then.
     pub fn reconfigure(
         &mut self,
         reload: ListReload<'_>,
