@@ -24,22 +24,13 @@ use onrush_tracker::clock::Now;
 const QUEUED_BLOCKS: usize = 8;
 
 /// Why a snapshot was not loaded.
-#[derive(Debug, Error)]
-#[error("{path}: {cause}")]
+#[derive(Debug)]
 pub struct LoadError {
-    /// The file.
-    pub path: PathBuf,
     /// The cause.
     pub cause: ReadError,
     /// Whether the file was valid when it was verified, and failed while it was loaded: the blocks
     /// before the failure are in the shards.
     pub partly: bool,
-}
-
-impl LoadError {
-    fn is_missing_file(&self) -> bool {
-        matches!(&self.cause, ReadError::Io(error) if error.kind() == ErrorKind::NotFound)
-    }
 }
 
 /// Options of a load.
@@ -283,8 +274,7 @@ pub fn load(
     options: LoadOptions<'_>,
     progress: &mut dyn FnMut(),
 ) -> Result<Loaded, LoadError> {
-    let failed = |cause, partly| LoadError { path: path.to_owned(), cause, partly };
-    let unusable = |cause| failed(cause, false);
+    let unusable = |cause| LoadError { cause, partly: false };
     let mut file = state_file::open(path).map_err(|error| unusable(error.into()))?;
     let counts = verify(BufReader::with_capacity(256 << 10, &file), progress).map_err(unusable)?;
     file.rewind().map_err(|error| unusable(error.into()))?;
@@ -292,7 +282,7 @@ pub fn load(
         reserve(&mut shards, limit);
     }
     from_stream(BufReader::with_capacity(256 << 10, &file), shards, options, progress)
-        .map_err(|cause| failed(cause, true))
+        .map_err(|cause| LoadError { cause, partly: true })
 }
 
 /// The records of a block, and the time that their ages refer to.
@@ -357,25 +347,21 @@ pub fn load_at_start(
     progress: &mut dyn FnMut(),
 ) -> Result<Option<String>, Unread> {
     let began = Instant::now();
-    let error = match load(path, shards, limit, options, progress) {
+    let LoadError { cause, partly } = match load(path, shards, limit, options, progress) {
         Ok(loaded) => {
             log::info!("{loaded} in {:.2} s", began.elapsed().as_secs_f64());
             return Ok(None);
         }
-        Err(error) if error.is_missing_file() => return Ok(None),
-        // A file that was valid a moment ago is kept as well: the disk may be failing.
-        Err(LoadError { path, cause, partly }) if partly || matches!(cause, ReadError::Io(_)) => {
-            return Err(Unread { path, cause: cause.to_string(), partly });
-        }
         Err(error) => error,
     };
-    Ok(Some(match set_aside(path, options.now.unix) {
-        Ok(renamed) => format!(
-            "snapshot not loaded: {error}; the file was renamed to {} and may be removed",
-            renamed.display()
-        ),
-        Err(cause) => format!("snapshot not loaded: {error}; it cannot be renamed either: {cause}"),
-    }))
+    match cause {
+        ReadError::Io(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        // A file that was valid a moment ago is kept: the disk may be failing.
+        ReadError::Damage(damage) if !partly => {
+            Ok(Some(set_aside("snapshot", path, &damage, options.now.unix)))
+        }
+        cause => Err(Unread { path: path.to_owned(), cause: cause.to_string(), partly }),
+    }
 }
 
 /// A snapshot that could not be read, and is not overwritten.
