@@ -53,9 +53,9 @@ impl Admission {
         &self.rules.access
     }
 
-    /// The number of the member that it is for.
-    pub fn member(&self) -> usize {
-        self.member
+    /// Puts other rules into force.
+    pub fn update(&mut self, rules: &Rules) {
+        self.rules = rules.clone();
     }
 
     /// The text of the error for a refused request, if it gets one: that of the list which forbids
