@@ -136,11 +136,8 @@ impl Blocks {
         change: &BlockChange,
         time: Time,
     ) -> (Option<BlockEntry>, Option<BlockEntry>) {
-        let made = self.entries.get(&change.prefix);
-        (
-            made.map(|entry| self.show(entry, time)),
-            change.former.as_ref().map(|it| self.show(it, time)),
-        )
+        let show = |entry: &Entry| self.show(entry, time);
+        (self.entries.get(&change.prefix).map(show), change.former.as_ref().map(show))
     }
 
     /// Removes the blocks that have ended, and returns them.

@@ -280,16 +280,10 @@ impl AccessControl {
             add(&["access.blocked", "access.blocked_file"]);
         }
         let now = EntryHighWaterMark::of(lists);
-        let separator = if difference.is_empty() { "" } else { "; " };
-        for (name, before, now, more) in [
-            (
-                "info hashes",
-                before.info_hashes,
-                now.info_hashes,
-                separator.to_owned() + &difference,
-            ),
-            ("blocked addresses", before.blocks, now.blocks, String::new()),
-        ] {
+        let more = if difference.is_empty() { difference } else { format!("; {difference}") };
+        let hashes = ("info hashes", before.info_hashes, now.info_hashes, more.as_str());
+        let blocks = ("blocked addresses", before.blocks, now.blocks, "");
+        for (name, before, now, more) in [hashes, blocks] {
             if before + now > 0 {
                 effects.info(format!(
                     "list of {name}: {before} entries before the reload, {now} now{more}"

@@ -200,33 +200,12 @@ pub fn load_records(
     loaded
 }
 
-/// Loads one shard.
-struct ShardLoader<'a> {
-    shard: &'a mut Shard,
-    number: usize,
-    options: LoadOptions<'a>,
-    /// Stored at the end, oldest first.
-    idle: Vec<IdleSwarm>,
-    loaded: Loaded,
-}
-
-impl ShardLoader<'_> {
-    /// Loads this shard's records of a block, whose ages refer to `unix`, in seconds since 1970.
-    fn load_block(&mut self, records: &[u8], unix: u64) {
-        let mut records = Records::new(records);
-        let shard = (&mut *self.shard, self.number);
-        let idle = &mut self.idle;
-        self.loaded += load_records(&mut records, unix, shard, self.options, usize::MAX, idle);
-    }
-
-    /// Stores the swarms without peers, once all blocks are loaded.
-    fn finish(mut self) -> Loaded {
-        self.idle.sort_unstable_by_key(|(idle_for, ..)| std::cmp::Reverse(*idle_for));
-        // The youngest come last and stay if there are more than fit.
-        for (idle_for, completed, info_hash) in self.idle {
-            self.shard.restore_idle(info_hash, completed, idle_for, self.options.now.moment);
-        }
-        self.loaded
+/// Stores the swarms without peers, once all blocks are loaded: oldest first.
+fn restore_idle(shard: &mut Shard, mut idle: Vec<IdleSwarm>, now: Now) {
+    idle.sort_unstable_by_key(|(idle_for, ..)| std::cmp::Reverse(*idle_for));
+    // The youngest come last and stay if there are more than fit.
+    for (idle_for, completed, info_hash) in idle {
+        shard.restore_idle(info_hash, completed, idle_for, now.moment);
     }
 }
 
@@ -305,13 +284,17 @@ pub fn from_stream(
         let mut senders = Vec::new();
         let mut threads = Vec::new();
         for (number, shard) in shards.into_iter().enumerate() {
-            let loaded = Loaded::default();
-            let mut loader = ShardLoader { shard, number, options, idle: Vec::new(), loaded };
             let (sender, blocks): (_, Receiver<TimedRecords>) = bounded(QUEUED_BLOCKS);
             senders.push(sender);
             threads.push(scope.spawn(move || {
-                blocks.iter().for_each(|(records, unix)| loader.load_block(&records, unix));
-                loader.finish()
+                let (mut loaded, mut idle) = (Loaded::default(), Vec::new());
+                for (records, unix) in &blocks {
+                    let (mut records, shard) = (Records::new(&records), (&mut *shard, number));
+                    let all = usize::MAX;
+                    loaded += load_records(&mut records, unix, shard, options, all, &mut idle);
+                }
+                restore_idle(shard, idle, options.now);
+                loaded
             }));
         }
         loop {
