@@ -24,7 +24,7 @@ use onrush_config::config_file::config_file;
 use onrush_config::settings::LogFormat;
 use onrush_config::{Flags, Host, Passed, Problems, Settings, print_config};
 use onrush_net::{adopt::Adopted, affinity};
-use onrush_store::lists::file::ListError;
+use onrush_store::lists::file::{ListError, ListFault};
 
 fn main() -> ExitCode {
     #[cfg(all(target_env = "gnu", target_feature = "crt-static"))]
@@ -152,7 +152,7 @@ fn failed_start(error: &StartError, flags: &Flags, settings: &Settings) -> Exit 
     let problems = flags.places().problems([refused]);
     match error {
         // The next start reads it again, and systemd starts no tracker again that exits with 2.
-        StartError::List(ListError::Changed { .. }) => failed(&problems),
+        StartError::List(ListError { fault: ListFault::Changed, .. }) => failed(&problems),
         // Parts of the configuration.
         StartError::List(_) | StartError::Token(_) => {
             Exit::wrong(format!("{problems}nothing was started.\n"))
@@ -183,9 +183,9 @@ mod tests {
         );
         let settings = Settings::for_test("listen = ['127.0.0.1:80']");
         let failed = |error: StartError| failed_start(&error, &Flags::default(), &settings);
-        let exit = failed(ListError::Empty { path: "list".into() }.into());
+        let exit = failed(ListError { path: "list".into(), fault: ListFault::Empty }.into());
         assert_eq!(exit.code, 2);
-        let exit = failed(ListError::Changed { path: "list".into() }.into());
+        let exit = failed(ListError { path: "list".into(), fault: ListFault::Changed }.into());
         assert_eq!(exit.code, 1);
         assert!(exit.text.contains("`access.blocked_file`: list: "), "{}", exit.text);
         let exit = failed(BindError::NotHere { address: settings.listen[0].address }.into());

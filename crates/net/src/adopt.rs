@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 use socket2::SockRef;
 
-use crate::bind::{BindError, BoundSocket, Buffers, Group, apply_options};
+use crate::bind::{BindError, BoundSocket, Buffers, Group};
 
 /// Bound sockets, equally many for each address.
 #[derive(Debug)]
@@ -131,32 +131,17 @@ impl Adopted {
     /// # Errors
     /// When an option cannot be set.
     pub fn into_group(self, buffers: Buffers) -> Result<Group, BindError> {
-        let mut group =
-            Group { workers: Vec::new(), addresses: self.addresses(), notices: Vec::new() };
-        group.workers.resize_with(self.workers(), Vec::new);
+        let mut group = Group::new(self.workers());
         for (address, sockets) in self.groups {
-            for (number, socket) in sockets.into_iter().enumerate() {
-                let failed = |step| move |cause| BindError::System { address, step, cause };
-                let socket =
-                    BoundSocket::from_bound(socket).map_err(failed("make a socket nonblocking"))?;
-                let has = socket.buffers().map_err(failed("ask for a buffer's size"))?;
-                let mut made = apply_options(&socket, missing(has, buffers))?;
-                // The notices for one socket of an address hold for all of its sockets.
-                if number == 0 {
-                    group.notices.append(&mut made);
-                }
-                group.workers[number].push(socket);
-            }
+            let adopt = |socket| {
+                let socket = BoundSocket::from_bound(socket);
+                let socket = socket.map_err(BindError::at(address, "make a socket nonblocking"))?;
+                socket.with_larger_buffers(buffers)
+            };
+            group.add(address, sockets.into_iter().map(adopt))?;
         }
         Ok(group)
     }
-}
-
-/// The part of `asked` that exceeds the current sizes; 0, which requests nothing, where a size
-/// suffices. The kernel counts twice the requested size.
-pub(crate) fn missing(has: Buffers, asked: Buffers) -> Buffers {
-    let more = |has: usize, asked: usize| if has / 2 >= asked { 0 } else { asked };
-    Buffers { receive: more(has.receive, asked.receive), send: more(has.send, asked.send) }
 }
 
 /// A wildcard IPv6 socket also accepts IPv4 unless IPV6_V6ONLY was set before it was bound.

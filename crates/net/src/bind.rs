@@ -121,6 +121,15 @@ pub enum BindError {
     },
 }
 
+impl BindError {
+    pub(crate) fn at(
+        address: SocketAddr,
+        step: &'static str,
+    ) -> impl FnOnce(io::Error) -> Self + Copy {
+        move |cause| Self::System { address, step, cause }
+    }
+}
+
 impl BoundSocket {
     /// A server's socket that another process has bound.
     pub(crate) fn from_bound(socket: UdpSocket) -> io::Result<Self> {
@@ -168,11 +177,49 @@ impl BoundSocket {
     pub fn adopt(descriptor: OwnedFd) -> io::Result<Self> {
         let socket = Socket::from(descriptor);
         let address = socket.local_addr()?.as_socket().filter(|address| address.port() != 0);
-        let (Type::DGRAM, Some(address)) = (socket.r#type()?, address) else {
+        if address.is_none() || socket.r#type()? != Type::DGRAM {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a bound UDP socket"));
-        };
-        socket.set_nonblocking(true)?;
-        Ok(Self { socket: socket.into(), address, reports_local: address.ip().is_unspecified() })
+        }
+        Self::from_bound(socket.into())
+    }
+
+    /// Sets the options that can be set after binding; returns the degraded ones.
+    pub(crate) fn with_options(self, buffers: Buffers) -> Result<(Self, Vec<Notice>), BindError> {
+        let (address, mut notices) = (self.address, Vec::new());
+        if self.reports_local
+            && let Err(cause) = enable_local_reports(&self)
+        {
+            notices.push(Notice::LocalAddressUnknown { address, cause });
+        }
+        let asked = [(Direction::Receive, buffers.receive), (Direction::Send, buffers.send)];
+        for (direction, asked) in asked {
+            let given = set_buffer(&self, direction, asked);
+            let given = given.map_err(BindError::at(address, "set a buffer's size"))?;
+            if given < asked {
+                notices.push(Notice::BufferClamped { address, direction, asked, given });
+            }
+        }
+        Ok((self, notices))
+    }
+
+    /// As [`with_options`](Self::with_options), without shrinking a buffer: the process that bound
+    /// the socket may have had the capability to exceed the kernel's limit.
+    pub(crate) fn with_larger_buffers(
+        self,
+        asked: Buffers,
+    ) -> Result<(Self, Vec<Notice>), BindError> {
+        let has = self.buffers().map_err(BindError::at(self.address, "ask for a buffer's size"))?;
+        // The kernel counts twice the requested size; 0 requests nothing.
+        let more = |has: usize, asked: usize| if has / 2 >= asked { 0 } else { asked };
+        let receive = more(has.receive, asked.receive);
+        self.with_options(Buffers { receive, send: more(has.send, asked.send) })
+    }
+
+    /// A server's socket for `address`, to be bound later beside others of its group.
+    pub(crate) fn unbound(address: SocketAddr) -> Result<Self, BindError> {
+        let socket = prepare(address, Sharing::Group).map_err(|e| e.into_error(address))?;
+        let reports_local = address.ip().is_unspecified();
+        Ok(Self { socket: socket.into(), address, reports_local })
     }
 
     /// A second descriptor of the same kernel socket. It keeps the socket open, and with it the
@@ -208,42 +255,9 @@ impl AsFd for BoundSocket {
 /// # Panics
 /// When `options.workers` is 0.
 pub fn bind_group(addresses: &[Address], options: &Options) -> Result<Group, BindError> {
-    assert!(options.workers > 0, "a group has at least one worker");
-    let mut notices = Vec::new();
-    let mut wanted = Vec::with_capacity(addresses.len());
-    for &Address { address, optional } in addresses {
-        match probe(address, options.probe) {
-            Ok(()) => wanted.push(address),
-            Err(failure) if optional && failure.is_absence() => {
-                notices.push(Notice::AddressUnavailable { address, cause: failure.1 });
-            }
-            Err(failure) => return Err(failure.into_error(address)),
-        }
-    }
-    if wanted.is_empty() {
-        return Err(BindError::Nothing);
-    }
-    let mut workers: Vec<Vec<BoundSocket>> = Vec::new();
-    workers.resize_with(options.workers, || Vec::with_capacity(wanted.len()));
-    for address in &mut wanted {
-        let mut reserved = (address.port() == 0).then(|| reserve_port(*address)).transpose()?;
-        if let Some(reserved) = &reserved {
-            *address = reserved.address;
-        }
-        for (number, sockets) in workers.iter_mut().enumerate() {
-            let socket = open(*address, Sharing::Group).map_err(|e| e.into_error(*address))?;
-            // The group has begun: its first socket takes the number that the placeholder frees
-            // here.
-            drop(reserved.take());
-            let mut made = apply_options(&socket, options.buffers)?;
-            // The notices for one socket of an address hold for all of its sockets.
-            if number == 0 {
-                notices.append(&mut made);
-            }
-            sockets.push(socket);
-        }
-    }
-    Ok(Group { workers, addresses: wanted, notices })
+    let mut group = Group::new(options.workers);
+    group.bind(addresses, options)?;
+    group.with_an_address()
 }
 
 /// Checks that [`bind_group`] could bind an address now, without keeping it.
@@ -262,13 +276,74 @@ pub fn check(Address { address, optional }: Address) -> Result<(), BindError> {
 /// take datagrams from it; a port found by a probe and bound later could be taken in between.
 fn reserve_port(address: SocketAddr) -> Result<BoundSocket, BindError> {
     let reserved = open(address, Sharing::Alone).map_err(|e| e.into_error(address))?;
-    socket2::SockRef::from(&reserved.socket).set_reuse_port(true).map_err(|cause| {
-        BindError::System { address: reserved.address, step: "set SO_REUSEPORT", cause }
-    })?;
+    let shared = socket2::SockRef::from(&reserved.socket).set_reuse_port(true);
+    shared.map_err(BindError::at(reserved.address, "set SO_REUSEPORT"))?;
     Ok(reserved)
 }
 
 impl Group {
+    pub(crate) fn new(workers: usize) -> Self {
+        assert!(workers > 0, "a group has at least one worker");
+        let workers = (0..workers).map(|_| Vec::new()).collect();
+        Self { workers, addresses: Vec::new(), notices: Vec::new() }
+    }
+
+    /// Binds one socket per worker at each of these addresses. Those that are optional and that the
+    /// host lacks are left out.
+    pub(crate) fn bind(
+        &mut self,
+        addresses: &[Address],
+        options: &Options,
+    ) -> Result<(), BindError> {
+        let mut wanted = Vec::with_capacity(addresses.len());
+        for &Address { address, optional } in addresses {
+            match probe(address, options.probe) {
+                Ok(()) => wanted.push(address),
+                Err(failure) if optional && failure.is_absence() => {
+                    self.notices.push(Notice::AddressUnavailable { address, cause: failure.1 });
+                }
+                Err(failure) => return Err(failure.into_error(address)),
+            }
+        }
+        for address in wanted {
+            let mut reserved = (address.port() == 0).then(|| reserve_port(address)).transpose()?;
+            let address = reserved.as_ref().map_or(address, BoundSocket::address);
+            let open = |_| {
+                let socket = open(address, Sharing::Group).map_err(|e| e.into_error(address))?;
+                // The group has begun: its first socket takes the number that the placeholder frees
+                // here.
+                drop(reserved.take());
+                socket.with_options(options.buffers)
+            };
+            self.add(address, (0..options.workers).map(open))?;
+        }
+        Ok(())
+    }
+
+    /// Adds an address with its sockets, and the degraded options of each: worker `i % workers`
+    /// reads number `i`.
+    pub(crate) fn add(
+        &mut self,
+        address: SocketAddr,
+        sockets: impl Iterator<Item = Result<(BoundSocket, Vec<Notice>), BindError>>,
+    ) -> Result<(), BindError> {
+        let workers = self.workers.len();
+        for (number, socket) in sockets.enumerate() {
+            let (socket, notices) = socket?;
+            // The notices for one socket of an address hold for all of its sockets.
+            if number == 0 {
+                self.notices.extend(notices);
+            }
+            self.workers[number % workers].push(socket);
+        }
+        self.addresses.push(address);
+        Ok(())
+    }
+
+    pub(crate) fn with_an_address(self) -> Result<Self, BindError> {
+        if self.addresses.is_empty() { Err(BindError::Nothing) } else { Ok(self) }
+    }
+
     /// The sockets of one address, in the order of their group: worker `i % workers` reads number
     /// `i`.
     pub fn sockets_at(&self, address: SocketAddr) -> Vec<&BoundSocket> {
@@ -282,13 +357,6 @@ impl Group {
     }
 }
 
-/// A server's socket for `address`, to be bound later beside others of its group.
-pub(crate) fn open_unbound(address: SocketAddr) -> Result<BoundSocket, BindError> {
-    let socket = prepare(address, Sharing::Group).map_err(|e| e.into_error(address))?;
-    let reports_local = address.ip().is_unspecified();
-    Ok(BoundSocket { socket: socket.into(), address, reports_local })
-}
-
 /// Binds one plain socket to `source` for a client: its port is usually 0, its address an address
 /// of the host (all of 127/8 are) or unspecified.
 ///
@@ -299,8 +367,7 @@ pub fn bind_client(
     buffers: Buffers,
 ) -> Result<(BoundSocket, Vec<Notice>), BindError> {
     let socket = open(source, Sharing::Alone).map_err(|e| e.into_error(source))?;
-    let notices = apply_options(&socket, buffers)?;
-    Ok((socket, notices))
+    socket.with_options(buffers)
 }
 
 /// Other sockets that may have the same address.
@@ -395,33 +462,6 @@ fn set_fragments(fd: BorrowedFd<'_>, address: SocketAddr, may: bool) -> bool {
     }
     let _ = (fd, address, may);
     false
-}
-
-/// Sets the options that can be set after binding; returns the degraded ones.
-pub(crate) fn apply_options(
-    socket: &BoundSocket,
-    buffers: Buffers,
-) -> Result<Vec<Notice>, BindError> {
-    let mut notices = Vec::new();
-    if socket.reports_local
-        && let Err(cause) = enable_local_reports(socket)
-    {
-        notices.push(Notice::LocalAddressUnknown { address: socket.address, cause });
-    }
-    for (direction, asked) in
-        [(Direction::Receive, buffers.receive), (Direction::Send, buffers.send)]
-    {
-        let given = set_buffer(socket, direction, asked).map_err(|cause| BindError::System {
-            address: socket.address,
-            step: "set a buffer's size",
-            cause,
-        })?;
-        if given < asked {
-            let address = socket.address;
-            notices.push(Notice::BufferClamped { address, direction, asked, given });
-        }
-    }
-    Ok(notices)
 }
 
 /// Makes the kernel report the local address of each datagram.

@@ -257,11 +257,8 @@ impl Socket for Endpoint {
         for reply in replies {
             // The lock is not reserved while the caller's iterator runs.
             let to: &Return = reply.to;
-            let Some(&from) = self.addresses.get(usize::from(to.socket)) else {
-                sent.reject(1, Cause::Other);
-                continue;
-            };
-            let Some(source) = state::source(from, to) else {
+            let from = self.addresses.get(usize::from(to.socket));
+            let Some(source) = from.and_then(|from| state::source(*from, to)) else {
                 sent.reject(1, Cause::Other);
                 continue;
             };

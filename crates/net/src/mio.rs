@@ -19,7 +19,7 @@ use crate::filter::Filter;
 use crate::socket::{Buffers, Drops, Received, Reply, Sent, Socket};
 use crate::sys::message::Calls;
 use drops::DropReasons;
-use inbox::{Inbox, ReceiveOutcome};
+use inbox::Inbox;
 use outbox::Outbox;
 use readiness::Readiness;
 
@@ -151,9 +151,8 @@ impl Socket for Backend {
         while !self.inbox.is_full(limit) {
             let Some(number) = self.readiness.take() else { break };
             let socket = &self.sockets[usize::from(number)];
-            match self.inbox.fill(socket, number, limit)? {
-                ReceiveOutcome::Drained => {}
-                ReceiveOutcome::MayHaveMore => self.readiness.requeue(number),
+            if self.inbox.fill(socket, number, limit)? {
+                self.readiness.requeue(number);
             }
         }
         Ok(self.inbox.received())

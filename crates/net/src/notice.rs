@@ -1,6 +1,5 @@
 //! Degraded options of otherwise usable sockets: logged at start, each with its remedy.
 
-use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 
@@ -13,11 +12,27 @@ pub enum Direction {
     Send,
 }
 
+impl Direction {
+    /// The name of the buffer, what it holds, and the limit of its size.
+    fn words(self) -> [&'static str; 3] {
+        match self {
+            Self::Receive => ["receive", "requests", "rmem_max"],
+            Self::Send => ["send", "replies", "wmem_max"],
+        }
+    }
+}
+
 /// A warning for the operator. Displays as a sentence with the remedy.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Notice {
     /// An optional address was left out because the host does not have it.
+    #[error(
+        "not listening on {address}, which this host does not have ({cause}); to serve {}, enable \
+         it and restart{}",
+        if address.is_ipv6() { "IPv6" } else { "IPv4" },
+        if address.is_ipv6() { ": sysctl -w net.ipv6.conf.all.disable_ipv6=0" } else { "" }
+    )]
     AddressUnavailable {
         /// The address.
         address: SocketAddr,
@@ -25,6 +40,11 @@ pub enum Notice {
         cause: io::Error,
     },
     /// The kernel granted a smaller buffer than requested.
+    #[error(
+        "the {} buffers of {address} are {given} bytes each instead of {asked}: bursts of {} will \
+         be dropped; raise the limit with: sysctl -w net.core.{}={asked}",
+        direction.words()[0], direction.words()[1], direction.words()[2]
+    )]
     BufferClamped {
         /// The address of the sockets.
         address: SocketAddr,
@@ -36,6 +56,10 @@ pub enum Notice {
         given: usize,
     },
     /// Datagrams cannot be steered by content; the kernel spreads them by its own hash.
+    #[error(
+        "datagrams to {address} cannot be steered to the worker of their swarm ({cause}); the \
+         kernel spreads them by address and workers forward them: correct, but slower"
+    )]
     SteeringUnavailable {
         /// The address whose group is not steered.
         address: SocketAddr,
@@ -44,55 +68,17 @@ pub enum Notice {
     },
     /// A wildcard address, on a system that does not report the local address of a datagram:
     /// routing picks the source address of replies.
+    #[error(
+        "on {address} this system does not report the local address of a request ({cause}); a host \
+         with several addresses may reply from the wrong one: list each address in place of the \
+         wildcard"
+    )]
     LocalAddressUnknown {
         /// The address.
         address: SocketAddr,
         /// The system's error.
         cause: io::Error,
     },
-}
-
-impl fmt::Display for Notice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::AddressUnavailable { address, cause } => {
-                let family = if address.is_ipv6() { "IPv6" } else { "IPv4" };
-                write!(
-                    f,
-                    "not listening on {address}, which this host does not have ({cause}); \
-                     to serve {family}, enable it and restart"
-                )?;
-                if address.is_ipv6() {
-                    f.write_str(": sysctl -w net.ipv6.conf.all.disable_ipv6=0")?;
-                }
-                Ok(())
-            }
-            Self::BufferClamped { address, direction, asked, given } => {
-                let (name, sysctl, harm) = match direction {
-                    Direction::Receive => {
-                        ("receive", "rmem_max", "bursts of requests will be dropped")
-                    }
-                    Direction::Send => ("send", "wmem_max", "bursts of replies will be dropped"),
-                };
-                write!(
-                    f,
-                    "the {name} buffers of {address} are {given} bytes each instead of {asked}: \
-                     {harm}; raise the limit with: sysctl -w net.core.{sysctl}={asked}"
-                )
-            }
-            Self::SteeringUnavailable { address, cause } => write!(
-                f,
-                "datagrams to {address} cannot be steered to the worker of their swarm ({cause}); \
-                 the kernel spreads them by address and workers forward them: correct, but slower"
-            ),
-            Self::LocalAddressUnknown { address, cause } => write!(
-                f,
-                "on {address} this system does not report the local address of a request \
-                 ({cause}); a host with several addresses may reply from the wrong one: list each \
-                 address in place of the wildcard"
-            ),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -13,11 +13,7 @@ use std::net::SocketAddr;
 
 use socket2::SockRef;
 
-use crate::adopt::missing;
-use crate::bind::{
-    Address, BindError, BoundSocket, Buffers, Group, Options, apply_options, bind_group,
-    open_unbound,
-};
+use crate::bind::{Address, BindError, BoundSocket, Buffers, Group, Options};
 
 /// The sockets of one address, in the order of their group.
 #[derive(Debug)]
@@ -65,52 +61,21 @@ pub fn regroup(
     workers: usize,
     buffers: Buffers,
 ) -> Result<(Group, PendingSockets), BindError> {
-    assert!(workers > 0, "a group has at least one worker");
-    let mut group = Group { workers: Vec::new(), addresses: Vec::new(), notices: Vec::new() };
-    group.workers.resize_with(workers, Vec::new);
+    let mut group = Group::new(workers);
     let mut late = Vec::new();
-    for AddressSockets { address, mut sockets } in kept {
-        let failed = |step| move |cause| BindError::System { address, step, cause };
-        for (number, socket) in sockets.iter().enumerate() {
-            // Requesting the current size again could shrink the buffer: the process that bound the
-            // socket may have had the capability to exceed the kernel's limit.
-            let has = socket.buffers().map_err(failed("ask for a buffer's size"))?;
-            let mut made = apply_options(socket, missing(has, buffers))?;
-            // The notices for one socket of an address hold for all of its sockets.
-            if number == 0 {
-                group.notices.append(&mut made);
-            }
-        }
-        while sockets.len() < workers {
-            let socket = open_unbound(address)?;
-            apply_options(&socket, buffers)?;
-            late.push((address, socket.try_clone().map_err(failed("copy a socket"))?));
-            sockets.push(socket);
-        }
-        for (number, socket) in sockets.into_iter().enumerate() {
-            group.workers[number % workers].push(socket);
-        }
-        group.addresses.push(address);
+    for AddressSockets { address, sockets } in kept {
+        let missing = workers.saturating_sub(sockets.len());
+        let kept = sockets.into_iter().map(|socket| socket.with_larger_buffers(buffers));
+        let more = (0..missing).map(|_| {
+            let (socket, notices) = BoundSocket::unbound(address)?.with_options(buffers)?;
+            let copy = socket.try_clone().map_err(BindError::at(address, "copy a socket"))?;
+            late.push((address, copy));
+            Ok((socket, notices))
+        });
+        group.add(address, kept.chain(more))?;
     }
-    if !added.is_empty() {
-        let options = Options { workers, buffers, probe: true };
-        match bind_group(added, &options) {
-            Ok(new) => {
-                group.addresses.extend(new.addresses);
-                group.notices.extend(new.notices);
-                for (own, sockets) in group.workers.iter_mut().zip(new.workers) {
-                    own.extend(sockets);
-                }
-            }
-            // All added addresses were optional, and the group has others.
-            Err(BindError::Nothing) if !group.addresses.is_empty() => {}
-            Err(error) => return Err(error),
-        }
-    }
-    if group.addresses.is_empty() {
-        return Err(BindError::Nothing);
-    }
-    Ok((group, PendingSockets(late)))
+    group.bind(added, &Options { workers, buffers, probe: true })?;
+    Ok((group.with_an_address()?, PendingSockets(late)))
 }
 
 impl PendingSockets {
@@ -137,6 +102,7 @@ impl PendingSockets {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bind::bind_group;
     use std::net::UdpSocket;
 
     const ANY: Options =

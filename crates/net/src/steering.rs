@@ -114,12 +114,7 @@ impl Steering {
         if self.withdrawn.len() == MAX_WITHDRAWN {
             return Err(io::ErrorKind::QuotaExceeded.into());
         }
-        self.withdrawn.push(bucket);
-        self.replace().inspect_err(|_| {
-            self.withdrawn.pop();
-            // Groups that already have the new program get the old one back, if the kernel permits.
-            let _ = self.replace();
-        })
+        self.change(|withdrawn| withdrawn.push(bucket))
     }
 
     /// Steers `bucket` again.
@@ -127,10 +122,18 @@ impl Steering {
     /// # Errors
     /// When the kernel refuses the changed program; the old one stays.
     pub fn restore(&mut self, bucket: u16) -> io::Result<()> {
-        let Some(place) = self.withdrawn.iter().position(|&b| b == bucket) else { return Ok(()) };
-        self.withdrawn.swap_remove(place);
+        match self.withdrawn.contains(&bucket) {
+            true => self.change(|withdrawn| withdrawn.retain(|other| *other != bucket)),
+            false => Ok(()),
+        }
+    }
+
+    fn change(&mut self, change: impl FnOnce(&mut Vec<u16>)) -> io::Result<()> {
+        let former = self.withdrawn.clone();
+        change(&mut self.withdrawn);
         self.replace().inspect_err(|_| {
-            self.withdrawn.push(bucket);
+            self.withdrawn = former;
+            // Groups that already have the new program get the old one back, if the kernel permits.
             let _ = self.replace();
         })
     }
@@ -149,12 +152,8 @@ impl Steering {
 pub fn detach(group: &Group) -> io::Result<()> {
     let sockets =
         group.addresses.iter().filter_map(|&address| group.sockets_at(address).first().copied());
-    let mut result = Ok(());
-    for socket in sockets {
-        // Every socket is detached, whatever the result on the others.
-        result = result.and(kernel::detach(socket));
-    }
-    result
+    // Every socket is detached, whatever the result on the others.
+    sockets.map(kernel::detach).fold(Ok(()), Result::and)
 }
 
 /// The program itself.

@@ -91,6 +91,16 @@ impl AtomicFile {
     }
 }
 
+/// Writes a whole file with the permissions `mode`, synced; returns its length in bytes.
+///
+/// # Errors
+/// When the file cannot be written; the previous file stays.
+pub fn write(path: &Path, mode: u32, contents: &[u8]) -> io::Result<u64> {
+    let mut file = AtomicFile::create(path, mode)?;
+    file.write_all(contents)?;
+    file.finish()
+}
+
 /// Checks that files can be written in a directory, by creating one for a moment.
 ///
 /// # Errors

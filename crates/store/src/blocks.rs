@@ -1,15 +1,13 @@
 //! Blocks of sources that were made while the tracker ran: JSON in the state directory, so that
 //! they survive a restart and an upgrade until they expire.
 
-use std::fmt;
-use std::io::{self, Read as _, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::atomic_file::AtomicFile;
 use crate::damaged_file::set_aside;
-use crate::state_file;
+use crate::{atomic_file, state_file};
 use onrush_tracker::access::addresses::network;
 use onrush_tracker::access::blocks::IpNet;
 
@@ -91,31 +89,10 @@ impl Block {
     }
 }
 
-/// Why the file is not used.
-#[derive(Debug, thiserror::Error)]
-enum Unusable {
-    #[error(transparent)]
-    Io(#[from] io::Error),
-    #[error("it has more than {MAX_LENGTH} bytes")]
-    TooLong,
-    #[error(transparent)]
-    Json(#[from] serde_json::Error),
-    #[error("{0}: {1}")]
-    Block(IpNet, String),
-    #[error("it has more than {MAX_BLOCKS} blocks")]
-    TooMany,
-}
-
 /// The file of blocks.
 #[derive(Clone, Debug)]
 pub struct BlockFile {
     path: PathBuf,
-}
-
-impl fmt::Display for BlockFile {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.path.display().fmt(f)
-    }
 }
 
 impl BlockFile {
@@ -138,31 +115,22 @@ impl BlockFile {
                 blocks.retain(|block| block.ends_in(unix) != Some(0));
                 return (blocks, None);
             }
-            Err(Unusable::Io(error)) if error.kind() == io::ErrorKind::NotFound => {
-                return (Vec::new(), None);
-            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return (Vec::new(), None),
             Err(why) => why,
         };
-        let then = match set_aside(&self.path, unix) {
-            Ok(renamed) => format!("the file was renamed to {}", renamed.display()),
-            Err(error) => format!("it cannot be renamed either: {error}"),
-        };
+        let error = set_aside("blocks", &self.path, &why, unix);
         let lost = "no source is blocked by `onrush ctl block`; repeat the blocks that are needed";
-        (Vec::new(), Some(format!("{self}: blocks not loaded: {why}; {then}\n  {lost}")))
+        (Vec::new(), Some(format!("{error}\n  {lost}")))
     }
 
-    fn read(&self) -> Result<Vec<Block>, Unusable> {
-        let mut bytes = Vec::new();
-        state_file::open(&self.path)?.take(MAX_LENGTH + 1).read_to_end(&mut bytes)?;
-        if bytes.len() as u64 > MAX_LENGTH {
-            return Err(Unusable::TooLong);
-        }
-        let blocks: Vec<Block> = serde_json::from_slice(&bytes)?;
+    fn read(&self) -> io::Result<Vec<Block>> {
+        let blocks: Vec<Block> = state_file::read_json(&self.path, MAX_LENGTH)?;
         if blocks.len() > MAX_BLOCKS {
-            return Err(Unusable::TooMany);
+            return Err(io::Error::other(format!("it has more than {MAX_BLOCKS} blocks")));
         }
         for block in &blocks {
-            block.check().map_err(|why| Unusable::Block(block.prefix, why))?;
+            let wrong = |why| io::Error::other(format!("{}: {why}", block.prefix));
+            block.check().map_err(wrong)?;
         }
         Ok(blocks)
     }
@@ -172,10 +140,9 @@ impl BlockFile {
     /// # Errors
     /// When they cannot be written; the former file stays.
     pub fn write(&self, blocks: &[Block]) -> io::Result<()> {
-        let mut file = AtomicFile::create(&self.path, MODE)?;
-        serde_json::to_writer_pretty(&mut file, blocks)?;
-        file.write_all(b"\n")?;
-        file.finish().map(drop)
+        let mut json = serde_json::to_vec_pretty(blocks)?;
+        json.push(b'\n');
+        atomic_file::write(&self.path, MODE, &json).map(drop)
     }
 }
 

@@ -1,25 +1,26 @@
 //! Files of the state directory that are read and not valid: renamed, and only the newest kept.
 
+use std::fmt::Display;
 use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::atomic_file::numbered_files;
 
 /// Damaged files that are kept at most.
 const MAX_DAMAGED: usize = 3;
 
-/// Renames a damaged file, so that it is neither read again nor overwritten; returns its new path.
-///
-/// # Errors
-/// When the file cannot be renamed.
-pub fn set_aside(path: &Path, unix: u64) -> io::Result<PathBuf> {
+/// Renames a damaged file, so that it is neither read again nor overwritten. Returns the sentence
+/// for the operator: `what` is not loaded, and `why`.
+pub fn set_aside(what: &str, path: &Path, why: &dyn Display, unix: u64) -> String {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".damaged-{unix}"));
     let renamed = path.with_file_name(name);
-    fs::rename(path, &renamed)?;
+    let outcome = match fs::rename(path, &renamed) {
+        Ok(()) => format!("the file was renamed to {} and may be removed", renamed.display()),
+        Err(error) => format!("it cannot be renamed either: {error}"),
+    };
     remove_oldest_damaged(path);
-    Ok(renamed)
+    format!("{what} not loaded: {}: {why}; {outcome}", path.display())
 }
 
 /// Removes all but the youngest [`MAX_DAMAGED`] damaged files, so that repeated restarts cannot
@@ -46,7 +47,14 @@ mod tests {
         fs::write(directory.path().join("file.damaged-by-hand"), "mine").unwrap();
         for unix in [50, 9, 100, 70, 60] {
             fs::write(&path, unix.to_string()).unwrap();
-            set_aside(&path, unix).unwrap();
+            let text = set_aside("file", &path, &"why", unix);
+            assert!(
+                text.contains(&format!(
+                    "file: why; the file was renamed to {}.damaged-{unix}",
+                    path.display()
+                )),
+                "{text}"
+            );
         }
         let names = fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name());
         let mut names: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();

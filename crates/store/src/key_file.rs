@@ -12,13 +12,13 @@
 //! `current`, and the former one stays as `previous` until its ids have expired.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use onrush_tracker::connection::{Key, Keys};
 use thiserror::Error;
 
-use crate::atomic_file::{AtomicFile, check_directory};
+use crate::atomic_file::{self, check_directory};
 
 /// Why no keys could be loaded.
 #[derive(Debug, Error)]
@@ -68,8 +68,8 @@ pub fn load_or_create(path: &Path, open: fn(&Path) -> io::Result<File>) -> Resul
         return Ok(keys);
     }
     let keys = Keys::random();
-    match create(&keys, path) {
-        Ok(()) => Ok(keys),
+    match atomic_file::write(path, 0o600, to_text(&keys).as_bytes()) {
+        Ok(_) => Ok(keys),
         Err(source) => Err(KeyError::Create { path: path.to_owned(), source }),
     }
 }
@@ -97,12 +97,6 @@ fn load(path: &Path, open: fn(&Path) -> io::Result<File>) -> Result<Option<Keys>
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(source) => Err(KeyError::Read { path: path.to_owned(), source }),
     }
-}
-
-fn create(keys: &Keys, path: &Path) -> io::Result<()> {
-    let mut file = AtomicFile::create(path, 0o600)?;
-    file.write_all(to_text(keys).as_bytes())?;
-    file.finish().map(drop)
 }
 
 fn to_text(keys: &Keys) -> String {

@@ -11,6 +11,7 @@ use std::path::Path;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use onrush_config::regular_file;
+use serde::de::DeserializeOwned;
 
 /// Opens a file to read it.
 ///
@@ -43,6 +44,25 @@ pub fn read_to_string(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     open(path)?.read_to_string(&mut text)?;
     Ok(text)
+}
+
+/// The value in a JSON file of at most `most` bytes.
+///
+/// # Errors
+/// As [`open`], and [`is_damaged`] when the contents are not valid.
+pub fn read_json<T: DeserializeOwned>(path: &Path, most: u64) -> io::Result<T> {
+    let mut bytes = Vec::new();
+    open(path)?.take(most + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most {
+        let what = format!("it has more than {most} bytes");
+        return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+    }
+    Ok(serde_json::from_slice(&bytes)?)
+}
+
+/// Whether [`read_json`] has read the file, and its contents are not valid.
+pub fn is_damaged(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof)
 }
 
 /// Listens at a Unix socket with these permissions. Call only with the lock of the directory: what

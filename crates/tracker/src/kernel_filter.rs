@@ -52,28 +52,15 @@ impl FilterRefusal {
     }
 }
 
-/// The filter that is attached to the kernel sockets of a worker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Installed {
-    /// Perhaps a filter of another process, or after an error a filter at some of the sockets.
-    Unknown,
-    Nothing,
-    Filter(Filter),
-}
-
 /// The filter at the sockets of a worker.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct KernelFilter {
     is_on: bool,
-    installed: Installed,
+    /// What is attached; `None` if that is unknown: perhaps a filter of another process, or after
+    /// an error a filter at some of the sockets.
+    installed: Option<Option<Filter>>,
     /// Whether the log has the error of a filter that the kernel does not remove.
     has_warned: bool,
-}
-
-impl Default for KernelFilter {
-    fn default() -> Self {
-        Self { is_on: false, installed: Installed::Unknown, has_warned: false }
-    }
 }
 
 impl KernelFilter {
@@ -90,43 +77,38 @@ impl KernelFilter {
         valid_tags: u8,
         refusal: &FilterRefusal,
     ) {
-        if self.is_on {
-            refusal.set(self.attach(socket, filter(valid_tags)).err().as_ref());
-        } else {
-            self.remove(socket);
-            refusal.set(None);
-        }
-    }
-
-    fn attach(&mut self, socket: &mut impl Socket, filter: Filter) -> io::Result<()> {
-        if self.installed != Installed::Filter(filter) {
-            self.installed = Installed::Unknown;
-            socket.set_filter(Some(&filter))?;
-            (self.installed, self.has_warned) = (Installed::Filter(filter), false);
-        }
-        Ok(())
+        let error = match self.is_on {
+            true => self.install(socket, Some(filter(valid_tags))).err(),
+            false => {
+                self.remove(socket);
+                None
+            }
+        };
+        refusal.set(error.as_ref());
     }
 
     /// Removes the filter, also one of another process. A filter would outlive this process where
     /// another one has the sockets too.
     pub(crate) fn remove(&mut self, socket: &mut impl Socket) {
-        if self.installed == Installed::Nothing {
-            return;
+        if let Err(error) = self.install(socket, None)
+            && !mem::replace(&mut self.has_warned, true)
+        {
+            log::warn!("the kernel does not remove its filter against overload: {error}");
         }
-        self.installed = Installed::Unknown;
-        match socket.set_filter(None) {
-            Ok(()) => (self.installed, self.has_warned) = (Installed::Nothing, false),
-            Err(error) if !self.has_warned => {
-                self.has_warned = true;
-                log::warn!("the kernel does not remove its filter against overload: {error}");
-            }
-            Err(_) => {}
+    }
+
+    fn install(&mut self, socket: &mut impl Socket, filter: Option<Filter>) -> io::Result<()> {
+        if self.installed != Some(filter) {
+            self.installed = None;
+            socket.set_filter(filter.as_ref())?;
+            (self.installed, self.has_warned) = (Some(filter), false);
         }
+        Ok(())
     }
 
     /// Another process may have attached or removed filters meanwhile.
     pub(crate) fn forget(&mut self) {
-        self.installed = Installed::Unknown;
+        self.installed = None;
     }
 }
 

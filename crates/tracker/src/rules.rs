@@ -8,7 +8,7 @@ use onrush_swarm::{ShardSettings, SourceLimits};
 
 use crate::access::addresses::AddressSet;
 use crate::access::blocks::SourceBlocks;
-use crate::access::origins::PartCounts;
+use crate::access::member_counts::MemberCounts;
 use crate::access::{AccessList, Lists};
 use crate::limits::AnnounceSettings;
 
@@ -29,7 +29,7 @@ pub struct Rules {
     /// Sources that were blocked while the tracker runs, to count their requests.
     pub blocks: Arc<SourceBlocks>,
     /// Announces of info hashes that are not served, by part of the list.
-    pub forbidden: Arc<PartCounts>,
+    pub forbidden: Arc<MemberCounts>,
     /// Whether sources that cannot be peers on the internet are refused (bogons).
     pub refuse_bogons: bool,
     /// Whether log lines per request may contain the address of the client.

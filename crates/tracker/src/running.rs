@@ -62,31 +62,18 @@ impl Running {
         workers: Vec<Worker<S>>,
         clock: Clock,
     ) -> io::Result<Self> {
-        let mut running = Self::prepare(settings, addresses, workers, clock)?;
+        let fronts: Vec<Worker<S>> = Vec::new();
+        let mut running = Self::prepare(settings, addresses, workers, fronts, clock)?;
         running.begin();
         Ok(running)
     }
 
-    /// As [`launch`](Self::launch), but the workers wait for [`begin`](Self::begin).
+    /// As [`launch`](Self::launch), with `fronts` in the order of their numbers, which are not
+    /// pinned. All members wait for [`begin`](Self::begin).
     ///
     /// # Errors
     /// As [`launch`](Self::launch).
-    pub fn prepare<S: Socket + Send + 'static>(
-        settings: &WorkerSettings,
-        addresses: Vec<SocketAddr>,
-        workers: Vec<Worker<S>>,
-        clock: Clock,
-    ) -> io::Result<Self> {
-        let fronts: Vec<Worker<S>> = Vec::new();
-        Self::prepare_with_fronts(settings, addresses, workers, fronts, clock)
-    }
-
-    /// As [`prepare`](Self::prepare), with `fronts` in the order of their numbers. They are not
-    /// pinned.
-    ///
-    /// # Errors
-    /// As [`launch`](Self::launch).
-    pub fn prepare_with_fronts<S: Socket + Send + 'static, F: MemberThread>(
+    pub fn prepare<S: Socket + Send + 'static, F: MemberThread>(
         settings: &WorkerSettings,
         addresses: Vec<SocketAddr>,
         workers: Vec<Worker<S>>,

@@ -9,7 +9,8 @@ use onrush_control::api::blocks::{BlockEntry, BlockRequest};
 use onrush_control::request::BlockError;
 use onrush_store::blocks::{Block, MAX_BLOCKS};
 use onrush_tracker::access::addresses::{AddressSet, network};
-use onrush_tracker::access::blocks::{BlockCounts, IpNet, SourceBlocks};
+use onrush_tracker::access::blocks::{IpNet, SourceBlocks};
+use onrush_tracker::access::member_counts::MemberCounts;
 
 /// The blocks in force. A block ends at the time of day that was given when it was made, or after
 /// its duration on the monotonic clock, whichever is earlier: so a clock that is set back does not
@@ -20,7 +21,7 @@ pub(super) struct Blocks {
     members: usize,
     entries: BTreeMap<IpNet, Entry>,
     /// `None` until there is a block.
-    counts: Option<Arc<BlockCounts>>,
+    counts: Option<Arc<MemberCounts>>,
 }
 
 /// A block that was made or removed, until that is recorded.
@@ -135,11 +136,8 @@ impl Blocks {
         change: &BlockChange,
         time: Time,
     ) -> (Option<BlockEntry>, Option<BlockEntry>) {
-        let made = self.entries.get(&change.prefix);
-        (
-            made.map(|entry| self.show(entry, time)),
-            change.former.as_ref().map(|it| self.show(it, time)),
-        )
+        let show = |entry: &Entry| self.show(entry, time);
+        (self.entries.get(&change.prefix).map(show), change.former.as_ref().map(show))
     }
 
     /// Removes the blocks that have ended, and returns them.
@@ -172,7 +170,7 @@ impl Blocks {
         let deadline = ends_in.map(|seconds| time.now + seconds);
         let members = self.members;
         let counts =
-            self.counts.get_or_insert_with(|| Arc::new(BlockCounts::new(members, MAX_BLOCKS)));
+            self.counts.get_or_insert_with(|| Arc::new(MemberCounts::new(members, MAX_BLOCKS)));
         let entry = match self.entries.get(&block.prefix) {
             Some(former) => Entry { block, deadline, ..former.clone() },
             None => {

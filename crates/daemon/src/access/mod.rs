@@ -31,7 +31,8 @@ use onrush_store::blocks::Block;
 use onrush_store::lists::EntryHighWaterMark;
 use onrush_store::lists::file::ListError;
 use onrush_store::lists::journal::ReplayedList;
-use onrush_tracker::access::origins::PartCounts;
+use onrush_tracker::access::member_counts::MemberCounts;
+use onrush_tracker::access::origins::MAX_LISTS;
 use onrush_tracker::access::overlay::ListChange;
 use onrush_tracker::access::{AccessList, Lists};
 use purge::Purge;
@@ -75,7 +76,7 @@ pub struct InProgress {
 impl AccessControl {
     /// These lists, with refusals counted by this many members.
     pub fn new(mut lists: Lists, members: usize) -> Self {
-        lists.forbidden = Arc::new(PartCounts::new(members));
+        lists.forbidden = Arc::new(MemberCounts::new(members, MAX_LISTS));
         Self {
             entry_high_water_mark: EntryHighWaterMark::of(&lists),
             lists,
@@ -117,7 +118,7 @@ impl AccessControl {
     /// Compares the lists of a start with those of the predecessor.
     ///
     /// # Errors
-    /// [`ListError::Lost`], when a list has less than half of the predecessor's entries.
+    /// A [`ListError`], when a list has less than half of the predecessor's entries.
     pub fn compare_with(
         &mut self,
         predecessor: &EntryHighWaterMark,
@@ -165,7 +166,7 @@ impl AccessControl {
     /// one of its table is there.
     ///
     /// # Errors
-    /// [`ListError::Lost`]; nothing has changed then.
+    /// A [`ListError`]; nothing has changed then.
     pub fn reconfigure(
         &mut self,
         reload: ListReload<'_>,
@@ -269,7 +270,7 @@ impl AccessControl {
             };
             if names(&read.access) != names(&lists.access) {
                 // The counters are by number.
-                lists.forbidden = Arc::new(PartCounts::new(self.members));
+                lists.forbidden = Arc::new(MemberCounts::new(self.members, MAX_LISTS));
             }
             lists.access = read.access;
             add(&["access.mode", "access.info_hashes", "access.error", "access.files"]);
@@ -279,16 +280,10 @@ impl AccessControl {
             add(&["access.blocked", "access.blocked_file"]);
         }
         let now = EntryHighWaterMark::of(lists);
-        let separator = if difference.is_empty() { "" } else { "; " };
-        for (name, before, now, more) in [
-            (
-                "info hashes",
-                before.info_hashes,
-                now.info_hashes,
-                separator.to_owned() + &difference,
-            ),
-            ("blocked addresses", before.blocks, now.blocks, String::new()),
-        ] {
+        let more = if difference.is_empty() { difference } else { format!("; {difference}") };
+        let hashes = ("info hashes", before.info_hashes, now.info_hashes, more.as_str());
+        let blocks = ("blocked addresses", before.blocks, now.blocks, "");
+        for (name, before, now, more) in [hashes, blocks] {
             if before + now > 0 {
                 effects.info(format!(
                     "list of {name}: {before} entries before the reload, {now} now{more}"

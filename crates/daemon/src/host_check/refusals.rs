@@ -7,7 +7,7 @@ use onrush_config::settings::Access;
 use onrush_config::{Refused, Settings};
 use onrush_control::{AdminError, TokenError};
 use onrush_net::bind::BindError;
-use onrush_store::lists::file::ListError;
+use onrush_store::lists::file::{ListError, ListFault};
 use onrush_store::state::StateError;
 
 use crate::ports::{Holder, Protocol, holders, overlap};
@@ -59,13 +59,13 @@ pub fn list(error: &ListError, settings: &Settings) -> Refused {
         Access::Allow(listed) | Access::Deny(listed) => listed.files.as_slice(),
         Access::Open => &[],
     };
-    let key = match files.iter().position(|file| file.path == error.path()) {
+    let key = match files.iter().position(|file| file.path == error.path) {
         Some(number) => format!("access.files.{number}"),
         None => "access.blocked_file".to_owned(),
     };
     let refused = Refused::new(key, error);
-    match error {
-        ListError::Read { .. } => refused.as_user(&user::current()),
+    match error.fault {
+        ListFault::Read(_) => refused.as_user(&user::current()),
         _ => refused,
     }
 }

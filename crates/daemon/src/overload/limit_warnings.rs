@@ -8,57 +8,32 @@ use onrush_tracker::metrics::Summary;
 use crate::effect::Effects;
 use crate::notice::{MINUTE, Notice, Repeats};
 
-/// A limit, and the counter that rises when it is reached.
-struct Limit {
-    kind: &'static str,
-    count: fn(&Summary) -> u64,
-    warning: fn(u64) -> String,
-}
+/// What is reached, the counter that rises then, and what becomes of the peers that it counts.
+type Limit = (&'static str, fn(&Summary) -> u64, &'static str);
 
 const LIMITS: [Limit; 5] = [
-    Limit {
-        kind: "not stored",
-        count: |now| now.refused_full,
-        warning: |peers| {
-            format!(
-                "limits.peers is reached: {peers} new peers were not stored in the last minute: \
-                 raise it if there is memory (64 bytes each)"
-            )
-        },
-    },
-    Limit {
-        kind: "source_peers_per_swarm",
-        count: |now| now.refused_per_swarm,
-        warning: |peers| {
-            format!(
-                "limits.source_peers_per_swarm is reached by some sources: {peers} {NOT_STORED}"
-            )
-        },
-    },
-    Limit {
-        kind: "source_peers",
-        count: |now| now.refused_of_source,
-        warning: |peers| {
-            format!("limits.source_peers is reached by some sources: {peers} {NOT_STORED}")
-        },
-    },
-    Limit {
-        kind: "source_new_swarms",
-        count: |now| now.refused_new_swarms,
-        warning: |peers| {
-            format!("limits.source_new_swarms is reached by some sources: {peers} {NOT_STORED}")
-        },
-    },
-    Limit {
-        kind: "replaced",
-        count: |now| now.replaced,
-        warning: |peers| {
-            format!(
-                "limits.peers is reached: {peers} peers of sources that occupy most were replaced \
-                 in the last minute: raise it if there is memory (64 bytes each)"
-            )
-        },
-    },
+    (
+        "limits.peers is reached",
+        |sum| sum.refused_full,
+        "new peers were not stored in the last minute: raise it if there is memory (64 bytes each)",
+    ),
+    (
+        "limits.source_peers_per_swarm is reached by some sources",
+        |sum| sum.refused_per_swarm,
+        NOT_STORED,
+    ),
+    ("limits.source_peers is reached by some sources", |sum| sum.refused_of_source, NOT_STORED),
+    (
+        "limits.source_new_swarms is reached by some sources",
+        |sum| sum.refused_new_swarms,
+        NOT_STORED,
+    ),
+    (
+        "limits.peers is reached",
+        |sum| sum.replaced,
+        "peers of sources that occupy most were replaced in the last minute: raise it if there is \
+         memory (64 bytes each)",
+    ),
 ];
 
 /// The remedy for a source's limit.
@@ -80,12 +55,11 @@ pub(super) struct LimitWarnings {
 impl LimitWarnings {
     /// Call every second with the sum of all counters: warns of what is due.
     pub(super) fn tick(&mut self, sum: &Summary, now: Instant, effects: &mut Effects) {
-        for (limit, (warned, at)) in LIMITS.iter().zip(&mut self.warned) {
-            let count = (limit.count)(sum);
+        for ((reached, count, outcome), (warned, at)) in LIMITS.iter().zip(&mut self.warned) {
+            let count = count(sum);
             let new = count.saturating_sub(*warned);
             if new > 0 && at.is_none_or(|at| now.duration_since(at) >= MINUTE) {
-                let notice = Notice::warn((limit.warning)(new));
-                effects.notice(notice.with(Repeats::OnceAMinute(limit.kind)));
+                effects.warn(format!("{reached}: {new} {outcome}"));
                 (*warned, *at) = (count, Some(now));
             }
         }

@@ -145,9 +145,7 @@ impl Overload {
         if expired || change.is_some() || switched {
             effects.push(Effect::Publish);
         }
-        for notice in self.notices(change, (before.step, was_filtered)) {
-            effects.notice(notice);
-        }
+        self.report(change, (before.step, was_filtered), effects);
         self.store_commitment(self.pressure().interval != before.interval, now, effects);
     }
 
@@ -156,41 +154,38 @@ impl Overload {
         effects.push(Effect::StoreCommitment { commitment: self.commitment(now), changed });
     }
 
-    /// Notices of the changes since a second with this step, in which the filter was on or not:
+    /// Reports the changes since a second with this step, in which the filter was on or not:
     /// warnings of more overload, and information about less. A second that ends the overload has
     /// one notice.
-    fn notices(
+    fn report(
         &self,
         change: Option<Change>,
         (former_step, was_filtered): (u32, bool),
-    ) -> Vec<Notice> {
+        effects: &mut Effects,
+    ) {
         let stats::Overload { step, interval } = self.pressure();
         let is_filtered = self.is_filtering();
         if step == 0 && !is_filtered && (former_step > 0 || was_filtered) {
-            let text = format!(
+            return effects.info(format!(
                 "overload ended: the interval is {interval} s again, and the kernel's filter is off"
-            );
-            return vec![Notice::info(text)];
+            ));
         }
-        let mut notices = Vec::new();
         match change {
-            Some(Change::Up { lost, refused }) => notices.push(Notice::warn(format!(
+            Some(Change::Up { lost, refused }) => effects.warn(format!(
                 "overload: workers are busy, {lost} % of datagrams are lost and {refused} % are \
                  refused as busy; the interval is {interval} s now"
-            ))),
-            Some(Change::Down) => notices.push(Notice::info(format!(
+            )),
+            Some(Change::Down) => effects.info(format!(
                 "overload: few datagrams are lost or refused now; the interval is {interval} s now"
-            ))),
+            )),
             None => {}
         }
         match (was_filtered, is_filtered) {
-            (false, true) => notices.push(Notice::warn(
-                "the kernel's filter is on: datagrams that are no valid request are dropped",
-            )),
-            (true, false) => notices.push(Notice::info("the kernel's filter is off")),
+            (false, true) => effects
+                .warn("the kernel's filter is on: datagrams that are no valid request are dropped"),
+            (true, false) => effects.info("the kernel's filter is off"),
             _ => {}
         }
-        notices
     }
 
     /// Switches a filter off that the kernel refuses, for five minutes.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender, never, unbounded};
+use crossbeam_channel::{Receiver, Sender, never};
 
 use crate::access::purge::removal;
 use crate::effect::{Effect, LogControl, ServiceState, SteeringChange};
@@ -50,25 +50,14 @@ pub(super) struct Executor {
     pub(super) results: Results,
 }
 
+/// Both ends of a channel without limit.
+type Channel<T> = (Sender<T>, Receiver<T>);
+
 /// Results of the threads that effects have started.
-#[derive(Default)]
 pub(super) struct Results {
     pub(super) loaded: Channel<Result<Loaded, String>>,
     pub(super) merged: Channel<AccessList>,
     pub(super) removed: Channel<u64>,
-}
-
-/// A channel without limit, of which both ends are here.
-pub(super) struct Channel<T> {
-    to: Sender<T>,
-    pub(super) from: Receiver<T>,
-}
-
-impl<T> Default for Channel<T> {
-    fn default() -> Self {
-        let (to, from) = unbounded();
-        Self { to, from }
-    }
 }
 
 impl Executor {
@@ -105,7 +94,7 @@ impl Executor {
             }
             Effect::Merge(list) => return self.merge(list),
             Effect::Remove(removal) => {
-                let to = &self.results.removed.to;
+                let (to, _) = &self.results.removed;
                 if let Err(error) = removal::start(&removal, self.running.orders(), to) {
                     log::error!("{error}: its shard keeps swarms that are no longer permitted");
                 }
@@ -166,7 +155,7 @@ impl Executor {
 
     /// Merges a list on a thread of its own. If there is none, the list stays as it is.
     fn merge(&self, list: Arc<AccessList>) -> Option<Event> {
-        let to = self.results.merged.to.clone();
+        let to = self.results.merged.0.clone();
         let merge = move || {
             // The receiver lives as long as the process.
             let _ = to.send(list.merged());
@@ -177,7 +166,7 @@ impl Executor {
 
     fn load(&self) -> Option<Event> {
         let journal = self.files.records().map(|records| &records.journal);
-        let error = self.source.load(journal, self.results.loaded.to.clone()).err()?;
+        let error = self.source.load(journal, self.results.loaded.0.clone()).err()?;
         Some(Event::Loaded(Err(format!("reload failed: cannot start a thread: {error}"))))
     }
 

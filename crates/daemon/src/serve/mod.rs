@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, bounded, never, select, tick};
+use crossbeam_channel::{Receiver, bounded, never, select, tick, unbounded};
 
 use crate::access;
 use crate::effect::{Effect, Effects, End};
@@ -86,7 +86,8 @@ impl Serving {
         let view = View::new(parts, supervisor.in_force(), sender);
         admin.serve(view.clone());
         files.serve_control(&mut admin);
-        let (successor, results) = (None, Results::default());
+        let (loaded, merged, removed) = (unbounded(), unbounded(), unbounded());
+        let (successor, results) = (None, Results { loaded, merged, removed });
         let executor = Executor {
             running,
             steering,
@@ -135,9 +136,9 @@ impl Serving {
             // Without a thread that receives signals, nothing could stop the process.
             recv(signals) -> signal => Event::Signal(signal.unwrap_or(Signal::Stop)),
             recv(self.requests) -> request => Event::Request(request.ok()?),
-            recv(results.loaded.from) -> loaded => Event::Loaded(loaded.ok()?.map(Box::new)),
-            recv(results.merged.from) -> list => Event::Merged(list.ok()),
-            recv(results.removed.from) -> removed => Event::Removed(removed.ok()?),
+            recv(results.loaded.1) -> loaded => Event::Loaded(loaded.ok()?.map(Box::new)),
+            recv(results.merged.1) -> list => Event::Merged(list.ok()),
+            recv(results.removed.1) -> removed => Event::Removed(removed.ok()?),
             recv(self.handoffs) -> event => match event {
                 Ok(event) => Event::Handoff(event),
                 Err(_) => {

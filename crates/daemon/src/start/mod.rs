@@ -348,8 +348,8 @@ impl<'a> Start<'a> {
         map: ShardMap,
     ) -> Result<Tracker, StartError> {
         let Self { settings, warnings, admin, access, clock, overload, drop_reasons, files } = self;
-        let addresses = group.addresses.clone();
-        let running = Running::prepare(&settings.workers(), addresses, workers, clock)
+        let (addresses, fronts) = (group.addresses.clone(), Vec::<Worker<Backend>>::new());
+        let running = Running::prepare(&settings.workers(), addresses, workers, fronts, clock)
             .map_err(StartError::Threads)?;
         Ok(Tracker {
             running,

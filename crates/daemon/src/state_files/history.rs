@@ -1,16 +1,15 @@
 //! The history of rates, peers and swarms on disk: JSON in the state directory, written every five
 //! minutes, for a successor, and at the end.
 
-use std::io::{self, Read as _, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::writer::{FirstFailure, PeriodicFile};
 use onrush_control::api::history::Saved;
 use onrush_control::history::History;
-use onrush_store::atomic_file::AtomicFile;
 use onrush_store::damaged_file::set_aside;
-use onrush_store::state_file;
+use onrush_store::{atomic_file, state_file};
 
 /// The file's name in the state directory.
 pub const FILE: &str = "history.json";
@@ -42,43 +41,25 @@ impl HistoryFile {
     /// Returns a warning for the operator if there is one that cannot be used. A file that is read
     /// and not valid, or that ended more than a month ago, is renamed.
     pub fn load(&self, history: &History, now: Instant, unix: u64) -> Option<String> {
-        let path = self.path.display();
-        let bytes = match self.read() {
-            Ok(bytes) => bytes,
+        let why = match state_file::read_json::<Saved>(&self.path, MAX_LENGTH) {
+            Ok(saved) => match unix.saturating_sub(saved.history.hour.until) {
+                // A clock that is ahead looks the same. The file stays for when it is set right.
+                ended if ended > SPAN => format!(
+                    "it ended {} days ago, so all of it is out of range; if this host's clock is \
+                     ahead, set it, stop the tracker and rename the file back",
+                    ended / 86_400
+                ),
+                _ => history.restore(saved, now, unix).err()?.to_string(),
+            },
             Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+            Err(error) if state_file::is_damaged(&error) => error.to_string(),
             Err(error) => {
-                return Some(format!(
-                    "history not loaded: {path}: {error}; the next one replaces it"
-                ));
+                let path = self.path.display();
+                let text = format!("history not loaded: {path}: {error}; the next one replaces it");
+                return Some(text);
             }
         };
-        let why = match serde_json::from_slice::<Saved>(&bytes)
-            .map(|saved| (saved.history.hour.until, saved))
-        {
-            // A clock that is ahead looks the same. The file stays for when it is set right.
-            Ok((until, _)) if unix.saturating_sub(until) > SPAN => format!(
-                "it ended {} days ago, so all of it is out of range; if this host's clock is \
-                 ahead, set it, stop the tracker and rename the file back",
-                unix.saturating_sub(until) / 86_400
-            ),
-            Ok((_, saved)) => history.restore(saved, now, unix).err()?.to_string(),
-            Err(error) => error.to_string(),
-        };
-        Some(match set_aside(&self.path, unix) {
-            Ok(renamed) => format!(
-                "history not loaded: {path}: {why}; the file was renamed to {} and may be removed",
-                renamed.display()
-            ),
-            Err(error) => {
-                format!("history not loaded: {path}: {why}; it cannot be renamed either: {error}")
-            }
-        })
-    }
-
-    fn read(&self) -> io::Result<Vec<u8>> {
-        let mut bytes = Vec::new();
-        state_file::open(&self.path)?.take(MAX_LENGTH).read_to_end(&mut bytes)?;
-        Ok(bytes)
+        Some(set_aside("history", &self.path, &why, unix))
     }
 
     /// Call every second: starts a write when it is due. Returns a warning for the operator when
@@ -141,10 +122,9 @@ impl HistoryFile {
 
 /// Writes the file; returns its length in bytes.
 fn write_file(path: &Path, saved: &Saved) -> io::Result<u64> {
-    let mut file = AtomicFile::create(path, MODE)?;
-    serde_json::to_writer(&mut file, saved)?;
-    file.write_all(b"\n")?;
-    file.finish()
+    let mut json = serde_json::to_vec(saved)?;
+    json.push(b'\n');
+    atomic_file::write(path, MODE, &json)
 }
 
 #[cfg(test)]

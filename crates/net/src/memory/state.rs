@@ -251,20 +251,18 @@ impl State {
         datagram.socket = group.socket;
         let worker = &mut self.workers[worker];
         let payload = self.frames.bytes(datagram.frame);
+        let counts = &mut self.counts;
+        let dropped = &mut worker.dropped;
         if worker.filter.is_some_and(|filter| !filter.passes(payload, datagram.source)) {
-            worker.dropped.filter += 1;
-            self.counts.filtered += 1;
+            (dropped.filter, counts.filtered) = (dropped.filter + 1, counts.filtered + 1);
             self.frames.free(datagram.frame);
-            return;
-        }
-        if worker.inbox.len() == worker.inbox.capacity() {
-            worker.dropped.full_buffer += 1;
-            self.counts.dropped += 1;
+        } else if worker.inbox.len() == worker.inbox.capacity() {
+            (dropped.full_buffer, counts.dropped) = (dropped.full_buffer + 1, counts.dropped + 1);
             self.frames.free(datagram.frame);
-            return;
+        } else {
+            worker.inbox.push_back(datagram);
+            counts.delivered += 1;
         }
-        worker.inbox.push_back(datagram);
-        self.counts.delivered += 1;
     }
 
     /// Takes a datagram out of a worker's receive buffer and copies its bytes into `room`.

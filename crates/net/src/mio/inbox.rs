@@ -22,15 +22,6 @@ const MAX_ERRORS: usize = 16;
 /// MiB.
 const COALESCED_PLACES: usize = 32;
 
-/// State of a socket after a receive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ReceiveOutcome {
-    /// Nothing: the next datagram makes the socket ready again.
-    Drained,
-    /// Perhaps a datagram: receive again before waiting.
-    MayHaveMore,
-}
-
 /// A batch of received datagrams.
 pub(super) struct Inbox {
     inbound: Inbound,
@@ -120,7 +111,9 @@ impl Inbox {
         Received::new(self.inbound.region(), &self.slots[..self.filled])
     }
 
-    /// Receives from `socket`, number `number`, until the batch has `limit` datagrams.
+    /// Receives from `socket`, number `number`, until the batch has `limit` datagrams. Returns
+    /// whether it may have more, so that it is to be received from again before waiting; otherwise
+    /// the next datagram makes it ready.
     ///
     /// # Errors
     /// When the socket is unusable.
@@ -129,7 +122,7 @@ impl Inbox {
         socket: &BoundSocket,
         number: u16,
         limit: usize,
-    ) -> io::Result<ReceiveOutcome> {
+    ) -> io::Result<bool> {
         // A coalesced message may have many datagrams.
         let room = if self.coalesced { self.places } else { limit } - self.used;
         let mut last = Errno::EIO;
@@ -145,14 +138,9 @@ impl Inbox {
                     // A short batch means that the socket is empty, or that the call stopped at a
                     // pending error (recvmmsg(2)). Such an error makes the socket ready again, so
                     // the datagrams behind it are not forgotten.
-                    let full = count == room;
-                    return Ok(if full {
-                        ReceiveOutcome::MayHaveMore
-                    } else {
-                        ReceiveOutcome::Drained
-                    });
+                    return Ok(count == room);
                 }
-                Err(Errno::EAGAIN) => return Ok(ReceiveOutcome::Drained),
+                Err(Errno::EAGAIN) => return Ok(false),
                 Err(error @ (Errno::EBADF | Errno::ENOTSOCK | Errno::EFAULT | Errno::EINVAL)) => {
                     return Err(error.into());
                 }

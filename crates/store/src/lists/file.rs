@@ -61,38 +61,36 @@ pub const BLOCKS: EntryFormat<AddressBlock> = EntryFormat {
     },
 };
 
-/// Why a list file was refused. No entry of it is used.
+/// A list file that was refused. No entry of it is used.
 #[derive(Debug, Error)]
-pub enum ListError {
+#[error("{}{fault}", place(path, fault))]
+pub struct ListError {
+    /// The file.
+    pub path: PathBuf,
+    /// Why.
+    pub fault: ListFault,
+}
+
+/// Why a list file was refused.
+#[derive(Debug, Error)]
+pub enum ListFault {
     /// The file cannot be read.
-    #[error("{}: the list cannot be read: {error}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        error: io::Error,
-    },
+    #[error("the list cannot be read: {0}")]
+    Read(io::Error),
     /// The file was written or replaced while it was read, so the entries may be a part of it.
     #[error(
-        "{}: the list was changed while it was read, and a part of it may be missing: write a new \
-         file and rename it over this one, then reload",
-        path.display()
+        "the list was changed while it was read, and a part of it may be missing: write a new file \
+         and rename it over this one, then reload"
     )]
-    Changed {
-        /// The file.
-        path: PathBuf,
-    },
+    Changed,
     /// The list lost so many entries that its file may be incomplete.
     #[error(
-        "{}: the list has {now} {name}, and has had {most} since the last start without an \
-         upgrade, or the last forced reload or upgrade: its file may be incomplete; if it is not, \
-         apply it with `onrush ctl reload --force`, or in an upgrade with `upgrade --force` or \
-         after a reload that accepts it",
-        path.display()
+        "the list has {now} {name}, and has had {most} since the last start without an upgrade, or \
+         the last forced reload or upgrade: its file may be incomplete; if it is not, apply it with \
+         `onrush ctl reload --force`, or in an upgrade with `upgrade --force` or after a reload that \
+         accepts it"
     )]
     Lost {
-        /// The file.
-        path: PathBuf,
         /// Plural name of the entries.
         name: &'static str,
         /// The most entries of the list, as [`EntryHighWaterMark`](super::EntryHighWaterMark)
@@ -102,13 +100,8 @@ pub enum ListError {
         now: usize,
     },
     /// More entries than `limits.list_entries`.
-    #[error(
-        "{}: the list has more than {most} {name}: raise limits.list_entries",
-        path.display()
-    )]
+    #[error("the list has more than {most} {name}: raise limits.list_entries")]
     Long {
-        /// The file.
-        path: PathBuf,
         /// The limit.
         most: usize,
         /// Plural name of the entries.
@@ -116,61 +109,32 @@ pub enum ListError {
     },
     /// An empty allow list.
     #[error(
-        "{}: the list is empty, and access.mode = \"allow\" would serve nothing; if the file was \
-         truncated, restore it; to serve every info hash, set access.mode = \"open\"",
-        path.display()
+        "the list is empty, and access.mode = \"allow\" would serve nothing; if the file was \
+         truncated, restore it; to serve every info hash, set access.mode = \"open\""
     )]
-    Empty {
-        /// The file.
-        path: PathBuf,
-    },
-    /// Lines that are not entries.
-    #[error("{text}")]
-    Lines {
-        /// The file.
-        path: PathBuf,
-        /// The first of them with number and fault, their number, and the form of a line.
-        text: String,
-    },
+    Empty,
+    /// Lines that are not entries: the first of them with file, number and fault, their number, and
+    /// the form of a line.
+    #[error("{0}")]
+    Lines(String),
 }
 
-impl ListError {
-    /// The error with the limit of all files together, of which one had a rest.
-    pub(super) fn with_limit(self, most: usize) -> Self {
-        match self {
-            Self::Long { path, name, .. } => Self::Long { path, most, name },
-            other => other,
-        }
+/// The begin of an error's text.
+fn place(path: &Path, fault: &ListFault) -> String {
+    match fault {
+        ListFault::Lines(_) => String::new(),
+        _ => format!("{}: ", path.display()),
     }
+}
 
-    /// The file.
-    pub fn path(&self) -> &Path {
-        match self {
-            Self::Read { path, .. }
-            | Self::Changed { path }
-            | Self::Lost { path, .. }
-            | Self::Long { path, .. }
-            | Self::Empty { path }
-            | Self::Lines { path, .. } => path,
-        }
+impl ListFault {
+    pub(super) fn of(self, path: &Path) -> ListError {
+        ListError { path: path.to_owned(), fault: self }
     }
 }
 
 /// Reads a file with at most `most` entries, which must not change meanwhile. Calls `progress`
-/// every few milliseconds.
-///
-/// # Errors
-/// [`ListError`].
-pub fn read<T>(
-    path: &Path,
-    most: usize,
-    entries: &EntryFormat<T>,
-    progress: &mut dyn FnMut(),
-) -> Result<Vec<T>, ListError> {
-    read_with_comments(path, most, entries, progress, &mut |_, _| {})
-}
-
-/// As [`read`], and calls `comment` for each entry that has one.
+/// every few milliseconds, and `comment` for each entry that has one.
 ///
 /// # Errors
 /// [`ListError`].
@@ -181,7 +145,7 @@ pub fn read_with_comments<T>(
     progress: &mut dyn FnMut(),
     comment: &mut dyn FnMut(&T, &str),
 ) -> Result<Vec<T>, ListError> {
-    let unreadable = |error| ListError::Read { path: path.to_owned(), error };
+    let unreadable = |error| ListFault::Read(error).of(path);
     let file = regular_file::open(path).map_err(unreadable)?;
     let before = file.metadata().map_err(unreadable)?;
     let likely = (before.len() / entries.bytes_per_line) as usize + 1;
@@ -191,7 +155,7 @@ pub fn read_with_comments<T>(
     // Even if lines were wrong: half a line of a file that is being written is no mistake in it.
     let is_same = |now: io::Result<Metadata>| now.is_ok_and(|now| state(&now) == state(&before));
     if !(is_same(file.metadata()) && is_same(fs::metadata(path))) {
-        return Err(ListError::Changed { path: path.to_owned() });
+        return Err(ListFault::Changed.of(path));
     }
     read
 }
@@ -234,7 +198,7 @@ impl<T> Reading<'_, T> {
         comment: &mut dyn FnMut(&T, &str),
     ) -> Result<Vec<T>, ListError> {
         let Self { path, most, entries } = *self;
-        let unreadable = |error| ListError::Read { path: path.to_owned(), error };
+        let unreadable = |error| ListFault::Read(error).of(path);
         let mut from = BufReader::with_capacity(1 << 16, from);
         let (mut wrong, mut number, mut line) = (WrongLines::default(), 0, Vec::new());
         while let Some(whole) = next_line(&mut from, &mut line).map_err(unreadable)? {
@@ -248,11 +212,7 @@ impl<T> Reading<'_, T> {
             };
             match entry {
                 Ok(Some(_)) if found.len() == most => {
-                    return Err(ListError::Long {
-                        path: path.to_owned(),
-                        most,
-                        name: entries.name,
-                    });
+                    return Err(ListFault::Long { most, name: entries.name }.of(path));
                 }
                 Ok(Some((entry, behind))) => {
                     if !behind.is_empty() {
@@ -292,7 +252,7 @@ impl WrongLines {
         let more = if *total > SHOWN { "; the first are shown" } else { "" };
         let least = if *total == MAX_BAD { "at least " } else { "" };
         let text = format!("{shown}{least}{total} lines of the list are not {name}{more}; {form}");
-        ListError::Lines { path: path.to_owned(), text }
+        ListFault::Lines(text).of(path)
     }
 }
 
@@ -352,6 +312,15 @@ mod tests {
         let error = read(&path, 2, &BLOCKS, &mut || {}).unwrap_err().to_string();
         assert!(error.contains("drop.txt:1: \"192.0.2.1/24\" has bits behind"), "{error}");
         assert!(error.contains("not address blocks; "), "{error}");
+    }
+
+    fn read<T>(
+        path: &Path,
+        most: usize,
+        entries: &EntryFormat<T>,
+        progress: &mut dyn FnMut(),
+    ) -> Result<Vec<T>, ListError> {
+        read_with_comments(path, most, entries, progress, &mut |_, _| {})
     }
 
     fn list(text: &str, most: usize) -> Result<Vec<[u8; 20]>, String> {
@@ -419,7 +388,7 @@ mod tests {
             });
             match read {
                 Ok(read) => assert_eq!((number, read.len()), (0, 2 * LINES_PER_STEP)),
-                Err(ListError::Changed { .. }) => assert_ne!(number, 0),
+                Err(ListError { fault: ListFault::Changed, .. }) => assert_ne!(number, 0),
                 Err(other) => panic!("change {number}: {other}"),
             }
         }

@@ -13,7 +13,7 @@ use std::io::{self, BufRead, BufReader, Read as _, Seek as _, SeekFrom, Write as
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use crate::atomic_file::{AtomicFile, sync_directory_of};
+use crate::atomic_file::{self, sync_directory_of};
 use crate::state_file;
 use onrush_tracker::access::origins::{MAX_COMMENT, comment};
 use onrush_tracker::access::overlay::{ListChange, OverlaySet};
@@ -203,9 +203,8 @@ impl Journal {
         }
         let others = read.others.iter().map(|(kind, change)| line(*kind, change));
         let of_kind = listing.changes().map(|change| line(kind, &change));
-        let mut file = AtomicFile::create(&self.path, MODE)?;
-        file.write_all(others.chain(of_kind).collect::<String>().as_bytes())?;
-        file.finish().map(drop)
+        let text: String = others.chain(of_kind).collect();
+        atomic_file::write(&self.path, MODE, text.as_bytes()).map(drop)
     }
 
     /// As [`compact`](Self::compact); returns an error as a warning for the operator.

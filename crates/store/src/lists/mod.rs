@@ -23,7 +23,7 @@ use onrush_tracker::access::overlay::OverlaySet;
 use onrush_tracker::access::set::InfoHashSet;
 use onrush_tracker::access::{AccessList, Lists};
 
-use file::{BLOCKS, INFO_HASHES, ListError};
+use file::{BLOCKS, INFO_HASHES, ListError, ListFault, read_with_comments};
 
 /// The lists that the settings describe, with the files that they name. Calls `progress` every few
 /// milliseconds, as files may have hundreds of millions of lines.
@@ -36,7 +36,7 @@ pub fn load(settings: &Settings, progress: &mut dyn FnMut()) -> Result<Lists, Li
     let Blocked { blocks, file } = &settings.blocked;
     let mut blocks = blocks.clone();
     if let Some(file) = file {
-        blocks.extend(file::read(file, most, &BLOCKS, progress)?);
+        blocks.extend(read_with_comments(file, most, &BLOCKS, progress, &mut |_, _| {})?);
     }
     let access = access_list(&settings.access, most, progress)?;
     let blocked = Arc::new(AddressSet::new(blocks));
@@ -70,7 +70,7 @@ impl EntryHighWaterMark {
     /// loss if they contain all addresses that are `blocked` so far, where these are known.
     ///
     /// # Errors
-    /// [`ListError::Lost`], when a list with a file has lost more than half of its entries.
+    /// [`ListFault::Lost`], when a list with a file has lost more than half of its entries.
     pub fn with(
         &self,
         settings: &Settings,
@@ -108,9 +108,7 @@ fn most(
 ) -> Result<usize, ListError> {
     match file {
         None => Ok(now),
-        Some(file) if now < most.div_ceil(2) => {
-            Err(ListError::Lost { path: file.clone(), name, most, now })
-        }
+        Some(file) if now < most.div_ceil(2) => Err(ListFault::Lost { name, most, now }.of(file)),
         Some(_) => Ok(most.max(now)),
     }
 }
@@ -129,7 +127,7 @@ pub fn access_list(
         Access::Open => AccessList::Open,
         Access::Allow(listed) => match (entries(listed, most, progress)?, listed.files.first()) {
             (set, Some(file)) if set.is_empty() => {
-                return Err(ListError::Empty { path: file.path.clone() });
+                return Err(ListFault::Empty.of(&file.path));
             }
             (set, _) => AccessList::Allow(set),
         },
@@ -154,8 +152,12 @@ fn entries(
         let number = if nth == 0 { 0 } else { origins.part(part(Some(file))) };
         let comment = &mut |hash: &[u8; 20], comment: &str| origins.entry(number, *hash, comment);
         let left = most - hashes.len();
-        let read = file::read_with_comments(&file.path, left, &INFO_HASHES, progress, comment);
-        let read = read.map_err(|error| error.with_limit(most))?;
+        let read = read_with_comments(&file.path, left, &INFO_HASHES, progress, comment);
+        let read = read.map_err(|error| match error.fault {
+            // The limit is that of all files together.
+            ListFault::Long { name, .. } => ListFault::Long { most, name }.of(&file.path),
+            _ => error,
+        })?;
         read.iter().for_each(|hash| origins.entry(number, *hash, ""));
         if hashes.is_empty() { hashes = read } else { hashes.extend(read) }
     }
@@ -312,7 +314,7 @@ mod tests {
     fn lost(with: Result<EntryHighWaterMark, ListError>) -> Option<(OsString, usize, usize)> {
         match with {
             Ok(_) => None,
-            Err(ListError::Lost { path, most, now, .. }) => {
+            Err(ListError { path, fault: ListFault::Lost { most, now, .. } }) => {
                 Some((path.file_name().unwrap().to_owned(), most, now))
             }
             Err(other) => panic!("{other}"),

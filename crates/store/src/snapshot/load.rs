@@ -24,22 +24,13 @@ use onrush_tracker::clock::Now;
 const QUEUED_BLOCKS: usize = 8;
 
 /// Why a snapshot was not loaded.
-#[derive(Debug, Error)]
-#[error("{path}: {cause}")]
+#[derive(Debug)]
 pub struct LoadError {
-    /// The file.
-    pub path: PathBuf,
     /// The cause.
     pub cause: ReadError,
     /// Whether the file was valid when it was verified, and failed while it was loaded: the blocks
     /// before the failure are in the shards.
     pub partly: bool,
-}
-
-impl LoadError {
-    fn is_missing_file(&self) -> bool {
-        matches!(&self.cause, ReadError::Io(error) if error.kind() == ErrorKind::NotFound)
-    }
 }
 
 /// Options of a load.
@@ -209,33 +200,12 @@ pub fn load_records(
     loaded
 }
 
-/// Loads one shard.
-struct ShardLoader<'a> {
-    shard: &'a mut Shard,
-    number: usize,
-    options: LoadOptions<'a>,
-    /// Stored at the end, oldest first.
-    idle: Vec<IdleSwarm>,
-    loaded: Loaded,
-}
-
-impl ShardLoader<'_> {
-    /// Loads this shard's records of a block, whose ages refer to `unix`, in seconds since 1970.
-    fn load_block(&mut self, records: &[u8], unix: u64) {
-        let mut records = Records::new(records);
-        let shard = (&mut *self.shard, self.number);
-        let idle = &mut self.idle;
-        self.loaded += load_records(&mut records, unix, shard, self.options, usize::MAX, idle);
-    }
-
-    /// Stores the swarms without peers, once all blocks are loaded.
-    fn finish(mut self) -> Loaded {
-        self.idle.sort_unstable_by_key(|(idle_for, ..)| std::cmp::Reverse(*idle_for));
-        // The youngest come last and stay if there are more than fit.
-        for (idle_for, completed, info_hash) in self.idle {
-            self.shard.restore_idle(info_hash, completed, idle_for, self.options.now.moment);
-        }
-        self.loaded
+/// Stores the swarms without peers, once all blocks are loaded: oldest first.
+fn restore_idle(shard: &mut Shard, mut idle: Vec<IdleSwarm>, now: Now) {
+    idle.sort_unstable_by_key(|(idle_for, ..)| std::cmp::Reverse(*idle_for));
+    // The youngest come last and stay if there are more than fit.
+    for (idle_for, completed, info_hash) in idle {
+        shard.restore_idle(info_hash, completed, idle_for, now.moment);
     }
 }
 
@@ -283,8 +253,7 @@ pub fn load(
     options: LoadOptions<'_>,
     progress: &mut dyn FnMut(),
 ) -> Result<Loaded, LoadError> {
-    let failed = |cause, partly| LoadError { path: path.to_owned(), cause, partly };
-    let unusable = |cause| failed(cause, false);
+    let unusable = |cause| LoadError { cause, partly: false };
     let mut file = state_file::open(path).map_err(|error| unusable(error.into()))?;
     let counts = verify(BufReader::with_capacity(256 << 10, &file), progress).map_err(unusable)?;
     file.rewind().map_err(|error| unusable(error.into()))?;
@@ -292,7 +261,7 @@ pub fn load(
         reserve(&mut shards, limit);
     }
     from_stream(BufReader::with_capacity(256 << 10, &file), shards, options, progress)
-        .map_err(|cause| failed(cause, true))
+        .map_err(|cause| LoadError { cause, partly: true })
 }
 
 /// The records of a block, and the time that their ages refer to.
@@ -315,13 +284,17 @@ pub fn from_stream(
         let mut senders = Vec::new();
         let mut threads = Vec::new();
         for (number, shard) in shards.into_iter().enumerate() {
-            let loaded = Loaded::default();
-            let mut loader = ShardLoader { shard, number, options, idle: Vec::new(), loaded };
             let (sender, blocks): (_, Receiver<TimedRecords>) = bounded(QUEUED_BLOCKS);
             senders.push(sender);
             threads.push(scope.spawn(move || {
-                blocks.iter().for_each(|(records, unix)| loader.load_block(&records, unix));
-                loader.finish()
+                let (mut loaded, mut idle) = (Loaded::default(), Vec::new());
+                for (records, unix) in &blocks {
+                    let (mut records, shard) = (Records::new(&records), (&mut *shard, number));
+                    let all = usize::MAX;
+                    loaded += load_records(&mut records, unix, shard, options, all, &mut idle);
+                }
+                restore_idle(shard, idle, options.now);
+                loaded
             }));
         }
         loop {
@@ -357,25 +330,21 @@ pub fn load_at_start(
     progress: &mut dyn FnMut(),
 ) -> Result<Option<String>, Unread> {
     let began = Instant::now();
-    let error = match load(path, shards, limit, options, progress) {
+    let LoadError { cause, partly } = match load(path, shards, limit, options, progress) {
         Ok(loaded) => {
             log::info!("{loaded} in {:.2} s", began.elapsed().as_secs_f64());
             return Ok(None);
         }
-        Err(error) if error.is_missing_file() => return Ok(None),
-        // A file that was valid a moment ago is kept as well: the disk may be failing.
-        Err(LoadError { path, cause, partly }) if partly || matches!(cause, ReadError::Io(_)) => {
-            return Err(Unread { path, cause: cause.to_string(), partly });
-        }
         Err(error) => error,
     };
-    Ok(Some(match set_aside(path, options.now.unix) {
-        Ok(renamed) => format!(
-            "snapshot not loaded: {error}; the file was renamed to {} and may be removed",
-            renamed.display()
-        ),
-        Err(cause) => format!("snapshot not loaded: {error}; it cannot be renamed either: {cause}"),
-    }))
+    match cause {
+        ReadError::Io(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        // A file that was valid a moment ago is kept: the disk may be failing.
+        ReadError::Damage(damage) if !partly => {
+            Ok(Some(set_aside("snapshot", path, &damage, options.now.unix)))
+        }
+        cause => Err(Unread { path: path.to_owned(), cause: cause.to_string(), partly }),
+    }
 }
 
 /// A snapshot that could not be read, and is not overwritten.

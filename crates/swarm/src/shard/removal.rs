@@ -35,8 +35,7 @@ impl Shard {
         let (swarm, keys) = store.with_keys(place);
         let (info_hash, peers) = (swarm.info_hash, &mut swarm.peers);
         if let Peers::Large(_) = peers {
-            let empty = Peers::Inline4 { len: 0, rows: [[0; 8]; 2] };
-            if let Peers::Large(peers) = std::mem::replace(peers, empty) {
+            if let Peers::Large(peers) = std::mem::replace(peers, Peers::EMPTY) {
                 removed.push(RemovedSwarm { peers, position: SweepPosition::default() });
             }
         } else {

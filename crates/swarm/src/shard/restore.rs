@@ -116,8 +116,7 @@ impl Shard {
             return false;
         }
         let place = self.store.len() as u32;
-        let peers = Peers::Inline4 { len: 0, rows: [[0; 8]; 2] };
-        self.store.add(Swarm { info_hash, completed, peers });
+        self.store.add(Swarm { info_hash, completed, peers: Peers::EMPTY });
         self.make_idle_last(place, since);
         true
     }

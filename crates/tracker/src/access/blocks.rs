@@ -1,8 +1,7 @@
 //! Blocks of sources made while the tracker runs, with a counter of refused requests for each.
 //!
-//! Each member of the tracker (worker or front) counts in an array of its own, by the slot of the
-//! block, so that a flood at all workers writes to no shared cache line. The control side gives out
-//! the slots and reads the sums. Only a request that is refused anyway looks for its block.
+//! Only a request that is refused anyway looks for its block. The control side gives out the slots of
+//! the counters.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -11,51 +10,17 @@ use std::sync::Arc;
 pub use ipnet::IpNet;
 
 use super::addresses::{AddressBlock, AddressSet};
-use crate::metrics::Counter;
-
-/// The counters of blocks: one for each member and slot. They live as long as the tracker.
-#[derive(Debug, Default)]
-pub struct BlockCounts {
-    by_member: Box<[Box<[Counter]>]>,
-}
-
-impl BlockCounts {
-    /// Counters for this many members and slots, 8 bytes each.
-    pub fn new(members: usize, slots: usize) -> Self {
-        let counters = || (0..slots).map(|_| Counter::default()).collect();
-        Self { by_member: (0..members).map(|_| counters()).collect() }
-    }
-
-    /// The requests counted in a slot by all members.
-    pub fn sum(&self, slot: usize) -> u64 {
-        self.by_member.iter().filter_map(|slots| slots.get(slot)).map(Counter::get).sum()
-    }
-
-    fn add(&self, member: usize, slot: usize) {
-        if let Some(counter) = self.by_member.get(member).and_then(|slots| slots.get(slot)) {
-            counter.add(1);
-        }
-    }
-}
+use super::member_counts::MemberCounts;
 
 /// Blocks of sources. Immutable except for the counters, shared by all workers.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub struct SourceBlocks {
     refused: Arc<AddressSet>,
     slots: HashMap<IpNet, usize>,
     /// The lengths of prefixes that occur, the longest first, of IPv4 and of IPv6.
     lengths: [Box<[u8]>; 2],
-    counts: Arc<BlockCounts>,
+    counts: Arc<MemberCounts>,
 }
-
-/// The same networks. Counters do not count.
-impl PartialEq for SourceBlocks {
-    fn eq(&self, other: &Self) -> bool {
-        self.slots == other.slots && self.refused == other.refused
-    }
-}
-
-impl Eq for SourceBlocks {}
 
 impl SourceBlocks {
     /// The blocks of these networks, each with its slot in `counts`, beside the sources that the
@@ -63,7 +28,7 @@ impl SourceBlocks {
     pub fn new(
         blocks: impl IntoIterator<Item = (IpNet, usize)>,
         configured: &AddressSet,
-        counts: Arc<BlockCounts>,
+        counts: Arc<MemberCounts>,
     ) -> Self {
         let slots: HashMap<IpNet, usize> = blocks.into_iter().collect();
         let lengths = [true, false].map(|v4| {
@@ -119,7 +84,7 @@ mod tests {
     fn blocks(networks: &[&str], configured: &[&str]) -> SourceBlocks {
         let networks = networks.iter().map(|text| network(text).unwrap());
         let configured = AddressSet::new(configured.iter().map(|text| text.parse().unwrap()));
-        let counts = Arc::new(BlockCounts::new(2, 16));
+        let counts = Arc::new(MemberCounts::new(2, 16));
         SourceBlocks::new(networks.zip(0..), &configured, counts)
     }
 

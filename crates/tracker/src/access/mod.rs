@@ -6,12 +6,14 @@
 //! | [`overlay`] | such a set, with the changes since it was loaded |
 //! | [`origins`] | the lists that it consists of, and the comments of its entries |
 //! | [`addresses`] | sets of source addresses, as ranges |
-//! | [`blocks`] | blocks of sources made while the tracker runs, with their counters |
+//! | [`blocks`] | blocks of sources made while the tracker runs |
+//! | [`member_counts`] | counters of refused requests, by block or by list |
 //! | [`bogon`] | addresses that cannot be peers on the internet |
 
 pub mod addresses;
 pub mod blocks;
 pub mod bogon;
+pub mod member_counts;
 pub mod origins;
 pub mod overlay;
 pub mod set;
@@ -25,7 +27,8 @@ pub(crate) use bogon::{is_bogon_v4, is_bogon_v6};
 
 use addresses::AddressSet;
 use blocks::SourceBlocks;
-use origins::{Part, PartCounts};
+use member_counts::MemberCounts;
+use origins::Part;
 use overlay::{ListChange, OverlaySet};
 
 /// The lists in use. Immutable, shared by all workers, cheap to clone.
@@ -38,7 +41,7 @@ pub struct Lists {
     /// The sources blocked while the tracker runs, made for the set of the configuration.
     pub blocks: Arc<SourceBlocks>,
     /// Announces of info hashes that are not served, by part of the list.
-    pub forbidden: Arc<PartCounts>,
+    pub forbidden: Arc<MemberCounts>,
 }
 
 impl Lists {

@@ -9,8 +9,6 @@ use std::sync::Arc;
 
 use onrush_proto::InfoHash;
 
-use crate::metrics::Counter;
-
 /// Lists that a list of info hashes may consist of.
 pub const MAX_LISTS: usize = 17;
 /// Bytes of a comment that are kept.
@@ -135,40 +133,6 @@ fn shortened(text: &str) -> String {
     plain[..end].trim_end().to_owned()
 }
 
-/// Refused requests by part of the list, counted by each member of the tracker.
-#[derive(Debug, Default)]
-pub struct PartCounts {
-    by_member: Box<[[Counter; MAX_LISTS]]>,
-}
-
-/// Counters do not count.
-impl PartialEq for PartCounts {
-    fn eq(&self, _: &Self) -> bool {
-        true
-    }
-}
-
-impl Eq for PartCounts {}
-
-impl PartCounts {
-    /// Counters for this many members.
-    pub fn new(members: usize) -> Self {
-        Self { by_member: (0..members).map(|_| Default::default()).collect() }
-    }
-
-    /// The requests counted for a part by all members.
-    pub fn sum(&self, part: usize) -> u64 {
-        self.by_member.iter().filter_map(|parts| parts.get(part)).map(Counter::get).sum()
-    }
-
-    /// Counts a request. Only the thread of `member` may call this with its number.
-    pub(crate) fn add(&self, member: usize, part: usize) {
-        if let Some(parts) = self.by_member.get(member) {
-            parts[if part < MAX_LISTS { part } else { 0 }].add(1);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -213,14 +177,5 @@ mod tests {
         assert_eq!(&*comment(" "), "");
         assert_eq!(&*comment("\u{1} a\u{1}"), "a");
         assert_eq!(&*comment(&format!("{} b", "a".repeat(199))), "a".repeat(199));
-    }
-
-    #[test]
-    fn members_count_for_themselves() {
-        let counts = PartCounts::new(2);
-        for (member, part) in [(0, 1), (1, 1), (1, 0), (2, 1), (0, MAX_LISTS)] {
-            counts.add(member, part);
-        }
-        assert_eq!([counts.sum(0), counts.sum(1), counts.sum(2)], [2, 2, 0]);
     }
 }

@@ -1,17 +1,11 @@
 //! Admission: the checks and counters that every front shares, after the wire checks of its own.
 
-use std::sync::Arc;
-
 use onrush_proto::{Event, Family, InfoHash, PeerId, TransactionId};
 use onrush_swarm::Announce;
 
 use super::source::{Source, SourceAddress};
 use crate::access::AccessList;
-use crate::access::addresses::AddressSet;
-use crate::access::blocks::SourceBlocks;
-use crate::access::origins::PartCounts;
 use crate::clients;
-use crate::limits::AnnounceSettings;
 use crate::metrics::Incoming;
 use crate::refusal::Refusal;
 use crate::rules::Rules;
@@ -42,48 +36,32 @@ pub struct AnnounceFields {
 /// The admission rules, as one member uses them.
 #[derive(Clone, Debug)]
 pub struct Admission {
-    access: Arc<AccessList>,
-    blocked: Arc<AddressSet>,
-    blocks: Arc<SourceBlocks>,
-    forbidden: Arc<PartCounts>,
-    /// The number of the member, by which its counters of blocks are found.
+    rules: Rules,
+    /// The number of the member, by which its counters of refused requests are found.
     member: usize,
-    announce: AnnounceSettings,
-    refuse_bogons: bool,
-    /// Whether log lines per request may contain the address of the client.
-    log_addresses: bool,
 }
 
 impl Admission {
     /// Admission by `rules` for member number `member`: workers come first.
     pub fn new(rules: &Rules, member: usize) -> Self {
-        Self {
-            access: rules.access.clone(),
-            blocked: rules.blocked.clone(),
-            blocks: rules.blocks.clone(),
-            forbidden: rules.forbidden.clone(),
-            member,
-            announce: rules.announce.clone(),
-            refuse_bogons: rules.refuse_bogons,
-            log_addresses: rules.log_addresses,
-        }
+        Self { rules: rules.clone(), member }
     }
 
     /// The access rules; scrapes of refused hashes report zeros.
     #[inline]
     pub fn access(&self) -> &AccessList {
-        &self.access
+        &self.rules.access
     }
 
-    /// The number of the member that it is for.
-    pub fn member(&self) -> usize {
-        self.member
+    /// Puts other rules into force.
+    pub fn update(&mut self, rules: &Rules) {
+        self.rules = rules.clone();
     }
 
     /// The text of the error for a refused request, if it gets one: that of the list which forbids
     /// its info hash, or the refusal's own.
     pub fn error_text(&self, refusal: Refusal, info_hash: Option<InfoHash>) -> Option<&str> {
-        let of_list = || self.access.refusing_part(&info_hash?);
+        let of_list = || self.rules.access.refusing_part(&info_hash?);
         match (refusal, of_list()) {
             (Refusal::Forbidden, Some((_, part))) => Some(&part.error),
             _ => refusal.text(),
@@ -107,12 +85,12 @@ impl Admission {
             return 0;
         }
         let cap = match family {
-            Family::V4 => self.announce.max_peers_v4,
-            Family::V6 => self.announce.max_peers_v6,
+            Family::V4 => self.rules.announce.max_peers_v4,
+            Family::V6 => self.rules.announce.max_peers_v6,
         };
         match u16::try_from(num_want) {
             Ok(wanted) => wanted.min(cap),
-            Err(_) if num_want < 0 => self.announce.default_peers.min(cap),
+            Err(_) if num_want < 0 => self.rules.announce.default_peers.min(cap),
             Err(_) => cap,
         }
     }
@@ -133,10 +111,10 @@ impl<A: SourceAddress> Admitting<'_, A> {
     /// [`Refusal::Bogon`], [`Refusal::Blocked`].
     #[inline]
     pub fn source(self) -> Result<(), Refusal> {
-        if self.admission.refuse_bogons && self.source.ip.is_bogon() {
+        if self.admission.rules.refuse_bogons && self.source.ip.is_bogon() {
             return Err(self.refused(Refusal::Bogon));
         }
-        if self.source.ip.is_blocked(&self.admission.blocked) {
+        if self.source.ip.is_blocked(&self.admission.rules.blocked) {
             self.count_blocked();
             return Err(self.refused(Refusal::Blocked));
         }
@@ -152,7 +130,7 @@ impl<A: SourceAddress> Admitting<'_, A> {
         if fields.port == 0 {
             return Err(self.refused(Refusal::Port));
         }
-        if !self.admission.access.permits(fields.info_hash) {
+        if !self.admission.rules.access.permits(fields.info_hash) {
             self.count_forbidden(fields.info_hash);
             return Err(self.refused(Refusal::Forbidden));
         }
@@ -208,7 +186,7 @@ impl<A: SourceAddress> Admitting<'_, A> {
     /// The client's address, or a placeholder when the rules keep addresses out of logs.
     #[cold]
     pub fn client(self) -> String {
-        match self.admission.log_addresses {
+        match self.admission.rules.log_addresses {
             true => self.source.socket_addr().to_string(),
             false => "a client".to_owned(),
         }
@@ -217,14 +195,15 @@ impl<A: SourceAddress> Admitting<'_, A> {
     /// Counts a request at the block that its source belongs to.
     #[cold]
     fn count_blocked(self) {
-        self.admission.blocks.count(self.admission.member, self.source.ip.into());
+        self.admission.rules.blocks.count(self.admission.member, self.source.ip.into());
     }
 
     /// Counts an announce at the part of the list that forbids its info hash.
     #[cold]
     fn count_forbidden(self, info_hash: InfoHash) {
-        let part = self.admission.access.refusing_part(&info_hash).map_or(0, |(part, _)| part);
-        self.admission.forbidden.add(self.admission.member, part);
+        let part =
+            self.admission.rules.access.refusing_part(&info_hash).map_or(0, |(part, _)| part);
+        self.admission.rules.forbidden.add(self.admission.member, part);
     }
 
     /// Counts the client software of one announce in [`clients::SAMPLE`].

@@ -54,7 +54,7 @@ impl Intake {
 
     /// Uses `rules` from now on. Connection ids that were issued stay valid.
     pub fn update(&mut self, rules: &Rules) {
-        self.admission = Admission::new(rules, self.admission.member());
+        self.admission.update(rules);
     }
 
     /// Prepares for datagrams received at this time, in seconds since 1970.

@@ -9,7 +9,7 @@ use std::ops::AddAssign;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use onrush_net::Cause;
-use onrush_proto::{Event, Family};
+use onrush_proto::Family;
 use onrush_swarm::{SwarmsByFamily, Totals};
 
 pub use series::{Field, Kind, Loss, Series, Shown};
@@ -113,21 +113,7 @@ pub type BatchSizes = Histogram<0, 12>;
 
 /// The names of the events of an announce, in the order of their counters: by their number on the
 /// wire ([`Event::to_wire`]).
-pub const EVENT_NAMES: [&str; 5] = {
-    let mut names = [""; 5];
-    let mut number = 0;
-    while number < names.len() {
-        names[number] = match Event::from_wire(number as u32) {
-            Event::None => "none",
-            Event::Completed => "completed",
-            Event::Started => "started",
-            Event::Stopped => "stopped",
-            Event::Paused => "paused",
-        };
-        number += 1;
-    }
-    names
-};
+pub const EVENT_NAMES: [&str; 5] = ["none", "completed", "started", "stopped", "paused"];
 
 /// Kinds of replies, in the order of their counters: by their action on the wire (BEP 15).
 pub const REPLIES: [&str; 4] = ["connect", "announce", "scrape", "error"];
@@ -265,7 +251,16 @@ fn add_each<const N: usize>(sums: &mut [u64; N], counters: &[Counter; N]) {
 mod tests {
     use std::collections::BTreeSet;
 
+    use onrush_proto::Event;
+
     use super::*;
+
+    #[test]
+    fn events_are_named_by_their_number_on_the_wire() {
+        for (number, name) in (0..).zip(EVENT_NAMES) {
+            assert_eq!(format!("{:?}", Event::from_wire(number)).to_lowercase(), name);
+        }
+    }
 
     #[test]
     fn a_value_belongs_to_the_first_class_that_reaches_it() {

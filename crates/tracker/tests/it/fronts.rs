@@ -322,8 +322,7 @@ fn fronts_start_fail_and_stop_as_workers_do() {
     let fronts = fronts.into_iter().map(ThreadFront).collect();
     let limits = settings(SPLIT).workers();
     let (workers, clock) = (tracker.workers, Clock::start());
-    let mut running =
-        Running::prepare_with_fronts(&limits, Vec::new(), workers, fronts, clock).unwrap();
+    let mut running = Running::prepare(&limits, Vec::new(), workers, fronts, clock).unwrap();
     let names: Vec<_> = running.members().iter().map(|member| member.name.as_str()).collect();
     let expected = ["socket-0", "socket-1", "swarm-0", "swarm-1", "swarm-2", "front-0", "front-1"];
     assert_eq!(names, expected);
