@@ -27,8 +27,7 @@ use procfs_core::net::InterfaceDeviceStatus;
 
 use crate::check::Strictness;
 use crate::generator::pace::{Arrivals, Schedule};
-use crate::generator::{GeneratorSettings, Pace};
-use crate::latency::Nanos;
+use crate::generator::{LoadSettings, Pace};
 use crate::options::command_line;
 use crate::plan::profile::{Mix, Swarms};
 use crate::plan::{Plan, Population, Profile};
@@ -157,26 +156,18 @@ fn device_drops() -> u64 {
 /// The run of the established clients.
 fn run_settings(args: &AttackArgs, seed: u64) -> RunSettings {
     let schedule = Schedule::constant(Arrivals::Poisson, args.honest, args.duration);
-    let worker = GeneratorSettings {
-        limit: schedule.in_flight_limit(1, args.timeout),
+    let load = LoadSettings {
         pace: Pace::Open(schedule),
         // As from clients that do not know each other.
         burst: 1,
-        group: false,
-        timeout: args.timeout.as_nanos() as Nanos,
+        bursts: false,
+        warmup: args.warmup.as_secs_f64(),
+        timeout: args.timeout.as_secs_f64(),
         strictness: Strictness { strangers: true, sample: 8 },
         seed,
-        ..GeneratorSettings::default()
+        ..LoadSettings::default()
     };
-    RunSettings {
-        worker,
-        warmup: args.warmup,
-        duration: args.duration,
-        pin: Vec::new(),
-        coalescing: true,
-        tracker: None,
-        quiet: args.report.quiet,
-    }
+    RunSettings { load, duration: args.duration, tracker: None, quiet: args.report.quiet }
 }
 
 /// Requests of established clients: the real mix without its invalid requests, and with more

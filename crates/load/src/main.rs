@@ -213,7 +213,7 @@ fn once(
     let report = run(plan, &args.target.network.target, settings, stop, Vec::new(), warnings)?;
     let mut command = command_line("onrush-load");
     if args.mix.seed.is_none() {
-        command += &format!(" --seed {}", settings.worker.seed);
+        command += &format!(" --seed {}", settings.load.seed);
     }
     Ok(Report { environment: Some(environment), command, ..report })
 }

@@ -40,21 +40,21 @@ impl Grid {
 
 /// The load and its sources.
 pub(super) fn setup(report: &Report) -> Vec<Fact> {
-    let setup = &report.setup;
+    let (setup, load) = (&report.setup, &report.setup.load);
     let sum = |[v4, v6]: [u32; 2]| grouped(u64::from(v4) + u64::from(v6));
-    let segments = if setup.bursts { "grouped" } else { "single" };
-    let replies = if setup.coalescing { "" } else { ", replies one by one" };
+    let segments = if load.bursts { "grouped" } else { "single" };
+    let replies = if load.coalescing { "" } else { ", replies one by one" };
     vec![
         ("tracker", setup.targets.join(", ")),
         ("profile", setup.profile.name.clone()),
-        ("pace", setup.pace.describe()),
-        ("bursts", format!("of {}, {segments}{replies}", setup.burst)),
-        ("seed", setup.seed.to_string()),
+        ("pace", load.pace.describe()),
+        ("bursts", format!("of {}, {segments}{replies}", load.burst)),
+        ("seed", load.seed.to_string()),
         ("swarms", grouped(setup.swarms)),
         ("peers", sum(setup.peers)),
         ("source addresses", sum(setup.sources)),
-        ("load workers", setup.workers.to_string()),
-        ("measured", format!("{:.1} s after {:.1} s of warm-up", report.seconds, setup.warmup)),
+        ("load workers", load.workers.to_string()),
+        ("measured", format!("{:.1} s after {:.1} s of warm-up", report.seconds, load.warmup)),
     ]
 }
 
@@ -63,7 +63,7 @@ pub(super) fn figures(report: &Report) -> Vec<Fact> {
     let Report { rate, sent_rate, reply_megabits, loss_percent, late, dropped_here, .. } = report;
     let Report { peers_per_reply, peers_checked_percent, .. } = report;
     let [right, sent] = [*rate, *sent_rate].map(grouped);
-    let sample = report.setup.strictness.sample;
+    let sample = report.setup.load.strictness.sample;
     let peers = format!(
         "{peers_per_reply:.2} ({peers_checked_percent:.0} % of them checked: lists over \
          {SHORT_LIST} one in {sample} in full)"

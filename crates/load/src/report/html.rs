@@ -121,7 +121,7 @@ fn over_time(report: &Report, title: &str, y: Axis, shown: &[Shown]) -> String {
         let under_load = report.series.iter().filter(|sample| sample.phase != "drain");
         Line::new(*name, under_load.map(point))
     };
-    let warmup = report.setup.warmup;
+    let warmup = report.setup.load.warmup;
     let spans = [("warm-up", 0.0, warmup)].into_iter().filter(|(_, from, to)| to > from);
     let spans = spans.map(|(name, from, to)| ShadedSpan { name: name.into(), from, to });
     lines(&Lines {

@@ -5,9 +5,8 @@ use super::*;
 /// A worker without a tracker, whose requests are only looked at.
 fn session<'p>(plan: &'p Plan, routes: Vec<Route>, in_flight: usize) -> Session<'p> {
     let pace = Pace::InFlight(in_flight);
-    let settings =
-        GeneratorSettings { pace, burst: 1, timeout: SECOND, ..GeneratorSettings::default() };
-    Session::new(plan, routes, settings, Window { start: 0, end: Nanos::MAX / 2 })
+    let settings = LoadSettings { pace, burst: 1, ..LoadSettings::default() };
+    Session::new(plan, routes, settings, 0, Window { start: 0, end: Nanos::MAX / 2 })
 }
 
 /// The classic mix of so many source addresses.
