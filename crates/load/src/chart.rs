@@ -7,6 +7,7 @@
 mod axis;
 
 use askama::Template;
+use onrush_text::lines::wrapped;
 
 pub use axis::Axis;
 
@@ -239,25 +240,10 @@ pub fn bars(chart: &Bars) -> String {
             picture.strokes.extend([cap(low), cap(high)]);
         }
         picture.labels.push((middle, above - 4.0, chart.y.unit.label(bar.value)));
-        let rows = wrap(&bar.name, room as i32).into_iter().enumerate();
+        let rows = wrapped(&bar.name, "", "", (room / CHARACTER) as usize).into_iter().enumerate();
         picture.labels.extend(rows.map(|(n, row)| (middle, bottom + 18.0 + n as f64 * 16.0, row)));
     }
     picture.svg()
-}
-
-/// Words in lines of at most `room` units.
-fn wrap(name: &str, room: i32) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in name.split_whitespace() {
-        match lines.last_mut() {
-            Some(line) if text_width(line) + text_width(word) + 8 < room => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines
 }
 
 fn text_width(text: &str) -> i32 {

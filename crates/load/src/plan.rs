@@ -12,6 +12,8 @@ pub mod tail;
 use onrush_proto::{Event, Family};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
+use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 
 use peer_states::PeerStates;
 
@@ -41,8 +43,9 @@ pub struct Plan {
 }
 
 /// The kinds of requests in a report.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
+#[strum(const_into_str, serialize_all = "lowercase")]
 pub enum Kind {
     /// A connect.
     Connect,
@@ -51,6 +54,7 @@ pub enum Kind {
     /// A scrape.
     Scrape,
     /// An announce with an invalid connection id, which deserves silence (BEP 15, "Connect").
+    #[strum(serialize = "unusable id")]
     Unusable,
     /// A malformed datagram, which deserves silence.
     Junk,
@@ -64,17 +68,6 @@ impl Kind {
     /// Whether it deserves a reply.
     pub const fn is_answered(self) -> bool {
         matches!(self, Self::Connect | Self::Announce | Self::Scrape)
-    }
-
-    /// The name in a table.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Connect => "connect",
-            Self::Announce => "announce",
-            Self::Scrape => "scrape",
-            Self::Unusable => "unusable id",
-            Self::Junk => "junk",
-        }
     }
 }
 
