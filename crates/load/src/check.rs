@@ -89,11 +89,6 @@ impl Finding {
     pub const fn is_open(self) -> bool {
         self as usize >= Self::OwnPeer as usize
     }
-
-    /// The text in a report.
-    pub const fn text(self) -> &'static str {
-        Self::ALL[self as usize].1
-    }
 }
 
 /// Strictness of the checks. The comments are those of `--help`.

@@ -101,11 +101,6 @@ impl<'p, S: Socket> Generator<'p, S> {
         window.end = window.end.min(end.max(*sent_at + 1));
     }
 
-    /// Requests in flight.
-    pub fn in_flight(&self) -> usize {
-        self.session.flight.len()
-    }
-
     /// Received datagrams that the kernel dropped, as the backend counts them.
     pub fn dropped(&self) -> u64 {
         self.socket.dropped().all()

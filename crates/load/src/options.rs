@@ -106,14 +106,11 @@ pub(crate) fn with_status(examples: &str, status: &str) -> String {
 }
 
 /// The command line of this process, with `program` as its name and words quoted for a shell.
+///
+/// # Panics
+/// Never: the kernel passes no argument with a NUL.
 pub fn command_line(program: &str) -> String {
-    let quoted = |word: String| {
-        let plain = |c: char| c.is_ascii_alphanumeric() || "-_=./:,[]%+".contains(c);
-        match !word.is_empty() && word.chars().all(plain) {
-            true => word,
-            false => format!("'{}'", word.replace('\'', "'\\''")),
-        }
-    };
-    let words = std::env::args().skip(1).map(quoted);
-    std::iter::once(program.to_owned()).chain(words).collect::<Vec<_>>().join(" ")
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words = std::iter::once(program).chain(arguments.iter().map(String::as_str));
+    shlex::try_join(words).expect("no argument has a NUL")
 }

@@ -73,11 +73,6 @@ pub struct Segment {
 }
 
 impl Pace {
-    /// An open loop of `rate` requests per second, at even distances.
-    pub fn rate(rate: f64) -> Self {
-        Self::Open(Schedule::constant(Arrivals::Even, rate, Duration::from_secs(1)))
-    }
-
     /// A description, like `open loop, 1,000 per second`.
     pub fn describe(&self) -> String {
         match self {

@@ -88,8 +88,7 @@ impl Packets {
                 into.len()
             }
             PlannedRequest::Announce { peer, event, seeder } => {
-                let state = PeerState { peer, event, seeder };
-                announce(plan, family, state, id, transaction, into)
+                announce(plan, family, (peer, event, seeder), id, transaction, into)
             }
             PlannedRequest::Scrape { draw, hashes } => {
                 let mut len = onrush_proto::Scrape::write(id, transaction, &[], into);
@@ -102,11 +101,10 @@ impl Packets {
             }
             PlannedRequest::Unusable { peer, .. } | PlannedRequest::Foreign { peer, .. } => {
                 let seeder = plan.is_seeder(family, peer, Event::None);
-                let state = PeerState { peer, event: Event::None, seeder };
-                announce(plan, family, state, id, transaction, into)
+                announce(plan, family, (peer, Event::None, seeder), id, transaction, into)
             }
             PlannedRequest::PortZero { peer } => {
-                let state = PeerState { peer, event: Event::None, seeder: false };
+                let state = (peer, Event::None, false);
                 let len = announce(plan, family, state, id, transaction, into);
                 into[PORT_AT..PORT_AT + 2].fill(0);
                 len
@@ -130,24 +128,16 @@ impl Packets {
     }
 }
 
-/// The state that a peer announces.
-#[derive(Clone, Copy)]
-struct PeerState {
-    peer: u32,
-    event: Event,
-    seeder: bool,
-}
-
+/// Writes the announce of a peer with its event, as a seeder or not.
 #[inline]
 fn announce(
     plan: &Plan,
     family: Family,
-    state: PeerState,
+    (peer, event, seeder): (u32, Event, bool),
     id: ConnectionId,
     transaction: TransactionId,
     into: &mut [u8],
 ) -> usize {
-    let PeerState { peer, event, seeder } = state;
     let population = &plan.population;
     let member = population.member(family, peer);
     let own = population.trait_of(family, peer);

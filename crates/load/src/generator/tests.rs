@@ -208,7 +208,7 @@ fn play(scene: Scene) -> PlayOutcome {
         assert!(clock() < scene.window.end + SECOND, "the run does not end");
     }
     let tally = generator.tally().clone();
-    assert_eq!(generator.in_flight(), 0);
+    assert_eq!(generator.session.flight.len(), 0);
     PlayOutcome { tally, requests: tracker.requests, received: tracker.received }
 }
 
