@@ -139,8 +139,7 @@ fn print(json: Option<&Path>, text: &str, report: &impl Serialize) -> anyhow::Re
 fn write_hashes(args: &Args, profile: Profile, file: &Path) -> anyhow::Result<u8> {
     let seed = args.mix.seed.unwrap_or_default();
     // The list is needed before its tracker runs, so that it cannot be asked.
-    let population =
-        population(args, &profile, seed, |target| reachability::route_to(target).ok());
+    let population = population(args, &profile, seed, |target| reachability::route_to(target).ok());
     hashes::write(&population, file).with_context(|| format!("cannot write {}", file.display()))?;
     Ok(0)
 }

@@ -13,7 +13,7 @@ use onrush_proto::{Event, Family};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use serde::{Deserialize, Serialize};
-use strum::IntoStaticStr;
+use strum::AsRefStr;
 
 use peer_states::PeerStates;
 
@@ -43,9 +43,9 @@ pub struct Plan {
 }
 
 /// The kinds of requests in a report.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Serialize, Deserialize, IntoStaticStr)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Serialize, Deserialize, AsRefStr)]
 #[serde(rename_all = "lowercase")]
-#[strum(const_into_str, serialize_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum Kind {
     /// A connect.
     Connect,

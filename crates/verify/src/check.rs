@@ -2,18 +2,16 @@
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
-use strum::IntoStaticStr;
+use strum::AsRefStr;
 
 use crate::exchange::{Client, ExchangeError};
 use crate::fixture::Fixture;
 use crate::message::hex;
 
 /// The groups of checks, in the order of the list.
-#[derive(
-    Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize, ValueEnum, IntoStaticStr,
-)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize, ValueEnum, AsRefStr)]
 #[serde(rename_all = "kebab-case")]
-#[strum(const_into_str, serialize_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum Group {
     /// Connection ids.
     Connect,

@@ -5,8 +5,7 @@ use std::net::Ipv4Addr;
 use onrush_proto::announce::REQUEST_LEN;
 use onrush_proto::options::Options;
 use onrush_proto::{
-    Announce, Connect, ConnectionId, Endpoint, InfoHash, PeerId, Scrape, TransactionId,
-    connect,
+    Announce, Connect, ConnectionId, Endpoint, InfoHash, PeerId, Scrape, TransactionId, connect,
 };
 
 /// Bytes of a reply that a report shows.

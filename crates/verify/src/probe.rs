@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use onrush_proto::InfoHash;
-use strum::IntoStaticStr;
+use strum::AsRefStr;
 
 use crate::exchange::{Client, ExchangeError};
 use crate::message::{AnnounceRequest, fresh_hash};
@@ -16,8 +16,8 @@ const TIMEOUTS: u32 = 8;
 const PORT: u16 = 1;
 
 /// The requests of a probe, in their order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr)]
-#[strum(const_into_str, serialize_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, AsRefStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Step {
     /// A connection id is requested.
     Connect,

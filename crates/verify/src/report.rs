@@ -5,14 +5,14 @@ use std::net::SocketAddr;
 
 use clap::ValueEnum as _;
 use serde::{Deserialize, Serialize};
-use strum::IntoStaticStr;
+use strum::AsRefStr;
 
 use crate::check::{Check, CheckResult, Finding, Group};
 
 /// The result of a check without its texts.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize, IntoStaticStr)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize, AsRefStr)]
 #[serde(rename_all = "kebab-case")]
-#[strum(const_into_str, serialize_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
 pub enum CheckOutcome {
     /// As expected.
     Pass,
@@ -122,7 +122,7 @@ impl Conformance {
             if rows.peek().is_none() {
                 continue;
             }
-            let _ = writeln!(list, "\n{}", group.into_str());
+            let _ = writeln!(list, "\n{}", group.as_ref());
             for row in rows {
                 write_row(&mut list, row, wide);
             }
@@ -139,7 +139,7 @@ impl Conformance {
 }
 
 fn write_row(list: &mut String, row: &Row, wide: usize) {
-    let _ = writeln!(list, "  {:8} {:wide$}  {}", row.outcome.into_str(), row.id, row.expected);
+    let _ = writeln!(list, "  {:8} {:wide$}  {}", row.outcome.as_ref(), row.id, row.expected);
     let mut note = |label: &str, text: &str| {
         let _ = writeln!(list, "  {:8} {:wide$}  {label}: {text}", "", "");
     };

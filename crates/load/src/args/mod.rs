@@ -237,7 +237,10 @@ mod tests {
             let Pace::Open(schedule) = &settings.load.pace else { panic!("{settings:?}") };
             assert_eq!(schedule.arrivals, Arrivals::Poisson);
             assert_eq!(schedule.segments, [Segment { from: 8000.0, to: 8000.0, seconds }]);
-            assert_eq!((settings.duration.as_secs_f64(), settings.load.in_flight()), (seconds, 10_000));
+            assert_eq!(
+                (settings.duration.as_secs_f64(), settings.load.in_flight()),
+                (seconds, 10_000)
+            );
         }
     }
 

@@ -25,6 +25,6 @@ pub(super) fn request(plan: &Plan, routes: &[Route], pending: &Pending) -> Strin
         PlannedRequest::Scrape { hashes, .. } => {
             format!("scrape of {hashes} swarms from {source} to {}", route.target)
         }
-        request => format!("{} from {source} to {}", request.kind().into_str(), route.target),
+        request => format!("{} from {source} to {}", request.kind().as_ref(), route.target),
     }
 }

@@ -104,7 +104,7 @@ pub(super) fn kinds(report: &Report) -> Grid {
             cells[1..].fill(String::new());
             cells[1] = "silence".into();
         }
-        std::iter::once(kind.kind.into_str().to_owned()).chain(cells).collect()
+        std::iter::once(kind.kind.as_ref().to_owned()).chain(cells).collect()
     };
     let all = report.kinds.iter().map(counts);
     let all = all.fold([0; 5], |sums, of| std::array::from_fn(|n| sums[n] + of[n]));
@@ -126,7 +126,7 @@ pub(super) fn latencies(report: &Report) -> Grid {
         std::iter::once(name.to_owned()).chain(cells).collect()
     };
     let answered = sent(report).filter(|kind| kind.kind.is_answered());
-    let rows = answered.map(|kind| row(kind.kind.into_str(), &kind.latency));
+    let rows = answered.map(|kind| row(kind.kind.as_ref(), &kind.latency));
     Grid {
         title: "Latency by kind of request",
         class: "latencies",

@@ -154,7 +154,7 @@ fn percentiles(report: &Report, y: Axis) -> String {
         title: "Latency by percentile".into(),
         x: Axis::nines("share of replies that took no longer"),
         y,
-        lines: kinds.map(|kind| line(kind.kind.into_str(), &kind.curve)).collect(),
+        lines: kinds.map(|kind| line(kind.kind.as_ref(), &kind.curve)).collect(),
         spans: Vec::new(),
     })
 }

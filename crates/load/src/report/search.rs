@@ -1,7 +1,7 @@
 //! The result of a search for the highest rate, and every round of it with its verdict.
 
 use serde::{Deserialize, Serialize};
-use strum::IntoStaticStr;
+use strum::AsRefStr;
 
 use super::Report;
 use onrush_text::numbers::{Unit, grouped};
@@ -62,9 +62,9 @@ pub struct Round {
 }
 
 /// The purpose of a round.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, AsRefStr)]
 #[serde(rename_all = "kebab-case")]
-#[strum(const_into_str, serialize_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
 pub enum Purpose {
     /// Raises the rate until it fails, or lowers it until it is held.
     Grow,
@@ -162,7 +162,7 @@ impl Round {
     /// verdict.
     pub(super) fn cells(&self) -> [String; 7] {
         [
-            self.purpose.into_str().to_owned(),
+            self.purpose.as_ref().to_owned(),
             grouped(self.rate),
             grouped(self.replies_rate),
             format!("{:.3} %", self.loss_percent),
