@@ -93,7 +93,7 @@ class Place:
                 "--config", directory / "onrush.toml", "--state-dir", directory / "state", "--workers", workers,
                 "--listen", f"{V4}:{PORT}", "--listen", f"[{V6}]:{PORT}", "--admin", ADMIN,
             ]
-            process = Process("the tracker", command, directory / "log")
+            process = Process("the tracker", command, directory / "log", stdin=None)
             try:
                 poll("the start of the tracker", lambda: process.must_run() and " ready" in process.text(), 30)
                 yield process
