@@ -5,20 +5,7 @@ use serde::{Deserialize, Serialize};
 use strum::Display;
 
 /// A kind of load.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    Hash,
-    PartialOrd,
-    Ord,
-    ValueEnum,
-    Serialize,
-    Deserialize,
-    Display,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum, Serialize, Deserialize, Display)]
 #[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "kebab-case")]
 pub enum Mix {

@@ -92,7 +92,7 @@ fn fill(shard: &mut Shard, peers: &Population) {
         batch.clear();
         for &number in group {
             let member = peers.member(Family::V4, number);
-            let ip = peers.addresses().get(Family::V4, peers.address(Family::V4, number));
+            let ip = peers.addresses.get(Family::V4, peers.address(Family::V4, number));
             let announce = Announce {
                 info_hash: peers.info_hash(member.swarm),
                 endpoint: onrush_proto::Endpoint::new(ip, peers.port(&member)),

@@ -31,7 +31,7 @@ use crate::generator::{LoadSettings, Pace};
 use crate::options::command_line;
 use crate::plan::profile::{Mix, Swarms};
 use crate::plan::{Plan, Population, Profile};
-use crate::run::{Beside, RunSettings, run};
+use crate::run::{Beside, RunClock, RunSettings, run};
 use crate::sources;
 use flood::Flood;
 use newcomers::Newcomers;
@@ -75,7 +75,7 @@ pub fn attack(
     // Attackers' peers may be listed: they are in honest swarms.
     let population = Population::new(&profile.swarms, profile.v6, addresses, seed, true);
     let plan = Plan::new(profile, population, seed);
-    sources::reserve(plan.population.addresses(), 1).map_err(Error::msg)?;
+    sources::reserve(&plan.population.addresses, 1).map_err(Error::msg)?;
     let newcomers_from = blocks(args, &args.newcomers_from, "--newcomers-from")?;
     let mut newcomers = Newcomers::open(args, seed, newcomers_from)?;
     let attack_from = blocks(args, &args.attack_from, "--attack-from")?;
@@ -83,14 +83,12 @@ pub fn attack(
     let before = args.tracker.metrics_at_rest()?;
     let lost_before = device_drops();
     let mut readings = Vec::new();
+    let observe = |span: &RunClock| {
+        readings = args.tracker.observe(span);
+        Ok(())
+    };
     let beside: Vec<Beside<'_>> = vec![
-        (
-            "observer",
-            Box::new(|span| {
-                readings = args.tracker.observe(span);
-                Ok(())
-            }),
-        ),
+        ("observer", Box::new(observe)),
         ("newcomers", Box::new(|span| Ok(newcomers.run(span)?))),
         ("attack", Box::new(|span| Ok(flood.run(span)?))),
     ];

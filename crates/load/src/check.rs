@@ -133,7 +133,7 @@ pub struct Checker {
 impl Checker {
     /// A checker of replies to the requests of `plan`.
     pub fn new(plan: &Plan, strictness: Strictness) -> Self {
-        let words = plan.population.largest() as usize / 64 + 1;
+        let words = plan.population.largest as usize / 64 + 1;
         Self {
             strictness,
             seen: vec![0; words],

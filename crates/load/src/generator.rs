@@ -235,13 +235,13 @@ impl<'p> Session<'p> {
             // The flood comes from the lowest of this worker's addresses.
             let address = |route: &u32| routes[*route as usize].address;
             let first = of_family.iter().map(address).min().unwrap_or(0);
-            let count = plan.profile().flood.addresses;
+            let count = plan.profile.flood.addresses;
             of_family.retain(|route| address(route) - first < count);
         }
         let v6 = match (by_family[0].len(), by_family[1].len()) {
             (_, 0) => 0.0,
             (0, _) => 1.0,
-            _ => plan.profile().v6,
+            _ => plan.profile.v6,
         };
         let ids = routes.iter().map(|route| route.id as usize + 1).max().unwrap_or(0);
         let in_flight = settings.in_flight();
@@ -471,7 +471,7 @@ impl<'p> Session<'p> {
     /// else round robin with IPv6's share.
     #[inline]
     fn choose(&mut self, now: Nanos) -> usize {
-        self.flood_due += self.plan.profile().flood.share;
+        self.flood_due += self.plan.profile.flood.share;
         self.flooding = self.flood_due >= 1.0;
         self.flood_due -= f64::from(u8::from(self.flooding));
         if self.flooding {
@@ -576,7 +576,7 @@ impl<'p> Session<'p> {
     /// none.
     #[cold]
     fn foreign(&self, route: &Route, draw: u64) -> ConnectionId {
-        let addresses = self.plan.population.addresses();
+        let addresses = &self.plan.population.addresses;
         let count = addresses.count(route.family);
         let step = 1 + draw % u64::from(count.max(2) - 1);
         let other = (u64::from(route.address) + step) % u64::from(count);

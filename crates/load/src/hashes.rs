@@ -13,7 +13,7 @@ use crate::plan::Population;
 /// When the file cannot be written.
 pub fn write(population: &Population, file: &Path) -> io::Result<()> {
     let mut file = BufWriter::new(File::create(file)?);
-    for swarm in 0..population.swarms() {
+    for swarm in 0..population.swarms {
         writeln!(file, "{}", population.info_hash(swarm))?;
     }
     file.flush()
@@ -36,7 +36,7 @@ mod tests {
         write(&population, &path).unwrap();
         let text = std::fs::read_to_string(path).unwrap();
         let lines: Vec<_> = text.lines().collect();
-        assert_eq!(lines.len(), population.swarms() as usize);
+        assert_eq!(lines.len(), population.swarms as usize);
         for (swarm, line) in lines.iter().enumerate() {
             let bytes = population.info_hash(swarm as u32).0;
             let wanted: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();

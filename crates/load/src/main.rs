@@ -156,7 +156,7 @@ fn load(args: &Args, profile: Profile) -> anyhow::Result<u8> {
     let seed = args.mix.seed.unwrap_or_else(rand::random);
     let population = population(args, &profile, seed, |target| routed.get(&target).copied());
     let plan = Plan::new(profile, population, seed);
-    sources::reserve(plan.population.addresses(), args.target.workers).map_err(Error::msg)?;
+    sources::reserve(&plan.population.addresses, args.target.workers).map_err(Error::msg)?;
     let stop = interrupt::watch([SIGINT, SIGTERM]).context("cannot watch for Ctrl-C")?;
     let report = match args.bounds.find_max {
         true => find_max(args, &plan, seed, &stop)?,
@@ -240,7 +240,7 @@ fn find_max(args: &Args, plan: &Plan, seed: u64, stop: &AtomicBool) -> anyhow::R
 fn unused_sources(population: &Population) -> Option<String> {
     let families = [Family::V4, Family::V6];
     let count: u32 = families.map(|family| population.unused(family)).iter().sum();
-    let all: u32 = families.map(|family| population.addresses().count(family)).iter().sum();
+    let all: u32 = families.map(|family| population.addresses.count(family)).iter().sum();
     (count > 0).then(|| {
         format!(
             "{count} of {all} source addresses have no peers and only connect: take fewer sources \
@@ -258,7 +258,7 @@ fn check_host(args: &Args) -> anyhow::Result<()> {
     if let Some(&cpu) = args.target.pin.iter().find(|cpu| !allowed.contains(cpu)) {
         return Err(AffinityError::NotAllowed { cpu }).context("--pin");
     }
-    for ip in args.target.network.source.iter().flat_map(sources::Range::iter) {
+    for ip in args.target.network.source.iter().copied().flatten() {
         UdpSocket::bind((ip, 0)).with_context(|| format!("--source: cannot send from {ip}"))?;
     }
     Ok(())

@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use clap::Args;
 use clap::builder::RangedI64ValueParser;
+use ipnet::IpAddrRange;
 use onrush_verify::address::TrackerAddress;
 
 use crate::plan::population::Addresses;
-use crate::sources::{self, MAX_SOURCES, Range};
+use crate::sources::{self, MAX_SOURCES};
 
 /// Heading of options that `-h` leaves out. Those without a heading are the ones that most need.
 pub(crate) const SOMETIMES: &str = "Sometimes needed";
@@ -39,8 +40,8 @@ pub struct NetworkArgs {
     pub sources: u32,
 
     /// Send from this address of the host instead. Repeatable; FIRST-LAST is a range.
-    #[arg(long, value_name = "IP")]
-    pub source: Vec<Range>,
+    #[arg(long, value_name = "IP", value_parser = sources::range)]
+    pub source: Vec<IpAddrRange>,
 }
 
 impl NetworkArgs {

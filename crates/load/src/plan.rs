@@ -25,7 +25,8 @@ pub use profile::Profile;
 pub struct Plan {
     /// The swarms and their peers.
     pub population: Population,
-    profile: Profile,
+    /// The profile.
+    pub profile: Profile,
     /// Cumulative shares of the kinds in 65536, in the order of [`Kind`].
     kinds: [u32; 5],
     peer_states: PeerStates,
@@ -159,11 +160,6 @@ impl Plan {
             profile,
             seed,
         }
-    }
-
-    /// The profile.
-    pub fn profile(&self) -> &Profile {
-        &self.profile
     }
 
     /// The random number generator of worker number `worker`.
@@ -341,7 +337,7 @@ mod tests {
             seeders += f64::from(u8::from(seeder));
             *sizes.entry(plan.client(Family::V4, peer).announce_len()).or_insert(0.0) += 1.0;
         }
-        let profile = plan.profile();
+        let profile = &plan.profile;
         let events = &profile.events;
         let with_event = events.turnover() + events.stopped + events.completed + events.paused;
         assert!((plain / announces - (1.0 - with_event)).abs() < 0.004, "{plain} of {announces}");

@@ -73,7 +73,7 @@ pub fn run(
         coalesced: settings.load.coalescing,
         ..Options::default()
     };
-    let open = |_| Network::open(plan.population.addresses(), targets, options);
+    let open = |_| Network::open(&plan.population.addresses, targets, options);
     let networks: Vec<_> = (0..settings.load.workers).map(open).collect::<anyhow::Result<_>>()?;
     let notices = networks.last().map(|network| network.notices.iter().map(ToString::to_string));
     warnings.extend(notices.into_iter().flatten());
@@ -84,7 +84,7 @@ pub fn run(
     let recorder = Mutex::new(Recorder::new(intervals, networks.len()));
     let started = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     if let Some(pid) = settings.tracker {
-        Cpu::of_process(pid)
+        Cpu::of(pid)
             .with_context(|| format!("cannot read the tracker's process {pid} (--tracker-pid)"))?;
     }
     let end = AtomicU64::new(nanos(warmup + settings.duration));
@@ -116,7 +116,7 @@ pub fn run(
         warnings.push(format!("ended early: measured {measured:.1} s of {whole:.1} s"));
     }
     if let Some(pid) = settings.tracker
-        && Cpu::of_process(pid).is_err()
+        && Cpu::of(pid).is_err()
     {
         warnings.push(format!("the tracker's process {pid} ended during the run"));
     }
@@ -133,11 +133,11 @@ fn setup(plan: &Plan, targets: &[SocketAddr], settings: &RunSettings, sockets: u
     let families = [Family::V4, Family::V6];
     Setup {
         targets: targets.iter().map(ToString::to_string).collect(),
-        sources: families.map(|family| population.addresses().count(family)),
+        sources: families.map(|family| population.addresses.count(family)),
         sockets,
         load: settings.load.clone(),
-        profile: plan.profile().clone(),
-        swarms: population.swarms(),
+        profile: plan.profile.clone(),
+        swarms: population.swarms,
         peers: families.map(|family| population.peers(family)),
     }
 }
@@ -225,10 +225,10 @@ impl Edge {
         let dropped = generator.dropped();
         Self {
             // The results remain valid where the tracker has ended.
-            tracker: tracker.and_then(|pid| Cpu::of_process(pid).ok()),
+            tracker: tracker.and_then(|pid| Cpu::of(pid).ok()),
             threads: tracker.and_then(|pid| Cpu::of_threads(pid).ok()).unwrap_or_default(),
-            own: Cpu::of_self().ok(),
-            thread: Cpu::of_thread().ok(),
+            own: Cpu::of("self").ok(),
+            thread: Cpu::of("thread-self").ok(),
             dropped,
             not_sent: sent.unsent,
         }
@@ -354,13 +354,13 @@ struct Observed {
 impl Observed {
     fn new(tracker: Option<u32>) -> Self {
         let tracker = tracker.and_then(|pid| Process::observe(pid).ok());
-        Self { tracker, own: Cpu::of_self().ok().map(Meter::new) }
+        Self { tracker, own: Cpu::of("self").ok().map(Meter::new) }
     }
 
     /// Adds phase, CPU and memory to a sample.
     fn complete(&mut self, sample: Sample, settings: &RunSettings, end: Nanos) -> Sample {
         let tracker = self.tracker.as_mut().and_then(|process| process.sample().ok());
-        let own = self.own.as_mut().zip(Cpu::of_self().ok());
+        let own = self.own.as_mut().zip(Cpu::of("self").ok());
         let own_cpu_percent = own.map(|(meter, cpu)| meter.percent(cpu));
         let phase = phase(settings, sample.time - sample.seconds / 2.0, end as f64 / 1e9);
         Sample { phase, tracker, own_cpu_percent, ..sample }

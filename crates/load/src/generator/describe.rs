@@ -7,7 +7,7 @@ use crate::plan::{Plan, PlannedRequest, num_want};
 /// Describes a request.
 pub(super) fn request(plan: &Plan, routes: &[Route], pending: &Pending) -> String {
     let route = &routes[pending.route as usize];
-    let source = plan.population.addresses().get(route.family, route.address);
+    let source = plan.population.addresses.get(route.family, route.address);
     match pending.request {
         PlannedRequest::Announce { peer, event, seeder } => {
             let member = plan.population.member(route.family, peer);

@@ -25,27 +25,11 @@ const PORT_AT: usize = 96;
 #[derive(Debug)]
 pub struct Packets {
     bytes: Vec<u8>,
-    spans: Vec<RequestSpan>,
+    /// Complement of the length, and position, of each request as one number that sorts by
+    /// descending length, then by position, as UDP_SEGMENT needs. Sorting plain numbers takes half
+    /// the time of sorting by a key.
+    spans: Vec<u64>,
     end: usize,
-}
-
-/// Position of a request as one number that sorts by descending length, then by position, as
-/// UDP_SEGMENT needs. Sorting plain numbers takes half the time of sorting by a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct RequestSpan(u64);
-
-impl RequestSpan {
-    fn new(start: usize, len: usize) -> Self {
-        Self(!(len as u64) << 32 | start as u64)
-    }
-
-    fn start(self) -> usize {
-        self.0 as u32 as usize
-    }
-
-    fn len(self) -> usize {
-        !((self.0 >> 32) as u32) as usize
-    }
 }
 
 impl Packets {
@@ -111,7 +95,7 @@ impl Packets {
             }
             PlannedRequest::Junk(draw) => junk(plan.broken(draw), draw, transaction, into),
         };
-        self.spans.push(RequestSpan::new(self.end, len));
+        self.spans.push(!(len as u64) << 32 | self.end as u64);
         self.end += len;
     }
 
@@ -124,7 +108,11 @@ impl Packets {
     /// The bytes of each request.
     #[inline]
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
-        self.spans.iter().map(|span| &self.bytes[span.start()..][..span.len()])
+        let bytes = |span: &u64| {
+            let (start, len) = (*span as u32 as usize, !((span >> 32) as u32) as usize);
+            &self.bytes[start..][..len]
+        };
+        self.spans.iter().map(bytes)
     }
 }
 

@@ -34,11 +34,14 @@ const PORTS: u32 = 65_536 - FIRST_PORT;
 pub struct Population {
     key: u64,
     classes: Vec<Class>,
-    swarms: u32,
+    /// Number of swarms.
+    pub swarms: u32,
     /// Peers per family.
     peers: [u32; 2],
-    largest: u32,
-    addresses: Addresses,
+    /// Number of peers of one family in the largest swarm.
+    pub largest: u32,
+    /// The addresses of the peers.
+    pub addresses: Addresses,
 }
 
 /// A peer's place in its swarm, and the swarm.
@@ -126,29 +129,14 @@ impl Population {
         }
     }
 
-    /// Number of swarms.
-    pub fn swarms(&self) -> u32 {
-        self.swarms
-    }
-
     /// Number of peers of a family.
     pub fn peers(&self, family: Family) -> u32 {
         self.peers[family as usize]
     }
 
-    /// Number of peers of one family in the largest swarm.
-    pub fn largest(&self) -> u32 {
-        self.largest
-    }
-
     /// Number of addresses of a family without peers.
     pub fn unused(&self, family: Family) -> u32 {
         self.addresses.count(family).saturating_sub(self.peers(family))
-    }
-
-    /// The addresses of the peers.
-    pub fn addresses(&self) -> &Addresses {
-        &self.addresses
     }
 
     /// A uniformly random peer at address number `address`; `None` when no peer has this address.
@@ -400,7 +388,7 @@ mod tests {
 
     fn endpoint(population: &Population, family: Family, peer: u32) -> Endpoint {
         let member = population.member(family, peer);
-        let ip = population.addresses().get(family, population.address(family, peer));
+        let ip = population.addresses.get(family, population.address(family, peer));
         Endpoint::new(ip, population.port(&member))
     }
 
@@ -491,7 +479,7 @@ mod tests {
         ) {
             let swarms = Swarms::zipf(count, mean, 1.0);
             let population = Population::new(&swarms, v6, addresses(four, six), draw, false);
-            prop_assert_eq!(population.swarms(), count);
+            prop_assert_eq!(population.swarms, count);
             let member = population.random_member(draw);
             prop_assert!(member.swarm < count && member.swarm_size() >= 1);
             for (family, addresses) in [(Family::V4, four), (Family::V6, six)] {

@@ -5,7 +5,7 @@ use askama::Template;
 use super::figures::{Fact, Grid, by_step, figures, kinds, latencies, rounds, setup};
 use super::verdict::verdict;
 use super::{CurvePoint, Report};
-use crate::chart::{Axis, Line, Lines, ShadedSpan, lines};
+use crate::chart::{Axis, Line, Lines, lines};
 use crate::series::Sample;
 use onrush_text::numbers::{Unit, bytes, grouped};
 
@@ -122,14 +122,13 @@ fn over_time(report: &Report, title: &str, y: Axis, shown: &[Shown]) -> String {
         Line::new(*name, under_load.map(point))
     };
     let warmup = report.setup.load.warmup;
-    let spans = [("warm-up", 0.0, warmup)].into_iter().filter(|(_, from, to)| to > from);
-    let spans = spans.map(|(name, from, to)| ShadedSpan { name: name.into(), from, to });
+    let spans = (warmup > 0.0).then_some(("warm-up", 0.0, warmup));
     lines(&Lines {
         title: title.into(),
         x: Axis::linear("seconds since the start"),
         y,
         lines: shown.iter().map(line).collect(),
-        spans: spans.collect(),
+        spans: spans.into_iter().collect(),
     })
 }
 

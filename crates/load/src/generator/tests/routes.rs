@@ -20,7 +20,7 @@ fn plan_of(sources: u32) -> Plan {
 }
 
 fn routes_of(plan: &Plan, targets: &[SocketAddr]) -> Vec<Route> {
-    let addresses = plan.population.addresses();
+    let addresses = &plan.population.addresses;
     let to_all = |n| crate::sources::routes(addresses, targets, Family::V4, n, n as u16);
     (0..addresses.count(Family::V4)).flat_map(to_all).collect()
 }
