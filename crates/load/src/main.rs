@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context as _, Error};
-use onrush_load::affinity;
 use onrush_load::args::{self, Args, Command, VerifyArgs};
 use onrush_load::attack::{self, AttackArgs};
 use onrush_load::environment::Environment;
@@ -21,7 +20,7 @@ use onrush_load::report::search::Round;
 use onrush_load::run::{RunSettings, run};
 use onrush_load::search::search;
 use onrush_load::{hashes, sources};
-use onrush_net::affinity::AffinityError;
+use onrush_net::affinity::{self, AffinityError};
 use onrush_proto::Family;
 use onrush_text::numbers::grouped;
 use onrush_verify::reachability::{self, REACH_TIMEOUT};

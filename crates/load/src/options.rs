@@ -72,13 +72,9 @@ pub fn number(
 ) -> impl Fn(&str) -> Result<f64, String> + Clone {
     move |text| {
         let number: f64 = text.parse().map_err(|_| format!("`{text}` is no number"))?;
-        match range.contains(&number) {
-            true => Ok(number),
-            false => {
-                let (low, high) = (range.start(), range.end());
-                Err(format!("`{text}` is not between {low} and {high}{unit}"))
-            }
-        }
+        let (low, high) = (range.start(), range.end());
+        let wrong = || format!("`{text}` is not between {low} and {high}{unit}");
+        range.contains(&number).then_some(number).ok_or_else(wrong)
     }
 }
 
@@ -98,12 +94,6 @@ pub(crate) fn seconds(
 /// The first address of the tracker.
 fn target(text: &str) -> Result<SocketAddr, String> {
     Ok(text.parse::<TrackerAddress>()?.first())
-}
-
-/// Examples and exit statuses, which follow the options of `--help`. Their sections are those of
-/// the manual too.
-pub(crate) fn with_status(examples: &str, status: &str) -> String {
-    format!("{examples}\n\n{status}")
 }
 
 /// The command line of this process, with `program` as its name and words quoted for a shell.

@@ -221,12 +221,8 @@ impl Plan {
     #[inline]
     pub fn broken(&self, draw: u64) -> Broken {
         let which = (draw >> 48) as u32;
-        match self.junk.iter().position(|&end| which < end) {
-            Some(1) => Broken::Magic,
-            Some(2) => Broken::Action,
-            Some(3) => Broken::Cut,
-            _ => Broken::Short,
-        }
+        let nth = self.junk.iter().position(|&end| which < end).unwrap_or(0);
+        [Broken::Short, Broken::Magic, Broken::Action, Broken::Cut][nth]
     }
 
     /// The client software of a peer, which is constant.

@@ -3,7 +3,7 @@
 //! On Linux every address of 127/8 is local, so a loopback tracker can have many sources. IPv6 has
 //! only ::1; further addresses are arguments.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 
 use anyhow::Context as _;
 use ipnet::{IpAddrRange, Ipv4AddrRange, Ipv6AddrRange};
@@ -64,18 +64,14 @@ pub fn addresses(
         }
         let local = of_family.clone().all(|target| target.ip().is_loopback());
         if local && !v6 && cfg!(target_os = "linux") {
-            all.extend((0..count.min(MAX_SOURCES)).map(loopback));
+            let host = |n| IpAddr::from([127, 1, (n / 250) as u8, (1 + n % 250) as u8]);
+            all.extend((0..count.min(MAX_SOURCES)).map(host));
         } else {
             all.extend(of_family.filter_map(|target| routed(*target)));
         }
     }
     all.retain(|ip| targets.iter().any(|target| target.is_ipv6() == ip.is_ipv6()));
     Addresses::new(&all)
-}
-
-/// Source number `n` of 127/8.
-fn loopback(n: u32) -> IpAddr {
-    Ipv4Addr::new(127, 1, (n / 250) as u8, (1 + n % 250) as u8).into()
 }
 
 /// The sockets and routes of a worker.
@@ -153,10 +149,7 @@ pub fn routes(
     socket: u16,
 ) -> impl Iterator<Item = Route> {
     let per_target = addresses.count(Family::V4) + addresses.count(Family::V6);
-    let among_all = match family {
-        Family::V4 => address,
-        Family::V6 => addresses.count(Family::V4) + address,
-    };
+    let before = if family == Family::V6 { addresses.count(Family::V4) } else { 0 };
     let of_family = targets
         .iter()
         .enumerate()
@@ -166,14 +159,14 @@ pub fn routes(
         target,
         family,
         address,
-        id: nth as u32 * per_target + among_all,
+        id: nth as u32 * per_target + before + address,
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::Ipv6Addr;
+    use std::net::{Ipv4Addr, Ipv6Addr};
 
     fn none(_: SocketAddr) -> Option<IpAddr> {
         None

@@ -25,7 +25,6 @@ pub use verify::VerifyArgs;
 use crate::attack::AttackArgs;
 use crate::generator::pace::Schedule;
 use crate::generator::{LoadSettings, Pace};
-use crate::options::with_status;
 use crate::plan::Profile;
 use crate::report::search::Purpose;
 use crate::run::RunSettings;
@@ -44,7 +43,7 @@ const CLOSED_LOOP: Duration = Duration::from_secs(1);
     max_term_width = 100,
     args_conflicts_with_subcommands = true,
     after_help = help::EXAMPLES,
-    after_long_help = with_status(help::EXAMPLES, help::STATUS)
+    after_long_help = format!("{}\n\n{}", help::EXAMPLES, help::STATUS)
 )]
 pub struct Args {
     /// Another task than load.

@@ -2,7 +2,6 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use onrush_net::bind::{Buffers, bind_client};
 use onrush_net::mio::{Backend, Options};
@@ -33,7 +32,7 @@ pub(super) fn bind_any(
 
 /// Connects by number, which is their transaction id.
 pub(super) struct Connects {
-    socket: Backend,
+    pub(super) socket: Backend,
     /// Datagrams sent.
     pub(super) sent: u64,
 }
@@ -65,10 +64,5 @@ impl Connects {
                 }
             }
         }
-    }
-
-    /// Waits for replies, at most this long.
-    pub(super) fn wait(&mut self, timeout: Duration) -> io::Result<()> {
-        self.socket.wait(timeout)
     }
 }
