@@ -12,6 +12,8 @@ import time
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
 
+from processes import Process, poll
+
 BIN = pathlib.Path(os.environ.get("ONRUSH_BIN", "."))
 PORT, ADMIN_PORT = 6969, 6980
 V4, V6 = "10.77.0.1", "fd77::1"
@@ -65,11 +67,7 @@ class Place:
         # Holds the tracker's namespace; ends with this script.
         self.holder = subprocess.Popen(["unshare", "--net", "--", "cat"], stdin=subprocess.PIPE)
         own = os.readlink("/proc/self/ns/net")
-        deadline = time.monotonic() + 10
-        while os.readlink(f"/proc/{self.holder.pid}/ns/net") == own:
-            if time.monotonic() > deadline:
-                sys.exit("error: no second network namespace")
-            time.sleep(0.01)
+        poll("a second network namespace", lambda: os.readlink(f"/proc/{self.holder.pid}/ns/net") != own, 10)
         self.inside = ["nsenter", f"--net=/proc/{self.holder.pid}/ns/net", "--"]
         ip("link set lo up", f"link add load type veth peer name tracker netns {self.holder.pid}",
            "addr add 10.77.0.2/16 dev load", "addr add fd77::2/64 dev load nodad", "link set load up")
@@ -90,33 +88,22 @@ class Place:
         with tempfile.TemporaryDirectory() as directory:
             directory = pathlib.Path(directory)
             (directory / "onrush.toml").write_text(config)
-            log = directory / "log"
             command = [
-                *self.inside, *TIED, "taskset", "-c", str(self.tracker_cpu), BIN / "onrush",
-                "--config", directory / "onrush.toml", "--state-dir", directory / "state", "--workers", str(workers),
+                *self.inside, *TIED, "taskset", "-c", self.tracker_cpu, BIN / "onrush",
+                "--config", directory / "onrush.toml", "--state-dir", directory / "state", "--workers", workers,
                 "--listen", f"{V4}:{PORT}", "--listen", f"[{V6}]:{PORT}", "--admin", ADMIN,
             ]
-            with open(log, "wb") as output:
-                process = subprocess.Popen(list(map(str, command)), stdout=output, stderr=output)
+            process = Process("the tracker", command, directory / "log", stdin=None)
             try:
-                deadline = time.monotonic() + 30
-                while " ready" not in log.read_text():
-                    if process.poll() is not None or time.monotonic() > deadline:
-                        raise RuntimeError(f"the tracker does not start:\n{log.read_text()[-3000:]}")
-                    time.sleep(0.05)
+                poll("the start of the tracker", lambda: process.must_run() and " ready" in process.text(), 30)
                 yield process
             finally:
                 ended = process.poll()
                 process.send_signal(signal.SIGCONT)
-                process.terminate()
-                try:
-                    process.wait(30)
-                except subprocess.TimeoutExpired:
-                    process.kill()
-                    process.wait()
+                process.stop(seconds=30)
                 # Not by a signal of this script.
                 if ended:
-                    raise Ended(f"the tracker ended with status {ended}:\n{log.read_text()[-3000:]}")
+                    raise Ended(f"the tracker ended with status {ended}:\n{process.tail()}")
 
 
 def times(pid):
@@ -215,8 +202,7 @@ def limited(process, share):
             yield "cgroup"
         finally:
             # A group with a process cannot be removed.
-            process.terminate()
-            process.wait(30)
+            process.stop(seconds=30)
             with contextlib.suppress(OSError):
                 group.rmdir()
         return

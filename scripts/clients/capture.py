@@ -16,8 +16,8 @@ import threading
 from install import install
 from network import SCRATCH, TRACKER_V4, TRACKER_V6, Network, run_isolated
 from peers import CLIENTS, PORT
-from places import ROOT, Failure
-from processes import poll
+from places import ROOT
+from processes import Failure, poll
 from record import Recorder
 from torrent import Torrent
 from udp import MAGIC

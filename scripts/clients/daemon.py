@@ -5,8 +5,8 @@ import subprocess
 from pathlib import Path
 
 from network import TRACKER_V4, TRACKER_V6
-from places import ROOT, TARGET, Failure, say
-from processes import Process, poll
+from places import ROOT, say
+from processes import Failure, Process, poll
 from udp import Client
 
 PORT = 6969
@@ -14,15 +14,13 @@ PORT = 6969
 
 def binary():
     """The daemon in $ONRUSH_BIN, or a development build."""
-    directory = os.environ.get("ONRUSH_BIN")
-    if not directory:
+    if "ONRUSH_BIN" not in os.environ:
         say("building the daemon")
-        if subprocess.run(["bash", "-c", ". scripts/lib/build.sh && functional_build"], cwd=ROOT).returncode != 0:
-            raise Failure("the daemon does not build; ONRUSH_BIN names a directory with a built one")
-        directory = TARGET / "debug"
-    path = Path(directory).absolute() / "onrush"
-    if not os.access(path, os.X_OK):
-        raise Failure(f"{path} cannot be executed (ONRUSH_BIN names its directory)")
+    build = ["bash", "-c", ". scripts/lib/build.sh && functional_build"]
+    built = subprocess.run(build, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    path = Path(built.stdout.strip(), "onrush")
+    if built.returncode != 0 or not os.access(path, os.X_OK):
+        raise Failure("the daemon does not build, or cannot be executed; ONRUSH_BIN names a directory with a built one")
     # For this script in its namespaces, which does not build.
     os.environ["ONRUSH_BIN"] = str(path.parent)
     return path
@@ -41,10 +39,5 @@ class Daemon:
             poll(f"an answer from onrush on {address}", lambda: self._answers(address), 120)
 
     def _answers(self, address):
-        self.process.must_run()
         with Client(address, PORT) as client:
-            return client.answers()
-
-    def stop(self):
-        """Sends SIGTERM; returns the exit code."""
-        return self.process.stop()
+            return self.process.must_run() and client.answers()

@@ -12,7 +12,7 @@ import sys
 import threading
 from pathlib import Path
 
-from places import Failure
+from processes import Failure
 
 # A tmpfs of the mount namespace.
 SCRATCH = Path("/run")

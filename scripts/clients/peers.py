@@ -8,8 +8,8 @@ import json
 import signal
 import subprocess
 
-from places import VENV_PYTHON, ROOT, Failure
-from processes import Process
+from places import VENV_PYTHON, ROOT
+from processes import Failure, Process
 
 PORT = 16881
 

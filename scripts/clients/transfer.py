@@ -13,6 +13,7 @@ Everything runs on a network of its own (network.py). Prints a line per transfer
 
 import argparse
 import shutil
+import signal
 import sys
 import threading
 import time
@@ -22,8 +23,8 @@ from daemon import PORT, Daemon, binary
 from install import install
 from network import SCRATCH, TRACKER_V4, TRACKER_V6, Network, run_isolated
 from peers import CLIENTS
-from places import Failure, say
-from processes import Process, poll
+from places import say
+from processes import Failure, Process, poll
 from torrent import Torrent
 from udp import Client
 
@@ -245,7 +246,7 @@ class Control(Pair):
         finally:
             # On SIGTERM the clients would wait for a reply of the tracker.
             for peer in self._running:
-                peer.process.kill()
+                peer.process.stop(signal.SIGKILL)
 
 
 class CleanExit(Attempt):
@@ -259,7 +260,7 @@ class CleanExit(Attempt):
 
     def attempt(self):
         self._daemon.process.must_run()
-        code = self._daemon.stop()
+        code = self._daemon.process.stop()
         if code != 0:
             raise Failure(f"exit code {code}\n{self._daemon.process.tail()}")
         return "exit code 0"

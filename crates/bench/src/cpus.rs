@@ -3,14 +3,14 @@
 //! The tracker gets cores from the lowest up, the load from the highest down, as in the published
 //! comparisons, so that the set of one does not depend on the size of the other.
 
-use std::fmt;
-
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
+use strum::Display;
 
 /// The unit in which vCPUs are assigned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize, Display)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
 pub enum CpuMode {
     /// Each vCPU: for hosts without SMT.
     Subsequent,
@@ -39,12 +39,6 @@ impl CpuMode {
             Self::SubsequentOnePerPair => cores.iter().map(|core| vec![core[0]]).collect(),
             Self::SplitPairs => cores.to_vec(),
         }
-    }
-}
-
-impl fmt::Display for CpuMode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.to_possible_value().expect("no mode is hidden").get_name())
     }
 }
 

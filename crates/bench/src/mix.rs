@@ -1,15 +1,13 @@
 //! The loads that trackers are compared under.
 
-use std::fmt;
-
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
+use strum::Display;
 
 /// A kind of load.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ValueEnum, Serialize, Deserialize,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum, Serialize, Deserialize, Display)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
 pub enum Mix {
     /// The classic mix (connect, announce, scrape 50/50/1) from 1,000 addresses, each datagram by
     /// itself, no client twice in a batch: as on the internet.
@@ -85,11 +83,5 @@ impl Mix {
     /// Whether the report has its latency: not for bursts, where it would be that of a burst.
     pub fn has_latency(self) -> bool {
         matches!(self, Self::Spread | Self::Real)
-    }
-}
-
-impl fmt::Display for Mix {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.to_possible_value().expect("no mix is hidden").get_name())
     }
 }

@@ -17,7 +17,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use onrush_lab::population::{BATCH, batch};
 use onrush_load::generator::flight::Nanos;
-use onrush_load::generator::{Generator, GeneratorSettings, Pace, Window};
+use onrush_load::generator::{Generator, LoadSettings, Pace, Window};
 use onrush_load::plan::population::{Addresses, Population};
 use onrush_load::plan::{Plan, Profile, profile::Swarms};
 use onrush_load::sources::routes;
@@ -60,9 +60,8 @@ fn main() -> anyhow::Result<()> {
     fill(&mut swarm_side.shard, &plan.population);
     let bound: Vec<SocketAddr> = sources.iter().map(|ip| SocketAddr::new(*ip, 0)).collect();
     let window = Window { start: 0, end: Nanos::MAX / 2 };
-    let settings =
-        GeneratorSettings { pace: Pace::InFlight(IN_FLIGHT), ..GeneratorSettings::default() };
-    let mut worker = Generator::new(network.bind(&bound)?, &plan, ways, settings, window);
+    let settings = LoadSettings { pace: Pace::InFlight(IN_FLIGHT), ..LoadSettings::default() };
+    let mut worker = Generator::new(network.bind(&bound)?, &plan, ways, settings, 0, window);
     for _ in 0..TURNS {
         turn(&mut worker, &network)?;
         tracker.settle(at(10));
@@ -70,7 +69,7 @@ fn main() -> anyhow::Result<()> {
     }
     let tally = worker.tally();
     let right: u64 = tally.kinds.iter().map(|kind| kind.right).sum();
-    let wrong = tally.wrong(true);
+    let wrong: u64 = tally.findings.iter().map(|found| found.count).sum();
     println!("{right} right replies, {} peers, {} checked", tally.peers, tally.peers_checked);
     if wrong > 0 {
         bail!("{wrong} wrong replies: {:?}", tally.findings);
@@ -93,7 +92,7 @@ fn fill(shard: &mut Shard, peers: &Population) {
         batch.clear();
         for &number in group {
             let member = peers.member(Family::V4, number);
-            let ip = peers.addresses().get(Family::V4, peers.address(Family::V4, number));
+            let ip = peers.addresses.get(Family::V4, peers.address(Family::V4, number));
             let announce = Announce {
                 info_hash: peers.info_hash(member.swarm),
                 endpoint: onrush_proto::Endpoint::new(ip, peers.port(&member)),

@@ -1,9 +1,7 @@
 //! The allocator that an example is built with: the feature `jemalloc` or `mimalloc`, or the
 //! system's.
 
-use std::fmt::Display;
-
-use anyhow::Context;
+use std::fs;
 
 #[cfg(feature = "jemalloc")]
 #[global_allocator]
@@ -22,17 +20,14 @@ pub const NAME: &str = if cfg!(feature = "jemalloc") {
     "system"
 };
 
-/// Bytes of this process that are in memory.
+/// Bytes of this process that are in memory. /proc/self/statm would be cheaper to read, but its
+/// figures come from counters per CPU that are not exact (proc_pid_statm(5)).
+///
+/// # Panics
+/// Without /proc.
 pub fn resident() -> usize {
-    resident_of("self").expect("a process has its own figures")
-}
-
-/// Bytes of a process that are in memory. /proc/pid/statm would be cheaper to read, but its figures
-/// come from counters per CPU that are not exact (proc_pid_statm(5)).
-pub fn resident_of(process: impl Display) -> anyhow::Result<usize> {
-    let path = format!("/proc/{process}/smaps_rollup");
-    let text = std::fs::read_to_string(&path).with_context(|| path.clone())?;
-    let line = text.lines().find(|line| line.starts_with("Rss:")).context("no line Rss")?;
-    let kib: usize = line.split_whitespace().nth(1).context("no number")?.parse()?;
-    Ok(kib * 1024)
+    let text = fs::read_to_string("/proc/self/smaps_rollup").expect("Linux has this file");
+    let figure = text.lines().find_map(|line| line.strip_prefix("Rss:")?.strip_suffix("kB"));
+    let kib: usize = figure.and_then(|kib| kib.trim().parse().ok()).expect("a line Rss");
+    kib * 1024
 }

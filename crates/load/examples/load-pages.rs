@@ -9,25 +9,12 @@
 #[path = "../../daemon/examples/pages/commands.rs"]
 mod commands;
 
-use std::fs;
-use std::path::PathBuf;
-
 use clap::CommandFactory as _;
-use clap_complete::{Shell, generate_to};
 use onrush_load::args::Args;
 
 fn main() -> std::io::Result<()> {
-    let Some(directory) = std::env::args_os().nth(1).map(PathBuf::from) else {
-        eprintln!("pages: name the directory to write to");
-        std::process::exit(2);
-    };
-    let (man, completions) = (directory.join("man1"), directory.join("completions"));
-    fs::create_dir_all(&man)?;
-    fs::create_dir_all(&completions)?;
-    let pages = commands::Pages { section: "1", related: &[("onrush", "8")], place: &man };
+    let man1 = commands::place("man1")?;
+    let pages = commands::Pages { section: "1", related: &[("onrush", "8")], place: &man1 };
     pages.write(Args::command())?;
-    for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
-        generate_to(shell, &mut Args::command(), "onrush-load", &completions)?;
-    }
-    Ok(())
+    commands::complete(Args::command(), "onrush-load")
 }

@@ -27,12 +27,11 @@ use procfs_core::net::InterfaceDeviceStatus;
 
 use crate::check::Strictness;
 use crate::generator::pace::{Arrivals, Schedule};
-use crate::generator::{GeneratorSettings, Pace};
-use crate::latency::Nanos;
+use crate::generator::{LoadSettings, Pace};
 use crate::options::command_line;
 use crate::plan::profile::{Mix, Swarms};
 use crate::plan::{Plan, Population, Profile};
-use crate::run::{Beside, RunSettings, run};
+use crate::run::{Beside, RunClock, RunSettings, run};
 use crate::sources;
 use flood::Flood;
 use newcomers::Newcomers;
@@ -76,7 +75,7 @@ pub fn attack(
     // Attackers' peers may be listed: they are in honest swarms.
     let population = Population::new(&profile.swarms, profile.v6, addresses, seed, true);
     let plan = Plan::new(profile, population, seed);
-    sources::reserve(plan.population.addresses(), 1).map_err(Error::msg)?;
+    sources::reserve(&plan.population.addresses, 1).map_err(Error::msg)?;
     let newcomers_from = blocks(args, &args.newcomers_from, "--newcomers-from")?;
     let mut newcomers = Newcomers::open(args, seed, newcomers_from)?;
     let attack_from = blocks(args, &args.attack_from, "--attack-from")?;
@@ -84,14 +83,12 @@ pub fn attack(
     let before = args.tracker.metrics_at_rest()?;
     let lost_before = device_drops();
     let mut readings = Vec::new();
+    let observe = |span: &RunClock| {
+        readings = args.tracker.observe(span);
+        Ok(())
+    };
     let beside: Vec<Beside<'_>> = vec![
-        (
-            "observer",
-            Box::new(|span| {
-                readings = args.tracker.observe(span);
-                Ok(())
-            }),
-        ),
+        ("observer", Box::new(observe)),
         ("newcomers", Box::new(|span| Ok(newcomers.run(span)?))),
         ("attack", Box::new(|span| Ok(flood.run(span)?))),
     ];
@@ -157,26 +154,18 @@ fn device_drops() -> u64 {
 /// The run of the established clients.
 fn run_settings(args: &AttackArgs, seed: u64) -> RunSettings {
     let schedule = Schedule::constant(Arrivals::Poisson, args.honest, args.duration);
-    let worker = GeneratorSettings {
-        limit: schedule.in_flight_limit(1, args.timeout),
+    let load = LoadSettings {
         pace: Pace::Open(schedule),
         // As from clients that do not know each other.
         burst: 1,
-        group: false,
-        timeout: args.timeout.as_nanos() as Nanos,
+        bursts: false,
+        warmup: args.warmup.as_secs_f64(),
+        timeout: args.timeout.as_secs_f64(),
         strictness: Strictness { strangers: true, sample: 8 },
         seed,
-        ..GeneratorSettings::default()
+        ..LoadSettings::default()
     };
-    RunSettings {
-        worker,
-        warmup: args.warmup,
-        duration: args.duration,
-        pin: Vec::new(),
-        coalescing: true,
-        tracker: None,
-        quiet: args.report.quiet,
-    }
+    RunSettings { load, duration: args.duration, tracker: None, quiet: args.report.quiet }
 }
 
 /// Requests of established clients: the real mix without its invalid requests, and with more

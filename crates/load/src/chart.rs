@@ -7,6 +7,7 @@
 mod axis;
 
 use askama::Template;
+use onrush_text::lines::wrapped;
 
 pub use axis::Axis;
 
@@ -39,8 +40,8 @@ pub struct Lines {
     pub y: Axis,
     /// The lines; at most eight, by the number of colours.
     pub lines: Vec<Line>,
-    /// Shaded intervals of the horizontal axis, like a warm-up.
-    pub spans: Vec<ShadedSpan>,
+    /// Name, start and end of shaded intervals of the horizontal axis, like a warm-up.
+    pub spans: Vec<(&'static str, f64, f64)>,
 }
 
 /// A line.
@@ -63,30 +64,11 @@ pub struct Point {
     pub spread: Option<(f64, f64)>,
 }
 
-impl From<(f64, f64)> for Point {
-    fn from((x, y): (f64, f64)) -> Self {
-        Self { x, y, spread: None }
-    }
-}
-
-/// A shaded interval.
-#[derive(Clone, Debug)]
-pub struct ShadedSpan {
-    /// Its name, written at its top.
-    pub name: String,
-    /// Its start.
-    pub from: f64,
-    /// Its end.
-    pub to: f64,
-}
-
 impl Line {
     /// A line through these points.
-    pub fn new(
-        name: impl Into<String>,
-        points: impl IntoIterator<Item = impl Into<Point>>,
-    ) -> Self {
-        Self { name: name.into(), points: points.into_iter().map(Into::into).collect() }
+    pub fn new(name: impl Into<String>, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
+        let point = |(x, y)| Point { x, y, spread: None };
+        Self { name: name.into(), points: points.into_iter().map(point).collect() }
     }
 }
 
@@ -121,7 +103,8 @@ pub struct Bar {
 #[template(path = "chart.svg", escape = "html")]
 struct Picture<'a> {
     title: &'a str,
-    legend: Vec<LegendEntry<'a>>,
+    /// Position, colour and name.
+    legend: Vec<(i32, i32, &'static str, &'a str)>,
     /// Ends of the vertical axis.
     top: f64,
     bottom: f64,
@@ -132,7 +115,8 @@ struct Picture<'a> {
     y_marks: Vec<(f64, String)>,
     /// Start, end and name.
     spans: Vec<(f64, f64, &'a str)>,
-    bars: Vec<DrawnBar>,
+    /// Left side, top, width and opacity.
+    bars: Vec<(f64, f64, f64, f64)>,
     /// Points and colour of each polyline.
     paths: Vec<(String, &'static str)>,
     dots: Vec<(f64, f64, &'static str)>,
@@ -140,20 +124,6 @@ struct Picture<'a> {
     strokes: Vec<(f64, f64, f64, f64, &'static str)>,
     /// Texts with their middle.
     labels: Vec<(f64, f64, String)>,
-}
-
-struct LegendEntry<'a> {
-    x: i32,
-    y: i32,
-    color: &'static str,
-    name: &'a str,
-}
-
-struct DrawnBar {
-    x: f64,
-    y: f64,
-    width: f64,
-    opacity: f64,
 }
 
 impl<'a> Picture<'a> {
@@ -165,7 +135,7 @@ impl<'a> Picture<'a> {
             if x + width > WIDTH as i32 && x > 18 {
                 (x, y) = (18, y + 20);
             }
-            legend.push(LegendEntry { x, y, color, name });
+            legend.push((x, y, color, name));
             x += width;
         }
         let top = f64::from(if legend.is_empty() { y } else { y + 24 }) + 6.0;
@@ -182,15 +152,14 @@ pub fn lines(chart: &Lines) -> String {
     let names = chart.lines.iter().map(|line| line.name.as_str());
     let mut picture = Picture::new(&chart.title, names, 346.0);
     let points = || chart.lines.iter().flat_map(|line| &line.points);
-    let ends = chart.spans.iter().flat_map(|span| [span.from, span.to]);
+    let ends = chart.spans.iter().flat_map(|(_, from, to)| [*from, *to]);
     let x = chart.x.fit(points().map(|point| point.x).chain(ends), false, [LEFT, RIGHT]);
     let spread = points().filter_map(|point| point.spread).flat_map(|(low, high)| [low, high]);
     let values = points().map(|point| point.y).chain(spread);
     let y = chart.y.fit(values, true, [picture.bottom, picture.top]);
     (picture.x_title, picture.y_title) = (&chart.x.title, &chart.y.title);
     (picture.x_marks, picture.y_marks) = (x.marks(), y.marks());
-    let spans =
-        chart.spans.iter().map(|span| Some((x.at(span.from)?, x.at(span.to)?, &*span.name)));
+    let spans = chart.spans.iter().map(|(name, from, to)| Some((x.at(*from)?, x.at(*to)?, *name)));
     picture.spans = spans.flatten().collect();
     for (line, color) in chart.lines.iter().zip(PALETTE.into_iter().cycle()) {
         let place = |point: &Point| Some((x.at(point.x)?, y.at(point.y)?));
@@ -230,7 +199,7 @@ pub fn bars(chart: &Bars) -> String {
         let at = |value| y.at(value).unwrap_or(bottom);
         let opacity = if bar.pale { 0.45 } else { 1.0 };
         let (x, mut above) = (middle - width / 2.0, at(bar.value));
-        picture.bars.push(DrawnBar { x, y: above, width, opacity });
+        picture.bars.push((x, above, width, opacity));
         if let Some((low, high)) = bar.spread.map(|(low, high)| (at(low), at(high))) {
             above = above.min(high);
             let ink = "#222222";
@@ -239,25 +208,10 @@ pub fn bars(chart: &Bars) -> String {
             picture.strokes.extend([cap(low), cap(high)]);
         }
         picture.labels.push((middle, above - 4.0, chart.y.unit.label(bar.value)));
-        let rows = wrap(&bar.name, room as i32).into_iter().enumerate();
+        let rows = wrapped(&bar.name, "", "", (room / CHARACTER) as usize).into_iter().enumerate();
         picture.labels.extend(rows.map(|(n, row)| (middle, bottom + 18.0 + n as f64 * 16.0, row)));
     }
     picture.svg()
-}
-
-/// Words in lines of at most `room` units.
-fn wrap(name: &str, room: i32) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in name.split_whitespace() {
-        match lines.last_mut() {
-            Some(line) if text_width(line) + text_width(word) + 8 < room => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines
 }
 
 fn text_width(text: &str) -> i32 {

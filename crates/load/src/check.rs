@@ -89,11 +89,6 @@ impl Finding {
     pub const fn is_open(self) -> bool {
         self as usize >= Self::OwnPeer as usize
     }
-
-    /// The text in a report.
-    pub const fn text(self) -> &'static str {
-        Self::ALL[self as usize].1
-    }
 }
 
 /// Strictness of the checks. The comments are those of `--help`.
@@ -138,7 +133,7 @@ pub struct Checker {
 impl Checker {
     /// A checker of replies to the requests of `plan`.
     pub fn new(plan: &Plan, strictness: Strictness) -> Self {
-        let words = plan.population.largest() as usize / 64 + 1;
+        let words = plan.population.largest as usize / 64 + 1;
         Self {
             strictness,
             seen: vec![0; words],

@@ -1,9 +1,9 @@
 //! CPU time of processes and threads, from /proc (proc_pid_stat(5)).
 
 use std::collections::HashMap;
+use std::fmt::Display;
 use std::io;
 use std::ops::Sub;
-use std::path::Path;
 use std::time::Instant;
 
 use procfs_core::FromRead as _;
@@ -24,52 +24,31 @@ pub struct Cpu {
 }
 
 impl Cpu {
-    /// CPU time of a process with all its threads.
+    /// CPU time of what /proc names so: a process by its number, `self` or `thread-self`.
     ///
     /// # Errors
-    /// When there is no such process, or no /proc.
-    pub fn of_process(pid: u32) -> io::Result<Self> {
-        Self::read(Path::new(&format!("/proc/{pid}/stat")))
+    /// When it does not exist, or no /proc.
+    pub fn of(process: impl Display) -> io::Result<Self> {
+        let stat = Stat::from_file(format!("/proc/{process}/stat")).map_err(io::Error::other)?;
+        Ok(Self { user: stat.utime as f64 / TICKS, system: stat.stime as f64 / TICKS })
     }
 
-    /// CPU time of each thread of a process, by thread id.
+    /// CPU time of each thread of a process, by number. A thread that has ended is missing.
     ///
     /// # Errors
-    /// When there is no such process, or no /proc.
+    /// When the process does not exist, or no /proc.
     pub fn of_threads(pid: u32) -> io::Result<HashMap<u32, Self>> {
         let tasks = std::fs::read_dir(format!("/proc/{pid}/task"))?;
         let threads = tasks.flatten().filter_map(|task| {
             let id = task.file_name().to_str()?.parse().ok()?;
-            // A thread may have ended meanwhile.
-            Some((id, Self::read(&task.path().join("stat")).ok()?))
+            Some((id, Self::of(format_args!("{pid}/task/{id}")).ok()?))
         });
         Ok(threads.collect())
     }
 
-    /// CPU time of this process.
-    ///
-    /// # Errors
-    /// When there is no /proc.
-    pub fn of_self() -> io::Result<Self> {
-        Self::read(Path::new("/proc/self/stat"))
-    }
-
-    /// CPU time of the calling thread.
-    ///
-    /// # Errors
-    /// When there is no /proc.
-    pub fn of_thread() -> io::Result<Self> {
-        Self::read(Path::new("/proc/thread-self/stat"))
-    }
-
-    /// User and system time together, in seconds.
+    /// User and system time together.
     pub fn total(&self) -> f64 {
         self.user + self.system
-    }
-
-    fn read(path: &Path) -> io::Result<Self> {
-        let stat = Stat::from_file(path).map_err(io::Error::other)?;
-        Ok(Self { user: stat.utime as f64 / TICKS, system: stat.stime as f64 / TICKS })
     }
 }
 
@@ -111,20 +90,20 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn cpu_time_grows_with_work() {
-        let before = Cpu::of_thread().unwrap();
+        let before = Cpu::of("thread-self").unwrap();
         let start = std::time::Instant::now();
         let mut sum = 0u64;
-        while (Cpu::of_thread().unwrap() - before).total() < 0.05 {
+        while (Cpu::of("thread-self").unwrap() - before).total() < 0.05 {
             sum = (0..100_000u64).fold(sum, |sum, n| sum.wrapping_mul(31).wrapping_add(n));
             assert!(start.elapsed().as_secs() < 600, "{sum}");
         }
-        let process = Cpu::of_self().unwrap();
-        assert!(process.total() + 0.05 >= Cpu::of_thread().unwrap().total());
-        assert!(Cpu::of_process(std::process::id()).is_ok());
+        let process = Cpu::of("self").unwrap();
+        assert!(process.total() + 0.05 >= Cpu::of("thread-self").unwrap().total());
+        assert!(Cpu::of(std::process::id()).is_ok());
         let threads = Cpu::of_threads(std::process::id()).unwrap();
         let busiest = threads.values().map(Cpu::total).fold(0.0, f64::max);
-        assert!(busiest >= 0.05 && busiest <= Cpu::of_self().unwrap().total() + 0.05, "{busiest}");
+        assert!(busiest >= 0.05 && busiest <= Cpu::of("self").unwrap().total() + 0.05, "{busiest}");
         assert!(Cpu::of_threads(u32::MAX).is_err());
-        assert!(Cpu::of_process(u32::MAX).is_err());
+        assert!(Cpu::of(u32::MAX).is_err());
     }
 }

@@ -30,7 +30,7 @@ pub use pace::Pace;
 use pace::Timetable;
 use packet::Packets;
 pub use recent::Recent;
-pub use settings::{GeneratorSettings, Next, Route, Window};
+pub use settings::{LoadSettings, Next, Route, Window};
 
 /// Age at which a connection id is renewed.
 const RENEW: Nanos = 45_000_000_000;
@@ -76,11 +76,12 @@ impl<'p, S: Socket> Generator<'p, S> {
         socket: S,
         plan: &'p Plan,
         routes: Vec<Route>,
-        settings: GeneratorSettings,
+        settings: LoadSettings,
+        worker: usize,
         window: Window,
     ) -> Self {
         assert!(!routes.is_empty(), "at least one route is needed");
-        Self { socket, session: Session::new(plan, routes, settings, window) }
+        Self { socket, session: Session::new(plan, routes, settings, worker, window) }
     }
 
     /// Counts since the caller last reset them, for the progress of a run.
@@ -98,11 +99,6 @@ impl<'p, S: Socket> Generator<'p, S> {
     pub fn end_at(&mut self, end: Nanos) {
         let Session { window, sent_at, .. } = &mut self.session;
         window.end = window.end.min(end.max(*sent_at + 1));
-    }
-
-    /// Requests in flight.
-    pub fn in_flight(&self) -> usize {
-        self.session.flight.len()
     }
 
     /// Received datagrams that the kernel dropped, as the backend counts them.
@@ -179,7 +175,8 @@ struct Session<'p> {
     /// The route of the current burst.
     route: usize,
     ids: Vec<Id>,
-    settings: GeneratorSettings,
+    settings: LoadSettings,
+    timeout: Nanos,
     /// Closed loop: requests to keep in flight; open loop: their limit.
     in_flight: usize,
     window: Window,
@@ -224,7 +221,8 @@ impl<'p> Session<'p> {
     fn new(
         plan: &'p Plan,
         routes: Vec<Route>,
-        settings: GeneratorSettings,
+        settings: LoadSettings,
+        worker: usize,
         window: Window,
     ) -> Self {
         let of = |family| {
@@ -237,21 +235,21 @@ impl<'p> Session<'p> {
             // The flood comes from the lowest of this worker's addresses.
             let address = |route: &u32| routes[*route as usize].address;
             let first = of_family.iter().map(address).min().unwrap_or(0);
-            let count = plan.profile().flood.addresses;
+            let count = plan.profile.flood.addresses;
             of_family.retain(|route| address(route) - first < count);
         }
         let v6 = match (by_family[0].len(), by_family[1].len()) {
             (_, 0) => 0.0,
             (0, _) => 1.0,
-            _ => plan.profile().v6,
+            _ => plan.profile.v6,
         };
         let ids = routes.iter().map(|route| route.id as usize + 1).max().unwrap_or(0);
-        let (in_flight, timetable) = match &settings.pace {
-            Pace::InFlight(count) => (*count, None),
+        let in_flight = settings.in_flight();
+        let timetable = match &settings.pace {
+            Pace::InFlight(_) => None,
             Pace::Open(schedule) => {
-                let GeneratorSettings { worker, workers, seed, .. } = settings;
-                let timetable = Timetable::new(schedule, window.start, worker, workers, seed);
-                (settings.limit, Some(timetable))
+                let LoadSettings { workers, seed, .. } = settings;
+                Some(Timetable::new(schedule, window.start, worker, workers, seed))
             }
         };
         Self {
@@ -270,7 +268,7 @@ impl<'p> Session<'p> {
             flight: Flight::new(in_flight, crate::plan::population::mix(settings.seed) as u32),
             packets: Packets::new(settings.burst),
             checker: Checker::new(plan, settings.strictness),
-            chance: plan.chance(settings.worker),
+            chance: plan.chance(worker),
             repeats: VecDeque::with_capacity(MAX_REPEATS_WAITING),
             newly_connected: VecDeque::with_capacity(routes.len()),
             tally: Tally::default(),
@@ -279,6 +277,7 @@ impl<'p> Session<'p> {
             due: Vec::with_capacity(settings.burst),
             sent_at: 0,
             searched: 0,
+            timeout: (settings.timeout * 1e9).round() as Nanos,
             settings,
             plan,
             routes,
@@ -432,7 +431,7 @@ impl<'p> Session<'p> {
                 if missing >= min { missing.min(burst) } else { 0 }
             }
             // Requests due within the window are still sent for a timeout after it.
-            Some(_) if now >= end + self.settings.timeout => 0,
+            Some(_) if now >= end + self.timeout => 0,
             Some(timetable) => timetable.ready(now.min(end - 1), burst),
         }
     }
@@ -459,7 +458,7 @@ impl<'p> Session<'p> {
             self.route = self.choose(now);
             self.compose(count, now);
             if !self.packets.is_empty() {
-                if self.settings.group {
+                if self.settings.bursts {
                     self.packets.group_by_len();
                 }
                 return true;
@@ -472,7 +471,7 @@ impl<'p> Session<'p> {
     /// else round robin with IPv6's share.
     #[inline]
     fn choose(&mut self, now: Nanos) -> usize {
-        self.flood_due += self.plan.profile().flood.share;
+        self.flood_due += self.plan.profile.flood.share;
         self.flooding = self.flood_due >= 1.0;
         self.flood_due -= f64::from(u8::from(self.flooding));
         if self.flooding {
@@ -519,7 +518,7 @@ impl<'p> Session<'p> {
         let id = self.ids[route.id as usize];
         let age = now.saturating_sub(id.since);
         let usable = id.is_usable(now);
-        let requested = id.requested.is_some_and(|at| now < at + self.settings.timeout);
+        let requested = id.requested.is_some_and(|at| now < at + self.timeout);
         let renew = (!usable || age >= RENEW) && !requested;
         if renew {
             self.push(PlannedRequest::Connect, 0, &route, now);
@@ -577,7 +576,7 @@ impl<'p> Session<'p> {
     /// none.
     #[cold]
     fn foreign(&self, route: &Route, draw: u64) -> ConnectionId {
-        let addresses = self.plan.population.addresses();
+        let addresses = &self.plan.population.addresses;
         let count = addresses.count(route.family);
         let step = 1 + draw % u64::from(count.max(2) - 1);
         let other = (u64::from(route.address) + step) % u64::from(count);
@@ -604,7 +603,7 @@ impl<'p> Session<'p> {
             // A request is counted by its due time, so the time of sending of a closed loop must
             // stay on the same side of the window's edges.
             let sent = if closed && self.counts(due) == self.counts(now) { now } else { due };
-            self.flight.stamp(transaction, sent, now + self.settings.timeout);
+            self.flight.stamp(transaction, sent, now + self.timeout);
         }
     }
 

@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write as _};
-use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::path::Path;
 
 use crate::plan::Population;
@@ -14,19 +13,10 @@ use crate::plan::Population;
 /// When the file cannot be written.
 pub fn write(population: &Population, file: &Path) -> io::Result<()> {
     let mut file = BufWriter::new(File::create(file)?);
-    for swarm in 0..population.swarms() {
+    for swarm in 0..population.swarms {
         writeln!(file, "{}", population.info_hash(swarm))?;
     }
     file.flush()
-}
-
-/// The source address of requests to `target` by the routing table. No request is sent, as the list
-/// of info hashes is needed before its tracker runs.
-pub fn route(target: SocketAddr) -> Option<IpAddr> {
-    let any = if target.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
-    let socket = UdpSocket::bind(any).ok()?;
-    socket.connect(target).ok()?;
-    Some(socket.local_addr().ok()?.ip())
 }
 
 #[cfg(test)]
@@ -46,17 +36,11 @@ mod tests {
         write(&population, &path).unwrap();
         let text = std::fs::read_to_string(path).unwrap();
         let lines: Vec<_> = text.lines().collect();
-        assert_eq!(lines.len(), population.swarms() as usize);
+        assert_eq!(lines.len(), population.swarms as usize);
         for (swarm, line) in lines.iter().enumerate() {
             let bytes = population.info_hash(swarm as u32).0;
             let wanted: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
             assert_eq!(*line, wanted);
         }
-    }
-
-    #[test]
-    fn routes_are_told_without_asking() {
-        let route = route("127.0.0.1:9".parse().unwrap());
-        assert_eq!(route, Some("127.0.0.1".parse().unwrap()));
     }
 }

@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context as _, Error};
-use onrush_load::affinity;
 use onrush_load::args::{self, Args, Command, VerifyArgs};
 use onrush_load::attack::{self, AttackArgs};
 use onrush_load::environment::Environment;
@@ -21,7 +20,7 @@ use onrush_load::report::search::Round;
 use onrush_load::run::{RunSettings, run};
 use onrush_load::search::search;
 use onrush_load::{hashes, sources};
-use onrush_net::affinity::AffinityError;
+use onrush_net::affinity::{self, AffinityError};
 use onrush_proto::Family;
 use onrush_text::numbers::grouped;
 use onrush_verify::reachability::{self, REACH_TIMEOUT};
@@ -138,7 +137,8 @@ fn print(json: Option<&Path>, text: &str, report: &impl Serialize) -> anyhow::Re
 /// Writes the info hashes of the population that the same arguments measure with.
 fn write_hashes(args: &Args, profile: Profile, file: &Path) -> anyhow::Result<u8> {
     let seed = args.mix.seed.unwrap_or_default();
-    let population = population(args, &profile, seed, hashes::route);
+    // The list is needed before its tracker runs, so that it cannot be asked.
+    let population = population(args, &profile, seed, |target| reachability::route_to(target).ok());
     hashes::write(&population, file).with_context(|| format!("cannot write {}", file.display()))?;
     Ok(0)
 }
@@ -155,7 +155,7 @@ fn load(args: &Args, profile: Profile) -> anyhow::Result<u8> {
     let seed = args.mix.seed.unwrap_or_else(rand::random);
     let population = population(args, &profile, seed, |target| routed.get(&target).copied());
     let plan = Plan::new(profile, population, seed);
-    sources::reserve(plan.population.addresses(), args.target.workers).map_err(Error::msg)?;
+    sources::reserve(&plan.population.addresses, args.target.workers).map_err(Error::msg)?;
     let stop = interrupt::watch([SIGINT, SIGTERM]).context("cannot watch for Ctrl-C")?;
     let report = match args.bounds.find_max {
         true => find_max(args, &plan, seed, &stop)?,
@@ -213,7 +213,7 @@ fn once(
     let report = run(plan, &args.target.network.target, settings, stop, Vec::new(), warnings)?;
     let mut command = command_line("onrush-load");
     if args.mix.seed.is_none() {
-        command += &format!(" --seed {}", settings.worker.seed);
+        command += &format!(" --seed {}", settings.load.seed);
     }
     Ok(Report { environment: Some(environment), command, ..report })
 }
@@ -239,7 +239,7 @@ fn find_max(args: &Args, plan: &Plan, seed: u64, stop: &AtomicBool) -> anyhow::R
 fn unused_sources(population: &Population) -> Option<String> {
     let families = [Family::V4, Family::V6];
     let count: u32 = families.map(|family| population.unused(family)).iter().sum();
-    let all: u32 = families.map(|family| population.addresses().count(family)).iter().sum();
+    let all: u32 = families.map(|family| population.addresses.count(family)).iter().sum();
     (count > 0).then(|| {
         format!(
             "{count} of {all} source addresses have no peers and only connect: take fewer sources \
@@ -257,7 +257,7 @@ fn check_host(args: &Args) -> anyhow::Result<()> {
     if let Some(&cpu) = args.target.pin.iter().find(|cpu| !allowed.contains(cpu)) {
         return Err(AffinityError::NotAllowed { cpu }).context("--pin");
     }
-    for ip in args.target.network.source.iter().flat_map(sources::Range::iter) {
+    for ip in args.target.network.source.iter().copied().flatten() {
         UdpSocket::bind((ip, 0)).with_context(|| format!("--source: cannot send from {ip}"))?;
     }
     Ok(())

@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use clap::Args;
 use clap::builder::RangedI64ValueParser;
+use ipnet::IpAddrRange;
 use onrush_verify::address::TrackerAddress;
 
 use crate::plan::population::Addresses;
-use crate::sources::{self, MAX_SOURCES, Range};
+use crate::sources::{self, MAX_SOURCES};
 
 /// Heading of options that `-h` leaves out. Those without a heading are the ones that most need.
 pub(crate) const SOMETIMES: &str = "Sometimes needed";
@@ -39,8 +40,8 @@ pub struct NetworkArgs {
     pub sources: u32,
 
     /// Send from this address of the host instead. Repeatable; FIRST-LAST is a range.
-    #[arg(long, value_name = "IP")]
-    pub source: Vec<Range>,
+    #[arg(long, value_name = "IP", value_parser = sources::range)]
+    pub source: Vec<IpAddrRange>,
 }
 
 impl NetworkArgs {
@@ -71,13 +72,9 @@ pub fn number(
 ) -> impl Fn(&str) -> Result<f64, String> + Clone {
     move |text| {
         let number: f64 = text.parse().map_err(|_| format!("`{text}` is no number"))?;
-        match range.contains(&number) {
-            true => Ok(number),
-            false => {
-                let (low, high) = (range.start(), range.end());
-                Err(format!("`{text}` is not between {low} and {high}{unit}"))
-            }
-        }
+        let (low, high) = (range.start(), range.end());
+        let wrong = || format!("`{text}` is not between {low} and {high}{unit}");
+        range.contains(&number).then_some(number).ok_or_else(wrong)
     }
 }
 
@@ -99,21 +96,12 @@ fn target(text: &str) -> Result<SocketAddr, String> {
     Ok(text.parse::<TrackerAddress>()?.first())
 }
 
-/// Examples and exit statuses, which follow the options of `--help`. Their sections are those of
-/// the manual too.
-pub(crate) fn with_status(examples: &str, status: &str) -> String {
-    format!("{examples}\n\n{status}")
-}
-
 /// The command line of this process, with `program` as its name and words quoted for a shell.
+///
+/// # Panics
+/// Never: the kernel passes no argument with a NUL.
 pub fn command_line(program: &str) -> String {
-    let quoted = |word: String| {
-        let plain = |c: char| c.is_ascii_alphanumeric() || "-_=./:,[]%+".contains(c);
-        match !word.is_empty() && word.chars().all(plain) {
-            true => word,
-            false => format!("'{}'", word.replace('\'', "'\\''")),
-        }
-    };
-    let words = std::env::args().skip(1).map(quoted);
-    std::iter::once(program.to_owned()).chain(words).collect::<Vec<_>>().join(" ")
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words = std::iter::once(program).chain(arguments.iter().map(String::as_str));
+    shlex::try_join(words).expect("no argument has a NUL")
 }

@@ -12,6 +12,8 @@ pub mod tail;
 use onrush_proto::{Event, Family};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
+use serde::{Deserialize, Serialize};
+use strum::AsRefStr;
 
 use peer_states::PeerStates;
 
@@ -23,7 +25,8 @@ pub use profile::Profile;
 pub struct Plan {
     /// The swarms and their peers.
     pub population: Population,
-    profile: Profile,
+    /// The profile.
+    pub profile: Profile,
     /// Cumulative shares of the kinds in 65536, in the order of [`Kind`].
     kinds: [u32; 5],
     peer_states: PeerStates,
@@ -41,8 +44,9 @@ pub struct Plan {
 }
 
 /// The kinds of requests in a report.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Serialize, Deserialize, AsRefStr)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum Kind {
     /// A connect.
     Connect,
@@ -51,6 +55,7 @@ pub enum Kind {
     /// A scrape.
     Scrape,
     /// An announce with an invalid connection id, which deserves silence (BEP 15, "Connect").
+    #[strum(serialize = "unusable id")]
     Unusable,
     /// A malformed datagram, which deserves silence.
     Junk,
@@ -64,17 +69,6 @@ impl Kind {
     /// Whether it deserves a reply.
     pub const fn is_answered(self) -> bool {
         matches!(self, Self::Connect | Self::Announce | Self::Scrape)
-    }
-
-    /// The name in a table.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Connect => "connect",
-            Self::Announce => "announce",
-            Self::Scrape => "scrape",
-            Self::Unusable => "unusable id",
-            Self::Junk => "junk",
-        }
     }
 }
 
@@ -168,11 +162,6 @@ impl Plan {
         }
     }
 
-    /// The profile.
-    pub fn profile(&self) -> &Profile {
-        &self.profile
-    }
-
     /// The random number generator of worker number `worker`.
     pub fn chance(&self, worker: usize) -> SmallRng {
         SmallRng::seed_from_u64(population::mix(self.seed ^ (worker as u64 + 1)))
@@ -232,12 +221,8 @@ impl Plan {
     #[inline]
     pub fn broken(&self, draw: u64) -> Broken {
         let which = (draw >> 48) as u32;
-        match self.junk.iter().position(|&end| which < end) {
-            Some(1) => Broken::Magic,
-            Some(2) => Broken::Action,
-            Some(3) => Broken::Cut,
-            _ => Broken::Short,
-        }
+        let nth = self.junk.iter().position(|&end| which < end).unwrap_or(0);
+        [Broken::Short, Broken::Magic, Broken::Action, Broken::Cut][nth]
     }
 
     /// The client software of a peer, which is constant.
@@ -348,7 +333,7 @@ mod tests {
             seeders += f64::from(u8::from(seeder));
             *sizes.entry(plan.client(Family::V4, peer).announce_len()).or_insert(0.0) += 1.0;
         }
-        let profile = plan.profile();
+        let profile = &plan.profile;
         let events = &profile.events;
         let with_event = events.turnover() + events.stopped + events.completed + events.paused;
         assert!((plain / announces - (1.0 - with_event)).abs() < 0.004, "{plain} of {announces}");

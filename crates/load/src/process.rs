@@ -55,7 +55,7 @@ impl Process {
     /// # Errors
     /// When there is no such process, or no /proc.
     pub fn observe(pid: u32) -> io::Result<Self> {
-        let cpu = Meter::new(Cpu::of_process(pid)?);
+        let cpu = Meter::new(Cpu::of(pid)?);
         let now = Instant::now();
         let mut process = Self {
             pid,
@@ -79,7 +79,7 @@ impl Process {
     /// # Errors
     /// When the process has ended.
     pub fn sample(&mut self) -> io::Result<ProcessSample> {
-        let cpu_percent = self.cpu.percent(Cpu::of_process(self.pid)?);
+        let cpu_percent = self.cpu.percent(Cpu::of(self.pid)?);
         let rss = Memory::of(self.pid)?.rss;
         let reported_at = self.reported_at;
         let drops = self.recent_drops();

@@ -12,10 +12,10 @@ pub use curve::CurvePoint;
 
 use serde::{Deserialize, Serialize};
 
-use crate::check::{Finding, Strictness};
+use crate::check::Finding;
 use crate::cpu::Cpu;
 use crate::environment::Environment;
-use crate::generator::Pace;
+use crate::generator::{LoadSettings, Pace};
 use crate::latency::{Latencies, Latency};
 use crate::plan::{Kind, Profile};
 use crate::series::Sample;
@@ -25,7 +25,7 @@ use crate::tally::{Example, Found, OfKind, Tally};
 pub const FORMAT: u32 = 2;
 
 /// A run's result.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// [`FORMAT`].
     pub format: u32,
@@ -105,7 +105,7 @@ pub struct Report {
 }
 
 /// The settings of a run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Setup {
     /// The tracker's addresses.
     pub targets: Vec<String>,
@@ -113,35 +113,15 @@ pub struct Setup {
     pub sources: [u32; 2],
     /// Sockets of each worker.
     pub sockets: usize,
-    /// Workers.
-    pub workers: usize,
-    /// Their vCPUs, where they are pinned.
-    pub pin: Vec<usize>,
-    /// The pace of requests. An open loop's schedule is that of all workers together and starts
-    /// with the measured window; a closed loop's number is that of each worker.
-    pub pace: Pace,
-    /// Upper bound on requests per burst.
-    pub burst: usize,
-    /// Whether requests were sent in segments (UDP_SEGMENT).
-    pub bursts: bool,
-    /// Whether replies were received in segments (UDP_GRO).
-    pub coalescing: bool,
-    /// Seconds of load before the measured window.
-    pub warmup: f64,
-    /// Seconds after which a request is lost.
-    pub timeout: f64,
-    /// Seed of population and mix.
-    pub seed: u64,
+    /// The settings of the load, as fields of their own.
+    #[serde(flatten)]
+    pub load: LoadSettings,
     /// The profile.
     pub profile: Profile,
     /// Swarms of the population.
     pub swarms: u32,
     /// Peers of the population over IPv4 and IPv6.
     pub peers: [u32; 2],
-    /// Strictness of the checks.
-    pub strictness: Strictness,
-    /// Whether differences within what BEP 15 leaves open count as wrong.
-    pub strict: bool,
 }
 
 /// One kind of request.
@@ -221,7 +201,6 @@ impl Report {
         Self {
             format: FORMAT,
             version: env!("CARGO_PKG_VERSION").into(),
-            started: 0,
             seconds,
             rate: per_second(tally.right_in_window),
             sent_rate: per_second(sent),
@@ -232,32 +211,21 @@ impl Report {
                 .collect(),
             loss_percent: ratio(lost as f64 * 100.0, requests as f64),
             latency: Latency::of(&all),
-            wrong: findings(tally, |finding| setup.strict || !finding.is_open()),
-            differs: findings(tally, |finding| !setup.strict && finding.is_open()),
+            wrong: findings(tally, |finding| setup.load.strict || !finding.is_open()),
+            differs: findings(tally, |finding| !setup.load.strict && finding.is_open()),
             late: tally.late,
             peers_per_reply: ratio(tally.peers as f64, announces as f64),
             peers_checked_percent: ratio(tally.peers_checked as f64 * 100.0, tally.peers as f64),
             datagrams_sent: tally.sent.datagrams,
-            not_sent: 0,
             unsent: tally.unsent,
             no_room: tally.no_room,
             behind: Latency::of(&tally.behind),
-            dropped_here: 0,
             send_calls: tally.sent.calls,
             receive_batches: tally.batches,
             sleeps: tally.waits,
-            tracker_cpu: None,
-            tracker_busiest_percent: None,
-            own_cpu: None,
-            worker_percent: Vec::new(),
             curve: curve::curve(&all),
-            tracker: None,
-            environment: None,
-            command: String::new(),
-            series: Vec::new(),
-            search: None,
-            warnings: Vec::new(),
             setup,
+            ..Self::default()
         }
     }
 
@@ -298,14 +266,14 @@ impl Report {
     /// Whether a load worker used all of its vCPU. In an open loop at a high rate a worker spins
     /// between due times, so that its CPU time says nothing about its limit.
     fn has_busy_worker(&self) -> bool {
-        let closed = matches!(self.setup.pace, Pace::InFlight(_));
+        let closed = matches!(self.setup.load.pace, Pace::InFlight(_));
         closed && self.worker_percent.iter().any(|percent| *percent > 95.0)
     }
 
     /// Adds warnings about these figures.
     pub fn warn(&mut self) {
         let Self { dropped_here, not_sent, unsent, no_room, .. } = *self;
-        let closed = matches!(self.setup.pace, Pace::InFlight(_));
+        let closed = matches!(self.setup.load.pace, Pace::InFlight(_));
         let busy_worker = self.has_busy_worker();
         let mut warn = |text: String| self.warnings.push(text);
         if busy_worker {
@@ -401,25 +369,21 @@ pub(crate) mod tests {
         tally.right_in_window = 1000;
         tally.finding(Finding::DuplicatePeer, &[0xDE, 0xAD], || "announce".into());
         tally.finding(Finding::ZeroInterval, &[0xBE, 0xEF], || "announce".into());
-        let profile = Profile::real();
+        let load = LoadSettings {
+            pace: Pace::rate(1000.5),
+            warmup: 1.0,
+            seed: u64::MAX,
+            pin: vec![1],
+            ..LoadSettings::default()
+        };
         let setup = Setup {
             targets: vec!["127.0.0.1:6969".into()],
             sources: [64, 0],
             sockets: 64,
-            workers: 1,
-            pin: vec![1],
-            pace: Pace::rate(1000.5),
-            burst: 32,
-            bursts: true,
-            coalescing: true,
-            warmup: 1.0,
-            timeout: 1.0,
-            seed: u64::MAX,
-            profile,
+            load,
+            profile: Profile::real(),
             swarms: 1000,
             peers: [1300, 0],
-            strictness: Strictness { strangers: false, sample: 8 },
-            strict: false,
         };
         let report = Report::new(setup, &tally, 2.0);
         let mut report = Report {
@@ -442,7 +406,8 @@ pub(crate) mod tests {
             let mut tally = Tally::default();
             tally.kinds[Kind::Announce as usize].latency.record_n(10_000_000, 100).unwrap();
             tally.behind.record_n(behind * 1_000_000, 100).unwrap();
-            let mut report = Report::new(Setup { pace, ..example().setup }, &tally, 1.0);
+            let mut report = Report::new(example().setup, &tally, 1.0);
+            report.setup.load.pace = pace;
             report.tracker_cpu = Some(report.cpu(Cpu { user: 0.0, system: tracker }));
             report.worker_percent = vec![20.0, worker * 100.0];
             report.warn();

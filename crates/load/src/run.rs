@@ -15,7 +15,7 @@ use onrush_proto::Family;
 
 use crate::cpu::{Cpu, Meter};
 use crate::generator::flight::Nanos;
-use crate::generator::{Generator, GeneratorSettings, Next, Pace, Window};
+use crate::generator::{Generator, LoadSettings, Next, Pace, Window};
 use crate::live::Live;
 use crate::plan::Plan;
 use crate::process::Process;
@@ -33,20 +33,21 @@ const NOTICE: Nanos = 60_000_000;
 /// Settings of a run.
 #[derive(Clone, Debug)]
 pub struct RunSettings {
-    /// The settings of all workers; the schedule of an open loop starts after the warm-up.
-    pub worker: GeneratorSettings,
-    /// Duration of the load before the measured window.
-    pub warmup: Duration,
+    /// The settings of the load.
+    pub load: LoadSettings,
     /// Duration of the measured window.
     pub duration: Duration,
-    /// A vCPU per worker; empty for unpinned workers.
-    pub pin: Vec<usize>,
-    /// Whether replies may be received in segments (UDP_GRO).
-    pub coalescing: bool,
     /// The process id of the tracker, which is observed.
     pub tracker: Option<u32>,
     /// Whether progress is hidden.
     pub quiet: bool,
+}
+
+impl RunSettings {
+    /// Duration of the load before the measured window.
+    fn warmup(&self) -> Duration {
+        Duration::from_secs_f64(self.load.warmup)
+    }
 }
 
 /// Work beside the load on a thread of its own, with the name of the thread. It ends with the span.
@@ -68,34 +69,33 @@ pub fn run(
     mut warnings: Vec<String>,
 ) -> anyhow::Result<Report> {
     let options = Options {
-        segmentation: settings.worker.group,
-        coalesced: settings.coalescing,
+        segmentation: settings.load.bursts,
+        coalesced: settings.load.coalescing,
         ..Options::default()
     };
-    let open = |_| Network::open(plan.population.addresses(), targets, options);
-    let networks: Vec<_> = (0..settings.worker.workers).map(open).collect::<anyhow::Result<_>>()?;
+    let open = |_| Network::open(&plan.population.addresses, targets, options);
+    let networks: Vec<_> = (0..settings.load.workers).map(open).collect::<anyhow::Result<_>>()?;
     let notices = networks.last().map(|network| network.notices.iter().map(ToString::to_string));
     warnings.extend(notices.into_iter().flatten());
     let sockets = networks.first().map_or(0, |network| network.sockets);
     let setup = setup(plan, targets, settings, sockets);
-    let window =
-        Window { start: nanos(settings.warmup), end: nanos(settings.warmup + settings.duration) };
-    let intervals = Intervals::new(settings.warmup, settings.duration);
+    let warmup = settings.warmup();
+    let intervals = Intervals::new(warmup, settings.duration);
     let recorder = Mutex::new(Recorder::new(intervals, networks.len()));
     let started = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     if let Some(pid) = settings.tracker {
-        Cpu::of_process(pid)
+        Cpu::of(pid)
             .with_context(|| format!("cannot read the tracker's process {pid} (--tracker-pid)"))?;
     }
-    let span =
-        RunClock { epoch: Instant::now(), start: window.start, end: AtomicU64::new(window.end) };
+    let end = AtomicU64::new(nanos(warmup + settings.duration));
+    let span = RunClock { epoch: Instant::now(), start: nanos(warmup), end };
     let (outcomes, series, tracker) = std::thread::scope(|scope| {
         let (span, recorder) = (&span, &recorder);
         let (done, results) = channel();
         let count = networks.len() + beside.len();
         for (number, network) in networks.into_iter().enumerate() {
             let work = move || {
-                let result = work(plan, network, number, settings, window, span, recorder);
+                let result = work(plan, network, number, settings, span, recorder);
                 result.map(Some).with_context(|| format!("load worker {number}"))
             };
             spawn(scope, format!("load-{number}"), &done, span, work)?;
@@ -107,7 +107,7 @@ pub fn run(
         drop(done);
         wait(&results, count, settings, stop, span, recorder)
     })?;
-    let measured = Duration::from_nanos(span.end().saturating_sub(window.start));
+    let measured = Duration::from_nanos(span.end().saturating_sub(span.start));
     if measured.is_zero() {
         return Err(anyhow!("interrupted before the measured window: nothing was measured"));
     }
@@ -116,7 +116,7 @@ pub fn run(
         warnings.push(format!("ended early: measured {measured:.1} s of {whole:.1} s"));
     }
     if let Some(pid) = settings.tracker
-        && Cpu::of_process(pid).is_err()
+        && Cpu::of(pid).is_err()
     {
         warnings.push(format!("the tracker's process {pid} ended during the run"));
     }
@@ -129,26 +129,16 @@ pub fn run(
 
 /// The report's settings of a run whose workers have this number of sockets each.
 fn setup(plan: &Plan, targets: &[SocketAddr], settings: &RunSettings, sockets: usize) -> Setup {
-    let (population, worker) = (&plan.population, &settings.worker);
+    let population = &plan.population;
     let families = [Family::V4, Family::V6];
     Setup {
         targets: targets.iter().map(ToString::to_string).collect(),
-        sources: families.map(|family| population.addresses().count(family)),
+        sources: families.map(|family| population.addresses.count(family)),
         sockets,
-        workers: worker.workers,
-        pin: settings.pin.clone(),
-        pace: worker.pace.clone(),
-        burst: worker.burst,
-        bursts: worker.group,
-        coalescing: settings.coalescing,
-        warmup: settings.warmup.as_secs_f64(),
-        timeout: worker.timeout as f64 / 1e9,
-        seed: worker.seed,
-        profile: plan.profile().clone(),
-        swarms: population.swarms(),
+        load: settings.load.clone(),
+        profile: plan.profile.clone(),
+        swarms: population.swarms,
         peers: families.map(|family| population.peers(family)),
-        strictness: worker.strictness,
-        strict: worker.strict,
     }
 }
 
@@ -235,10 +225,10 @@ impl Edge {
         let dropped = generator.dropped();
         Self {
             // The results remain valid where the tracker has ended.
-            tracker: tracker.and_then(|pid| Cpu::of_process(pid).ok()),
+            tracker: tracker.and_then(|pid| Cpu::of(pid).ok()),
             threads: tracker.and_then(|pid| Cpu::of_threads(pid).ok()).unwrap_or_default(),
-            own: Cpu::of_self().ok(),
-            thread: Cpu::of_thread().ok(),
+            own: Cpu::of("self").ok(),
+            thread: Cpu::of("thread-self").ok(),
             dropped,
             not_sent: sent.unsent,
         }
@@ -251,19 +241,18 @@ fn work(
     network: Network,
     worker: usize,
     settings: &RunSettings,
-    window: Window,
     span: &RunClock,
     recorder: &Mutex<Recorder>,
 ) -> anyhow::Result<WorkerOutcome> {
-    let of_worker = GeneratorSettings { worker, ..settings.worker.clone() };
-    let mut generator = Generator::new(network.socket, plan, network.routes, of_worker, window);
-    if let Some(&cpu) = settings.pin.get(worker) {
+    let (load, window) = (settings.load.clone(), Window { start: span.start, end: span.end() });
+    let mut generator = Generator::new(network.socket, plan, network.routes, load, worker, window);
+    if let Some(&cpu) = settings.load.pin.get(worker) {
         onrush_net::affinity::pin_current_thread(cpu)?;
     }
     let clock = || span.now();
     // One worker's readings are enough.
     let tracker = settings.tracker.filter(|_| worker == 0);
-    let intervals = Intervals::new(settings.warmup, settings.duration);
+    let intervals = Intervals::new(settings.warmup(), settings.duration);
     let (mut interval, mut start, mut end) = (0, None, None);
     loop {
         let now = clock();
@@ -299,7 +288,7 @@ fn wait(
     span: &RunClock,
     recorder: &Mutex<Recorder>,
 ) -> anyhow::Result<(Vec<WorkerOutcome>, Vec<Sample>, Option<TrackerReport>)> {
-    let mut live = Live::new(settings.warmup + settings.duration, settings.quiet);
+    let mut live = Live::new(settings.warmup() + settings.duration, settings.quiet);
     let mut outcomes = Vec::new();
     let mut observed = Observed::new(settings.tracker);
     let mut series = Vec::new();
@@ -347,8 +336,8 @@ fn lock(recorder: &Mutex<Recorder>) -> MutexGuard<'_, Recorder> {
 
 /// The phase of the run at `time` seconds after its start, with the end of the window at `end`.
 fn phase(settings: &RunSettings, time: f64, end: f64) -> String {
-    let measured = time - settings.warmup.as_secs_f64();
-    match &settings.worker.pace {
+    let measured = time - settings.load.warmup;
+    match &settings.load.pace {
         _ if measured < 0.0 => "warm-up".into(),
         _ if time >= end => "drain".into(),
         Pace::Open(schedule) if schedule.segments.len() > 1 => schedule.step(measured),
@@ -365,13 +354,13 @@ struct Observed {
 impl Observed {
     fn new(tracker: Option<u32>) -> Self {
         let tracker = tracker.and_then(|pid| Process::observe(pid).ok());
-        Self { tracker, own: Cpu::of_self().ok().map(Meter::new) }
+        Self { tracker, own: Cpu::of("self").ok().map(Meter::new) }
     }
 
     /// Adds phase, CPU and memory to a sample.
     fn complete(&mut self, sample: Sample, settings: &RunSettings, end: Nanos) -> Sample {
         let tracker = self.tracker.as_mut().and_then(|process| process.sample().ok());
-        let own = self.own.as_mut().zip(Cpu::of_self().ok());
+        let own = self.own.as_mut().zip(Cpu::of("self").ok());
         let own_cpu_percent = own.map(|(meter, cpu)| meter.percent(cpu));
         let phase = phase(settings, sample.time - sample.seconds / 2.0, end as f64 / 1e9);
         Sample { phase, tracker, own_cpu_percent, ..sample }

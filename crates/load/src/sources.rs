@@ -3,8 +3,7 @@
 //! On Linux every address of 127/8 is local, so a loopback tracker can have many sources. IPv6 has
 //! only ::1; further addresses are arguments.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::str::FromStr;
+use std::net::{IpAddr, SocketAddr};
 
 use anyhow::Context as _;
 use ipnet::{IpAddrRange, Ipv4AddrRange, Ipv6AddrRange};
@@ -27,34 +26,24 @@ const MAX_SOCKETS: u64 = 1 << 16;
 /// Requested receive buffer in bytes. The kernel clamps it, and drops are counted.
 const BUFFER: usize = 4 << 20;
 
-/// An address or a range, written `10.0.0.1` or `10.0.0.1-10.0.0.200`.
-#[derive(Clone, Copy, Debug)]
-pub struct Range(IpAddrRange);
-
-impl FromStr for Range {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (first, last) = text.split_once('-').unwrap_or((text, text));
-        let parse =
-            |part: &str| part.parse::<IpAddr>().map_err(|_| format!("`{part}` is no IP address"));
-        let range = Self(match (parse(first)?, parse(last)?) {
-            (IpAddr::V4(first), IpAddr::V4(last)) => Ipv4AddrRange::new(first, last).into(),
-            (IpAddr::V6(first), IpAddr::V6(last)) => Ipv6AddrRange::new(first, last).into(),
-            _ => return Err(format!("{first} and {last} are not of one family")),
-        });
-        match (range.iter().next(), range.iter().nth(MAX_SOURCES as usize)) {
-            (None, _) => Err(format!("{last} lies before {first}")),
-            (_, None) => Ok(range),
-            (_, Some(_)) => Err(format!("more than {MAX_SOURCES} addresses")),
-        }
-    }
-}
-
-impl Range {
-    /// Its addresses.
-    pub fn iter(&self) -> impl Iterator<Item = IpAddr> + use<> {
-        self.0
+/// The addresses of `10.0.0.1` or `10.0.0.1-10.0.0.200`.
+///
+/// # Errors
+/// A sentence about what is wrong with the text.
+pub fn range(text: &str) -> Result<IpAddrRange, String> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let parse =
+        |part: &str| part.parse::<IpAddr>().map_err(|_| format!("`{part}` is no IP address"));
+    let range: IpAddrRange = match (parse(first)?, parse(last)?) {
+        (IpAddr::V4(first), IpAddr::V4(last)) => Ipv4AddrRange::new(first, last).into(),
+        (IpAddr::V6(first), IpAddr::V6(last)) => Ipv6AddrRange::new(first, last).into(),
+        _ => return Err(format!("{first} and {last} are not of one family")),
+    };
+    let (mut all, mut rest) = (range, range);
+    match (all.next(), rest.nth(MAX_SOURCES as usize)) {
+        (None, _) => Err(format!("{last} lies before {first}")),
+        (_, None) => Ok(range),
+        (_, Some(_)) => Err(format!("more than {MAX_SOURCES} addresses")),
     }
 }
 
@@ -62,31 +51,27 @@ impl Range {
 /// targets are on 127/8, else the one that routing picks, by `routed`.
 pub fn addresses(
     targets: &[SocketAddr],
-    given: &[Range],
+    given: &[IpAddrRange],
     count: u32,
     routed: impl Fn(SocketAddr) -> Option<IpAddr>,
 ) -> Addresses {
-    let mut all: Vec<IpAddr> = given.iter().flat_map(Range::iter).collect();
+    let mut all: Vec<IpAddr> = given.iter().copied().flatten().collect();
     for v6 in [false, true] {
         let mut of_family = targets.iter().filter(|target| target.is_ipv6() == v6).peekable();
-        let any_given = given.iter().any(|range| matches!(range.0, IpAddrRange::V6(_)) == v6);
+        let any_given = given.iter().any(|range| matches!(range, IpAddrRange::V6(_)) == v6);
         if any_given || of_family.peek().is_none() {
             continue;
         }
         let local = of_family.clone().all(|target| target.ip().is_loopback());
         if local && !v6 && cfg!(target_os = "linux") {
-            all.extend((0..count.min(MAX_SOURCES)).map(loopback));
+            let host = |n| IpAddr::from([127, 1, (n / 250) as u8, (1 + n % 250) as u8]);
+            all.extend((0..count.min(MAX_SOURCES)).map(host));
         } else {
             all.extend(of_family.filter_map(|target| routed(*target)));
         }
     }
     all.retain(|ip| targets.iter().any(|target| target.is_ipv6() == ip.is_ipv6()));
     Addresses::new(&all)
-}
-
-/// Source number `n` of 127/8.
-fn loopback(n: u32) -> IpAddr {
-    Ipv4Addr::new(127, 1, (n / 250) as u8, (1 + n % 250) as u8).into()
 }
 
 /// The sockets and routes of a worker.
@@ -164,10 +149,7 @@ pub fn routes(
     socket: u16,
 ) -> impl Iterator<Item = Route> {
     let per_target = addresses.count(Family::V4) + addresses.count(Family::V6);
-    let among_all = match family {
-        Family::V4 => address,
-        Family::V6 => addresses.count(Family::V4) + address,
-    };
+    let before = if family == Family::V6 { addresses.count(Family::V4) } else { 0 };
     let of_family = targets
         .iter()
         .enumerate()
@@ -177,14 +159,14 @@ pub fn routes(
         target,
         family,
         address,
-        id: nth as u32 * per_target + among_all,
+        id: nth as u32 * per_target + before + address,
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::Ipv6Addr;
+    use std::net::{Ipv4Addr, Ipv6Addr};
 
     fn none(_: SocketAddr) -> Option<IpAddr> {
         None
@@ -192,13 +174,13 @@ mod tests {
 
     #[test]
     fn ranges_are_parsed() {
-        let range: Range = "10.0.0.254-10.0.1.1".parse().unwrap();
-        let found: Vec<_> = range.iter().map(|ip| ip.to_string()).collect();
+        let found = range("10.0.0.254-10.0.1.1").unwrap().map(|ip| ip.to_string());
+        let found: Vec<_> = found.collect();
         assert_eq!(found, ["10.0.0.254", "10.0.0.255", "10.0.1.0", "10.0.1.1"]);
-        let one: Range = "fd00::7".parse().unwrap();
-        assert_eq!(one.iter().collect::<Vec<_>>(), ["fd00::7".parse::<IpAddr>().unwrap()]);
+        let one: Vec<_> = range("fd00::7").unwrap().collect();
+        assert_eq!(one, ["fd00::7".parse::<IpAddr>().unwrap()]);
         for wrong in ["10.0.0.2-10.0.0.1", "10.0.0.1-fd00::1", "x", "10.0.0.0-10.9.0.0"] {
-            assert!(wrong.parse::<Range>().is_err(), "{wrong}");
+            assert!(range(wrong).is_err(), "{wrong}");
         }
     }
 
@@ -215,7 +197,7 @@ mod tests {
     #[test]
     fn given_addresses_replace_the_others_of_their_family() {
         let targets = ["127.0.0.1:6969".parse().unwrap()];
-        let given = ["10.1.0.1-10.1.0.9".parse().unwrap(), "fd00::1".parse().unwrap()];
+        let given = ["10.1.0.1-10.1.0.9", "fd00::1"].map(|text| range(text).unwrap());
         let found = addresses(&targets, &given, 1000, none);
         assert_eq!((found.count(Family::V4), found.count(Family::V6)), (9, 0), "no v6 target");
     }

@@ -131,19 +131,21 @@ impl Tally {
         self.unsent += other.unsent;
         self.no_room += other.no_room;
     }
-
-    /// Replies with findings that count as wrong; with `strict` those that BEP 15 leaves open
-    /// count as well.
-    pub fn wrong(&self, strict: bool) -> u64 {
-        let all = Finding::ALL.iter().zip(&self.findings);
-        let counted = all.filter(|((finding, _), _)| strict || !finding.is_open());
-        counted.map(|(_, found)| found.count).sum()
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl Tally {
+        /// Replies with findings that count as wrong; with `strict` those that BEP 15 leaves open
+        /// count as well.
+        pub(crate) fn wrong(&self, strict: bool) -> u64 {
+            let all = Finding::ALL.iter().zip(&self.findings);
+            let counted = all.filter(|((finding, _), _)| strict || !finding.is_open());
+            counted.map(|(_, found)| found.count).sum()
+        }
+    }
 
     #[test]
     fn tallies_add_up() {

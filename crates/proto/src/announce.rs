@@ -40,9 +40,10 @@ const _: () = assert!(max_response_len(Family::V4) <= MAX_RESPONSE_LEN);
 const _: () = assert!(max_response_len(Family::V6) <= MAX_RESPONSE_LEN);
 
 /// The event of an announce (BEP 15, "Announce", offset 80).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default)]
 pub enum Event {
     /// 0: a regular announce. Undefined numbers are read as this.
+    #[default]
     None,
     /// 1: it now has the whole torrent.
     Completed,
@@ -82,7 +83,7 @@ impl Event {
 }
 
 /// An announce request.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Announce<'a> {
     /// From a connect response.
     pub connection_id: ConnectionId,

@@ -6,11 +6,11 @@ use std::str::FromStr;
 
 /// SHA-1 of a torrent's info dictionary (BEP 3, "trackers"), or the truncated SHA-256 of a v2
 /// torrent (BEP 52, "infohash"): 20 bytes chosen by clients, which need not be uniform.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct InfoHash(pub [u8; 20]);
 
 /// The name that a client gives itself (BEP 3, "trackers"; its prefix names the software, BEP 20).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct PeerId(pub [u8; 20]);
 
 /// The proof that a client receives datagrams at its address (BEP 15, "UDP connections /
@@ -18,12 +18,12 @@ pub struct PeerId(pub [u8; 20]);
 ///
 /// Only the tracker that issued the number can interpret it. Never 0 on the wire: rtorrent reads 0
 /// as "no id".
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct ConnectionId(pub u64);
 
 /// Chosen by the client and echoed by the tracker, it matches a response to its request (BEP 15,
 /// "Connect", "Announce" and "Scrape").
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct TransactionId(pub u32);
 
 /// Bytes of an info hash in hexadecimal.

@@ -7,9 +7,8 @@ use std::sync::Arc;
 use onrush_config::{Flags, Host, Settings};
 use onrush_net::memory::{Choice, Conditions, Endpoint, Network};
 use onrush_net::{Reply, Return, Socket};
-use onrush_proto::options::Options;
 use onrush_proto::{
-    Announce, Connect, ConnectionId, Event, Family, InfoHash, PeerId, Response, TransactionId,
+    Announce, Connect, ConnectionId, Family, InfoHash, PeerId, Response, TransactionId,
 };
 use onrush_swarm::Moment;
 use onrush_tracker::assemble::{Secrets, assemble_with_fronts, shard_map};
@@ -176,17 +175,10 @@ pub fn connect(
 pub fn announce(connection_id: ConnectionId, info_hash: InfoHash) -> Announce<'static> {
     Announce {
         connection_id,
-        transaction_id: TransactionId(0),
         info_hash,
         peer_id: PeerId([1; 20]),
-        downloaded: 0,
-        left: 0,
-        uploaded: 0,
-        event: Event::None,
-        ip: 0,
-        key: 0,
         num_want: 50,
         port: 6881,
-        options: Options(&[]),
+        ..Announce::default()
     }
 }

@@ -1,5 +1,7 @@
 //! The default file with comments, and the reference page, both from the declarations.
 
+use onrush_text::lines;
+
 use crate::key::{Absent, Applied, Key, Schema, join};
 
 /// Columns of the default file.
@@ -127,14 +129,6 @@ fn applied(key: &Key) -> &'static str {
 
 /// A text in lines of at most `width` columns, each with a prefix, broken at spaces.
 fn wrap(text: &str, prefix: &str, width: usize) -> String {
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split_whitespace() {
-        match lines.last_mut() {
-            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
-                *line += &format!(" {word}");
-            }
-            _ => lines.push(format!("{prefix}{word}")),
-        }
-    }
+    let lines = lines::wrapped(text, prefix, prefix, width);
     lines.iter().map(|line| format!("{line}\n")).collect()
 }

@@ -2,14 +2,16 @@
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
+use strum::AsRefStr;
 
 use crate::exchange::{Client, ExchangeError};
 use crate::fixture::Fixture;
 use crate::message::hex;
 
-/// The groups of checks.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize, ValueEnum)]
+/// The groups of checks, in the order of the list.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize, ValueEnum, AsRefStr)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "lowercase")]
 pub enum Group {
     /// Connection ids.
     Connect,
@@ -18,22 +20,8 @@ pub enum Group {
     /// Scrapes.
     Scrape,
     /// Datagrams that are no request, and properties of all replies.
+    #[strum(serialize = "anything else")]
     AnythingElse,
-}
-
-impl Group {
-    /// All groups, in the order of the list.
-    pub const ALL: [Self; 4] = [Self::Connect, Self::Announce, Self::Scrape, Self::AnythingElse];
-
-    /// The heading in the list.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Connect => "connect",
-            Self::Announce => "announce",
-            Self::Scrape => "scrape",
-            Self::AnythingElse => "anything else",
-        }
-    }
 }
 
 /// Why a check does not pass.

@@ -5,8 +5,7 @@ use std::net::Ipv4Addr;
 use onrush_proto::announce::REQUEST_LEN;
 use onrush_proto::options::Options;
 use onrush_proto::{
-    Announce, Connect, ConnectionId, Endpoint, Event, InfoHash, PeerId, Scrape, TransactionId,
-    connect,
+    Announce, Connect, ConnectionId, Endpoint, InfoHash, PeerId, Scrape, TransactionId, connect,
 };
 
 /// Bytes of a reply that a report shows.
@@ -76,18 +75,15 @@ impl AnnounceRequest {
     pub fn bytes(&self, id: ConnectionId) -> Vec<u8> {
         let announce = Announce {
             connection_id: id,
-            transaction_id: TransactionId(0),
             info_hash: self.hash,
             peer_id: PeerId(self.peer_id),
-            downloaded: 0,
             left: self.left,
-            uploaded: 0,
-            event: Event::None,
             ip: self.ip.to_bits(),
             key: u32::from(self.port),
             num_want: self.num_want,
             port: self.port,
             options: Options(&self.options),
+            ..Announce::default()
         };
         let mut bytes = vec![0; REQUEST_LEN + self.options.len()];
         announce.write(&mut bytes);

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use onrush_proto::InfoHash;
+use strum::AsRefStr;
 
 use crate::exchange::{Client, ExchangeError};
 use crate::message::{AnnounceRequest, fresh_hash};
@@ -15,7 +16,8 @@ const TIMEOUTS: u32 = 8;
 const PORT: u16 = 1;
 
 /// The requests of a probe, in their order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, AsRefStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Step {
     /// A connection id is requested.
     Connect,
@@ -23,17 +25,6 @@ pub enum Step {
     Announce,
     /// The counts of that swarm.
     Scrape,
-}
-
-impl Step {
-    /// Its name in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Connect => "connect",
-            Self::Announce => "announce",
-            Self::Scrape => "scrape",
-        }
-    }
 }
 
 /// A request that was answered as BEP 15 says.

@@ -157,8 +157,11 @@ fn ask(
     })
 }
 
-/// The address of this host that routing picks for datagrams to `target`.
-fn route_to(target: SocketAddr) -> io::Result<IpAddr> {
+/// The address of this host that routing picks for datagrams to `target`; no datagram is sent.
+///
+/// # Errors
+/// When there is no route.
+pub fn route_to(target: SocketAddr) -> io::Result<IpAddr> {
     let socket = UdpSocket::bind((unspecified(target), 0))?;
     socket.connect(target)?;
     Ok(socket.local_addr()?.ip())
@@ -263,5 +266,11 @@ mod tests {
         assert!(matches!(dead, Err(Unreachable::NotATracker(_))), "{dead:?}");
         check(server.0, None, LONG_TIMEOUT).unwrap();
         end(server);
+    }
+
+    #[test]
+    fn routes_are_told_without_asking() {
+        let route = route_to("127.0.0.1:9".parse().unwrap());
+        assert_eq!(route.unwrap(), IpAddr::from([127, 0, 0, 1]));
     }
 }

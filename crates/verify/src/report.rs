@@ -3,13 +3,16 @@
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 
+use clap::ValueEnum as _;
 use serde::{Deserialize, Serialize};
+use strum::AsRefStr;
 
 use crate::check::{Check, CheckResult, Finding, Group};
 
 /// The result of a check without its texts.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize, AsRefStr)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
 pub enum CheckOutcome {
     /// As expected.
     Pass,
@@ -24,16 +27,6 @@ pub enum CheckOutcome {
 impl CheckOutcome {
     /// All outcomes, in the order of [`Conformance::counts`].
     pub const ALL: [Self; 4] = [Self::Pass, Self::Differs, Self::Fails, Self::Skipped];
-
-    /// The word in the list.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Pass => "pass",
-            Self::Differs => "differs",
-            Self::Fails => "fails",
-            Self::Skipped => "skipped",
-        }
-    }
 }
 
 /// One line of the list.
@@ -124,12 +117,12 @@ impl Conformance {
         }
         list.push('\n');
         let wide = self.checks.iter().map(|row| row.id.len()).max().unwrap_or(0);
-        for group in Group::ALL {
-            let mut rows = self.checks.iter().filter(|row| row.group == group).peekable();
+        for group in Group::value_variants() {
+            let mut rows = self.checks.iter().filter(|row| row.group == *group).peekable();
             if rows.peek().is_none() {
                 continue;
             }
-            let _ = writeln!(list, "\n{}", group.name());
+            let _ = writeln!(list, "\n{}", group.as_ref());
             for row in rows {
                 write_row(&mut list, row, wide);
             }
@@ -146,7 +139,7 @@ impl Conformance {
 }
 
 fn write_row(list: &mut String, row: &Row, wide: usize) {
-    let _ = writeln!(list, "  {:8} {:wide$}  {}", row.outcome.name(), row.id, row.expected);
+    let _ = writeln!(list, "  {:8} {:wide$}  {}", row.outcome.as_ref(), row.id, row.expected);
     let mut note = |label: &str, text: &str| {
         let _ = writeln!(list, "  {:8} {:wide$}  {label}: {text}", "", "");
     };

@@ -17,7 +17,7 @@ const TOTAL_TIME: Duration = Duration::from_secs(53);
 const LOOPBACK_SOURCES: u8 = 4;
 
 /// The address that makes routing pick the source of requests to `target`.
-pub(crate) fn unspecified(target: SocketAddr) -> IpAddr {
+pub fn unspecified(target: SocketAddr) -> IpAddr {
     match target {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),

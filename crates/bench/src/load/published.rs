@@ -55,13 +55,13 @@ impl Published {
         let seconds = Self::seconds(load.dose);
         let file = load.directory.join("aquatic_load.toml");
         let launch = Launch::configured(&self.program, "-c", &file, &self.config(load, seconds)?)?;
-        let before = Cpu::of_process(pid).context("the tracker has ended")?;
+        let before = Cpu::of(pid).context("the tracker has ended")?;
         let mut child = Child::start(&launch, &load.seats.load, load.directory)?;
         let (own, mut busy) = (child.pid(), Busy::default());
         let status = child.wait(Duration::from_secs(seconds + 60), stop, || {
-            busy.look(Instant::now(), Cpu::of_process(own).ok());
+            busy.look(Instant::now(), Cpu::of(own).ok());
         })?;
-        let used = Cpu::of_process(pid).context("the tracker has ended")? - before;
+        let used = Cpu::of(pid).context("the tracker has ended")? - before;
         if !status.success() {
             bail!("aquatic_udp_load_test ended ({status}): {}", child.output_tail());
         }

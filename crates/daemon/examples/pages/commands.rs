@@ -1,16 +1,36 @@
-//! Manual pages of a command and its subcommands (man-pages(7)). The load tester's are made by this
-//! module too.
+//! Manual pages of a command and its subcommands (man-pages(7)), and completions. The load tester's
+//! are made by this module too.
 
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::Command;
+use clap_complete::{Shell, generate_to};
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 
 /// The manual's name, in the header of each page.
 pub(crate) const MANUAL: &str = "onrush";
+
+/// A directory in the one that the command line names.
+pub(crate) fn place(name: &str) -> io::Result<PathBuf> {
+    let Some(directory) = std::env::args_os().nth(1) else {
+        eprintln!("pages: name the directory to write to");
+        std::process::exit(2);
+    };
+    let place = Path::new(&directory).join(name);
+    fs::create_dir_all(&place).map(|()| place)
+}
+
+/// Writes the completions of a command.
+pub(crate) fn complete(mut command: Command, name: &str) -> io::Result<()> {
+    let place = place("completions")?;
+    for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
+        generate_to(shell, &mut command, name, &place)?;
+    }
+    Ok(())
+}
 
 /// Settings that all pages of a command share.
 #[derive(Clone, Copy)]

@@ -11,29 +11,13 @@
 mod commands;
 mod configuration;
 
-use std::fs;
-use std::path::PathBuf;
-
 use clap::CommandFactory;
-use clap_complete::{Shell, generate_to};
-use commands::Pages;
+use commands::{Pages, place};
 use onrush::cli::Cli;
 
 fn main() -> std::io::Result<()> {
-    let Some(directory) = std::env::args_os().nth(1).map(PathBuf::from) else {
-        eprintln!("pages: name the directory to write to");
-        std::process::exit(2);
-    };
-    let place = |name: &str| {
-        let place = directory.join(name);
-        fs::create_dir_all(&place).map(|()| place)
-    };
-    let (related, commands) = ([configuration::PAGE], place("man8")?);
-    Pages { section: "8", related: &related, place: &commands }.write(Cli::command())?;
+    let (related, man8) = ([configuration::PAGE], place("man8")?);
+    Pages { section: "8", related: &related, place: &man8 }.write(Cli::command())?;
     configuration::write(&place("man5")?)?;
-    let completions = place("completions")?;
-    for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
-        generate_to(shell, &mut Cli::command(), "onrush", &completions)?;
-    }
-    Ok(())
+    commands::complete(Cli::command(), "onrush")
 }

@@ -23,10 +23,8 @@ pub use target::TargetArgs;
 pub use verify::VerifyArgs;
 
 use crate::attack::AttackArgs;
-use crate::generator::flight::Nanos;
 use crate::generator::pace::Schedule;
-use crate::generator::{GeneratorSettings, Pace};
-use crate::options::with_status;
+use crate::generator::{LoadSettings, Pace};
 use crate::plan::Profile;
 use crate::report::search::Purpose;
 use crate::run::RunSettings;
@@ -45,7 +43,7 @@ const CLOSED_LOOP: Duration = Duration::from_secs(1);
     max_term_width = 100,
     args_conflicts_with_subcommands = true,
     after_help = help::EXAMPLES,
-    after_long_help = with_status(help::EXAMPLES, help::STATUS)
+    after_long_help = format!("{}\n\n{}", help::EXAMPLES, help::STATUS)
 )]
 pub struct Args {
     /// Another task than load.
@@ -110,28 +108,23 @@ impl Args {
 
     /// The settings of a run.
     pub fn run_settings(&self, seed: u64) -> RunSettings {
-        let pace = self.pace.pace();
-        let worker = GeneratorSettings {
-            limit: self.pace.limit(&pace, self.target.workers),
-            pace,
-            burst: self.target.burst as usize,
-            group: !self.target.no_bursts,
-            timeout: self.pace.timeout.as_nanos() as Nanos,
-            strictness: self.checks.strictness,
-            strict: self.checks.strict,
+        let Self { target, pace, checks, output, .. } = self;
+        let load = LoadSettings {
+            pace: pace.pace(),
+            limit: pace.in_flight.map(|count| count as usize),
+            burst: target.burst as usize,
+            bursts: !target.no_bursts,
+            coalescing: !target.no_coalescing,
+            warmup: pace.warmup.as_secs_f64(),
+            timeout: pace.timeout.as_secs_f64(),
             seed,
-            worker: 0,
-            workers: self.target.workers as usize,
+            workers: target.workers as usize,
+            pin: target.pin.clone(),
+            strictness: checks.strictness,
+            strict: checks.strict,
         };
-        RunSettings {
-            worker,
-            warmup: self.pace.warmup,
-            duration: self.pace.duration(),
-            pin: self.target.pin.clone(),
-            coalescing: !self.target.no_coalescing,
-            tracker: self.output.tracker_pid,
-            quiet: self.output.report.quiet,
-        }
+        let (tracker, quiet) = (output.tracker_pid, output.report.quiet);
+        RunSettings { load, duration: pace.duration(), tracker, quiet }
     }
 
     /// The aim of a search.
@@ -152,12 +145,9 @@ impl Args {
 
     /// The settings of the closed loop with which a search begins.
     pub fn closed_loop(&self, seed: u64) -> RunSettings {
-        RunSettings {
-            warmup: self.bounds.warmup(),
-            duration: CLOSED_LOOP,
-            quiet: true,
-            ..self.run_settings(seed)
-        }
+        let settings = self.run_settings(seed);
+        let load = LoadSettings { warmup: self.bounds.warmup().as_secs_f64(), ..settings.load };
+        RunSettings { load, duration: CLOSED_LOOP, quiet: true, ..settings }
     }
 
     /// The settings of a round of a search.
@@ -169,9 +159,8 @@ impl Args {
         };
         let settings = self.run_settings(seed);
         let pace = Pace::Open(Schedule::constant(self.pace.arrivals(), rate, duration));
-        let limit = self.pace.limit(&pace, self.target.workers);
-        let worker = GeneratorSettings { pace, limit, ..settings.worker };
-        RunSettings { worker, warmup, duration, quiet: settings.quiet || !confirm, ..settings }
+        let load = LoadSettings { pace, warmup: warmup.as_secs_f64(), ..settings.load };
+        RunSettings { load, duration, quiet: settings.quiet || !confirm, ..settings }
     }
 }
 
@@ -192,7 +181,7 @@ mod tests {
         let args = args("").unwrap();
         assert_eq!(args.target.network.target, ["127.0.0.1:6969".parse().unwrap()]);
         assert_eq!(args.mix.profile(), Ok(Profile::real()));
-        assert_eq!(args.run_settings(1).worker.pace, Pace::InFlight(256));
+        assert_eq!(args.run_settings(1).load.pace, Pace::InFlight(256));
     }
 
     #[test]
@@ -201,10 +190,10 @@ mod tests {
         assert_eq!(args.target.network.target.len(), 2);
         let settings = args.run_settings(1);
         assert_eq!(
-            (settings.worker.pace, settings.pin.as_slice()),
-            (even(&[(2000.0, 2000.0, 10.0)]), &[0, 1][..])
+            (&settings.load.pace, settings.load.pin.as_slice()),
+            (&even(&[(2000.0, 2000.0, 10.0)]), &[0, 1][..])
         );
-        assert_eq!(settings.worker.limit, 1250);
+        assert_eq!(settings.load.in_flight(), 1250);
     }
 
     #[test]
@@ -224,13 +213,13 @@ mod tests {
     #[test]
     fn ramps_and_steps_are_schedules() {
         let ramp = args("--ramp 1000-50000 --duration 30 --poisson").unwrap().run_settings(1);
-        let Pace::Open(schedule) = ramp.worker.pace else { panic!("{ramp:?}") };
+        let Pace::Open(schedule) = &ramp.load.pace else { panic!("{ramp:?}") };
         assert_eq!(schedule.arrivals, Arrivals::Poisson);
         assert_eq!(schedule.segments, [Segment { from: 1000.0, to: 50000.0, seconds: 30.0 }]);
-        assert_eq!(ramp.worker.limit, 62_500, "1.25 s of its highest rate");
+        assert_eq!(ramp.load.in_flight(), 62_500, "1.25 s of its highest rate");
         let steps = args("--steps 1000:10,1000-2000:5,20:0.5").unwrap().run_settings(1);
         let meant = [(1000.0, 1000.0, 10.0), (1000.0, 2000.0, 5.0), (20.0, 20.0, 0.5)];
-        assert_eq!(steps.worker.pace, even(&meant));
+        assert_eq!(steps.load.pace, even(&meant));
         assert_eq!(steps.duration.as_secs_f64(), 15.5);
     }
 
@@ -240,14 +229,17 @@ mod tests {
         let aim = args.aim();
         assert_eq!((aim.bounds.loss_percent, aim.bounds.p99_ms, aim.resolution), (0.1, 5.0, 0.02));
         let closed = args.closed_loop(1);
-        assert_eq!(closed.worker.pace, Pace::InFlight(256));
-        assert_eq!((closed.warmup.as_secs_f64(), closed.duration.as_secs_f64()), (0.25, 1.0));
+        assert_eq!(closed.load.pace, Pace::InFlight(256));
+        assert_eq!((closed.load.warmup, closed.duration.as_secs_f64()), (0.25, 1.0));
         for (purpose, seconds) in [(Purpose::Narrow, 1.0), (Purpose::Confirm, 20.0)] {
             let settings = args.round(1, purpose, 8000.0);
-            let Pace::Open(schedule) = settings.worker.pace else { panic!("{settings:?}") };
+            let Pace::Open(schedule) = &settings.load.pace else { panic!("{settings:?}") };
             assert_eq!(schedule.arrivals, Arrivals::Poisson);
             assert_eq!(schedule.segments, [Segment { from: 8000.0, to: 8000.0, seconds }]);
-            assert_eq!((settings.duration.as_secs_f64(), settings.worker.limit), (seconds, 10_000));
+            assert_eq!(
+                (settings.duration.as_secs_f64(), settings.load.in_flight()),
+                (seconds, 10_000)
+            );
         }
     }
 

@@ -110,15 +110,6 @@ impl PaceArgs {
     pub(super) fn arrivals(&self) -> Arrivals {
         if self.poisson { Arrivals::Poisson } else { Arrivals::Even }
     }
-
-    /// The limit of requests in flight per worker.
-    pub(super) fn limit(&self, pace: &Pace, workers: u32) -> usize {
-        match (self.in_flight, pace) {
-            (Some(count), _) => count as usize,
-            (None, Pace::InFlight(count)) => *count,
-            (None, Pace::Open(schedule)) => schedule.in_flight_limit(workers, self.timeout),
-        }
-    }
 }
 
 fn rate(text: &str) -> Result<f64, String> {

@@ -6,9 +6,7 @@ use clap::Args;
 use ipnet::IpNet;
 
 use super::{Attack, AttackBounds, Tracker};
-use crate::options::{
-    NetworkArgs, RARELY, ReportArgs, SOMETIMES, count, number, seconds, with_status,
-};
+use crate::options::{NetworkArgs, RARELY, ReportArgs, SOMETIMES, count, number, seconds};
 
 /// Default blocks for a target on 127/8, all of which is local.
 const NEWCOMERS: &str = "127.2.0.0/16";
@@ -56,7 +54,7 @@ Exit status:
 #[command(
     next_help_heading = SOMETIMES,
     after_help = EXAMPLES,
-    after_long_help = with_status(EXAMPLES, STATUS)
+    after_long_help = format!("{EXAMPLES}\n\n{STATUS}")
 )]
 pub struct AttackArgs {
     /// The attack.

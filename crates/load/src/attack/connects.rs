@@ -1,13 +1,13 @@
 //! Connects from any address of this host, and the connection ids that come back.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::time::Duration;
+use std::net::SocketAddr;
 
 use onrush_net::bind::{Buffers, bind_client};
 use onrush_net::mio::{Backend, Options};
 use onrush_net::{Reply, Return, Socket as _};
 use onrush_proto::{Connect, ConnectionId, Family, Response, TransactionId, connect};
+use onrush_verify::target::unspecified;
 
 use super::prefix::Prefix;
 
@@ -22,11 +22,8 @@ pub(super) fn bind_any(
     receive: usize,
 ) -> anyhow::Result<Backend> {
     let bind = |(target, _): &(SocketAddr, Prefix)| {
-        let ip: IpAddr = match target {
-            SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-            SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-        };
-        Ok(bind_client(SocketAddr::new(ip, 0), Buffers { receive, send: 0 })?.0)
+        let any = SocketAddr::new(unspecified(*target), 0);
+        Ok(bind_client(any, Buffers { receive, send: 0 })?.0)
     };
     let sockets = targets.iter().map(bind).collect::<anyhow::Result<_>>()?;
     // Each datagram by itself, as from clients that do not know each other.
@@ -35,7 +32,7 @@ pub(super) fn bind_any(
 
 /// Connects by number, which is their transaction id.
 pub(super) struct Connects {
-    socket: Backend,
+    pub(super) socket: Backend,
     /// Datagrams sent.
     pub(super) sent: u64,
 }
@@ -67,10 +64,5 @@ impl Connects {
                 }
             }
         }
-    }
-
-    /// Waits for replies, at most this long.
-    pub(super) fn wait(&mut self, timeout: Duration) -> io::Result<()> {
-        self.socket.wait(timeout)
     }
 }

@@ -69,14 +69,9 @@ pub(super) struct Flood {
 }
 
 enum Way {
-    Spoofed(Vec<Spoofed>, Checksum, SmallRng),
+    /// With the block of the spoofed sources of each target.
+    Spoofed(Vec<(RawSender, Prefix)>, Checksum, SmallRng),
     Proven(Box<Proven>),
-}
-
-/// A target, and the block of the spoofed sources.
-struct Spoofed {
-    sender: RawSender,
-    sources: Prefix,
 }
 
 impl Flood {
@@ -94,7 +89,7 @@ impl Flood {
         let (attack, bursts) = (args.attack, [args.period, args.burst].map(|time| time.as_nanos()));
         let way = if attack.is_spoofed() {
             let open = |&(to, sources): &(SocketAddr, Prefix)| {
-                RawSender::open(to, BATCH).map(|sender| Spoofed { sender, sources })
+                RawSender::open(to, BATCH).map(|sender| (sender, sources))
             };
             let senders = targets.iter().map(open).collect::<io::Result<_>>().context(
                 "cannot open a raw socket: that takes CAP_NET_RAW in a network namespace, as \
@@ -172,13 +167,13 @@ impl Flood {
             Way::Spoofed(senders, checksum, rng) => {
                 for n in 0..count {
                     let at = n % senders.len();
-                    let Spoofed { sender, sources } = &mut senders[at];
+                    let (sender, sources) = &mut senders[at];
                     let source = sources.source(rng.random());
                     let source = SocketAddr::new(source, rng.random_range(1024..=u16::MAX));
                     let len = self.payloads.write(0, &mut buffer);
                     sender.push(source, &buffer[..len], *checksum);
                 }
-                for Spoofed { sender, .. } in senders {
+                for (sender, _) in senders {
                     self.sent += sender.send();
                 }
             }

@@ -2,7 +2,6 @@
 
 use clap::ValueEnum;
 use onrush_proto::announce::{self, Announce};
-use onrush_proto::options::Options;
 use onrush_proto::scrape::{HASH_LEN, MAX_HASHES, MAX_REQUEST_LEN};
 use onrush_proto::{
     Connect, ConnectionId, Event, InfoHash, PeerId, Scrape, TransactionId, connect,
@@ -112,15 +111,12 @@ impl Payloads {
             transaction_id: TransactionId(rng.random()),
             info_hash,
             peer_id,
-            downloaded: 0,
             left: rng.random_range(0..2),
-            uploaded: 0,
             event: Event::Started,
-            ip: 0,
             key: rng.random(),
             num_want: -1,
             port: rng.random_range(1024..=u16::MAX),
-            options: Options(&[]),
+            ..Announce::default()
         }
         .write(into)
     }

@@ -5,7 +5,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use onrush_net::Return;
+use onrush_net::{Return, Socket as _};
 
 use super::connects::Connects;
 use super::prefix::Prefix;
@@ -86,7 +86,7 @@ impl Newcomers {
                 return Ok(());
             }
             let wait = if over { LONGEST_WAIT } else { next.saturating_sub(now) };
-            self.connects.wait(Duration::from_nanos(wait.min(LONGEST_WAIT)))?;
+            self.connects.socket.wait(Duration::from_nanos(wait.min(LONGEST_WAIT)))?;
         }
     }
 

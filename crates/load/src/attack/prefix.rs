@@ -18,13 +18,9 @@ impl Prefix {
 
     /// The first block of the coarser level of a source, /24 or /48, in this one.
     pub(super) fn narrowed(self) -> Self {
-        let len = self.net.prefix_len().max(if self.is_ipv4() { 24 } else { 48 });
+        let len = self.net.prefix_len().max(if self.net.addr().is_ipv4() { 24 } else { 48 });
         let narrowed = IpNet::new(self.net.network(), len);
         Self { net: narrowed.expect("longer than a valid length") }
-    }
-
-    pub(super) fn is_ipv4(self) -> bool {
-        matches!(self.net, IpNet::V4(_))
     }
 
     /// Source number `number`, modulo their count.

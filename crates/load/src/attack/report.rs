@@ -178,13 +178,6 @@ pub struct AttackBounds {
     pub max_step: Option<f64>,
 }
 
-impl AttackBounds {
-    /// Whether a bound is on figures of the tracker.
-    pub fn need_tracker(&self) -> bool {
-        self.max_memory.is_some() || self.max_step.is_some()
-    }
-}
-
 impl AttackReport {
     /// Adds warnings about the attack and the readings to those about the run.
     pub(super) fn warn(&mut self) {
@@ -222,7 +215,8 @@ impl AttackReport {
         most("p99 of established clients:", p99, bounds.max_p99, " ms");
         most("memory of the tracker:", mebibytes, bounds.max_memory, " MiB");
         most("overload step", tracker.step[0], bounds.max_step, "");
-        if bounds.need_tracker() && self.tracker.is_none() {
+        let bounded = bounds.max_memory.or(bounds.max_step).is_some();
+        if bounded && self.tracker.is_none() {
             failures.push("the tracker could not be observed: no memory, no overload step".into());
         }
         let lost = self.conservation.iter().flat_map(|balance| {

@@ -193,7 +193,7 @@ impl Tracker {
         let time = span.now() as f64 / 1e9;
         let metrics = self.metrics().ok()?;
         let metric = |name| metrics.as_ref().map(|metrics| metrics.sum(name));
-        let cpu = self.tracker_pid.and_then(|pid| Cpu::of_process(pid).ok()).map(|cpu| cpu.total());
+        let cpu = self.tracker_pid.and_then(|pid| Cpu::of(pid).ok()).map(|cpu| cpu.total());
         let rss =
             self.tracker_pid.and_then(|pid| Memory::of(pid).ok()).map(|memory| memory.rss as f64);
         Some(Reading {

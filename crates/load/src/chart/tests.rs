@@ -5,6 +5,7 @@ use onrush_text::numbers::Unit;
 
 fn some_lines() -> Lines {
     let curve = |n: f64| (1..=100).map(move |x| (f64::from(x), n * 50.0 * f64::from(x)));
+    let few = Point { x: 3.0, y: 100.0, spread: Some((80.0, 120.0)) };
     Lines {
         title: "Latency <& more> over time".into(),
         x: Axis::linear("seconds since the start"),
@@ -12,9 +13,9 @@ fn some_lines() -> Lines {
         lines: vec![
             Line::new("p50", curve(1.0)),
             Line::new("p99", curve(9.0).map(|(x, y)| (x, if x == 50.0 { 0.0 } else { y }))),
-            Line::new("few", [Point { x: 3.0, y: 100.0, spread: Some((80.0, 120.0)) }]),
+            Line { name: "few".into(), points: vec![few] },
         ],
-        spans: vec![ShadedSpan { name: "warm-up".into(), from: 1.0, to: 20.0 }],
+        spans: vec![("warm-up", 1.0, 20.0)],
     }
 }
 

@@ -29,7 +29,7 @@ fn wants(plan: &Plan, want: i32, seeder: bool) -> u32 {
         plan.client(Family::V4, *peer).num_want == want
             && plan.is_seeder(Family::V4, *peer, Event::None) == seeder
     };
-    (0..plan.population.largest()).find(wanted).expect("a peer of the largest swarm does")
+    (0..plan.population.largest).find(wanted).expect("a peer of the largest swarm does")
 }
 
 fn announce(plan: &Plan, peer: u32) -> PlannedRequest {
@@ -44,7 +44,7 @@ fn says(plan: &Plan, peer: u32, event: Event) -> PlannedRequest {
 fn endpoint(plan: &Plan, peer: u32) -> Endpoint {
     let member = plan.population.member(Family::V4, peer);
     let address = plan.population.address(Family::V4, peer);
-    let ip = plan.population.addresses().get(Family::V4, address);
+    let ip = plan.population.addresses.get(Family::V4, address);
     Endpoint::new(ip, plan.population.port(&member))
 }
 
@@ -135,7 +135,7 @@ fn every_fault_of_an_announce_reply_is_found() {
             response(3, 2, &others(plan, asker, 6))
         }),
         ("counts above the population", CountsTooHigh, |plan, _| {
-            response(plan.population.largest(), 1, &[])
+            response(plan.population.largest, 1, &[])
         }),
         ("counts whose sum overflows", CountsTooHigh, |_, _| response(u32::MAX, 2, &[])),
         ("half a peer", Layout, |plan, asker| {

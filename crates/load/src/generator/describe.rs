@@ -7,7 +7,7 @@ use crate::plan::{Plan, PlannedRequest, num_want};
 /// Describes a request.
 pub(super) fn request(plan: &Plan, routes: &[Route], pending: &Pending) -> String {
     let route = &routes[pending.route as usize];
-    let source = plan.population.addresses().get(route.family, route.address);
+    let source = plan.population.addresses.get(route.family, route.address);
     match pending.request {
         PlannedRequest::Announce { peer, event, seeder } => {
             let member = plan.population.member(route.family, peer);
@@ -25,6 +25,6 @@ pub(super) fn request(plan: &Plan, routes: &[Route], pending: &Pending) -> Strin
         PlannedRequest::Scrape { hashes, .. } => {
             format!("scrape of {hashes} swarms from {source} to {}", route.target)
         }
-        request => format!("{} from {source} to {}", request.kind().name(), route.target),
+        request => format!("{} from {source} to {}", request.kind().as_ref(), route.target),
     }
 }

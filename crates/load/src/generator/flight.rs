@@ -138,8 +138,8 @@ impl Flight {
     /// Sets when a request was sent, and its deadline.
     #[inline]
     pub fn stamp(&mut self, transaction: TransactionId, sent: Nanos, deadline: Nanos) {
-        let index = self.index(transaction);
-        let entry = &mut self.entries[index];
+        let index = (transaction.0 ^ self.mask) & ((1 << self.index_bits) - 1);
+        let entry = &mut self.entries[index as usize];
         entry.pending.sent = sent;
         entry.pending.deadline = deadline;
     }
@@ -206,10 +206,6 @@ impl Flight {
     /// Number of entries, free or not.
     pub fn capacity(&self) -> usize {
         self.entries.len()
-    }
-
-    fn index(&self, transaction: TransactionId) -> usize {
-        ((transaction.0 ^ self.mask) & ((1 << self.index_bits) - 1)) as usize
     }
 }
 

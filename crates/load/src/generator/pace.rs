@@ -73,11 +73,6 @@ pub struct Segment {
 }
 
 impl Pace {
-    /// An open loop of `rate` requests per second, at even distances.
-    pub fn rate(rate: f64) -> Self {
-        Self::Open(Schedule::constant(Arrivals::Even, rate, Duration::from_secs(1)))
-    }
-
     /// A description, like `open loop, 1,000 per second`.
     pub fn describe(&self) -> String {
         match self {
@@ -96,10 +91,10 @@ impl Schedule {
 
     /// The limit of requests in flight of each worker: those of a tracker that does not answer
     /// within the timeout, with a margin.
-    pub fn in_flight_limit(&self, workers: u32, timeout: Duration) -> usize {
+    pub fn in_flight_limit(&self, workers: usize, timeout: f64) -> usize {
         let rates = self.segments.iter().map(|segment| segment.from.max(segment.to));
         let highest = rates.fold(0.0, f64::max);
-        let unanswered = highest / f64::from(workers) * timeout.as_secs_f64() * 1.25;
+        let unanswered = highest / workers as f64 * timeout * 1.25;
         (unanswered as usize).clamp(1024, MAX_IN_FLIGHT)
     }
 

@@ -25,27 +25,11 @@ const PORT_AT: usize = 96;
 #[derive(Debug)]
 pub struct Packets {
     bytes: Vec<u8>,
-    spans: Vec<RequestSpan>,
+    /// Complement of the length, and position, of each request as one number that sorts by
+    /// descending length, then by position, as UDP_SEGMENT needs. Sorting plain numbers takes half
+    /// the time of sorting by a key.
+    spans: Vec<u64>,
     end: usize,
-}
-
-/// Position of a request as one number that sorts by descending length, then by position, as
-/// UDP_SEGMENT needs. Sorting plain numbers takes half the time of sorting by a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct RequestSpan(u64);
-
-impl RequestSpan {
-    fn new(start: usize, len: usize) -> Self {
-        Self(!(len as u64) << 32 | start as u64)
-    }
-
-    fn start(self) -> usize {
-        self.0 as u32 as usize
-    }
-
-    fn len(self) -> usize {
-        !((self.0 >> 32) as u32) as usize
-    }
 }
 
 impl Packets {
@@ -88,8 +72,7 @@ impl Packets {
                 into.len()
             }
             PlannedRequest::Announce { peer, event, seeder } => {
-                let state = PeerState { peer, event, seeder };
-                announce(plan, family, state, id, transaction, into)
+                announce(plan, family, (peer, event, seeder), id, transaction, into)
             }
             PlannedRequest::Scrape { draw, hashes } => {
                 let mut len = onrush_proto::Scrape::write(id, transaction, &[], into);
@@ -102,18 +85,17 @@ impl Packets {
             }
             PlannedRequest::Unusable { peer, .. } | PlannedRequest::Foreign { peer, .. } => {
                 let seeder = plan.is_seeder(family, peer, Event::None);
-                let state = PeerState { peer, event: Event::None, seeder };
-                announce(plan, family, state, id, transaction, into)
+                announce(plan, family, (peer, Event::None, seeder), id, transaction, into)
             }
             PlannedRequest::PortZero { peer } => {
-                let state = PeerState { peer, event: Event::None, seeder: false };
+                let state = (peer, Event::None, false);
                 let len = announce(plan, family, state, id, transaction, into);
                 into[PORT_AT..PORT_AT + 2].fill(0);
                 len
             }
             PlannedRequest::Junk(draw) => junk(plan.broken(draw), draw, transaction, into),
         };
-        self.spans.push(RequestSpan::new(self.end, len));
+        self.spans.push(!(len as u64) << 32 | self.end as u64);
         self.end += len;
     }
 
@@ -126,28 +108,24 @@ impl Packets {
     /// The bytes of each request.
     #[inline]
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
-        self.spans.iter().map(|span| &self.bytes[span.start()..][..span.len()])
+        let bytes = |span: &u64| {
+            let (start, len) = (*span as u32 as usize, !((span >> 32) as u32) as usize);
+            &self.bytes[start..][..len]
+        };
+        self.spans.iter().map(bytes)
     }
 }
 
-/// The state that a peer announces.
-#[derive(Clone, Copy)]
-struct PeerState {
-    peer: u32,
-    event: Event,
-    seeder: bool,
-}
-
+/// Writes the announce of a peer with its event, as a seeder or not.
 #[inline]
 fn announce(
     plan: &Plan,
     family: Family,
-    state: PeerState,
+    (peer, event, seeder): (u32, Event, bool),
     id: ConnectionId,
     transaction: TransactionId,
     into: &mut [u8],
 ) -> usize {
-    let PeerState { peer, event, seeder } = state;
     let population = &plan.population;
     let member = population.member(family, peer);
     let own = population.trait_of(family, peer);

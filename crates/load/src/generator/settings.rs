@@ -1,10 +1,11 @@
-//! The settings of a worker, and its actions.
+//! The settings of a load, and the actions of a worker.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use onrush_net::Return;
 use onrush_proto::Family;
+use serde::{Deserialize, Serialize};
 
 use super::flight::Nanos;
 use super::pace::Pace;
@@ -26,45 +27,67 @@ pub struct Route {
     pub id: u32,
 }
 
-/// Settings of a worker.
-#[derive(Clone, Debug)]
-pub struct GeneratorSettings {
-    /// The pace of requests; a schedule is that of all workers together.
+/// The settings of a load, which are those of each worker, as the report has them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LoadSettings {
+    /// The pace of requests. An open loop's schedule is that of all workers together and starts
+    /// with the measured window; a closed loop's number is that of each worker.
     pub pace: Pace,
-    /// Limit of requests in flight in an open loop, 1 to 2^20.
-    pub limit: usize,
-    /// Requests per burst, at least 1.
+    /// Limit of requests in flight of a worker in an open loop, 1 to 2^20; without it, what the
+    /// rate produces within the timeout.
+    #[serde(skip)]
+    pub limit: Option<usize>,
+    /// Upper bound on requests per burst, at least 1.
     pub burst: usize,
-    /// Whether requests of equal length are adjacent in a burst, for UDP_SEGMENT.
-    pub group: bool,
-    /// Time after which a request is lost.
-    pub timeout: Nanos,
+    /// Whether requests of equal length are adjacent in a burst and sent in segments (UDP_SEGMENT).
+    pub bursts: bool,
+    /// Whether replies may be received in segments (UDP_GRO).
+    pub coalescing: bool,
+    /// Seconds of load before the measured window.
+    pub warmup: f64,
+    /// Seconds after which a request is lost.
+    pub timeout: f64,
+    /// Seed of population, mix and transaction ids.
+    pub seed: u64,
+    /// Workers.
+    pub workers: usize,
+    /// Their vCPUs, where they are pinned.
+    pub pin: Vec<usize>,
     /// Strictness of the checks.
     pub strictness: Strictness,
     /// Whether a difference within what BEP 15 leaves open counts as wrong.
     pub strict: bool,
-    /// Seed of the transaction ids.
-    pub seed: u64,
-    /// The worker's number.
-    pub worker: usize,
-    /// The number of workers.
-    pub workers: usize,
 }
 
-impl Default for GeneratorSettings {
+impl Default for LoadSettings {
     /// A closed loop of one worker with the defaults of the command line.
     fn default() -> Self {
         Self {
             pace: Pace::InFlight(256),
-            limit: 4096,
+            limit: None,
             burst: 32,
-            group: true,
-            timeout: 1_000_000_000,
+            bursts: true,
+            coalescing: true,
+            warmup: 2.0,
+            timeout: 1.0,
+            seed: 1,
+            workers: 1,
+            pin: Vec::new(),
             strictness: Strictness { strangers: false, sample: 8 },
             strict: false,
-            seed: 1,
-            worker: 0,
-            workers: 1,
+        }
+    }
+}
+
+impl LoadSettings {
+    /// Requests of a worker that a closed loop keeps in flight, or an open loop has at most.
+    pub fn in_flight(&self) -> usize {
+        match &self.pace {
+            Pace::InFlight(count) => *count,
+            Pace::Open(schedule) => {
+                let limit = || schedule.in_flight_limit(self.workers, self.timeout);
+                self.limit.unwrap_or_else(limit)
+            }
         }
     }
 }

@@ -187,15 +187,16 @@ fn play(scene: Scene) -> PlayOutcome {
     let swarms = Swarms { count: scene.swarms, mean: 4.0, ..scene.profile.swarms };
     let population = Population::new(&swarms, scene.profile.v6, addresses, 5, false);
     let plan = Plan::new(scene.profile, population, 5);
-    let settings = GeneratorSettings {
+    let settings = LoadSettings {
         pace: scene.pace,
         burst: 16,
-        timeout: scene.timeout,
+        limit: Some(4096),
+        timeout: scene.timeout as f64 / 1e9,
         strictness: Strictness { strangers: false, sample: 1 },
-        ..GeneratorSettings::default()
+        ..LoadSettings::default()
     };
     let socket = network.bind(&bound).unwrap();
-    let mut generator = Generator::new(socket, &plan, routes, settings, scene.window);
+    let mut generator = Generator::new(socket, &plan, routes, settings, 0, scene.window);
     let clock = || network.now().as_nanos() as Nanos;
     while generator.turn(&clock).unwrap() != Next::Done {
         tracker.turn(scene.silence, clock());
@@ -207,7 +208,7 @@ fn play(scene: Scene) -> PlayOutcome {
         assert!(clock() < scene.window.end + SECOND, "the run does not end");
     }
     let tally = generator.tally().clone();
-    assert_eq!(generator.in_flight(), 0);
+    assert_eq!(generator.session.flight.len(), 0);
     PlayOutcome { tally, requests: tracker.requests, received: tracker.received }
 }
 

@@ -18,6 +18,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use hashbrown::HashTable;
 use onrush_proto::{Family, InfoHash};
 
 use super::profile::Swarms;
@@ -33,11 +34,14 @@ const PORTS: u32 = 65_536 - FIRST_PORT;
 pub struct Population {
     key: u64,
     classes: Vec<Class>,
-    swarms: u32,
+    /// Number of swarms.
+    pub swarms: u32,
     /// Peers per family.
     peers: [u32; 2],
-    largest: u32,
-    addresses: Addresses,
+    /// Number of peers of one family in the largest swarm.
+    pub largest: u32,
+    /// The addresses of the peers.
+    pub addresses: Addresses,
 }
 
 /// A peer's place in its swarm, and the swarm.
@@ -125,29 +129,14 @@ impl Population {
         }
     }
 
-    /// Number of swarms.
-    pub fn swarms(&self) -> u32 {
-        self.swarms
-    }
-
     /// Number of peers of a family.
     pub fn peers(&self, family: Family) -> u32 {
         self.peers[family as usize]
     }
 
-    /// Number of peers of one family in the largest swarm.
-    pub fn largest(&self) -> u32 {
-        self.largest
-    }
-
     /// Number of addresses of a family without peers.
     pub fn unused(&self, family: Family) -> u32 {
         self.addresses.count(family).saturating_sub(self.peers(family))
-    }
-
-    /// The addresses of the peers.
-    pub fn addresses(&self) -> &Addresses {
-        &self.addresses
     }
 
     /// A uniformly random peer at address number `address`; `None` when no peer has this address.
@@ -293,21 +282,17 @@ impl Places<'_> {
 }
 
 /// The addresses of the peers, numbered per family.
-#[derive(Clone, Debug)]
-pub struct Addresses {
-    v4: Numbers<u32>,
-    v6: Numbers<u128>,
-}
+#[derive(Clone, Debug, Default)]
+pub struct Addresses([Numbers; 2]);
 
 impl Addresses {
     /// From addresses of both families; a repeated one counts once.
     pub fn new(all: &[IpAddr]) -> Self {
-        let six = all.iter().filter(|address| address.is_ipv6()).count();
-        let mut found = Self { v4: Numbers::new(all.len() - six), v6: Numbers::new(six) };
+        let mut found = Self::default();
         for address in all {
             match address {
-                IpAddr::V4(address) => found.v4.add(address.to_bits()),
-                IpAddr::V6(address) => found.v6.add(address.to_bits()),
+                IpAddr::V4(ip) => found.0[Family::V4 as usize].add(ip.to_bits().into()),
+                IpAddr::V6(ip) => found.0[Family::V6 as usize].add(ip.to_bits()),
             }
         }
         found
@@ -316,83 +301,66 @@ impl Addresses {
     /// Number of addresses of a family.
     #[inline]
     pub fn count(&self, family: Family) -> u32 {
-        match family {
-            Family::V4 => self.v4.all.len() as u32,
-            Family::V6 => self.v6.all.len() as u32,
-        }
+        self.0[family as usize].all.len() as u32
     }
 
     /// The address with this number. Panics when there is none.
     pub fn get(&self, family: Family, number: u32) -> IpAddr {
+        let bits = self.0[family as usize].all[number as usize];
         match family {
-            Family::V4 => Ipv4Addr::from_bits(self.v4.all[number as usize]).into(),
-            Family::V6 => Ipv6Addr::from_bits(self.v6.all[number as usize]).into(),
+            Family::V4 => Ipv4Addr::from_bits(bits as u32).into(),
+            Family::V6 => Ipv6Addr::from_bits(bits).into(),
         }
     }
 
     /// The number of an address in wire form: 4 or 16 bytes.
     #[inline]
     pub fn find(&self, family: Family, ip: &[u8]) -> Option<u32> {
-        match family {
-            Family::V4 => self.v4.find(u32::from_be_bytes(ip.try_into().ok()?)),
-            Family::V6 => self.v6.find(u128::from_be_bytes(ip.try_into().ok()?)),
-        }
+        let bits = match family {
+            Family::V4 => u32::from_be_bytes(ip.try_into().ok()?).into(),
+            Family::V6 => u128::from_be_bytes(ip.try_into().ok()?),
+        };
+        self.0[family as usize].find(bits)
     }
 
     fn fingerprint(&self) -> u64 {
-        let four = self.v4.all.iter().map(|bits| u128::from(*bits));
-        let all = four.chain(self.v6.all.iter().copied());
-        all.fold(0, |sum, bits| mix(sum ^ bits as u64 ^ (bits >> 64) as u64))
+        let all = self.0.iter().flat_map(|of_family| &of_family.all);
+        all.fold(0, |sum, bits| mix(sum ^ fold(*bits)))
     }
 }
 
-/// Addresses as bits, and a hash table from these to their numbers. The table of IPv4 has slots of
-/// 8 bytes, so that it stays in the caches with thousands of sources.
-#[derive(Clone, Debug)]
-struct Numbers<B> {
-    all: Vec<B>,
-    /// Open addressing, at most a quarter full: address and number plus one, 0 for a free slot.
-    slots: Vec<(B, u32)>,
+/// Addresses as bits, and a hash table of their numbers.
+#[derive(Clone, Debug, Default)]
+struct Numbers {
+    all: Vec<u128>,
+    numbers: HashTable<u32>,
 }
 
-impl<B: Copy + Default + Eq + Into<u128>> Numbers<B> {
-    /// A table for `count` addresses.
-    fn new(count: usize) -> Self {
-        let slots = vec![(B::default(), 0); (count * 4).next_power_of_two().max(8)];
-        Self { all: Vec::with_capacity(count), slots }
-    }
-
+impl Numbers {
     /// Adds an address, unless it is in the table.
-    fn add(&mut self, bits: B) {
-        let mut at = self.slot(bits);
-        while self.slots[at].1 != 0 {
-            if self.slots[at].0 == bits {
-                return;
-            }
-            at = (at + 1) & (self.slots.len() - 1);
-        }
-        self.all.push(bits);
-        self.slots[at] = (bits, self.all.len() as u32);
-    }
-
-    #[inline]
-    fn find(&self, bits: B) -> Option<u32> {
-        let mut at = self.slot(bits);
-        loop {
-            match self.slots[at] {
-                (_, 0) => return None,
-                (there, number) if there == bits => return Some(number - 1),
-                _ => at = (at + 1) & (self.slots.len() - 1),
-            }
+    fn add(&mut self, bits: u128) {
+        if self.find(bits).is_none() {
+            let (number, all) = (self.all.len() as u32, &mut self.all);
+            all.push(bits);
+            self.numbers.insert_unique(hash(bits), number, |other| hash(all[*other as usize]));
         }
     }
 
     #[inline]
-    fn slot(&self, bits: B) -> usize {
-        let bits: u128 = bits.into();
-        let folded = (bits as u64 ^ (bits >> 64) as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        (folded >> 32) as usize & (self.slots.len() - 1)
+    fn find(&self, bits: u128) -> Option<u32> {
+        self.numbers.find(hash(bits), |number| self.all[*number as usize] == bits).copied()
     }
+}
+
+/// The hash of an address; its low bits depend on all bits of the address.
+#[inline]
+fn hash(bits: u128) -> u64 {
+    fold(bits).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(32)
+}
+
+#[inline]
+fn fold(bits: u128) -> u64 {
+    bits as u64 ^ (bits >> 64) as u64
 }
 
 /// A bijection of 64 bits in which every output bit depends on every input bit (the finaliser of
@@ -420,7 +388,7 @@ mod tests {
 
     fn endpoint(population: &Population, family: Family, peer: u32) -> Endpoint {
         let member = population.member(family, peer);
-        let ip = population.addresses().get(family, population.address(family, peer));
+        let ip = population.addresses.get(family, population.address(family, peer));
         Endpoint::new(ip, population.port(&member))
     }
 
@@ -511,7 +479,7 @@ mod tests {
         ) {
             let swarms = Swarms::zipf(count, mean, 1.0);
             let population = Population::new(&swarms, v6, addresses(four, six), draw, false);
-            prop_assert_eq!(population.swarms(), count);
+            prop_assert_eq!(population.swarms, count);
             let member = population.random_member(draw);
             prop_assert!(member.swarm < count && member.swarm_size() >= 1);
             for (family, addresses) in [(Family::V4, four), (Family::V6, six)] {

@@ -44,7 +44,7 @@ const WEIGHT: Key = number(0.0..=1_000_000.0);
 
 keys! {
     /// A request mix and the shape of the population that sends it.
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
     pub struct Profile {
         /// The built-in profile that a file is based on: its keys hold where the file has none.
         #[serde(default, skip_serializing)]
@@ -76,7 +76,7 @@ keys! {
     }
 
     /// Weights of the kinds of requests; only their ratios matter.
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
     pub struct Mix {
         /// Connects.
         pub connect: f64 = WEIGHT,
@@ -93,7 +93,7 @@ keys! {
     /// Arrivals, departures and state changes of peers, as shares of all announces with a valid
     /// connection id. The other announces carry no event. As many peers arrive as leave: the
     /// share of `started` is the sum of `stopped` and `vanished`.
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
     pub struct Events {
         /// Share of `stopped`.
         pub stopped: f64 = SHARE,
@@ -106,7 +106,7 @@ keys! {
     }
 
     /// Announces with unusual properties, as shares of all announces with a valid connection id.
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
     pub struct Odd {
         /// Share with port 0, for which an error reply is correct.
         pub port_zero: f64 = SHARE,
@@ -115,7 +115,7 @@ keys! {
     }
 
     /// Kinds of invalid connection ids; only their ratios matter.
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
     pub struct Unusable {
         /// Random ids.
         pub unknown: f64 = WEIGHT,
@@ -126,7 +126,7 @@ keys! {
     }
 
     /// Kinds of malformed datagrams; only their ratios matter.
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
     pub struct Junk {
         /// Fewer than 16 bytes.
         pub short: f64 = WEIGHT,
@@ -139,7 +139,7 @@ keys! {
     }
 
     /// Connects of a few addresses that send nothing else, amid the other traffic.
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
     pub struct Flood {
         /// Share of all bursts, 0 to 0.95.
         pub share: f64 = number(0.0..=0.95),
@@ -148,7 +148,7 @@ keys! {
     }
 
     /// Client software as a tracker sees it.
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
     pub struct Client {
         /// Share of the peers; only the ratios of weights matter.
         pub weight: f64 = WEIGHT,
@@ -165,7 +165,7 @@ keys! {
     }
 
     /// A size of scrapes.
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
     pub struct ScrapeSize {
         /// Share of the scrapes; only the ratios of weights matter.
         pub weight: f64 = WEIGHT,
@@ -174,7 +174,7 @@ keys! {
     }
 
     /// Number and sizes of swarms. Each has at least one peer.
-    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
     pub struct Swarms {
         /// Number of swarms.
         pub count: u32 = integer(1..=500_000_000, ""),

@@ -14,10 +14,11 @@
 use serde::{Deserialize, Serialize};
 
 /// The law by which swarm sizes fall with the rank.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Tail {
     /// The size is proportional to a power of the rank.
+    #[default]
     Zipf,
     /// The share of swarms above a size is proportional to a power of the size.
     Pareto,

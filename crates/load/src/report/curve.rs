@@ -73,7 +73,7 @@ impl Report {
         }
         std::fs::write(path.join("all.hgrm"), hgrm(&self.latency, &self.curve))?;
         for kind in self.kinds.iter().filter(|kind| !kind.curve.is_empty()) {
-            let name = format!("{}.hgrm", kind.kind.name());
+            let name = format!("{}.hgrm", kind.kind.as_ref());
             std::fs::write(path.join(name), hgrm(&kind.latency, &kind.curve))?;
         }
         Ok(())

@@ -13,8 +13,6 @@ pub(super) struct Grid {
     pub(super) title: &'static str,
     /// The class of the table in the page.
     pub(super) class: &'static str,
-    /// A sentence above the table; may be empty.
-    pub(super) note: String,
     pub(super) heads: &'static [&'static str],
     /// As many cells as `heads` in each row.
     pub(super) rows: Vec<Vec<String>>,
@@ -40,21 +38,21 @@ impl Grid {
 
 /// The load and its sources.
 pub(super) fn setup(report: &Report) -> Vec<Fact> {
-    let setup = &report.setup;
+    let (setup, load) = (&report.setup, &report.setup.load);
     let sum = |[v4, v6]: [u32; 2]| grouped(u64::from(v4) + u64::from(v6));
-    let segments = if setup.bursts { "grouped" } else { "single" };
-    let replies = if setup.coalescing { "" } else { ", replies one by one" };
+    let segments = if load.bursts { "grouped" } else { "single" };
+    let replies = if load.coalescing { "" } else { ", replies one by one" };
     vec![
         ("tracker", setup.targets.join(", ")),
         ("profile", setup.profile.name.clone()),
-        ("pace", setup.pace.describe()),
-        ("bursts", format!("of {}, {segments}{replies}", setup.burst)),
-        ("seed", setup.seed.to_string()),
+        ("pace", load.pace.describe()),
+        ("bursts", format!("of {}, {segments}{replies}", load.burst)),
+        ("seed", load.seed.to_string()),
         ("swarms", grouped(setup.swarms)),
         ("peers", sum(setup.peers)),
         ("source addresses", sum(setup.sources)),
-        ("load workers", setup.workers.to_string()),
-        ("measured", format!("{:.1} s after {:.1} s of warm-up", report.seconds, setup.warmup)),
+        ("load workers", load.workers.to_string()),
+        ("measured", format!("{:.1} s after {:.1} s of warm-up", report.seconds, load.warmup)),
     ]
 }
 
@@ -63,7 +61,7 @@ pub(super) fn figures(report: &Report) -> Vec<Fact> {
     let Report { rate, sent_rate, reply_megabits, loss_percent, late, dropped_here, .. } = report;
     let Report { peers_per_reply, peers_checked_percent, .. } = report;
     let [right, sent] = [*rate, *sent_rate].map(grouped);
-    let sample = report.setup.strictness.sample;
+    let sample = report.setup.load.strictness.sample;
     let peers = format!(
         "{peers_per_reply:.2} ({peers_checked_percent:.0} % of them checked: lists over \
          {SHORT_LIST} one in {sample} in full)"
@@ -104,7 +102,7 @@ pub(super) fn kinds(report: &Report) -> Grid {
             cells[1..].fill(String::new());
             cells[1] = "silence".into();
         }
-        std::iter::once(kind.kind.name().to_owned()).chain(cells).collect()
+        std::iter::once(kind.kind.as_ref().to_owned()).chain(cells).collect()
     };
     let all = report.kinds.iter().map(counts);
     let all = all.fold([0; 5], |sums, of| std::array::from_fn(|n| sums[n] + of[n]));
@@ -112,7 +110,6 @@ pub(super) fn kinds(report: &Report) -> Grid {
     Grid {
         title: "By kind of request",
         class: "kinds",
-        note: String::new(),
         heads: &["kind", "requests", "right", "wrong", "lost", "repeats"],
         rows: sent(report).map(row).chain([all]).collect(),
     }
@@ -126,11 +123,10 @@ pub(super) fn latencies(report: &Report) -> Grid {
         std::iter::once(name.to_owned()).chain(cells).collect()
     };
     let answered = sent(report).filter(|kind| kind.kind.is_answered());
-    let rows = answered.map(|kind| row(kind.kind.name(), &kind.latency));
+    let rows = answered.map(|kind| row(kind.kind.as_ref(), &kind.latency));
     Grid {
         title: "Latency by kind of request",
         class: "latencies",
-        note: String::new(),
         heads: &["latency", "p50", "p90", "p99", "p99.9", "max"],
         rows: rows.chain([row("all", &report.latency)]).collect(),
     }
@@ -147,7 +143,6 @@ pub(super) fn by_step(report: &Report) -> Option<Grid> {
     (!rows.is_empty()).then_some(Grid {
         title: "By step",
         class: "steps",
-        note: String::new(),
         heads: &["step", "measured", "sent/s", "right/s", "lost", "p99 max"],
         rows,
     })
@@ -159,7 +154,6 @@ pub(super) fn rounds(report: &Report) -> Option<Grid> {
     Some(Grid {
         title: "The search for the highest rate",
         class: "rounds",
-        note: search.headline(),
         heads: &[
             "round",
             "due per second",

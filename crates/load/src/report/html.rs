@@ -5,7 +5,7 @@ use askama::Template;
 use super::figures::{Fact, Grid, by_step, figures, kinds, latencies, rounds, setup};
 use super::verdict::verdict;
 use super::{CurvePoint, Report};
-use crate::chart::{Axis, Line, Lines, ShadedSpan, lines};
+use crate::chart::{Axis, Line, Lines, lines};
 use crate::series::Sample;
 use onrush_text::numbers::{Unit, bytes, grouped};
 
@@ -121,15 +121,14 @@ fn over_time(report: &Report, title: &str, y: Axis, shown: &[Shown]) -> String {
         let under_load = report.series.iter().filter(|sample| sample.phase != "drain");
         Line::new(*name, under_load.map(point))
     };
-    let warmup = report.setup.warmup;
-    let spans = [("warm-up", 0.0, warmup)].into_iter().filter(|(_, from, to)| to > from);
-    let spans = spans.map(|(name, from, to)| ShadedSpan { name: name.into(), from, to });
+    let warmup = report.setup.load.warmup;
+    let spans = (warmup > 0.0).then_some(("warm-up", 0.0, warmup));
     lines(&Lines {
         title: title.into(),
         x: Axis::linear("seconds since the start"),
         y,
         lines: shown.iter().map(line).collect(),
-        spans: spans.collect(),
+        spans: spans.into_iter().collect(),
     })
 }
 
@@ -154,7 +153,7 @@ fn percentiles(report: &Report, y: Axis) -> String {
         title: "Latency by percentile".into(),
         x: Axis::nines("share of replies that took no longer"),
         y,
-        lines: kinds.map(|kind| line(kind.kind.name(), &kind.curve)).collect(),
+        lines: kinds.map(|kind| line(kind.kind.as_ref(), &kind.curve)).collect(),
         spans: Vec::new(),
     })
 }

@@ -1,6 +1,7 @@
 //! The result of a search for the highest rate, and every round of it with its verdict.
 
 use serde::{Deserialize, Serialize};
+use strum::AsRefStr;
 
 use super::Report;
 use onrush_text::numbers::{Unit, grouped};
@@ -61,8 +62,9 @@ pub struct Round {
 }
 
 /// The purpose of a round.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, AsRefStr)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
 pub enum Purpose {
     /// Raises the rate until it fails, or lowers it until it is held.
     Grow,
@@ -132,17 +134,6 @@ impl Bounds {
     }
 }
 
-impl Purpose {
-    /// Its name in JSON and in the table.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Grow => "grow",
-            Self::Narrow => "narrow",
-            Self::Confirm => "confirm",
-        }
-    }
-}
-
 impl Round {
     /// The round at `rate` with this report.
     pub fn new(purpose: Purpose, rate: f64, report: &Report, bounds: &Bounds) -> Self {
@@ -171,7 +162,7 @@ impl Round {
     /// verdict.
     pub(super) fn cells(&self) -> [String; 7] {
         [
-            self.purpose.name().to_owned(),
+            self.purpose.as_ref().to_owned(),
             grouped(self.rate),
             grouped(self.replies_rate),
             format!("{:.3} %", self.loss_percent),

@@ -16,7 +16,7 @@ pub(super) fn rows(report: &Report) -> Vec<Vec<String>> {
         let start = samples.first().map_or(0.0, |sample| sample.time - sample.seconds);
         let end = samples.last().map_or(0.0, |sample| sample.time);
         let sent_then = |sample: &&Sample| {
-            let middle = sample.time - sample.seconds / 2.0 - report.setup.timeout;
+            let middle = sample.time - sample.seconds / 2.0 - report.setup.load.timeout;
             start <= middle && middle < end
         };
         let lost = report.series.iter().filter(sent_then).map(|sample| sample.lost).sum::<u64>();
@@ -48,7 +48,7 @@ mod tests {
     #[test]
     fn a_step_has_its_samples_and_its_losses() {
         let mut report = super::super::tests::example();
-        assert_eq!(report.setup.timeout, 1.0);
+        assert_eq!(report.setup.load.timeout, 1.0);
         let (one, two) = ("step 1: 1,000 per second", "step 2: 2,000 per second");
         report.series = vec![
             sample(0.5, "warm-up", 900, 0, 9e9),

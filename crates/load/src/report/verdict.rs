@@ -52,7 +52,7 @@ fn replies(report: &Report) -> String {
 
 /// The limit of the rate.
 fn limit(report: &Report) -> Option<String> {
-    match (&report.search, &report.setup.pace) {
+    match (&report.search, &report.setup.load.pace) {
         (Some(search), _) => search.limit(),
         (None, Pace::InFlight(count)) => Some(closed_loop(report, *count)),
         (None, Pace::Open(_)) => Some(open_loop(report)),
@@ -152,7 +152,7 @@ mod tests {
     fn the_limit_of_a_closed_loop_is_named() {
         let closed = |busiest: Option<f64>, workers: &[f64], vcpus: u32| {
             let change = |report: &mut Report| {
-                report.setup.pace = Pace::InFlight(256);
+                report.setup.load.pace = Pace::InFlight(256);
                 report.tracker_busiest_percent = busiest;
                 report.worker_percent = workers.to_vec();
                 report.environment = Some(Environment { vcpus, ..Environment::default() });

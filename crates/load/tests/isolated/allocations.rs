@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use onrush_load::generator::{Generator, GeneratorSettings, Pace, Window};
+use onrush_load::generator::{Generator, LoadSettings, Pace, Window};
 use onrush_load::plan::population::{Addresses, Population};
 use onrush_load::plan::{Kind, Plan, Profile, profile::Swarms};
 use onrush_load::sources::routes;
@@ -45,11 +45,11 @@ fn requests_allocate_nothing() {
     let profile = Profile::real();
     let swarms = Swarms { count: 10_000, ..profile.swarms };
     let plan = Plan::new(profile, Population::new(&swarms, 0.0, addresses, 1, false), 1);
-    let settings = GeneratorSettings { pace: Pace::InFlight(128), ..GeneratorSettings::default() };
+    let settings = LoadSettings { pace: Pace::InFlight(128), ..LoadSettings::default() };
     let window = Window { start: 0, end: 10_000_000_000 };
     let bound: Vec<SocketAddr> = sources.iter().map(|ip| SocketAddr::new(*ip, 0)).collect();
     let socket = network.bind(&bound).unwrap();
-    let mut generator = Generator::new(socket, &plan, routes, settings, window);
+    let mut generator = Generator::new(socket, &plan, routes, settings, 0, window);
     let clock = || network.now().as_nanos() as u64;
     let mut tracker = Tracker::new(Fault::Nothing);
     let mut turns = |count: u32| {

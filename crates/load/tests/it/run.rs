@@ -76,7 +76,7 @@ fn an_open_loop_of_several_workers() {
     let more = "--rate 2000 --workers 2 --profile classic --no-bursts --seed 7";
     let (output, report) = measured(Fault::Nothing, more);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    assert_eq!((report.setup.seed, report.setup.workers), (7, 2));
+    assert_eq!((report.setup.load.seed, report.setup.load.workers), (7, 2));
     assert_eq!(of(&report, Kind::Unusable).requests, 0);
     assert!(report.latency.p50 > 0.0 && report.latency.p50 <= report.latency.p99);
 }
@@ -87,7 +87,7 @@ fn replies_of_one_segment_are_checked_one_by_one() {
     for more in ["", "--no-coalescing"] {
         let (output, report) = measured(Fault::Nothing, &format!("--quiet {more}"));
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-        assert_eq!(report.setup.coalescing, more.is_empty());
+        assert_eq!(report.setup.load.coalescing, more.is_empty());
         let announces = of(&report, Kind::Announce);
         assert_eq!((announces.right, announces.wrong, announces.lost), (announces.requests, 0, 0));
         assert!(announces.right > 100 && report.peers_per_reply > 0.0, "{}", announces.right);
@@ -307,7 +307,10 @@ fn pages_and_distributions_are_written() {
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let page = std::fs::read_to_string(page).unwrap();
     assert_eq!(page.matches("<svg").count(), 6, "with CPU, memory and drops of the tracker");
-    assert!(page.contains(&format!("--seed {}", report.setup.seed)), "the command has the seed");
+    assert!(
+        page.contains(&format!("--seed {}", report.setup.load.seed)),
+        "the command has the seed"
+    );
     let tracker_report = report.tracker.unwrap();
     assert!(tracker_report.peak_rss >= tracker_report.rss && tracker_report.rss > 1 << 20);
     assert!(tracker_report.drops.is_some());

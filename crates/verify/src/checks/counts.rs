@@ -6,6 +6,7 @@ use crate::check::{Check, CheckResult, Group, Needs, demand, fails, prefer, skip
 use crate::exchange::{Client, ExchangeError};
 use crate::fixture::Fixture;
 use crate::message::{AnnounceRequest, COMPLETED, STOPPED};
+use crate::target::unspecified;
 
 pub(super) const CHECKS: &[Check] = &[
     Check::new(Group::Announce, "counts-order", Needs::Hashes(1), order)
@@ -237,11 +238,7 @@ fn families(fixture: &Fixture<'_>) -> CheckResult {
     let Some(also) = fixture.target.also else {
         return skipped("no address of the other family answers (see --also)");
     };
-    let source = match also.ip() {
-        ip if ip.is_loopback() => ip,
-        ip if ip.is_ipv4() => std::net::Ipv4Addr::UNSPECIFIED.into(),
-        _ => std::net::Ipv6Addr::UNSPECIFIED.into(),
-    };
+    let source = if also.ip().is_loopback() { also.ip() } else { unspecified(also) };
     let here = fixture.client()?;
     let there = Client::connected(fixture.target, also, source)?;
     here.announce_all(&[fixture.leecher(40_001), fixture.seeder(40_002)])?;

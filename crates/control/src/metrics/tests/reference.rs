@@ -2,6 +2,7 @@
 
 use crate::metrics::computed::COMPUTED;
 use crate::metrics::tables::TABLES;
+use onrush_text::lines::wrapped;
 use onrush_tracker::metrics::Kind;
 
 /// A series: type, name, labels, help text and label values.
@@ -53,24 +54,6 @@ fn row(kind: Kind, name: &str, labels: &[&str], help: &str, values: &[&str]) -> 
         values => format!(" Values: {}.", values.join(", ")),
     };
     let stop = if help.ends_with('.') { "" } else { "." };
-    wrap(&format!("- `{name}{suffix}` ({kind}{labels}): {help}{stop}{values}"))
-}
-
-/// Breaks an item of a list into lines of at most 100 characters.
-fn wrap(item: &str) -> String {
-    let mut text = String::new();
-    let mut line = String::new();
-    for word in item.split(' ') {
-        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > 100 {
-            text.push_str(&line);
-            text.push('\n');
-            line = format!("  {word}");
-        } else {
-            if !line.is_empty() {
-                line.push(' ');
-            }
-            line.push_str(word);
-        }
-    }
-    text + &line + "\n"
+    let item = format!("- `{name}{suffix}` ({kind}{labels}): {help}{stop}{values}");
+    wrapped(&item, "", "  ", 100).join("\n") + "\n"
 }

@@ -74,7 +74,7 @@ impl Report<'_> {
         let mut reasons: Vec<String> = Vec::new();
         for probe in &self.probes {
             if let Some((step, why)) = &probe.failed {
-                reasons.push(format!("{}: {} failed: {why}", family(probe), step.name()));
+                reasons.push(format!("{}: {} failed: {why}", family(probe), step.as_ref()));
             }
         }
         let answering: Vec<_> =
@@ -99,11 +99,11 @@ impl Report<'_> {
                     0 => String::new(),
                     repeated => format!("  (repeated {repeated} times)"),
                 };
-                let (name, time) = (step.step.name(), milliseconds(step.time));
+                let (name, time) = (step.step.as_ref(), milliseconds(step.time));
                 let _ = writeln!(text, "    {name:<9} {time:>8.1} ms{again}");
             }
             if let Some((step, why)) = &probe.failed {
-                let _ = writeln!(text, "    {:<9} failed: {why}", step.name());
+                let _ = writeln!(text, "    {:<9} failed: {why}", step.as_ref());
             }
         }
         text + &self.summary() + "\n"
@@ -117,7 +117,7 @@ impl Report<'_> {
         let limits = format!("{};{}", limit(self.warning), limit(self.critical));
         for probe in &self.probes {
             for step in &probe.answered {
-                let (name, time) = (step.step.name(), milliseconds(step.time));
+                let (name, time) = (step.step.as_ref(), milliseconds(step.time));
                 let _ = write!(line, " {}_{name}={time:.3}ms;{limits};0", family_label(probe));
             }
             let _ = write!(line, " {}_repeated={};;;0", family_label(probe), repeated(probe));
@@ -130,7 +130,7 @@ impl Report<'_> {
         let answers = probes().map(|(probe, family)| (family, probe.failed.is_none()));
         let times = probes().flat_map(|(probe, family)| {
             probe.answered.iter().map(move |step| {
-                let labels = format!("family=\"{family}\",step=\"{}\"", step.step.name());
+                let labels = format!("family=\"{family}\",step=\"{}\"", step.step.as_ref());
                 (labels, step.time.as_secs_f64())
             })
         });
@@ -155,7 +155,7 @@ impl Report<'_> {
         let probes = self.probes.iter().map(|probe| {
             let steps = probe.answered.iter().map(|step| {
                 json!({
-                    "step": step.step.name(),
+                    "step": step.step.as_ref(),
                     "milliseconds": milliseconds(step.time),
                     "repeated": step.repeated,
                 })
@@ -163,7 +163,7 @@ impl Report<'_> {
             let failed = probe
                 .failed
                 .as_ref()
-                .map(|(step, why)| json!({ "step": step.name(), "error": why.to_string() }));
+                .map(|(step, why)| json!({ "step": step.as_ref(), "error": why.to_string() }));
             json!({
                 "family": family_label(probe),
                 "address": probe.address.to_string(),

@@ -4,6 +4,13 @@ use proptest::prelude::*;
 
 use super::*;
 
+impl Pace {
+    /// An open loop of `rate` requests per second, at even distances.
+    pub(crate) fn rate(rate: f64) -> Self {
+        Self::Open(Schedule::constant(Arrivals::Even, rate, Duration::from_secs(1)))
+    }
+}
+
 const SECOND: Nanos = 1_000_000_000;
 
 /// A rate's integral by summing up trapezoids: requests due by `t` seconds.

@@ -25,7 +25,7 @@ fn a_right_tracker_stands_abuse() {
     }
     for of_kind in [Kind::Connect, Kind::Announce, Kind::Scrape] {
         let counted = kind(&outcome, of_kind);
-        assert_eq!((counted.lost, counted.wrong), (0, 0), "{}", of_kind.name());
+        assert_eq!((counted.lost, counted.wrong), (0, 0), "{}", of_kind.as_ref());
     }
 }
 

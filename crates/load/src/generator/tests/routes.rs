@@ -5,9 +5,8 @@ use super::*;
 /// A worker without a tracker, whose requests are only looked at.
 fn session<'p>(plan: &'p Plan, routes: Vec<Route>, in_flight: usize) -> Session<'p> {
     let pace = Pace::InFlight(in_flight);
-    let settings =
-        GeneratorSettings { pace, burst: 1, timeout: SECOND, ..GeneratorSettings::default() };
-    Session::new(plan, routes, settings, Window { start: 0, end: Nanos::MAX / 2 })
+    let settings = LoadSettings { pace, burst: 1, ..LoadSettings::default() };
+    Session::new(plan, routes, settings, 0, Window { start: 0, end: Nanos::MAX / 2 })
 }
 
 /// The classic mix of so many source addresses.
@@ -21,7 +20,7 @@ fn plan_of(sources: u32) -> Plan {
 }
 
 fn routes_of(plan: &Plan, targets: &[SocketAddr]) -> Vec<Route> {
-    let addresses = plan.population.addresses();
+    let addresses = &plan.population.addresses;
     let to_all = |n| crate::sources::routes(addresses, targets, Family::V4, n, n as u16);
     (0..addresses.count(Family::V4)).flat_map(to_all).collect()
 }
