@@ -8,12 +8,13 @@
 //! run is a row without numbers.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use onrush_tracker::metrics::{LOSSES, Summary};
 
 use crate::api::history::{self as api, HistorySpan, RefusedByDay, Saved, VERSION};
+use crate::mutex::lock;
 use crate::refused_days::RefusedDays;
 
 /// Seconds of an hour: rows of the hour, and rows for each row of the month.
@@ -93,23 +94,23 @@ impl History {
     /// Call every second: adds the seconds that have passed since the last call. If that is more
     /// than one, each gets the mean.
     pub fn record(&self, sum: &Summary, now: Instant) {
-        self.lock().record(sum, now);
+        lock(&self.rows).record(sum, now);
     }
 
     /// Call every second: adds what the parts of the list of info hashes have refused since the
     /// last call to the day of `unix`, seconds since 1970. Each part has its name and its counter.
     pub fn record_refused<'a>(&self, unix: u64, totals: impl IntoIterator<Item = (&'a str, u64)>) {
-        locked(&self.refused).record(unix, totals);
+        lock(&self.refused).record(unix, totals);
     }
 
     /// Announces refused by the parts of the list in the last 31 days.
     pub fn refused_by_day(&self) -> RefusedByDay {
-        locked(&self.refused).days().clone()
+        lock(&self.refused).days().clone()
     }
 
     /// The rows for programs, at a time in seconds since 1970.
     pub fn report(&self, now: Instant, unix: u64) -> api::History {
-        self.lock().report(now, unix)
+        lock(&self.rows).report(now, unix)
     }
 
     /// All that the file holds, at a time in seconds since 1970.
@@ -124,26 +125,17 @@ impl History {
     /// When this is not what [`saved`](Self::saved) has returned.
     pub fn restore(&self, saved: Saved, now: Instant, unix: u64) -> Result<(), InvalidHistory> {
         let restored = Rows::of(&saved.history, now, unix)?;
-        *self.lock() = restored;
-        locked(&self.refused).restore(saved.refused_by_day, unix);
+        *lock(&self.rows) = restored;
+        lock(&self.refused).restore(saved.refused_by_day, unix);
         Ok(())
     }
 
     /// The means of the last `seconds`, as far as the process ran in them.
     pub fn recent(&self, seconds: usize) -> Means {
-        let row = mean(self.lock().seconds.last(seconds));
+        let row = mean(lock(&self.rows).seconds.last(seconds));
         let numbers = row.map(|number| Some(number).filter(|number| !number.is_nan()));
         names().zip(numbers).collect()
     }
-
-    fn lock(&self) -> MutexGuard<'_, Rows> {
-        locked(&self.rows)
-    }
-}
-
-/// A panic between two changes leaves numbers that can be read.
-fn locked<T>(numbers: &Mutex<T>) -> MutexGuard<'_, T> {
-    numbers.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Why rows cannot be restored.
@@ -398,7 +390,7 @@ mod tests {
         assert_eq!(values(&report.hour, "replies"), [Some(500.0); 3_600]);
         assert_eq!(values(&report.month, "replies"), [Some(500.0); 2]);
         assert_eq!((report.month.step, report.month.until), (3_600, 99_940));
-        let mut rows = history.lock();
+        let mut rows = lock(&history.rows);
         (0..2 * MONTH).for_each(|_| rows.hours.push(MISSING));
         let size = |ring: &Ring| (ring.rows.len(), ring.rows.capacity());
         assert_eq!((size(&rows.seconds), size(&rows.hours)), ((3_600, 3_600), (744, 744)));

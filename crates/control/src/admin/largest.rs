@@ -9,13 +9,11 @@ use onrush_proto::InfoHash;
 use onrush_swarm::SwarmSummary;
 use tokio::time::Instant;
 
+use super::input;
 use super::wait::gathered;
 use crate::api::Problem;
 use crate::api::admin::{LargestSwarms, Measure, Swarm, TopQuery};
 use crate::state::SharedState;
-
-/// Largest accepted `limit`.
-const MAX_LIMIT: usize = 1_000;
 
 /// The largest swarms. The workers examine every swarm, in small steps between their turns. Only
 /// one such request runs at a time.
@@ -23,24 +21,15 @@ const MAX_LIMIT: usize = 1_000;
     (status = 200, description = "The largest first", body = LargestSwarms),
     (status = 400, description = "Unknown measure or a limit out of range"),
     (status = 429, description = "Another such request is running"),
-    (status = 503, description = "The tracker does not serve, or a worker accepts no orders"),
     (status = 504, description = "A worker did not answer in time"),
 )))]
 pub(crate) async fn top(
     State(state): SharedState,
     query: Result<Query<TopQuery>, QueryRejection>,
 ) -> Result<Json<LargestSwarms>, Problem> {
-    let Query(TopQuery { by, limit }) = query.map_err(|error| {
-        Problem::bad_request(format!(
-            "{}: write ?by=peers|seeders|leechers|completed&limit=1 to {MAX_LIMIT}",
-            error.body_text()
-        ))
-    })?;
-    if !(1..=MAX_LIMIT).contains(&limit) {
-        return Err(Problem::bad_request(format!(
-            "limit is {limit}: write a number from 1 to {MAX_LIMIT}"
-        )));
-    }
+    let example = "?by=peers|seeders|leechers|completed&limit=1 to 1000";
+    let TopQuery { by, limit } = input::query(query, example)?;
+    input::check_range("limit", limit as u64, 1..=1_000)?;
     let view = state.serving()?;
     let _walks = state.walk()?;
     let deadline = Instant::now() + state.timeout;

@@ -9,6 +9,7 @@ pub mod list;
 pub mod sources;
 pub mod swarm;
 
+mod input;
 mod wait;
 
 use std::sync::Arc;

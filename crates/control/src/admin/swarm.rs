@@ -3,7 +3,6 @@
 use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
-use axum::http::StatusCode;
 use onrush_proto::InfoHash;
 use onrush_proto::id::InvalidInfoHash;
 use onrush_swarm::{Shard, SwarmSummary};
@@ -30,8 +29,6 @@ impl From<SwarmSummary> for Swarm {
         (status = 200, description = "The swarm", body = Swarm),
         (status = 400, description = "Not an info hash"),
         (status = 404, description = "No such swarm"),
-        (status = 503, description = "The tracker does not serve, or the swarm's worker accepts no \
-                                      orders"),
         (status = 504, description = "The swarm's worker did not answer in time"),
     )
 ))]
@@ -46,11 +43,9 @@ pub(crate) async fn swarm(
     let look_up = move |shard: &mut Shard, now: Now| Some(shard.summary(&info_hash, now.moment));
     let found = view.parts.orders.gather_from_shard(shard, look_up)?;
     let found = gathered(found, deadline, "the worker of this swarm").await?;
-    let not_found = || {
-        let error = format!("no swarm {info_hash}: it has had no announce lately");
-        Problem::new(StatusCode::NOT_FOUND, error)
-    };
-    found.into_iter().flatten().next().map(|summary| Json(summary.into())).ok_or_else(not_found)
+    found.into_iter().flatten().next().map(|summary| Json(summary.into())).ok_or_else(|| {
+        Problem::not_found(format!("no swarm {info_hash}: it has had no announce lately"))
+    })
 }
 
 /// The info hash in the path of a request.

@@ -109,7 +109,7 @@ pub struct SnapshotReport {
 }
 
 /// Effect of a list that would replace the file of the access list.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct ListCheck {
     /// `allow` or `deny`.
@@ -129,12 +129,13 @@ pub struct ListCheck {
     pub examined: u64,
 }
 
-/// Query of `/reload`.
+/// Query of `/reload` and `/upgrade`.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[cfg_attr(test, derive(utoipa::IntoParams), into_params(parameter_in = Query))]
 #[serde(deny_unknown_fields)]
-pub struct ReloadQuery {
-    /// Accepts a list that lost more than half of its entries.
+pub struct ForceQuery {
+    /// Accepts a list that lost more than half of its entries. An upgrade also drops the peers for
+    /// which the successor has no room by `limits.peers`.
     #[serde(default)]
     #[cfg_attr(test, param(default = false))]
     pub force: bool,
@@ -204,18 +205,6 @@ pub struct ConfigDifference {
 pub struct LogLevel {
     /// `off`, `error`, `warn`, `info`, `debug` or `trace`.
     pub level: String,
-}
-
-/// Query of `/upgrade`.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[cfg_attr(test, derive(utoipa::IntoParams), into_params(parameter_in = Query))]
-#[serde(deny_unknown_fields)]
-pub struct UpgradeQuery {
-    /// Drops the peers for which the successor has no room by `limits.peers`, and accepts a list
-    /// that lost more than half of its entries.
-    #[serde(default)]
-    #[cfg_attr(test, param(default = false))]
-    pub force: bool,
 }
 
 /// The process that serves after an upgrade.

@@ -1,5 +1,7 @@
 //! Request and response of `/sources/top`.
 
+use std::collections::BTreeSet;
+
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
@@ -81,7 +83,7 @@ pub enum RequestKind {
 }
 
 /// The sources that send most.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct TopSources {
     /// The unit of a source.
@@ -106,7 +108,7 @@ pub struct TopSources {
     /// probability.
     pub others_at_most: f64,
     /// The UDP ports of the tracker.
-    pub ports: Vec<u16>,
+    pub ports: BTreeSet<u16>,
     /// The largest share first.
     pub sources: Vec<SourceShare>,
 }

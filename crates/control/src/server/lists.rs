@@ -1,7 +1,6 @@
 //! `/lists`: the access list in force, if the operator publishes it.
 
 use axum::extract::State;
-use axum::http::StatusCode;
 use axum::response::Response;
 
 use crate::api::Problem;
@@ -18,8 +17,7 @@ use crate::view::InForce;
 pub(super) async fn lists(State(state): SharedState) -> Result<Response, Problem> {
     let InForce { settings, lists, .. } = state.serving()?.in_force();
     if !settings.admin.publish_lists {
-        return Err(Problem::new(
-            StatusCode::NOT_FOUND,
+        return Err(Problem::not_found(
             "this tracker does not publish its list: its operator may set \
              admin.publish_lists = true",
         ));

@@ -41,13 +41,14 @@ use tokio_io_timeout::TimeoutStream;
 pub use listener::{AdminError, Bound, bind, bind_later};
 
 use crate::caller::Caller;
-use crate::connections::{ResponseBody, Slot};
+use crate::connections::Slot;
 use crate::readiness::Readiness;
 use crate::state::ServerState;
 use crate::token::Token;
 use crate::view::View;
 use listener::{RETRY_INTERVAL, listening};
 use onrush_config::settings::AdminSettings;
+use onrush_net::connections::Source;
 use stream::WatchedStream;
 
 /// Maximum lifetime of a connection, in multiples of `admin.timeout`.
@@ -252,7 +253,7 @@ async fn accept_tcp(bound: Bound, text: String, routers: Routers, state: Arc<Ser
     loop {
         let Some((stream, peer)) = accepted(listener.accept().await).await else { continue };
         let _ = stream.set_nodelay(true);
-        let slot = state.connections.admit(peer.ip(), Instant::now());
+        let slot = state.connections.admit(Source::of(peer.ip()), Instant::now());
         start_serving(stream, Caller::Address(peer), slot, &routers, &state).await;
     }
 }
@@ -267,7 +268,7 @@ async fn accept_local(
         let Some((stream, _)) = accepted(listener.accept().await).await else { continue };
         // The user at the time of connecting.
         let Ok(user) = stream.peer_cred().map(|peer| peer.uid()) else { continue };
-        let slot = state.connections.admit_user(user, Instant::now());
+        let slot = state.connections.admit(Source::User(user), Instant::now());
         start_serving(stream, Caller::User(user), slot, &routers, &state).await;
     }
 }
@@ -322,7 +323,7 @@ async fn serve(
     let service = service_fn(|mut request: Request<Incoming>| {
         request.extensions_mut().insert(caller);
         let (in_use, response) = (slot.in_use(), router.call(request));
-        async { response.await.map(|r| r.map(|body| ResponseBody::new(body, in_use))) }
+        async { response.await.map(|r| r.map(|body| in_use.producing(body))) }
     });
     let connection = server.serve_connection(stream, service);
     let mut connection = std::pin::pin!(connection);

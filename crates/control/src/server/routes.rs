@@ -65,8 +65,7 @@ fn add(routes: Vec<Route>) -> Router<Arc<ServerState>> {
 }
 
 async fn not_found() -> Problem {
-    Problem::new(
-        StatusCode::NOT_FOUND,
+    Problem::not_found(
         "there is nothing at this path: / is the status page; /openapi.json describes /health, \
          /ready, /metrics, /stats.json, /history.json, /lists and the admin API under /api/v1",
     )

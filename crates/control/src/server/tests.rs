@@ -259,7 +259,8 @@ fn requests_that_do_not_arrive_are_cut_off() {
         });
         io::read_to_string(client).unwrap()
     };
-    let admit = || state.connections.admit([127, 0, 0, 1].into(), Instant::now()).unwrap();
+    let admit =
+        || state.connections.admit(Source::of([127, 0, 0, 1].into()), Instant::now()).unwrap();
     let response = response_to(&head_without_a_body(), admit());
     assert!(response.starts_with("HTTP/1.1 408 "), "{response}");
     let heads = ["", "GET /health HT"];
@@ -354,7 +355,7 @@ fn a_connection_that_is_being_written_to_is_not_closed_for_another() {
     const LENGTH: usize = 64 << 20;
     let long = Router::new().route("/long", axum::routing::get(async || vec![b'.'; LENGTH]));
     let connections = Connections::new(1, 10 * DEADLINE);
-    let admit = || connections.admit([127, 0, 0, 1].into(), Instant::now()).unwrap();
+    let admit = || connections.admit(Source::of([127, 0, 0, 1].into()), Instant::now()).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     client.set_read_timeout(Some(DEADLINE)).unwrap();

@@ -8,9 +8,10 @@ use super::{AccessControl, InProgress, Pending};
 use crate::effect::{Effect, Effects, Record, RecordError};
 use crate::time::Time;
 use onrush_config::settings::{Access, Listed};
+use onrush_control::api::Problem;
 use onrush_control::api::admin::ListUpdate;
 use onrush_control::caller::Caller;
-use onrush_control::request::{ListChangeError, Responder};
+use onrush_control::request::Responder;
 use onrush_control::view::Candidate;
 use onrush_store::lists::journal::Journal;
 use onrush_tracker::access::overlay::{ListChange, OverlaySet};
@@ -45,7 +46,7 @@ pub(super) struct PlannedChange {
 }
 
 /// Replies to the request for a change.
-type ListResponder = Responder<Result<ListUpdate, ListChangeError>>;
+type ListResponder = Responder<Result<ListUpdate, Problem>>;
 
 impl RecentChanges {
     /// Applies the changes that lists read by the current reload may lack.
@@ -133,21 +134,23 @@ impl AccessControl {
         changes: &[ListChange],
         limit: usize,
         in_progress: InProgress,
-    ) -> Result<(ListKind, AccessList, Vec<ListChange>), ListChangeError> {
-        if in_progress.is_final {
-            return Err(ListChangeError::Upgrading);
-        }
+    ) -> Result<(ListKind, AccessList, Vec<ListChange>), Problem> {
+        in_progress.refuse_if_final()?;
         let former = &self.lists.access;
         let (Some(kind), Some(listing)) = (former.kind(), former.set()) else {
-            return Err(ListChangeError::NoList);
+            return Err(Problem::no_list());
         };
         let effective = changes.iter().filter(|change| listing.is_changed_by(change)).cloned();
         let list = former.with(changes);
         if list.len() > limit.max(former.len()) {
-            return Err(ListChangeError::Full(limit));
+            return Err(Problem::conflict(format!(
+                "the list would have more than {limit} info hashes: raise limits.list_entries and \
+                 reload"
+            )));
         }
         if list.is_empty() && matches!(list, AccessList::Allow(_)) {
-            return Err(ListChangeError::NothingLeft);
+            let error = "the allow list would be empty, and the tracker would serve no info hash";
+            return Err(Problem::conflict(error));
         }
         Ok((kind, list, effective.collect()))
     }
@@ -163,8 +166,8 @@ impl AccessControl {
     ) {
         let PlannedChange { changes, effective, kind, list, for_reload, caller, responder } =
             change;
-        if let Err(RecordError { path, error }) = result {
-            return effects.reply(responder, Err(ListChangeError::Journal { path, error }));
+        if let Err(error) = result {
+            return effects.reply(responder, Err(error.into()));
         }
         self.changes.record(kind, &changes, for_reload);
         let former = std::mem::replace(&mut self.lists.access, list.clone());
@@ -210,7 +213,6 @@ impl AccessControl {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use onrush_control::request::Responder;
     use onrush_proto::InfoHash;
     use std::sync::mpsc::{Receiver, channel};
 
@@ -235,7 +237,7 @@ mod tests {
         access: &mut AccessControl,
         changes: Vec<ListChange>,
         in_progress: InProgress,
-    ) -> (Effects, Receiver<Result<ListUpdate, ListChangeError>>) {
+    ) -> (Effects, Receiver<Result<ListUpdate, Problem>>) {
         let (to, result) = channel();
         let responder = Responder::new(move |result| to.send(result).unwrap());
         let mut effects = Effects::default();
@@ -300,7 +302,7 @@ mod tests {
         let error = RecordError { path: "j".into(), error: "full".into() };
         access.recorded(Err(error), time(), &mut failed);
         assert_eq!(replied(failed).len(), 0);
-        assert!(matches!(result.recv().unwrap(), Err(ListChangeError::Journal { .. })));
+        assert!(result.recv().unwrap().unwrap_err().error.contains("j cannot be written: full"));
         assert!(access.lists().access.permits(hash(1)), "nothing has changed");
         let (_, result) = request(&mut access, change(), InProgress::default());
         let mut recorded = Effects::default();
@@ -329,6 +331,6 @@ mod tests {
         let is_final = InProgress { is_final: true, ..InProgress::default() };
         let (effects, result) = request(&mut deny_list(), Vec::new(), is_final);
         assert_eq!(replied(effects).len(), 0);
-        assert!(matches!(result.recv().unwrap(), Err(ListChangeError::Upgrading)));
+        assert!(result.recv().unwrap().unwrap_err().error.contains("a handoff is in progress"));
     }
 }
