@@ -3,9 +3,11 @@
 use std::ops::RangeInclusive;
 
 use axum::Json;
-use axum::extract::Query;
-use axum::extract::rejection::{JsonRejection, QueryRejection};
+use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
+use axum::extract::{Path, Query};
 use axum::http::StatusCode;
+use onrush_proto::InfoHash;
+use onrush_proto::id::InvalidInfoHash;
 
 use crate::api::Problem;
 
@@ -45,4 +47,18 @@ pub(super) fn check_range(
             range.end()
         ))),
     }
+}
+
+/// The info hash in the path of a request.
+pub(super) fn info_hash_of(path: Result<Path<String>, PathRejection>) -> Result<InfoHash, Problem> {
+    // The path is not UTF-8.
+    let Path(text) = path.map_err(|error| Problem::bad_request(error.body_text()))?;
+    parse_info_hash(&text)
+}
+
+/// Parses an info hash in hexadecimal or base32.
+pub(super) fn parse_info_hash(text: &str) -> Result<InfoHash, Problem> {
+    text.trim().parse().map_err(|error: InvalidInfoHash| {
+        Problem::bad_request(format!("{text:?} is no info hash: {error}"))
+    })
 }

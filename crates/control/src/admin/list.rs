@@ -10,7 +10,6 @@ use axum::{Extension, Json};
 use onrush_proto::InfoHash;
 
 use super::input;
-use super::swarm::{info_hash_of, parse_info_hash};
 use super::wait::main_thread;
 use crate::api::Problem;
 use crate::api::admin::{ListEntries, ListEntry, ListPart, ListReport, ListUpdate};
@@ -54,7 +53,7 @@ pub(crate) async fn entry(
     State(state): SharedState,
     path: Result<Path<String>, PathRejection>,
 ) -> Result<Json<ListEntry>, Problem> {
-    let info_hash = info_hash_of(path)?;
+    let info_hash = input::info_hash_of(path)?;
     let list = state.serving()?.in_force().lists.access;
     let set = list.set().filter(|set| set.contains(&info_hash));
     let (listed, served) = (set.is_some(), list.permits(info_hash));
@@ -126,5 +125,5 @@ fn parse_entry(line: &str) -> Result<(InfoHash, Option<Arc<str>>), Problem> {
         Some((hash, behind)) => (hash.trim_end(), comment(behind)),
         None => (line, "".into()),
     };
-    Ok((parse_info_hash(hash)?, Some(behind).filter(|behind| !behind.is_empty())))
+    Ok((input::parse_info_hash(hash)?, Some(behind).filter(|behind| !behind.is_empty())))
 }

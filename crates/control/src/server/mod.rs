@@ -10,7 +10,6 @@ pub mod listener;
 
 mod auth;
 mod host;
-mod lists;
 mod observation;
 pub(crate) mod openapi;
 mod routes;

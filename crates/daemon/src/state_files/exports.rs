@@ -2,7 +2,6 @@
 
 use std::io::{self, Write};
 use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded};
@@ -11,7 +10,6 @@ use super::writer::PeriodicFile;
 use onrush_config::export_format::of_name;
 use onrush_config::settings::ExportSettings;
 use onrush_control::api::admin::ExportReport;
-use onrush_control::files::FileWrites;
 use onrush_control::request::Responder;
 use onrush_store::atomic_file::AtomicFile;
 use onrush_store::export::count::{SwarmCounter, SwarmCounts};
@@ -27,8 +25,8 @@ pub type ExportResponder = Responder<Result<ExportReport, String>>;
 /// The exports of a running tracker.
 #[derive(Debug)]
 pub(super) struct Exports {
-    settings: ExportSettings,
-    writer: PeriodicFile<ExportReport>,
+    pub(super) settings: ExportSettings,
+    pub(super) writer: PeriodicFile<ExportReport>,
     /// Dropping this aborts the export being written.
     keep: Option<Sender<()>>,
     /// Responders of the export being written.
@@ -40,21 +38,6 @@ impl Exports {
     pub(super) fn new(settings: ExportSettings, now: Instant) -> Self {
         let writer = PeriodicFile::new("export", now);
         Self { settings, writer, keep: None, waiting: Vec::new() }
-    }
-
-    /// Puts other settings into force.
-    pub(super) fn reconfigure(&mut self, settings: ExportSettings) {
-        self.settings = settings;
-    }
-
-    /// The next export is due an interval from `now`.
-    pub(super) fn begin(&mut self, now: Instant) {
-        self.writer.begin(now);
-    }
-
-    /// State of the exports.
-    pub(super) fn writes(&self) -> &Arc<FileWrites> {
-        self.writer.writes()
     }
 
     /// Call every second: starts an export when it is due, and reports a finished one.
@@ -232,6 +215,6 @@ mod tests {
         exports.abort(Duration::from_secs(60));
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
         assert_eq!(response.recv().unwrap(), Err("aborted: true".to_owned()));
-        assert_eq!(exports.writes().stats().failed, 1);
+        assert_eq!(exports.writer.writes().stats().failed, 1);
     }
 }

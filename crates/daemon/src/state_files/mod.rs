@@ -102,19 +102,20 @@ impl StateFiles {
     /// The tracker begins to serve: snapshots and exports are due an interval from now, also if
     /// loading the peers has taken longer.
     pub fn begin(&mut self, now: Instant) {
-        self.snapshots.begin(now);
-        self.exports.begin(now);
+        self.snapshots.writer.begin(now);
+        self.exports.writer.begin(now);
     }
 
     /// Results of snapshots and exports, for other threads.
     pub fn results(&self) -> Files {
-        Files { snapshot: self.snapshots.writes().clone(), export: self.exports.writes().clone() }
+        let (snapshots, exports) = (&self.snapshots.writer, &self.exports.writer);
+        Files { snapshot: snapshots.writes().clone(), export: exports.writes().clone() }
     }
 
     /// Puts the keys of these files into force.
     pub fn reconfigure(&mut self, settings: &Settings) {
-        self.snapshots.set_interval(settings.snapshot.every);
-        self.exports.reconfigure(settings.export.clone());
+        self.snapshots.interval = settings.snapshot.every;
+        self.exports.settings = settings.export.clone();
     }
 
     /// Call every second: writes snapshots, exports and the history when they are due.

@@ -13,7 +13,6 @@ use onrush_swarm::Shard;
 use super::writer::PeriodicFile;
 use crate::process::notify;
 use onrush_control::api::admin::SnapshotReport;
-use onrush_control::files::FileWrites;
 use onrush_control::request::Responder;
 use onrush_store::snapshot::encode::{Block, Encoder};
 use onrush_store::snapshot::load::Unread;
@@ -31,12 +30,12 @@ pub struct Snapshots {
     path: Option<PathBuf>,
     /// A file at the path that could not be read at start, and is not overwritten.
     unread: Option<Unread>,
-    interval: Duration,
+    pub(super) interval: Duration,
     /// Set until the snapshot after an upgrade is written: whether peers are still being merged.
     merging: Option<Arc<AtomicBool>>,
     /// When a snapshot of all merged peers was last begun.
     begun_merged: Option<Instant>,
-    writer: PeriodicFile<SnapshotSummary>,
+    pub(super) writer: PeriodicFile<SnapshotSummary>,
     /// Responders of the snapshot being written.
     waiting: Vec<SnapshotResponder>,
 }
@@ -66,11 +65,6 @@ impl Snapshots {
         }
     }
 
-    /// The next snapshot is due an interval from `now`.
-    pub fn begin(&mut self, now: Instant) {
-        self.writer.begin(now);
-    }
-
     /// The path of the file, unless snapshots are off.
     pub fn path(&self) -> Option<&Path> {
         self.path.as_deref()
@@ -93,16 +87,6 @@ impl Snapshots {
     /// Why nothing may be written to the path at the moment.
     fn obstacle(&mut self) -> Option<String> {
         self.unread().map(Unread::to_string)
-    }
-
-    /// State of the snapshots.
-    pub fn writes(&self) -> &Arc<FileWrites> {
-        self.writer.writes()
-    }
-
-    /// Changes the interval.
-    pub fn set_interval(&mut self, interval: Duration) {
-        self.interval = interval;
     }
 
     /// Makes a snapshot due as soon as `merging` is cleared, regardless of the interval.

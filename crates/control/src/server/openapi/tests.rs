@@ -14,7 +14,7 @@ use utoipa::{Modify, OpenApi};
 
 use crate::api::Problem;
 use crate::caller::Caller;
-use crate::server::{lists, observation, routes};
+use crate::server::{observation, routes};
 use crate::state::ServerState;
 use crate::{TOKEN_KEY, Token};
 use crate::{admin, page};
@@ -37,7 +37,7 @@ use onrush_config::Settings;
         observation::stats,
         observation::history,
         super::openapi,
-        lists::lists,
+        observation::lists,
         admin::actions::reload,
         admin::actions::export,
         admin::actions::snapshot,
@@ -54,8 +54,8 @@ use onrush_config::Settings;
         admin::blocks::list,
         admin::blocks::block,
         admin::blocks::unblock,
-        admin::swarm::swarm,
-        admin::largest::top,
+        admin::swarms::swarm,
+        admin::swarms::top,
         admin::sources::top,
     ),
     components(schemas(Problem)),

@@ -4,6 +4,7 @@
 //! The main thread waits for [`Event`]s and draws. Three other threads wait for readings, keys and
 //! signals, so that whatever one of them waits for delays neither the others nor the end. Keys are
 //! read here and not by crossterm, which repeats a failed read forever (decision 73).
+//! Crossterm writes no colors if `$NO_COLOR` is set.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, IsTerminal, Read, stdin};
@@ -16,7 +17,6 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::terminal::disable_raw_mode;
-use ratatui::style::Style;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGWINCH};
 use signal_hook::iterator::Signals;
 
@@ -137,16 +137,8 @@ fn watch(
     mut view: View,
     events: &Receiver<Event>,
 ) -> io::Result<()> {
-    let colors = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     loop {
-        terminal.draw(|frame| {
-            view.scroll = draw(&view, frame.area(), frame.buffer_mut());
-            if !colors {
-                frame.buffer_mut().content.iter_mut().for_each(|cell| {
-                    cell.set_style(Style::reset());
-                });
-            }
-        })?;
+        terminal.draw(|frame| view.scroll = draw(&view, frame.area(), frame.buffer_mut()))?;
         // The other threads keep their senders.
         let Ok(event) = events.recv() else { return Ok(()) };
         match event {
