@@ -105,7 +105,7 @@ impl History {
 
     /// Announces refused by the parts of the list in the last 31 days.
     pub fn refused_by_day(&self) -> RefusedByDay {
-        lock(&self.refused).days().clone()
+        lock(&self.refused).days.clone()
     }
 
     /// The rows for programs, at a time in seconds since 1970.
@@ -122,8 +122,8 @@ impl History {
     /// between is a gap in the rows; after the clock was set back there is none.
     ///
     /// # Errors
-    /// When this is not what [`saved`](Self::saved) has returned.
-    pub fn restore(&self, saved: Saved, now: Instant, unix: u64) -> Result<(), InvalidHistory> {
+    /// Why this is not what [`saved`](Self::saved) has returned.
+    pub fn restore(&self, saved: Saved, now: Instant, unix: u64) -> Result<(), String> {
         let restored = Rows::of(&saved.history, now, unix)?;
         *lock(&self.rows) = restored;
         lock(&self.refused).restore(saved.refused_by_day, unix);
@@ -138,27 +138,13 @@ impl History {
     }
 }
 
-/// Why rows cannot be restored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum InvalidHistory {
-    /// Another version of the format.
-    #[error("a history of version {0}; this build reads version {VERSION}")]
-    Version(
-        /// The version.
-        u32,
-    ),
-    /// Lists of different lengths.
-    #[error("the lists of values have different lengths")]
-    Lengths,
-    /// A value that is none.
-    #[error("a value is negative or infinite")]
-    Value,
-}
-
 impl Rows {
-    fn of(report: &api::History, now: Instant, unix: u64) -> Result<Self, InvalidHistory> {
+    fn of(report: &api::History, now: Instant, unix: u64) -> Result<Self, String> {
         if report.version != VERSION {
-            return Err(InvalidHistory::Version(report.version));
+            let version = report.version;
+            return Err(format!(
+                "a history of version {version}; this build reads version {VERSION}"
+            ));
         }
         let partial = report.hour.until.saturating_sub(report.month.until) as usize % HOUR;
         let mut rows = Self {
@@ -240,10 +226,10 @@ impl Ring {
     }
 
     /// The rows of a span. Values that it lacks are missing; values of other names are ignored.
-    fn of(span: &HistorySpan, most: usize) -> Result<Self, InvalidHistory> {
+    fn of(span: &HistorySpan, most: usize) -> Result<Self, String> {
         let length = span.values.values().next().map_or(0, Vec::len);
         if span.values.values().any(|values| values.len() != length) {
-            return Err(InvalidHistory::Lengths);
+            return Err("the lists of values have different lengths".to_owned());
         }
         let mut ring = Self::new(most);
         ring.rows.resize(length.min(most), MISSING);
@@ -253,7 +239,7 @@ impl Ring {
             for (row, value) in ring.rows.iter_mut().zip(newest) {
                 let Some(value) = *value else { continue };
                 if !(value.is_finite() && value >= 0.0) {
-                    return Err(InvalidHistory::Value);
+                    return Err("a value is negative or infinite".to_owned());
                 }
                 row[column] = value;
             }
@@ -471,16 +457,16 @@ mod tests {
             later.restore(saved(&report), clock.at(0.0), 50_000)
         };
         let other = restored(|report| report.version = 2);
-        assert_eq!(other, Err(InvalidHistory::Version(2)));
+        assert!(other.unwrap_err().contains("version 2"));
         let short = restored(|report| {
             report.hour.values.get_mut("busy").unwrap().pop();
         });
-        assert_eq!(short, Err(InvalidHistory::Lengths));
+        assert!(short.unwrap_err().contains("lengths"));
         for value in [-1.0, f32::INFINITY] {
             let mut report = report.clone();
             report.month.values.get_mut("busy").unwrap()[0] = Some(value);
             let wrong = later.restore(saved(&report), clock.at(0.0), 50_000);
-            assert_eq!(wrong, Err(InvalidHistory::Value));
+            assert!(wrong.unwrap_err().contains("negative or infinite"));
         }
         assert_eq!(later.report(clock.at(0.0), 50_000), report, "unchanged by errors");
         // Values of another build: unknown ones are ignored, and missing ones are missing.

@@ -61,7 +61,7 @@ impl HistoryFile {
                  ahead, set it, stop the tracker and rename the file back",
                 unix.saturating_sub(until) / 86_400
             ),
-            Ok((_, saved)) => history.restore(saved, now, unix).err()?.to_string(),
+            Ok((_, saved)) => history.restore(saved, now, unix).err()?,
             Err(error) => error.to_string(),
         };
         Some(match set_aside(&self.path, unix) {
