@@ -113,8 +113,7 @@ pub mod owner {
 
 /// Whether even an upgrade cannot change a key.
 pub fn is_restart_only(path: &str) -> bool {
-    let leaves = SCHEMA.leaves();
-    leaves.iter().any(|(known, key)| known == path && key.applied == Applied::OnRestart)
+    SCHEMA.key(path).is_some_and(|key| key.applied == Applied::OnRestart)
 }
 
 keys! {

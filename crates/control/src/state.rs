@@ -22,7 +22,6 @@ use onrush_config::settings::AdminSettings;
 pub(crate) type SharedState = State<Arc<ServerState>>;
 
 /// State of the HTTP server.
-#[derive(Debug)]
 pub(crate) struct ServerState {
     /// `admin.timeout`: time limit for a response that depends on another thread.
     pub(crate) timeout: Duration,

@@ -1,7 +1,6 @@
 //! The tracker's state as the main thread publishes it to other threads. Workers never read it, so
 //! none of them can wait for its mutex.
 
-use std::fmt;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Instant, SystemTime};
@@ -106,11 +105,5 @@ impl View {
     /// When the main thread's queue is full or the thread has exited.
     pub fn request(&self, request: Request) -> Result<(), TrySendError<Request>> {
         self.requests.try_send(request)
-    }
-}
-
-impl fmt::Debug for View {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "View({} members)", self.parts.members.len())
     }
 }

@@ -27,7 +27,7 @@ fn by_worker<'a, T>(
     shown: Shown,
     read: impl Fn(&'a WorkerMetrics) -> &'a T,
 ) -> Vec<(&'a str, &'a T)> {
-    let of = |worker: Worker<'a>| (worker.name, read(worker.metrics));
+    let of = |worker: Worker<'a>| (worker.member.name.as_str(), read(&worker.member.metrics));
     match shown {
         Shown::Sockets => all.socket_workers().map(of).collect(),
         Shown::Shards => all.swarm_workers().map(of).collect(),

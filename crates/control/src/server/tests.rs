@@ -177,7 +177,7 @@ fn keep_alive_clients_do_not_keep_others_out() {
                 }
             }
         }
-        let connections = &server.state.connections;
+        let connections = &server.acceptor.state.connections;
         let open = connections.counters.connections.get();
         assert!(open <= settings().connections as u64, "{open}");
         assert_eq!(connections.counters.rejected.get(), 0);
@@ -217,7 +217,7 @@ fn head_without_a_body() -> String {
 #[test]
 fn health_is_answered_while_all_connections_are_in_use() {
     let server = serving(&AdminSettings { connections: 8, ..settings() });
-    let state = &server.state;
+    let state = &server.acceptor.state;
     let new = || connect(&server, [127, 0, 0, 1].into());
     // In use until the body arrives.
     let mut slow: Vec<_> = (0..8).map(|_| new()).collect();
@@ -252,7 +252,7 @@ fn requests_that_do_not_arrive_are_cut_off() {
         let (mut client, stream) = UnixStream::pair().unwrap();
         client.write_all(sent.as_bytes()).unwrap();
         stream.set_nonblocking(true).unwrap();
-        let router = Routers::new(&state, &settings).all;
+        let router = routes::router(state.clone(), &settings);
         runtime.block_on(async {
             let stream = tokio::net::UnixStream::from_std(stream).unwrap();
             serve(stream, Caller::User(0), router, settings.timeout, slot).await;
