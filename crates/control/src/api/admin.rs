@@ -248,7 +248,8 @@ pub struct TopQuery {
     pub limit: usize,
 }
 
-fn default_limit() -> usize {
+/// Entries of a list of the largest.
+pub(super) fn default_limit() -> usize {
     20
 }
 

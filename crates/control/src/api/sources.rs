@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
+use super::admin::default_limit;
+
 /// Query of `/sources/top`.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[cfg_attr(test, derive(utoipa::IntoParams), into_params(parameter_in = Query))]
@@ -30,10 +32,6 @@ pub struct SourcesQuery {
 
 fn default_seconds() -> u64 {
     10
-}
-
-fn default_limit() -> usize {
-    20
 }
 
 /// The unit of a source.

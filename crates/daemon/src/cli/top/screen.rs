@@ -16,13 +16,14 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::KeyCode;
 use ratatui::crossterm::terminal::disable_raw_mode;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGWINCH};
 use signal_hook::iterator::Signals;
 
 use super::command::Top;
 use super::draw::draw;
-use super::keys::{Key, keys};
+use super::keys::keys;
 use super::view::View;
 use crate::process::exit::FAILED;
 use onrush_control::api::stats::Stats;
@@ -35,7 +36,7 @@ const GRACE: Duration = Duration::from_secs(1);
 enum Event {
     /// A reading, or its error.
     Reading(Box<Result<Stats, String>>),
-    Key(Key),
+    Key(KeyCode),
     /// The terminal has another size.
     Resized,
     /// A signal asks for the end, or the terminal is at its end.
