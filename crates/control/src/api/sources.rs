@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use clap::ValueEnum;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
@@ -35,21 +36,25 @@ fn default_seconds() -> u64 {
 }
 
 /// The unit of a source.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[cfg_attr(test, derive(utoipa::ToSchema))]
 pub enum Grouping {
     /// An address.
     #[default]
     #[serde(rename = "ip")]
+    #[value(name = "ip")]
     Address,
     /// An IPv4 address or an IPv6 /64, which one client may have: a source of the limits.
     #[serde(rename = "64")]
+    #[value(name = "64")]
     Source,
     /// An IPv4 /24 or an IPv6 /48: a network of the limits.
     #[serde(rename = "48")]
+    #[value(name = "48")]
     Network,
     /// The same as `48`.
     #[serde(rename = "24")]
+    #[value(name = "24")]
     NetworkByV4,
 }
 
@@ -65,7 +70,7 @@ impl Grouping {
 }
 
 /// Kind of the requests that are counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum RequestKind {

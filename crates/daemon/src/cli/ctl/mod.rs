@@ -118,6 +118,7 @@ impl Requests<'_> {
                 self.get(&format!("/api/v1/swarm/{info_hash}"), format::swarm)
             }
             Action::TopSwarms { by, limit } => {
+                let by = format::word(*by);
                 self.get(&format!("/api/v1/swarms/top?by={by}&limit={limit}"), format::top)
             }
             Action::TopSources(sources) => self.get(&sources.path(), |top| sources.show(top)),
