@@ -20,8 +20,8 @@ use crate::keys::SCHEMA;
 const PREFIX: &str = "ONRUSH_";
 /// Replacement of the dots of a path.
 const DOT: &str = "__";
-/// Behind the name of a variable whose value is the path of a file.
-const FROM_FILE: &str = "_FILE";
+/// Behind the name of a variable whose value is the path of a file, in lower case.
+const FROM_FILE: &str = "_file";
 /// Bytes of a file with a value.
 const MAX_VALUE: u64 = 64 << 10;
 
@@ -40,7 +40,7 @@ impl Environment {
         let of_keys = |(name, value): (OsString, OsString)| {
             let name = name.into_string().ok()?;
             let path = path_of(&name)?;
-            let is_key = path.contains('.') || matches!(target(&path), Target::Key | Target::File);
+            let is_key = path.contains('.') || key_of(&path).is_some();
             (is_key && !value.is_empty()).then_some((name, value))
         };
         Self(variables.into_iter().filter_map(of_keys).collect())
@@ -63,22 +63,11 @@ impl Environment {
     }
 }
 
-/// Meaning of a path that was made of a variable's name.
-enum Target {
-    Key,
-    /// A file with the value of the key without the end of the name.
-    File,
-    Unknown,
-}
-
-fn target(path: &str) -> Target {
-    if SCHEMA.key(path).is_some() {
-        return Target::Key;
-    }
-    match without_end(path).and_then(|path| SCHEMA.key(path)) {
-        Some(_) => Target::File,
-        None => Target::Unknown,
-    }
+/// The path of the key that a path made of a variable's name means, and whether its value is in a
+/// file.
+fn key_of(path: &str) -> Option<(&str, bool)> {
+    let of_file = path.strip_suffix(FROM_FILE).filter(|path| SCHEMA.key(path).is_some());
+    SCHEMA.key(path).map(|_| (path, false)).or(of_file.map(|path| (path, true)))
 }
 
 /// The path of the key in the name of a variable.
@@ -88,19 +77,12 @@ fn path_of(name: &str) -> Option<String> {
     is_plain.then(|| name.replace(DOT, ".").to_ascii_lowercase())
 }
 
-fn without_end(path: &str) -> Option<&str> {
-    let (path, end) = path.split_at_checked(path.len().checked_sub(FROM_FILE.len())?)?;
-    end.eq_ignore_ascii_case(FROM_FILE).then_some(path)
-}
-
 /// The path of the key and its value. An error says what is wrong.
 fn read<'p>(name: &str, path: &'p str, value: &OsStr) -> Result<(&'p str, String), String> {
-    match (target(path), without_end(path)) {
-        (Target::File, Some(key)) => Ok((key, value_in(Path::new(value))?)),
-        _ => match value.to_str() {
-            Some(text) => Ok((path, text.to_owned())),
-            None => Err(format!("the value of {name} is not UTF-8")),
-        },
+    match (key_of(path), value.to_str()) {
+        (Some((key, true)), _) => Ok((key, value_in(Path::new(value))?)),
+        (_, Some(text)) => Ok((path, text.to_owned())),
+        (_, None) => Err(format!("the value of {name} is not UTF-8")),
     }
 }
 

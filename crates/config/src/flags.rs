@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::builder::{
     NonEmptyStringValueParser, PossibleValuesParser, StringValueParser, TypedValueParser,
 };
-use onrush_toml_keys::{Document, Problem, Value, parses};
+use onrush_toml_keys::{Document, Problem, parses};
 
 use crate::config_file::files_over;
 use crate::environment::Environment;
@@ -84,17 +84,16 @@ impl Flags {
     /// Returns a notice if values are replaced implicitly.
     pub(crate) fn apply(&self, document: &mut Document) -> Option<String> {
         self.environment.apply(document);
-        let text = |text: &String| Value::from(text.as_str()).to_string();
-        let listen = || Value::from(self.listen.clone()).to_string();
+        let listen = (!self.listen.is_empty()).then(|| self.listen.join(","));
         for (flag, key, value) in [
-            ("--listen", "listen", (!self.listen.is_empty()).then(listen)),
-            ("--state-dir", "state_dir", self.state_dir.as_ref().map(text)),
-            ("--admin", "admin.listen", self.admin.as_ref().map(text)),
-            ("--log-level", "log.level", self.log_level.as_ref().map(text)),
-            ("--log-format", "log.format", self.log_format.as_ref().map(text)),
+            ("--listen", "listen", &listen),
+            ("--state-dir", "state_dir", &self.state_dir),
+            ("--admin", "admin.listen", &self.admin),
+            ("--log-level", "log.level", &self.log_level),
+            ("--log-format", "log.format", &self.log_format),
         ] {
             if let Some(value) = value {
-                document.set(flag, key, &value);
+                document.set_plain(flag, key, value);
             }
         }
         self.apply_workers(document)

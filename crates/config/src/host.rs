@@ -50,7 +50,7 @@ impl Host {
     /// This host, for a process whose workers take `vcpus` in this order (see
     /// [`onrush_net::affinity::cores_first`]). Properties that cannot be read are `None`.
     pub fn here(vcpus: Vec<usize>) -> Self {
-        let Granted { cpu_quota, memory } = granted(Path::new("/"), "self");
+        let Self { cpu_quota, memory, .. } = granted(Path::new("/"), "self");
         Self { vcpus, cpu_quota, memory, ..Self::environment() }
     }
 
@@ -92,17 +92,9 @@ impl Host {
     }
 }
 
-/// The resources that a process may use.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Granted {
-    /// CPU time in thousandths of a vCPU; `None` without a quota.
-    pub cpu_quota: Option<u64>,
-    /// Bytes of memory.
-    pub memory: Option<u64>,
-}
-
-/// The resources of the process with this id (or `self`), read from /proc and /sys below `root`.
-pub fn granted(root: &Path, process: &str) -> Granted {
+/// CPU quota and memory of the process with this id (or `self`), read from /proc and /sys below
+/// `root`, and nothing else.
+pub fn granted(root: &Path, process: &str) -> Host {
     let file = root.join("proc").join(process).join("cgroup");
     let own = ProcessCGroups::from_file(file).map_or_else(|_| Vec::new(), |groups| groups.0);
     let top = root.join("sys/fs/cgroup");
@@ -114,9 +106,10 @@ pub fn granted(root: &Path, process: &str) -> Granted {
     // "max" does not parse: no limit.
     let limits = unified.iter().filter_map(|group| read(group, "memory.max")?.trim().parse().ok());
     let v1 = v1.iter().filter_map(|group| memory_limit_v1(&read(group, "memory.limit_in_bytes")?));
-    Granted {
+    Host {
         cpu_quota: unified.iter().filter_map(|group| cpu_quota(&read(group, "cpu.max")?)).min(),
         memory: limits.chain(v1).chain(installed.and_then(|text| mem_total(&text))).min(),
+        ..Host::default()
     }
 }
 
@@ -214,9 +207,9 @@ mod tests {
         write("sys/fs/cgroup/system.slice/onrush.service/memory.max", "max\n");
         write("sys/fs/cgroup/system.slice/memory.max", "1048576\n");
         write("sys/fs/cgroup/system.slice/onrush.service/cpu.max", "150000 100000\n");
-        let limited = Granted { cpu_quota: Some(1500), memory: Some(1 << 20) };
+        let limited = Host { cpu_quota: Some(1500), memory: Some(1 << 20), ..Host::default() };
         assert_eq!(granted(root.path(), "7"), limited);
-        let unlimited = Granted { cpu_quota: None, memory: Some(4 << 20) };
+        let unlimited = Host { memory: Some(4 << 20), ..Host::default() };
         assert_eq!(granted(root.path(), "8"), unlimited);
     }
 

@@ -60,33 +60,25 @@ const NAME: Key = text("a name, in quotes", is_name);
 pub static SCHEMA: Schema = Schema {
     keys: File::KEYS,
     hints: &[
-        ("address", "write `listen = [\":6969\"]` at the top of the file"),
         (
-            "allow",
+            &["address", "bind", "port", "ports"],
+            "write `listen = [\":6969\"]` at the top of the file",
+        ),
+        (
+            &["allow", "whitelist"],
             "write `mode = \"allow\"` and `info_hashes = [...]` or `files = [...]` in [access]",
         ),
-        ("bind", "write `listen = [\":6969\"]` at the top of the file"),
         (
-            "blacklist",
+            &["blacklist", "deny"],
             "write `mode = \"deny\"` and `info_hashes = [...]` or `files = [...]` in [access]",
         ),
-        (
-            "deny",
-            "write `mode = \"deny\"` and `info_hashes = [...]` or `files = [...]` in [access]",
-        ),
-        ("log_level", "write `level = \"info\"` in [log]"),
-        ("max_peers", "write `max_peers_v4` in [announce], or `peers` in [limits]"),
-        ("max_response_peers", "write `max_peers_v4` and `max_peers_v6` in [announce]"),
-        ("peer_announce_interval", "write `interval` in [announce]"),
-        ("port", "write `listen = [\":6969\"]` at the top of the file"),
-        ("ports", "write `listen = [\":6969\"]` at the top of the file"),
-        ("socket_workers", "write `socket` in [workers]"),
-        ("swarm_workers", "write `swarm` in [workers]"),
-        ("threads", "write `total` in [workers]"),
-        (
-            "whitelist",
-            "write `mode = \"allow\"` and `info_hashes = [...]` or `files = [...]` in [access]",
-        ),
+        (&["log_level"], "write `level = \"info\"` in [log]"),
+        (&["max_peers"], "write `max_peers_v4` in [announce], or `peers` in [limits]"),
+        (&["max_response_peers"], "write `max_peers_v4` and `max_peers_v6` in [announce]"),
+        (&["peer_announce_interval"], "write `interval` in [announce]"),
+        (&["socket_workers"], "write `socket` in [workers]"),
+        (&["swarm_workers"], "write `swarm` in [workers]"),
+        (&["threads"], "write `total` in [workers]"),
     ],
     head: "\
 # onrush: every key with its default, as written by `onrush --print-config`.
@@ -119,17 +111,9 @@ pub mod owner {
     pub const RULES: &str = "rules";
 }
 
-/// The keys whose change applies on a reload, each with its owner.
-pub fn on_reload() -> Vec<(String, &'static str)> {
-    let mut leaves = SCHEMA.leaves();
-    leaves.retain(|(_, key)| key.applied == Applied::OnReload);
-    leaves.into_iter().map(|(path, key)| (path, key.owner)).collect()
-}
-
 /// Whether even an upgrade cannot change a key.
 pub fn is_restart_only(path: &str) -> bool {
-    let leaves = SCHEMA.leaves();
-    leaves.iter().any(|(known, key)| known == path && key.applied == Applied::OnRestart)
+    SCHEMA.key(path).is_some_and(|key| key.applied == Applied::OnRestart)
 }
 
 keys! {

@@ -12,7 +12,6 @@
 //! | [`placement`] | the default placement of workers |
 //! | `resolve` | from file, flags and host to settings |
 //! | `refused` | values that the host refuses, with their places |
-//! | [`in_force`] | the values of all keys, and how they differ from the file |
 //! | [`reload`] | from a changed file to the settings that apply without a restart |
 //! | `summary` | the settings in a few lines |
 //! | [`export_format`] | the format of an export, by the name of its file |
@@ -24,7 +23,6 @@ pub mod environment;
 pub mod export_format;
 pub mod flags;
 pub mod host;
-pub mod in_force;
 pub mod keys;
 pub mod placement;
 mod refused;
@@ -37,7 +35,7 @@ pub mod values;
 
 pub use flags::Flags;
 pub use host::{Host, Passed};
-pub use onrush_toml_keys::{Applied, Problem, Problems, regular_file, seconds};
+pub use onrush_toml_keys::{Absent, Problem, Problems, Value, regular_file, seconds};
 pub use refused::{Places, Refused};
 pub use settings::Settings;
 

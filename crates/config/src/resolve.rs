@@ -16,7 +16,7 @@ use crate::flags::Flags;
 use crate::host::Host;
 use crate::keys::{File, MAX_INTERVAL, SCHEMA};
 use crate::placement::auto_spin;
-use crate::settings::{Access, BYTES_PER_PEER, Blocked, Listed, Listen, Settings};
+use crate::settings::{Access, BYTES_PER_PEER, Listed, Listen, Settings};
 use crate::values::{AccessMode, ListenAt};
 
 /// The default of `limits.peers`, if memory permits.
@@ -113,7 +113,8 @@ impl Resolution<'_> {
             overload: file.overload,
             limits: file.limits,
             access,
-            blocked: Blocked { blocks: file.access.blocked, file: file.access.blocked_file },
+            blocked: file.access.blocked,
+            blocked_file: file.access.blocked_file,
             refuse_bogons: file.access.refuse_bogons,
             user: file.user,
             group: file.group,

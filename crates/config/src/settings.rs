@@ -55,8 +55,10 @@ pub struct Settings {
     pub limits: Limits,
     /// The allowed or denied info hashes.
     pub access: Access,
-    /// The blocked sources.
-    pub blocked: Blocked,
+    /// Blocked sources of the configuration itself.
+    pub blocked: Vec<AddressBlock>,
+    /// A file with further ones.
+    pub blocked_file: Option<PathBuf>,
     /// Whether sources that are not valid on the internet are refused.
     pub refuse_bogons: bool,
     /// The user to switch to at start.
@@ -151,13 +153,4 @@ pub struct Listed {
     pub files: Vec<ListFile>,
     /// The error text for those that have none of their own.
     pub error: String,
-}
-
-/// The blocked sources.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Blocked {
-    /// Entries of the configuration itself.
-    pub blocks: Vec<AddressBlock>,
-    /// A file with further ones.
-    pub file: Option<PathBuf>,
 }

@@ -6,18 +6,11 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+/// An address to listen on. An explicit one is not optional; that of the admin side, if it is, may
+/// also be in use.
+pub use onrush_net::bind::Address as Listen;
 use onrush_tracker::refusal::MAX_ERROR_TEXT;
 use serde::{Deserialize, Deserializer, de};
-
-/// An address to listen on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Listen {
-    /// Address and port.
-    pub address: SocketAddr,
-    /// Whether the tracker starts without it if the host lacks the address family or, for the
-    /// admin side, if it is in use. False for an explicit address.
-    pub optional: bool,
-}
 
 /// An entry of `listen`: `:6969` or `6969` is this port on all addresses, IPv4 and, where the host
 /// has it, IPv6; `192.0.2.1:6969` or `[::]:6969` is this address, which is required.

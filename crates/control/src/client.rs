@@ -1,15 +1,14 @@
 //! HTTP client for a tracker's admin side, used by `onrush ctl` and `onrush top`.
 
 use std::error::Error;
-use std::future::poll_fn;
 use std::io::{self, Write};
 use std::os::unix::net;
 use std::path::{Path, PathBuf};
-use std::pin::Pin;
 use std::time::Duration;
 
 use axum::body::Body;
-use hyper::body::{Body as _, Incoming};
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
 use hyper::{Method, Request};
@@ -212,7 +211,7 @@ impl Client {
     /// # Errors
     /// [`ClientError`], when there is no response.
     pub fn get_any(&self, path: &str) -> Result<Response, ClientError> {
-        self.exchange(Method::GET, path, None)
+        self.exchange(Method::GET, path, None, None)
     }
 
     /// Posts a JSON body to a path.
@@ -220,7 +219,7 @@ impl Client {
     /// # Errors
     /// [`ClientError`], also for an error response.
     pub fn post(&self, path: &str, body: &str) -> Result<Response, ClientError> {
-        self.successful(self.exchange(Method::POST, path, json(body))?)
+        self.successful(self.exchange(Method::POST, path, json(body), None)?)
     }
 
     /// Posts bytes to a path.
@@ -229,7 +228,7 @@ impl Client {
     /// [`ClientError`], also for an error response.
     pub fn post_bytes(&self, path: &str, body: Vec<u8>) -> Result<Response, ClientError> {
         let body = Some(("application/octet-stream", body));
-        self.successful(self.exchange(Method::POST, path, body)?)
+        self.successful(self.exchange(Method::POST, path, body, None)?)
     }
 
     /// Sends a DELETE request with a JSON body to a path.
@@ -237,7 +236,7 @@ impl Client {
     /// # Errors
     /// [`ClientError`], also for an error response.
     pub fn delete(&self, path: &str, body: &str) -> Result<Response, ClientError> {
-        self.successful(self.exchange(Method::DELETE, path, json(body))?)
+        self.successful(self.exchange(Method::DELETE, path, json(body), None)?)
     }
 
     /// Gets a path whose text may be longer than fits into memory, and writes it `to` somewhere.
@@ -245,21 +244,12 @@ impl Client {
     /// # Errors
     /// [`ClientError`], also for an error response.
     pub fn download(&self, path: &str, to: &mut dyn Write) -> Result<(), ClientError> {
-        self.successful(self.exchange_into(Method::GET, path, None, Some(to))?).map(drop)
+        self.successful(self.exchange(Method::GET, path, None, Some(to))?).map(drop)
     }
 
-    /// One request over a new connection.
+    /// One request over a new connection. The body of a good response is written `to` a place, if
+    /// there is one.
     fn exchange(
-        &self,
-        method: Method,
-        path: &str,
-        body: Option<Content>,
-    ) -> Result<Response, ClientError> {
-        self.exchange_into(method, path, body, None)
-    }
-
-    /// The same, with the body of a good response written `to` somewhere.
-    fn exchange_into(
         &self,
         method: Method,
         path: &str,
@@ -316,7 +306,7 @@ impl Client {
         let (status, mut body) = (response.status(), response.into_body());
         let mut to = to.filter(|_| status.is_success());
         let mut text = Vec::new();
-        while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
+        while let Some(frame) = body.frame().await {
             let Ok(data) = frame?.into_data() else { continue };
             match &mut to {
                 Some(to) => to.write_all(&data).map_err(Unwritten)?,

@@ -1,17 +1,16 @@
 //! The open connections: their limits, the tasks that serve them, and which one of them is closed
 //! for another.
 
-use std::net::IpAddr;
-use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use axum::body::{Body, Bytes};
-use hyper::body::{Frame, SizeHint};
+use http_body_util::BodyExt;
 use onrush_net::connections::{Activity, Limits, Source, Table};
 use onrush_tracker::declare_counters;
 use tokio::task::AbortHandle;
+
+use crate::mutex::lock;
 
 /// Connections above `admin.connections`, which serve `/health` and `/ready` only.
 const RESERVE: usize = 16;
@@ -81,19 +80,10 @@ impl Connections {
         })
     }
 
-    /// The place for a new connection over TCP.
-    pub(crate) fn admit(self: &Arc<Self>, address: IpAddr, now: Instant) -> Option<Slot> {
-        self.admit_source(Source::of(address), now)
-    }
-
-    /// The place for a new connection of this user at the control socket. Clients over TCP take no
-    /// place from it.
-    pub(crate) fn admit_user(self: &Arc<Self>, user: u32, now: Instant) -> Option<Slot> {
-        self.admit_source(Source::User(user), now)
-    }
-
-    fn admit_source(self: &Arc<Self>, source: Source, now: Instant) -> Option<Slot> {
-        let mut open = self.lock();
+    /// The place for a new connection. Clients over TCP take no place from users at the control
+    /// socket.
+    pub(crate) fn admit(self: &Arc<Self>, source: Source, now: Instant) -> Option<Slot> {
+        let mut open = lock(&self.open);
         let Some(admitted) = open.admit(source, Connection::default(), now) else {
             self.counters.rejected.add(1);
             return None;
@@ -110,25 +100,20 @@ impl Connections {
 
     /// Names the task that serves a connection. Ignored where it has ended.
     pub(crate) fn serves(&self, number: u64, task: AbortHandle) {
-        if let Some(connection) = self.lock().value(number) {
+        if let Some(connection) = lock(&self.open).value(number) {
             connection.task = Some(task);
         }
     }
 
     /// Changes what an open connection does.
     fn update(&self, number: u64, change: impl FnOnce(Activity) -> Activity) {
-        self.lock().update(number, change);
+        lock(&self.open).update(number, change);
     }
 
     /// Whether a connection at the control socket was accepted whose request has not arrived.
     pub(crate) fn awaits_user(&self) -> bool {
-        let open = self.lock();
+        let open = lock(&self.open);
         open.iter().any(|(source, open)| !open.served && matches!(source, Source::User(_)))
-    }
-
-    /// Each critical section leaves complete entries, so a poisoned mutex holds a valid value.
-    fn lock(&self) -> MutexGuard<'_, Table<Connection>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -145,7 +130,7 @@ impl Slot {
     /// Marks the connection as in use until the value is dropped, and then until the response is
     /// [`written`](Self::written).
     pub(crate) fn in_use(&self) -> InUse {
-        let mut open = self.connections.lock();
+        let mut open = lock(&self.connections.open);
         open.update(self.number, |_| Activity::Serving);
         if let Some(connection) = open.value(self.number) {
             connection.served = true;
@@ -165,7 +150,7 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        let mut open = self.connections.lock();
+        let mut open = lock(&self.connections.open);
         open.remove(self.number);
         self.connections.counters.connections.set(open.len() as u64);
     }
@@ -178,47 +163,25 @@ pub(crate) struct InUse {
     number: u64,
 }
 
+impl InUse {
+    /// The body of the response to the request, which begins now. The connection is in use until
+    /// the whole body is produced.
+    pub(crate) fn producing(
+        self,
+        body: Body,
+    ) -> impl hyper::body::Body<Data = Bytes, Error = axum::Error> + use<> {
+        self.connections.update(self.number, |_| Activity::Producing(Instant::now()));
+        // The body is dropped with this function, which owns the request in progress.
+        body.inspect_err(move |_| _ = &self)
+    }
+}
+
 impl Drop for InUse {
     fn drop(&mut self) {
         self.connections.update(self.number, |activity| match activity {
             Activity::Producing(since) => Activity::Writing(since),
             _ => Activity::Writing(Instant::now()),
         });
-    }
-}
-
-/// The body of a response. The connection is in use until the whole body is produced.
-#[derive(Debug)]
-pub(crate) struct ResponseBody {
-    body: Body,
-    _in_use: InUse,
-}
-
-impl ResponseBody {
-    /// The body of the response to the request in progress, which begins now.
-    pub(crate) fn new(body: Body, in_use: InUse) -> Self {
-        in_use.connections.update(in_use.number, |_| Activity::Producing(Instant::now()));
-        Self { body, _in_use: in_use }
-    }
-}
-
-impl hyper::body::Body for ResponseBody {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }
 
@@ -229,12 +192,12 @@ mod tests {
     const TIMEOUT: Duration = Duration::from_secs(100);
 
     fn admit(connections: &Arc<Connections>, address: &str) -> Slot {
-        connections.admit(address.parse().unwrap(), Instant::now()).unwrap()
+        connections.admit(Source::of(address.parse().unwrap()), Instant::now()).unwrap()
     }
 
     /// Whether the connection is still open.
     fn is_open(slot: &Slot) -> bool {
-        slot.connections.lock().contains(slot.number)
+        lock(&slot.connections.open).contains(slot.number)
     }
 
     #[test]
@@ -263,10 +226,10 @@ mod tests {
         let all = Connections::new(2, TIMEOUT);
         let [first, second] = ["10.0.0.1", "10.0.0.2"].map(|address| admit(&all, address));
         let _serving = first.in_use();
-        let body = ResponseBody::new(Body::empty(), second.in_use());
+        let body = second.in_use().producing(Body::empty());
         let admit_later = |address: &str, seconds| {
             let now = Instant::now() + Duration::from_secs(seconds);
-            all.admit(address.parse().unwrap(), now).unwrap()
+            all.admit(Source::of(address.parse().unwrap()), now).unwrap()
         };
         // A part of it was written.
         second.written();
@@ -281,7 +244,7 @@ mod tests {
         let all = Connections::new(8, TIMEOUT);
         let _network = admit(&all, "10.0.0.9");
         assert!(!all.awaits_user(), "clients over TCP are not waited for");
-        let slot = all.admit_user(0, Instant::now()).unwrap();
+        let slot = all.admit(Source::User(0), Instant::now()).unwrap();
         assert!(all.awaits_user());
         drop(slot.in_use());
         assert!(!all.awaits_user());

@@ -1,9 +1,10 @@
 //! State of the files that the daemon writes: snapshots and exports.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
 use crate::api::stats::FileStats;
+use crate::mutex::lock;
 
 /// State of one kind of file. The main thread changes it after each attempt to write.
 #[derive(Debug, Default)]
@@ -13,7 +14,7 @@ impl FileWrites {
     /// Counts a successful write.
     pub fn wrote(&self, bytes: u64, seconds: f64) {
         let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let mut stats = self.lock();
+        let mut stats = lock(&self.0);
         stats.written += 1;
         stats.last = Some(unix.as_secs());
         stats.bytes = bytes;
@@ -22,17 +23,12 @@ impl FileWrites {
 
     /// Counts a failed write.
     pub fn failed(&self) {
-        self.lock().failed += 1;
+        lock(&self.0).failed += 1;
     }
 
     /// The state at the moment.
     pub fn stats(&self) -> FileStats {
-        *self.lock()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, FileStats> {
-        // Each change is a few plain assignments, which cannot panic.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.0)
     }
 }
 

@@ -8,12 +8,13 @@
 //! run is a row without numbers.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use onrush_tracker::metrics::{LOSSES, Summary};
 
 use crate::api::history::{self as api, HistorySpan, RefusedByDay, Saved, VERSION};
+use crate::mutex::lock;
 use crate::refused_days::RefusedDays;
 
 /// Seconds of an hour: rows of the hour, and rows for each row of the month.
@@ -93,23 +94,23 @@ impl History {
     /// Call every second: adds the seconds that have passed since the last call. If that is more
     /// than one, each gets the mean.
     pub fn record(&self, sum: &Summary, now: Instant) {
-        self.lock().record(sum, now);
+        lock(&self.rows).record(sum, now);
     }
 
     /// Call every second: adds what the parts of the list of info hashes have refused since the
     /// last call to the day of `unix`, seconds since 1970. Each part has its name and its counter.
     pub fn record_refused<'a>(&self, unix: u64, totals: impl IntoIterator<Item = (&'a str, u64)>) {
-        locked(&self.refused).record(unix, totals);
+        lock(&self.refused).record(unix, totals);
     }
 
     /// Announces refused by the parts of the list in the last 31 days.
     pub fn refused_by_day(&self) -> RefusedByDay {
-        locked(&self.refused).days().clone()
+        lock(&self.refused).days.clone()
     }
 
     /// The rows for programs, at a time in seconds since 1970.
     pub fn report(&self, now: Instant, unix: u64) -> api::History {
-        self.lock().report(now, unix)
+        lock(&self.rows).report(now, unix)
     }
 
     /// All that the file holds, at a time in seconds since 1970.
@@ -121,52 +122,29 @@ impl History {
     /// between is a gap in the rows; after the clock was set back there is none.
     ///
     /// # Errors
-    /// When this is not what [`saved`](Self::saved) has returned.
-    pub fn restore(&self, saved: Saved, now: Instant, unix: u64) -> Result<(), InvalidHistory> {
+    /// Why this is not what [`saved`](Self::saved) has returned.
+    pub fn restore(&self, saved: Saved, now: Instant, unix: u64) -> Result<(), String> {
         let restored = Rows::of(&saved.history, now, unix)?;
-        *self.lock() = restored;
-        locked(&self.refused).restore(saved.refused_by_day, unix);
+        *lock(&self.rows) = restored;
+        lock(&self.refused).restore(saved.refused_by_day, unix);
         Ok(())
     }
 
     /// The means of the last `seconds`, as far as the process ran in them.
     pub fn recent(&self, seconds: usize) -> Means {
-        let row = mean(self.lock().seconds.last(seconds));
+        let row = mean(lock(&self.rows).seconds.last(seconds));
         let numbers = row.map(|number| Some(number).filter(|number| !number.is_nan()));
         names().zip(numbers).collect()
     }
-
-    fn lock(&self) -> MutexGuard<'_, Rows> {
-        locked(&self.rows)
-    }
-}
-
-/// A panic between two changes leaves numbers that can be read.
-fn locked<T>(numbers: &Mutex<T>) -> MutexGuard<'_, T> {
-    numbers.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Why rows cannot be restored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum InvalidHistory {
-    /// Another version of the format.
-    #[error("a history of version {0}; this build reads version {VERSION}")]
-    Version(
-        /// The version.
-        u32,
-    ),
-    /// Lists of different lengths.
-    #[error("the lists of values have different lengths")]
-    Lengths,
-    /// A value that is none.
-    #[error("a value is negative or infinite")]
-    Value,
 }
 
 impl Rows {
-    fn of(report: &api::History, now: Instant, unix: u64) -> Result<Self, InvalidHistory> {
+    fn of(report: &api::History, now: Instant, unix: u64) -> Result<Self, String> {
         if report.version != VERSION {
-            return Err(InvalidHistory::Version(report.version));
+            let version = report.version;
+            return Err(format!(
+                "a history of version {version}; this build reads version {VERSION}"
+            ));
         }
         let partial = report.hour.until.saturating_sub(report.month.until) as usize % HOUR;
         let mut rows = Self {
@@ -248,10 +226,10 @@ impl Ring {
     }
 
     /// The rows of a span. Values that it lacks are missing; values of other names are ignored.
-    fn of(span: &HistorySpan, most: usize) -> Result<Self, InvalidHistory> {
+    fn of(span: &HistorySpan, most: usize) -> Result<Self, String> {
         let length = span.values.values().next().map_or(0, Vec::len);
         if span.values.values().any(|values| values.len() != length) {
-            return Err(InvalidHistory::Lengths);
+            return Err("the lists of values have different lengths".to_owned());
         }
         let mut ring = Self::new(most);
         ring.rows.resize(length.min(most), MISSING);
@@ -261,7 +239,7 @@ impl Ring {
             for (row, value) in ring.rows.iter_mut().zip(newest) {
                 let Some(value) = *value else { continue };
                 if !(value.is_finite() && value >= 0.0) {
-                    return Err(InvalidHistory::Value);
+                    return Err("a value is negative or infinite".to_owned());
                 }
                 row[column] = value;
             }
@@ -398,7 +376,7 @@ mod tests {
         assert_eq!(values(&report.hour, "replies"), [Some(500.0); 3_600]);
         assert_eq!(values(&report.month, "replies"), [Some(500.0); 2]);
         assert_eq!((report.month.step, report.month.until), (3_600, 99_940));
-        let mut rows = history.lock();
+        let mut rows = lock(&history.rows);
         (0..2 * MONTH).for_each(|_| rows.hours.push(MISSING));
         let size = |ring: &Ring| (ring.rows.len(), ring.rows.capacity());
         assert_eq!((size(&rows.seconds), size(&rows.hours)), ((3_600, 3_600), (744, 744)));
@@ -479,16 +457,16 @@ mod tests {
             later.restore(saved(&report), clock.at(0.0), 50_000)
         };
         let other = restored(|report| report.version = 2);
-        assert_eq!(other, Err(InvalidHistory::Version(2)));
+        assert!(other.unwrap_err().contains("version 2"));
         let short = restored(|report| {
             report.hour.values.get_mut("busy").unwrap().pop();
         });
-        assert_eq!(short, Err(InvalidHistory::Lengths));
+        assert!(short.unwrap_err().contains("lengths"));
         for value in [-1.0, f32::INFINITY] {
             let mut report = report.clone();
             report.month.values.get_mut("busy").unwrap()[0] = Some(value);
             let wrong = later.restore(saved(&report), clock.at(0.0), 50_000);
-            assert_eq!(wrong, Err(InvalidHistory::Value));
+            assert!(wrong.unwrap_err().contains("negative or infinite"));
         }
         assert_eq!(later.report(clock.at(0.0), 50_000), report, "unchanged by errors");
         // Values of another build: unknown ones are ignored, and missing ones are missing.

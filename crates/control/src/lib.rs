@@ -11,12 +11,14 @@
 //! | [`metrics`] | a snapshot of all state, as JSON and for Prometheus |
 //! | [`history`] | rates, peers and swarms of the last hour and month |
 //! | `refused_days` | what the list of info hashes refused, by day |
+//! | [`in_force`] | the values of all keys, and how they differ from the file |
 //! | [`page`] | `/`: the status page |
 //! | [`client`] | HTTP client for `onrush ctl` and `onrush top` |
 //! | [`stall`] | detection of stalled workers |
 //! | [`token`], [`caller`] | the token of the admin API, and who needs none |
 //! | `state`, `connections` | what the routes share; the open connections |
 //! | `list_text` | an access list as text |
+//! | `mutex` | locks of shared state |
 //! | `source_shares` | shares of sources, estimated from samples |
 
 pub mod admin;
@@ -25,6 +27,7 @@ pub mod caller;
 pub mod client;
 pub mod files;
 pub mod history;
+pub mod in_force;
 pub mod metrics;
 pub mod page;
 pub mod readiness;
@@ -36,6 +39,7 @@ pub mod view;
 
 mod connections;
 mod list_text;
+mod mutex;
 mod refused_days;
 mod source_shares;
 mod state;

@@ -13,7 +13,7 @@ const DAY: u64 = 24 * 3_600;
 #[derive(Debug, Default)]
 pub(crate) struct RefusedDays {
     /// By the second at which a day begins, and the name of the part.
-    days: RefusedByDay,
+    pub(crate) days: RefusedByDay,
     /// The counters when they were last read. They begin at 0.
     before: BTreeMap<String, u64>,
 }
@@ -45,10 +45,6 @@ impl RefusedDays {
         self.keep_last(unix - unix % DAY);
     }
 
-    pub(crate) fn days(&self) -> &RefusedByDay {
-        &self.days
-    }
-
     /// A clock that was ahead leaves days of the future, which are kept until they have passed.
     fn keep_last(&mut self, today: u64) {
         let first = today.saturating_sub((DAYS - 1) * DAY);
@@ -72,7 +68,7 @@ mod tests {
         // The counters begin again.
         refused.record(day(1) + 1, [("a", 4)]);
         let shown = |refused: &RefusedDays| -> Vec<(u64, String, u64)> {
-            let days = refused.days().iter();
+            let days = refused.days.iter();
             let number = |day: u64| (day - 20_000 * DAY) / DAY;
             days.flat_map(|(day, parts)| {
                 parts.iter().map(move |(part, count)| (number(*day), part.clone(), *count))
@@ -82,7 +78,7 @@ mod tests {
         let expected = [(0, "a", 3), (0, "b", 2), (1, "a", 11)];
         assert_eq!(shown(&refused), expected.map(|(day, part, n)| (day, part.to_owned(), n)));
         let mut later = RefusedDays::default();
-        later.restore(refused.days().clone(), day(30));
+        later.restore(refused.days.clone(), day(30));
         assert_eq!(shown(&later), shown(&refused));
         later.record(day(31), [("b", 1)]);
         let expected = [(1, "a", 11), (31, "b", 1)];

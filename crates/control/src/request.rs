@@ -2,13 +2,12 @@
 //! so two changes never run at the same time.
 
 use std::fmt;
-use std::path::PathBuf;
 
 use log::LevelFilter;
-use thiserror::Error;
 
+use crate::api::Problem;
 use crate::api::admin::{ExportReport, ListUpdate, ReloadReport, SnapshotReport, Successor};
-use crate::api::blocks::{BlockEntry, BlockList, BlockRequest, BlockUpdate};
+use crate::api::blocks::{BlockList, BlockRequest, BlockUpdate};
 use crate::caller::Caller;
 use onrush_tracker::access::overlay::ListChange;
 
@@ -54,7 +53,7 @@ pub enum Request {
         /// Its sender.
         caller: Caller,
         /// Gets the result.
-        responder: Responder<Result<ListUpdate, ListChangeError>>,
+        responder: Responder<Result<ListUpdate, Problem>>,
     },
     /// All blocks of sources.
     Blocks(Responder<BlockList>),
@@ -65,7 +64,7 @@ pub enum Request {
         /// Its sender.
         caller: Caller,
         /// Gets the result.
-        responder: Responder<Result<BlockUpdate, BlockError>>,
+        responder: Responder<Result<BlockUpdate, Problem>>,
     },
     /// Remove a block of sources.
     Unblock {
@@ -73,67 +72,8 @@ pub enum Request {
         prefix: String,
         /// Its sender.
         caller: Caller,
-        /// Gets the block.
-        responder: Responder<Result<BlockEntry, BlockError>>,
-    },
-}
-
-/// Why no block was made or removed.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum BlockError {
-    /// Prefix, duration or reason.
-    #[error("{0}")]
-    Invalid(String),
-    /// There are as many blocks as possible.
-    #[error(
-        "there are {0} blocks already, which is the maximum: a long list belongs into \
-         access.blocked_file"
-    )]
-    Full(usize),
-    /// No block has exactly this prefix.
-    #[error("{prefix} is not blocked by this exact prefix: `onrush ctl blocks` lists the blocks{}",
-        covering.as_ref().map(|block| format!("; {block} contains it")).unwrap_or_default())]
-    NotBlocked {
-        /// The prefix.
-        prefix: String,
-        /// A block that contains it.
-        covering: Option<String>,
-    },
-    /// The change would be lost, because the successor has already read the blocks.
-    #[error("a handoff is in progress: repeat the request in a second")]
-    Upgrading,
-    /// The file that keeps blocks across restarts cannot be written. Nothing has changed.
-    #[error("nothing has changed, as {path} cannot be written: {error}")]
-    File {
-        /// The file.
-        path: String,
-        /// The cause.
-        error: String,
-    },
-}
-
-/// Why the access list was not changed.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum ListChangeError {
-    /// `access.mode` is "open".
-    #[error("there is no list: access.mode is \"open\"; write \"allow\" or \"deny\" and reload")]
-    NoList,
-    /// The list would exceed `limits.list_entries`.
-    #[error("the list would have more than {0} info hashes: raise limits.list_entries and reload")]
-    Full(usize),
-    /// The change would remove every entry of the allow list.
-    #[error("the allow list would be empty, and the tracker would serve no info hash")]
-    NothingLeft,
-    /// The change would be lost, because the successor has already read the list.
-    #[error("a handoff is in progress: repeat the request in a second")]
-    Upgrading,
-    /// The journal that keeps changes across restarts cannot be written.
-    #[error("{} cannot be written: {error}", path.display())]
-    Journal {
-        /// The journal's file.
-        path: PathBuf,
-        /// The cause.
-        error: String,
+        /// Gets the former block, as the one of an update.
+        responder: Responder<Result<BlockUpdate, Problem>>,
     },
 }
 

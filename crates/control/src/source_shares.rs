@@ -6,25 +6,13 @@ use std::net::Ipv6Addr;
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
-use crate::api::sources::{Grouping, SourceShare};
+use crate::api::sources::{Grouping, SourceShare, TopSources};
 use onrush_tracker::source_sample::SampledSources;
 
 /// The probability that a share is within its error.
-pub(crate) const CONFIDENCE: f64 = 0.999;
+const CONFIDENCE: f64 = 0.999;
 /// How many standard deviations that is (normal distribution, both sides).
 const DEVIATIONS: f64 = 3.291;
-
-/// The sources of all workers.
-pub(crate) struct Shares {
-    /// Number of requests.
-    pub(crate) requests: u64,
-    /// Number of requests in the samples.
-    pub(crate) sampled: u64,
-    /// No other source has a larger share.
-    pub(crate) others_at_most: f64,
-    /// The sources with the largest shares, in descending order.
-    pub(crate) sources: Vec<SourceShare>,
-}
 
 /// Sums over the workers for one source.
 #[derive(Clone, Copy, Default)]
@@ -41,12 +29,14 @@ struct Sums {
 /// `w² p (1 - p) / n`, less the part of the requests that are known (`n / N`). Its error is
 /// [`DEVIATIONS`] `d` times the square root of that, and `d² w / n` more, which makes it no smaller
 /// than the interval of Wilson (1927), also for a source without a request in the sample.
+///
+/// The fields about the request and the tracker have their defaults.
 pub(crate) fn estimate(
     by: Grouping,
     limit: usize,
     seconds: f64,
     samples: &[SampledSources],
-) -> Shares {
+) -> TopSources {
     let requests: u64 = samples.iter().map(|sample| sample.requests).sum();
     let mut sums: HashMap<IpNet, Sums> = HashMap::new();
     let mut least: f64 = 0.0;
@@ -70,7 +60,8 @@ pub(crate) fn estimate(
     found.sort_unstable_by(order);
     let others = found.get(limit..).unwrap_or_default();
     let others_at_most = others.iter().map(|(_, sums)| sums.share + error(sums));
-    Shares {
+    TopSources {
+        seconds,
         requests,
         sampled: samples.iter().map(|sample| sample.sources.len() as u64).sum(),
         others_at_most: others_at_most.fold(least, f64::max).min(1.0),
@@ -85,6 +76,8 @@ pub(crate) fn estimate(
                 sampled: sums.sampled,
             })
             .collect(),
+        confidence: CONFIDENCE,
+        ..TopSources::default()
     }
 }
 
@@ -122,7 +115,7 @@ mod tests {
         text.parse::<Ipv4Addr>().unwrap().to_ipv6_mapped()
     }
 
-    fn names(shares: &Shares) -> Vec<String> {
+    fn names(shares: &TopSources) -> Vec<String> {
         shares.sources.iter().map(|source| source.source.to_string()).collect()
     }
 

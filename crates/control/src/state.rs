@@ -1,6 +1,6 @@
 //! State of the HTTP server, shared by its routes and the main thread. Workers never touch it.
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use axum::extract::State;
@@ -11,6 +11,7 @@ use crate::api::stats::Files;
 use crate::connections::Connections;
 use crate::metrics::process::Process;
 use crate::metrics::snapshot::{StatsSnapshot, WorkerState};
+use crate::mutex::lock;
 use crate::readiness::Readiness;
 use crate::stall::{STALL_THRESHOLD, StallDetector};
 use crate::token::Token;
@@ -21,7 +22,6 @@ use onrush_config::settings::AdminSettings;
 pub(crate) type SharedState = State<Arc<ServerState>>;
 
 /// State of the HTTP server.
-#[derive(Debug)]
 pub(crate) struct ServerState {
     /// `admin.timeout`: time limit for a response that depends on another thread.
     pub(crate) timeout: Duration,
@@ -168,11 +168,6 @@ impl ServerState {
     pub(crate) fn is_busy(&self) -> bool {
         Arc::strong_count(&self.in_progress) > 1
     }
-}
-
-/// Each critical section is a single assignment or call, so a poisoned mutex holds a valid value.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 pub(crate) fn unix(time: SystemTime) -> f64 {

@@ -1,19 +1,19 @@
 //! The tracker's state as the main thread publishes it to other threads. Workers never read it, so
 //! none of them can wait for its mutex.
 
-use std::fmt;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Instant, SystemTime};
 
 use crossbeam_channel::{Sender, TrySendError};
 use onrush_swarm::ShardMap;
 
+use crate::api::admin::ConfigDifference;
 use crate::api::stats::Overload;
 use crate::files::Files;
 use crate::history::History;
+use crate::mutex::lock;
 use crate::request::Request;
-use onrush_config::in_force::Difference;
 use onrush_config::{Problems, Settings};
 use onrush_tracker::access::{AccessList, Lists};
 use onrush_tracker::lanes::Mailbox;
@@ -60,7 +60,7 @@ pub struct Parts {
 pub type Candidate = Box<dyn Fn(&Settings, Vec<[u8; 20]>) -> AccessList + Send + Sync>;
 
 /// Reads the configuration again and compares it with settings.
-pub type Compare = Box<dyn Fn(&Settings) -> Result<Vec<Difference>, Problems> + Send + Sync>;
+pub type Compare = Box<dyn Fn(&Settings) -> Result<Vec<ConfigDifference>, Problems> + Send + Sync>;
 
 /// The settings and lists in force.
 #[derive(Clone, Debug)]
@@ -91,12 +91,12 @@ impl View {
 
     /// The settings and lists in force at the moment.
     pub fn in_force(&self) -> InForce {
-        self.lock().clone()
+        lock(&self.in_force).clone()
     }
 
     /// Publishes a change of the settings and lists in force.
     pub fn update(&self, change: impl FnOnce(&mut InForce)) {
-        change(&mut self.lock());
+        change(&mut lock(&self.in_force));
     }
 
     /// Sends a request to the main thread.
@@ -105,16 +105,5 @@ impl View {
     /// When the main thread's queue is full or the thread has exited.
     pub fn request(&self, request: Request) -> Result<(), TrySendError<Request>> {
         self.requests.try_send(request)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, InForce> {
-        // Each change is a plain assignment, so a panic leaves no half of one behind.
-        self.in_force.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl fmt::Debug for View {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "View({} members)", self.parts.members.len())
     }
 }

@@ -16,6 +16,7 @@ use onrush_proto::InfoHash;
 use crate::notice::Notice;
 use onrush_config::Settings;
 use onrush_control::Token;
+use onrush_control::api::Problem;
 use onrush_control::api::admin::{ExportReport, SnapshotReport};
 use onrush_control::request::Responder;
 use onrush_replica::delta::CompletedHandoff;
@@ -124,6 +125,13 @@ pub struct RecordError {
     pub path: PathBuf,
     /// The cause.
     pub error: String,
+}
+
+impl From<RecordError> for Problem {
+    fn from(RecordError { path, error }: RecordError) -> Self {
+        let path = path.display();
+        Self::failed(format!("nothing has changed, as {path} cannot be written: {error}"))
+    }
 }
 
 /// The removal of swarms that are no longer permitted.

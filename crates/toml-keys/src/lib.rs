@@ -11,7 +11,7 @@
 //! | `suggest` | the key that an unknown name may have meant |
 //! | `problem` | [`Problem`], [`Problems`]: messages with place and remedy |
 //! | `source` | lines, columns and excerpts of a file |
-//! | `print` | the default file and the reference: [`ReferenceSection`], [`ReferenceKey`] |
+//! | `print` | the default file and the reference |
 //! | [`regular_file`] | opens regular files only |
 //!
 //! ```
@@ -59,6 +59,5 @@ pub use key::{
     Absent, Applied, Key, Kind, Schema, Values, integer, list, number, parses, seconds, switch,
     table, tables, text, texts, values_of, word, word_or_list,
 };
-pub use print::{ReferenceKey, ReferenceSection};
 pub use problem::{Problem, Problems};
 pub use toml::Value;

@@ -10,39 +10,19 @@ const FILE_WIDTH: usize = 96;
 /// Columns of the reference page.
 const PAGE_WIDTH: usize = 120;
 
-/// A table of the reference with its keys, or the keys at the top level.
-#[derive(Clone, Debug)]
-pub struct ReferenceSection {
-    /// Name and documentation of the table.
-    pub table: Option<(&'static str, &'static str)>,
-    /// Its keys, in the order of their declaration.
-    pub keys: Vec<ReferenceKey>,
-}
-
-/// A key of the reference. In its texts, what belongs into a file is between backticks.
-#[derive(Clone, Debug)]
-pub struct ReferenceKey {
-    /// Its name, with that of its table.
-    pub path: String,
-    /// Its documentation.
-    pub doc: &'static str,
-    /// Sentences: the values that it accepts, what holds without it, when a change has effect.
-    pub facts: Vec<String>,
-}
-
-impl ReferenceKey {
-    fn new(table: &str, key: &Key) -> Self {
-        let absent = match key.absent {
+impl Key {
+    /// Sentences of the reference: the values that the key accepts, what holds without it, when a
+    /// change has effect. What belongs into a file is between backticks, as in its documentation.
+    pub fn facts(&self) -> Vec<String> {
+        let absent = match self.absent {
             Absent::Default(value) => Some(format!("Default: `{value}`.")),
             Absent::Derived { from, example } => {
                 Some(format!("Without it: {from}. Example: `{example}`."))
             }
             Absent::Base => None,
         };
-        let takes = format!("Takes {}.", key.kind.expects());
-        let facts = [Some(takes), absent, Some(applied(key).to_owned())];
-        let facts = facts.into_iter().flatten().collect();
-        Self { path: join(table, key.name), doc: key.doc, facts }
+        let takes = format!("Takes {}.", self.kind.expects());
+        [Some(takes), absent, Some(applied(self).to_owned())].into_iter().flatten().collect()
     }
 }
 
@@ -66,30 +46,21 @@ impl Schema {
         for paragraph in introduction {
             out += &format!("\n{}", wrap(paragraph, "", PAGE_WIDTH));
         }
-        for section in self.reference() {
-            match section.table {
+        for (table, keys) in self.sections() {
+            match table {
                 None => out += "\n## Top level\n",
-                Some((name, doc)) => {
+                Some(Key { name, doc, .. }) => {
                     out += &format!("\n## `[{name}]`\n\n{}", wrap(doc, "", PAGE_WIDTH));
                 }
             }
-            section.keys.iter().for_each(|key| out += &described(key));
+            let path = table.map_or("", |table| table.name);
+            keys.into_iter().for_each(|key| out += &described(path, key));
         }
         out
     }
 
-    /// The description of every key, by table: the content of the reference.
-    pub fn reference(&self) -> Vec<ReferenceSection> {
-        let section = |(table, keys): (Option<&Key>, Vec<&'static Key>)| {
-            let path = table.map_or("", |table| table.name);
-            let keys = keys.into_iter().map(|key| ReferenceKey::new(path, key)).collect();
-            ReferenceSection { table: table.map(|table| (table.name, table.doc)), keys }
-        };
-        self.sections().into_iter().map(section).collect()
-    }
-
     /// The keys at the top level, and those of each table.
-    fn sections(&self) -> Vec<(Option<&'static Key>, Vec<&'static Key>)> {
+    pub fn sections(&self) -> Vec<(Option<&'static Key>, Vec<&'static Key>)> {
         let (top, tables): (Vec<_>, Vec<_>) =
             self.keys.iter().partition(|key| key.keys().is_empty());
         let tables = tables.into_iter().map(|table| (Some(table), table.keys().iter().collect()));
@@ -111,12 +82,12 @@ fn printed(key: &Key) -> String {
     format!("\n{doc}{}{line}\n", wrap(&takes, "# ", FILE_WIDTH))
 }
 
-/// A key of the reference page.
-fn described(key: &ReferenceKey) -> String {
-    let items = key.facts.iter();
-    let items: String =
-        items.map(|item| wrap(item, "  ", PAGE_WIDTH).replacen("  ", "- ", 1)).collect();
-    format!("\n### `{}`\n\n{}\n{items}", key.path, wrap(key.doc, "", PAGE_WIDTH))
+/// A key of this table on the reference page.
+fn described(table: &str, key: &Key) -> String {
+    let item = |fact: &String| wrap(fact, "  ", PAGE_WIDTH).replacen("  ", "- ", 1);
+    let items: String = key.facts().iter().map(item).collect();
+    let (path, doc) = (join(table, key.name), wrap(key.doc, "", PAGE_WIDTH));
+    format!("\n### `{path}`\n\n{doc}\n{items}")
 }
 
 fn applied(key: &Key) -> &'static str {

@@ -18,7 +18,7 @@ impl Schema {
         if !is_here && leaves.iter().any(|(_, key)| key.name == known) {
             return format!("this key belongs {}", places(&known));
         }
-        if let Some((_, hint)) = self.hints.iter().find(|(hinted, _)| *hinted == known) {
+        if let Some((_, hint)) = self.hints.iter().find(|(names, _)| names.contains(&&*known)) {
             return (*hint).to_owned();
         }
         if let Some(near) = nearest(name, keys.iter().map(|key| key.name)) {

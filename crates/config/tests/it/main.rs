@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Parser;
-use onrush_config::settings::{Access, Blocked, Listen, LogFormat};
+use onrush_config::settings::{Access, Listen, LogFormat};
 use onrush_config::{Flags, Host, Problems, Settings, print_config, reference};
 use onrush_tracker::limits::{AnnounceSettings, Placement};
 
@@ -40,7 +40,8 @@ fn an_empty_file_gives_the_documented_defaults() {
     assert_eq!(defaults.admin.listen, Some(port("127.0.0.1:6970", true)));
     assert_eq!(defaults.state_dir.as_deref(), Some(Path::new("/home/op/.local/state/onrush")));
     let empty = [&defaults.user, &defaults.group].iter().all(|name| name.is_none());
-    assert!(empty && defaults.access == Access::Open && defaults.blocked == Blocked::default());
+    assert!(empty && defaults.access == Access::Open);
+    assert!(defaults.blocked.is_empty() && defaults.blocked_file.is_none());
     assert_eq!(settings("\u{feff}# nothing\r\n[announce]\r\n"), defaults);
     assert_eq!(Settings::load(&flags(&[]), &host(4)).unwrap().0, defaults);
     assert_eq!(settings(&print_config()), defaults);

@@ -8,11 +8,10 @@ use axum::http::StatusCode;
 use axum::{Extension, Json};
 
 use super::LONG_TIMEOUT;
+use super::input;
 use super::wait::main_thread;
 use crate::api::Problem;
-use crate::api::admin::{
-    ExportReport, ReloadQuery, ReloadReport, SnapshotReport, Successor, UpgradeQuery,
-};
+use crate::api::admin::{ExportReport, ForceQuery, ReloadReport, SnapshotReport, Successor};
 use crate::caller::Caller;
 use crate::request::Request;
 use crate::state::SharedState;
@@ -21,15 +20,11 @@ use crate::state::SharedState;
 pub(crate) const UPGRADE_TIMEOUT: Duration = Duration::from_secs(280);
 
 /// The query of a request that can be forced.
-fn read<Q>(query: Result<Query<Q>, QueryRejection>) -> Result<Q, Problem> {
-    query.map(|Query(query)| query).map_err(|error| {
-        Problem::bad_request(format!("{}: write ?force=true or false", error.body_text()))
-    })
-}
+const FORCE: &str = "?force=true or false";
 
 /// Reloads the configuration and its lists, as SIGHUP does. Live keys take effect at once. If
 /// anything is wrong, nothing changes.
-#[cfg_attr(test, utoipa::path(post, path = "/api/v1/reload", params(ReloadQuery), responses(
+#[cfg_attr(test, utoipa::path(post, path = "/api/v1/reload", params(ForceQuery), responses(
     (status = 200, description = "Which keys have changed, and which need an upgrade or a restart",
      body = ReloadReport),
     (status = 400, description = "The query is wrong"),
@@ -40,9 +35,9 @@ fn read<Q>(query: Result<Query<Q>, QueryRejection>) -> Result<Q, Problem> {
 pub(crate) async fn reload(
     State(state): SharedState,
     Extension(caller): Extension<Caller>,
-    query: Result<Query<ReloadQuery>, QueryRejection>,
+    query: Result<Query<ForceQuery>, QueryRejection>,
 ) -> Result<Json<ReloadReport>, Problem> {
-    let ReloadQuery { force } = read(query)?;
+    let ForceQuery { force } = input::query(query, FORCE)?;
     let request = |responder| Request::Reload { force, caller, responder };
     let reloaded = main_thread(state.serving()?, LONG_TIMEOUT, request).await?;
     reloaded.map(Json).map_err(|errors| {
@@ -63,13 +58,11 @@ pub(crate) async fn reload(
 pub(crate) async fn export(State(state): SharedState) -> Result<Json<ExportReport>, Problem> {
     let view = state.serving()?;
     if view.in_force().settings.export.file.is_none() {
-        let error = "no file to export to: set export.file and reload";
-        return Err(Problem::new(StatusCode::CONFLICT, error));
+        return Err(Problem::conflict("no file to export to: set export.file and reload"));
     }
     let exported = main_thread(view, LONG_TIMEOUT, Request::Export).await?;
     exported.map(Json).map_err(|cause| {
-        let error = format!("the export failed, and the previous file stays: {cause}");
-        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error)
+        Problem::failed(format!("the export failed, and the previous file stays: {cause}"))
     })
 }
 
@@ -85,15 +78,14 @@ pub(crate) async fn export(State(state): SharedState) -> Result<Json<ExportRepor
 pub(crate) async fn snapshot(State(state): SharedState) -> Result<Json<SnapshotReport>, Problem> {
     let written = main_thread(state.serving()?, LONG_TIMEOUT, Request::Snapshot).await?;
     written.map(Json).map_err(|cause| {
-        let error = format!("the snapshot failed, and the previous file stays: {cause}");
-        Problem::new(StatusCode::CONFLICT, error)
+        Problem::conflict(format!("the snapshot failed, and the previous file stays: {cause}"))
     })
 }
 
 /// Starts the program again with the same command line and hands sockets and peers to it, the
 /// successor. The response is sent when the successor has all peers, just before it receives the
 /// sockets. A moment later the successor answers at this address and the predecessor exits.
-#[cfg_attr(test, utoipa::path(post, path = "/api/v1/upgrade", params(UpgradeQuery), responses(
+#[cfg_attr(test, utoipa::path(post, path = "/api/v1/upgrade", params(ForceQuery), responses(
     (status = 202, description = "The successor serves in a moment", body = Successor),
     (status = 400, description = "The query is wrong"),
     (status = 409, description = "The upgrade failed, or would drop peers or most of a list \
@@ -104,11 +96,10 @@ pub(crate) async fn snapshot(State(state): SharedState) -> Result<Json<SnapshotR
 pub(crate) async fn upgrade(
     State(state): SharedState,
     Extension(caller): Extension<Caller>,
-    query: Result<Query<UpgradeQuery>, QueryRejection>,
+    query: Result<Query<ForceQuery>, QueryRejection>,
 ) -> Result<(StatusCode, Json<Successor>), Problem> {
-    let UpgradeQuery { force } = read(query)?;
+    let ForceQuery { force } = input::query(query, FORCE)?;
     let request = |responder| Request::Upgrade { force, caller, responder };
     let upgraded = main_thread(state.serving()?, UPGRADE_TIMEOUT, request).await?;
-    let successor = upgraded.map_err(|cause| Problem::new(StatusCode::CONFLICT, cause))?;
-    Ok((StatusCode::ACCEPTED, Json(successor)))
+    Ok((StatusCode::ACCEPTED, upgraded.map(Json).map_err(Problem::conflict)?))
 }

@@ -14,7 +14,6 @@ use super::LONG_TIMEOUT;
 use super::wait::gathered;
 use crate::api::Problem;
 use crate::api::admin::ListCheck;
-use crate::request::ListChangeError;
 use crate::state::SharedState;
 use crate::view::View;
 use onrush_tracker::access::AccessList;
@@ -33,7 +32,6 @@ const LENGTH: usize = 20;
         (status = 409, description = "There is no list"),
         (status = 413, description = "The list is longer than limits.list_entries"),
         (status = 429, description = "Another such request is running"),
-        (status = 503, description = "The tracker does not serve, or a worker accepts no orders"),
         (status = 504, description = "A worker did not answer in time"),
     )
 ))]
@@ -44,7 +42,7 @@ pub(crate) async fn check(
     let view = state.serving()?;
     let in_force = view.in_force();
     let Some(kind) = in_force.lists.access.kind() else {
-        return Err(Problem::new(StatusCode::CONFLICT, ListChangeError::NoList.to_string()));
+        return Err(Problem::no_list());
     };
     let _walks = state.walk()?;
     // Not limited by admin.max_body: a list has a limit of its own.
@@ -64,23 +62,23 @@ pub(crate) async fn check(
     };
     let failed = |_| Problem::unavailable("the tracker is stopping");
     let (list, added, removed) = spawn_blocking(compare).await.map_err(failed)?;
-    let Counts { swarms, peers, examined } = count(view, &list).await?;
+    let counts = count(view, &list).await?;
     let (mode, entries) = (kind.name().to_owned(), list.len() as u64);
-    Ok(Json(ListCheck { mode, entries, added, removed, swarms, peers, examined }))
+    Ok(Json(ListCheck { mode, entries, added, removed, ..counts }))
 }
 
-/// Counts the swarms of all shards that a list does not permit.
-async fn count(view: &View, list: &Arc<AccessList>) -> Result<Counts, Problem> {
+/// Counts the swarms of all shards, and those that a list does not permit.
+async fn count(view: &View, list: &Arc<AccessList>) -> Result<ListCheck, Problem> {
     let deadline = Instant::now() + LONG_TIMEOUT;
     let list = list.clone();
-    let counts = view.parts.orders.gather_walk(Counts::default, move |counts, swarm| {
+    let counts = view.parts.orders.gather_walk(ListCheck::default, move |counts, swarm| {
         counts.examined += 1;
         if !list.permits(swarm.info_hash) {
             counts.swarms += 1;
             counts.peers += u64::from(swarm.seeders) + u64::from(swarm.leechers);
         }
     })?;
-    let mut sum = Counts::default();
+    let mut sum = ListCheck::default();
     for counts in gathered(counts, deadline, "a worker").await? {
         sum.swarms += counts.swarms;
         sum.peers += counts.peers;
@@ -104,14 +102,6 @@ fn read(body: &[u8]) -> Result<Vec<[u8; LENGTH]>, Problem> {
 fn missing(list: &AccessList, other: &AccessList) -> u64 {
     let (Some(list), Some(other)) = (list.set(), other.set()) else { return 0 };
     list.iter().filter(|hash| !other.contains(&InfoHash(**hash))).count() as u64
-}
-
-/// The swarms that a list does not permit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Counts {
-    swarms: u64,
-    peers: u64,
-    examined: u64,
 }
 
 #[cfg(test)]

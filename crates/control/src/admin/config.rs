@@ -10,24 +10,22 @@ use log::LevelFilter;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
+use super::input;
 use super::wait::main_thread;
 use crate::api::Problem;
-use crate::api::admin::{ConfigDifference, ConfigDifferences, ConfigReport, ConfigValue, LogLevel};
+use crate::api::admin::{ConfigDifferences, ConfigReport, ConfigValue, LogLevel};
 use crate::caller::Caller;
+use crate::in_force::in_force;
 use crate::request::Request;
 use crate::state::SharedState;
-use onrush_config::Applied;
-use onrush_config::in_force::{Difference, InForce};
 use onrush_config::keys::LEVELS;
 
 /// The values of all keys that are in force: of the file, of flags, defaults, and derived ones.
 #[cfg_attr(test, utoipa::path(get, path = "/api/v1/config", responses(
     (status = 200, description = "All keys", body = ConfigReport),
-    (status = 503, description = "The tracker does not serve"),
 )))]
 pub(crate) async fn config(State(state): SharedState) -> Result<Json<ConfigReport>, Problem> {
-    let keys = state.serving()?.in_force().settings.in_force();
-    let keys = keys.into_iter().map(ConfigValue::from);
+    let keys = in_force(&state.serving()?.in_force().settings).into_iter();
     Ok(Json(ConfigReport { keys: keys.map(|key| with_level(key, log::max_level())).collect() }))
 }
 
@@ -45,7 +43,6 @@ fn with_level(key: ConfigValue, level: LevelFilter) -> ConfigValue {
 #[cfg_attr(test, utoipa::path(get, path = "/api/v1/config/diff", responses(
     (status = 200, description = "The keys that differ", body = ConfigDifferences),
     (status = 422, description = "The configuration is wrong"),
-    (status = 503, description = "The tracker does not serve"),
     (status = 504, description = "The file was not read in time"),
 )))]
 pub(crate) async fn differences(
@@ -61,7 +58,6 @@ pub(crate) async fn differences(
     let differences = compared
         .map_err(failed)?
         .map_err(|problems| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, problems.to_string()))?;
-    let differences = differences.into_iter().map(ConfigDifference::from).collect();
     Ok(Json(ConfigDifferences { differences }))
 }
 
@@ -70,7 +66,6 @@ pub(crate) async fn differences(
     responses(
         (status = 200, description = "The former level", body = LogLevel),
         (status = 400, description = "There is no such level"),
-        (status = 504, description = "The main thread did not answer in time"),
     )
 ))]
 pub(crate) async fn log_level(
@@ -78,31 +73,11 @@ pub(crate) async fn log_level(
     Extension(caller): Extension<Caller>,
     level: Result<Json<LogLevel>, JsonRejection>,
 ) -> Result<Json<LogLevel>, Problem> {
-    let level = level.ok().and_then(|Json(LogLevel { level })| level.parse::<LevelFilter>().ok());
-    let level = level.ok_or_else(|| {
-        let levels = LEVELS.join(", ");
-        Problem::bad_request(format!(
-            "send {{\"level\": \"info\"}} as application/json; levels: {levels}"
-        ))
+    let LogLevel { level } = input::body(level, "{\"level\": \"info\"}")?;
+    let level = level.parse().map_err(|_| {
+        Problem::bad_request(format!("{level:?} is no level: write one of {}", LEVELS.join(", ")))
     })?;
     let request = |responder| Request::LogLevel { level, caller, responder };
     let former = main_thread(state.serving()?, state.timeout, request).await?;
     Ok(Json(LogLevel { level: former.to_string().to_lowercase() }))
-}
-
-impl From<InForce> for ConfigValue {
-    fn from(InForce { key, value, is_default }: InForce) -> Self {
-        Self { key, value, default: is_default }
-    }
-}
-
-impl From<Difference> for ConfigDifference {
-    fn from(Difference { key, in_force, file, applied }: Difference) -> Self {
-        let applied_by = match applied {
-            Applied::OnReload => "reload",
-            Applied::OnUpgrade => "upgrade",
-            Applied::OnRestart => "restart",
-        };
-        Self { key, in_force, file, applied_by: applied_by.to_owned() }
-    }
 }

@@ -5,19 +5,18 @@ use std::sync::Arc;
 
 use axum::extract::rejection::{JsonRejection, PathRejection};
 use axum::extract::{Path, State};
-use axum::http::StatusCode;
 use axum::response::Response;
 use axum::{Extension, Json};
 use onrush_proto::InfoHash;
 
-use super::swarm::{info_hash_of, parse_info_hash};
+use super::input;
 use super::wait::main_thread;
 use crate::api::Problem;
 use crate::api::admin::{ListEntries, ListEntry, ListPart, ListReport, ListUpdate};
 use crate::api::stats::ListState;
 use crate::caller::Caller;
 use crate::list_text::list_text;
-use crate::request::{ListChangeError, Request};
+use crate::request::Request;
 use crate::state::{ServerState, SharedState};
 use crate::view::InForce;
 use onrush_tracker::access::origins::comment;
@@ -26,7 +25,6 @@ use onrush_tracker::access::overlay::ListChange;
 /// The mode and the length of the list, and the refusals of its parts.
 #[cfg_attr(test, utoipa::path(get, path = "/api/v1/list", responses(
     (status = 200, description = "The list in force", body = ListReport),
-    (status = 503, description = "The tracker does not serve"),
 )))]
 pub(crate) async fn state(State(state): SharedState) -> Result<Json<ListReport>, Problem> {
     let view = state.serving()?;
@@ -49,14 +47,13 @@ pub(crate) async fn state(State(state): SharedState) -> Result<Json<ListReport>,
     responses(
         (status = 200, description = "Whether it is listed and served", body = ListEntry),
         (status = 400, description = "Not an info hash"),
-        (status = 503, description = "The tracker does not serve"),
     )
 ))]
 pub(crate) async fn entry(
     State(state): SharedState,
     path: Result<Path<String>, PathRejection>,
 ) -> Result<Json<ListEntry>, Problem> {
-    let info_hash = info_hash_of(path)?;
+    let info_hash = input::info_hash_of(path)?;
     let list = state.serving()?.in_force().lists.access;
     let set = list.set().filter(|set| set.contains(&info_hash));
     let (listed, served) = (set.is_some(), list.permits(info_hash));
@@ -72,7 +69,6 @@ pub(crate) async fn entry(
 #[cfg_attr(test, utoipa::path(get, path = "/api/v1/list/export", operation_id = "export_list",
     responses(
     (status = 200, description = "The list", body = String, content_type = "text/plain"),
-    (status = 503, description = "The tracker does not serve"),
 )))]
 pub(crate) async fn export(State(state): SharedState) -> Result<Response, Problem> {
     Ok(list_text(state.serving()?.in_force().lists.access, true))
@@ -84,8 +80,6 @@ pub(crate) async fn export(State(state): SharedState) -> Result<Response, Proble
     (status = 200, description = "The list contains them", body = ListUpdate),
     (status = 400, description = "An entry of the body is no info hash"),
     (status = 409, description = "There is no list, or it would be too long"),
-    (status = 413, description = "The body is longer than admin.max_body"),
-    (status = 504, description = "The main thread did not answer in time"),
 )))]
 pub(crate) async fn add(
     State(state): SharedState,
@@ -100,8 +94,6 @@ pub(crate) async fn add(
     (status = 200, description = "The list does not contain them", body = ListUpdate),
     (status = 400, description = "An entry of the body is no info hash"),
     (status = 409, description = "There is no list, or the allow list would be empty"),
-    (status = 413, description = "The body is longer than admin.max_body"),
-    (status = 504, description = "The main thread did not answer in time"),
 )))]
 pub(crate) async fn remove(
     State(state): SharedState,
@@ -117,21 +109,14 @@ async fn change(
     entries: Result<Json<ListEntries>, JsonRejection>,
     listed: bool,
 ) -> Result<Json<ListUpdate>, Problem> {
-    let Json(entries) = entries.map_err(invalid_body)?;
+    let entries = input::body(entries, "{\"info_hashes\": [\"...\"]}")?;
     // A map, so that a repeated info hash counts once.
     let hashes: BTreeMap<InfoHash, Option<Arc<str>>> =
         entries.info_hashes.iter().map(|line| parse_entry(line)).collect::<Result<_, _>>()?;
     let change = |(info_hash, comment)| ListChange { info_hash, listed, comment };
     let changes = hashes.into_iter().map(change).collect();
     let request = |responder| Request::ChangeList { changes, caller, responder };
-    let changed = main_thread(state.serving()?, state.timeout, request).await?;
-    changed.map(Json).map_err(|error| {
-        let status = match error {
-            ListChangeError::Journal { .. } => StatusCode::INTERNAL_SERVER_ERROR,
-            _ => StatusCode::CONFLICT,
-        };
-        Problem::new(status, error.to_string())
-    })
+    main_thread(state.serving()?, state.timeout, request).await?.map(Json)
 }
 
 /// An info hash, perhaps with a comment behind a #, as on a line of a list file.
@@ -140,18 +125,5 @@ fn parse_entry(line: &str) -> Result<(InfoHash, Option<Arc<str>>), Problem> {
         Some((hash, behind)) => (hash.trim_end(), comment(behind)),
         None => (line, "".into()),
     };
-    Ok((parse_info_hash(hash)?, Some(behind).filter(|behind| !behind.is_empty())))
-}
-
-fn invalid_body(error: JsonRejection) -> Problem {
-    match error.status() {
-        StatusCode::PAYLOAD_TOO_LARGE => Problem::new(
-            StatusCode::PAYLOAD_TOO_LARGE,
-            "the body is longer than admin.max_body: send fewer info hashes at once",
-        ),
-        _ => Problem::bad_request(format!(
-            "{}: send {{\"info_hashes\": [\"...\"]}} as application/json",
-            error.body_text()
-        )),
-    }
+    Ok((input::parse_info_hash(hash)?, Some(behind).filter(|behind| !behind.is_empty())))
 }

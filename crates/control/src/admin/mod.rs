@@ -4,11 +4,11 @@ pub mod actions;
 pub mod blocks;
 pub mod check;
 pub mod config;
-pub mod largest;
 pub mod list;
 pub mod sources;
-pub mod swarm;
+pub mod swarms;
 
+mod input;
 mod wait;
 
 use std::sync::Arc;
@@ -42,8 +42,8 @@ pub(crate) fn routes() -> Vec<Route> {
         ("/list/check", post(check::check)),
         ("/list/{info_hash}", get(list::entry)),
         ("/blocks", get(blocks::list).post(blocks::block).delete(blocks::unblock)),
-        ("/swarm/{info_hash}", get(swarm::swarm)),
-        ("/swarms/top", get(largest::top)),
+        ("/swarm/{info_hash}", get(swarms::swarm)),
+        ("/swarms/top", get(swarms::top)),
         ("/sources/top", get(sources::top)),
     ]
 }

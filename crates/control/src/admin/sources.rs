@@ -5,15 +5,15 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
-use axum::http::StatusCode;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep};
 
+use super::input;
 use super::wait::gathered;
 use crate::api::Problem;
 use crate::api::sources::{RequestKind, SourcesQuery, TopSources};
 use crate::readiness::Readiness;
-use crate::source_shares::{CONFIDENCE, Shares, estimate};
+use crate::source_shares::estimate;
 use crate::state::{ServerState, SharedState};
 use crate::view::View;
 use onrush_tracker::orders::Orders;
@@ -21,8 +21,6 @@ use onrush_tracker::source_sample::Sampled;
 
 /// Largest accepted `seconds`.
 const MAX_SECONDS: u64 = 60;
-/// Largest accepted `limit`.
-const MAX_LIMIT: usize = 1_000;
 /// Sources in the samples of all workers, 16 bytes each, and of one worker.
 const SOURCES: usize = 1 << 19;
 const SOURCES_OF_A_WORKER: usize = 1 << 14;
@@ -37,77 +35,41 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
     (status = 200, description = "The largest shares first", body = TopSources),
     (status = 400, description = "An unknown parameter, or one out of range"),
     (status = 409, description = "Another such request is running"),
-    (status = 503, description = "The tracker does not serve, or a worker accepts no orders"),
     (status = 504, description = "A worker did not answer in time"),
 )))]
 pub(crate) async fn top(
     State(state): SharedState,
     query: Result<Query<SourcesQuery>, QueryRejection>,
 ) -> Result<Json<TopSources>, Problem> {
-    let query = checked(query)?;
+    let SourcesQuery { seconds, by, kind, limit } = input::query(
+        query,
+        "?seconds=1 to 60&by=ip|24|48|64&kind=all|connect|announce|refused&limit=1 to 1000",
+    )?;
+    input::check_range("seconds", seconds, 1..=MAX_SECONDS)?;
+    input::check_range("limit", limit as u64, 1..=1_000)?;
     let view = state.serving()?;
     let Ok(_permit) = state.sampling.try_lock() else {
-        return Err(Problem::new(
-            StatusCode::CONFLICT,
-            format!(
-                "another request samples the sources, for {MAX_SECONDS} s at most: try again when \
-                 it is done"
-            ),
-        ));
+        return Err(Problem::conflict(format!(
+            "another request samples the sources, for {MAX_SECONDS} s at most: try again when it \
+             is done"
+        )));
     };
     let shed_before = shed(view);
     let size = (SOURCES / view.parts.orders.workers().max(1)).min(SOURCES_OF_A_WORKER);
     let collection = Collection(&view.parts.orders);
     let begun = Instant::now();
-    let samples = collection.0.sample_sources(query.kind.into(), size, rand::random)?;
-    observe(&state, begun + Duration::from_secs(query.seconds)).await;
+    let samples = collection.0.sample_sources(kind.into(), size, rand::random)?;
+    observe(&state, begun + Duration::from_secs(seconds)).await;
     let seconds = begun.elapsed().as_secs_f64();
     drop(collection);
     let samples = gathered(samples, Instant::now() + state.timeout, "a worker").await?;
     let shed = shed(view).saturating_sub(shed_before);
     // Hundreds of thousands of addresses are counted.
-    let SourcesQuery { by, kind, limit, .. } = query;
     let estimated = spawn_blocking(move || estimate(by, limit, seconds, &samples)).await;
-    let Shares { requests, sampled, others_at_most, sources } =
-        estimated.map_err(|error| Problem::unavailable(error.to_string()))?;
-    let mut ports: Vec<u16> = view.parts.addresses.iter().map(|address| address.port()).collect();
-    ports.sort_unstable();
-    ports.dedup();
-    Ok(Json(TopSources {
-        by,
-        kind,
-        seconds,
-        requests,
-        sampled,
-        confidence: CONFIDENCE,
-        unverified: kind != RequestKind::Announce,
-        shed,
-        others_at_most,
-        ports,
-        sources,
-    }))
-}
-
-fn checked(query: Result<Query<SourcesQuery>, QueryRejection>) -> Result<SourcesQuery, Problem> {
-    let Query(query) = query.map_err(|error| {
-        Problem::bad_request(format!(
-            "{}: write ?seconds=1 to {MAX_SECONDS}&by=ip|24|48|64&kind=all|connect|announce|\
-             refused&limit=1 to {MAX_LIMIT}",
-            error.body_text()
-        ))
-    })?;
-    let SourcesQuery { seconds, limit, .. } = query;
-    if !(1..=MAX_SECONDS).contains(&seconds) {
-        return Err(Problem::bad_request(format!(
-            "seconds is {seconds}: write a number from 1 to {MAX_SECONDS}"
-        )));
-    }
-    if !(1..=MAX_LIMIT).contains(&limit) {
-        return Err(Problem::bad_request(format!(
-            "limit is {limit}: write a number from 1 to {MAX_LIMIT}"
-        )));
-    }
-    Ok(query)
+    let shares = estimated.map_err(|error| Problem::unavailable(error.to_string()))?;
+    let ports = view.parts.addresses.iter().map(|address| address.port()).collect();
+    let unverified = kind != RequestKind::Announce;
+    Ok(Json(TopSources { by, kind, unverified, shed, ports, ..shares }))
 }
 
 impl From<RequestKind> for Sampled {

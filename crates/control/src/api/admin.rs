@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use super::stats::ListState;
@@ -109,7 +110,7 @@ pub struct SnapshotReport {
 }
 
 /// Effect of a list that would replace the file of the access list.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct ListCheck {
     /// `allow` or `deny`.
@@ -129,12 +130,13 @@ pub struct ListCheck {
     pub examined: u64,
 }
 
-/// Query of `/reload`.
+/// Query of `/reload` and `/upgrade`.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[cfg_attr(test, derive(utoipa::IntoParams), into_params(parameter_in = Query))]
 #[serde(deny_unknown_fields)]
-pub struct ReloadQuery {
-    /// Accepts a list that lost more than half of its entries.
+pub struct ForceQuery {
+    /// Accepts a list that lost more than half of its entries. An upgrade also drops the peers for
+    /// which the successor has no room by `limits.peers`.
     #[serde(default)]
     #[cfg_attr(test, param(default = false))]
     pub force: bool,
@@ -206,18 +208,6 @@ pub struct LogLevel {
     pub level: String,
 }
 
-/// Query of `/upgrade`.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[cfg_attr(test, derive(utoipa::IntoParams), into_params(parameter_in = Query))]
-#[serde(deny_unknown_fields)]
-pub struct UpgradeQuery {
-    /// Drops the peers for which the successor has no room by `limits.peers`, and accepts a list
-    /// that lost more than half of its entries.
-    #[serde(default)]
-    #[cfg_attr(test, param(default = false))]
-    pub force: bool,
-}
-
 /// The process that serves after an upgrade.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(utoipa::ToSchema))]
@@ -259,12 +249,13 @@ pub struct TopQuery {
     pub limit: usize,
 }
 
-fn default_limit() -> usize {
+/// Entries of a list of the largest.
+pub(super) fn default_limit() -> usize {
     20
 }
 
 /// Measure of a swarm's size.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Measure {

@@ -38,8 +38,30 @@ impl Problem {
     }
 
     /// 400.
-    pub(crate) fn bad_request(error: impl Into<String>) -> Self {
+    pub fn bad_request(error: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, error)
+    }
+
+    /// 404.
+    pub fn not_found(error: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, error)
+    }
+
+    /// 409: the state of the tracker does not permit the request.
+    pub fn conflict(error: impl Into<String>) -> Self {
+        Self::new(StatusCode::CONFLICT, error)
+    }
+
+    /// 409: `access.mode` is "open".
+    pub fn no_list() -> Self {
+        Self::conflict(
+            "there is no list: access.mode is \"open\"; write \"allow\" or \"deny\" and reload",
+        )
+    }
+
+    /// 500: the tracker tried, and failed.
+    pub fn failed(error: impl Into<String>) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, error)
     }
 }
 

@@ -1,7 +1,12 @@
 //! Request and response of `/sources/top`.
 
+use std::collections::BTreeSet;
+
+use clap::ValueEnum;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
+
+use super::admin::default_limit;
 
 /// Query of `/sources/top`.
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -30,26 +35,26 @@ fn default_seconds() -> u64 {
     10
 }
 
-fn default_limit() -> usize {
-    20
-}
-
 /// The unit of a source.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[cfg_attr(test, derive(utoipa::ToSchema))]
 pub enum Grouping {
     /// An address.
     #[default]
     #[serde(rename = "ip")]
+    #[value(name = "ip")]
     Address,
     /// An IPv4 address or an IPv6 /64, which one client may have: a source of the limits.
     #[serde(rename = "64")]
+    #[value(name = "64")]
     Source,
     /// An IPv4 /24 or an IPv6 /48: a network of the limits.
     #[serde(rename = "48")]
+    #[value(name = "48")]
     Network,
     /// The same as `48`.
     #[serde(rename = "24")]
+    #[value(name = "24")]
     NetworkByV4,
 }
 
@@ -65,7 +70,7 @@ impl Grouping {
 }
 
 /// Kind of the requests that are counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum RequestKind {
@@ -81,7 +86,7 @@ pub enum RequestKind {
 }
 
 /// The sources that send most.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct TopSources {
     /// The unit of a source.
@@ -106,7 +111,7 @@ pub struct TopSources {
     /// probability.
     pub others_at_most: f64,
     /// The UDP ports of the tracker.
-    pub ports: Vec<u16>,
+    pub ports: BTreeSet<u16>,
     /// The largest share first.
     pub sources: Vec<SourceShare>,
 }

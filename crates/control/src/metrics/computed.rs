@@ -74,12 +74,12 @@ declare_computed! {
     Histogram "onrush_batch_datagrams" [worker]
         "Datagrams per receive call; empty calls are not counted"
         => |all, to| all.socket_workers().for_each(|worker| {
-            to.put_histogram(worker.name, &worker.metrics.receives, 1.0)
+            to.put_histogram(&worker.member.name, &worker.member.metrics.receives, 1.0)
         });
     Histogram "onrush_turn_duration_seconds" [worker]
         "Duration of turns that had work; the rate of its sum is the load of a worker, 0 to 1"
         => |all, to| all.workers().for_each(|worker| {
-            to.put_histogram(worker.name, &worker.metrics.turn_times, 1e-9)
+            to.put_histogram(&worker.member.name, &worker.member.metrics.turn_times, 1e-9)
         });
     Gauge "onrush_worker_stalled" [worker] "1 for a worker that took no turn for 5 s, else 0"
         => |all, to| each(all.workers(), to, |w| flag(w.state.stalled_for >= STALL_THRESHOLD));
@@ -95,9 +95,9 @@ declare_computed! {
         "Swarms with peers of a family, as of the last expiry pass; absent until the first pass \
          has ended. A swarm with peers of both families counts in both"
         => |all, to| all.swarm_workers().for_each(|worker| {
-            let Some(swarms) = worker.metrics.shard.by_family() else { return };
-            to.put(&["ipv4", worker.name], swarms.v4 as f64);
-            to.put(&["ipv6", worker.name], swarms.v6 as f64);
+            let Some(swarms) = worker.member.metrics.shard.by_family() else { return };
+            to.put(&["ipv4", &worker.member.name], swarms.v4 as f64);
+            to.put(&["ipv6", &worker.member.name], swarms.v6 as f64);
         });
     Gauge "onrush_overload_step" [] "Overload level, 0 (none) to 8"
         => |all, to| to.put(&[], f64::from(all.overload.step));
@@ -153,16 +153,16 @@ fn each<'a>(
     to: &mut Samples<'_>,
     value: fn(&Worker<'a>) -> f64,
 ) {
-    workers.for_each(|worker| to.put(&[worker.name], value(&worker)));
+    workers.for_each(|worker| to.put(&[&worker.member.name], value(&worker)));
 }
 
 fn peers(all: &StatsSnapshot, to: &mut Samples<'_>) {
     for worker in all.swarm_workers() {
         for (family, name) in [(Family::V4, "ipv4"), (Family::V6, "ipv6")] {
-            let (peers, seeders) = worker.metrics.shard.peers(family);
-            to.put(&[name, "seeder", worker.name], seeders as f64);
+            let (peers, seeders) = worker.member.metrics.shard.peers(family);
+            to.put(&[name, "seeder", &worker.member.name], seeders as f64);
             // A worker updates the two gauges one after the other, so seeders may exceed peers.
-            to.put(&[name, "leecher", worker.name], peers.saturating_sub(seeders) as f64);
+            to.put(&[name, "leecher", &worker.member.name], peers.saturating_sub(seeders) as f64);
         }
     }
 }

@@ -1,10 +1,10 @@
 //! `/metrics` in the text formats of Prometheus: OpenMetrics 1.0 where the client asks for it, else
-//! the text format 0.0.4. The series come from the tables of counters (`TABLES`) and of computed
+//! the text format 0.0.4. The series come from the tables of counters (`tables`) and of computed
 //! series (`COMPUTED`).
 
 use super::computed::COMPUTED;
 use super::snapshot::StatsSnapshot;
-use super::tables::TABLES;
+use super::tables;
 use super::text::{Format, Samples};
 
 /// The page of a snapshot.
@@ -15,9 +15,7 @@ pub fn write(all: &StatsSnapshot, format: Format) -> String {
         let mut to = Samples::begin(&mut page, format, kind, series.labels, series.help);
         (series.write)(all, &mut to);
     }
-    for table in TABLES {
-        table.write(&mut page, format, all);
-    }
+    tables::write(&mut page, format, all);
     if format == Format::OpenMetrics {
         page.push_str("# EOF\n");
     }

@@ -11,7 +11,7 @@ pub use crate::connections::AdminCounters;
 use crate::readiness::Readiness;
 use onrush_config::Settings;
 use onrush_tracker::access::Lists;
-use onrush_tracker::member::{Member, Role};
+use onrush_tracker::member::Member;
 use onrush_tracker::metrics::WorkerMetrics;
 
 /// A snapshot of the tracker.
@@ -50,14 +50,10 @@ pub struct StatsSnapshot {
 /// A member in a [`StatsSnapshot`].
 #[derive(Clone, Copy, Debug)]
 pub struct Worker<'a> {
-    /// Its part in the data path.
-    pub role: Role,
-    /// The name of its thread.
-    pub name: &'a str,
-    /// Its counters.
-    pub metrics: &'a WorkerMetrics,
+    /// Its role, name and counters.
+    pub member: &'a Member,
     /// Its other state.
-    pub state: WorkerState,
+    pub state: &'a WorkerState,
 }
 
 /// State of a member that is not a counter.
@@ -95,22 +91,17 @@ impl StatsSnapshot {
 
     /// All members.
     pub fn workers(&self) -> impl Iterator<Item = Worker<'_>> + Clone {
-        self.members.iter().zip(&self.states).map(|(member, state)| Worker {
-            role: member.role,
-            name: &member.name,
-            metrics: &member.metrics,
-            state: *state,
-        })
+        self.members.iter().zip(&self.states).map(|(member, state)| Worker { member, state })
     }
 
     /// Members that take requests of clients.
     pub fn socket_workers(&self) -> impl Iterator<Item = Worker<'_>> + Clone {
-        self.workers().filter(|worker| worker.role.takes_requests())
+        self.workers().filter(|worker| worker.member.role.takes_requests())
     }
 
     /// Members with a shard.
     pub fn swarm_workers(&self) -> impl Iterator<Item = Worker<'_>> + Clone {
-        self.workers().filter(|worker| worker.role.has_shard())
+        self.workers().filter(|worker| worker.member.role.has_shard())
     }
 
     /// The counters of all members.

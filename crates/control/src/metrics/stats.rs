@@ -13,6 +13,7 @@ use onrush_config::Settings;
 use onrush_tracker::access::{AccessList, ListKind, Lists};
 use onrush_tracker::clients;
 use onrush_tracker::limits::Placement;
+use onrush_tracker::member::Member;
 use onrush_tracker::metrics::{
     Counter, EVENT_NAMES, Histogram, LOSSES, REPLIES, Summary, UNSENT, WorkerMetrics,
 };
@@ -129,7 +130,7 @@ impl FamilyStats {
 /// Swarms of a family in all shards; `None` until each shard has counted them.
 fn family_swarms(snapshot: &StatsSnapshot, family: Family) -> Option<u64> {
     let swarms = |worker: Worker<'_>| {
-        let swarms = worker.metrics.shard.by_family()?;
+        let swarms = worker.member.metrics.shard.by_family()?;
         Some(match family {
             Family::V4 => swarms.v4,
             Family::V6 => swarms.v6,
@@ -140,18 +141,18 @@ fn family_swarms(snapshot: &StatsSnapshot, family: Family) -> Option<u64> {
 
 impl WorkerStats {
     fn of(worker: Worker<'_>) -> Self {
-        let Worker { role, name, metrics, state } = worker;
+        let Worker { member: Member { role, name, metrics, .. }, state } = worker;
         let families = [&metrics.incoming.v4, &metrics.incoming.v6];
         let mut incoming = IncomingStats::default();
         families.iter().for_each(|family| incoming.add(family));
         let mut stats = Self {
-            name: name.to_owned(),
+            name: name.clone(),
             socket_side: role.has_sockets(),
             swarm_side: role.has_shard(),
             datagrams: incoming.datagrams,
             refused: families.iter().flat_map(|family| family.refusals()).map(|(_, n)| n).sum(),
             replies_dropped: metrics.unsent.iter().map(Counter::get).sum(),
-            lost: Summary::of([metrics]).losses().sum(),
+            lost: Summary::of([&**metrics]).losses().sum(),
             lane_waiting: state.lane_waiting as u64,
             lane_capacity: state.lane_capacity as u64,
             busy_turns: metrics.turn_times.classes().map(|(_, count)| count).sum(),

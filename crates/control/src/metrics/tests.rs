@@ -385,3 +385,12 @@ fn only_clients_that_accept_open_metrics_get_it() {
     assert_eq!(Format::accepted("*/*"), Format::Text);
     assert_eq!(Format::accepted(""), Format::Text);
 }
+
+#[test]
+fn the_reference_has_every_series() {
+    let (reference, page) = (reference::markdown(), write(&full_snapshot(), Format::Text));
+    for help in page.lines().filter_map(|line| line.strip_prefix("# HELP ")) {
+        let (name, _) = help.split_once(' ').unwrap();
+        assert!(reference.contains(&format!("`{name}`")), "{name}");
+    }
+}

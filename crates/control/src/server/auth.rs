@@ -3,7 +3,7 @@
 use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
 use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 
 use crate::api::Problem;
 use crate::caller::Caller;
@@ -11,29 +11,33 @@ use crate::state::SharedState;
 
 /// Middleware: passes requests of trusted callers, and those that carry the token (RFC 6750,
 /// section 2.1).
-pub(super) async fn authorize(State(state): SharedState, request: Request, next: Next) -> Response {
+pub(super) async fn authorize(
+    State(state): SharedState,
+    request: Request,
+    next: Next,
+) -> Result<Response, Problem> {
     if request.extensions().get::<Caller>().is_some_and(|caller| caller.is_trusted()) {
-        return next.run(request).await;
+        return Ok(next.run(request).await);
     }
     let given = request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     let given = given
         .and_then(|text| text.split_once(' '))
         .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
-    match state.is_token(given.map_or("", |(_, token)| token.trim())) {
-        Some(true) => next.run(request).await,
-        Some(false) => {
-            let error = match given {
-                Some(_) => "this is not the token of admin.token_file",
-                None => "send the token of admin.token_file: `Authorization: Bearer TOKEN`",
-            };
-            Problem::new(StatusCode::UNAUTHORIZED, error).into_response()
+    let (status, error) = match state.is_token(given.map_or("", |(_, token)| token.trim())) {
+        Some(true) => return Ok(next.run(request).await),
+        Some(false) if given.is_some() => {
+            (StatusCode::UNAUTHORIZED, "this is not the token of admin.token_file")
         }
-        None => Problem::new(
+        Some(false) => (
+            StatusCode::UNAUTHORIZED,
+            "send the token of admin.token_file: `Authorization: Bearer TOKEN`",
+        ),
+        None => (
             StatusCode::FORBIDDEN,
             "the admin API is off for clients without a token: use `onrush ctl` on the tracker's \
              host as root or as the tracker's user, or write a token into a file, set \
              admin.token_file and reload",
-        )
-        .into_response(),
-    }
+        ),
+    };
+    Err(Problem::new(status, error))
 }

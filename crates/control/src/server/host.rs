@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, Uri, Version, header};
 use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 
 use crate::api::Problem;
 use crate::state::SharedState;
@@ -19,18 +19,17 @@ pub(super) async fn require_known_host(
     State(state): SharedState,
     request: Request,
     next: Next,
-) -> Response {
-    match named(request.version(), request.uri(), request.headers()) {
-        Ok(Some(name)) if !state.is_own_name(name) => Problem::new(
+) -> Result<Response, Problem> {
+    let name = named(request.version(), request.uri(), request.headers());
+    match name.map_err(Problem::bad_request)? {
+        Some(name) if !state.is_own_name(name) => Err(Problem::new(
             StatusCode::MISDIRECTED_REQUEST,
             format!(
                 "{name:?} is not a host name of this tracker: use its address or localhost, or \
                  write the name into admin.hosts and reload"
             ),
-        )
-        .into_response(),
-        Ok(_) => next.run(request).await,
-        Err(error) => Problem::bad_request(error).into_response(),
+        )),
+        _ => Ok(next.run(request).await),
     }
 }
 

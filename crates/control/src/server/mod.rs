@@ -10,7 +10,6 @@ pub mod listener;
 
 mod auth;
 mod host;
-mod lists;
 mod observation;
 pub(crate) mod openapi;
 mod routes;
@@ -41,13 +40,14 @@ use tokio_io_timeout::TimeoutStream;
 pub use listener::{AdminError, Bound, bind, bind_later};
 
 use crate::caller::Caller;
-use crate::connections::{ResponseBody, Slot};
+use crate::connections::Slot;
 use crate::readiness::Readiness;
 use crate::state::ServerState;
 use crate::token::Token;
 use crate::view::View;
 use listener::{RETRY_INTERVAL, listening};
 use onrush_config::settings::AdminSettings;
+use onrush_net::connections::Source;
 use stream::WatchedStream;
 
 /// Maximum lifetime of a connection, in multiples of `admin.timeout`.
@@ -77,13 +77,11 @@ fn announcement(address: SocketAddr, settings: &AdminSettings) -> String {
 }
 
 /// The running HTTP server. Dropping it stops the thread.
-#[derive(Debug)]
 pub struct Server {
-    state: Arc<ServerState>,
+    acceptor: Acceptor,
     address: Option<SocketAddr>,
     announcement: Option<String>,
     runtime: Handle,
-    routers: Routers,
     /// The task that accepts connections at the control socket.
     socket: Option<AbortHandle>,
     stop: Option<oneshot::Sender<Infallible>>,
@@ -107,15 +105,17 @@ impl Server {
         let (stop, stopped) = oneshot::channel();
         let runtime =
             Builder::new_current_thread().enable_all().build().map_err(AdminError::Start)?;
-        let routers = Routers::new(&state, settings);
+        let (all, reserve) = (state.clone(), state.clone());
+        let (all, reserve) = (routes::router(all, settings), routes::reserve_router(reserve));
+        let acceptor = Acceptor { state: state.clone(), all, reserve };
         let address = bound.as_ref().map(|bound| bound.address);
         let announced = bound.as_ref().filter(|bound| bound.listener.is_some());
         let announced = announced.map(|bound| announcement(bound.address, settings));
         let tcp = bound.map(|bound| {
             let text = announcement(bound.address, settings);
-            accept_tcp(bound, text, routers.clone(), state.clone())
+            acceptor.clone().accept_tcp(bound, text)
         });
-        let (observed, draining) = (state.clone(), state.clone());
+        let (observed, draining) = (state.clone(), state);
         let handle = runtime.handle().clone();
         let (begun, has_begun) = std::sync::mpsc::channel();
         let run = move || {
@@ -147,11 +147,10 @@ impl Server {
         // Fails only if `begin` panics.
         let _ = has_begun.recv();
         Ok(Self {
-            state,
+            acceptor,
             address,
             announcement: announced,
             runtime: handle,
-            routers,
             socket: None,
             stop: Some(stop),
             thread: Some(thread),
@@ -167,8 +166,8 @@ impl Server {
         listener.set_nonblocking(true)?;
         let _runtime = self.runtime.enter();
         let listener = tokio::net::UnixListener::from_std(listener)?;
-        let accepting = accept_local(listener, self.routers.clone(), self.state.clone());
-        self.socket = Some(tokio::spawn(accepting).abort_handle());
+        let accepting = tokio::spawn(self.acceptor.clone().accept_local(listener));
+        self.socket = Some(accepting.abort_handle());
         Ok(())
     }
 
@@ -190,17 +189,17 @@ impl Server {
 
     /// Publishes the view of a tracker that has started.
     pub fn serve(&self, view: View) {
-        self.state.serve(view);
+        self.acceptor.state.serve(view);
     }
 
     /// Replaces the token.
     pub fn set_token(&self, token: Option<Token>) {
-        self.state.set_token(token);
+        self.acceptor.state.set_token(token);
     }
 
     /// Reports the tracker as not ready from now on, because it is about to stop.
     pub fn stopping(&self) {
-        self.state.set_readiness(Readiness::Stopping);
+        self.acceptor.state.set_readiness(Readiness::Stopping);
     }
 }
 
@@ -216,20 +215,6 @@ impl Drop for Server {
     }
 }
 
-/// The routes of ordinary connections, and those of the reserve.
-#[derive(Clone, Debug)]
-struct Routers {
-    all: Router,
-    reserve: Router,
-}
-
-impl Routers {
-    fn new(state: &Arc<ServerState>, settings: &AdminSettings) -> Self {
-        let (all, reserve) = (state.clone(), state.clone());
-        Self { all: routes::router(all, settings), reserve: routes::reserve_router(reserve) }
-    }
-}
-
 /// Reads the turn counters at an interval.
 async fn observe(state: Arc<ServerState>) {
     let mut ticks = interval(OBSERVE_INTERVAL);
@@ -239,36 +224,58 @@ async fn observe(state: Arc<ServerState>) {
     }
 }
 
-/// Accepts connections at the TCP address, once it is bound.
-async fn accept_tcp(bound: Bound, text: String, routers: Routers, state: Arc<ServerState>) {
-    let (address, is_bound) = (bound.address, bound.listener.is_some());
-    let listener = match listening(bound, &state).await {
-        Ok(listener) => listener,
-        Err(error) => return log::error!("HTTP is not served at {address}: {error}"),
-    };
-    if !is_bound {
-        log::info!("{text}");
-    }
-    loop {
-        let Some((stream, peer)) = accepted(listener.accept().await).await else { continue };
-        let _ = stream.set_nodelay(true);
-        let slot = state.connections.admit(peer.ip(), Instant::now());
-        start_serving(stream, Caller::Address(peer), slot, &routers, &state).await;
-    }
+/// Accepts connections, and starts a task for each.
+#[derive(Clone)]
+struct Acceptor {
+    state: Arc<ServerState>,
+    /// The routes of ordinary connections.
+    all: Router,
+    /// Those of the reserve.
+    reserve: Router,
 }
 
-/// Accepts connections at the control socket.
-async fn accept_local(
-    listener: tokio::net::UnixListener,
-    routers: Routers,
-    state: Arc<ServerState>,
-) {
-    loop {
-        let Some((stream, _)) = accepted(listener.accept().await).await else { continue };
-        // The user at the time of connecting.
-        let Ok(user) = stream.peer_cred().map(|peer| peer.uid()) else { continue };
-        let slot = state.connections.admit_user(user, Instant::now());
-        start_serving(stream, Caller::User(user), slot, &routers, &state).await;
+impl Acceptor {
+    /// Accepts connections at the TCP address, once it is bound.
+    async fn accept_tcp(self, bound: Bound, text: String) {
+        let (address, is_bound) = (bound.address, bound.listener.is_some());
+        let listener = match listening(bound, &self.state).await {
+            Ok(listener) => listener,
+            Err(error) => return log::error!("HTTP is not served at {address}: {error}"),
+        };
+        if !is_bound {
+            log::info!("{text}");
+        }
+        loop {
+            let Some((stream, peer)) = accepted(listener.accept().await).await else { continue };
+            let _ = stream.set_nodelay(true);
+            self.serve(stream, Caller::Address(peer), Source::of(peer.ip())).await;
+        }
+    }
+
+    /// Accepts connections at the control socket.
+    async fn accept_local(self, listener: tokio::net::UnixListener) {
+        loop {
+            let Some((stream, _)) = accepted(listener.accept().await).await else { continue };
+            // The user at the time of connecting.
+            let Ok(user) = stream.peer_cred().map(|peer| peer.uid()) else { continue };
+            self.serve(stream, Caller::User(user), Source::User(user)).await;
+        }
+    }
+
+    /// Starts a task that serves a connection. Without a place for it, the connection is closed.
+    async fn serve(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Send + 'static,
+        caller: Caller,
+        source: Source,
+    ) {
+        let Self { state, all, reserve } = self;
+        let Some(slot) = state.connections.admit(source, Instant::now()) else { return };
+        let (router, number) = (if slot.in_reserve { reserve } else { all }, slot.number);
+        let task = tokio::spawn(serve(stream, caller, router.clone(), state.timeout, slot));
+        state.connections.serves(number, task.abort_handle());
+        // The connection reads a request that has arrived before further ones can displace it.
+        yield_now().await;
     }
 }
 
@@ -283,23 +290,6 @@ async fn accepted<T>(result: io::Result<T>) -> Option<T> {
             None
         }
     }
-}
-
-/// Starts a task that serves a connection. Without a place for it, the connection is closed.
-async fn start_serving(
-    stream: impl AsyncRead + AsyncWrite + Send + 'static,
-    caller: Caller,
-    slot: Option<Slot>,
-    routers: &Routers,
-    state: &ServerState,
-) {
-    let Some(slot) = slot else { return };
-    let router = if slot.in_reserve { &routers.reserve } else { &routers.all };
-    let number = slot.number;
-    let task = tokio::spawn(serve(stream, caller, router.clone(), state.timeout, slot));
-    state.connections.serves(number, task.abort_handle());
-    // The connection reads a request that has arrived before further ones can displace it.
-    yield_now().await;
 }
 
 /// Serves one connection until it closes or exceeds a time limit, then frees its slot.
@@ -322,7 +312,7 @@ async fn serve(
     let service = service_fn(|mut request: Request<Incoming>| {
         request.extensions_mut().insert(caller);
         let (in_use, response) = (slot.in_use(), router.call(request));
-        async { response.await.map(|r| r.map(|body| ResponseBody::new(body, in_use))) }
+        async { response.await.map(|r| r.map(|body| in_use.producing(body))) }
     });
     let connection = server.serve_connection(stream, service);
     let mut connection = std::pin::pin!(connection);

@@ -1,4 +1,5 @@
-//! `/health`, `/ready`, `/metrics`, `/stats.json` and `/history.json`.
+//! `/health`, `/ready`, `/metrics`, `/stats.json`, `/history.json`, and `/lists`, if the operator
+//! publishes the access list.
 
 use std::time::{Instant, SystemTime};
 
@@ -10,10 +11,12 @@ use axum::response::{IntoResponse, Response};
 use crate::api::history::History;
 use crate::api::stats::Stats;
 use crate::api::{Health, Problem, Ready};
+use crate::list_text::list_text;
 use crate::metrics::prometheus;
 use crate::metrics::text::Format;
 use crate::readiness::Readiness;
 use crate::state::{SharedState, unix};
+use crate::view::InForce;
 
 /// Liveness: every worker took a turn within the last five seconds.
 #[cfg_attr(test, utoipa::path(get, path = "/health", responses(
@@ -79,6 +82,23 @@ pub(super) async fn stats(State(state): SharedState) -> Result<Json<Stats>, Prob
 pub(super) async fn history(State(state): SharedState) -> Result<Json<History>, Problem> {
     let history = &state.serving()?.parts.history;
     Ok(Json(history.report(Instant::now(), unix(SystemTime::now()) as u64)))
+}
+
+/// The access list in force: a comment with its meaning, then one info hash per line.
+#[cfg_attr(test, utoipa::path(get, path = "/lists", responses(
+    (status = 200, description = "The list", body = String, content_type = "text/plain"),
+    (status = 404, description = "The list is not published (admin.publish_lists)"),
+    (status = 503, description = "The tracker is starting"),
+)))]
+pub(super) async fn lists(State(state): SharedState) -> Result<Response, Problem> {
+    let InForce { settings, lists, .. } = state.serving()?.in_force();
+    if !settings.admin.publish_lists {
+        return Err(Problem::not_found(
+            "this tracker does not publish its list: its operator may set \
+             admin.publish_lists = true",
+        ));
+    }
+    Ok(list_text(lists.access, false))
 }
 
 #[cfg(test)]

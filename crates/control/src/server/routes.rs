@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use tokio::time::timeout;
 
-use super::{auth, host, lists, observation, openapi};
+use super::{auth, host, observation, openapi};
 use crate::admin::{self, API, Route};
 use crate::api::Problem;
 use crate::page;
@@ -27,7 +27,7 @@ pub(super) fn public_routes() -> Vec<Route> {
         ("/metrics", get(observation::metrics)),
         ("/stats.json", get(observation::stats)),
         ("/history.json", get(observation::history)),
-        ("/lists", get(lists::lists)),
+        ("/lists", get(observation::lists)),
         ("/openapi.json", get(openapi::openapi)),
     ]
 }
@@ -65,8 +65,7 @@ fn add(routes: Vec<Route>) -> Router<Arc<ServerState>> {
 }
 
 async fn not_found() -> Problem {
-    Problem::new(
-        StatusCode::NOT_FOUND,
+    Problem::not_found(
         "there is nothing at this path: / is the status page; /openapi.json describes /health, \
          /ready, /metrics, /stats.json, /history.json, /lists and the admin API under /api/v1",
     )

@@ -177,7 +177,7 @@ fn keep_alive_clients_do_not_keep_others_out() {
                 }
             }
         }
-        let connections = &server.state.connections;
+        let connections = &server.acceptor.state.connections;
         let open = connections.counters.connections.get();
         assert!(open <= settings().connections as u64, "{open}");
         assert_eq!(connections.counters.rejected.get(), 0);
@@ -217,7 +217,7 @@ fn head_without_a_body() -> String {
 #[test]
 fn health_is_answered_while_all_connections_are_in_use() {
     let server = serving(&AdminSettings { connections: 8, ..settings() });
-    let state = &server.state;
+    let state = &server.acceptor.state;
     let new = || connect(&server, [127, 0, 0, 1].into());
     // In use until the body arrives.
     let mut slow: Vec<_> = (0..8).map(|_| new()).collect();
@@ -252,14 +252,15 @@ fn requests_that_do_not_arrive_are_cut_off() {
         let (mut client, stream) = UnixStream::pair().unwrap();
         client.write_all(sent.as_bytes()).unwrap();
         stream.set_nonblocking(true).unwrap();
-        let router = Routers::new(&state, &settings).all;
+        let router = routes::router(state.clone(), &settings);
         runtime.block_on(async {
             let stream = tokio::net::UnixStream::from_std(stream).unwrap();
             serve(stream, Caller::User(0), router, settings.timeout, slot).await;
         });
         io::read_to_string(client).unwrap()
     };
-    let admit = || state.connections.admit([127, 0, 0, 1].into(), Instant::now()).unwrap();
+    let admit =
+        || state.connections.admit(Source::of([127, 0, 0, 1].into()), Instant::now()).unwrap();
     let response = response_to(&head_without_a_body(), admit());
     assert!(response.starts_with("HTTP/1.1 408 "), "{response}");
     let heads = ["", "GET /health HT"];
@@ -354,7 +355,7 @@ fn a_connection_that_is_being_written_to_is_not_closed_for_another() {
     const LENGTH: usize = 64 << 20;
     let long = Router::new().route("/long", axum::routing::get(async || vec![b'.'; LENGTH]));
     let connections = Connections::new(1, 10 * DEADLINE);
-    let admit = || connections.admit([127, 0, 0, 1].into(), Instant::now()).unwrap();
+    let admit = || connections.admit(Source::of([127, 0, 0, 1].into()), Instant::now()).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     client.set_read_timeout(Some(DEADLINE)).unwrap();

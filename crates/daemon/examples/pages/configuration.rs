@@ -28,19 +28,20 @@ pub(crate) fn write(place: &Path) -> io::Result<()> {
          and files in conf.d beside it, variables and flags override the file.",
     );
     paragraph(&mut roff, onrush_config::FORMAT);
-    for section in SCHEMA.reference() {
-        match section.table {
-            None => roff.control("SH", ["TOP LEVEL"]),
-            Some((name, doc)) => {
-                roff.control("SH", [format!("[{name}]").as_str()]);
-                paragraph(&mut roff, doc);
-                &mut roff
+    for (table, keys) in SCHEMA.sections() {
+        let mut before = String::new();
+        match table {
+            None => _ = roff.control("SH", ["TOP LEVEL"]),
+            Some(table) => {
+                roff.control("SH", [format!("[{}]", table.name).as_str()]);
+                paragraph(&mut roff, table.doc);
+                before = format!("{}.", table.name);
             }
-        };
-        for key in section.keys {
-            roff.control("TP", []).text([bold(key.path)]);
+        }
+        for key in keys {
+            roff.control("TP", []).text([bold(format!("{before}{}", key.name))]);
             roff.text(inlines(key.doc));
-            for fact in key.facts {
+            for fact in key.facts() {
                 roff.control("IP", []).text(inlines(&fact));
             }
         }

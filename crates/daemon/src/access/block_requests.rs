@@ -4,9 +4,10 @@ use super::blocks::BlockChange;
 use super::{AccessControl, InProgress, Pending};
 use crate::effect::{Effect, Effects, Record, RecordError};
 use crate::time::Time;
+use onrush_control::api::Problem;
 use onrush_control::api::blocks::{BlockEntry, BlockList, BlockRequest, BlockUpdate};
 use onrush_control::caller::Caller;
-use onrush_control::request::{BlockError, Responder};
+use onrush_control::request::Responder;
 
 /// A block that is made or removed once that is recorded.
 pub(super) struct PlannedBlock {
@@ -16,19 +17,7 @@ pub(super) struct PlannedBlock {
 }
 
 /// Replies to the request for a block or for its removal.
-enum BlockResponder {
-    Block(Responder<Result<BlockUpdate, BlockError>>),
-    Unblock(Responder<Result<BlockEntry, BlockError>>),
-}
-
-impl BlockResponder {
-    fn refuse(self, error: BlockError, effects: &mut Effects) {
-        match self {
-            Self::Block(responder) => effects.reply(responder, Err(error)),
-            Self::Unblock(responder) => effects.reply(responder, Err(error)),
-        }
-    }
-}
+type BlockResponder = Responder<Result<BlockUpdate, Problem>>;
 
 impl AccessControl {
     /// All blocks.
@@ -40,39 +29,39 @@ impl AccessControl {
     pub fn block(
         &mut self,
         (request, caller): (BlockRequest, Caller),
-        responder: Responder<Result<BlockUpdate, BlockError>>,
+        responder: BlockResponder,
         in_progress: InProgress,
         time: Time,
         effects: &mut Effects,
     ) {
-        let made = refuse_if_final(in_progress)
-            .and_then(|()| self.blocks.block(request, caller.to_string(), time));
-        self.plan(made, caller, BlockResponder::Block(responder), time, effects);
+        let made = in_progress.refuse_if_final();
+        let made = made.and_then(|()| self.blocks.block(request, caller.to_string(), time));
+        self.plan(made, caller, responder, time, effects);
     }
 
     /// Removes a block. Responds with it when it is no longer in force, or why it stays.
     pub fn unblock(
         &mut self,
         (prefix, caller): (&str, Caller),
-        responder: Responder<Result<BlockEntry, BlockError>>,
+        responder: BlockResponder,
         in_progress: InProgress,
         time: Time,
         effects: &mut Effects,
     ) {
-        let removed = refuse_if_final(in_progress).and_then(|()| self.blocks.unblock(prefix));
-        self.plan(removed, caller, BlockResponder::Unblock(responder), time, effects);
+        let removed = in_progress.refuse_if_final().and_then(|()| self.blocks.unblock(prefix));
+        self.plan(removed, caller, responder, time, effects);
     }
 
     fn plan(
         &mut self,
-        change: Result<BlockChange, BlockError>,
+        change: Result<BlockChange, Problem>,
         caller: Caller,
         responder: BlockResponder,
         time: Time,
         effects: &mut Effects,
     ) {
         match change {
-            Err(error) => responder.refuse(error, effects),
+            Err(error) => effects.reply(responder, Err(error)),
             Ok(change) => {
                 let change = Pending::Block(PlannedBlock { change, caller, responder });
                 self.record(Record::Blocks(self.blocks.all()), change, time, effects);
@@ -89,28 +78,23 @@ impl AccessControl {
         effects: &mut Effects,
     ) {
         let PlannedBlock { change, caller, responder } = block;
-        if let Err(RecordError { path, error }) = result {
+        if let Err(error) = result {
             self.blocks.revert(change);
-            let path = path.display().to_string();
-            return responder.refuse(BlockError::File { path, error }, effects);
+            return effects.reply(responder, Err(error.into()));
         }
         self.compile_blocks();
         effects.push(Effect::Publish);
         let (blocks, lasting) = (self.blocks.len() as u64, self.is_lasting);
-        match (self.blocks.changed(&change, time), responder) {
-            ((Some(block), replaced), BlockResponder::Block(responder)) => {
+        let (block, replaced) = match self.blocks.changed(&change, time) {
+            (Some(block), replaced) => {
                 let former = replaced.as_ref().map_or_else(String::new, |former| {
                     format!("; before: {}{}", lasts(former), because(former))
                 });
-                let BlockEntry { prefix, .. } = &block;
-                effects.info(format!(
-                    "{prefix} blocked by {caller} {}{}{former}",
-                    lasts(&block),
-                    because(&block)
-                ));
-                effects.reply(responder, Ok(BlockUpdate { block, replaced, blocks, lasting }));
+                let (prefix, time, why) = (&block.prefix, lasts(&block), because(&block));
+                effects.info(format!("{prefix} blocked by {caller} {time}{why}{former}"));
+                (block, replaced)
             }
-            ((_, Some(removed)), BlockResponder::Unblock(responder)) => {
+            (None, Some(removed)) => {
                 let BlockEntry { prefix, refused, .. } = &removed;
                 effects.info(format!(
                     "{prefix} unblocked by {caller}; it was blocked {}{}; requests refused: \
@@ -118,10 +102,11 @@ impl AccessControl {
                     lasts(&removed),
                     because(&removed)
                 ));
-                effects.reply(responder, Ok(removed));
+                (removed, None)
             }
-            _ => {}
-        }
+            (None, None) => return,
+        };
+        effects.reply(responder, Ok(BlockUpdate { block, replaced, blocks, lasting }));
     }
 
     /// Removes blocks that have ended.
@@ -158,10 +143,6 @@ impl AccessControl {
     pub(super) fn compile_blocks(&mut self) {
         self.lists.blocks = self.blocks.compiled(&self.lists.blocked);
     }
-}
-
-fn refuse_if_final(in_progress: InProgress) -> Result<(), BlockError> {
-    if in_progress.is_final { Err(BlockError::Upgrading) } else { Ok(()) }
 }
 
 /// How long a block lasts: `for 7200 s`.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::time::Time;
+use onrush_control::api::Problem;
 use onrush_control::api::blocks::{BlockEntry, BlockRequest};
-use onrush_control::request::BlockError;
 use onrush_store::blocks::{Block, MAX_BLOCKS};
 use onrush_tracker::access::addresses::{AddressSet, network};
 use onrush_tracker::access::blocks::{IpNet, SourceBlocks};
@@ -83,26 +83,29 @@ impl Blocks {
     /// Makes a block.
     ///
     /// # Errors
-    /// [`BlockError`]; nothing has changed then.
+    /// [`Problem`]; nothing has changed then.
     pub(super) fn block(
         &mut self,
         request: BlockRequest,
         by: String,
         time: Time,
-    ) -> Result<BlockChange, BlockError> {
+    ) -> Result<BlockChange, Problem> {
         let BlockRequest { prefix, seconds, reason, force } = request;
-        let prefix = network(&prefix).map_err(BlockError::Invalid)?;
+        let prefix = network(&prefix).map_err(Problem::bad_request)?;
         let block = Block { prefix, since: time.unix, seconds, reason, by };
-        block.check().map_err(BlockError::Invalid)?;
+        block.check().map_err(Problem::bad_request)?;
         if block.is_too_wide() && !force {
-            return Err(BlockError::Invalid(format!(
+            return Err(Problem::bad_request(format!(
                 "{prefix} is a large part of all addresses: name a longer prefix (IPv4 /8, IPv6 \
                  /16 or longer), or block it with --force (\"force\": true)"
             )));
         }
         let former = self.entries.get(&prefix).cloned();
         if former.is_none() && self.entries.len() >= MAX_BLOCKS {
-            return Err(BlockError::Full(MAX_BLOCKS));
+            return Err(Problem::conflict(format!(
+                "there are {MAX_BLOCKS} blocks already, which is the maximum: a long list belongs \
+                 into access.blocked_file"
+            )));
         }
         self.insert(block, self.free_slot(), time);
         Ok(BlockChange { prefix, former })
@@ -111,13 +114,17 @@ impl Blocks {
     /// Removes a block.
     ///
     /// # Errors
-    /// [`BlockError`]; nothing has changed then.
-    pub(super) fn unblock(&mut self, prefix: &str) -> Result<BlockChange, BlockError> {
-        let prefix = network(prefix).map_err(BlockError::Invalid)?;
+    /// [`Problem`]; nothing has changed then.
+    pub(super) fn unblock(&mut self, prefix: &str) -> Result<BlockChange, Problem> {
+        let prefix = network(prefix).map_err(Problem::bad_request)?;
         let Some(entry) = self.entries.remove(&prefix) else {
             let covering = self.entries.keys().rfind(|block| block.contains(&prefix));
-            let covering = covering.map(ToString::to_string);
-            return Err(BlockError::NotBlocked { prefix: prefix.to_string(), covering });
+            let covering = covering.map(|block| format!("; {block} contains it"));
+            return Err(Problem::not_found(format!(
+                "{prefix} is not blocked by this exact prefix: `onrush ctl blocks` lists the \
+                 blocks{}",
+                covering.unwrap_or_default()
+            )));
         };
         Ok(BlockChange { prefix, former: Some(entry) })
     }
@@ -228,7 +235,7 @@ mod tests {
         blocks: &mut Blocks,
         request: BlockRequest,
         time: Time,
-    ) -> Result<BlockChange, BlockError> {
+    ) -> Result<BlockChange, Problem> {
         blocks.block(request, "user 7".to_owned(), time)
     }
 
@@ -319,11 +326,11 @@ mod tests {
             (with("two\nlines"), "control character"),
             (with(&"x".repeat(201)), "200"),
         ] {
-            let error = block(&mut blocks, wrong, time).unwrap_err().to_string();
+            let error = block(&mut blocks, wrong, time).unwrap_err().error;
             assert!(error.contains(part), "{error}");
         }
         let error = blocks.unblock("192.0.2.0/24").unwrap_err();
-        assert!(error.to_string().contains("192.0.0.0/16 contains it"), "{error}");
+        assert!(error.error.contains("192.0.0.0/16 contains it"), "{error:?}");
         let forced = BlockRequest { force: true, ..request("128.0.0.0/1", None) };
         block(&mut blocks, forced, time).unwrap();
         assert!(blocks.unblock("128.0.0.0/1").is_ok());
@@ -366,7 +373,7 @@ mod tests {
         let mut blocks = Blocks::new(1);
         blocks.load(file.load(time.unix).0, time);
         assert_eq!(blocks.len(), MAX_BLOCKS);
-        let error = block(&mut blocks, request("9.9.9.9", None), time).unwrap_err().to_string();
+        let error = block(&mut blocks, request("9.9.9.9", None), time).unwrap_err().error;
         assert!(error.contains("10000") && error.contains("access.blocked_file"), "{error}");
         // One that is there can be replaced.
         block(&mut blocks, request("1.0.0.1", Some(9)), time).unwrap();

@@ -8,9 +8,10 @@ use super::{AccessControl, InProgress, Pending};
 use crate::effect::{Effect, Effects, Record, RecordError};
 use crate::time::Time;
 use onrush_config::settings::{Access, Listed};
+use onrush_control::api::Problem;
 use onrush_control::api::admin::ListUpdate;
 use onrush_control::caller::Caller;
-use onrush_control::request::{ListChangeError, Responder};
+use onrush_control::request::Responder;
 use onrush_control::view::Candidate;
 use onrush_store::lists::journal::Journal;
 use onrush_tracker::access::overlay::{ListChange, OverlaySet};
@@ -45,7 +46,7 @@ pub(super) struct PlannedChange {
 }
 
 /// Replies to the request for a change.
-type ListResponder = Responder<Result<ListUpdate, ListChangeError>>;
+type ListResponder = Responder<Result<ListUpdate, Problem>>;
 
 impl RecentChanges {
     /// Applies the changes that lists read by the current reload may lack.
@@ -133,21 +134,23 @@ impl AccessControl {
         changes: &[ListChange],
         limit: usize,
         in_progress: InProgress,
-    ) -> Result<(ListKind, AccessList, Vec<ListChange>), ListChangeError> {
-        if in_progress.is_final {
-            return Err(ListChangeError::Upgrading);
-        }
+    ) -> Result<(ListKind, AccessList, Vec<ListChange>), Problem> {
+        in_progress.refuse_if_final()?;
         let former = &self.lists.access;
         let (Some(kind), Some(listing)) = (former.kind(), former.set()) else {
-            return Err(ListChangeError::NoList);
+            return Err(Problem::no_list());
         };
         let effective = changes.iter().filter(|change| listing.is_changed_by(change)).cloned();
         let list = former.with(changes);
         if list.len() > limit.max(former.len()) {
-            return Err(ListChangeError::Full(limit));
+            return Err(Problem::conflict(format!(
+                "the list would have more than {limit} info hashes: raise limits.list_entries and \
+                 reload"
+            )));
         }
         if list.is_empty() && matches!(list, AccessList::Allow(_)) {
-            return Err(ListChangeError::NothingLeft);
+            let error = "the allow list would be empty, and the tracker would serve no info hash";
+            return Err(Problem::conflict(error));
         }
         Ok((kind, list, effective.collect()))
     }
@@ -163,8 +166,8 @@ impl AccessControl {
     ) {
         let PlannedChange { changes, effective, kind, list, for_reload, caller, responder } =
             change;
-        if let Err(RecordError { path, error }) = result {
-            return effects.reply(responder, Err(ListChangeError::Journal { path, error }));
+        if let Err(error) = result {
+            return effects.reply(responder, Err(error.into()));
         }
         self.changes.record(kind, &changes, for_reload);
         let former = std::mem::replace(&mut self.lists.access, list.clone());
@@ -210,7 +213,6 @@ impl AccessControl {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use onrush_control::request::Responder;
     use onrush_proto::InfoHash;
     use std::sync::mpsc::{Receiver, channel};
 
@@ -235,7 +237,7 @@ mod tests {
         access: &mut AccessControl,
         changes: Vec<ListChange>,
         in_progress: InProgress,
-    ) -> (Effects, Receiver<Result<ListUpdate, ListChangeError>>) {
+    ) -> (Effects, Receiver<Result<ListUpdate, Problem>>) {
         let (to, result) = channel();
         let responder = Responder::new(move |result| to.send(result).unwrap());
         let mut effects = Effects::default();
@@ -289,7 +291,7 @@ mod tests {
         let error = RecordError { path: "j".into(), error: "full".into() };
         access.recorded(Err(error), time(), &mut failed);
         assert_eq!(failed.send_replies().len(), 0);
-        assert!(matches!(result.recv().unwrap(), Err(ListChangeError::Journal { .. })));
+        assert!(result.recv().unwrap().unwrap_err().error.contains("j cannot be written: full"));
         assert!(access.lists().access.permits(hash(1)), "nothing has changed");
         let (_, result) = request(&mut access, change(), InProgress::default());
         let mut recorded = Effects::default();
@@ -318,17 +320,17 @@ mod tests {
         let allow = Arc::new(AccessList::Allow(only));
         let add = |number| (0..number).map(|n| ListChange::new(hash(n), true)).collect::<Vec<_>>();
         let remove = vec![ListChange::new(hash(0), false)];
-        for (list, changes, error, part) in [
-            (allow.clone(), remove, ListChangeError::NothingLeft, "allow list"),
-            (allow, add(20_001), ListChangeError::Full(20_000), "limits.list_entries"),
-            (Arc::new(AccessList::Open), add(1), ListChangeError::NoList, "access.mode"),
+        for (list, changes, part) in [
+            (allow.clone(), remove, "allow list"),
+            (allow, add(20_001), "20000 info hashes: raise limits.list_entries"),
+            (Arc::new(AccessList::Open), add(1), "access.mode"),
         ] {
             let lists = Lists { access: list.clone(), ..Lists::open() };
             let mut access = AccessControl::new(lists, 1);
             let (effects, result) = request(&mut access, changes, InProgress::default());
             assert_eq!(effects.send_replies().len(), 0);
-            assert_eq!(result.recv().unwrap(), Err(error.clone()));
-            assert!(error.to_string().contains(part), "{error}");
+            let refused = result.recv().unwrap().unwrap_err();
+            assert!(refused.error.contains(part), "{refused:?}");
             assert_eq!(access.lists().access, list);
         }
     }
@@ -352,6 +354,6 @@ mod tests {
         let is_final = InProgress { is_final: true, ..InProgress::default() };
         let (effects, result) = request(&mut deny_list(), Vec::new(), is_final);
         assert_eq!(effects.send_replies().len(), 0);
-        assert!(matches!(result.recv().unwrap(), Err(ListChangeError::Upgrading)));
+        assert!(result.recv().unwrap().unwrap_err().error.contains("a handoff is in progress"));
     }
 }

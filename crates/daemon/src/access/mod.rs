@@ -27,6 +27,7 @@ use changes::{PlannedChange, RecentChanges};
 use diff::ListDiff;
 use onrush_config::Settings;
 use onrush_config::reload::KeyChange;
+use onrush_control::api::Problem;
 use onrush_store::blocks::Block;
 use onrush_store::lists::EntryHighWaterMark;
 use onrush_store::lists::file::ListError;
@@ -71,6 +72,18 @@ pub struct InProgress {
     pub upgrade: bool,
     /// The successor has the final state, and would miss a change.
     pub is_final: bool,
+}
+
+impl InProgress {
+    /// Refuses changes that would be lost, because the successor has the final state.
+    fn refuse_if_final(self) -> Result<(), Problem> {
+        match self.is_final {
+            true => {
+                Err(Problem::conflict("a handoff is in progress: repeat the request in a second"))
+            }
+            false => Ok(()),
+        }
+    }
 }
 
 impl AccessControl {

@@ -4,10 +4,9 @@
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
-use onrush_config::settings::Listen;
 use onrush_config::{Refused, Settings};
 use onrush_control::{AdminError, server};
-use onrush_net::bind::{self, Address, BindError};
+use onrush_net::bind::{self, BindError};
 use onrush_store::lock;
 use onrush_store::state::State;
 
@@ -25,9 +24,8 @@ pub(super) fn check(
 ) {
     let running = Running { processes: lock_holders(settings, state_dirs), user };
     // A service manager has bound sockets that it passes.
-    for &Listen { address, optional } in settings.listen.iter().filter(|_| !settings.sockets_passed)
-    {
-        let Err(error) = bind::check(Address { address, optional }) else { continue };
+    for listen in settings.listen.iter().filter(|_| !settings.sockets_passed) {
+        let Err(error) = bind::check(*listen) else { continue };
         let found = refusals::address(&error, settings);
         match error {
             // The tracker may have bound a low port before it dropped the capability for that.

@@ -4,7 +4,7 @@
 use std::io;
 
 use onrush_net::adopt::Adopted;
-use onrush_net::bind::{self, Address, BoundSocket, Buffers, Group};
+use onrush_net::bind::{self, BoundSocket, Buffers, Group};
 use onrush_net::mio::{self, drops::DropReasons};
 use onrush_net::regroup::{PendingSockets, regroup};
 use onrush_net::steering::{self, Function, Steering};
@@ -27,17 +27,12 @@ pub(super) fn open(settings: &Settings, passed: Option<Adopted>) -> Result<Group
     if let Some(sockets) = passed {
         return Ok(sockets.into_group(wanted_buffers(settings))?);
     }
-    let addresses: Vec<Address> = settings
-        .listen
-        .iter()
-        .map(|listen| Address { address: listen.address, optional: listen.optional })
-        .collect();
     let options = bind::Options {
         workers: settings.placement.socket_sides(),
         buffers: wanted_buffers(settings),
         probe: true,
     };
-    Ok(bind::bind_group(&addresses, &options)?)
+    Ok(bind::bind_group(&settings.listen, &options)?)
 }
 
 /// The sockets of the predecessor, and new ones for further workers and addresses. The pending ones

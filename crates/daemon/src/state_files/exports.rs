@@ -25,7 +25,6 @@ pub type ExportResponder = Responder<Result<ExportReport, String>>;
 /// The exports of a running tracker.
 #[derive(Debug)]
 pub(super) struct Exports {
-    /// The file and its interval.
     pub(super) settings: ExportSettings,
     pub(super) writer: PeriodicFile<ExportReport>,
     /// Dropping this aborts the export being written.

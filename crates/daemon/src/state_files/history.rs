@@ -49,7 +49,7 @@ impl HistoryFile {
                      ahead, set it, stop the tracker and rename the file back",
                     ended / 86_400
                 ),
-                _ => history.restore(saved, now, unix).err()?.to_string(),
+                _ => history.restore(saved, now, unix).err()?,
             },
             Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
             Err(error) if state_file::is_damaged(&error) => error.to_string(),

@@ -12,6 +12,7 @@ use crate::host_check::{self, refusals};
 use crate::process::notify;
 use onrush_config::{Flags, Host, Refused, Settings};
 use onrush_control::api::admin::ReloadReport;
+use onrush_control::in_force::differences;
 use onrush_control::request::Responder;
 use onrush_control::view::Compare;
 use onrush_control::{TOKEN_KEY, Token};
@@ -153,7 +154,7 @@ impl ConfigSource {
     /// Compares the configuration, read again, with settings.
     pub(crate) fn comparison(&self) -> Compare {
         let Self { flags, host } = self.clone();
-        Box::new(move |running| running.differences(Settings::load(&flags, &host)?.0, &host))
+        Box::new(move |running| differences(running, Settings::load(&flags, &host)?.0, &host))
     }
 
     /// The message for a value that the host refuses, with its place.

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use onrush_config::Settings;
-use onrush_config::settings::{Access, Blocked, Listed};
+use onrush_config::settings::{Access, Listed};
 use onrush_config::values::ListFile;
 use onrush_tracker::access::addresses::AddressSet;
 use onrush_tracker::access::origins::{OriginsBuilder, Part};
@@ -33,7 +33,7 @@ use file::{BLOCKS, INFO_HASHES, ListError, ListFault, read_with_comments};
 /// No part of any list is then used.
 pub fn load(settings: &Settings, progress: &mut dyn FnMut()) -> Result<Lists, ListError> {
     let most = settings.limits.list_entries;
-    let Blocked { blocks, file } = &settings.blocked;
+    let (blocks, file) = (&settings.blocked, &settings.blocked_file);
     let mut blocks = blocks.clone();
     if let Some(file) = file {
         blocks.extend(read_with_comments(file, most, &BLOCKS, progress, &mut |_, _| {})?);
@@ -84,7 +84,7 @@ impl EntryHighWaterMark {
         };
         let file = file.filter(|_| self.kind == now.kind).map(|file| &file.path);
         let info_hashes = most(file, INFO_HASHES.name, self.info_hashes, now.info_hashes)?;
-        let file = settings.blocked.file.as_ref();
+        let file = settings.blocked_file.as_ref();
         let blocks = match most(file, BLOCKS.name, self.blocks, now.blocks) {
             Err(_) if blocked.is_some_and(|old| read.blocked.contains_all(old)) => now.blocks,
             most => most?,

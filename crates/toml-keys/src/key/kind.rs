@@ -5,6 +5,7 @@ use std::fmt::Display;
 use std::ops::{Range, RangeInclusive};
 use std::str::FromStr;
 
+use serde::de::IntoDeserializer as _;
 use serde::{Deserialize, Deserializer, de};
 use toml::de::DeValue;
 use toml::{Spanned, Value};
@@ -114,19 +115,19 @@ impl Kind {
                 if mismatches.is_empty() { Ok(Value::Array(values)) } else { Err(mismatches) }
             }
             (_, single) => self
-                .plain(single)
+                .plain(value)
                 .filter(|value| self.includes(value))
                 .ok_or_else(|| mismatch(describe(single))),
         }
     }
 
     /// A value that it may accept; a time or a size with units becomes a number in the key's unit.
-    fn plain(&self, value: &DeValue<'_>) -> Option<Value> {
-        match (self, value) {
+    fn plain(&self, value: &Spanned<DeValue<'_>>) -> Option<Value> {
+        match (self, value.get_ref()) {
             (Self::Integer(_, unit), DeValue::String(text)) => {
                 quantity::parse(text, unit).map(Value::Integer)
             }
-            _ => plain(value),
+            _ => Value::deserialize(value.clone().into_deserializer()).ok(),
         }
     }
 
@@ -203,19 +204,6 @@ pub fn texts<'d, T: FromStr<Err: Display>, D: Deserializer<'d>>(
 ) -> Result<Vec<T>, D::Error> {
     let texts = Vec::<String>::deserialize(deserializer)?;
     texts.iter().map(|text| text.parse().map_err(de::Error::custom)).collect()
-}
-
-/// A value that a key may have, unless it is a list or a table.
-fn plain(value: &DeValue<'_>) -> Option<Value> {
-    match value {
-        DeValue::String(text) => Some(Value::String(text.to_string())),
-        DeValue::Integer(number) => {
-            i64::from_str_radix(number.as_str(), number.radix()).ok().map(Value::Integer)
-        }
-        DeValue::Float(number) => number.as_str().parse().ok().map(Value::Float),
-        DeValue::Boolean(on) => Some(Value::Boolean(*on)),
-        DeValue::Datetime(_) | DeValue::Array(_) | DeValue::Table(_) => None,
-    }
 }
 
 /// The word that is misspelled, or that another program calls so.

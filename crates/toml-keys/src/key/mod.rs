@@ -53,7 +53,7 @@ pub struct Schema {
     /// The keys of the file. Tables are keys, too ([`table`]).
     pub keys: &'static [Key],
     /// Names that users bring along from other programs, each with what to write here.
-    pub hints: &'static [(&'static str, &'static str)],
+    pub hints: &'static [(&'static [&'static str], &'static str)],
     /// The comment at the top of the default file.
     pub head: &'static str,
 }

@@ -71,7 +71,7 @@ keys! {
 }
 
 static SCHEMA: Schema =
-    Schema { keys: Server::KEYS, hints: &[("port", "write `listen`")], head: "# A server.\n" };
+    Schema { keys: Server::KEYS, hints: &[(&["port"], "write `listen`")], head: "# A server.\n" };
 
 fn parse(text: &str) -> Document {
     Document::parse(&SCHEMA, SCHEMA.defaults(), "s.toml", text)

@@ -1,13 +1,9 @@
 //! `docs/METRICS.md`: the reference of all series, generated from the tables.
 
 use crate::metrics::computed::COMPUTED;
-use crate::metrics::tables::TABLES;
+use crate::metrics::snapshot::AdminCounters;
 use onrush_text::lines::wrapped;
-use onrush_tracker::metrics::Kind;
-
-/// A series: type, name, labels, help text and label values.
-pub(crate) type Description =
-    (Kind, &'static str, &'static [&'static str], &'static str, Vec<&'static str>);
+use onrush_tracker::metrics::{Incoming, Kind, Series, ShardGauges, WorkerMetrics};
 
 const HEAD: &str = "\
 # Metrics
@@ -25,18 +21,24 @@ label `worker` is a sum over all workers. Counters never decrease while the proc
 /// The text of `docs/METRICS.md`.
 pub(crate) fn markdown() -> String {
     let mut text = HEAD.to_owned();
-    for table in TABLES {
-        let (title, series) = table.describe();
-        text += &format!("\n## {title}\n\n");
-        for (kind, name, labels, help, values) in series {
-            text += &row(kind, name, labels, help, &values);
-        }
-    }
+    text += &section("Traffic", Incoming::SERIES);
+    text += &section("Workers and sockets", WorkerMetrics::SERIES);
+    text += &section("Shards", ShardGauges::SERIES);
+    text += &section("Admin side", AdminCounters::SERIES);
     text += "\n## State, limits and computed values\n\n";
     for series in COMPUTED {
         text += &row(series.kind, series.name, series.labels, series.help, &[]);
     }
     text
+}
+
+/// The section of a table of counters.
+fn section<T>(title: &str, table: &[Series<T>]) -> String {
+    let row = |series: &Series<T>| {
+        let values = series.fields.iter().flat_map(|field| field.values.iter().copied());
+        row(series.kind, series.name, series.labels, series.help, &values.collect::<Vec<_>>())
+    };
+    format!("\n## {title}\n\n{}", table.iter().map(row).collect::<String>())
 }
 
 fn row(kind: Kind, name: &str, labels: &[&str], help: &str, values: &[&str]) -> String {

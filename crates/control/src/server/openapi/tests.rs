@@ -14,7 +14,7 @@ use utoipa::{Modify, OpenApi};
 
 use crate::api::Problem;
 use crate::caller::Caller;
-use crate::server::{lists, observation, routes};
+use crate::server::{observation, routes};
 use crate::state::ServerState;
 use crate::{TOKEN_KEY, Token};
 use crate::{admin, page};
@@ -37,7 +37,7 @@ use onrush_config::Settings;
         observation::stats,
         observation::history,
         super::openapi,
-        lists::lists,
+        observation::lists,
         admin::actions::reload,
         admin::actions::export,
         admin::actions::snapshot,
@@ -54,8 +54,8 @@ use onrush_config::Settings;
         admin::blocks::list,
         admin::blocks::block,
         admin::blocks::unblock,
-        admin::swarm::swarm,
-        admin::largest::top,
+        admin::swarms::swarm,
+        admin::swarms::top,
         admin::sources::top,
     ),
     components(schemas(Problem)),
@@ -79,6 +79,9 @@ impl Modify for Shared {
             components.add_security_scheme("token", scheme);
         }
         for (path, item) in &mut document.paths.paths {
+            for change in [&mut item.post, &mut item.delete].into_iter().flatten() {
+                complete_change(change);
+            }
             let operations = [&mut item.get, &mut item.post, &mut item.delete];
             for operation in operations.into_iter().flatten() {
                 complete(operation, path.starts_with(admin::API));
@@ -100,7 +103,8 @@ fn complete(operation: &mut Operation, requires_token: bool) {
         let off = "The admin API is off for clients without a token";
         responses.insert("403".into(), Response::new(off).into());
         // Where the handler says nothing more precise.
-        let unavailable = Response::new("The tracker does not serve, or is busy");
+        let unavailable =
+            Response::new("The tracker does not serve, or a thread accepts no more requests");
         responses.entry("503".into()).or_insert(unavailable.into());
     }
     for (status, response) in responses {
@@ -111,6 +115,19 @@ fn complete(operation: &mut Operation, requires_token: bool) {
             let problem = Content::new(Some(Ref::from_schema_name("Problem")));
             response.content.insert("application/json".to_owned(), problem.into());
         }
+    }
+}
+
+/// Adds the errors of requests to the main thread, where the handler says nothing more precise.
+fn complete_change(operation: &mut Operation) {
+    let responses = &mut operation.responses.responses;
+    let mut add = |status: &str, description: &str| {
+        let response = Response::new(description);
+        responses.entry(status.to_owned()).or_insert(response.into());
+    };
+    add("504", "The main thread did not answer in time");
+    if operation.request_body.is_some() {
+        add("413", "The body is longer than admin.max_body");
     }
 }
 

@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
-use clap::builder::PossibleValue;
 use clap::{Args, Subcommand};
 
 use super::lists::List;
 use super::sources::Sources;
 use crate::cli::admin::Admin;
 use onrush_config::keys::LEVELS;
+use onrush_control::api::admin::Measure;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -153,13 +153,8 @@ pub enum Action {
     /// The largest swarms
     TopSwarms {
         /// Sort by
-        #[arg(long, default_value = "peers", value_parser = [
-            PossibleValue::new("peers").help("All peers"),
-            PossibleValue::new("seeders").help("Peers with all pieces"),
-            PossibleValue::new("leechers").help("The other peers"),
-            PossibleValue::new("completed").help("Completed downloads"),
-        ])]
-        by: String,
+        #[arg(long, value_enum, default_value_t)]
+        by: Measure,
         /// Number of swarms
         #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000))]
         limit: u16,

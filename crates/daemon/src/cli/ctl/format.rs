@@ -2,10 +2,11 @@
 
 use std::fmt::{Display, Write};
 
+use clap::ValueEnum;
 use onrush_config::keys;
 use onrush_control::api::admin::{
     ConfigDifference, ConfigDifferences, ConfigReport, ConfigValue, ExportReport, LargestSwarms,
-    Measure, ReloadReport, SnapshotReport, Swarm,
+    ReloadReport, SnapshotReport, Swarm,
 };
 use onrush_control::api::stats::Stats;
 use onrush_control::api::{Health, Ready, Successor};
@@ -148,12 +149,6 @@ pub fn swarm(swarm: &Swarm) -> String {
 
 /// The largest swarms.
 pub fn top(largest: &LargestSwarms) -> String {
-    let by = match largest.by {
-        Measure::Peers => "peers",
-        Measure::Seeders => "seeders",
-        Measure::Leechers => "leechers",
-        Measure::Completed => "completed",
-    };
     let mut text = format!(
         "{:>9} {:>9} {:>9} {:>9}  info hash\n",
         "peers", "seeders", "leechers", "completed"
@@ -164,7 +159,8 @@ pub fn top(largest: &LargestSwarms) -> String {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "{peers:>9} {seeders:>9} {leechers:>9} {completed:>9}  {info_hash}");
     }
-    let _ = writeln!(text, "{} of {} swarms, by {by}", largest.swarms.len(), largest.examined);
+    let (shown, by) = (largest.swarms.len(), word(largest.by));
+    let _ = writeln!(text, "{shown} of {} swarms, by {by}", largest.examined);
     text
 }
 
@@ -181,6 +177,11 @@ fn counts<N: Display>(counts: impl Iterator<Item = (N, u64)>) -> String {
 
 fn or_none(text: String) -> String {
     if text.is_empty() { "none".to_owned() } else { text }
+}
+
+/// A value as it is written on the command line, in queries and in responses.
+pub fn word(value: impl ValueEnum) -> String {
+    value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
 /// Names and texts in two columns.

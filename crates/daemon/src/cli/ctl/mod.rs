@@ -42,11 +42,7 @@ pub fn run(ctl: &Ctl) -> Exit {
     let timeout = Duration::from_secs(ctl.timeout + ctl.action.duration());
     let client = ctl.admin.client(ctl.token_file.as_deref(), timeout);
     let result = client.and_then(|client| {
-        let requests = Requests { json: ctl.json, client: &client };
-        match &ctl.action {
-            Action::Health => requests.health(),
-            action => Ok((requests.perform(action, ctl.timeout)?, GOOD)),
-        }
+        Requests { json: ctl.json, client: &client }.perform(&ctl.action, ctl.timeout)
     });
     match result {
         Ok((text, code)) => print(&escaped(&text), code),
@@ -79,11 +75,12 @@ struct Requests<'a> {
 }
 
 impl Requests<'_> {
-    /// Performs an action; the text to print. An upgrade may take `timeout` seconds.
-    fn perform(&self, action: &Action, timeout: u64) -> Result<String, ClientError> {
+    /// Performs an action; the text to print, and the exit status. An upgrade may take `timeout`
+    /// seconds.
+    fn perform(&self, action: &Action, timeout: u64) -> Result<(String, u8), ClientError> {
         let client = self.client;
-        match action {
-            Action::Health => self.health().map(|(text, _)| text),
+        let text = match action {
+            Action::Health => return self.health(),
             Action::Stats => self.get("/stats.json", format::stats),
             Action::Metrics => client.get("/metrics").map(|answer| answer.text),
             Action::Version => self.version(),
@@ -121,10 +118,12 @@ impl Requests<'_> {
                 self.get(&format!("/api/v1/swarm/{info_hash}"), format::swarm)
             }
             Action::TopSwarms { by, limit } => {
+                let by = format::word(*by);
                 self.get(&format!("/api/v1/swarms/top?by={by}&limit={limit}"), format::top)
             }
             Action::TopSources(sources) => self.get(&sources.path(), |top| sources.show(top)),
-        }
+        };
+        Ok((text?, GOOD))
     }
 
     fn list(&self, action: &List) -> Result<String, ClientError> {

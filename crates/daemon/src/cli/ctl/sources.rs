@@ -2,11 +2,11 @@
 
 use std::fmt::Write;
 
-use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 use ipnet::IpNet;
 
-use onrush_control::api::sources::{RequestKind, SourceShare, TopSources};
+use super::format::word;
+use onrush_control::api::sources::{Grouping, RequestKind, SourceShare, TopSources};
 use onrush_text::numbers::grouped;
 
 const AFTER_HELP: &str = "\
@@ -32,21 +32,11 @@ pub struct Sources {
     )]
     pub seconds: u64,
     /// Count as one source
-    #[arg(long, default_value = "ip", value_parser = [
-        PossibleValue::new("ip").help("An address"),
-        PossibleValue::new("24").help("An IPv4 /24 or an IPv6 /48"),
-        PossibleValue::new("48").help("The same as 24"),
-        PossibleValue::new("64").help("An IPv4 address or an IPv6 /64"),
-    ])]
-    pub by: String,
+    #[arg(long, value_enum, default_value_t)]
+    pub by: Grouping,
     /// Count these requests only
-    #[arg(long, value_parser = [
-        PossibleValue::new("connect").help("Connects"),
-        PossibleValue::new("announce").help("Announces with a valid connection id"),
-        PossibleValue::new("refused")
-            .help("Requests that are refused for any reason, such as an invalid connection id"),
-    ])]
-    pub kind: Option<String>,
+    #[arg(long, value_enum, default_value_t)]
+    pub kind: RequestKind,
     /// Number of sources
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub limit: u16,
@@ -77,8 +67,8 @@ pub enum Format {
 impl Sources {
     /// The path of the request.
     pub fn path(&self) -> String {
-        let Self { seconds, by, limit, .. } = self;
-        let kind = self.kind.as_deref().unwrap_or("all");
+        let Self { seconds, limit, .. } = self;
+        let (by, kind) = (word(self.by), word(self.kind));
         format!("/api/v1/sources/top?seconds={seconds}&by={by}&kind={kind}&limit={limit}")
     }
 

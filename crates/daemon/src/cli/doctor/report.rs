@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use onrush_text::numbers::plural;
 use serde::Serialize;
 
 use super::{Finding, Severity};
@@ -37,12 +38,8 @@ pub(super) fn text(
         let _ = writeln!(text, "unreadable {}", escaped(what));
     }
     let count = |severity| findings.iter().filter(|f| f.severity == severity).count();
-    let counted = |severity, word| match count(severity) {
-        1 => format!("1 {word}"),
-        number => format!("{number} {word}s"),
-    };
-    let (problems, notes) =
-        (counted(Severity::Problem, "problem"), counted(Severity::Note, "note"));
+    let problems = plural(count(Severity::Problem), "problem");
+    let notes = plural(count(Severity::Note), "note");
     let gap = if text.is_empty() { "" } else { "\n" };
     let rest = if all { "" } else { " (--all shows them)" };
     let _ = writeln!(text, "{gap}{problems}, {notes}, {} ok{rest}", count(Severity::Ok));
@@ -66,12 +63,10 @@ pub(super) fn json(findings: &[Finding], unreadable: &[String]) -> String {
 /// A line of the log that names the problems; `None` without any.
 pub(super) fn line(findings: &[Finding]) -> Option<String> {
     let names = names(findings);
-    let problems = match names.len() {
-        0 => return None,
-        1 => "1 problem".to_owned(),
-        number => format!("{number} problems"),
-    };
-    Some(format!("{problems} of this host ({}): run `onrush doctor`", names.join(", ")))
+    (!names.is_empty()).then(|| {
+        let problems = plural(names.len(), "problem");
+        format!("{problems} of this host ({}): run `onrush doctor`", names.join(", "))
+    })
 }
 
 fn names(findings: &[Finding]) -> Vec<&'static str> {

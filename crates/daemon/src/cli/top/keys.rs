@@ -1,30 +1,12 @@
 //! Keys, from the bytes that a terminal sends.
 
-/// A key with a meaning in the view.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Key {
-    /// A printable ASCII character.
-    Char(char),
-    /// Esc.
-    Escape,
-    /// Ctrl-C.
-    Interrupt,
-    /// The arrow up.
-    Up,
-    /// The arrow down.
-    Down,
-    /// Page Up.
-    PageUp,
-    /// Page Down.
-    PageDown,
-    /// Home.
-    Home,
-    /// End.
-    End,
-}
+use ratatui::crossterm::event::KeyCode;
+
+/// Ctrl-C.
+pub const INTERRUPT: KeyCode = KeyCode::Char('\u{3}');
 
 /// The keys in what a terminal has sent at once, without those that have no meaning here.
-pub fn keys(sent: &[u8]) -> Vec<Key> {
+pub fn keys(sent: &[u8]) -> Vec<KeyCode> {
     let mut keys = Vec::new();
     let mut left = sent;
     while let [first, rest @ ..] = left {
@@ -35,8 +17,7 @@ pub fn keys(sent: &[u8]) -> Vec<Key> {
                 left = &rest[length..];
                 key
             }
-            0x03 => Some(Key::Interrupt),
-            b' '..=b'~' => Some(Key::Char(char::from(*first))),
+            0x03 | b' '..=b'~' => Some(KeyCode::Char(char::from(*first))),
             _ => None,
         });
     }
@@ -44,9 +25,9 @@ pub fn keys(sent: &[u8]) -> Vec<Key> {
 }
 
 /// The key of the sequence after an escape character, and the length of the sequence.
-fn sequence(after: &[u8]) -> (Option<Key>, usize) {
+fn sequence(after: &[u8]) -> (Option<KeyCode>, usize) {
     match after {
-        [] | [0x1b, ..] => (Some(Key::Escape), 0),
+        [] | [0x1b, ..] => (Some(KeyCode::Esc), 0),
         [b'[' | b'O', rest @ ..] => {
             // It ends with the first byte from @ to ~ (ECMA-48).
             let last = rest.iter().position(|byte| (b'@'..=b'~').contains(byte));
@@ -59,14 +40,14 @@ fn sequence(after: &[u8]) -> (Option<Key>, usize) {
 }
 
 /// The key of a control sequence, without its introducer.
-fn named(sequence: &[u8]) -> Option<Key> {
+fn named(sequence: &[u8]) -> Option<KeyCode> {
     Some(match sequence {
-        b"A" => Key::Up,
-        b"B" => Key::Down,
-        b"H" | b"1~" | b"7~" => Key::Home,
-        b"F" | b"4~" | b"8~" => Key::End,
-        b"5~" => Key::PageUp,
-        b"6~" => Key::PageDown,
+        b"A" => KeyCode::Up,
+        b"B" => KeyCode::Down,
+        b"H" | b"1~" | b"7~" => KeyCode::Home,
+        b"F" | b"4~" | b"8~" => KeyCode::End,
+        b"5~" => KeyCode::PageUp,
+        b"6~" => KeyCode::PageDown,
         _ => return None,
     })
 }
@@ -78,12 +59,12 @@ mod tests {
 
     #[test]
     fn sequences_are_keys_and_what_is_unknown_is_skipped() {
-        use Key::*;
+        use KeyCode::*;
         for (sent, expected) in [
             (&b"q"[..], &[Char('q')][..]),
-            (b"\x03", &[Interrupt]),
-            (b"\x1b", &[Escape]),
-            (b"\x1b\x1b", &[Escape, Escape]),
+            (b"\x03", &[INTERRUPT]),
+            (b"\x1b", &[Esc]),
+            (b"\x1b\x1b", &[Esc, Esc]),
             (b"\x1b[A\x1b[B\x1bOA", &[Up, Down, Up]),
             (b"\x1b[5~\x1b[6~s", &[PageUp, PageDown, Char('s')]),
             (b"\x1b[H\x1b[1~\x1bOH\x1b[F\x1b[4~", &[Home, Home, Home, End, End]),

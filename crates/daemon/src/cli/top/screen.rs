@@ -4,6 +4,7 @@
 //! The main thread waits for [`Event`]s and draws. Three other threads wait for readings, keys and
 //! signals, so that whatever one of them waits for delays neither the others nor the end. Keys are
 //! read here and not by crossterm, which repeats a failed read forever (decision 73).
+//! Crossterm writes no colors if `$NO_COLOR` is set.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, IsTerminal, Read, stdin};
@@ -15,14 +16,14 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::KeyCode;
 use ratatui::crossterm::terminal::disable_raw_mode;
-use ratatui::style::Style;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGWINCH};
 use signal_hook::iterator::Signals;
 
 use super::command::Top;
 use super::draw::draw;
-use super::keys::{Key, keys};
+use super::keys::keys;
 use super::view::View;
 use crate::process::exit::FAILED;
 use onrush_control::api::stats::Stats;
@@ -35,7 +36,7 @@ const GRACE: Duration = Duration::from_secs(1);
 enum Event {
     /// A reading, or its error.
     Reading(Box<Result<Stats, String>>),
-    Key(Key),
+    Key(KeyCode),
     /// The terminal has another size.
     Resized,
     /// A signal asks for the end, or the terminal is at its end.
@@ -137,16 +138,8 @@ fn watch(
     mut view: View,
     events: &Receiver<Event>,
 ) -> io::Result<()> {
-    let colors = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     loop {
-        terminal.draw(|frame| {
-            view.scroll = draw(&view, frame.area(), frame.buffer_mut());
-            if !colors {
-                frame.buffer_mut().content.iter_mut().for_each(|cell| {
-                    cell.set_style(Style::reset());
-                });
-            }
-        })?;
+        terminal.draw(|frame| view.scroll = draw(&view, frame.area(), frame.buffer_mut()))?;
         // The other threads keep their senders.
         let Ok(event) = events.recv() else { return Ok(()) };
         match event {

@@ -4,7 +4,9 @@
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
-use super::keys::Key;
+use ratatui::crossterm::event::KeyCode;
+
+use super::keys::INTERRUPT;
 use super::rates::Pair;
 use onrush_control::api::stats::Stats;
 
@@ -68,24 +70,26 @@ impl View {
     }
 
     /// Takes a key; `Break` if it ends the view.
-    pub fn press(&mut self, key: Key) -> ControlFlow<()> {
+    pub fn press(&mut self, key: KeyCode) -> ControlFlow<()> {
         let Scroll { first, page } = self.scroll;
         match key {
-            Key::Interrupt => return ControlFlow::Break(()),
+            INTERRUPT => return ControlFlow::Break(()),
             _ if self.help => self.help = false,
-            Key::Char('q' | 'Q') | Key::Escape => return ControlFlow::Break(()),
-            Key::Char('?' | 'h') => self.help = true,
-            Key::Char('s') => {
+            KeyCode::Char('q' | 'Q') | KeyCode::Esc => return ControlFlow::Break(()),
+            KeyCode::Char('?' | 'h') => self.help = true,
+            KeyCode::Char('s') => {
                 self.by_load = !self.by_load;
                 self.scroll.first = 0;
             }
-            Key::Up | Key::Char('k') => self.scroll.first = first.saturating_sub(1),
-            Key::Down | Key::Char('j') => self.scroll.first = first.saturating_add(1),
-            Key::PageUp => self.scroll.first = first.saturating_sub(page),
-            Key::PageDown | Key::Char(' ') => self.scroll.first = first.saturating_add(page),
-            Key::Home | Key::Char('g') => self.scroll.first = 0,
-            Key::End | Key::Char('G') => self.scroll.first = usize::MAX,
-            Key::Char(_) => {}
+            KeyCode::Up | KeyCode::Char('k') => self.scroll.first = first.saturating_sub(1),
+            KeyCode::Down | KeyCode::Char('j') => self.scroll.first = first.saturating_add(1),
+            KeyCode::PageUp => self.scroll.first = first.saturating_sub(page),
+            KeyCode::PageDown | KeyCode::Char(' ') => {
+                self.scroll.first = first.saturating_add(page)
+            }
+            KeyCode::Home | KeyCode::Char('g') => self.scroll.first = 0,
+            KeyCode::End | KeyCode::Char('G') => self.scroll.first = usize::MAX,
+            _ => {}
         }
         ControlFlow::Continue(())
     }
@@ -97,21 +101,21 @@ mod tests {
 
     #[test]
     fn q_escape_and_ctrl_c_end_the_view() {
-        for key in [Key::Char('q'), Key::Escape, Key::Interrupt] {
+        for key in [KeyCode::Char('q'), KeyCode::Esc, INTERRUPT] {
             assert!(View::default().press(key).is_break(), "{key:?}");
         }
-        assert!(View::default().press(Key::Char('c')).is_continue());
+        assert!(View::default().press(KeyCode::Char('c')).is_continue());
     }
 
     #[test]
     fn any_key_but_ctrl_c_returns_from_the_help() {
         let mut view = View::default();
-        for key in [Key::Char('q'), Key::Escape, Key::Down, Key::Char('?')] {
-            assert!(view.press(Key::Char('?')).is_continue() && view.help);
+        for key in [KeyCode::Char('q'), KeyCode::Esc, KeyCode::Down, KeyCode::Char('?')] {
+            assert!(view.press(KeyCode::Char('?')).is_continue() && view.help);
             assert!(view.press(key).is_continue() && !view.help, "{key:?}");
             assert_eq!(view.scroll.first, 0, "{key:?}");
         }
-        assert!(view.press(Key::Char('?')).is_continue());
-        assert!(view.press(Key::Interrupt).is_break());
+        assert!(view.press(KeyCode::Char('?')).is_continue());
+        assert!(view.press(INTERRUPT).is_break());
     }
 }

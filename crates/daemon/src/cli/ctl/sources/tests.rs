@@ -33,7 +33,7 @@ fn top() -> TopSources {
         unverified: true,
         shed: 0,
         others_at_most: 0.0103,
-        ports: vec![6969, 6970],
+        ports: [6969, 6970].into(),
         sources: vec![
             share("192.0.2.0/24", 0.5),
             share("2001:db8::/48", 0.25),

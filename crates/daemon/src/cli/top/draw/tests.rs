@@ -1,7 +1,8 @@
 //! Views drawn into cells.
 
+use ratatui::crossterm::event::KeyCode as Key;
+
 use super::*;
-use crate::cli::top::keys::Key;
 use onrush_control::api::stats::{Class, IncomingStats, Software, WorkerStats};
 use onrush_control::client::ClientError;
 use onrush_tracker::metrics::LOSSES;

@@ -1,21 +1,54 @@
-//! `GET /api/v1/swarms/top`: the largest swarms.
+//! `GET /api/v1/swarm/{info_hash}` and `/api/v1/swarms/top`: one swarm, and the largest ones.
 
 use std::cmp::Reverse;
 
 use axum::Json;
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, State};
+use axum::extract::rejection::{PathRejection, QueryRejection};
+use axum::extract::{Path, Query, State};
 use onrush_proto::InfoHash;
-use onrush_swarm::SwarmSummary;
+use onrush_swarm::{Shard, SwarmSummary};
 use tokio::time::Instant;
 
+use super::input;
 use super::wait::gathered;
 use crate::api::Problem;
 use crate::api::admin::{LargestSwarms, Measure, Swarm, TopQuery};
 use crate::state::SharedState;
+use onrush_tracker::clock::Now;
 
-/// Largest accepted `limit`.
-const MAX_LIMIT: usize = 1_000;
+impl From<SwarmSummary> for Swarm {
+    fn from(summary: SwarmSummary) -> Self {
+        let SwarmSummary { info_hash, completed, seeders, leechers, idle_for } = summary;
+        Self { info_hash: info_hash.to_string(), seeders, leechers, completed, idle_for }
+    }
+}
+
+/// One swarm: the counts that a scrape returns, and for how long it has had no peers.
+#[cfg_attr(test, utoipa::path(get, path = "/api/v1/swarm/{info_hash}",
+    params(("info_hash" = String, Path,
+            description = "40 hexadecimal digits or 32 base32 characters")),
+    responses(
+        (status = 200, description = "The swarm", body = Swarm),
+        (status = 400, description = "Not an info hash"),
+        (status = 404, description = "No such swarm"),
+        (status = 504, description = "The swarm's worker did not answer in time"),
+    )
+))]
+pub(crate) async fn swarm(
+    State(state): SharedState,
+    path: Result<Path<String>, PathRejection>,
+) -> Result<Json<Swarm>, Problem> {
+    let info_hash = input::info_hash_of(path)?;
+    let view = state.serving()?;
+    let deadline = Instant::now() + state.timeout;
+    let shard = view.parts.map.shard_of(&info_hash);
+    let look_up = move |shard: &mut Shard, now: Now| Some(shard.summary(&info_hash, now.moment));
+    let found = view.parts.orders.gather_from_shard(shard, look_up)?;
+    let found = gathered(found, deadline, "the worker of this swarm").await?;
+    found.into_iter().flatten().next().map(|summary| Json(summary.into())).ok_or_else(|| {
+        Problem::not_found(format!("no swarm {info_hash}: it has had no announce lately"))
+    })
+}
 
 /// The largest swarms. The workers examine every swarm, in small steps between their turns. Only
 /// one such request runs at a time.
@@ -23,24 +56,15 @@ const MAX_LIMIT: usize = 1_000;
     (status = 200, description = "The largest first", body = LargestSwarms),
     (status = 400, description = "Unknown measure or a limit out of range"),
     (status = 429, description = "Another such request is running"),
-    (status = 503, description = "The tracker does not serve, or a worker accepts no orders"),
     (status = 504, description = "A worker did not answer in time"),
 )))]
 pub(crate) async fn top(
     State(state): SharedState,
     query: Result<Query<TopQuery>, QueryRejection>,
 ) -> Result<Json<LargestSwarms>, Problem> {
-    let Query(TopQuery { by, limit }) = query.map_err(|error| {
-        Problem::bad_request(format!(
-            "{}: write ?by=peers|seeders|leechers|completed&limit=1 to {MAX_LIMIT}",
-            error.body_text()
-        ))
-    })?;
-    if !(1..=MAX_LIMIT).contains(&limit) {
-        return Err(Problem::bad_request(format!(
-            "limit is {limit}: write a number from 1 to {MAX_LIMIT}"
-        )));
-    }
+    let example = "?by=peers|seeders|leechers|completed&limit=1 to 1000";
+    let TopQuery { by, limit } = input::query(query, example)?;
+    input::check_range("limit", limit as u64, 1..=1_000)?;
     let view = state.serving()?;
     let _walks = state.walk()?;
     let deadline = Instant::now() + state.timeout;
