@@ -57,20 +57,10 @@ for number in range(int(sys.argv[3])):
 print(client.scrape(name)[0])
 """
 
-# Prints the status and the body of the admin side's response for a path.
-GET = r"""
-import sys, urllib.error, urllib.request
-try:
-    answer = urllib.request.urlopen("http://127.0.0.1:6970" + sys.argv[1], timeout=60)
-except urllib.error.HTTPError as error:
-    answer = error
-print(answer.status, answer.read().decode())
-"""
-
-
 def get(host, path):
     """The status and the body of the admin side's response on a host."""
-    code, text = host.run("python3", "-c", GET, path).stdout.split(" ", 1)
+    curl = ["curl", "--silent", "--max-time", "60", "--write-out", "\n%{http_code}"]
+    text, code = host.run(*curl, f"http://127.0.0.1:6970{path}").stdout.rsplit("\n", 1)
     return int(code), text
 
 

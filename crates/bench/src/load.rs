@@ -113,15 +113,10 @@ impl Load<'_> {
             return published.run(self, pid, stop);
         };
         let file = self.directory.join("load.json");
-        let mut arguments = self.arguments(mix);
-        for (name, value) in [
-            ("--duration", self.dose.seconds.to_string()),
-            ("--warmup", self.dose.warmup.to_string()),
-            ("--tracker-pid", pid.to_string()),
-            ("--json", file.display().to_string()),
-        ] {
-            arguments.extend([name.to_owned(), value]);
-        }
+        let LoadSettings { seconds, warmup, .. } = self.dose;
+        let line = format!("{mix} --duration {seconds} --warmup {warmup} --tracker-pid {pid}");
+        let mut arguments = self.arguments(&line);
+        arguments.extend(["--json".into(), file.display().to_string()]);
         arguments.extend(self.pins());
         match (rate, self.mix.in_flight()) {
             (Some(rate), _) => arguments.extend(["--rate".into(), format!("{rate:.1}")]),
@@ -160,14 +155,9 @@ impl Load<'_> {
 
     /// The arguments that determine the population.
     fn arguments(&self, mix: &str) -> Vec<String> {
-        let mut arguments: Vec<String> = mix.split(' ').map(Into::into).collect();
-        for (name, value) in [
-            ("--target", format!("127.0.0.1:{}", self.port)),
-            ("--seed", self.seed.to_string()),
-            ("--workers", self.seats.load_workers.to_string()),
-        ] {
-            arguments.extend([name.to_owned(), value]);
-        }
+        let (port, seed, workers) = (self.port, self.seed, self.seats.load_workers);
+        let line = format!("{mix} --target 127.0.0.1:{port} --seed {seed} --workers {workers}");
+        let mut arguments: Vec<String> = line.split(' ').map(Into::into).collect();
         if let Some(swarms) = self.dose.swarms {
             arguments.extend(["--swarms".into(), swarms.to_string()]);
         }

@@ -10,18 +10,20 @@ use strum::Display;
 #[strum(serialize_all = "kebab-case")]
 pub enum Mix {
     /// The classic mix (connect, announce, scrape 50/50/1) from 1,000 addresses, each datagram by
-    /// itself, no client twice in a batch: as on the internet.
+    /// itself, no client twice in a batch, as on the internet; every reply is checked.
     Spread,
     /// The classic mix from 64 addresses in bursts (UDP_SEGMENT), where replies to a client can
-    /// leave together.
+    /// leave together; every reply is checked.
     Bursts,
-    /// The traffic of public trackers, junk and unusable ids included, from 1,000 addresses.
+    /// The traffic of public trackers, junk and unusable ids included, from 1,000 addresses; every
+    /// reply is checked.
     Real,
-    /// aquatic_udp_load_test, which published comparisons used: it measures no latency and counts
-    /// errors, but checks nothing else.
+    /// aquatic_udp_load_test, which published comparisons used, in its default configuration: 4
+    /// sockets per worker, errors counted as wrong, nothing else checked, no latency; its
+    /// population is the same in every round, its rate the mean of a whole run, warm-up included.
     Published,
-    /// The classic mix from as many addresses as aquatic_udp_load_test has, each datagram by
-    /// itself, for the cost of the load testers.
+    /// The classic mix from 4 addresses, as many as aquatic_udp_load_test has, each datagram by
+    /// itself, for the cost of the load testers; every reply is checked.
     Few,
     /// The same in bursts of 64.
     FewBursts,
@@ -53,31 +55,10 @@ impl Mix {
         matches!(self, Self::Spread | Self::Real | Self::FewBursts).then_some(512)
     }
 
-    /// Its description in the report.
-    pub fn about(self) -> &'static str {
-        match self {
-            Self::Spread => {
-                "classic mix (connect, announce, scrape 50/50/1) from 1,000 addresses, each \
-                 datagram by itself, every reply checked"
-            }
-            Self::Bursts => {
-                "classic mix from 64 addresses in bursts (UDP_SEGMENT), every reply checked"
-            }
-            Self::Real => {
-                "traffic of public trackers, junk and unusable ids included, from 1,000 addresses, \
-                 every reply checked"
-            }
-            Self::Published => {
-                "aquatic_udp_load_test in its default configuration: 4 sockets per worker, errors \
-                 counted as wrong, nothing else checked; its population is the same in every \
-                 round, its rate the mean of a whole run, warm-up included"
-            }
-            Self::Few => {
-                "classic mix from 4 addresses, each datagram by itself, every reply checked"
-            }
-            Self::FewBursts => "classic mix from 4 addresses in bursts of 64, every reply checked",
-            Self::FewPublished => "aquatic_udp_load_test without its extra statistics",
-        }
+    /// Its description in the report, as in `--help`.
+    pub fn about(self) -> String {
+        let value = self.to_possible_value().expect("no mix is hidden");
+        value.get_help().map(ToString::to_string).unwrap_or_default()
     }
 
     /// Whether the report has its latency: not for bursts, where it would be that of a burst.

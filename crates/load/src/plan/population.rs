@@ -22,7 +22,6 @@ use hashbrown::HashTable;
 use onrush_proto::{Family, InfoHash};
 
 use super::profile::Swarms;
-use super::sizes::sizes;
 
 /// The lowest port of a peer.
 const FIRST_PORT: u32 = 1024;
@@ -99,7 +98,7 @@ impl Population {
             Self { key, classes: Vec::new(), swarms: 0, peers: [0; 2], largest: 0, addresses };
         // Fraction of an IPv6 peer that rounding has left over, below 1.
         let mut remainder = 0.0;
-        for (size, count) in sizes(swarms) {
+        for (size, count) in swarms.sizes() {
             population.add(size, count, v6, &mut remainder);
         }
         population

@@ -174,7 +174,7 @@ keys! {
     }
 
     /// Number and sizes of swarms. Each has at least one peer.
-    #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
     pub struct Swarms {
         /// Number of swarms.
         pub count: u32 = integer(1..=500_000_000, ""),

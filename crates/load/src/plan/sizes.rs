@@ -6,19 +6,19 @@
 use super::profile::Swarms;
 use super::tail::Tail;
 
-/// Pairs of swarm size and number of swarms of this size, largest first.
-pub(super) fn sizes(swarms: &Swarms) -> Vec<(u32, u32)> {
-    let wanted = f64::from(swarms.count) * swarms.mean;
-    let (mut low, mut high) = (1.0, wanted.max(2.0));
-    for _ in 0..60 {
-        let scale = (low + high) / 2.0;
-        let peers: f64 = sizes_for(swarms, scale)
-            .iter()
-            .map(|&(n, count)| f64::from(n) * f64::from(count))
-            .sum();
-        if peers < wanted { low = scale } else { high = scale }
+impl Swarms {
+    /// Pairs of swarm size and number of swarms of this size, largest first.
+    pub fn sizes(&self) -> Vec<(u32, u32)> {
+        let wanted = f64::from(self.count) * self.mean;
+        let (mut low, mut high) = (1.0, wanted.max(2.0));
+        for _ in 0..60 {
+            let scale = (low + high) / 2.0;
+            let sizes = sizes_for(self, scale);
+            let peers: f64 = sizes.iter().map(|&(n, count)| f64::from(n) * f64::from(count)).sum();
+            if peers < wanted { low = scale } else { high = scale }
+        }
+        sizes_for(self, low)
     }
-    sizes_for(swarms, low)
 }
 
 fn sizes_for(swarms: &Swarms, scale: f64) -> Vec<(u32, u32)> {
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn sizes_follow_zipf_and_have_the_mean() {
-        let sizes = sizes(&swarms(Tail::Zipf, 1.0, 1_000_000, 1.3));
+        let sizes = swarms(Tail::Zipf, 1.0, 1_000_000, 1.3).sizes();
         let count: u64 = sizes.iter().map(|&(_, count)| u64::from(count)).sum();
         let peers = peers(&sizes);
         assert_eq!(count, 1_000_000);
@@ -94,13 +94,13 @@ mod tests {
 
     #[test]
     fn a_flatter_tail_has_a_smaller_head() {
-        let largest = |s| sizes(&swarms(Tail::Zipf, s, 100_000, 1.3))[0].0;
+        let largest = |s| swarms(Tail::Zipf, s, 100_000, 1.3).sizes()[0].0;
         assert!(largest(0.7) * 3 < largest(1.0), "{} {}", largest(0.7), largest(1.0));
     }
 
     #[test]
     fn exponential_sizes_fall_by_a_constant_factor() {
-        let sizes = sizes(&swarms(Tail::Exponential, 215.0, 430_000, 4.65));
+        let sizes = swarms(Tail::Exponential, 215.0, 430_000, 4.65).sizes();
         assert!((700..900).contains(&sizes[0].0), "largest {}", sizes[0].0);
         let mut rank = 0.0;
         for (size, count) in sizes.iter().copied().filter(|&(size, _)| size >= 20) {
@@ -115,14 +115,14 @@ mod tests {
         fn pareto_of_shape_a_equals_zipf_of_exponent_1_by_a(
             a in 0.4f64..5.0, count in 1u32..50_000, mean in 1.0f64..20.0,
         ) {
-            let pareto = sizes(&swarms(Tail::Pareto, a, count, mean));
-            prop_assert_eq!(pareto, sizes(&swarms(Tail::Zipf, 1.0 / a, count, mean)));
+            let pareto = swarms(Tail::Pareto, a, count, mean).sizes();
+            prop_assert_eq!(pareto, swarms(Tail::Zipf, 1.0 / a, count, mean).sizes());
         }
 
         #[test]
         fn pareto_sizes_have_the_shape(a in 0.8f64..2.0, mean in 3.0f64..10.0) {
             let count = 200_000;
-            let sizes = sizes(&swarms(Tail::Pareto, a, count, mean));
+            let sizes = swarms(Tail::Pareto, a, count, mean).sizes();
             let above = |x: u32| -> f64 {
                 let there = sizes.iter().filter(|&&(size, _)| size >= x);
                 there.map(|&(_, count)| f64::from(count)).sum()
@@ -140,7 +140,7 @@ mod tests {
             let tail = [Tail::Zipf, Tail::Pareto, Tail::Exponential][law];
             let (low, high) = tail.exponents();
             let swarms = swarms(tail, low + part * (high.min(500.0) - low), count, mean);
-            let sizes = sizes(&swarms);
+            let sizes = swarms.sizes();
             prop_assert!(sizes.is_sorted_by(|a, b| a.0 > b.0), "largest first");
             let swarms = sizes.iter().map(|&(_, n)| u64::from(n)).sum::<u64>();
             prop_assert_eq!(swarms, u64::from(count));
