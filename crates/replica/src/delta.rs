@@ -53,7 +53,7 @@ pub struct Since {
 #[derive(Debug)]
 pub struct CompletedHandoff {
     /// The connection to the successor.
-    pub to: Box<dyn DeltaWriter>,
+    pub to: DeltaWriter,
     /// The successor's process id.
     pub process: i32,
     /// The dump that the delta continues.
@@ -185,21 +185,25 @@ pub fn start_merge(
     let receive = move || {
         // The sender is dropped if the sockets were not acquired.
         let Ok(access) = started.recv() else { return };
-        merge(&link, shards, access, stops, begun);
+        let merged = merge(&link, shards, access, stops, begun);
         merging.store(false, Ordering::Release);
+        log_merged(merged);
     };
     thread::Builder::new().name("upgrade".into()).spawn(receive)?;
     Ok(start)
 }
 
 /// Receives the delta and merges it, as [`start_merge`] does on a thread.
+///
+/// # Errors
+/// When it does not arrive, is not a delta, or a worker does not merge it in time.
 pub fn merge(
     link: &impl Link,
     (orders, map): (Orders, ShardMap),
     access: Arc<AccessList>,
     stops: Vec<ChangeReader>,
     begun: impl FnOnce(),
-) {
+) -> io::Result<Merged> {
     let mut from = BufReader::with_capacity(256 << 10, link.reader());
     if from.fill_buf().is_ok_and(|bytes| !bytes.is_empty()) {
         begun();
@@ -207,7 +211,11 @@ pub fn merge(
     let merged = merge_into(&orders, link, Delta::new(from, map, access, link.now()));
     // A peer that stopped here meanwhile may have been stored again by the merge.
     let stopped = run_on_shards(&orders, link, own_stops(stops, orders.shards()));
-    match merged.and_then(|merged| stopped.map(|()| merged)) {
+    merged.and_then(|merged| stopped.map(|()| merged))
+}
+
+fn log_merged(merged: io::Result<Merged>) {
+    match merged {
         Ok(Merged { counts: SnapshotCounts { records, v4, v6 }, full }) => {
             log::info!("upgrade: delta merged: {} peers in {records} swarms", v4 + v6);
             if full > 0 {
@@ -225,7 +233,8 @@ pub fn merge(
 }
 
 /// A delta that has been merged.
-struct Merged {
+#[derive(Debug)]
+pub struct Merged {
     /// Records and peers that have arrived.
     counts: SnapshotCounts,
     /// Peers that were not stored, because their shard was full.

@@ -4,7 +4,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`handoff`] | the messages of a handoff |
-//! | [`link`] | the connection between its two processes |
+//! | [`link`] | the connection between the two processes of a handoff |
 //! | [`dump`] | all peers, in steps of running workers, and how they are loaded |
 //! | [`delta`] | peers that have stopped or announced since a dump, and how they are merged |
 

@@ -2,7 +2,7 @@
 //! use a [`Link`]: the daemon a Unix socket, and a simulation one without descriptors, with a clock
 //! of its own.
 
-use std::fmt::Debug;
+use std::fmt;
 use std::io::{self, BufWriter, Read, Write};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -23,7 +23,7 @@ const BUFFER: usize = 256 << 10;
 const DELTA_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// One end of the connection.
-pub trait Link: Send + Sync + Sized + 'static {
+pub trait Link: Send + 'static {
     /// The process at the other end.
     ///
     /// # Errors
@@ -32,12 +32,6 @@ pub trait Link: Send + Sync + Sized + 'static {
 
     /// The time by the clock of this process.
     fn now(&self) -> Now;
-
-    /// Another handle to the same end.
-    ///
-    /// # Errors
-    /// When this process may not open another descriptor.
-    fn try_clone(&self) -> io::Result<Self>;
 
     /// Sends a message.
     ///
@@ -65,17 +59,15 @@ pub trait Link: Send + Sync + Sized + 'static {
     /// many.
     fn receive_descriptors(&self, sections: &[Section]) -> io::Result<Descriptors>;
 
-    /// Reads what follows a message, without a buffer: a message behind it is not read.
+    /// Reads what follows a message, without a buffer: a message behind it is not read. Each read
+    /// has a limit.
     fn reader(&self) -> impl Read;
 
-    /// Writes what follows a message, within `limit` as a whole.
+    /// Writes what follows a message, within `limit` as a whole. Each write has a limit, too.
     fn writer(&self, limit: Duration) -> impl Write;
 
-    /// Writes the delta.
-    ///
-    /// # Errors
-    /// When the timeout of the connection cannot be set.
-    fn into_delta_writer(self) -> io::Result<Box<dyn DeltaWriter>>;
+    /// Writes the delta. Each write has a limit.
+    fn into_delta_writer(self) -> DeltaWriter;
 
     /// The peer can send and receive nothing more. What it has sent before can be read.
     ///
@@ -93,16 +85,20 @@ pub trait Link: Send + Sync + Sized + 'static {
 /// Received descriptors, by section.
 pub type Descriptors = Vec<(SectionKind, Vec<OwnedFd>)>;
 
-/// What writes a delta.
-pub trait DeltaWriter: Write + Send + Debug {}
+/// Writes a delta.
+pub struct DeltaWriter(pub Box<dyn Write + Send>);
 
-impl<W: Write + Send + Debug> DeltaWriter for W {}
+impl fmt::Debug for DeltaWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("DeltaWriter")
+    }
+}
 
 /// A Unix socket.
 #[derive(Debug)]
 pub struct UnixLink {
     stream: UnixStream,
-    /// Time for each read and write, unless all of a message has a limit.
+    /// Time for each read and write; [`receive`](Link::receive) has a limit of its own.
     timeout: Duration,
     clock: Clock,
 }
@@ -118,6 +114,14 @@ impl UnixLink {
         Ok(Self { stream, timeout, clock })
     }
 
+    /// Another handle to the same end.
+    ///
+    /// # Errors
+    /// When this process may not open another descriptor.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self { stream: self.stream.try_clone()?, ..*self })
+    }
+
     fn until(&self, limit: Duration) -> UntilDeadline<'_> {
         UntilDeadline { link: self, deadline: Instant::now() + limit }
     }
@@ -130,10 +134,6 @@ impl Link for UnixLink {
 
     fn now(&self) -> Now {
         self.clock.now()
-    }
-
-    fn try_clone(&self) -> io::Result<Self> {
-        Ok(Self { stream: self.stream.try_clone()?, ..*self })
     }
 
     fn send(&self, message: &Message) -> io::Result<()> {
@@ -173,9 +173,10 @@ impl Link for UnixLink {
         BufWriter::with_capacity(BUFFER, self.until(limit))
     }
 
-    fn into_delta_writer(self) -> io::Result<Box<dyn DeltaWriter>> {
-        self.stream.set_write_timeout(Some(DELTA_TIMEOUT))?;
-        Ok(Box::new(BufWriter::with_capacity(BUFFER, self.stream)))
+    fn into_delta_writer(self) -> DeltaWriter {
+        // Fails only with a duration of zero.
+        let _ = self.stream.set_write_timeout(Some(DELTA_TIMEOUT));
+        DeltaWriter(Box::new(BufWriter::with_capacity(BUFFER, self.stream)))
     }
 
     fn shut_down(&self) -> io::Result<()> {

@@ -183,7 +183,6 @@ impl AccessControl {
     pub fn reconfigure(
         &mut self,
         reload: ListReload<'_>,
-        in_progress: InProgress,
         changed: &mut Vec<KeyChange>,
         now: Instant,
         effects: &mut Effects,
@@ -194,10 +193,8 @@ impl AccessControl {
             true => EntryHighWaterMark::of(&read),
             false => self.entry_high_water_mark.with(settings, Some(&self.lists.blocked), &read)?,
         };
-        // A successor continues to read the journal at the length that it has seen.
         if let Some(replayed) = replayed
             && self.changes.since_reload.is_empty()
-            && !in_progress.upgrade
         {
             effects.push(Effect::CompactJournal(replayed));
         }

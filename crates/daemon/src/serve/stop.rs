@@ -41,7 +41,7 @@ impl Serving {
         let (_, mut shards) = running.stop_and_take_shards();
         files.snapshots.join();
         let progress = &mut notify::progress();
-        match delta::write(to, &mut shards, &mut since, clock.now(), progress) {
+        match delta::write(to.0, &mut shards, &mut since, clock.now(), progress) {
             Ok(delta) => {
                 let peers = delta.v4 + delta.v6;
                 log::info!("handoff complete: process {process} serves; delta sent: {peers} peers");

@@ -24,7 +24,6 @@ use onrush_control::AdminError;
 use onrush_control::server::{self, Bound};
 use onrush_replica::delta;
 use onrush_replica::handoff::{Handoff, Section, SectionKind};
-use onrush_replica::link::Link;
 use onrush_store::lock::StateLock;
 use onrush_text::version::version;
 
@@ -127,12 +126,11 @@ impl Tracker {
                 handoff,
                 descriptors,
                 orders: self.running.orders().clone(),
-                clock: self.clock,
                 limit: settings.limits.peers,
                 merging,
                 events,
             };
-            server.listen(&path)
+            server.listen(&path, self.clock)
         });
         if let Err(error) | Ok(Some(error)) = &listening {
             self.warnings.push(format!(

@@ -13,7 +13,7 @@ use onrush_config::reload::{Changes, KeyChange, joined};
 use onrush_control::api::admin::ReloadReport;
 use onrush_control::request::Responder;
 
-/// Why a configuration is not put into force: the successor has read it already, or a former one.
+/// Why a configuration is not put into force: the successor may have read another one.
 const UPGRADING: &str = "an upgrade is under way: reload when it is over";
 
 impl Supervisor {
@@ -66,6 +66,7 @@ impl Supervisor {
         time: Time,
         effects: &mut Effects,
     ) -> Result<ReloadReport, String> {
+        // The successor also continues to read the journal at the length that it has seen.
         if self.upgrade.is_running() {
             return Err(UPGRADING.to_owned());
         }
@@ -73,11 +74,11 @@ impl Supervisor {
         let Changes { settings, mut changed, restart } =
             Changes::new(&self.settings, loaded.settings, &self.source.host)
                 .map_err(|problems| problems.to_string())?;
-        let (forced, in_progress) = (self.reload.is_forced(), self.in_progress());
+        let forced = self.reload.is_forced();
         let (read, replayed) = (loaded.lists, loaded.replayed);
         let lists = ListReload { settings: &settings, read, replayed, forced };
         self.access
-            .reconfigure(lists, in_progress, &mut changed, time.now, effects)
+            .reconfigure(lists, &mut changed, time.now, effects)
             .map_err(|error| self.source.problem(refusals::list(&error, &settings)))?;
         self.settings = Arc::new(settings);
         self.log_level = self.settings.log.level;

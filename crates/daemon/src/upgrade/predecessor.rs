@@ -59,8 +59,6 @@ pub struct HandoffServer {
     pub descriptors: Vec<Vec<OwnedFd>>,
     /// Sends orders to the workers.
     pub orders: Orders,
-    /// The workers' clock.
-    pub clock: Clock,
     /// `limits.peers`.
     pub limit: u64,
     /// Whether this process is still merging the delta of its own predecessor.
@@ -123,7 +121,7 @@ impl HandoffServer {
     ///
     /// # Errors
     /// When the thread cannot be started.
-    pub fn listen(self, path: &Path) -> io::Result<Option<io::Error>> {
+    pub fn listen(self, path: &Path, clock: Clock) -> io::Result<Option<io::Error>> {
         let (first, failed) = match bind(path) {
             Ok(listener) => (Some(listener), None),
             Err(error) => (None, Some(error)),
@@ -132,7 +130,7 @@ impl HandoffServer {
         thread::Builder::new().name("upgrade".into()).spawn(move || {
             let listener = first.unwrap_or_else(|| bind_later(&path));
             for stream in listener.incoming() {
-                let link = stream.and_then(|it| UnixLink::new(it, WRITE_TIMEOUT, self.clock));
+                let link = stream.and_then(|it| UnixLink::new(it, WRITE_TIMEOUT, clock));
                 match link.map(|link| self.serve(link)) {
                     // The next successor connects to the present one.
                     Ok(true) => return,
@@ -251,8 +249,8 @@ impl HandoffServer {
             }
         })?;
         self.drain_dropped_addresses(&link, &keeps);
-        let to = link.into_delta_writer()?;
-        Ok(CompletedHandoff { to, process, since: Since { begun, stops } })
+        let since = Since { begun, stops };
+        Ok(CompletedHandoff { to: link.into_delta_writer(), process, since })
     }
 
     /// Reports an event to the main thread, and waits for the reply.

@@ -5,13 +5,12 @@ use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::panic::resume_unwind;
-use std::sync::Arc;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError, bounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError, bounded, never};
 use onrush_net::descriptors::Peer;
 use onrush_replica::handoff::{Message, Section};
 use onrush_replica::link::{DeltaWriter, Descriptors, Link};
@@ -64,7 +63,7 @@ impl Side {
 
     /// Lets it run to its end: every wait fails.
     fn end(&mut self) {
-        self.go = None;
+        (self.go, self.waiting) = (None, never());
         match self.thread.take().map(JoinHandle::join) {
             Some(Err(panic)) if !thread::panicking() => resume_unwind(panic),
             _ => {}
@@ -210,6 +209,15 @@ struct Timed<'a> {
     deadline: u64,
 }
 
+/// Reads, each time up to [`READ_TIMEOUT`].
+struct EachRead<'a>(&'a SimulatedLink);
+
+impl Read for EachRead<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.0.timed(READ_TIMEOUT).read(bytes)
+    }
+}
+
 impl Timed<'_> {
     fn left(&self) -> u64 {
         self.deadline.saturating_sub(self.link.host.second())
@@ -265,10 +273,6 @@ impl Link for SimulatedLink {
         self.host.time.lock().unwrap().since(self.started)
     }
 
-    fn try_clone(&self) -> io::Result<Self> {
-        Ok(self.clone())
-    }
-
     fn send(&self, message: &Message) -> io::Result<()> {
         self.timed(READ_TIMEOUT).write_all(&message.encode()?)
     }
@@ -286,15 +290,15 @@ impl Link for SimulatedLink {
     }
 
     fn reader(&self) -> impl Read {
-        self.timed(READ_TIMEOUT)
+        EachRead(self)
     }
 
     fn writer(&self, limit: Duration) -> impl Write {
         self.timed(limit.as_secs())
     }
 
-    fn into_delta_writer(self) -> io::Result<Box<dyn DeltaWriter>> {
-        Ok(Box::new(Unlimited(self.end)))
+    fn into_delta_writer(self) -> DeltaWriter {
+        DeltaWriter(Box::new(Unlimited(self.end)))
     }
 
     fn shut_down(&self) -> io::Result<()> {

@@ -1,6 +1,7 @@
 //! An upgrade in mid-flight: the daemon's predecessor and successor hand over sockets and peers
 //! while requests go on, each on a thread that takes turns with the simulation.
 
+use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,6 @@ use onrush_replica::handoff::{Handoff, IntervalCommitment};
 use onrush_replica::link::Link;
 use onrush_swarm::ShardMap;
 use onrush_tracker::access::AccessList;
-use onrush_tracker::clock::Clock;
 use onrush_tracker::orders::Orders;
 use onrush_tracker::worker::SwarmSide;
 
@@ -40,6 +40,8 @@ pub(crate) struct Plan {
     pub(crate) failure: Option<Failure>,
     /// Seconds from the end of the dump until the successor could serve.
     pub(crate) start: u64,
+    /// Seconds from the release of the sockets until it acquires them.
+    pub(crate) acquisition: u64,
     /// Seconds until the delta arrives.
     pub(crate) arrival: u64,
 }
@@ -105,12 +107,19 @@ impl Successor {
         if self.plan.failure == Some(Failure::Paused) {
             return Ok(());
         }
-        self.released.send((sides, commitment)).expect("an upgrade");
+        link.sleep(self.plan.acquisition)?;
         client.acquire()?;
+        self.released.send((sides, commitment)).expect("an upgrade");
         let Ok(access) = link.wait(&self.access, Duration::MAX) else { return Ok(()) };
-        delta::merge(link, (orders, self.map), access, client.stops, || ());
+        delta::merge(link, (orders, self.map), access, client.stops, || ())?;
         Ok(())
     }
+}
+
+/// Whether the connection has ended, or the other side was too slow.
+fn is_lost(error: &io::Error) -> bool {
+    let lost = [ErrorKind::TimedOut, ErrorKind::UnexpectedEof, ErrorKind::BrokenPipe];
+    lost.contains(&error.kind())
 }
 
 impl Upgrade {
@@ -136,7 +145,6 @@ impl Upgrade {
             },
             descriptors: Vec::new(),
             orders: serving.orders(),
-            clock: Clock::start(),
             limit,
             merging: Arc::default(),
             events: events_to,
@@ -162,7 +170,10 @@ impl Upgrade {
                 access: access_of,
             };
             // The predecessor learns of a failure by the end of the connection.
-            let _ = successor.run();
+            match successor.run() {
+                Err(HandoffError::Broken(error)) if !is_lost(&error) => panic!("{error}"),
+                _ => {}
+            }
         });
         Self {
             host,

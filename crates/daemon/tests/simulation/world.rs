@@ -358,8 +358,10 @@ impl World {
         self.model.begin_upgrade();
         let (started, most_peers) = (time.second - self.rng.random_range(0..=5), self.most_peers);
         let (start, arrival) = (self.rng.random_range(0..5), self.rng.random_range(0..4));
+        // Later than five seconds is too late.
+        let acquisition = if self.rng.random_bool(0.2) { self.rng.random_range(0..8) } else { 0 };
         let process = (1 + self.exited.len() as i32, started, self.disk.settings().listen);
-        let plan = Plan { failure, start, arrival };
+        let plan = Plan { failure, start, acquisition, arrival };
         let limits = (self.map, most_peers);
         self.upgrade = Some(Upgrade::begin(&self.serving, process, limits, plan, time));
     }
@@ -411,7 +413,7 @@ impl World {
         let sides = self.serving.workers.iter_mut().filter_map(|it| it.swarm_side.take());
         let mut shards: Vec<Shard> = sides.map(|side| side.shard).collect();
         let now = time.since(self.serving.started);
-        delta::write(to, &mut shards, &mut since, now, &mut || {}).expect("memory");
+        delta::write(to.0, &mut shards, &mut since, now, &mut || {}).expect("memory");
         self.exited.push(self.serving.summary());
         // A process that exits reads no configuration.
         self.loading = None;
