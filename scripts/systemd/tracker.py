@@ -57,6 +57,7 @@ for number in range(int(sys.argv[3])):
 print(client.scrape(name)[0])
 """
 
+
 def get(host, path):
     """The status and the body of the admin side's response on a host."""
     curl = ["curl", "--silent", "--max-time", "60", "--write-out", "\n%{http_code}"]
