@@ -51,8 +51,8 @@ pub(crate) struct Starting {
 }
 
 impl Starting {
-    /// Reads the configuration, as at a start, and adopts a commitment. `most_peers` is `limits.peers`, which may be less
-    /// than a configuration may have.
+    /// Reads the configuration, as at a start, and adopts a commitment. `most_peers` is
+    /// `limits.peers`, which may be less than a configuration may have.
     pub(crate) fn new(
         disk: &Disk,
         secrets: &Secrets,

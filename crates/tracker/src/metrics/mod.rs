@@ -112,7 +112,7 @@ pub type TurnTimes = Histogram<10, 22>;
 pub type BatchSizes = Histogram<0, 12>;
 
 /// The names of the events of an announce, in the order of their counters: by their number on the
-/// wire ([`Event::to_wire`]).
+/// wire ([`onrush_proto::Event::to_wire`]).
 pub const EVENT_NAMES: [&str; 5] = ["none", "completed", "started", "stopped", "paused"];
 
 /// Kinds of replies, in the order of their counters: by their action on the wire (BEP 15).
