@@ -8,13 +8,13 @@ use onrush_tidy::{crate_of, demand, sources};
 /// [`GROWTH`] beyond its row. The commit that raises a row says why; one that removes more than
 /// [`SLACK`] lowers it.
 const BUDGETS: [(&str, [usize; 2]); 18] = [
-    ("bench", [2_432, 1_252]),
+    ("bench", [2_392, 1_252]),
     ("config", [1_777, 1_080]),
     ("control", [4_400, 1_841]),
     ("daemon", [9_560, 13_960]),
     ("fuzz", [423, 0]),
-    ("lab", [1_261, 681]),
-    ("load", [7_248, 4_970]),
+    ("lab", [1_072, 681]),
+    ("load", [6_995, 4_970]),
     ("net", [3_762, 2_410]),
     ("proto", [691, 759]),
     ("replica", [560, 328]),
@@ -25,7 +25,7 @@ const BUDGETS: [(&str, [usize; 2]); 18] = [
     ("tidy", [169, 777]),
     ("toml-keys", [1_114, 499]),
     ("tracker", [4_328, 2_516]),
-    ("verify", [2_446, 1_097]),
+    ("verify", [2_419, 1_102]),
 ];
 /// Growth beyond a row, percent.
 const GROWTH: usize = 3;
