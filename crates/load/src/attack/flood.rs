@@ -111,10 +111,7 @@ impl Flood {
 
     /// All datagrams, with the connects for the attackers' own connection ids.
     pub(super) fn datagrams(&self) -> u64 {
-        let connects = match &self.way {
-            Way::Spoofed(..) => 0,
-            Way::Proven(proven) => proven.connects.sent,
-        };
+        let connects = if let Way::Proven(proven) = &self.way { proven.connects.sent } else { 0 };
         self.sent.datagrams + connects
     }
 

@@ -18,7 +18,6 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use hashbrown::HashTable;
 use onrush_proto::{Family, InfoHash};
 
 use super::profile::Swarms;
@@ -281,13 +280,13 @@ impl Places<'_> {
 }
 
 /// The addresses of the peers, numbered per family.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Addresses([Numbers; 2]);
 
 impl Addresses {
     /// From addresses of both families; a repeated one counts once.
     pub fn new(all: &[IpAddr]) -> Self {
-        let mut found = Self::default();
+        let mut found = Self([Numbers::new(all.len()), Numbers::new(all.len())]);
         for address in all {
             match address {
                 IpAddr::V4(ip) => found.0[Family::V4 as usize].add(ip.to_bits().into()),
@@ -319,7 +318,7 @@ impl Addresses {
             Family::V4 => u32::from_be_bytes(ip.try_into().ok()?).into(),
             Family::V6 => u128::from_be_bytes(ip.try_into().ok()?),
         };
-        self.0[family as usize].find(bits)
+        self.0[family as usize].find(bits).ok()
     }
 
     fn fingerprint(&self) -> u64 {
@@ -328,33 +327,42 @@ impl Addresses {
     }
 }
 
-/// Addresses as bits, and a hash table of their numbers.
-#[derive(Clone, Debug, Default)]
+/// Addresses as bits, and a hash table of their numbers. Every listed peer is looked up in it: with
+/// hashbrown's a worker takes 3.5 % more instructions per reply (callgrind, classic mix).
+#[derive(Clone, Debug)]
 struct Numbers {
     all: Vec<u128>,
-    numbers: HashTable<u32>,
+    /// Open addressing, at most a quarter full: number plus one, 0 for a free slot.
+    slots: Vec<u32>,
 }
 
 impl Numbers {
+    /// A table for `count` addresses.
+    fn new(count: usize) -> Self {
+        Self { all: Vec::new(), slots: vec![0; (count * 4).next_power_of_two().max(8)] }
+    }
+
     /// Adds an address, unless it is in the table.
     fn add(&mut self, bits: u128) {
-        if self.find(bits).is_none() {
-            let (number, all) = (self.all.len() as u32, &mut self.all);
-            all.push(bits);
-            self.numbers.insert_unique(hash(bits), number, |other| hash(all[*other as usize]));
+        if let Err(free) = self.find(bits) {
+            self.all.push(bits);
+            self.slots[free] = self.all.len() as u32;
         }
     }
 
+    /// The number of an address, or the slot for it.
     #[inline]
-    fn find(&self, bits: u128) -> Option<u32> {
-        self.numbers.find(hash(bits), |number| self.all[*number as usize] == bits).copied()
+    fn find(&self, bits: u128) -> Result<u32, usize> {
+        let hash = fold(bits).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+        let mut at = hash as usize & (self.slots.len() - 1);
+        while let Some(number) = self.slots[at].checked_sub(1) {
+            if self.all[number as usize] == bits {
+                return Ok(number);
+            }
+            at = (at + 1) & (self.slots.len() - 1);
+        }
+        Err(at)
     }
-}
-
-/// The hash of an address; its low bits depend on all bits of the address.
-#[inline]
-fn hash(bits: u128) -> u64 {
-    fold(bits).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(32)
 }
 
 #[inline]
