@@ -86,9 +86,9 @@ pub enum ListFault {
     /// The list lost so many entries that its file may be incomplete.
     #[error(
         "the list has {now} {name}, and has had {most} since the last start without an upgrade, or \
-         the last forced reload or upgrade: its file may be incomplete; if it is not, apply it with \
-         `onrush ctl reload --force`, or in an upgrade with `upgrade --force` or after a reload that \
-         accepts it"
+         the last forced reload or upgrade: its file may be incomplete; if it is not, apply it \
+         with `onrush ctl reload --force`, or in an upgrade with `upgrade --force` or after a \
+         reload that accepts it"
     )]
     Lost {
         /// Plural name of the entries.

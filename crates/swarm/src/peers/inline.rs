@@ -7,7 +7,10 @@ use rand::rngs::SmallRng;
 use super::{Counts, Expiry, Found, Stamp, Wanted, is_hidden};
 use crate::sample::{self, Draw};
 
-/// Up to `MAX` peers of one family.
+/// Up to `MAX` peers of one family. An entry of one peer has one whenever it is read: [`Peers`]
+/// replaces it when the peer is removed, so that no length has to be checked.
+///
+/// [`Peers`]: super::Peers
 #[derive(Debug)]
 pub(crate) struct Rows<const M: usize, const MAX: usize> {
     len: u8,
@@ -26,12 +29,17 @@ impl<const M: usize, const MAX: usize> Rows<M, MAX> {
 
     #[inline]
     pub(super) fn len(&self) -> usize {
-        usize::from(self.len)
+        if MAX == 1 { 1 } else { usize::from(self.len) }
+    }
+
+    /// Whether the last peer was removed.
+    pub(super) fn is_emptied(&self) -> bool {
+        self.len == 0
     }
 
     #[inline]
     fn used(&self) -> &[[u8; M]] {
-        &self.rows[..self.len()]
+        if MAX == 1 { &self.rows } else { &self.rows[..self.len()] }
     }
 
     #[inline]
@@ -43,7 +51,7 @@ impl<const M: usize, const MAX: usize> Rows<M, MAX> {
     #[inline]
     pub(super) fn counts(&self) -> Counts {
         let seeders = self.used().iter().filter(|row| stamp(row).seeder()).count() as u32;
-        Counts { seeders, leechers: u32::from(self.len) - seeders }
+        Counts { seeders, leechers: self.len() as u32 - seeders }
     }
 
     /// Stores an announcer; `None` if it is new and there is no space.

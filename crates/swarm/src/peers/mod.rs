@@ -200,7 +200,7 @@ impl Peers {
         match self {
             Self::Idle(_) => false,
             Self::Inline4(rows) => rows.len() > 0 && family == Family::V4,
-            Self::Inline6(rows) => rows.len() > 0 && family == Family::V6,
+            Self::Inline6(_) => family == Family::V6,
             Self::Small { shape, .. } => shape.of(family) > 0,
             Self::Large(large) => large.has(family),
         }
@@ -252,25 +252,33 @@ impl Peers {
     pub(crate) fn announce(&mut self, announcer: Announcer<'_>, keys: &Keys) -> Found {
         let stamp = Stamp::new(announcer.seen, announcer.seeder);
         loop {
-            let found = match (&mut *self, announcer.endpoint) {
-                (Self::Idle(_), _) => {
+            match self {
+                Self::Idle(_) => {
                     if announcer.may_store {
                         *self = Self::single(announcer.endpoint, stamp);
                     }
                     return Found { before: None, own: None };
                 }
-                (Self::Inline4(rows), Endpoint::V4(row)) => {
-                    rows.announce(row, stamp, announcer.may_store)
+                Self::Inline4(rows) => {
+                    if let Endpoint::V4(row) = announcer.endpoint
+                        && let Some(found) = rows.announce(row, stamp, announcer.may_store)
+                    {
+                        return found;
+                    }
                 }
-                (Self::Inline6(rows), Endpoint::V6(row)) => {
-                    rows.announce(row, stamp, announcer.may_store)
+                Self::Inline6(rows) => {
+                    if let Endpoint::V6(row) = announcer.endpoint
+                        && let Some(found) = rows.announce(row, stamp, announcer.may_store)
+                    {
+                        return found;
+                    }
                 }
-                (Self::Small { shape, block }, _) => shape.announce(block, announcer, stamp),
-                (Self::Large(large), _) => return large.announce(announcer, stamp, keys),
-                _ => None,
-            };
-            if let Some(found) = found {
-                return found;
+                Self::Small { shape, block } => {
+                    if let Some(found) = shape.announce(block, announcer, stamp) {
+                        return found;
+                    }
+                }
+                Self::Large(large) => return large.announce(announcer, stamp, keys),
             }
             // The announcer is not stored, and this form is full.
             if !announcer.may_store {
@@ -330,6 +338,7 @@ impl Peers {
             *self = self.to_small(Family::V4);
         }
         match self {
+            Self::Inline6(rows) if rows.is_emptied() => *self = Self::EMPTY,
             Self::Small { shape, .. } if shape.len() <= 1 => {
                 let mut last = None;
                 self.each(&mut |endpoint, stamp| last = Some((endpoint, stamp)));
@@ -441,7 +450,8 @@ impl Peers {
         match self {
             Self::Small { shape, block } => shape.check(block),
             Self::Large(large) => large.check(keys),
-            Self::Inline4(_) | Self::Inline6(_) => assert!(!self.is_empty(), "not idle"),
+            Self::Inline4(rows) => assert!(rows.len() > 0, "not idle"),
+            Self::Inline6(rows) => assert!(!rows.is_emptied(), "not idle"),
             Self::Idle(_) => {}
         }
         let (mut seeders, mut peers) = (0, Vec::new());

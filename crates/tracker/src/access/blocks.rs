@@ -1,7 +1,7 @@
 //! Blocks of sources made while the tracker runs, with a counter of refused requests for each.
 //!
-//! Only a request that is refused anyway looks for its block. The control side gives out the slots of
-//! the counters.
+//! Only a request that is refused anyway looks for its block. The control side gives out the slots
+//! of the counters.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
