@@ -22,13 +22,9 @@ pub(crate) struct Large {
     sources: Option<Box<SwarmSources>>,
 }
 
-/// The peers of one family.
+/// The peers of one family: a set for each [`Kind`], in its order.
 #[derive(Debug, Default)]
-struct Group<const N: usize> {
-    seeders: ChunkedSet<N>,
-    leechers: ChunkedSet<N>,
-    hidden: ChunkedSet<N>,
-}
+struct Group<const N: usize>([ChunkedSet<N>; KINDS as usize]);
 
 /// The position of a sweep in a large swarm.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,8 +57,8 @@ impl Large {
     /// Whether there are peers of this family.
     pub(super) fn has(&self, family: Family) -> bool {
         match family {
-            Family::V4 => !self.v4.is_empty(),
-            Family::V6 => !self.v6.is_empty(),
+            Family::V4 => self.v4.len() > 0,
+            Family::V6 => self.v6.len() > 0,
         }
     }
 
@@ -171,27 +167,24 @@ impl Large {
         keys: &Keys,
         expired: &mut Expired,
     ) -> (usize, Option<SweepPosition>) {
-        let (peers, seeders) = (expired.peers, expired.seeders);
-        let sources = &mut self.sources;
-        let mut remove = |endpoint: Endpoint, stamp| {
+        let Self { counts, v4, v6, sources } = self;
+        let mut remove = |endpoint: Endpoint, stamp: Stamp| {
+            counts.remove(stamp.seeder());
             if let Some(sources) = sources {
                 sources.remove(keys.source(&endpoint));
             }
             expired.add(endpoint, stamp);
         };
         let (work, on) = match position.set.checked_sub(KINDS) {
-            None => self.v4.set(position.set).sweep_step(position.chunk, expiry, |row, stamp| {
-                remove(Endpoint::V4(*row), stamp);
-            }),
-            Some(set) => self.v6.set(set).sweep_step(position.chunk, expiry, |row, stamp| {
+            None => {
+                v4.0[usize::from(position.set)].sweep_step(position.chunk, expiry, |row, stamp| {
+                    remove(Endpoint::V4(*row), stamp);
+                })
+            }
+            Some(set) => v6.0[usize::from(set)].sweep_step(position.chunk, expiry, |row, stamp| {
                 remove(Endpoint::V6(*row), stamp);
             }),
         };
-        for family in [Family::V4 as usize, Family::V6 as usize] {
-            let seeders = expired.seeders[family] - seeders[family];
-            self.counts.seeders -= seeders;
-            self.counts.leechers -= expired.peers[family] - peers[family] - seeders;
-        }
         let next_set = SweepPosition { set: position.set + 1, chunk: 0 };
         let on = match on {
             Some(chunk) => Some(SweepPosition { chunk, ..position }),
@@ -202,10 +195,10 @@ impl Large {
 
     /// Calls `f` with each peer.
     pub(crate) fn each(&self, f: &mut dyn FnMut(Endpoint, Stamp)) {
-        for set in [&self.v4.seeders, &self.v4.leechers, &self.v4.hidden] {
+        for set in &self.v4.0 {
             set.each(&mut |row, stamp| f(Endpoint::V4(*row), stamp));
         }
-        for set in [&self.v6.seeders, &self.v6.leechers, &self.v6.hidden] {
+        for set in &self.v6.0 {
             set.each(&mut |row, stamp| f(Endpoint::V6(*row), stamp));
         }
     }
@@ -237,14 +230,8 @@ impl Large {
 
     /// Panics when an invariant is violated.
     pub(super) fn check(&self, keys: &Keys) {
-        [&self.v4.seeders, &self.v4.leechers, &self.v4.hidden]
-            .iter()
-            .for_each(|set| set.check(keys));
-        [&self.v6.seeders, &self.v6.leechers, &self.v6.hidden]
-            .iter()
-            .for_each(|set| set.check(keys));
-        let kinds = self.v4.seeders.len() + self.v6.seeders.len();
-        assert!(self.counts.seeders as usize >= kinds, "hidden seeders are counted as well");
+        self.v4.0.iter().for_each(|set| set.check(keys));
+        self.v6.0.iter().for_each(|set| set.check(keys));
         if let Some(sources) = &self.sources {
             let mut counted = sources.emptied();
             self.each(&mut |endpoint, _| counted.add(keys.source(&endpoint)));
@@ -260,32 +247,20 @@ impl Large {
 }
 
 impl<const N: usize> Group<N> {
-    /// Set number 0 to 2, in the order of a sweep.
-    fn set(&mut self, number: u8) -> &mut ChunkedSet<N> {
-        match number {
-            0 => &mut self.seeders,
-            1 => &mut self.leechers,
-            _ => &mut self.hidden,
-        }
-    }
-
     fn len(&self) -> usize {
-        self.seeders.len() + self.leechers.len() + self.hidden.len()
-    }
-
-    fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.0.iter().map(ChunkedSet::len).sum()
     }
 
     /// A random peer of the list that peer number `nth` is in.
-    fn any(&self, nth: usize, rng: &mut SmallRng) -> Option<[u8; N]> {
-        let leechers = self.seeders.len();
-        let hidden = leechers + self.leechers.len();
-        match nth {
-            nth if nth < leechers => self.seeders.any(rng),
-            nth if nth < hidden => self.leechers.any(rng),
-            _ => self.hidden.any(rng),
-        }
+    fn any(&self, mut nth: usize, rng: &mut SmallRng) -> Option<[u8; N]> {
+        let set = self.0.iter().find(|set| match nth.checked_sub(set.len()) {
+            Some(behind) => {
+                nth = behind;
+                false
+            }
+            None => true,
+        });
+        set?.any(rng)
     }
 
     /// Visits all kinds together, as a peer may change its kind meanwhile: the run of the smallest
@@ -296,36 +271,31 @@ impl<const N: usize> Group<N> {
         keys: &Keys,
         f: &mut dyn FnMut(&[u8; N], Stamp),
     ) -> (usize, Option<u64>) {
-        let sets = [&self.seeders, &self.leechers, &self.hidden];
-        let last = sets.map(|set| set.run_at(from).last).into_iter().min().unwrap_or(u64::MAX);
+        let last = self.0.iter().map(|set| set.run_at(from).last).min().unwrap_or(u64::MAX);
         let run = Run { first: from, last };
-        let visited = sets.map(|set| set.each_of(run, keys, f)).into_iter().sum();
+        let visited = self.0.iter().map(|set| set.each_of(run, keys, f)).sum();
         (visited, last.checked_add(1))
     }
 
     fn stamp(&self, row: &[u8; N], keys: &Keys) -> Option<Stamp> {
         let hash = keys.row(row);
-        let sets = [&self.seeders, &self.leechers, &self.hidden];
-        sets.into_iter().find_map(|set| set.find(hash, row).map(|place| set.stamp(place)))
+        self.0.iter().find_map(|set| set.find(hash, row).map(|place| set.stamp(place)))
     }
 
     fn insert(&mut self, row: &[u8; N], stamp: Stamp, keys: &Keys) {
-        let set = match Kind::of(row, stamp.seeder()) {
-            Kind::Seeder => &mut self.seeders,
-            Kind::Leecher => &mut self.leechers,
-            Kind::Hidden => &mut self.hidden,
-        };
-        set.insert(keys.row(row), row, stamp, keys);
+        let kind = Kind::of(row, stamp.seeder());
+        self.0[kind as usize].insert(keys.row(row), row, stamp, keys);
     }
 
     #[inline]
     fn announce(&mut self, row: &[u8; N], stamp: Stamp, may_store: bool, keys: &Keys) -> Found {
         let hash = keys.row(row);
         let kind = Kind::of(row, stamp.seeder());
+        let [seeders, leechers, hidden] = &mut self.0;
         let (set, other) = match kind {
-            Kind::Seeder => (&mut self.seeders, Some(&mut self.leechers)),
-            Kind::Leecher => (&mut self.leechers, Some(&mut self.seeders)),
-            Kind::Hidden => (&mut self.hidden, None),
+            Kind::Seeder => (seeders, Some(leechers)),
+            Kind::Leecher => (leechers, Some(seeders)),
+            Kind::Hidden => (hidden, None),
         };
         let own = |place| (kind == Kind::Leecher).then_some(place);
         if let Some(place) = set.find(hash, row) {
@@ -339,28 +309,24 @@ impl<const N: usize> Group<N> {
             let before = other.remove(place).seeder();
             return Found { before: Some(before), own: own(set.insert(hash, row, stamp, keys)) };
         }
-        if !may_store {
-            return Found { before: None, own: None };
-        }
-        Found { before: None, own: own(set.insert(hash, row, stamp, keys)) }
+        let stored = may_store.then(|| set.insert(hash, row, stamp, keys));
+        Found { before: None, own: stored.and_then(own) }
     }
 
     fn remove(&mut self, row: &[u8; N], keys: &Keys) -> Option<Stamp> {
         let hash = keys.row(row);
-        let sets: &mut [&mut ChunkedSet<N>] = if is_hidden(row) {
-            &mut [&mut self.hidden]
-        } else {
-            &mut [&mut self.leechers, &mut self.seeders]
-        };
-        sets.iter_mut().find_map(|set| set.find(hash, row).map(|place| set.remove(place)))
+        let (shown, hidden) = self.0.split_at_mut(Kind::Hidden as usize);
+        let sets = if is_hidden(row) { hidden } else { shown };
+        sets.iter_mut().rev().find_map(|set| set.find(hash, row).map(|place| set.remove(place)))
     }
 
     #[inline]
     fn sample(&self, wanted: Wanted<'_>, draw: &mut Draw, rng: &mut SmallRng, out: &mut Vec<u8>) {
-        let offered = if wanted.seeder { 0 } else { self.seeders.len() };
-        let others = self.leechers.len() - usize::from(wanted.own.is_some());
+        let [seeders, leechers, _] = &self.0;
+        let offered = if wanted.seeder { 0 } else { seeders.len() };
+        let others = leechers.len() - usize::from(wanted.own.is_some());
         let (from_seeders, from_leechers) = sample::mixture(wanted.want, offered, others, draw);
-        self.seeders.window(None, from_seeders, rng, out);
-        self.leechers.window(wanted.own, from_leechers, rng, out);
+        seeders.window(None, from_seeders, rng, out);
+        leechers.window(wanted.own, from_leechers, rng, out);
     }
 }

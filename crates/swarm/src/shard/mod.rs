@@ -349,7 +349,7 @@ impl Shard {
             }
             _ => None,
         };
-        let Some(Stored { place, own }) = stored else {
+        let Some((place, own)) = stored else {
             let counts = self.first_or_stopped(announce, place, now);
             let (interval, _) = self.sampler.draw();
             return out.extend_from_slice(&head(announce, interval, counts));
@@ -359,7 +359,12 @@ impl Shard {
 
     /// Stores the announcer in the swarm at a place, if it may be stored. `None` if a newcomer has
     /// replaced the last peer of the swarm, which is then unknown.
-    fn store_announcer(&mut self, announce: &Announce, place: u32, now: Moment) -> Option<Stored> {
+    fn store_announcer(
+        &mut self,
+        announce: &Announce,
+        place: u32,
+        now: Moment,
+    ) -> Option<(u32, Option<Place>)> {
         // Without limits no newcomer has to be told from a known peer beforehand.
         let at_once = self.sources.is_none() && self.has_space();
         let (mut place, mut may_store) = (place, at_once);
@@ -379,7 +384,7 @@ impl Shard {
                 self.count_source(&announce.endpoint);
             }
         }
-        Some(Stored { place, own: found.own })
+        Some((place, found.own))
     }
 
     /// Refreshes or changes a known announcer, and stores a newcomer if that is permitted.
@@ -462,10 +467,4 @@ impl Shard {
             self.totals.idle_evicted += 1;
         }
     }
-}
-
-/// An announcer that is stored in the swarm at a place, or is not but gets its peers.
-struct Stored {
-    place: u32,
-    own: Option<Place>,
 }
