@@ -24,19 +24,19 @@ pub(crate) struct Large {
 
 /// The peers of one family: a set for each [`Kind`], in its order.
 #[derive(Debug, Default)]
-struct Group<const N: usize>([ChunkedSet<N>; KINDS]);
+struct Group<const N: usize>([ChunkedSet<N>; KINDS as usize]);
 
 /// The position of a sweep in a large swarm.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SweepPosition {
     /// The number of the set, in the order IPv4, IPv6, and within a family seeders, leechers,
     /// hidden.
-    set: usize,
+    set: u8,
     chunk: u32,
 }
 
 /// Sets of one family.
-const KINDS: usize = 3;
+const KINDS: u8 = 3;
 
 impl Large {
     /// An empty swarm, which will soon have `peers` peers.
@@ -176,10 +176,12 @@ impl Large {
             expired.add(endpoint, stamp);
         };
         let (work, on) = match position.set.checked_sub(KINDS) {
-            None => v4.0[position.set].sweep_step(position.chunk, expiry, |row, stamp| {
-                remove(Endpoint::V4(*row), stamp);
-            }),
-            Some(set) => v6.0[set].sweep_step(position.chunk, expiry, |row, stamp| {
+            None => {
+                v4.0[usize::from(position.set)].sweep_step(position.chunk, expiry, |row, stamp| {
+                    remove(Endpoint::V4(*row), stamp);
+                })
+            }
+            Some(set) => v6.0[usize::from(set)].sweep_step(position.chunk, expiry, |row, stamp| {
                 remove(Endpoint::V6(*row), stamp);
             }),
         };

@@ -20,14 +20,14 @@ mod stamp;
 
 use onrush_proto::announce::HEAD_LEN;
 use onrush_proto::{AnnounceHead, Endpoint, Family};
+use rand::Rng;
 use rand::rngs::SmallRng;
 
 use crate::batch::Announce;
 use crate::keys::{Keys, prefixes};
-use crate::sample::{Draw, Sampler};
+use crate::sample::{self, Draw, Sampler};
 use crate::time::Moment;
 
-use inline::Rows;
 pub(crate) use large::{Large, SweepPosition};
 pub(crate) use order::WalkPosition;
 pub(crate) use small::Shape;
@@ -43,10 +43,10 @@ const BACK_TO_SMALL: usize = 64;
 pub(crate) enum Peers {
     /// None: the swarm is kept for its `completed`.
     Idle(Idle),
-    /// One or two of IPv4.
-    Inline4(Rows<8, 2>),
-    /// One of IPv6.
-    Inline6(Rows<20, 1>),
+    /// One or two of IPv4: endpoint, then stamp.
+    Inline4 { len: u8, rows: [[u8; 8]; 2] },
+    /// One of IPv6: endpoint, then stamp.
+    Inline6 { row: [u8; 20] },
     /// A single block of both families.
     Small { shape: Shape, block: Box<[u8]> },
     /// More than a single block.
@@ -154,14 +154,11 @@ impl Expired {
 }
 
 impl Peers {
-    /// None, until the swarm is removed or becomes [`Idle`].
-    pub(crate) const EMPTY: Self = Self::Inline4(Rows::EMPTY);
-
     /// A swarm's first peer.
     pub(crate) fn single(endpoint: &Endpoint, stamp: Stamp) -> Self {
         match endpoint {
-            Endpoint::V4(row) => Self::Inline4(Rows::single(row, stamp)),
-            Endpoint::V6(row) => Self::Inline6(Rows::single(row, stamp)),
+            Endpoint::V4(row) => Self::Inline4 { len: 1, rows: [inline::join(row, stamp), [0; 8]] },
+            Endpoint::V6(row) => Self::Inline6 { row: inline::join(row, stamp) },
         }
     }
 
@@ -170,14 +167,14 @@ impl Peers {
     pub(crate) fn counts(&self) -> Counts {
         match self {
             Self::Small { shape, block } => shape.counts(block),
-            Self::Inline4(rows) => rows.counts(),
+            Self::Inline4 { len, rows } => inline::counts(&rows[..usize::from(*len)]),
             _ => self.rarer_counts(),
         }
     }
 
     fn rarer_counts(&self) -> Counts {
         match self {
-            Self::Inline6(rows) => rows.counts(),
+            Self::Inline6 { row } => inline::counts(std::slice::from_ref(row)),
             Self::Large(large) => large.counts(),
             _ => Counts::default(),
         }
@@ -188,8 +185,8 @@ impl Peers {
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::Idle(_) => 0,
-            Self::Inline4(rows) => rows.len(),
-            Self::Inline6(rows) => rows.len(),
+            Self::Inline4 { len, .. } => usize::from(*len),
+            Self::Inline6 { .. } => 1,
             Self::Small { shape, .. } => shape.len(),
             Self::Large(large) => large.len(),
         }
@@ -199,8 +196,8 @@ impl Peers {
     pub(crate) fn has(&self, family: Family) -> bool {
         match self {
             Self::Idle(_) => false,
-            Self::Inline4(rows) => rows.len() > 0 && family == Family::V4,
-            Self::Inline6(rows) => rows.len() > 0 && family == Family::V6,
+            Self::Inline4 { len, .. } => *len > 0 && family == Family::V4,
+            Self::Inline6 { .. } => family == Family::V6,
             Self::Small { shape, .. } => shape.of(family) > 0,
             Self::Large(large) => large.has(family),
         }
@@ -252,25 +249,40 @@ impl Peers {
     pub(crate) fn announce(&mut self, announcer: Announcer<'_>, keys: &Keys) -> Found {
         let stamp = Stamp::new(announcer.seen, announcer.seeder);
         loop {
-            let found = match (&mut *self, announcer.endpoint) {
-                (Self::Idle(_), _) => {
+            match self {
+                Self::Idle(_) => {
                     if announcer.may_store {
                         *self = Self::single(announcer.endpoint, stamp);
                     }
                     return Found { before: None, own: None };
                 }
-                (Self::Inline4(rows), Endpoint::V4(row)) => {
-                    rows.announce(row, stamp, announcer.may_store)
+                Self::Inline4 { len, rows } => {
+                    if let Endpoint::V4(row) = announcer.endpoint
+                        && let Some(found) =
+                            inline::announce(len, rows, row, stamp, announcer.may_store)
+                    {
+                        return found;
+                    }
                 }
-                (Self::Inline6(rows), Endpoint::V6(row)) => {
-                    rows.announce(row, stamp, announcer.may_store)
+                Self::Inline6 { row: stored } => {
+                    if let Endpoint::V6(row) = announcer.endpoint
+                        && let Some(found) = inline::announce(
+                            &mut 1,
+                            std::slice::from_mut(stored),
+                            row,
+                            stamp,
+                            announcer.may_store,
+                        )
+                    {
+                        return found;
+                    }
                 }
-                (Self::Small { shape, block }, _) => shape.announce(block, announcer, stamp),
-                (Self::Large(large), _) => return large.announce(announcer, stamp, keys),
-                _ => None,
-            };
-            if let Some(found) = found {
-                return found;
+                Self::Small { shape, block } => {
+                    if let Some(found) = shape.announce(block, announcer, stamp) {
+                        return found;
+                    }
+                }
+                Self::Large(large) => return large.announce(announcer, stamp, keys),
             }
             // The announcer is not stored, and this form is full.
             if !announcer.may_store {
@@ -282,22 +294,42 @@ impl Peers {
 
     /// Removes a peer; returns whether it was a seeder, if it was stored.
     pub(crate) fn remove(&mut self, endpoint: &Endpoint, keys: &Keys) -> Option<bool> {
-        let stamp = match (&mut *self, endpoint) {
-            (Self::Inline4(rows), Endpoint::V4(row)) => rows.remove(row),
-            (Self::Inline6(rows), Endpoint::V6(row)) => rows.remove(row),
-            (Self::Small { shape, block }, _) => shape.remove(block, endpoint),
-            (Self::Large(large), _) => return large.remove(endpoint, keys),
-            _ => None,
-        }?;
-        self.shrink();
-        Some(stamp.seeder())
+        match self {
+            Self::Idle(_) => None,
+            Self::Inline4 { len, rows } => {
+                let Endpoint::V4(row) = endpoint else { return None };
+                let at = inline::find(&rows[..usize::from(*len)], row)?;
+                let stamp = inline::stamp(&rows[at]);
+                *len -= 1;
+                rows.swap(at, usize::from(*len));
+                self.shrink();
+                Some(stamp.seeder())
+            }
+            Self::Inline6 { row: stored } => {
+                let Endpoint::V6(row) = endpoint else { return None };
+                inline::find(std::slice::from_ref(stored), row)?;
+                let stamp = inline::stamp(stored);
+                *self = Self::Inline4 { len: 0, rows: [[0; 8]; 2] };
+                Some(stamp.seeder())
+            }
+            Self::Small { shape, block } => {
+                let stamp = shape.remove(block, endpoint)?;
+                self.shrink();
+                Some(stamp.seeder())
+            }
+            Self::Large(large) => large.remove(endpoint, keys),
+        }
     }
 
     #[inline]
     fn sample(&self, wanted: Wanted<'_>, draw: &mut Draw, rng: &mut SmallRng, out: &mut Vec<u8>) {
         match (self, wanted.endpoint) {
-            (Self::Inline4(rows), Endpoint::V4(own)) => rows.sample(own, wanted, draw, out),
-            (Self::Inline6(rows), Endpoint::V6(own)) => rows.sample(own, wanted, draw, out),
+            (Self::Inline4 { len, rows }, Endpoint::V4(own)) => {
+                inline::sample(&rows[..usize::from(*len)], own, wanted, draw, out);
+            }
+            (Self::Inline6 { row }, Endpoint::V6(own)) => {
+                inline::sample(std::slice::from_ref(row), own, wanted, draw, out);
+            }
             (Self::Small { shape, block }, _) => shape.sample(block, wanted, draw, out),
             (Self::Large(large), _) => large.sample(wanted, draw, rng, out),
             _ => {}
@@ -308,11 +340,22 @@ impl Peers {
     pub(crate) fn sweep(&mut self, expiry: Expiry, expired: &mut Expired) {
         match self {
             Self::Idle(_) | Self::Large(_) => return,
-            Self::Inline4(rows) => {
-                rows.sweep(expiry, |row, stamp| expired.add(Endpoint::V4(*row), stamp));
+            Self::Inline4 { len, rows } => {
+                for at in (0..usize::from(*len)).rev() {
+                    let stamp = inline::stamp(&rows[at]);
+                    if expiry.is_over(stamp) {
+                        expired.add(Endpoint::V4(*inline::endpoint(&rows[at])), stamp);
+                        *len -= 1;
+                        rows.swap(at, usize::from(*len));
+                    }
+                }
             }
-            Self::Inline6(rows) => {
-                rows.sweep(expiry, |row, stamp| expired.add(Endpoint::V6(*row), stamp));
+            Self::Inline6 { row } => {
+                let stamp = inline::stamp(row);
+                if expiry.is_over(stamp) {
+                    expired.add(Endpoint::V6(*inline::endpoint(row)), stamp);
+                    *self = Self::Inline4 { len: 0, rows: [[0; 8]; 2] };
+                }
             }
             Self::Small { shape, block } => shape.sweep(block, expiry, expired),
         }
@@ -335,7 +378,7 @@ impl Peers {
                 self.each(&mut |endpoint, stamp| last = Some((endpoint, stamp)));
                 *self = match last {
                     Some((endpoint, stamp)) => Self::single(&endpoint, stamp),
-                    None => Self::EMPTY,
+                    None => Self::Inline4 { len: 0, rows: [[0; 8]; 2] },
                 };
             }
             _ => {}
@@ -346,8 +389,12 @@ impl Peers {
     pub(crate) fn each(&self, f: &mut dyn FnMut(Endpoint, Stamp)) {
         match self {
             Self::Idle(_) => {}
-            Self::Inline4(rows) => rows.each(|row, stamp| f(Endpoint::V4(*row), stamp)),
-            Self::Inline6(rows) => rows.each(|row, stamp| f(Endpoint::V6(*row), stamp)),
+            Self::Inline4 { len, rows } => {
+                for row in &rows[..usize::from(*len)] {
+                    f(Endpoint::V4(*inline::endpoint(row)), inline::stamp(row));
+                }
+            }
+            Self::Inline6 { row } => f(Endpoint::V6(*inline::endpoint(row)), inline::stamp(row)),
             Self::Small { shape, block } => shape.each(block, f),
             Self::Large(large) => large.each(f),
         }
@@ -407,8 +454,11 @@ impl Peers {
     pub(crate) fn any(&self, rng: &mut SmallRng) -> Option<Endpoint> {
         match self {
             Self::Idle(_) => None,
-            Self::Inline4(rows) => Some(Endpoint::V4(rows.any(rng))),
-            Self::Inline6(rows) => Some(Endpoint::V6(rows.any(rng))),
+            Self::Inline4 { len, rows } => {
+                let nth = sample::scale(rng.next_u32(), usize::from(*len));
+                Some(Endpoint::V4(*inline::endpoint(&rows[nth])))
+            }
+            Self::Inline6 { row } => Some(Endpoint::V6(*inline::endpoint(row))),
             Self::Small { shape, block } => Some(shape.any(block, rng)),
             Self::Large(large) => large.any(rng),
         }
@@ -417,8 +467,13 @@ impl Peers {
     /// A peer's stamp, if the peer is stored.
     pub(crate) fn stamp(&self, endpoint: &Endpoint, keys: &Keys) -> Option<Stamp> {
         match (self, endpoint) {
-            (Self::Inline4(rows), Endpoint::V4(row)) => rows.stamp(row),
-            (Self::Inline6(rows), Endpoint::V6(row)) => rows.stamp(row),
+            (Self::Inline4 { len, rows }, Endpoint::V4(row)) => {
+                let rows = &rows[..usize::from(*len)];
+                inline::find(rows, row).map(|at| inline::stamp(&rows[at]))
+            }
+            (Self::Inline6 { row }, Endpoint::V6(sought)) => {
+                inline::find(std::slice::from_ref(row), sought).map(|_| inline::stamp(row))
+            }
             (Self::Small { shape, block }, _) => shape.stamp_of(block, endpoint),
             (Self::Large(large), _) => large.stamp(endpoint, keys),
             _ => None,
@@ -439,10 +494,10 @@ impl Peers {
     /// Panics when an invariant of the form is violated.
     pub(crate) fn check(&self, keys: &Keys) {
         match self {
+            Self::Inline4 { len, .. } => assert!((1..=2).contains(len), "{len} peers inline"),
             Self::Small { shape, block } => shape.check(block),
             Self::Large(large) => large.check(keys),
-            Self::Inline4(_) | Self::Inline6(_) => assert!(!self.is_empty(), "not idle"),
-            Self::Idle(_) => {}
+            Self::Idle(_) | Self::Inline6 { .. } => {}
         }
         let (mut seeders, mut peers) = (0, Vec::new());
         self.each(&mut |endpoint, stamp| {

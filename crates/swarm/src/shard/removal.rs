@@ -35,7 +35,8 @@ impl Shard {
         let (swarm, keys) = store.with_keys(place);
         let (info_hash, peers) = (swarm.info_hash, &mut swarm.peers);
         if let Peers::Large(_) = peers {
-            if let Peers::Large(peers) = std::mem::replace(peers, Peers::EMPTY) {
+            let empty = Peers::Inline4 { len: 0, rows: [[0; 8]; 2] };
+            if let Peers::Large(peers) = std::mem::replace(peers, empty) {
                 removed.push(RemovedSwarm { peers, position: SweepPosition::default() });
             }
         } else {

@@ -116,7 +116,8 @@ impl Shard {
             return false;
         }
         let place = self.store.len() as u32;
-        self.store.add(Swarm { info_hash, completed, peers: Peers::EMPTY });
+        let peers = Peers::Inline4 { len: 0, rows: [[0; 8]; 2] };
+        self.store.add(Swarm { info_hash, completed, peers });
         self.make_idle_last(place, since);
         true
     }

@@ -65,15 +65,26 @@ impl<S: Socket> Worker<S> {
         }
         if let Some(socket_side) = &mut self.socket_side {
             busy |= socket_side.receive(now, &self.metrics)?;
-            busy |= self.dispatch(now);
+            busy |= dispatch(
+                socket_side,
+                self.swarm_side.as_mut(),
+                &self.mailboxes,
+                &self.owners,
+                &self.metrics,
+                now,
+            );
         }
-        busy |= self.serve(now);
+        if let Some(swarm_side) = &mut self.swarm_side {
+            busy |= serve_lanes(swarm_side, &self.inbox, &self.mailboxes, &self.metrics, now);
+            busy |= swarm_side.maintain(now, &self.metrics);
+            busy |= swarm_side.run_tasks(now);
+        }
         if let Some(socket_side) = &mut self.socket_side {
             while let Some(batch) = self.inbox.returned() {
                 busy = true;
                 // A worker's own batches are all of datagrams.
                 if let Batch::Udp(requests) = batch {
-                    socket_side.producer.accept_reply(requests);
+                    socket_side.accept_reply(requests);
                 }
             }
             socket_side.send(&self.metrics);
@@ -81,56 +92,6 @@ impl<S: Socket> Worker<S> {
         }
         self.metrics.turns.add(1);
         Ok(busy)
-    }
-
-    /// Serves the open batch of the worker's own shard in place, and sends the others over lanes.
-    fn dispatch(&mut self, now: Now) -> bool {
-        let Self { socket_side, swarm_side, mailboxes, owners, metrics, .. } = self;
-        let Some(socket_side) = socket_side else { return false };
-        let mut busy = false;
-        let own = swarm_side.as_ref().map(|swarm_side| swarm_side.shard_index);
-        while let Some(mut requests) = socket_side.producer.take_sorted(own) {
-            busy = true;
-            let count = requests.batch.len() as u64;
-            match &mut *swarm_side {
-                Some(swarm_side) if swarm_side.shard_index == requests.shard => {
-                    metrics.local.add(count);
-                    swarm_side.shard.serve(&mut requests.batch, now.moment);
-                    socket_side.producer.accept_reply(requests);
-                }
-                own => {
-                    if own.is_some() {
-                        metrics.foreign.add(count);
-                    }
-                    // A lane has room for every member's share of batches, so that sending fails
-                    // only when the shard's worker has exited.
-                    let lane = &mailboxes[owners[requests.shard]].requests;
-                    if let Err(Batch::Udp(requests)) = lane.try_send(Batch::Udp(requests)) {
-                        metrics.lane_full.add(1);
-                        socket_side.abort(requests, metrics);
-                    }
-                }
-            }
-        }
-        busy
-    }
-
-    /// Serves batches of other members for the own shard, and maintains it.
-    fn serve(&mut self, now: Now) -> bool {
-        let Some(swarm_side) = &mut self.swarm_side else { return false };
-        let mut busy = false;
-        for _ in 0..BATCHES_PER_TURN {
-            let Some(mut batch) = self.inbox.request() else { break };
-            busy = true;
-            let home = batch.serve(&mut swarm_side.shard, now.moment);
-            // The lane of returns has room for every batch of its member, so that sending fails
-            // only when the member has exited.
-            if let Err(batch) = self.mailboxes[home].returns.try_send(batch) {
-                self.metrics.orphaned.add(batch.len() as u64);
-            }
-        }
-        busy |= swarm_side.maintain(now, &self.metrics);
-        busy | swarm_side.run_tasks(now)
     }
 
     /// Applies an order, or starts what takes longer than a turn.
@@ -213,4 +174,63 @@ impl<S: Socket + Send + 'static> MemberThread for Worker<S> {
         while self.inbox.order().is_some() {}
         self.swarm_side.take().map(|side| side.shard)
     }
+}
+
+/// Serves the open batch of the worker's own shard in place, and sends the others over lanes.
+fn dispatch<S: Socket>(
+    socket_side: &mut SocketSide<S>,
+    mut swarm_side: Option<&mut SwarmSide>,
+    mailboxes: &[Mailbox],
+    owners: &[usize],
+    metrics: &WorkerMetrics,
+    now: Now,
+) -> bool {
+    let mut busy = false;
+    let own = swarm_side.as_ref().map(|swarm_side| swarm_side.shard_index);
+    while let Some(mut requests) = socket_side.take_sorted(own) {
+        busy = true;
+        let count = requests.batch.len() as u64;
+        match &mut swarm_side {
+            Some(swarm_side) if swarm_side.shard_index == requests.shard => {
+                metrics.local.add(count);
+                swarm_side.shard.serve(&mut requests.batch, now.moment);
+                socket_side.accept_reply(requests);
+            }
+            own => {
+                if own.is_some() {
+                    metrics.foreign.add(count);
+                }
+                // A lane has room for every member's share of batches, so that sending fails only
+                // when the shard's worker has exited.
+                let lane = &mailboxes[owners[requests.shard]].requests;
+                if let Err(Batch::Udp(requests)) = lane.try_send(Batch::Udp(requests)) {
+                    metrics.lane_full.add(1);
+                    socket_side.abort(requests, metrics);
+                }
+            }
+        }
+    }
+    busy
+}
+
+/// Serves batches of other members for this worker's shard.
+fn serve_lanes(
+    swarm_side: &mut SwarmSide,
+    inbox: &Inbox,
+    mailboxes: &[Mailbox],
+    metrics: &WorkerMetrics,
+    now: Now,
+) -> bool {
+    let mut busy = false;
+    for _ in 0..BATCHES_PER_TURN {
+        let Some(mut batch) = inbox.request() else { break };
+        busy = true;
+        let home = batch.serve(&mut swarm_side.shard, now.moment);
+        // The lane of returns has room for every batch of its member, so that sending fails only
+        // when the member has exited.
+        if let Err(batch) = mailboxes[home].returns.try_send(batch) {
+            metrics.orphaned.add(batch.len() as u64);
+        }
+    }
+    busy
 }

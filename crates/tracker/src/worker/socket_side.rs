@@ -27,8 +27,7 @@ use crate::source_sample::SourceSample;
 pub struct SocketSide<S: Socket> {
     socket: S,
     intake: Intake,
-    /// From checked requests to batches, and from served batches to replies.
-    pub producer: Producer<Return>,
+    producer: Producer<Return>,
     /// Connect responses and errors of this turn.
     answers: Answers,
     /// Datagrams per receive call at most.
@@ -164,6 +163,16 @@ impl<S: Socket> SocketSide<S> {
             }
         }
         Ok(true)
+    }
+
+    /// The next batch for its shard. Batches for the shard `own` never stay open.
+    pub fn take_sorted(&mut self, own: Option<usize>) -> Option<Box<Requests<Return>>> {
+        self.producer.take_sorted(own)
+    }
+
+    /// Accepts a served batch: its replies go out with the next [`send`](Self::send).
+    pub fn accept_reply(&mut self, requests: Box<Requests<Return>>) {
+        self.producer.accept_reply(requests);
     }
 
     /// Drops the requests of a batch that could not be sent to its shard.
