@@ -171,7 +171,7 @@ impl InUse {
         body: Body,
     ) -> impl hyper::body::Body<Data = Bytes, Error = axum::Error> + use<> {
         self.connections.update(self.number, |_| Activity::Producing(Instant::now()));
-        // The body is dropped with this function, which owns the request in progress.
+        // The closure owns the request in progress, and is dropped with the body.
         body.inspect_err(move |_| _ = &self)
     }
 }

@@ -245,7 +245,7 @@ mod tests {
     use super::*;
     use std::fs::File;
     use std::iter::repeat;
-    use std::sync::mpsc::{RecvTimeoutError, channel};
+    use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
     use std::thread;
 
     use crate::handoff::MAX_LEN;
@@ -256,6 +256,13 @@ mod tests {
     fn pair() -> [UnixLink; 2] {
         let (here, there) = UnixStream::pair().unwrap();
         [here, there].map(|end| UnixLink::new(end, DEADLINE, Clock::start()).unwrap())
+    }
+
+    /// Repeats a step every 10 ms until the sender of `ended` is dropped.
+    fn until_dropped(ended: &Receiver<()>, mut step: impl FnMut()) {
+        while ended.recv_timeout(Duration::from_millis(10)) == Err(RecvTimeoutError::Timeout) {
+            step();
+        }
     }
 
     #[test]
@@ -283,11 +290,9 @@ mod tests {
             // Every byte arrives before a timeout per read expires.
             scope.spawn(move || {
                 let mut bytes = (MAX_LEN as u32).to_be_bytes().into_iter().chain(repeat(b' '));
-                while ended.recv_timeout(Duration::from_millis(10))
-                    == Err(RecvTimeoutError::Timeout)
-                {
+                until_dropped(&ended, || {
                     (&here.stream).write_all(&[bytes.next().unwrap()]).unwrap();
-                }
+                });
             });
             let began = Instant::now();
             let cut_off = there.receive(Duration::from_millis(200)).unwrap_err();
@@ -305,11 +310,9 @@ mod tests {
         thread::scope(|scope| {
             // A part is read before a timeout per write expires.
             scope.spawn(move || {
-                while ended.recv_timeout(Duration::from_millis(10))
-                    == Err(RecvTimeoutError::Timeout)
-                {
+                until_dropped(&ended, || {
                     let _some = (&there.stream).read(&mut [0; 4_096]).unwrap();
-                }
+                });
             });
             let (began, bytes) = (Instant::now(), [0; 64 << 10]);
             let mut to = here.until(Duration::from_millis(200));

@@ -1,4 +1,5 @@
-//! What clients send, or the response that says what is wrong with it and how to write it.
+//! Bodies, queries and paths of requests. The response to an invalid one names the error and an
+//! example.
 
 use std::ops::RangeInclusive;
 

@@ -8,7 +8,7 @@ use onrush_tracker::metrics::Summary;
 use crate::effect::Effects;
 use crate::notice::{MINUTE, Notice, Repeats};
 
-/// What is reached, the counter that rises then, and what becomes of the peers that it counts.
+/// The text for a reached limit, the counter that rises then, and the text behind its number.
 type Limit = (&'static str, fn(&Summary) -> u64, &'static str);
 
 const LIMITS: [Limit; 5] = [

@@ -24,7 +24,7 @@ fn version_names_the_tracker_and_the_command() {
     assert_eq!(json["process"], daemon.pid());
 }
 
-/// What a line shows is tested in onrush-config.
+/// The contents of the lines are tested in `onrush_control::in_force`.
 #[test]
 fn config_shows_what_is_in_force_and_how_the_file_differs() {
     let daemon = serve("[announce]\ninterval = 900\n");

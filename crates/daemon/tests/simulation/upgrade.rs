@@ -34,7 +34,7 @@ pub(crate) enum Failure {
     Paused,
 }
 
-/// What is drawn for an upgrade.
+/// The random choices for an upgrade.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     pub(crate) failure: Option<Failure>,
@@ -72,7 +72,7 @@ pub(crate) struct Upgrade {
     arrival: Option<u64>,
 }
 
-/// What the successor loads peers into, and the list that permits them.
+/// The shards that the successor loads peers into, its orders, and the list that permits them.
 type Assembled = (Vec<SwarmSide>, Orders, Arc<AccessList>);
 
 /// The successor has all that it serves with.
