@@ -12,7 +12,7 @@ import time
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
 
-from processes import Process, poll
+from processes import Failure, Process, poll
 
 BIN = pathlib.Path(os.environ.get("ONRUSH_BIN", "."))
 PORT, ADMIN_PORT = 6969, 6980
@@ -67,7 +67,10 @@ class Place:
         # Holds the tracker's namespace; ends with this script.
         self.holder = subprocess.Popen(["unshare", "--net", "--", "cat"], stdin=subprocess.PIPE)
         own = os.readlink("/proc/self/ns/net")
-        poll("a second network namespace", lambda: os.readlink(f"/proc/{self.holder.pid}/ns/net") != own, 10)
+        try:
+            poll("a second network namespace", lambda: os.readlink(f"/proc/{self.holder.pid}/ns/net") != own, 10)
+        except Failure as failure:
+            sys.exit(f"error: {failure}")
         self.inside = ["nsenter", f"--net=/proc/{self.holder.pid}/ns/net", "--"]
         ip("link set lo up", f"link add load type veth peer name tracker netns {self.holder.pid}",
            "addr add 10.77.0.2/16 dev load", "addr add fd77::2/64 dev load nodad", "link set load up")
@@ -202,7 +205,8 @@ def limited(process, share):
             yield "cgroup"
         finally:
             # A group with a process cannot be removed.
-            process.stop(seconds=30)
+            process.terminate()
+            process.wait(30)
             with contextlib.suppress(OSError):
                 group.rmdir()
         return

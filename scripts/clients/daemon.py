@@ -19,8 +19,10 @@ def binary():
     build = ["bash", "-c", ". scripts/lib/build.sh && functional_build"]
     built = subprocess.run(build, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     path = Path(built.stdout.strip(), "onrush")
-    if built.returncode != 0 or not os.access(path, os.X_OK):
-        raise Failure("the daemon does not build, or cannot be executed; ONRUSH_BIN names a directory with a built one")
+    if built.returncode != 0:
+        raise Failure("the daemon does not build, or $ONRUSH_BIN is no directory")
+    if not os.access(path, os.X_OK):
+        raise Failure(f"{path} cannot be executed (ONRUSH_BIN names its directory)")
     # For this script in its namespaces, which does not build.
     os.environ["ONRUSH_BIN"] = str(path.parent)
     return path

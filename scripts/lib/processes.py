@@ -6,7 +6,7 @@ import time
 
 
 class Failure(RuntimeError):
-    """Ends what a script does with this message."""
+    """An error that a script, or a part of it, ends with; its message needs no traceback."""
 
 
 def poll(what, condition, seconds, every=0.05):

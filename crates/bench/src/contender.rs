@@ -58,7 +58,7 @@ pub static ALL: [Contender; 7] = [
     floor::FLOOR,
 ];
 
-/// The properties that most trackers share; `name` and others are empty.
+/// Defaults for the properties of a contender; the texts are empty, for each contender to set.
 const USUAL: Contender = Contender {
     name: "",
     keyword: "",

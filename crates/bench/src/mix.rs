@@ -25,7 +25,7 @@ pub enum Mix {
     /// The classic mix from 4 addresses, as many as aquatic_udp_load_test has, each datagram by
     /// itself, for the cost of the load testers; every reply is checked.
     Few,
-    /// The same in bursts of 64.
+    /// The classic mix from 4 addresses in bursts of 64; every reply is checked.
     FewBursts,
     /// aquatic_udp_load_test without its extra statistics, where it costs least.
     FewPublished,

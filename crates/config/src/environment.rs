@@ -20,7 +20,7 @@ use crate::keys::SCHEMA;
 const PREFIX: &str = "ONRUSH_";
 /// Replacement of the dots of a path.
 const DOT: &str = "__";
-/// Behind the name of a variable whose value is the path of a file, in lower case.
+/// End of the path made of a variable's name whose value is the path of a file.
 const FROM_FILE: &str = "_file";
 /// Bytes of a file with a value.
 const MAX_VALUE: u64 = 64 << 10;
@@ -63,11 +63,12 @@ impl Environment {
     }
 }
 
-/// The path of the key that a path made of a variable's name means, and whether its value is in a
-/// file.
+/// The key that a variable sets, by the path made of its name, and whether the value is the path of
+/// a file.
 fn key_of(path: &str) -> Option<(&str, bool)> {
-    let of_file = path.strip_suffix(FROM_FILE).filter(|path| SCHEMA.key(path).is_some());
-    SCHEMA.key(path).map(|_| (path, false)).or(of_file.map(|path| (path, true)))
+    let is_key = |path: &&str| SCHEMA.key(path).is_some();
+    let of_file = || path.strip_suffix(FROM_FILE).filter(is_key).map(|path| (path, true));
+    Some(path).filter(is_key).map(|path| (path, false)).or_else(of_file)
 }
 
 /// The path of the key in the name of a variable.

@@ -108,7 +108,7 @@ impl Flags {
         let is_sum_total = given.len() == kinds.len() && !values.contains_key("workers.total");
         let placement = self.placement.as_deref();
         if let Some(placement) = placement {
-            document.set("--placement", "workers.placement", placement);
+            document.set_plain("--placement", "workers.placement", placement);
         }
         let (flag, total) = match (self.workers, placement) {
             (Some(total), _) => ("--workers", Some(total as i64)),
@@ -116,7 +116,7 @@ impl Flags {
             (None, Some(_)) => ("--placement", is_sum_total.then(|| given.iter().sum())),
         };
         if let Some(total) = total {
-            document.set(flag, "workers.total", &total.to_string());
+            document.set_plain(flag, "workers.total", &total.to_string());
         }
         if given.is_empty() {
             return None;

@@ -92,8 +92,8 @@ impl Host {
     }
 }
 
-/// CPU quota and memory of the process with this id (or `self`), read from /proc and /sys below
-/// `root`, and nothing else.
+/// The CPU quota and memory of the process with this id (or `self`), read from /proc and /sys below
+/// `root`; the other fields are empty.
 pub fn granted(root: &Path, process: &str) -> Host {
     let file = root.join("proc").join(process).join("cgroup");
     let own = ProcessCGroups::from_file(file).map_or_else(|_| Vec::new(), |groups| groups.0);

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// An address to listen on. An explicit one is not optional; that of the admin side, if it is, may
-/// also be in use.
+/// An address to listen on; an explicit one is never optional. The tracker also starts without an
+/// optional address of the admin side that is in use.
 pub use onrush_net::bind::Address as Listen;
 use onrush_tracker::refusal::MAX_ERROR_TEXT;
 use serde::{Deserialize, Deserializer, de};

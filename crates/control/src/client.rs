@@ -456,5 +456,13 @@ mod tests {
         let error = client(&url).unwrap().get("/api/v1/list").unwrap_err().to_string();
         assert!(error.starts_with("wrong\n") && error.contains("--token-file"), "{error}");
         server.join().unwrap();
+
+        let response =
+            "HTTP/1.1 404 Not Found\r\nContent-Length: 20\r\n\r\n{\"error\": \"nothing\"}";
+        let (url, server) = serve_once(response);
+        let nothing = client(&format!("{url}/prefix/")).unwrap().get("/health").unwrap_err();
+        let named = format!("{url}/prefix/health answers 404: nothing");
+        assert!(nothing.to_string().contains(&named), "{nothing}");
+        server.join().unwrap();
     }
 }

@@ -188,6 +188,10 @@ mod tests {
         let exit = failed(ListError { path: "list".into(), fault: ListFault::Changed }.into());
         assert_eq!(exit.code, 1);
         assert!(exit.text.contains("`access.blocked_file`: list: "), "{}", exit.text);
+        let two = "[access]\nmode = 'deny'\nfiles = ['/a/x', '/b/y']";
+        let empty = ListError { path: "/b/y".into(), fault: ListFault::Empty }.into();
+        let exit = failed_start(&empty, &Flags::default(), &Settings::for_test(two));
+        assert!(exit.text.contains("`access.files.1`: /b/y: "), "{}", exit.text);
         let exit = failed(BindError::NotHere { address: settings.listen[0].address }.into());
         assert_eq!(exit.code, 1);
         assert!(exit.text.contains("`listen.0`: this host has no address"), "{}", exit.text);

@@ -7,7 +7,7 @@
 //! `--test` instead runs everything once over populations of a hundredth of the size.
 
 use onrush_lab::measure::{processor_time, quantile};
-use onrush_lab::population::{self, BATCH, CLASSIC, LIFETIME, PARETO, REAL, Sizes};
+use onrush_lab::population::{self, BATCH, LIFETIME, Sizes};
 use onrush_swarm::{Moment, Shard, ShardBatch};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
@@ -21,9 +21,9 @@ const POPULATIONS: [(&str, Sizes); 12] = [
     ("one swarm of 10,000", Sizes::Even(1, 10_000)),
     ("one swarm of 1,000,000", Sizes::Even(1, 1_000_000)),
     ("1 M swarms of 2", Sizes::Even(1_000_000, 2)),
-    ("1 M swarms, Pareto", PARETO),
-    ("1 M swarms, classic", CLASSIC),
-    ("1 M swarms, real", REAL),
+    ("1 M swarms, Pareto", Sizes::Pareto(1_000_000)),
+    ("1 M swarms, classic", Sizes::Classic(1_000_000, 2_000_000)),
+    ("1 M swarms, real", Sizes::Real(1_000_000)),
     ("10 M swarms of 1", Sizes::Even(10_000_000, 1)),
 ];
 
@@ -39,7 +39,7 @@ fn main() {
     println!("{:<26} {:>9} {:>9} {:>9} {:>9}", "ns", "lowest", "p10", "median", "p90");
     for (name, sizes) in POPULATIONS.iter().filter(|(name, _)| name.contains(&part)) {
         let mut rng = SmallRng::seed_from_u64(1);
-        let sizes = if test { sizes.hundredth() } else { *sizes }.all();
+        let sizes = if test { sizes.hundredth() } else { *sizes }.draw(&mut rng);
         let peers = population::peers(&sizes, &mut rng);
         let mut shard = population::shard(16_000_000);
         population::fill(&mut shard, &peers, Moment(0));

@@ -1,6 +1,5 @@
 //! Populations to measure with: random swarms of peers, and a shard filled with them.
 
-use onrush_load::plan::profile::{Swarms, Tail};
 use onrush_proto::announce::HEAD_LEN;
 use onrush_proto::{Endpoint, Event, InfoHash, TransactionId};
 use onrush_swarm::{Announce, Moment, Shard, ShardBatch, ShardSettings};
@@ -35,21 +34,16 @@ pub fn shard(max_peers: u64) -> Shard {
 pub enum Sizes {
     /// Swarms of equal size: the number of swarms, and of peers in each.
     Even(u32, u32),
-    /// Swarms by the law of a load's profile.
-    Law(Swarms),
+    /// A number of swarms, of which every k^1.73th has at least k peers: two on average.
+    Pareto(u32),
+    /// A number of swarms as on public trackers: every k^2.6th has at least k peers, 1.3 on
+    /// average.
+    Real(u32),
+    /// A number of swarms and of peers, as in published comparisons: each peer picks a swarm with a
+    /// uniform weight of half a peer per swarm, plus an exponentially falling head over a
+    /// five-hundredth of the swarms.
+    Classic(u32, u32),
 }
-
-const fn law(tail: Tail, exponent: f64, mean: f64) -> Sizes {
-    Sizes::Law(Swarms { count: 1_000_000, mean, tail, exponent })
-}
-
-/// A million swarms, of which every k^1.73th has at least k peers: two on average.
-pub const PARETO: Sizes = law(Tail::Pareto, 1.73, 2.0);
-/// A million swarms as on public trackers: every k^2.6th has at least k peers, 1.3 on average.
-pub const REAL: Sizes = law(Tail::Pareto, 2.6, 1.3);
-/// A million swarms of two peers on average as in published comparisons, most of which are in a
-/// five-hundredth of the swarms.
-pub const CLASSIC: Sizes = law(Tail::Exponential, 500.0, 2.0);
 
 impl Sizes {
     /// A hundredth of the peers.
@@ -57,18 +51,43 @@ impl Sizes {
         match self {
             Self::Even(swarms @ ..=100, peers) => Self::Even(swarms, peers.div_ceil(100)),
             Self::Even(swarms, peers) => Self::Even(swarms / 100, peers),
-            Self::Law(swarms) => Self::Law(Swarms { count: swarms.count / 100, ..swarms }),
+            Self::Pareto(swarms) => Self::Pareto(swarms / 100),
+            Self::Real(swarms) => Self::Real(swarms / 100),
+            Self::Classic(swarms, peers) => Self::Classic(swarms / 100, peers / 100),
         }
     }
 
     /// The size of each swarm.
-    pub fn all(&self) -> Vec<u32> {
-        let sizes = match self {
-            Self::Even(swarms, peers) => vec![(*peers, *swarms)],
-            Self::Law(swarms) => swarms.sizes(),
-        };
-        sizes.into_iter().flat_map(|(size, count)| vec![size; count as usize]).collect()
+    pub fn draw(&self, rng: &mut SmallRng) -> Vec<u32> {
+        match *self {
+            Self::Even(swarms, peers) => vec![peers; swarms as usize],
+            Self::Pareto(swarms) => tail(swarms, 1.73, rng),
+            Self::Real(swarms) => tail(swarms, 2.6, rng),
+            Self::Classic(swarms, peers) => {
+                let floor = f64::from(swarms) / f64::from(peers);
+                let mut sum = 0.0;
+                let sums: Vec<f64> = (0..swarms)
+                    .map(|at| {
+                        sum += floor + (6.5 - 500.0 * f64::from(at) / f64::from(swarms)).exp();
+                        sum
+                    })
+                    .collect();
+                let mut sizes = vec![0; swarms as usize];
+                for _ in 0..peers {
+                    let at = rng.random::<f64>() * sum;
+                    let swarm = sums.partition_point(|&sum| sum < at).min(sums.len() - 1);
+                    sizes[swarm] += 1;
+                }
+                sizes
+            }
+        }
     }
+}
+
+/// Sizes of which every k^`steepness`th is at least k.
+fn tail(swarms: u32, steepness: f64, rng: &mut SmallRng) -> Vec<u32> {
+    let size = |random: f64| random.max(1e-12).powf(-1.0 / steepness) as u32;
+    (0..swarms).map(|_| size(rng.random()).min(1_000_000)).collect()
 }
 
 /// The info hash of swarm `number`.

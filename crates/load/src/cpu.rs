@@ -24,10 +24,11 @@ pub struct Cpu {
 }
 
 impl Cpu {
-    /// CPU time of what /proc names so: a process by its number, `self` or `thread-self`.
+    /// CPU time of the entry of /proc with this name: a process id, `self`, or `thread-self` for
+    /// the calling thread.
     ///
     /// # Errors
-    /// When it does not exist, or no /proc.
+    /// When there is no such entry, or no /proc.
     pub fn of(process: impl Display) -> io::Result<Self> {
         let stat = Stat::from_file(format!("/proc/{process}/stat")).map_err(io::Error::other)?;
         Ok(Self { user: stat.utime as f64 / TICKS, system: stat.stime as f64 / TICKS })

@@ -137,7 +137,7 @@ fn print(json: Option<&Path>, text: &str, report: &impl Serialize) -> anyhow::Re
 /// Writes the info hashes of the population that the same arguments measure with.
 fn write_hashes(args: &Args, profile: Profile, file: &Path) -> anyhow::Result<u8> {
     let seed = args.mix.seed.unwrap_or_default();
-    // The list is needed before its tracker runs, so that it cannot be asked.
+    // The list is needed before the tracker runs, so the source is found without a request.
     let population = population(args, &profile, seed, |target| reachability::route_to(target).ok());
     hashes::write(&population, file).with_context(|| format!("cannot write {}", file.display()))?;
     Ok(0)

@@ -136,6 +136,7 @@ impl Adopted {
             let adopt = |socket| {
                 let socket = BoundSocket::from_bound(socket);
                 let socket = socket.map_err(BindError::at(address, "make a socket nonblocking"))?;
+                socket.set_fragments(false);
                 socket.with_larger_buffers(buffers)
             };
             group.add(address, sockets.into_iter().map(adopt))?;

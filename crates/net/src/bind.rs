@@ -131,11 +131,10 @@ impl BindError {
 }
 
 impl BoundSocket {
-    /// A server's socket that another process has bound.
+    /// A server's socket that another process has bound, made nonblocking.
     pub(crate) fn from_bound(socket: UdpSocket) -> io::Result<Self> {
         let address = socket.local_addr()?;
         socket.set_nonblocking(true)?;
-        set_fragments(socket.as_fd(), address, false);
         Ok(Self { socket, address, reports_local: address.ip().is_unspecified() })
     }
 
@@ -256,7 +255,7 @@ impl AsFd for BoundSocket {
 /// When `options.workers` is 0.
 pub fn bind_group(addresses: &[Address], options: &Options) -> Result<Group, BindError> {
     let mut group = Group::new(options.workers);
-    group.bind(addresses, options)?;
+    group.bind(addresses, options.buffers, options.probe)?;
     group.with_an_address()
 }
 
@@ -293,11 +292,13 @@ impl Group {
     pub(crate) fn bind(
         &mut self,
         addresses: &[Address],
-        options: &Options,
+        buffers: Buffers,
+        may_probe: bool,
     ) -> Result<(), BindError> {
+        let workers = self.workers.len();
         let mut wanted = Vec::with_capacity(addresses.len());
         for &Address { address, optional } in addresses {
-            match probe(address, options.probe) {
+            match probe(address, may_probe) {
                 Ok(()) => wanted.push(address),
                 Err(failure) if optional && failure.is_absence() => {
                     self.notices.push(Notice::AddressUnavailable { address, cause: failure.1 });
@@ -308,14 +309,14 @@ impl Group {
         for address in wanted {
             let mut reserved = (address.port() == 0).then(|| reserve_port(address)).transpose()?;
             let address = reserved.as_ref().map_or(address, BoundSocket::address);
-            let open = |_| {
+            let next = |_| {
                 let socket = open(address, Sharing::Group).map_err(|e| e.into_error(address))?;
                 // The group has begun: its first socket takes the number that the placeholder frees
                 // here.
                 drop(reserved.take());
-                socket.with_options(options.buffers)
+                socket.with_options(buffers)
             };
-            self.add(address, (0..options.workers).map(open))?;
+            self.add(address, (0..workers).map(next))?;
         }
         Ok(())
     }

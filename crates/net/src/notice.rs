@@ -41,9 +41,9 @@ pub enum Notice {
     },
     /// The kernel granted a smaller buffer than requested.
     #[error(
-        "the {} buffers of {address} are {given} bytes each instead of {asked}: bursts of {} will \
-         be dropped; raise the limit with: sysctl -w net.core.{}={asked}",
-        direction.words()[0], direction.words()[1], direction.words()[2]
+        "the {name} buffers of {address} are {given} bytes each instead of {asked}: bursts of \
+         {held} will be dropped; raise the limit with: sysctl -w net.core.{limit}={asked}",
+        name = direction.words()[0], held = direction.words()[1], limit = direction.words()[2]
     )]
     BufferClamped {
         /// The address of the sockets.

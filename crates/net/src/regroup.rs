@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 
 use socket2::SockRef;
 
-use crate::bind::{Address, BindError, BoundSocket, Buffers, Group, Options};
+use crate::bind::{Address, BindError, BoundSocket, Buffers, Group};
 
 /// The sockets of one address, in the order of their group.
 #[derive(Debug)]
@@ -74,7 +74,7 @@ pub fn regroup(
         });
         group.add(address, kept.chain(more))?;
     }
-    group.bind(added, &Options { workers, buffers, probe: true })?;
+    group.bind(added, buffers, true)?;
     Ok((group.with_an_address()?, PendingSockets(late)))
 }
 
@@ -102,7 +102,7 @@ impl PendingSockets {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bind::bind_group;
+    use crate::bind::{Options, bind_group};
     use std::net::UdpSocket;
 
     const ANY: Options =

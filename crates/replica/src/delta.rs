@@ -253,7 +253,7 @@ fn merge_into<R: Read>(
     Ok(Merged { counts: delta.counts, full: delta.full() })
 }
 
-/// Runs steps on every shard, of which `steps` has one each, and waits until all are done.
+/// Runs the steps, one for each shard, and waits until all are done.
 fn run_on_shards(orders: &Orders, link: &impl Link, steps: Vec<ShardStep>) -> io::Result<()> {
     let mut steps = steps.into_iter();
     let started = orders.gather(|_| {

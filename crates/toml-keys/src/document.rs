@@ -107,7 +107,7 @@ impl Document {
     }
 
     /// Reads a value without TOML's quotes over those so far: the entries of a list have commas
-    /// between them. `name` is that of a variable, and `path` that of a key.
+    /// between them. `name` is that of a flag or variable, and `path` that of a key.
     pub fn set_plain(&mut self, name: &str, path: &str, text: &str) {
         let key = self.schema.key(path);
         let value = key.map_or_else(|| Cow::Borrowed(text), |key| key.kind.toml_of_plain(text));

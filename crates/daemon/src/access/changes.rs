@@ -214,7 +214,9 @@ impl AccessControl {
 mod tests {
     use super::*;
     use onrush_proto::InfoHash;
+    use onrush_store::blocks::Block;
     use std::sync::mpsc::{Receiver, channel};
+    use std::time::Duration;
 
     fn time() -> Time {
         Time { now: Instant::now(), unix: 1_000 }
@@ -333,6 +335,23 @@ mod tests {
             assert!(refused.error.contains(part), "{refused:?}");
             assert_eq!(access.lists().access, list);
         }
+    }
+
+    #[test]
+    fn a_block_that_ends_is_removed_from_the_file() {
+        let (mut access, mut at) = (deny_list(), time());
+        access.is_lasting = true;
+        let (prefix, since) = ("192.0.2.0/24".parse().unwrap(), at.unix);
+        let [reason, by] = [(); 2].map(|()| String::new());
+        access.blocks.load(vec![Block { prefix, since, seconds: Some(1), reason, by }], at);
+        at = Time { now: at.now + Duration::from_secs(1), unix: at.unix + 1 };
+        let mut effects = Effects::default();
+        access.expire_blocks(InProgress::default(), at, &mut effects);
+        let is_empty = |effect: &Effect| match effect {
+            Effect::Record(Record::Blocks(left)) => left.is_empty(),
+            _ => false,
+        };
+        assert!(effects.0.iter().any(is_empty), "{effects:?}");
     }
 
     #[test]

@@ -337,6 +337,8 @@ mod tests {
         assert_eq!((rules.announce.peer_lifetime, rules.shard.peer_lifetime), (4500, 4500));
         let Notice { level, text, .. } = &fixture.notices[0];
         assert!(*level == Level::Warn && text.contains("the interval is 2250 s now"), "{text}");
+        let shares = "20 % of datagrams are lost and 0 % are refused as busy";
+        assert!(text.contains(shares), "{text}");
         fixture.seconds(100, 90);
         let rules = fixture.rules();
         assert_eq!((rules.announce.interval, rules.shard.peer_lifetime), (5400, 10_800));

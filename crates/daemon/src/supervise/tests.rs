@@ -388,4 +388,16 @@ fn a_block_is_logged_replaced_and_ends_by_itself_beside_the_list() {
     fixture.second(0);
     fixture.second(0).assert_logged(&["198.51.100.0/24 is no longer blocked"]);
     assert_eq!(blocks(&fixture), [false, true]);
+
+    let (prefix, reason) = ("198.51.100.0/24".to_owned(), String::new());
+    let block = Box::new(BlockRequest { prefix, seconds: None, reason, force: false });
+    fixture.request(|caller, responder| Request::Block { block, caller, responder });
+    let (_, effects) = fixture.request(|caller, responder| Request::Unblock {
+        prefix: "198.51.100.0/24".to_owned(),
+        caller,
+        responder,
+    });
+    let unblocked = "198.51.100.0/24 unblocked by 127.0.0.1:9";
+    effects.assert_logged(&[unblocked, "until it is unblocked"]);
+    assert_eq!(blocks(&fixture), [false, true]);
 }

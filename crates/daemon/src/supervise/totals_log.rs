@@ -148,10 +148,14 @@ mod tests {
     fn a_line_shows_differences() {
         let mut totals = totals_of(Placement::Colocated { workers: 1 });
         let mut now = Summary { datagrams: 100, connects: 60, sent: 90, ..Summary::default() };
+        (now.announces, now.scrapes) = (25, 5);
         now.refused_by_udp[UdpRefusal::ConnectionId as usize] = 10;
-        now.peers_v4 = 7;
+        (now.swarms, now.peers_v4, now.peers_v6, now.seeders_v6) = (2, 7, 2, 1);
         let first = totals.line(now, Duration::from_secs(10));
-        assert!(first.starts_with("in 10/s, out 9/s: connect 60,"), "{first}");
+        assert!(
+            first.starts_with("in 10/s, out 9/s: connect 60, announce 25, scrape 5"),
+            "{first}"
+        );
         assert!(first.contains("refused: connection_id 10"), "{first}");
         now.datagrams += 50;
         now.kernel_drops = 3;
@@ -159,7 +163,10 @@ mod tests {
         assert!(second.starts_with("in 5/s, out 0/s: connect 0,"), "{second}");
         assert!(!second.contains("refused"), "{second}");
         assert!(second.contains("kernel drops 3"), "{second}");
-        assert!(second.contains("peers 7 (7 IPv4, 0 IPv6"), "{second}");
+        assert!(
+            second.contains("swarms 2 (+0 idle), peers 9 (7 IPv4, 2 IPv6, 1 seeders"),
+            "{second}"
+        );
     }
 
     #[test]

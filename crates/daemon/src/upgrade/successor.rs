@@ -7,7 +7,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use onrush_net::bind::{Address, BoundSocket};
+use onrush_net::bind::BoundSocket;
 use onrush_net::regroup::AddressSockets;
 use onrush_swarm::{ChangeReader, Interest, Shard, ShardMap};
 use thiserror::Error;
@@ -97,7 +97,7 @@ pub struct HandoffClient<L = UnixLink> {
     /// For each address of the handoff whether it is kept.
     keeps: Vec<bool>,
     /// The addresses that only the successor serves.
-    pub added: Vec<Address>,
+    pub added: Vec<Listen>,
     /// The state directory's lock.
     pub lock: Option<StateLock>,
     /// The control socket, if the predecessor has one.
@@ -232,16 +232,17 @@ impl<L: Link> HandoffClient<L> {
 
 /// For each `bound` address whether `listen` keeps it, and the addresses to be bound. Port 0
 /// matches any port.
-fn compare(bound: &[SocketAddr], listen: &[Listen]) -> (Vec<bool>, Vec<Address>) {
+fn compare(bound: &[SocketAddr], listen: &[Listen]) -> (Vec<bool>, Vec<Listen>) {
     let mut keeps = vec![false; bound.len()];
     let mut added = Vec::new();
-    for &Listen { address, optional } in listen {
+    for wanted in listen {
+        let address = wanted.address;
         let matches = |bound: &SocketAddr| {
             bound.ip() == address.ip() && (address.port() == 0 || bound.port() == address.port())
         };
         match (0..bound.len()).find(|number| !keeps[*number] && matches(&bound[*number])) {
             Some(number) => keeps[number] = true,
-            None => added.push(Address { address, optional }),
+            None => added.push(*wanted),
         }
     }
     (keeps, added)

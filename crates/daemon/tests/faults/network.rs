@@ -83,7 +83,7 @@ fn assert_peers_stayed(daemon: &Daemon) {
 /// The kernel refuses each reply with EPERM, which is counted. Requests that a firewall drops or
 /// rejects do not reach the tracker, and leave no trace.
 #[test]
-fn what_a_firewall_refuses_is_counted_if_it_is_a_reply() {
+fn replies_that_a_firewall_refuses_are_counted_and_requests_are_not() {
     for verdict in ["drop", "reject"] {
         in_own_network(&[], || {
             let mut daemon = serve(&["127.0.0.1"]);

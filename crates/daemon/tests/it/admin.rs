@@ -34,7 +34,14 @@ fn metrics_and_statistics_agree_with_the_traffic() {
         client.scrape(&[hash]);
         bytes_out += 16 + (8 + 12);
     }
-    eventually("nine peers are reported", || daemon.metrics().sum("onrush_peers", &[]) == 9.0);
+    let mut last = 0.0;
+    eventually("nine peers are reported", || {
+        let now = daemon.metrics();
+        let requests = now.sum("onrush_requests_total", &[]);
+        assert!(requests >= last, "counters never decrease");
+        last = requests;
+        now.sum("onrush_peers", &[]) == 9.0
+    });
     let shown = daemon.metrics();
     let is =
         |name, parts: &[&str], value| assert_eq!(shown.sum(name, parts), value, "{name} {parts:?}");
@@ -73,6 +80,13 @@ fn metrics_and_statistics_agree_with_the_traffic() {
     assert_eq!(stats["families"]["ipv6"]["events"]["started"], 3, "{stats:#}");
     assert_eq!(stats["workers"].as_array().unwrap().len(), 2, "{stats:#}");
     assert_eq!(stats["stage"], "serving");
+
+    let accept = "Accept: application/openmetrics-text;version=1.0.0\r\n";
+    let newer = request(daemon.admin(), "GET", "/metrics", accept, "").unwrap();
+    assert!(newer.head.contains("application/openmetrics-text"), "{}", newer.head);
+    let older = daemon.get("/metrics");
+    assert!(older.head.contains("text/plain; version=0.0.4"), "{}", older.head);
+    assert!(newer.body.ends_with("# EOF\n") && !older.body.contains("# EOF"), "{}", older.body);
     daemon.stop();
 }
 

@@ -104,6 +104,17 @@ fn a_wrong_file_exits_with_2_before_the_start() {
 }
 
 #[test]
+fn the_variable_names_the_file() {
+    for command in ["--check-config", "doctor"] {
+        let launch = Launch::new(&[command]).environment("ONRUSH_CONFIG", "/nonexistent/o.toml");
+        launch.start().end().exits(2, &["/nonexistent/o.toml"]);
+    }
+    let config = "export.file = \"/tmp/scrape.csv\"\n";
+    let ended = Launch::new(&["--check-config"]).config(config).start().end();
+    ended.exits(2, &["`export.file`", ".bencode"]);
+}
+
+#[test]
 fn an_invalid_list_fails_check_config_and_the_start() {
     let launch = |flags: &[&str], list: &str| {
         let config = "[access]\nmode = \"allow\"\nfiles = [\"HOME/list\"]\n";

@@ -198,7 +198,7 @@ fn another_user_checks_as_itself_and_is_told_so() {
     launch.run_as_nobody().config(&config).start().end().exits(2, &[users]);
 }
 
-/// Of `listen`: `src/main.rs`.
+/// For the key `listen`, see the unit test in `src/main.rs`.
 #[test]
 fn a_failed_start_names_the_place_of_the_value() {
     for (config, part) in [

@@ -78,11 +78,14 @@ fn replies_leave_from_the_address_and_port_of_the_request() {
                 check_from_each(&addresses, SocketAddr::new(*to, of_family.next().unwrap().port()));
             }
         }
-        let config = format!("listen = {:?}\n{}", single.collect::<Vec<_>>(), PLACEMENTS[0]);
-        let tracker = Launch::new(&[]).config(&config).serve();
-        assert_eq!(tracker.addresses().len(), addresses.len());
-        for address in tracker.addresses() {
-            check_from_each(&addresses, *address);
+        let single = single.collect::<Vec<_>>();
+        for placement in PLACEMENTS {
+            let config = format!("listen = {single:?}\n{placement}");
+            let tracker = Launch::new(&[]).config(&config).serve();
+            assert_eq!(tracker.addresses().len(), addresses.len());
+            for address in tracker.addresses() {
+                check_from_each(&addresses, *address);
+            }
         }
     });
 }
@@ -97,7 +100,7 @@ fn check_from_each(addresses: &[IpAddr], to: SocketAddr) {
 fn check_every_reply(from: IpAddr, to: SocketAddr) {
     // Several clients: the kernel picks the worker by the ports of both sides.
     for _ in 0..4 {
-        let mut client = Client::at(from, to);
+        let mut client = Client::at(from, to).strict();
         client.connect();
         assert!(client.announce(&leecher(hash(1), 5000)).leechers > 0);
         assert_eq!(client.announce_refused(&leecher(hash(1), 0)), "port cannot be 0");
@@ -141,13 +144,15 @@ fn connect_each(tracker: SocketAddr, clients: std::ops::Range<u32>) {
 fn hosts_with_one_key_file_accept_each_others_ids() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("shared.key");
-    let config = format!("[connection]\nkey_file = {file:?}\n");
-    let trackers = [(); 2].map(|()| Launch::on_loopback().config(&config).serve());
-    for family in [0, 1] {
-        for [issuer, other] in [[0, 1], [1, 0]] {
-            let id = Client::new(trackers[issuer].addresses()[family]).connect();
-            let client = Client::new(trackers[other].addresses()[family]).with_id(id);
-            assert_eq!(client.counts(hash(1)), ScrapeCounts::default());
+    for placement in PLACEMENTS {
+        let config = format!("{placement}[connection]\nkey_file = {file:?}\n");
+        let trackers = [(); 2].map(|()| Launch::on_loopback().config(&config).serve());
+        for family in [0, 1] {
+            for [issuer, other] in [[0, 1], [1, 0]] {
+                let id = Client::new(trackers[issuer].addresses()[family]).connect();
+                let client = Client::new(trackers[other].addresses()[family]).with_id(id);
+                assert_eq!(client.counts(hash(1)), ScrapeCounts::default());
+            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! SIGHUP and `onrush ctl reload` with files on a disk: a valid configuration applies at once, an
-//! invalid one changes nothing. What each key changes, what is logged and answered, and reloads
-//! that overlap are tested in `src/supervise/tests.rs`.
+//! invalid one changes nothing. The effect of each key, the log, and overlapping reloads are tested
+//! in `src/supervise/tests.rs`.
 
 use std::fs;
 use std::net::Ipv4Addr;

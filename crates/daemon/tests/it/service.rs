@@ -97,8 +97,8 @@ impl NotifySocket {
     }
 }
 
-/// Notifications of a watchdog are tested in `stalled_log`; how often, and that they depend on the
-/// workers, in `supervise/lifeline.rs`.
+/// Watchdog notifications are tested in `stalled_log`; their interval, and that stalled workers end
+/// them, in `supervise/lifeline.rs`.
 #[test]
 fn ready_status_and_reload_are_notified_and_no_watchdog_of_another_process() {
     let notify = NotifySocket::new();

@@ -24,7 +24,7 @@ fn hup_and_usr1_do_not_stop_the_daemon() {
     daemon.signal("HUP");
     daemon.line(RELOADED);
     daemon.signal("USR1");
-    daemon.line(NO_EXPORT);
+    daemon.line_with(NO_EXPORT, &["export.file"]);
     for _ in 0..200 {
         daemon.signal("HUP");
         daemon.signal("USR1");

@@ -40,9 +40,10 @@ fn without_a_writable_state_directory_the_daemon_warns_and_serves() {
     let state = tempfile::tempdir().unwrap();
     fs::set_permissions(state.path(), PermissionsExt::from_mode(0o755)).unwrap();
     let as_nobody = "user = \"nobody\"\n";
-    let nowhere = Path::new("/proc/nope");
+    let (nowhere, below_file) = (Path::new("/proc/nope"), Path::new("/proc/version/state"));
     for (launch, directory) in [
-        (launch_in(nowhere), nowhere),
+        // Below a file.
+        (launch_in(below_file), below_file),
         (launch_in(nowhere).config(as_nobody), nowhere),
         // Of another user.
         (launch_in(state.path()).run_as_nobody(), state.path()),

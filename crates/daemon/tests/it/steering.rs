@@ -19,6 +19,7 @@ fn share_over_lanes(listen: &str, steering: bool) -> f64 {
         client.connect();
         (0..SWARMS).for_each(|_| client.check_swarm());
     }
+    assert_eq!(daemon.metrics().sum("onrush_refused_requests_total", &[]), 0.0);
     let totals = daemon.get("/stats.json").json()["totals"].take();
     let [foreign, local] = ["foreign", "local"].map(|name| totals[name].as_f64().unwrap());
     assert!(foreign + local >= (3 * CLIENTS * SWARMS) as f64, "{totals:#}");

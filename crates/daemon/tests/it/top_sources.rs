@@ -54,6 +54,11 @@ fn a_flood_of_one_network_is_named_first_and_a_block_ends_it() {
         ports.sort_unstable();
         assert_eq!(shown["ports"], serde_json::json!(ports));
         assert_nft_accepts(&daemon);
+        // Only connects were sent, whose sources may be forged.
+        let flags = ["--json", "top-sources", "--seconds", "1", "--kind", "announce"];
+        let announces = daemon.ctl(&flags).json();
+        assert!(announces["unverified"] == false, "{announces:#}");
+        assert_eq!(announces["sources"], serde_json::json!([]));
 
         let of = |kind: &str| top(&daemon, &["--by", "24", "--kind", kind])["sources"].take();
         assert_eq!(of("connect")[0]["source"], NETWORK);

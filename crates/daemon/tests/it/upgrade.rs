@@ -17,9 +17,11 @@ use crate::control_socket::process_at;
 use crate::harness::client::Client;
 use crate::harness::http::{change_list, request_with_token};
 use crate::harness::messages::{
-    PEERS_RESTORED, SNAPSHOT, SUCCESSOR_FAILED, TOO_OLD, UPGRADE_BEGINS, UPGRADE_DONE,
-    UPGRADE_FAILED, UPGRADE_LEFT, UPGRADE_RECEIVED, UPGRADE_REQUESTED, UPGRADE_RUNNING,
+    ADMIN_LISTENS, NO_ADMIN, PEERS_RESTORED, SNAPSHOT, SUCCESSOR_FAILED, TOO_OLD, UPGRADE_BEGINS,
+    UPGRADE_DONE, UPGRADE_FAILED, UPGRADE_LEFT, UPGRADE_RECEIVED, UPGRADE_REQUESTED,
+    UPGRADE_RUNNING,
 };
+use crate::harness::network::in_own_network;
 use crate::harness::packets::{random_hash, seeder};
 use crate::harness::process::{
     Daemon, Launch, SetOnDrop, TOKEN_FILE, eventually, free_address, mode,
@@ -27,6 +29,8 @@ use crate::harness::process::{
 use crate::harness::swarms::{PLACEMENTS, Peers, launch_in};
 use crate::snapshot::{FILE, age};
 
+/// Texts of responses to a change that is refused during an upgrade.
+const REFUSED: [&str; 3] = ["a handoff is in progress", "the tracker is ", "try again in a moment"];
 /// Announces in flight per client of the load.
 const BURST: usize = 16;
 
@@ -234,6 +238,31 @@ fn a_failed_successor_is_reported_and_the_predecessor_serves() {
     daemon.stop();
 }
 
+/// A wildcard conflicts with the address of the predecessor and with that of another program: that
+/// is logged, and the admin side listens once the address is free.
+#[test]
+fn an_admin_address_that_is_in_use_after_the_upgrade_is_bound_later() {
+    in_own_network(&[], || {
+        let state = tempfile::tempdir().unwrap();
+        let mut daemon = with_admin(state.path(), PLACEMENTS[0], "listen = [\"127.0.0.1:0\"]");
+        let (address, http) = (daemon.address(), daemon.admin());
+        let other = TcpListener::bind(("127.0.0.2", http.port())).unwrap();
+        let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, http.port()));
+        let text = fs::read_to_string(daemon.home().join("onrush.toml")).unwrap();
+        daemon.configure(&text.replace(&http.to_string(), &any.to_string()));
+        daemon.signal("USR2");
+        assert_eq!(daemon.upgraded(), [address]);
+        daemon.wait_for_line(NO_ADMIN);
+        let served = format!("http://{any}{ADMIN_LISTENS}");
+        assert!(!daemon.log().iter().any(|line| line.contains(&served)), "{:?}", daemon.log());
+        daemon.check();
+        drop(other);
+        daemon.wait_for_line(&served);
+        assert_eq!(daemon.ctl(&["health"]).code, Some(0));
+        daemon.stop();
+    });
+}
+
 /// A hash listed during the transfer is refused by the successor.
 #[test]
 fn list_changes_during_an_upgrade_apply_after_it() {
@@ -251,11 +280,14 @@ fn list_changes_during_an_upgrade_apply_after_it() {
             for hash in hashes {
                 // The last change is made after the upgrades, if not before.
                 while !over.load(Ordering::Relaxed) || listed.is_empty() {
-                    let response = change_list(admin, "POST", &[*hash]);
-                    if response.is_ok_and(|response| response.status == 200) {
+                    // Neither process may listen for a moment.
+                    let Ok(response) = change_list(admin, "POST", &[*hash]) else { continue };
+                    if response.status == 200 {
                         listed.push(*hash);
                         break;
                     }
+                    let expected = REFUSED.iter().any(|part| response.body.contains(part));
+                    assert!(expected, "{response:?}");
                 }
             }
             listed

@@ -1,6 +1,5 @@
 //! A worker that fails ends the process, with the worker's name and the cause. Real sockets do not
-//! fail on demand, so these tests use sockets that do. A socket that fails in a running daemon is
-//! in `tests/faults/worker.rs`.
+//! fail on demand, so these tests use sockets that do.
 
 use std::env;
 use std::io::{self, Read, Write, pipe};
@@ -8,14 +7,29 @@ use std::process::{self, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use crossbeam_channel::{never, unbounded};
 use nix::fcntl::{FcntlArg, fcntl};
+use onrush::Tracker;
+use onrush::access::AccessControl;
+use onrush::cli::Cli;
+use onrush::effect::End;
+use onrush::overload::Overload;
 use onrush::process::exit::{Exit, FAILED};
-use onrush::process::logging;
-use onrush_config::Settings;
+use onrush::process::{logging, signals::Signal};
+use onrush::serve::Serving;
+use onrush::state_files::StateFiles;
+use onrush::supervise::reload::ConfigSource;
+use onrush::upgrade::state::Upgrade;
+use onrush_config::{Host, Settings};
+use onrush_control::Server;
+use onrush_control::history::History;
+use onrush_net::mio::drops::DropReasons;
 use onrush_net::{Drops, Received, Reply, Sent, Socket, Waker};
+use onrush_swarm::ShardMap;
 use onrush_testing::memory_tracker::{rules, secrets};
+use onrush_tracker::access::Lists;
 use onrush_tracker::assemble::assemble;
 use onrush_tracker::clock::Clock;
 use onrush_tracker::running::{Running, WorkerFailure};
@@ -36,8 +50,7 @@ fn a_failing_worker_ends_by_name_with_its_cause() {
         ("colocated", &[Wait, Never], "worker-0", "its socket failed: injected wait failure"),
     ] {
         let (settings, running, alive) = launched(placement, sockets);
-        let failure = WorkerFailure { name: name.to_owned(), cause: cause.to_owned() };
-        assert_eq!(running.failures().recv_timeout(TIMEOUT).unwrap(), failure);
+        assert_eq!(running.failures().recv_timeout(TIMEOUT).unwrap(), failure(name, cause));
         // No other worker failed, and all can be stopped.
         assert!(running.failures().is_empty());
         assert_eq!(running.members().len(), settings.placement.workers());
@@ -88,15 +101,58 @@ fn a_panic_ends_the_process_whether_its_log_is_read_or_not() {
 /// In the environment of a process in which a worker is to panic.
 const PANICS: &str = "ONRUSH_TEST_PANICS";
 
-/// Logs and ends as the daemon does.
+/// Logs, runs and ends as the daemon does.
 fn end_by_panic() -> ! {
     logging::start(log::LevelFilter::Info).unwrap();
     log::info!("a worker is about to panic");
-    let (_, running, _) = launched("colocated", &[Failure::Never, Failure::Panic]);
-    let exit = Exit::failed(running.failures().recv().unwrap());
+    let (settings, running, _) = launched("colocated", &[Failure::Never, Failure::Panic]);
+    let mut serving = serving(running, settings);
+    let End::WorkerFailed(failure) = serving.run(&never()) else { panic!("no failure") };
+    let exit = Exit::failed(failure);
     let code = exit.code;
     exit.report();
     process::exit(code.into())
+}
+
+#[test]
+fn without_a_failure_the_supervisor_runs_until_a_stop_signal() {
+    let (settings, running, alive) = launched("colocated", &[Failure::Never, Failure::Never]);
+    let mut serving = serving(running, settings);
+    let (sender, signals) = unbounded();
+    for signal in [Signal::Reload, Signal::Export, Signal::Stop, Signal::Reload] {
+        sender.send(signal).unwrap();
+    }
+    assert!(matches!(serving.run(&signals), End::Stopped));
+    assert_eq!(signals.len(), 1, "signals after a stop are not handled");
+    assert_eq!(alive.load(Ordering::SeqCst), 2);
+    serving.stop().1.unwrap();
+    assert_eq!(alive.load(Ordering::SeqCst), 0);
+}
+
+/// A tracker with these workers and no other part, and without a configuration file.
+fn serving(running: Running, settings: Settings) -> Serving {
+    let (clock, now) = (Clock::start(), Instant::now());
+    let tracker = Tracker {
+        running,
+        steering: None,
+        warnings: Vec::new(),
+        access: AccessControl::new(Lists::open(), 1),
+        files: StateFiles::new(&settings, now),
+        map: ShardMap::new([1; 5], 1),
+        admin: Server::start(None, &Settings::for_test("").admin, None, || ()).unwrap(),
+        clock,
+        upgrade: Upgrade::new(false, now),
+        handoffs: never(),
+        overload: Overload::new(&settings, now),
+        drop_reasons: DropReasons::of_namespace(),
+        history: Arc::new(History::new(now)),
+    };
+    let source = ConfigSource { flags: Cli::default().flags, host: Host::default() };
+    Serving::new(tracker, settings, source, None)
+}
+
+fn failure(name: &str, cause: &str) -> WorkerFailure {
+    WorkerFailure { name: name.to_owned(), cause: cause.to_owned() }
 }
 
 /// A tracker with a worker for each of these sockets.

@@ -88,7 +88,7 @@ impl Turns {
 #[derive(Debug, Default)]
 pub(crate) struct Host {
     time: Mutex<Time>,
-    /// Waits that have ended.
+    /// The number of waits that have ended.
     steps: AtomicU64,
 }
 
@@ -101,7 +101,7 @@ impl Host {
         self.time.lock().unwrap().second
     }
 
-    /// How often a side has gone on after a wait.
+    /// The number of waits that have ended.
     pub(crate) fn steps(&self) -> u64 {
         self.steps.load(Ordering::Relaxed)
     }

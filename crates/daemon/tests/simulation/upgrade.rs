@@ -72,10 +72,11 @@ pub(crate) struct Upgrade {
     arrival: Option<u64>,
 }
 
-/// The shards that the successor loads peers into, its orders, and the list that permits them.
+/// The shards that the successor loads peers into, the handle to its workers, and the list of
+/// permitted swarms.
 type Assembled = (Vec<SwarmSide>, Orders, Arc<AccessList>);
 
-/// The successor has all that it serves with.
+/// The successor's shards with all peers of the dump, and its predecessor's commitment.
 type Released = (Vec<SwarmSide>, IntervalCommitment);
 
 /// The successor's part of an upgrade.

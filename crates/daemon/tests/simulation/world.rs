@@ -358,7 +358,7 @@ impl World {
         self.model.begin_upgrade();
         let (started, most_peers) = (time.second - self.rng.random_range(0..=5), self.most_peers);
         let (start, arrival) = (self.rng.random_range(0..5), self.rng.random_range(0..4));
-        // Later than five seconds is too late.
+        // After five seconds the predecessor gives up.
         let acquisition = if self.rng.random_bool(0.2) { self.rng.random_range(0..8) } else { 0 };
         let process = (1 + self.exited.len() as i32, started, self.disk.settings().listen);
         let plan = Plan { failure, start, acquisition, arrival };

@@ -13,6 +13,8 @@ pub(super) struct Grid {
     pub(super) title: &'static str,
     /// The class of the table in the page.
     pub(super) class: &'static str,
+    /// A sentence above the table.
+    pub(super) note: Option<String>,
     pub(super) heads: &'static [&'static str],
     /// As many cells as `heads` in each row.
     pub(super) rows: Vec<Vec<String>>,
@@ -110,6 +112,7 @@ pub(super) fn kinds(report: &Report) -> Grid {
     Grid {
         title: "By kind of request",
         class: "kinds",
+        note: None,
         heads: &["kind", "requests", "right", "wrong", "lost", "repeats"],
         rows: sent(report).map(row).chain([all]).collect(),
     }
@@ -127,6 +130,7 @@ pub(super) fn latencies(report: &Report) -> Grid {
     Grid {
         title: "Latency by kind of request",
         class: "latencies",
+        note: None,
         heads: &["latency", "p50", "p90", "p99", "p99.9", "max"],
         rows: rows.chain([row("all", &report.latency)]).collect(),
     }
@@ -143,6 +147,7 @@ pub(super) fn by_step(report: &Report) -> Option<Grid> {
     (!rows.is_empty()).then_some(Grid {
         title: "By step",
         class: "steps",
+        note: None,
         heads: &["step", "measured", "sent/s", "right/s", "lost", "p99 max"],
         rows,
     })
@@ -154,6 +159,7 @@ pub(super) fn rounds(report: &Report) -> Option<Grid> {
     Some(Grid {
         title: "The search for the highest rate",
         class: "rounds",
+        note: Some(search.headline()),
         heads: &[
             "round",
             "due per second",

@@ -254,10 +254,12 @@ impl State {
         let counts = &mut self.counts;
         let dropped = &mut worker.dropped;
         if worker.filter.is_some_and(|filter| !filter.passes(payload, datagram.source)) {
-            (dropped.filter, counts.filtered) = (dropped.filter + 1, counts.filtered + 1);
+            dropped.filter += 1;
+            counts.filtered += 1;
             self.frames.free(datagram.frame);
         } else if worker.inbox.len() == worker.inbox.capacity() {
-            (dropped.full_buffer, counts.dropped) = (dropped.full_buffer + 1, counts.dropped + 1);
+            dropped.full_buffer += 1;
+            counts.dropped += 1;
             self.frames.free(datagram.frame);
         } else {
             worker.inbox.push_back(datagram);

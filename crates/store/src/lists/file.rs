@@ -119,7 +119,7 @@ pub enum ListFault {
     Lines(String),
 }
 
-/// The begin of an error's text.
+/// The file, where the text of the fault does not name it.
 fn place(path: &Path, fault: &ListFault) -> String {
     match fault {
         ListFault::Lines(_) => String::new(),

@@ -253,14 +253,13 @@ impl<const N: usize> Group<N> {
 
     /// A random peer of the list that peer number `nth` is in.
     fn any(&self, mut nth: usize, rng: &mut SmallRng) -> Option<[u8; N]> {
-        let set = self.0.iter().find(|set| match nth.checked_sub(set.len()) {
-            Some(behind) => {
-                nth = behind;
-                false
+        for set in &self.0 {
+            match nth.checked_sub(set.len()) {
+                Some(behind) => nth = behind,
+                None => return set.any(rng),
             }
-            None => true,
-        });
-        set?.any(rng)
+        }
+        None
     }
 
     /// Visits all kinds together, as a peer may change its kind meanwhile: the run of the smallest

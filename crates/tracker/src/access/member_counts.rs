@@ -1,5 +1,5 @@
 //! Counters of refused requests, an array for each member of the tracker (worker or front), so that
-//! a flood at all workers writes to no shared cache line. The control side reads the sums.
+//! a flood at all workers writes to few shared cache lines. The control side reads the sums.
 
 use crate::metrics::Counter;
 
@@ -9,7 +9,7 @@ pub struct MemberCounts {
     by_member: Box<[Box<[Counter]>]>,
 }
 
-/// Rules that differ only in what was counted are the same.
+/// Always equal: lists and blocks that differ only in their counts are the same.
 impl PartialEq for MemberCounts {
     fn eq(&self, _: &Self) -> bool {
         true

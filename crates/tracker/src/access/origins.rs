@@ -88,7 +88,8 @@ impl OriginsBuilder {
         Self { parts: vec![first], ..Self::default() }
     }
 
-    /// Adds a part; returns its number. Beyond [`MAX_LISTS`] it is counted with the first.
+    /// Adds a part; returns its number. Refusals of a part beyond
+    /// [`MAX_LISTS`] are not counted.
     pub fn part(&mut self, part: Part) -> usize {
         self.parts.push(part);
         self.parts.len() - 1

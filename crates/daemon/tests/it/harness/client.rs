@@ -27,6 +27,8 @@ pub(crate) struct Client {
     tracker: SocketAddr,
     /// The connection id of the last connect; 0 before the first.
     pub(crate) id: u64,
+    /// Whether a datagram other than the reply that is waited for fails the test.
+    strict: bool,
 }
 
 impl Client {
@@ -41,7 +43,7 @@ impl Client {
     /// A client at `source` and a free port.
     pub(crate) fn at(source: IpAddr, tracker: SocketAddr) -> Self {
         let socket = UdpSocket::bind((source, 0)).unwrap_or_else(|e| panic!("{source}: {e}"));
-        let client = Self { socket, tracker, id: 0 };
+        let client = Self { socket, tracker, id: 0, strict: false };
         client.repeat_after(TIMEOUT);
         client
     }
@@ -49,6 +51,11 @@ impl Client {
     /// The same client with a connection id from elsewhere.
     pub(crate) fn with_id(self, id: u64) -> Self {
         Self { id, ..self }
+    }
+
+    /// The same client, which accepts no other datagram than the reply to its request.
+    pub(crate) fn strict(self) -> Self {
+        Self { strict: true, ..self }
     }
 
     /// Repeats a request that gets no reply for so long: never within [`TIMEOUT`] by default.
@@ -109,8 +116,8 @@ impl Client {
         arrived
     }
 
-    /// Sends a request and returns the reply: the next datagram, which must have the request's
-    /// transaction id.
+    /// Sends a request and returns the reply with its transaction id; other datagrams are skipped,
+    /// unless the client is [`strict`](Self::strict).
     pub(crate) fn exchange(&self, request: &[u8]) -> Vec<u8> {
         let deadline = Instant::now() + TIMEOUT;
         loop {
@@ -120,6 +127,7 @@ impl Client {
                 if reply[4..8] == request[12..16] {
                     return reply;
                 }
+                assert!(!self.strict, "the request's transaction id: {reply:02x?}");
             }
             let waits = Instant::now() < deadline;
             assert!(waits, "{} does not reply to {}", self.tracker, self.address());
