@@ -14,6 +14,8 @@
 //! | `refused` | values that the host refuses, with their places |
 //! | [`reload`] | from a changed file to the settings that apply without a restart |
 //! | `summary` | the settings in a few lines |
+//! | [`state_dirs`] | where the state directory of a tracker may be |
+//! | [`socket_holders`] | which processes hold an address of this host |
 //! | [`export_format`] | the format of an export, by the name of its file |
 //! | [`secret_file`] | who may read a file with a secret |
 //! | [`regular_file`] | opens regular files only |
@@ -30,6 +32,8 @@ pub mod reload;
 mod resolve;
 pub mod secret_file;
 pub mod settings;
+pub mod socket_holders;
+pub mod state_dirs;
 mod summary;
 pub mod values;
 

@@ -4,9 +4,8 @@
 //! | module | contents |
 //! |---|---|
 //! | [`access`] | the lists in force: their changes, blocks of sources, removal of swarms |
-//! | [`cli`] | the command line: flags, and the subcommands `ctl`, `top` and `doctor` |
+//! | [`cli`] | the command line of the daemon |
 //! | [`host_check`] | what this host says of a configuration |
-//! | [`ports`] | which processes hold an address |
 //! | [`start`] | from settings to a running tracker: user, sockets, state, workers |
 //! | [`supervise`] | the state machine that decides while workers run: events to effects |
 //! | [`serve`] | the main thread while workers run: waits, and carries effects out |
@@ -14,7 +13,6 @@
 //! | [`upgrade`] | the handoff of sockets and peers to a successor |
 //! | [`overload`] | longer intervals, and the kernel's filter |
 //! | [`state_files`] | snapshots, exports, the history and the interval commitment on disk |
-//! | `state_dirs` | where the state directory of a tracker may be |
 //! | [`process`] | user, signals, logging, the service manager, exit statuses |
 
 #[cfg(not(target_os = "linux"))]
@@ -29,7 +27,6 @@ pub mod effect;
 pub mod host_check;
 pub mod notice;
 pub mod overload;
-pub mod ports;
 pub mod process;
 pub mod serve;
 pub mod start;
@@ -37,7 +34,5 @@ pub mod state_files;
 pub mod supervise;
 pub mod time;
 pub mod upgrade;
-
-mod state_dirs;
 
 pub use start::{StartError, Tracker};

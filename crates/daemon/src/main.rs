@@ -6,20 +6,16 @@ mod greeting;
 use std::process::ExitCode;
 
 use clap::Parser;
-use onrush::cli::check;
-use onrush::cli::ctl;
-use onrush::cli::doctor;
-use onrush::cli::probe;
-use onrush::cli::top;
-use onrush::cli::{Cli, Command, print};
+use onrush::cli::{Cli, Command, check};
 use onrush::effect::End;
-use onrush::process::exit::{Exit, FAILED, GOOD};
-use onrush::process::{activation, log_output, logging, signals, user};
+use onrush::process::{self, activation, log_output, logging, signals, user};
 use onrush::serve::Serving;
 use onrush::supervise::reload::ConfigSource;
 use onrush::upgrade::launcher::{self, Program};
 use onrush::upgrade::successor::passed_sockets;
 use onrush::{StartError, Tracker};
+use onrush_commands::exit::{Exit, FAILED, GOOD, print};
+use onrush_commands::{ctl, doctor, probe, top};
 use onrush_config::config_file::config_file;
 use onrush_config::settings::LogFormat;
 use onrush_config::{Flags, Host, Passed, Problems, Settings, print_config};
@@ -27,6 +23,11 @@ use onrush_net::{adopt::Adopted, affinity};
 use onrush_store::lists::file::{ListError, ListFault};
 
 fn main() -> ExitCode {
+    process::exit::report(run())
+}
+
+/// Does what the command line requests.
+fn run() -> Exit {
     #[cfg(all(target_env = "gnu", target_feature = "crt-static"))]
     onrush_net::name_service::use_built_in_sources();
     // Early, since the file may be replaced by the next version.
@@ -35,17 +36,17 @@ fn main() -> ExitCode {
     let mut cli = match Cli::try_parse() {
         // The journal gets an error as any other; a terminal gets it with colors.
         Err(error) if error.use_stderr() && log_output::is_journal() => {
-            return Exit::wrong(error).report();
+            return Exit::wrong(error);
         }
         parsed => parsed.unwrap_or_else(|error| error.exit()),
     };
     match &cli.command {
-        Some(Command::Doctor(doctor)) => return doctor::run(doctor).report(),
-        Some(Command::Ctl(ctl)) => return ctl::run(ctl).report(),
-        Some(Command::Top(top)) => return top::run(top).report(),
-        Some(Command::Probe(args)) => return probe::run(args).report(),
-        None if launcher::is_launcher() => return launcher::run_launcher().report(),
-        None if cli.print_config => return print(&print_config(), GOOD).report(),
+        Some(Command::Doctor(doctor)) => return doctor::run(doctor),
+        Some(Command::Ctl(ctl)) => return ctl::run(ctl),
+        Some(Command::Top(top)) => return top::run(top),
+        Some(Command::Probe(args)) => return probe::run(args),
+        None if launcher::is_launcher() => return launcher::run_launcher(),
+        None if cli.print_config => return print(&print_config(), GOOD),
         None => {
             cli.upgrade |= launcher::is_successor();
             cli.force |= launcher::is_forced();
@@ -56,14 +57,14 @@ fn main() -> ExitCode {
     // Before the file is read, as its errors are written in this format.
     log_output::set_json(cli.flags.log_format.as_deref() == Some("json"));
     let passed = match activation::take() {
-        Err(error) => return Exit::failed(error).report(),
+        Err(error) => return Exit::failed(error),
         Ok(passed) => passed,
     };
     // If the affinity is unknown, one worker runs and is not pinned.
     let vcpus = affinity::cores_first(&affinity::allowed().unwrap_or_default());
     let mut host = Host::here(vcpus);
     host.passed = passed.as_ref().map(Passed::of).or_else(|| inherited_sockets(&cli, &host));
-    let exit = match Settings::load(&cli.flags, &host) {
+    match Settings::load(&cli.flags, &host) {
         Err(problems) => Exit::wrong(problems),
         Ok((settings, notices)) if cli.check_config => {
             check::run(&cli.flags, &settings, notices, &host)
@@ -71,8 +72,7 @@ fn main() -> ExitCode {
         Ok((settings, notices)) => {
             serve(settings, &notices, passed, cli, host, program).unwrap_or_else(Exit::failed)
         }
-    };
-    exit.report()
+    }
 }
 
 /// The sockets that a service manager has passed to the predecessor, for an upgrade. Problems of

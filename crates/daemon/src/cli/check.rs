@@ -2,13 +2,12 @@
 
 use std::path::PathBuf;
 
+use onrush_commands::exit::{Exit, GOOD, print};
 use onrush_config::config_file::files_over;
 use onrush_config::settings::Access;
 use onrush_config::{Flags, Host, Settings, regular_file};
 
-use crate::cli::print;
 use crate::host_check::{self, Findings};
-use crate::process::exit::{Exit, GOOD};
 
 /// Checks the settings against this host, as the user that the service runs as, and prints them.
 pub fn run(flags: &Flags, settings: &Settings, mut notices: Vec<String>, host: &Host) -> Exit {

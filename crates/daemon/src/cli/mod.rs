@@ -1,26 +1,14 @@
-//! The command line: flags of the daemon, and the subcommands `ctl`, `doctor`, `top` and
-//! `probe`.
+//! The command line: flags of the daemon, and the subcommands of `onrush_commands`.
 
-pub mod admin;
 pub mod check;
-pub mod ctl;
-pub mod doctor;
-pub mod format;
-pub mod probe;
-pub mod top;
-
-use std::io::{self, Write};
 
 use clap::{Parser, Subcommand};
 
-use ctl::Ctl;
-use doctor::Doctor;
+use onrush_commands::ctl::Ctl;
+use onrush_commands::doctor::Doctor;
+use onrush_commands::probe::ProbeArgs;
+use onrush_commands::top::Top;
 use onrush_config::Flags;
-use onrush_control::client::ClientError;
-use probe::ProbeArgs;
-use top::Top;
-
-use crate::process::exit::Exit;
 
 const ABOUT: &str = "A UDP BitTorrent tracker.";
 
@@ -139,31 +127,4 @@ pub enum Command {
     Top(Top),
     /// Probe a tracker from outside: connect, announce and scrape over each family
     Probe(ProbeArgs),
-}
-
-/// Writes a text to standard output and ends with this status. A closed pipe (`onrush
-/// --print-config | head`) is not an error.
-pub fn print(text: &str, code: u8) -> Exit {
-    print_or(text, code, Exit::failed)
-}
-
-/// As [`print`], with the end for the case that standard output cannot be written.
-fn print_or(text: &str, code: u8, failed: fn(String) -> Exit) -> Exit {
-    let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            failed(format!("cannot write: {error}"))
-        }
-        _ => Exit { code, text: String::new() },
-    }
-}
-
-impl From<ClientError> for Exit {
-    fn from(error: ClientError) -> Self {
-        match error {
-            ClientError::Usage(problems) => Self::wrong(problems),
-            // It may have the text of a server.
-            failure => Self::failed(format::escaped(&failure.to_string())),
-        }
-    }
 }

@@ -11,7 +11,7 @@ use onrush_store::lock;
 use onrush_store::state::State;
 
 use super::refusals;
-use crate::ports::{Holder, Process, Protocol};
+use onrush_config::socket_holders::{Holder, Process, Protocol};
 
 /// Tries every address. `user` is that of the service, and its state directory may be any of
 /// `state_dirs`.

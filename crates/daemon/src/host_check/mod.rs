@@ -23,7 +23,7 @@ use onrush_store::state::State;
 use onrush_tracker::access::Lists;
 
 use crate::process::user::{self, UserError};
-use crate::state_dirs::state_dirs;
+use onrush_config::state_dirs::state_dirs;
 
 /// The findings of a check.
 pub struct Findings {

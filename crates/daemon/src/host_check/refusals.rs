@@ -10,8 +10,8 @@ use onrush_net::bind::BindError;
 use onrush_store::lists::file::{ListError, ListFault};
 use onrush_store::state::StateError;
 
-use crate::ports::{Holder, Protocol, holders, overlap};
 use crate::process::user::{self, UserError};
+use onrush_config::socket_holders::{Holder, Protocol, holders, overlap};
 
 /// A user or group that cannot be changed to.
 pub fn user(error: &UserError) -> Refused {

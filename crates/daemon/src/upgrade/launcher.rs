@@ -32,7 +32,9 @@ use crossbeam_channel::{Receiver, bounded};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::process::exit::{self, Exit, SUCCESSOR, UPGRADE_ROLE};
+use onrush_commands::exit::{Exit, FAILED, GOOD};
+
+use crate::process::exit::{SUCCESSOR, UPGRADE_ROLE};
 use crate::process::signals;
 
 /// The [`UPGRADE_ROLE`] of the launcher.
@@ -204,7 +206,7 @@ fn launch() -> Result<u8, String> {
         while let Ok(1..) = control.read(&mut byte) {
             let _ = kill(pid, Signal::SIGKILL);
         }
-        process::exit(exit::GOOD.into());
+        process::exit(GOOD.into());
     });
     control.map_err(failed("cannot start a thread")).inspect_err(|_| {
         let _ = successor.kill();
@@ -213,7 +215,7 @@ fn launch() -> Result<u8, String> {
         Ok((Some(code), _)) => code as u8,
         // As a shell encodes signals.
         Ok((None, signal)) => 128 + signal.unwrap_or(0) as u8,
-        Err(_) => exit::FAILED,
+        Err(_) => FAILED,
     })
 }
 

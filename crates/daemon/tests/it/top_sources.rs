@@ -42,7 +42,7 @@ fn top(daemon: &Daemon, flags: &[&str]) -> Value {
 
 /// From the name of a network to its block: its connects are answered before, and refused after,
 /// while those of others are answered all the time. How accurate the shares are is tested in
-/// `tests/timed/top_sources.rs`, and each format in `src/cli/ctl/sources/tests.rs`.
+/// `tests/timed/top_sources.rs`, and each format in `crates/commands/src/ctl/sources/tests.rs`.
 #[test]
 fn a_flood_of_one_network_is_named_first_and_a_block_ends_it() {
     let daemon = launch();

@@ -16,12 +16,12 @@ use onrush::access::AccessControl;
 use onrush::cli::Cli;
 use onrush::effect::End;
 use onrush::overload::Overload;
-use onrush::process::exit::{Exit, FAILED};
-use onrush::process::{logging, signals::Signal};
+use onrush::process::{exit, logging, signals::Signal};
 use onrush::serve::Serving;
 use onrush::state_files::StateFiles;
 use onrush::supervise::reload::ConfigSource;
 use onrush::upgrade::state::Upgrade;
+use onrush_commands::exit::{Exit, FAILED};
 use onrush_config::{Host, Settings};
 use onrush_control::Server;
 use onrush_control::history::History;
@@ -108,10 +108,8 @@ fn end_by_panic() -> ! {
     let (settings, running, _) = launched("colocated", &[Failure::Never, Failure::Panic]);
     let mut serving = serving(running, settings);
     let End::WorkerFailed(failure) = serving.run(&never()) else { panic!("no failure") };
-    let exit = Exit::failed(failure);
-    let code = exit.code;
-    exit.report();
-    process::exit(code.into())
+    exit::report(Exit::failed(failure));
+    process::exit(FAILED.into())
 }
 
 #[test]

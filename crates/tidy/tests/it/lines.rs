@@ -7,11 +7,12 @@ use onrush_tidy::{crate_of, demand, sources};
 /// A crate; lines of code, and of tests, without comments and blank lines. A crate may grow by
 /// [`GROWTH`] beyond its row. The commit that raises a row says why; one that removes more than
 /// [`SLACK`] lowers it.
-const BUDGETS: [(&str, [usize; 2]); 18] = [
+const BUDGETS: [(&str, [usize; 2]); 19] = [
     ("bench", [2_392, 1_252]),
-    ("config", [1_677, 1_014]),
+    ("commands", [3_125, 1_396]),
+    ("config", [1_799, 1_069]),
     ("control", [4_170, 1_921]),
-    ("daemon", [9_428, 13_426]),
+    ("daemon", [6_183, 11_975]),
     ("fuzz", [423, 0]),
     ("lab", [1_072, 681]),
     ("load", [6_993, 4_972]),

@@ -3,15 +3,15 @@
 
 use std::path::{Path, PathBuf};
 
-use onrush_config::Settings;
-use onrush_config::config_file::PACKAGED;
+use crate::Settings;
+use crate::config_file::PACKAGED;
 
 /// The state directory of the packaged unit (StateDirectory=).
 const SERVICE_STATE: &str = "/var/lib/onrush";
 
 /// The state directory of the settings and, where the file does not name it, that of the packaged
 /// unit, if the file is the unit's.
-pub(crate) fn state_dirs(settings: &Settings, config: Option<&Path>) -> Vec<PathBuf> {
+pub fn state_dirs(settings: &Settings, config: Option<&Path>) -> Vec<PathBuf> {
     let is_service = !settings.values.contains_key("state_dir")
         && config.is_none_or(|path| path == Path::new(PACKAGED));
     let of_service = is_service.then(|| SERVICE_STATE.into());

@@ -24,8 +24,8 @@ use std::time::Duration;
 pub use command::Top;
 use view::View;
 
-use crate::cli::print;
-use crate::process::exit::{Exit, GOOD};
+use crate::exit::print;
+use crate::exit::{Exit, GOOD};
 use onrush_control::api::stats::Stats;
 use onrush_control::client::{Client, ClientError};
 

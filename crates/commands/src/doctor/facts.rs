@@ -16,7 +16,7 @@ use onrush_net::clock;
 use procfs_core::FromRead;
 use procfs_core::process::{LimitValue, Limits, Status};
 
-use crate::ports::{Holder, Protocol, holders};
+use onrush_config::socket_holders::{Holder, Protocol, holders};
 
 /// The input of all checks. `None` means that the host does not have it or does not show it.
 #[derive(Debug)]

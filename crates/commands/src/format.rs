@@ -7,12 +7,12 @@ use std::io;
 use onrush_text::numbers::compact;
 
 /// A rate per second; `-` if there is none yet.
-pub fn rate(value: Option<f64>) -> String {
+pub(crate) fn rate(value: Option<f64>) -> String {
     value.map_or_else(|| "-".to_owned(), compact)
 }
 
 /// A share from 0 to 1 as a bar of `columns` columns.
-pub fn bar(share: f64, columns: usize) -> String {
+pub(crate) fn bar(share: f64, columns: usize) -> String {
     let full = (share.clamp(0.0, 1.0) * columns as f64).round() as usize;
     format!("{}{}", "█".repeat(full), "░".repeat(columns - full))
 }
@@ -20,7 +20,7 @@ pub fn bar(share: f64, columns: usize) -> String {
 /// Text that a server, or another user of this host, has written. Characters that control a
 /// terminal are escaped as in JSON, so that JSON stays the same: C0 except line break and tab, DEL,
 /// C1, and those that change the direction of text.
-pub fn escaped(text: &str) -> Cow<'_, str> {
+pub(crate) fn escaped(text: &str) -> Cow<'_, str> {
     if !text.contains(controls_terminal) {
         return text.into();
     }
@@ -41,7 +41,7 @@ const MAX_LINE: usize = 1 << 16;
 /// Writes long text of a server line by line, without the characters that control a terminal. A
 /// closed pipe is not an error. Flush it at the end: the last line may lack its line break.
 #[derive(Debug)]
-pub struct Printable<W> {
+pub(crate) struct Printable<W> {
     to: W,
     /// The beginning of a line, which may end within a character.
     line: Vec<u8>,
@@ -49,7 +49,7 @@ pub struct Printable<W> {
 
 impl<W: io::Write> Printable<W> {
     /// Writes to `to`.
-    pub fn new(to: W) -> Self {
+    pub(crate) fn new(to: W) -> Self {
         Self { to, line: Vec::new() }
     }
 

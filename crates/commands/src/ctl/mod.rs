@@ -29,9 +29,9 @@ use onrush_store::atomic_file::AtomicFile;
 use onrush_store::state_file;
 use onrush_text::version::version;
 
-use crate::cli::format::{Printable, escaped};
-use crate::cli::print;
-use crate::process::exit::{Exit, FAILED, GOOD};
+use crate::exit::print;
+use crate::exit::{Exit, FAILED, GOOD};
+use crate::format::{Printable, escaped};
 use onrush_control::api::Successor;
 use onrush_control::api::admin::{ListUpdate, LogLevel, SnapshotReport};
 use onrush_control::api::blocks::BlockRequest;

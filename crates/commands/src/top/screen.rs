@@ -25,7 +25,7 @@ use super::command::Top;
 use super::draw::draw;
 use super::keys::keys;
 use super::view::View;
-use crate::process::exit::FAILED;
+use crate::exit::FAILED;
 use onrush_control::api::stats::Stats;
 use onrush_control::client::Client;
 

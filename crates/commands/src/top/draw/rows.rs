@@ -5,7 +5,7 @@ use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 
-use crate::cli::format::{bar, escaped};
+use crate::format::{bar, escaped};
 
 /// Columns of the names at the left.
 const NAMES: usize = 9;

@@ -13,8 +13,8 @@ use onrush_verify::address::TrackerAddress;
 use onrush_verify::probe::probe;
 
 use super::format::escaped;
-use super::print_or;
-use crate::process::exit::Exit;
+use crate::exit::Exit;
+use crate::exit::print_or;
 use report::Report;
 
 /// Exit status of a monitoring plugin: nothing could be probed. The others are in

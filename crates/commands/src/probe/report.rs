@@ -7,7 +7,7 @@ use onrush_verify::probe::Probe;
 use serde_json::{Value, json};
 
 use super::Format;
-use crate::cli::format::escaped;
+use crate::format::escaped;
 
 /// The states of a monitoring plugin; each is its exit status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 
 use super::lists::List;
 use super::sources::Sources;
-use crate::cli::admin::Admin;
+use crate::admin::Admin;
 use onrush_config::keys::LEVELS;
 use onrush_control::api::admin::Measure;
 

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use crate::cli::admin::Admin;
+use crate::admin::Admin;
 
 /// Help for the keys.
 pub(super) const KEYS: &str = "\

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use super::Severity::{self, Note, Problem};
 use super::facts::{Record, Records};
 use super::{Facts, Finding, checks, system};
-use crate::ports::{Holder, Process};
+use onrush_config::socket_holders::{Holder, Process};
 
 /// A host with a few files.
 struct Made(TempDir);

@@ -6,7 +6,7 @@ use onrush_text::numbers::plural;
 use serde::Serialize;
 
 use super::{Finding, Severity};
-use crate::cli::format::escaped;
+use crate::format::escaped;
 
 /// Findings as text: problems first, then notes, then, if `all` are wanted, the rest.
 pub(super) fn text(

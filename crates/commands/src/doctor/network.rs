@@ -9,7 +9,7 @@ use procfs_core::net::{Snmp, Snmp6};
 
 use super::facts::{Files, Record, Records, name, ports};
 use super::{Facts, Finding};
-use crate::ports::Holder;
+use onrush_config::socket_holders::Holder;
 
 /// Packets per vCPU queued between card and network stack that are enough for bursts.
 const BACKLOG: u64 = 8_192;

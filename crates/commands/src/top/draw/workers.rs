@@ -4,9 +4,9 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use super::rows::{Row, alarm, alarm_if, columns, faint, level, plain, put};
-use crate::cli::format::rate;
-use crate::cli::top::rates::Pair;
-use crate::cli::top::view::{Scroll, View};
+use crate::format::rate;
+use crate::top::rates::Pair;
+use crate::top::view::{Scroll, View};
 use onrush_control::api::stats::WorkerStats;
 use onrush_text::numbers::compact;
 

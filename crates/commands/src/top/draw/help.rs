@@ -4,8 +4,8 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use super::rows::{Row, faint, plain, put_all};
-use crate::cli::top::command::{FIGURES, KEYS};
-use crate::cli::top::view::{Scroll, View};
+use crate::top::command::{FIGURES, KEYS};
+use crate::top::view::{Scroll, View};
 
 /// Draws the explanation; what is shown of the workers later stays.
 pub(super) fn draw(area: Rect, cells: &mut Buffer, scroll: Scroll) -> Scroll {

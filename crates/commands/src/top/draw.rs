@@ -16,7 +16,7 @@ use rows::{
 
 use super::rates::Pair;
 use super::view::{Scroll, View};
-use crate::cli::format::{escaped, rate};
+use crate::format::{escaped, rate};
 use onrush_control::api::stats::{FamilyStats, Stats};
 use onrush_text::numbers::{bytes, compact};
 use onrush_text::times::duration;

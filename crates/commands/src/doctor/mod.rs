@@ -23,8 +23,8 @@ use clap::Args as ClapArgs;
 use onrush_net::affinity;
 use serde::Serialize;
 
-use crate::cli::print_or;
-use crate::process::exit::{Exit, FAILED, GOOD, WRONG};
+use crate::exit::print_or;
+use crate::exit::{Exit, FAILED, GOOD, WRONG};
 pub use facts::Facts;
 use facts::Records;
 use onrush_config::config_file::config_file;

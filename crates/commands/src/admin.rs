@@ -14,7 +14,7 @@ use onrush_config::{Flags, Host, Settings};
 use onrush_control::client::{Client, ClientError};
 use onrush_control::{TOKEN_KEY, Token, TokenError};
 
-use crate::state_dirs::state_dirs;
+use onrush_config::state_dirs::state_dirs;
 
 /// The admin side of a tracker.
 #[derive(Clone, Debug, Args)]
