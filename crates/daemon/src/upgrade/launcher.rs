@@ -9,7 +9,7 @@
 //!
 //! Launcher and successor have a Unix socket to the predecessor as standard input. When it is
 //! closed the launcher exits; on a byte it kills the successor. A successor that fails writes its
-//! final message to it ([`Exit::report`]).
+//! final message to it ([`report`](crate::process::exit::report)).
 //!
 //! Both have the command line of the predecessor, so that the same one is shown by `ps` and
 //! `systemctl status` before and after an upgrade. The environment has the differences.
