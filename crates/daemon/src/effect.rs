@@ -37,7 +37,7 @@ pub enum Effect {
     /// Respond to a request.
     Reply(Reply),
     /// Write a record to disk, and report it by `Event::Recorded`.
-    Record(Record),
+    Record(ChangeRecord),
     /// Rewrite the journal of the list without changes that the files of the list contain.
     CompactJournal(ReplayedList),
     /// Merge the overlay of a list on a thread of its own, and report it by `Event::Merged`.
@@ -75,9 +75,9 @@ pub enum Effect {
     },
     /// Kill the successor that this process has started.
     KillSuccessor,
-    /// Send the state that a successor continues, with the snapshot that this process could not
+    /// Send the state that a successor inherits, with the snapshot that this process could not
     /// read.
-    SendCurrent(Box<Current>, Sender<Current>),
+    SendInherited(Box<Current>, Sender<Current>),
     /// Notify the service manager.
     Notify(ServiceState),
     /// End the process.
@@ -111,14 +111,14 @@ pub struct Reply(Box<dyn FnOnce() + Send>);
 
 /// A record that has to be on disk before a change is in force.
 #[derive(Clone, Debug)]
-pub enum Record {
+pub enum ChangeRecord {
     /// Changes of the list of this kind, appended to the journal.
     ListChanges(ListKind, Vec<ListChange>),
     /// All blocks of sources.
     Blocks(Vec<Block>),
 }
 
-/// Why a [`Record`] was not written.
+/// Why a [`ChangeRecord`] was not written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordError {
     /// The file.

@@ -1,7 +1,7 @@
 //! The daemon `onrush`: parses the command line, then starts, supervises and stops a tracker.
 
 mod allocator;
-mod greeting;
+mod startup_lines;
 
 use std::process::ExitCode;
 
@@ -14,7 +14,7 @@ use onrush::cli::top;
 use onrush::cli::{Cli, Command, print};
 use onrush::effect::End;
 use onrush::process::exit::{Exit, FAILED, GOOD};
-use onrush::process::{activation, log_output, logging, signals, user};
+use onrush::process::{log_output, logging, signals, socket_activation, user};
 use onrush::serve::Serving;
 use onrush::supervise::reload::ConfigSource;
 use onrush::upgrade::launcher::{self, Program};
@@ -55,7 +55,7 @@ fn main() -> ExitCode {
     cli.flags.config = config_file(cli.flags.config.take());
     // Before the file is read, as its errors are written in this format.
     log_output::set_json(cli.flags.log_format.as_deref() == Some("json"));
-    let passed = match activation::take() {
+    let passed = match socket_activation::take() {
         Err(error) => return Exit::failed(error).report(),
         Ok(passed) => passed,
     };
@@ -111,7 +111,7 @@ fn serve(
     for warning in tracker.warnings.iter().chain(&host_warnings) {
         log::warn!("{warning}");
     }
-    let greeting = greeting::lines(&settings, &tracker);
+    let greeting = startup_lines::lines(&settings, &tracker);
     let source = ConfigSource { flags: cli.flags, host };
     let mut serving = Serving::new(tracker, settings, source, Some(program));
     for line in greeting {

@@ -18,7 +18,7 @@ pub mod purge;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::effect::{Effect, Effects, Record, RecordError};
+use crate::effect::{ChangeRecord, Effect, Effects, RecordError};
 use crate::time::Time;
 use block_requests::PlannedBlock;
 use blocks::Blocks;
@@ -65,19 +65,20 @@ enum Pending {
 
 /// Other work that has read, or may have read, the lists before a change.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct InProgress {
+pub struct ConcurrentWork {
     /// The configuration is being read.
     pub reload: bool,
     /// A successor is starting.
     pub upgrade: bool,
-    /// The successor has the final state, and would miss a change.
-    pub is_final: bool,
+    /// The sockets are being released
+    /// ([`Upgrade::is_releasing`](crate::upgrade::progress::Upgrade::is_releasing)).
+    pub is_releasing: bool,
 }
 
-impl InProgress {
-    /// Refuses changes that would be lost, because the successor has the final state.
-    fn refuse_if_final(self) -> Result<(), Problem> {
-        match self.is_final {
+impl ConcurrentWork {
+    /// Refuses a change that the successor would miss.
+    fn permit_change(self) -> Result<(), Problem> {
+        match self.is_releasing {
             true => {
                 Err(Problem::conflict("a handoff is in progress: repeat the request in a second"))
             }
@@ -218,12 +219,12 @@ impl AccessControl {
     pub fn tick(
         &mut self,
         stalled: &[Duration],
-        in_progress: InProgress,
+        concurrent: ConcurrentWork,
         time: Time,
         effects: &mut Effects,
     ) {
         self.purge.tick(&self.lists.access, stalled, time.now, effects);
-        self.expire_blocks(in_progress, time, effects);
+        self.expire_blocks(concurrent, time, effects);
     }
 
     /// A shard has removed swarms.
@@ -236,7 +237,7 @@ impl AccessControl {
     }
 
     /// Writes a record before a `change` is in force, where changes are recorded.
-    fn record(&mut self, record: Record, change: Pending, time: Time, effects: &mut Effects) {
+    fn record(&mut self, record: ChangeRecord, change: Pending, time: Time, effects: &mut Effects) {
         self.pending = Some(change);
         match self.is_lasting {
             true => effects.push(Effect::Record(record)),

@@ -7,7 +7,7 @@
 //! | [`load`] | the load of a second |
 //! | `warnings`, `limit_warnings` | what operators read of losses and limits |
 //! | [`steering_backoff`] | from the load of each worker to the steering of announces |
-//! | [`policy`] | from the load to the step of overload |
+//! | [`step_policy`] | from the load to the step of overload |
 //! | [`filter`] | from the load to the switch of the kernel's filter |
 //! | [`onrush_net::mio::drops`] | why the kernel dropped datagrams |
 //! | [`onrush_tracker::kernel_filter`] | the filter that the kernel gets |
@@ -15,8 +15,8 @@
 pub mod filter;
 mod limit_warnings;
 pub mod load;
-pub mod policy;
 pub mod steering_backoff;
+pub mod step_policy;
 mod warnings;
 
 use std::time::{Duration, Instant};
@@ -36,8 +36,8 @@ use onrush_tracker::rules::Rules;
 
 use filter::FilterSwitch;
 use load::{Load, Readings};
-use policy::{Change, Policy, STEPS};
 use steering_backoff::SteeringBackoff;
+use step_policy::{STEPS, StepChange, StepPolicy};
 use warnings::Warnings;
 
 /// Upper bound of a peer's lifetime, seconds: the range of a stored age.
@@ -49,7 +49,7 @@ pub struct Overload {
     announce: AnnounceSettings,
     settings: OverloadSettings,
     readings: Readings,
-    policy: Policy,
+    policy: StepPolicy,
     filter: FilterSwitch,
     warnings: Warnings,
     backoff: SteeringBackoff,
@@ -59,9 +59,9 @@ pub struct Overload {
     committed: Option<(Instant, u32)>,
 }
 
-/// Counters and states of the process at the end of a second.
+/// The counters and states of a second from which [`Overload`] decides.
 #[derive(Clone, Copy, Debug)]
-pub struct Second<'a> {
+pub struct OverloadInput<'a> {
     /// All members, always in the same order.
     pub members: &'a [Member],
     /// The sum of their counters.
@@ -72,7 +72,7 @@ pub struct Second<'a> {
     pub reasons_known: bool,
     /// Whether the kernel steers announces for this process.
     pub is_steering: bool,
-    /// Its end.
+    /// The end of the second.
     pub now: Instant,
 }
 
@@ -83,7 +83,7 @@ impl Overload {
             announce: settings.announce.clone(),
             settings: settings.overload.clone(),
             readings: Readings::default(),
-            policy: Policy::default(),
+            policy: StepPolicy::default(),
             filter: FilterSwitch::default(),
             warnings: Warnings::default(),
             backoff: SteeringBackoff::new(settings.placement.socket_sides()),
@@ -105,15 +105,15 @@ impl Overload {
 
     /// Call every second: warns of losses, adapts interval, filter and steering to the load, and
     /// stores the commitment.
-    pub fn tick(&mut self, second: &Second<'_>, effects: &mut Effects) {
-        let Second { members, summary, stalled, now, .. } = *second;
+    pub fn tick(&mut self, input: &OverloadInput<'_>, effects: &mut Effects) {
+        let OverloadInput { members, summary, stalled, now, .. } = *input;
         self.check_filters(members, now, effects);
         let load = self.readings.tick(members, stalled, now);
         self.warnings.tick(&load, summary, now, effects);
-        if second.is_steering {
+        if input.is_steering {
             self.adapt_steering(&load, now, effects);
         }
-        self.adapt(&load, second.reasons_known, now, effects);
+        self.adapt(&load, input.reasons_known, now, effects);
     }
 
     fn adapt_steering(&mut self, load: &Load, now: Instant, effects: &mut Effects) {
@@ -138,7 +138,7 @@ impl Overload {
         let permitted = reasons_known && self.settings.drop_share > 0;
         let switched = self.filter.tick(load, self.policy.is_pressed(), permitted, now);
         let expired = self.committed.take_if(|(until, _)| now >= *until).is_some();
-        if change == Some(Change::Down) {
+        if change == Some(StepChange::Down) {
             self.adopt(commitment, now);
         }
         // First, so that the log tells of rules that are in force.
@@ -159,7 +159,7 @@ impl Overload {
     /// one notice.
     fn report(
         &self,
-        change: Option<Change>,
+        change: Option<StepChange>,
         (former_step, was_filtered): (u32, bool),
         effects: &mut Effects,
     ) {
@@ -171,11 +171,11 @@ impl Overload {
             ));
         }
         match change {
-            Some(Change::Up { lost, refused }) => effects.warn(format!(
+            Some(StepChange::Up { lost, refused }) => effects.warn(format!(
                 "overload: workers are busy, {lost} % of datagrams are lost and {refused} % are \
                  refused as busy; the interval is {interval} s now"
             )),
-            Some(Change::Down) => effects.info(format!(
+            Some(StepChange::Down) => effects.info(format!(
                 "overload: few datagrams are lost or refused now; the interval is {interval} s now"
             )),
             None => {}
@@ -461,7 +461,7 @@ mod tests {
                 members[1].metrics.turn_times.observe(900_000_000);
             }
             fixture.now += Duration::from_secs(1);
-            let second = Second {
+            let second = OverloadInput {
                 members: &members,
                 summary: &Summary::default(),
                 stalled: &[Duration::ZERO; 2],

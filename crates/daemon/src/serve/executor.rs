@@ -8,15 +8,15 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, never};
 
-use crate::access::purge::removal;
+use crate::access::purge::swarm_removal;
 use crate::effect::{Effect, LogControl, ServiceState, SteeringChange};
 use crate::notice::{Notice, NoticeLimit, Repeats};
 use crate::process::log_output;
-use crate::process::notify::{self, NotifyState};
+use crate::process::service_manager::{self, NotifyState};
 use crate::state_files::StateFiles;
 use crate::supervise::Supervisor;
-use crate::supervise::event::{Event, Tick};
-use crate::supervise::reload::{ConfigSource, Loaded};
+use crate::supervise::event::{Event, ProcessState};
+use crate::supervise::reload::{ConfigSource, LoadedConfig};
 use crate::upgrade::launcher::{Program, StartedSuccessor};
 use onrush_control::Server;
 use onrush_control::history::History;
@@ -55,7 +55,7 @@ type Channel<T> = (Sender<T>, Receiver<T>);
 
 /// Results of the threads that effects have started.
 pub(super) struct Results {
-    pub(super) loaded: Channel<Result<Loaded, String>>,
+    pub(super) loaded: Channel<Result<LoadedConfig, String>>,
     pub(super) merged: Channel<AccessList>,
     pub(super) removed: Channel<u64>,
 }
@@ -63,14 +63,14 @@ pub(super) struct Results {
 impl Executor {
     /// Call every second: records the history and writes files that are due. Returns the state of
     /// the process.
-    pub(super) fn tick(&mut self, supervisor: &Supervisor, now: Instant) -> Tick {
+    pub(super) fn tick(&mut self, supervisor: &Supervisor, now: Instant) -> ProcessState {
         let summary = self.running.summary();
         self.history.record(&summary, now);
         let refused = supervisor.access().lists().refused_by_part();
         self.history.record_refused(self.clock.now().unix, refused);
         self.files.tick(self.running.orders(), &self.history, self.clock, now);
         let (reasons_known, is_steering) = (self.drop_reasons.are_known(), self.steering.is_some());
-        Tick { summary, reasons_known, is_steering }
+        ProcessState { summary, reasons_known, is_steering }
     }
 
     /// Receives how the successor has exited.
@@ -95,7 +95,7 @@ impl Executor {
             Effect::Merge(list) => return self.merge(list),
             Effect::Remove(removal) => {
                 let (to, _) = &self.results.removed;
-                if let Err(error) = removal::start(&removal, self.running.orders(), to) {
+                if let Err(error) = swarm_removal::start(&removal, self.running.orders(), to) {
                     log::error!("{error}: its shard keeps swarms that are no longer permitted");
                 }
             }
@@ -120,10 +120,10 @@ impl Executor {
             }
             Effect::Launch { force } => return Some(self.launch(force)),
             Effect::KillSuccessor => self.successor.iter_mut().for_each(StartedSuccessor::kill),
-            Effect::SendCurrent(current, to) => {
+            Effect::SendInherited(inherited, to) => {
                 let unread = self.files.snapshots.unread().cloned().map(Box::new);
                 // The successor may have given up.
-                let _ = to.send(Current { unread, ..*current });
+                let _ = to.send(Current { unread, ..*inherited });
             }
             Effect::Notify(state) => notify_manager(&state),
             Effect::End(_) => {}
@@ -137,7 +137,7 @@ impl Executor {
             successor.release();
         }
         // The watchdog's timeout starts anew for that process.
-        notify::send(&[NotifyState::MainPid(process as u32), NotifyState::Watchdog]);
+        service_manager::send(&[NotifyState::MainPid(process as u32), NotifyState::Watchdog]);
     }
 
     fn log(&mut self, notice: Notice, now: Instant) {
@@ -196,13 +196,13 @@ impl Executor {
 fn notify_manager(state: &ServiceState) {
     match state {
         ServiceState::Ready(status) => {
-            notify::send(&[NotifyState::Ready, NotifyState::Status(status)]);
+            service_manager::send(&[NotifyState::Ready, NotifyState::Status(status)]);
         }
-        ServiceState::Reloading => notify::reloading(),
-        ServiceState::Status(status) => notify::send(&[NotifyState::Status(status)]),
-        ServiceState::Watchdog => notify::send(&[NotifyState::Watchdog]),
+        ServiceState::Reloading => service_manager::reloading(),
+        ServiceState::Status(status) => service_manager::send(&[NotifyState::Status(status)]),
+        ServiceState::Watchdog => service_manager::send(&[NotifyState::Watchdog]),
         ServiceState::Stopping => {
-            notify::send(&[NotifyState::Stopping, NotifyState::Status("stopping")]);
+            service_manager::send(&[NotifyState::Stopping, NotifyState::Status("stopping")]);
         }
     }
 }

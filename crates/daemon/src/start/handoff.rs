@@ -13,11 +13,11 @@ use onrush_net::bind::Group;
 use onrush_net::regroup::{AddressSockets, PendingSockets};
 
 use super::{StartError, Tracker};
-use crate::process::notify::{self, NotifyState};
+use crate::process::service_manager::{self, NotifyState};
 use crate::time::Time;
 use crate::upgrade::SOCKET;
-use crate::upgrade::predecessor::HandoffServer;
-use crate::upgrade::successor::{self, HandoffClient, HandoffError};
+use crate::upgrade::predecessor::PredecessorSide;
+use crate::upgrade::successor::{self, HandoffError, SuccessorSide};
 use onrush_config::Settings;
 use onrush_config::settings::Listen;
 use onrush_control::AdminError;
@@ -46,7 +46,7 @@ impl Tracker {
     /// `journal_length` is the journal's length in bytes when it was replayed.
     pub(super) fn acquire_sockets(
         &mut self,
-        client: &mut HandoffClient,
+        client: &mut SuccessorSide,
         pending: PendingSockets,
         settings: &Settings,
         (journal_length, merging): (u64, &Arc<AtomicBool>),
@@ -59,7 +59,7 @@ impl Tracker {
             std::mem::take(&mut client.stops),
             // Before its first byte, the predecessor has named this one as the main process.
             // Earlier notifications were ignored (NotifyAccess=main).
-            || notify::send(&[NotifyState::Ready, NotifyState::Watchdog]),
+            || service_manager::send(&[NotifyState::Ready, NotifyState::Watchdog]),
         )
         .map_err(StartError::Threads)?;
         self.overload.adopt(client.wait_for_release()?, Instant::now());
@@ -122,7 +122,7 @@ impl Tracker {
                 admin: self.admin.address().into_iter().collect(),
                 current: None,
             };
-            let server = HandoffServer {
+            let server = PredecessorSide {
                 handoff,
                 descriptors,
                 orders: self.running.orders().clone(),

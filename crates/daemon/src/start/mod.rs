@@ -21,12 +21,12 @@ use thiserror::Error;
 use crate::access::AccessControl;
 use crate::host_check::{self, refusals};
 use crate::overload::Overload;
-use crate::process::{notify, user};
+use crate::process::{service_manager, user};
 use crate::state_files::{Records, StateFiles};
 use crate::time::Time;
 use crate::upgrade::predecessor::HandoffEvent;
-use crate::upgrade::state::Upgrade;
-use crate::upgrade::successor::{HandoffClient, HandoffError};
+use crate::upgrade::progress::Upgrade;
+use crate::upgrade::successor::{HandoffError, SuccessorSide};
 use onrush_config::reload::{KeyChange, ShownValues, joined};
 use onrush_config::settings::Listen;
 use onrush_config::{Refused, Settings};
@@ -164,7 +164,7 @@ impl Tracker {
     /// [`StartError`]; the predecessor keeps serving.
     pub fn start_as_successor(settings: &Settings, force: bool) -> Result<Self, StartError> {
         let mut start = Start::begin(settings, |listen| handoff::bind_admin(settings, listen))?;
-        let mut client = HandoffClient::request(settings, start.clock)?;
+        let mut client = SuccessorSide::request(settings, start.clock)?;
         let (mut group, pending) = sockets::take(settings, &mut client)?;
         let keys = start.open_state(client.lock.take())?;
         start.files.control = client.control.take();
@@ -248,7 +248,7 @@ impl<'a> Start<'a> {
         let admin = start_admin(settings, bind_admin, &mut warnings)?;
         // Before the sockets, whose buffers would fill up meanwhile, and as the user that reloads
         // the lists later.
-        let lists = onrush_store::lists::load(settings, &mut notify::progress())?;
+        let lists = onrush_store::lists::load(settings, &mut service_manager::progress())?;
         Ok(Self {
             settings,
             warnings,
@@ -321,7 +321,7 @@ impl<'a> Start<'a> {
         let (access, now) = (&self.access.lists().access, self.clock.now());
         let options = LoadOptions { map, access, now, extra_age: 0 };
         let limit = self.settings.limits.peers;
-        match load_at_start(path, shards, limit, options, &mut notify::progress()) {
+        match load_at_start(path, shards, limit, options, &mut service_manager::progress()) {
             Ok(warning) => self.warnings.extend(warning),
             Err(unread) => self.warnings.push(self.files.snapshots.keep_unread(unread)),
         }

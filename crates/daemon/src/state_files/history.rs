@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::writer::{FirstFailure, PeriodicFile};
+use super::periodic_file::{FirstFailure, PeriodicFile};
 use onrush_control::api::history::Saved;
 use onrush_control::history::History;
 use onrush_store::damaged_file::set_aside;

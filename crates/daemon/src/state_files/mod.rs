@@ -10,7 +10,7 @@
 //! | [`commitment`] | the longer intervals that clients were sent |
 //! | `records` | changes of the list and blocks of sources |
 //! | `control_socket` | the socket of `onrush ctl` |
-//! | `writer` | the thread that writes a snapshot, an export or the history |
+//! | `periodic_file` | the thread that writes a snapshot, an export or the history |
 //!
 //! The upgrade socket belongs to [`upgrade`](crate::upgrade).
 
@@ -18,9 +18,9 @@ pub mod commitment;
 mod control_socket;
 mod exports;
 pub mod history;
+mod periodic_file;
 mod records;
 pub mod snapshots;
-mod writer;
 
 use std::os::unix::net::UnixListener;
 use std::path::Path;

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::never;
 use onrush_swarm::Shard;
 
-use super::writer::PeriodicFile;
-use crate::process::notify;
+use super::periodic_file::PeriodicFile;
+use crate::process::service_manager;
 use onrush_control::api::admin::SnapshotReport;
 use onrush_control::request::Responder;
 use onrush_store::snapshot::encode::{Block, Encoder};
@@ -176,7 +176,7 @@ impl Snapshots {
                 std::mem::forget(shards);
                 Err(why)
             }
-            None => write_all(&path, shards, clock.now(), &mut notify::progress())
+            None => write_all(&path, shards, clock.now(), &mut service_manager::progress())
                 .map_err(|error| error.to_string()),
         };
         let summary = written.map_err(|why| {

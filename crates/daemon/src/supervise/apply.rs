@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Supervisor;
-use super::reload::{Loaded, ReloadResult};
+use super::reload::{LoadedConfig, ReloadResult};
 use crate::access::ListReload;
 use crate::effect::{Effect, Effects, ServiceState};
 use crate::host_check::refusals;
@@ -40,7 +40,7 @@ impl Supervisor {
     /// Applies a configuration that was read, or reports its problems.
     pub(super) fn finish_reload(
         &mut self,
-        loaded: Result<Loaded, String>,
+        loaded: Result<LoadedConfig, String>,
         time: Time,
         effects: &mut Effects,
     ) {
@@ -55,14 +55,14 @@ impl Supervisor {
         self.reload.finish(&result, effects);
         // The service manager waits for the last of successive reloads.
         if !self.reload.is_loading() {
-            self.lifeline.ready(effects);
+            self.notifications.ready(effects);
         }
     }
 
     /// Puts a configuration into force: every owner its keys.
     fn apply(
         &mut self,
-        loaded: Loaded,
+        loaded: LoadedConfig,
         time: Time,
         effects: &mut Effects,
     ) -> Result<ReloadReport, String> {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::reload::Loaded;
+use super::reload::LoadedConfig;
 use crate::effect::RecordError;
 use crate::process::signals::Signal;
 use crate::upgrade::predecessor::HandoffEvent;
@@ -19,9 +19,9 @@ pub enum Event {
     /// A client of the admin API requests something.
     Request(Request),
     /// A second has passed.
-    Tick(Box<Tick>),
+    Tick(Box<ProcessState>),
     /// The configuration was read, or has problems.
-    Loaded(Result<Box<Loaded>, String>),
+    Loaded(Result<Box<LoadedConfig>, String>),
     /// A record was written, or could not be.
     Recorded(Result<(), RecordError>),
     /// A list was merged. `None`: it could not be.
@@ -40,7 +40,7 @@ pub enum Event {
 
 /// The state of the process at the end of a second.
 #[derive(Clone, Copy, Debug)]
-pub struct Tick {
+pub struct ProcessState {
     /// The sum of the counters of all members.
     pub summary: Summary,
     /// Whether datagrams that the kernel's filter drops can be told from losses.

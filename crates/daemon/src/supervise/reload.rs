@@ -9,7 +9,7 @@ use crossbeam_channel::Sender;
 
 use crate::effect::{Effect, Effects};
 use crate::host_check::{self, refusals};
-use crate::process::notify;
+use crate::process::service_manager;
 use onrush_config::{Flags, Host, Refused, Settings};
 use onrush_control::api::admin::ReloadReport;
 use onrush_control::in_force::differences;
@@ -21,7 +21,7 @@ use onrush_tracker::access::Lists;
 
 /// A configuration read without problems.
 #[derive(Debug)]
-pub struct Loaded {
+pub struct LoadedConfig {
     /// Its settings on this host.
     pub settings: Settings,
     /// Notices for the operator.
@@ -141,7 +141,7 @@ impl ConfigSource {
     pub(crate) fn load(
         &self,
         journal: Option<&Journal>,
-        to: Sender<Result<Loaded, String>>,
+        to: Sender<Result<LoadedConfig, String>>,
     ) -> io::Result<()> {
         let (source, journal) = (self.clone(), journal.cloned());
         let load = move || {
@@ -163,13 +163,13 @@ impl ConfigSource {
     }
 }
 
-fn load(flags: &Flags, host: &Host, journal: Option<&Journal>) -> Result<Loaded, String> {
+fn load(flags: &Flags, host: &Host, journal: Option<&Journal>) -> Result<LoadedConfig, String> {
     let (settings, mut notices) =
         Settings::load(flags, host).map_err(|problems| problems.to_string())?;
     let problem = |refused| flags.places().problems([refused]).to_string();
     let token = Token::load(TOKEN_KEY, settings.admin.token_file.as_deref())
         .map_err(|error| problem(refusals::token(&error)))?;
-    let mut lists = onrush_store::lists::load(&settings, &mut notify::progress())
+    let mut lists = onrush_store::lists::load(&settings, &mut service_manager::progress())
         .map_err(|error| problem(refusals::list(&error, &settings)))?;
     notices.extend(host_check::export(&settings).map(|refused| refused.to_string()));
     let replayed = journal.map(|journal| journal.replay((*lists.access).clone()));
@@ -180,5 +180,5 @@ fn load(flags: &Flags, host: &Host, journal: Option<&Journal>) -> Result<Loaded,
         notices.extend(replayed.warning.clone());
         lists.access = Arc::new(replayed.compacted());
     }
-    Ok(Loaded { settings, notices, lists, replayed, token })
+    Ok(LoadedConfig { settings, notices, lists, replayed, token })
 }

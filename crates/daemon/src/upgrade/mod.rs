@@ -33,11 +33,11 @@
 //! | [`predecessor`] | the predecessor's side of a handoff |
 //! | [`successor`] | the successor's side |
 //! | [`launcher`] | how the predecessor starts the successor |
-//! | [`state`] | the upgrade in progress, in the predecessor |
+//! | [`progress`] | the upgrade in progress, in the predecessor |
 
 pub mod launcher;
 pub mod predecessor;
-pub mod state;
+pub mod progress;
 pub mod successor;
 
 /// The Unix socket's name in the state directory.

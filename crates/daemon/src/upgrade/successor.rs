@@ -13,7 +13,7 @@ use onrush_swarm::{ChangeReader, Interest, Shard, ShardMap};
 use thiserror::Error;
 
 use super::SOCKET;
-use crate::process::notify;
+use crate::process::service_manager;
 use onrush_config::settings::Listen;
 use onrush_config::{Passed, Settings};
 use onrush_replica::dump::{self, DumpError, load_options};
@@ -87,7 +87,7 @@ impl From<DumpError> for HandoffError {
 
 /// A handoff in progress, as the successor sees it.
 #[derive(Debug)]
-pub struct HandoffClient<L = UnixLink> {
+pub struct SuccessorSide<L = UnixLink> {
     /// The connection to the predecessor.
     pub link: L,
     /// The description of the handoff.
@@ -107,7 +107,7 @@ pub struct HandoffClient<L = UnixLink> {
 }
 
 /// The sockets that a service manager has opened for the predecessor, if it has. Their addresses
-/// and number override the configuration. Failures are reported by [`HandoffClient::request`].
+/// and number override the configuration. Failures are reported by [`SuccessorSide::request`].
 pub fn passed_sockets(settings: &Settings) -> Option<Passed> {
     match inspect(settings)? {
         handoff if handoff.passed => {
@@ -119,7 +119,7 @@ pub fn passed_sockets(settings: &Settings) -> Option<Passed> {
 }
 
 /// The handoff that the predecessor would make. Failures are reported by
-/// [`HandoffClient::request`].
+/// [`SuccessorSide::request`].
 pub fn inspect(settings: &Settings) -> Option<Handoff> {
     let link = connect(settings, Clock::start()).ok()?;
     link.send(&Message::Inspect).ok()?;
@@ -136,7 +136,7 @@ fn connect(settings: &Settings, clock: Clock) -> Result<UnixLink, HandoffError> 
     Ok(UnixLink::new(stream, TIMEOUT, clock)?)
 }
 
-impl HandoffClient {
+impl SuccessorSide {
     /// Requests the handoff from the process that serves with the state directory of `settings`.
     ///
     /// # Errors
@@ -146,7 +146,7 @@ impl HandoffClient {
     }
 }
 
-impl<L: Link> HandoffClient<L> {
+impl<L: Link> SuccessorSide<L> {
     /// Requests the handoff over this link, for a process that is to serve these addresses.
     ///
     /// # Errors
@@ -204,7 +204,7 @@ impl<L: Link> HandoffClient<L> {
             Message::Dump { peers } => peers,
             other => return Err(unexpected(&other).into()),
         };
-        let (from, progress) = (self.link.reader(), &mut notify::progress());
+        let (from, progress) = (self.link.reader(), &mut service_manager::progress());
         Ok(dump::load(from, held, shards, options, (limit, force), progress)?)
     }
 

@@ -21,7 +21,7 @@ use onrush::process::{logging, signals::Signal};
 use onrush::serve::Serving;
 use onrush::state_files::StateFiles;
 use onrush::supervise::reload::ConfigSource;
-use onrush::upgrade::state::Upgrade;
+use onrush::upgrade::progress::Upgrade;
 use onrush_config::{Host, Settings};
 use onrush_control::Server;
 use onrush_control::history::History;

@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crossbeam_channel::bounded;
-use onrush::effect::{Effect, Effects, End, Record};
-use onrush::supervise::event::{Event, Tick};
-use onrush::supervise::reload::Loaded;
+use onrush::effect::{ChangeRecord, Effect, Effects, End};
+use onrush::supervise::event::{Event, ProcessState};
+use onrush::supervise::reload::LoadedConfig;
 use onrush::time::Time as DaemonTime;
 use onrush::upgrade::predecessor::HandoffEvent;
 use onrush_control::caller::Caller;
@@ -53,7 +53,7 @@ struct World {
     disk: Disk,
     serving: Process,
     /// The configuration that a reload has read, and the second at which that ends.
-    loading: Option<(u64, Loaded)>,
+    loading: Option<(u64, LoadedConfig)>,
     /// Processes that have exited.
     exited: Vec<Summary>,
     upgrade: Option<Upgrade>,
@@ -280,7 +280,7 @@ impl World {
             self.on(Event::Loaded(Ok(Box::new(loaded))), time);
         }
         let summary = self.serving.summary();
-        let tick = Tick { summary, reasons_known: true, is_steering: true };
+        let tick = ProcessState { summary, reasons_known: true, is_steering: true };
         self.on(Event::Tick(Box::new(tick)), time);
         self.coverage.purged += self.serving.removed();
     }
@@ -305,7 +305,7 @@ impl World {
             Effect::Reply(reply) => reply.send(),
             Effect::Remove(removal) => self.serving.remove(&removal),
             Effect::Merge(list) => return Some(Event::Merged(Some(list.merged()))),
-            Effect::Record(Record::ListChanges(kind, changes)) => {
+            Effect::Record(ChangeRecord::ListChanges(kind, changes)) => {
                 self.disk.journal.extend(changes.into_iter().map(|change| (kind, change)));
                 return Some(Event::Recorded(Ok(())));
             }
@@ -313,10 +313,10 @@ impl World {
                 let settings = self.disk.settings();
                 let lists = self.disk.lists(&settings);
                 let (notices, replayed, token) = (Vec::new(), None, None);
-                let loaded = Loaded { settings, notices, lists, replayed, token };
+                let loaded = LoadedConfig { settings, notices, lists, replayed, token };
                 self.loading = Some((time.second + self.rng.random_range(0..3), loaded));
             }
-            Effect::SendCurrent(current, to) => {
+            Effect::SendInherited(current, to) => {
                 self.assemble_successor(&current, time);
                 to.send(*current).expect("it is waited for");
             }
