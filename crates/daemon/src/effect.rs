@@ -2,7 +2,6 @@
 //! state touch neither files nor threads nor workers; every way in which they act on the rest of
 //! the process is a variant of [`Effect`].
 
-use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -34,8 +33,8 @@ pub enum Effect {
     Notice(Notice),
     /// Send the rules in force to the workers, and show what is in force to other threads.
     Publish,
-    /// Respond to a request.
-    Reply(Reply),
+    /// Respond to a request, with the value that the responder holds.
+    Reply(Responder<()>),
     /// Write a record to disk, and report it by `Event::Recorded`.
     Record(ChangeRecord),
     /// Rewrite the journal of the list without changes that the files of the list contain.
@@ -105,9 +104,6 @@ pub struct LogControl {
     /// Notices of each kind per minute, for those that have a limit.
     pub warnings_per_minute: u32,
 }
-
-/// The response to a request, with its value.
-pub struct Reply(Box<dyn FnOnce() + Send>);
 
 /// A record that has to be on disk before a change is in force.
 #[derive(Clone, Debug)]
@@ -185,19 +181,6 @@ pub enum ServiceState {
     Stopping,
 }
 
-impl Reply {
-    /// Sends the response.
-    pub fn send(self) {
-        (self.0)();
-    }
-}
-
-impl fmt::Debug for Reply {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Reply")
-    }
-}
-
 /// Effects in the order in which they are carried out.
 #[derive(Debug, Default)]
 pub struct Effects(pub Vec<Effect>);
@@ -230,7 +213,7 @@ impl Effects {
 
     /// Adds a response.
     pub fn reply<T: Send + 'static>(&mut self, responder: Responder<T>, response: T) {
-        self.push(Effect::Reply(Reply(Box::new(|| responder.respond(response)))));
+        self.push(Effect::Reply(Responder::new(|()| responder.respond(response))));
     }
 }
 
@@ -241,7 +224,7 @@ impl Effects {
         let mut others = Vec::new();
         for effect in self.0 {
             match effect {
-                Effect::Reply(reply) => reply.send(),
+                Effect::Reply(reply) => reply.respond(()),
                 other => others.push(other),
             }
         }

@@ -7,15 +7,11 @@ use super::diff::ListDiff;
 use super::{AccessControl, ConcurrentWork, Pending};
 use crate::effect::{ChangeRecord, Effect, Effects, RecordError};
 use crate::time::Time;
-use onrush_config::settings::{Access, Listed};
 use onrush_control::api::Problem;
 use onrush_control::api::admin::ListUpdate;
 use onrush_control::caller::Caller;
 use onrush_control::request::Responder;
-use onrush_control::view::Candidate;
-use onrush_store::lists::journal::Journal;
 use onrush_tracker::access::overlay::{ListChange, OverlaySet};
-use onrush_tracker::access::set::InfoHashSet;
 use onrush_tracker::access::{AccessList, ListKind, Lists};
 
 /// Recent changes, which a reload or a merge in progress has not seen.
@@ -76,26 +72,6 @@ impl RecentChanges {
             effects.push(Effect::Merge(list.clone()));
         }
     }
-}
-
-/// Makes the list that a reload would put into force if the files of the access list had other
-/// entries.
-pub fn candidate(journal: Option<Journal>) -> Candidate {
-    Box::new(move |settings, mut entries| {
-        let set = |listed: &Listed| {
-            entries.extend(listed.hashes.iter().map(|hash| hash.0));
-            OverlaySet::new(InfoHashSet::new(entries))
-        };
-        let list = match &settings.access {
-            Access::Open => AccessList::Open,
-            Access::Allow(listed) => AccessList::Allow(set(listed)),
-            Access::Deny(listed) => AccessList::Deny(set(listed)),
-        };
-        match &journal {
-            Some(journal) => journal.replay(list).compacted(),
-            None => list,
-        }
-    })
 }
 
 impl AccessControl {
@@ -215,6 +191,7 @@ mod tests {
     use super::*;
     use onrush_proto::InfoHash;
     use onrush_store::blocks::Block;
+    use onrush_tracker::access::set::InfoHashSet;
     use std::sync::mpsc::{Receiver, channel};
     use std::time::Duration;
 

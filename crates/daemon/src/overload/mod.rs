@@ -8,10 +8,12 @@
 //! | `warnings`, `limit_warnings` | what operators read of losses and limits |
 //! | [`steering_backoff`] | from the load of each worker to the steering of announces |
 //! | [`step_policy`] | from the load to the step of overload |
+//! | `commitment` | how long peers that were sent a longer interval have to be kept |
 //! | [`filter`] | from the load to the switch of the kernel's filter |
 //! | [`onrush_net::mio::drops`] | why the kernel dropped datagrams |
 //! | [`onrush_tracker::kernel_filter`] | the filter that the kernel gets |
 
+mod commitment;
 pub mod filter;
 mod limit_warnings;
 pub mod load;
@@ -26,7 +28,6 @@ use crate::notice::{Notice, Repeats};
 use onrush_config::Settings;
 use onrush_config::settings::OverloadSettings;
 use onrush_control::api::stats;
-use onrush_replica::handoff::IntervalCommitment;
 use onrush_swarm::Moment;
 use onrush_tracker::access::Lists;
 use onrush_tracker::limits::AnnounceSettings;
@@ -34,14 +35,13 @@ use onrush_tracker::member::Member;
 use onrush_tracker::metrics::Summary;
 use onrush_tracker::rules::Rules;
 
+pub(crate) use commitment::LONGEST_LIFETIME;
+use commitment::lifetime;
 use filter::FilterSwitch;
 use load::{Load, Readings};
 use steering_backoff::SteeringBackoff;
 use step_policy::{STEPS, StepChange, StepPolicy};
 use warnings::Warnings;
-
-/// Upper bound of a peer's lifetime, seconds: the range of a stored age.
-pub(crate) const LONGEST_LIFETIME: u32 = onrush_swarm::shard::MAX_PEER_LIFETIME;
 
 /// Overload of a tracker: in the beginning without pressure and commitments.
 #[derive(Debug)]
@@ -149,11 +149,6 @@ impl Overload {
         self.store_commitment(self.pressure().interval != before.interval, now, effects);
     }
 
-    /// Stores the commitment for the process after this one.
-    pub fn store_commitment(&self, changed: bool, now: Instant, effects: &mut Effects) {
-        effects.push(Effect::StoreCommitment { commitment: self.commitment(now), changed });
-    }
-
     /// Reports the changes since a second with this step, in which the filter was on or not:
     /// warnings of more overload, and information about less. A second that ends the overload has
     /// one notice.
@@ -229,55 +224,6 @@ impl Overload {
         rules.kernel_filter = self.is_filtering();
         rules
     }
-
-    /// The commitment to clients that were sent `interval`.
-    fn commitment_of(&self, interval: u32) -> IntervalCommitment {
-        let lifetime = lifetime(&self.announce, interval);
-        IntervalCommitment { lifetime, seconds: longest_wait(&self.announce, interval) }
-    }
-
-    /// The commitment beyond the configured interval; `None` if only that was sent.
-    pub fn commitment(&self, now: Instant) -> Option<IntervalCommitment> {
-        let pressure = self.pressure();
-        let current = (pressure.step > 0).then(|| self.commitment_of(pressure.interval));
-        let earlier = self.committed.map(|(until, lifetime)| {
-            let left = until.saturating_duration_since(now).as_secs() + 1;
-            IntervalCommitment { lifetime, seconds: left as u32 }
-        });
-        match (current, earlier) {
-            (Some(current), Some(earlier)) => Some(current.max(earlier)),
-            (current, earlier) => current.or(earlier),
-        }
-    }
-
-    /// The commitment including the configured interval, for a successor whose configuration may
-    /// have a shorter one.
-    pub fn full_commitment(&self, now: Instant) -> IntervalCommitment {
-        let configured = self.commitment_of(self.announce.interval);
-        self.commitment(now).map_or(configured, |more| more.max(configured))
-    }
-
-    /// Adds a commitment, of this process or of its predecessor.
-    pub fn adopt(&mut self, commitment: IntervalCommitment, now: Instant) {
-        let IntervalCommitment { lifetime, seconds } = commitment;
-        let (until, committed) = self.committed.unwrap_or((now, 0));
-        let until = until.max(now + Duration::from_secs(seconds.into()));
-        self.committed = Some((until, committed.max(lifetime.min(LONGEST_LIFETIME))));
-    }
-}
-
-/// The longest wait, in seconds, of a client that was sent `interval` with jitter.
-fn longest_wait(announce: &AnnounceSettings, interval: u32) -> u32 {
-    let longest = u64::from(interval) * u64::from(100 + announce.interval_jitter_percent) / 100;
-    u32::try_from(longest).unwrap_or(u32::MAX)
-}
-
-/// The lifetime, in seconds, of peers that were sent `interval`: the configured one in proportion,
-/// up to [`LONGEST_LIFETIME`].
-fn lifetime(announce: &AnnounceSettings, interval: u32) -> u32 {
-    let scaled =
-        u64::from(announce.peer_lifetime) * u64::from(interval) / u64::from(announce.interval);
-    scaled.clamp(announce.peer_lifetime.into(), LONGEST_LIFETIME.into()) as u32
 }
 
 #[cfg(test)]
@@ -286,6 +232,7 @@ mod tests {
     use std::sync::Arc;
 
     use log::Level;
+    use onrush_replica::handoff::IntervalCommitment;
     use onrush_tracker::member::Role;
 
     use super::*;

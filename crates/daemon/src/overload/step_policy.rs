@@ -2,9 +2,9 @@
 //! minute without pressure.
 //!
 //! A second is under pressure when busy workers have lost, or refused as busy, more than the
-//! configured share of its datagrams. A single burst overflows a buffer as well, so that a step up
-//! takes pressure in most seconds of a window, and one second of pressure takes back a calm one
-//! instead of all of them.
+//! configured share of its datagrams. A single burst can cause one such second. So a step up needs
+//! pressure in most seconds of a window. Toward a step down, a second of pressure subtracts one
+//! from the number of calm seconds, and does not reset it.
 
 use std::collections::VecDeque;
 

@@ -2,6 +2,7 @@
 
 mod blocking_writer;
 pub mod exit;
+mod journal_socket;
 pub mod log_entry;
 pub mod log_output;
 pub mod log_queue;
@@ -9,4 +10,5 @@ pub mod logging;
 pub mod service_manager;
 pub mod signals;
 pub mod socket_activation;
+pub mod switch_user;
 pub mod user;

@@ -15,9 +15,10 @@ use crate::process::log_output;
 use crate::process::service_manager::{self, NotifyState};
 use crate::state_files::StateFiles;
 use crate::supervise::Supervisor;
+use crate::supervise::config_source::{ConfigSource, LoadedConfig};
 use crate::supervise::event::{Event, ProcessState};
-use crate::supervise::reload::{ConfigSource, LoadedConfig};
-use crate::upgrade::launcher::{Program, StartedSuccessor};
+use crate::upgrade::launcher::StartedSuccessor;
+use crate::upgrade::program::Program;
 use onrush_control::Server;
 use onrush_control::history::History;
 use onrush_control::view::View;
@@ -84,7 +85,7 @@ impl Executor {
         match effect {
             Effect::Notice(notice) => self.log(notice, now),
             Effect::Publish => self.publish(supervisor),
-            Effect::Reply(reply) => reply.send(),
+            Effect::Reply(reply) => reply.respond(()),
             Effect::Record(record) => {
                 let records = self.files.records();
                 return Some(Event::Recorded(records.map_or(Ok(()), |it| it.write(&record))));
@@ -150,7 +151,7 @@ impl Executor {
         if let Err(error) = self.running.orders().update_rules(&Arc::new(supervisor.rules())) {
             log::error!("{error}; its configuration is unchanged");
         }
-        self.view.update(|shown| *shown = supervisor.in_force());
+        self.view.publish(supervisor.in_force());
     }
 
     /// Merges a list on a thread of its own. If there is none, the list stays as it is.

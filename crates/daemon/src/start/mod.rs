@@ -1,7 +1,9 @@
 //! From settings to a running tracker, on its own sockets or on those of a predecessor. Both ways
 //! take the same steps in the same order: user, admin server, lists, sockets, state, workers.
 
-mod handoff;
+mod acquire;
+mod admin;
+mod offer;
 mod sockets;
 
 use std::io;
@@ -21,7 +23,7 @@ use thiserror::Error;
 use crate::access::AccessControl;
 use crate::host_check::{self, refusals};
 use crate::overload::Overload;
-use crate::process::{service_manager, user};
+use crate::process::{service_manager, switch_user, user};
 use crate::state_files::{Records, StateFiles};
 use crate::time::Time;
 use crate::upgrade::predecessor::HandoffEvent;
@@ -32,7 +34,7 @@ use onrush_config::settings::Listen;
 use onrush_config::{Refused, Settings};
 use onrush_control::history::History;
 use onrush_control::server::{self, Bound};
-use onrush_control::{AdminError, Server, TOKEN_KEY, Token, TokenError};
+use onrush_control::{AdminError, Server, TokenError};
 use onrush_replica::handoff::IntervalCommitment;
 use onrush_store::lists::file::ListError;
 use onrush_store::lock::StateLock;
@@ -163,7 +165,7 @@ impl Tracker {
     /// # Errors
     /// [`StartError`]; the predecessor keeps serving.
     pub fn start_as_successor(settings: &Settings, force: bool) -> Result<Self, StartError> {
-        let mut start = Start::begin(settings, |listen| handoff::bind_admin(settings, listen))?;
+        let mut start = Start::begin(settings, |listen| admin::bind_or_wait(settings, listen))?;
         let mut client = SuccessorSide::request(settings, start.clock)?;
         let (mut group, pending) = sockets::take(settings, &mut client)?;
         let keys = start.open_state(client.lock.take())?;
@@ -238,14 +240,18 @@ impl<'a> Start<'a> {
         let mut warnings = Vec::new();
         match &settings.user {
             Some(name) => {
-                user::become_user(name, settings.group.as_deref(), settings.state_dir.as_deref())?;
+                switch_user::become_user(
+                    name,
+                    settings.group.as_deref(),
+                    settings.state_dir.as_deref(),
+                )?;
             }
             None if user::is_root() => warnings.push(AS_ROOT.to_owned()),
             None => {}
         }
         warnings.extend(host_check::export(settings).map(|refused| refused.to_string()));
         // Early, so that `/ready` reports the start while lists and state are loaded.
-        let admin = start_admin(settings, bind_admin, &mut warnings)?;
+        let admin = admin::start(settings, bind_admin, &mut warnings)?;
         // Before the sockets, whose buffers would fill up meanwhile, and as the user that reloads
         // the lists later.
         let lists = onrush_store::lists::load(settings, &mut service_manager::progress())?;
@@ -265,7 +271,7 @@ impl<'a> Start<'a> {
     /// commitment of the previous process. `lock` is the one shared by the predecessor.
     fn open_state(&mut self, lock: Option<StateLock>) -> Result<Keys, StartError> {
         if self.settings.user.is_some() {
-            user::drop_capabilities();
+            switch_user::drop_capabilities();
         }
         let State { keys, warnings, lock } = State::open(self.settings, lock)?;
         self.warnings.extend(warnings);
@@ -376,32 +382,6 @@ fn log_changes(settings: &Settings, running: Option<&ShownValues>) {
     if !changes.is_empty() {
         log::info!("changed by this upgrade: {}", joined(&changes));
     }
-}
-
-/// Starts the admin server, as the user that reloads its token later.
-fn start_admin(
-    settings: &Settings,
-    bind: impl FnOnce(Listen) -> Result<Bound, AdminError>,
-    warnings: &mut Vec<String>,
-) -> Result<Server, StartError> {
-    let token_file = settings.admin.token_file.as_deref();
-    let token = Token::load(TOKEN_KEY, token_file)?;
-    warnings.extend(Token::warning(token_file));
-    let bound = match settings.admin.listen.map(|listen| (listen.optional, bind(listen))) {
-        None => None,
-        Some((true, Err(error))) => {
-            warnings.push(format!("no metrics, health and admin API over HTTP: {error}"));
-            None
-        }
-        Some((_, bound)) => Some(bound?),
-    };
-    // An address that the predecessor has is bound by the thread of the server, later.
-    let binds_later = bound.as_ref().is_some_and(Bound::is_later);
-    let begin: fn() = match settings.user.is_some() && !binds_later {
-        true => user::drop_capabilities,
-        false => || (),
-    };
-    Ok(Server::start(bound, &settings.admin, token, begin)?)
 }
 
 /// The shards of all workers, in order.

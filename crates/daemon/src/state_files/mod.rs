@@ -10,6 +10,7 @@
 //! | [`commitment`] | the longer intervals that clients were sent |
 //! | `records` | changes of the list and blocks of sources |
 //! | `control_socket` | the socket of `onrush ctl` |
+//! | `first_failure` | the first of successive failures |
 //! | `periodic_file` | the thread that writes a snapshot, an export or the history |
 //!
 //! The upgrade socket belongs to [`upgrade`](crate::upgrade).
@@ -17,6 +18,7 @@
 pub mod commitment;
 mod control_socket;
 mod exports;
+mod first_failure;
 pub mod history;
 mod periodic_file;
 mod records;
@@ -65,7 +67,7 @@ impl StateFiles {
         Self {
             lock: None,
             control: None,
-            snapshots: Snapshots::default(),
+            snapshots: Snapshots::new(None, Duration::ZERO, now),
             exports: Exports::new(settings.export.clone(), now),
             records: None,
             commitment: None,

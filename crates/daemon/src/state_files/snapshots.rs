@@ -43,13 +43,6 @@ pub struct Snapshots {
 /// Replies to the request for a snapshot.
 pub type SnapshotResponder = Responder<Result<SnapshotReport, String>>;
 
-impl Default for Snapshots {
-    /// None.
-    fn default() -> Self {
-        Self::new(None, Duration::ZERO, Instant::now())
-    }
-}
-
 impl Snapshots {
     /// To `path`, every `interval`; with zero only after an upgrade and when the tracker stops,
     /// without a path never.

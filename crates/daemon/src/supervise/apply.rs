@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::Supervisor;
-use super::reload::{LoadedConfig, ReloadResult};
+use super::config_source::LoadedConfig;
+use super::reload::ReloadResult;
 use crate::access::ListReload;
 use crate::effect::{Effect, Effects, ServiceState};
 use crate::host_check::refusals;
@@ -54,7 +55,7 @@ impl Supervisor {
         self.access.reload_ended();
         self.reload.finish(&result, effects);
         // The service manager waits for the last of successive reloads.
-        if !self.reload.is_loading() {
+        if !self.reload.is_loading {
             self.notifications.ready(effects);
         }
     }

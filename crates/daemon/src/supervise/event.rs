@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::reload::LoadedConfig;
+use super::config_source::LoadedConfig;
 use crate::effect::RecordError;
 use crate::process::signals::Signal;
 use crate::upgrade::predecessor::HandoffEvent;

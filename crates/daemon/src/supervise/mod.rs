@@ -9,11 +9,12 @@
 //! | module | contents |
 //! |---|---|
 //! | [`event`] | what the supervisor learns |
-//! | [`reload`], `apply` | the configuration is read again, compared, and put into force |
+//! | [`config_source`], [`reload`], `apply` | the configuration is read again, on request, and put into force |
 //! | `service_notifications` | ready, status and watchdog for the service manager |
 //! | `totals_log` | totals in the log |
 
 mod apply;
+pub mod config_source;
 pub mod event;
 pub mod reload;
 mod service_notifications;
@@ -33,6 +34,7 @@ use crate::process::signals::Signal;
 use crate::time::Time;
 use crate::upgrade::predecessor::HandoffEvent;
 use crate::upgrade::progress::Upgrade;
+use config_source::ConfigSource;
 use event::{Event, ProcessState};
 use onrush_config::Settings;
 use onrush_config::settings::LogFormat;
@@ -43,7 +45,7 @@ use onrush_control::view::InForce;
 use onrush_replica::handoff::Current;
 use onrush_tracker::member::Member;
 use onrush_tracker::rules::Rules;
-use reload::{ConfigSource, Reload};
+use reload::Reload;
 use service_notifications::ServiceNotifications;
 use totals_log::Totals;
 
@@ -182,7 +184,7 @@ impl Supervisor {
                 effects.reply(responder, former);
             }
             Request::Upgrade { force, caller, responder } => {
-                self.upgrade.on_request(force, caller, responder, effects);
+                self.upgrade.start(caller.to_string(), force, Some(responder), effects);
             }
             Request::ChangeList { changes, caller, responder } => {
                 let (limit, change) =
@@ -231,7 +233,7 @@ impl Supervisor {
     /// Work for which a change of the lists may be too late.
     fn concurrent(&self) -> ConcurrentWork {
         ConcurrentWork {
-            reload: self.reload.is_loading(),
+            reload: self.reload.is_loading,
             upgrade: self.upgrade.is_running(),
             is_releasing: self.upgrade.is_releasing(),
         }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::*;
+use config_source::LoadedConfig;
 use onrush_config::{Flags, Host, keys, keys::owner};
 use onrush_control::api::blocks::BlockRequest;
 use onrush_control::request::Responder;
@@ -13,7 +14,7 @@ use onrush_store::lists;
 use onrush_tracker::access::Lists;
 use onrush_tracker::access::overlay::ListChange;
 use onrush_tracker::metrics::Summary;
-use reload::{LoadedConfig, ReloadResult};
+use reload::ReloadResult;
 use std::sync::mpsc::channel;
 
 /// A supervisor of two members, whose effects and clock the test has.

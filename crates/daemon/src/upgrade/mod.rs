@@ -32,11 +32,13 @@
 //! |---|---|
 //! | [`predecessor`] | the predecessor's side of a handoff |
 //! | [`successor`] | the successor's side |
+//! | [`program`] | the program of this process and its command line |
 //! | [`launcher`] | how the predecessor starts the successor |
 //! | [`progress`] | the upgrade in progress, in the predecessor |
 
 pub mod launcher;
 pub mod predecessor;
+pub mod program;
 pub mod progress;
 pub mod successor;
 

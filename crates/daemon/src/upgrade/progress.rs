@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use super::predecessor::HandoffEvent;
 use crate::effect::{Effect, Effects};
 use onrush_control::api;
-use onrush_control::caller::Caller;
 use onrush_control::request::Responder;
 use onrush_replica::delta::CompletedHandoff;
 use onrush_replica::handoff::Current;
@@ -92,23 +91,19 @@ impl Upgrade {
         if at < self.since {
             return effects.info("SIGUSR2 ignored: it arrived before this process began to serve");
         }
-        let launch = Launch { by: "SIGUSR2".to_owned(), force: false, responder: None };
-        self.start(launch, effects);
+        self.start("SIGUSR2".to_owned(), false, None, effects);
     }
 
-    /// A client of the admin API requests an upgrade, in which peers may be dropped with `force`.
-    pub fn on_request(
+    /// Starts a successor, or says why it does not. `by` says in the log who requests it; peers may
+    /// be dropped with `force`.
+    pub fn start(
         &mut self,
+        by: String,
         force: bool,
-        caller: Caller,
-        responder: UpgradeResponder,
+        responder: Option<UpgradeResponder>,
         effects: &mut Effects,
     ) {
-        let launch = Launch { by: caller.to_string(), force, responder: Some(responder) };
-        self.start(launch, effects);
-    }
-
-    fn start(&mut self, launch: Launch, effects: &mut Effects) {
+        let launch = Launch { by, force, responder };
         let why = match (self.process, &self.successor, self.obstacle) {
             (Some(process), ..) => {
                 format!("an upgrade to process {process} is under way already")

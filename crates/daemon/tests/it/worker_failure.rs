@@ -20,7 +20,7 @@ use onrush::process::exit::{Exit, FAILED};
 use onrush::process::{logging, signals::Signal};
 use onrush::serve::Serving;
 use onrush::state_files::StateFiles;
-use onrush::supervise::reload::ConfigSource;
+use onrush::supervise::config_source::ConfigSource;
 use onrush::upgrade::progress::Upgrade;
 use onrush_config::{Host, Settings};
 use onrush_control::Server;

@@ -8,7 +8,7 @@ use onrush::access::AccessControl;
 use onrush::access::purge::swarm_removal;
 use onrush::effect::Removal;
 use onrush::overload::Overload;
-use onrush::supervise::reload::ConfigSource;
+use onrush::supervise::config_source::ConfigSource;
 use onrush::supervise::{Owners, Service, Supervisor};
 use onrush::upgrade::progress::Upgrade;
 use onrush_config::{Flags, Host};

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use crossbeam_channel::bounded;
 use onrush::effect::{ChangeRecord, Effect, Effects, End};
+use onrush::supervise::config_source::LoadedConfig;
 use onrush::supervise::event::{Event, ProcessState};
-use onrush::supervise::reload::LoadedConfig;
 use onrush::time::Time as DaemonTime;
 use onrush::upgrade::predecessor::HandoffEvent;
 use onrush_control::caller::Caller;
@@ -302,7 +302,7 @@ impl World {
     fn carry_out(&mut self, effect: Effect, time: Time) -> Option<Event> {
         match effect {
             Effect::Publish => self.publish(time),
-            Effect::Reply(reply) => reply.send(),
+            Effect::Reply(reply) => reply.respond(()),
             Effect::Remove(removal) => self.serving.remove(&removal),
             Effect::Merge(list) => return Some(Event::Merged(Some(list.merged()))),
             Effect::Record(ChangeRecord::ListChanges(kind, changes)) => {
