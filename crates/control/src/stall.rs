@@ -6,8 +6,9 @@
 
 use std::time::{Duration, Instant};
 
-/// A worker without a turn for this long is reported as stalled. The watchdog of the service
-/// manager, purges and the measure of load have thresholds of their own.
+/// A worker without a turn for this long is reported as stalled: by `/health`, `/metrics`, the page
+/// and the log. What delays a purge, what counts as load and what stops the reset of the service
+/// manager's watchdog are other thresholds, in the daemon.
 pub const STALL_REPORTED: Duration = Duration::from_secs(5);
 
 /// Records when each worker's turn counter last changed.

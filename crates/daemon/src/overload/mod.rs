@@ -59,21 +59,15 @@ pub struct Overload {
     committed: Option<(Instant, u32)>,
 }
 
-/// The counters and states of a second from which [`Overload`] decides.
+/// The state of the process at the end of a second.
 #[derive(Clone, Copy, Debug)]
-pub struct OverloadInput<'a> {
-    /// All members, always in the same order.
-    pub members: &'a [Member],
-    /// The sum of their counters.
-    pub summary: &'a Summary,
-    /// How long each has been stalled.
-    pub stalled: &'a [Duration],
+pub struct ProcessState {
+    /// The sum of the counters of all members.
+    pub summary: Summary,
     /// Whether datagrams that the kernel's filter drops can be told from losses.
     pub reasons_known: bool,
     /// Whether the kernel steers announces for this process.
     pub is_steering: bool,
-    /// The end of the second.
-    pub now: Instant,
 }
 
 impl Overload {
@@ -103,17 +97,24 @@ impl Overload {
         }
     }
 
-    /// Call every second: warns of losses, adapts interval, filter and steering to the load, and
-    /// stores the commitment.
-    pub fn tick(&mut self, input: &OverloadInput<'_>, effects: &mut Effects) {
-        let OverloadInput { members, summary, stalled, now, .. } = *input;
+    /// Call every second with all members, always in the same order, how long each has been
+    /// `stalled`, and the state of the process: warns of losses, adapts interval, filter and
+    /// steering to the load, and stores the commitment.
+    pub fn tick(
+        &mut self,
+        members: &[Member],
+        stalled: &[Duration],
+        state: &ProcessState,
+        now: Instant,
+        effects: &mut Effects,
+    ) {
         self.check_filters(members, now, effects);
         let load = self.readings.tick(members, stalled, now);
-        self.warnings.tick(&load, summary, now, effects);
-        if input.is_steering {
+        self.warnings.tick(&load, &state.summary, now, effects);
+        if state.is_steering {
             self.adapt_steering(&load, now, effects);
         }
-        self.adapt(&load, input.reasons_known, now, effects);
+        self.adapt(&load, state.reasons_known, now, effects);
     }
 
     fn adapt_steering(&mut self, load: &Load, now: Instant, effects: &mut Effects) {
@@ -141,7 +142,7 @@ impl Overload {
         if change == Some(StepChange::Down) {
             self.adopt(commitment, now);
         }
-        // First, so that the log tells of rules that are in force.
+        // Before the log entries, which state the rules in force.
         if expired || change.is_some() || switched {
             effects.push(Effect::Publish);
         }
@@ -408,16 +409,11 @@ mod tests {
                 members[1].metrics.turn_times.observe(900_000_000);
             }
             fixture.now += Duration::from_secs(1);
-            let second = OverloadInput {
-                members: &members,
-                summary: &Summary::default(),
-                stalled: &[Duration::ZERO; 2],
-                reasons_known: true,
-                is_steering,
-                now: fixture.now,
-            };
+            let summary = Summary::default();
+            let state = ProcessState { summary, reasons_known: true, is_steering };
             let mut effects = Effects::default();
-            fixture.overload.tick(&second, &mut effects);
+            let stalled = [Duration::ZERO; 2];
+            fixture.overload.tick(&members, &stalled, &state, fixture.now, &mut effects);
             let change = |effect: &Effect| match effect {
                 Effect::Steer(change) => Some(*change),
                 _ => None,

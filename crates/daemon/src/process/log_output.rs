@@ -43,7 +43,7 @@ pub fn set_json(json: bool) {
     IS_JSON.store(json, Ordering::Relaxed);
 }
 
-/// Lets the journal learn the unit of this process, which it reads from /proc when it receives
+/// Makes the journal read the unit of this process, which it does from /proc when it receives
 /// something: a process that is killed may be gone by then. After a line of the stream at standard
 /// error it remembers the unit for as long as the stream is open. It makes no entry of an empty
 /// line.

@@ -19,23 +19,23 @@ impl Tracker {
     /// `journal_length` is the journal's length in bytes when it was replayed.
     pub(super) fn acquire_sockets(
         &mut self,
-        client: &mut SuccessorSide,
+        side: &mut SuccessorSide,
         pending: PendingSockets,
         settings: &Settings,
         (journal_length, merging): (u64, &Arc<AtomicBool>),
     ) -> Result<(), StartError> {
-        let link = client.link.try_clone().map_err(HandoffError::Broken)?;
+        let link = side.link.try_clone().map_err(HandoffError::Broken)?;
         let start_merge = delta::start_merge(
             link,
             (self.running.orders().clone(), self.map),
             merging.clone(),
-            std::mem::take(&mut client.stops),
+            std::mem::take(&mut side.stops),
             // Before its first byte, the predecessor has named this one as the main process.
             // Earlier notifications were ignored (NotifyAccess=main).
             || service_manager::send(&[NotifyState::Ready, NotifyState::Watchdog]),
         )
         .map_err(StartError::Threads)?;
-        self.overload.adopt(client.wait_for_release()?, Instant::now());
+        self.overload.adopt(side.wait_for_release()?, Instant::now());
         self.read_late_changes(journal_length);
         let rules = Arc::new(self.overload.rules(settings, self.access.lists()));
         // Workers wait at the gate, so their lanes have room.
@@ -45,7 +45,7 @@ impl Tracker {
         pending.bind().map_err(HandoffError::Broken)?;
         // Before the upgrade socket is opened, which refuses requests during the merge.
         merging.store(true, Ordering::Release);
-        client.acquire()?;
+        side.acquire()?;
         if let Some(lock) = &mut self.files.lock {
             lock.take_ownership();
         }

@@ -166,30 +166,30 @@ impl Tracker {
     /// [`StartError`]; the predecessor keeps serving.
     pub fn start_as_successor(settings: &Settings, force: bool) -> Result<Self, StartError> {
         let mut start = Start::begin(settings, |listen| admin::bind_or_wait(settings, listen))?;
-        let mut client = SuccessorSide::request(settings, start.clock)?;
-        let (mut group, pending) = sockets::take(settings, &mut client)?;
-        let keys = start.open_state(client.lock.take())?;
-        start.files.control = client.control.take();
+        let mut side = SuccessorSide::request(settings, start.clock)?;
+        let (mut group, pending) = sockets::take(settings, &mut side)?;
+        let keys = start.open_state(side.lock.take())?;
+        start.files.control = side.control.take();
         let journal_length = start.files.records().map_or(0, |records| records.journal.length());
         start.replay_journal(false);
-        let current = client.handoff.current.take();
+        let current = side.handoff.current.take();
         log_changes(settings, current.as_ref().map(|current| &current.values));
         if let Some(current) = current.as_ref().filter(|_| !force) {
             start.access.compare_with(&current.list_entries, settings)?;
         }
         // The steering program, which both processes share, depends on the key.
-        let shard_key = client.handoff.shard_key;
+        let shard_key = side.handoff.shard_key;
         let secrets = Secrets { shard_key, ..Secrets::random(keys) };
         let map = shard_map(settings.placement.shards(), &secrets);
         start.adopt_commitment(current.as_ref().map(|current| current.commitment));
         let mut workers = start.assemble(&mut group, &secrets)?;
         let (access, now) = (&start.access.lists().access, start.clock.now());
         let limit = settings.limits.peers;
-        client.load_peers(shards(&mut workers), map, access, now, limit, force)?;
+        side.load_peers(shards(&mut workers), map, access, now, limit, force)?;
         start.keep_unread_of(current.and_then(|current| current.unread));
         let mut tracker = start.into_tracker(workers, &group, map)?;
         let merging = Arc::default();
-        tracker.acquire_sockets(&mut client, pending, settings, (journal_length, &merging))?;
+        tracker.acquire_sockets(&mut side, pending, settings, (journal_length, &merging))?;
         tracker.files.bind_control(settings, &mut tracker.warnings);
         tracker.steering = sockets::steer(settings, map, &mut group);
         if tracker.steering.is_none() {

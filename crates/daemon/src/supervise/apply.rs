@@ -84,7 +84,6 @@ impl Supervisor {
         self.settings = Arc::new(settings);
         self.log_level = self.settings.log.level;
         effects.push(Effect::SetLog(self.log_control(self.log_level)));
-        self.totals.reconfigure(&self.settings);
         self.overload.reconfigure(&self.settings, time.now);
         effects.push(Effect::ReconfigureFiles(self.settings.clone()));
         effects.push(Effect::SetToken(loaded.token));

@@ -8,7 +8,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`event`] | what the supervisor learns |
+//! | [`event`] | the inputs: signals, requests, results of threads, seconds |
 //! | [`config_source`], [`reload`], `apply` | the configuration is read again, on request, and put into force |
 //! | `service_notifications` | ready, status and watchdog for the service manager |
 //! | `totals_log` | totals in the log |
@@ -29,13 +29,13 @@ use log::LevelFilter;
 use crate::access::{AccessControl, ConcurrentWork};
 use crate::effect::{Effect, Effects, End, LogControl, ServiceState};
 use crate::notice::{Notice, Repeats};
-use crate::overload::{Overload, OverloadInput};
+use crate::overload::{Overload, ProcessState};
 use crate::process::signals::Signal;
 use crate::time::Time;
 use crate::upgrade::predecessor::HandoffEvent;
 use crate::upgrade::progress::Upgrade;
 use config_source::ConfigSource;
-use event::{Event, ProcessState};
+use event::Event;
 use onrush_config::Settings;
 use onrush_config::settings::LogFormat;
 use onrush_control::caller::Caller;
@@ -149,7 +149,7 @@ impl Supervisor {
         match event {
             Event::Signal(signal) => self.on_signal(signal, time, out),
             Event::Request(request) => self.on_request(request, time, out),
-            Event::Tick(tick) => self.tick(&tick, time, out),
+            Event::Tick(state) => self.tick(&state, time, out),
             Event::Loaded(loaded) => self.finish_reload(loaded.map(|loaded| *loaded), time, out),
             Event::Recorded(result) => self.access.recorded(result, time, out),
             Event::Merged(list) => self.access.merged(list.as_ref(), out),
@@ -272,24 +272,18 @@ impl Supervisor {
     }
 
     /// Periodic work, once a second.
-    fn tick(&mut self, tick: &ProcessState, time: Time, effects: &mut Effects) {
-        let (members, summary, now) = (self.members.clone(), &tick.summary, time.now);
+    fn tick(&mut self, state: &ProcessState, time: Time, effects: &mut Effects) {
+        let (members, summary, now) = (self.members.clone(), &state.summary, time.now);
         let turns = members.iter().map(|member| member.metrics.turns.get());
         let stalled = self.stalls.observe(turns, now);
         warn_of_stalls(&members, &stalled, effects);
         self.access.tick(&stalled, self.concurrent(), time, effects);
         self.notifications.tick(summary, &stalled, now, effects);
-        let input = OverloadInput {
-            members: &members,
-            summary,
-            stalled: &stalled,
-            reasons_known: tick.reasons_known,
-            // Once the sockets are released, the successor steers them.
-            is_steering: tick.is_steering && !self.upgrade.is_releasing(),
-            now,
-        };
-        self.overload.tick(&input, effects);
-        self.totals.tick(summary, now, effects);
+        // Once the sockets are released, the successor steers them.
+        let is_steering = state.is_steering && !self.upgrade.is_releasing();
+        let state = ProcessState { is_steering, ..*state };
+        self.overload.tick(&members, &stalled, &state, now, effects);
+        self.totals.tick(summary, self.settings.log.totals_every, now, effects);
         self.upgrade.tick(now, effects);
         if let Some((end, _)) = self.ending.take_if(|(_, deadline)| now >= *deadline) {
             self.stop(end, time, effects);

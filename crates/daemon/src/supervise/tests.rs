@@ -47,8 +47,8 @@ impl Fixture {
 
     fn tick(&mut self) -> Effects {
         let summary = Summary::of(self.members.iter().map(|member| &*member.metrics));
-        let tick = ProcessState { summary, reasons_known: true, is_steering: false };
-        self.on(Event::Tick(Box::new(tick)))
+        let state = ProcessState { summary, reasons_known: true, is_steering: false };
+        self.on(Event::Tick(Box::new(state)))
     }
 
     fn on(&mut self, event: Event) -> Effects {

@@ -46,8 +46,8 @@ impl Program {
             true => command.env(UPGRADE_FORCE, "1"),
             false => command.env_remove(UPGRADE_FORCE),
         };
-        // Passed sockets arrive by the handoff. The watchdog is for the main process, which the
-        // manager learns by MAINPID, not by the id in the environment.
+        // Passed sockets arrive by the handoff. The watchdog is for the main process, whose id
+        // the manager gets by MAINPID; the one in the environment is that of the predecessor.
         for name in ["LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES", "WATCHDOG_PID"] {
             command.env_remove(name);
         }

@@ -1,4 +1,4 @@
-//! The owner of an upgrade in progress, in the predecessor: a successor is started on request, and
+//! The progress of an upgrade, in the predecessor: a successor is started on request, and
 //! watched until it has the sockets or has failed.
 
 use std::path::PathBuf;
@@ -94,7 +94,7 @@ impl Upgrade {
         self.start("SIGUSR2".to_owned(), false, None, effects);
     }
 
-    /// Starts a successor, or says why it does not. `by` says in the log who requests it; peers may
+    /// Starts a successor, or reports why it does not. `by` says in the log who requests it; peers may
     /// be dropped with `force`.
     pub fn start(
         &mut self,

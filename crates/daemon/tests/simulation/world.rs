@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use crossbeam_channel::bounded;
 use onrush::effect::{ChangeRecord, Effect, Effects, End};
+use onrush::overload::ProcessState;
 use onrush::supervise::config_source::LoadedConfig;
-use onrush::supervise::event::{Event, ProcessState};
+use onrush::supervise::event::Event;
 use onrush::time::Time as DaemonTime;
 use onrush::upgrade::predecessor::HandoffEvent;
 use onrush_control::caller::Caller;
