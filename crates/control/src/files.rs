@@ -5,7 +5,6 @@ use std::time::SystemTime;
 
 use crate::api::stats::FileStats;
 use crate::mutex::lock;
-use crate::state::unix;
 
 /// State of one kind of file. The main thread changes it after each attempt to write.
 #[derive(Debug, Default)]
@@ -14,9 +13,10 @@ pub struct FileWrites(Mutex<FileStats>);
 impl FileWrites {
     /// Counts a successful write.
     pub fn wrote(&self, bytes: u64, seconds: f64) {
+        let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let mut stats = lock(&self.0);
         stats.written += 1;
-        stats.last = Some(unix(SystemTime::now()) as u64);
+        stats.last = Some(unix.as_secs());
         stats.bytes = bytes;
         stats.seconds = seconds;
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use crossbeam_channel::Sender;
-use log::LevelFilter;
+use log::{Level, LevelFilter};
 use onrush_net::steering::Steering;
 use onrush_proto::InfoHash;
 
@@ -198,7 +198,7 @@ impl Effects {
 
     /// Adds an information for the log.
     pub fn info(&mut self, text: impl Into<String>) {
-        self.notice(Notice::info(text));
+        self.notice(Notice::new(Level::Info, text));
     }
 
     /// Adds a warning for the log.
@@ -208,7 +208,7 @@ impl Effects {
 
     /// Adds an error for the log.
     pub fn error(&mut self, text: impl Into<String>) {
-        self.notice(Notice::error(text));
+        self.notice(Notice::new(Level::Error, text));
     }
 
     /// Adds a response.

@@ -35,19 +35,9 @@ impl Notice {
         Self { level, text: text.into(), repeats: None }
     }
 
-    /// Information.
-    pub fn info(text: impl Into<String>) -> Self {
-        Self::new(Level::Info, text)
-    }
-
     /// A warning.
     pub fn warn(text: impl Into<String>) -> Self {
         Self::new(Level::Warn, text)
-    }
-
-    /// An error.
-    pub fn error(text: impl Into<String>) -> Self {
-        Self::new(Level::Error, text)
     }
 
     /// The same notice with a limit.

@@ -133,7 +133,7 @@ impl Overload {
 
     /// Adapts interval and filter to the load of a second.
     fn adapt(&mut self, load: &Load, reasons_known: bool, now: Instant, effects: &mut Effects) {
-        let (before, was_filtered) = (self.pressure(), self.is_filtering());
+        let (before, was_filtered) = (self.pressure(), self.filter.is_on());
         let commitment = self.commitment_of(before.interval);
         let change = self.policy.tick(self.settings.drop_share, load);
         let permitted = reasons_known && self.settings.drop_share > 0;
@@ -160,7 +160,7 @@ impl Overload {
         effects: &mut Effects,
     ) {
         let stats::Overload { step, interval } = self.pressure();
-        let is_filtered = self.is_filtering();
+        let is_filtered = self.filter.is_on();
         if step == 0 && !is_filtered && (former_step > 0 || was_filtered) {
             return effects.info(format!(
                 "overload ended: the interval is {interval} s again, and the kernel's filter is off"
@@ -186,7 +186,7 @@ impl Overload {
 
     /// Switches a filter off that the kernel refuses, for five minutes.
     fn check_filters(&mut self, members: &[Member], now: Instant, effects: &mut Effects) {
-        if !self.is_filtering() {
+        if !self.filter.is_on() {
             return;
         }
         let refusals = members.iter().filter_map(|member| member.metrics.filter_refusal.get());
@@ -199,11 +199,6 @@ impl Overload {
                 filter::RETRY.as_secs() / 60
             ));
         }
-    }
-
-    /// Whether the kernel is to have the filter.
-    pub fn is_filtering(&self) -> bool {
-        self.filter.is_on()
     }
 
     /// The current step, and the interval that it leads to.
@@ -222,7 +217,7 @@ impl Overload {
         let committed = self.committed.map_or(0, |(_, lifetime)| lifetime);
         rules.set_peer_lifetime(lifetime.max(committed));
         rules.set_interval(pressure.interval);
-        rules.kernel_filter = self.is_filtering();
+        rules.kernel_filter = self.filter.is_on();
         rules
     }
 }
@@ -373,21 +368,21 @@ mod tests {
         };
         assert_eq!(check(&mut fixture), None);
         fixture.seconds(5, 90);
-        assert!(fixture.overload.is_filtering() && fixture.rules().kernel_filter);
+        assert!(fixture.overload.filter.is_on() && fixture.rules().kernel_filter);
         let enomem = io::Error::from_raw_os_error(12);
         members[1].metrics.filter_refusal.set(Some(&enomem));
         let warning = check(&mut fixture).unwrap();
         assert!(warning.contains("os error 12") && warning.contains("net.core.optmem_max"));
-        assert!(!fixture.overload.is_filtering(), "drops of this second are not the filter's");
+        assert!(!fixture.overload.filter.is_on(), "drops of this second are not the filter's");
         fixture.seconds(100, 90);
         assert_eq!(check(&mut fixture), None);
-        assert!(!fixture.overload.is_filtering() && !fixture.rules().kernel_filter);
+        assert!(!fixture.overload.filter.is_on() && !fixture.rules().kernel_filter);
         assert_eq!(fixture.overload.pressure().interval, 3600);
         // The worker has removed what it has.
         members[1].metrics.filter_refusal.set(None);
         fixture.seconds(300, 90);
         assert_eq!(check(&mut fixture), None);
-        assert!(fixture.overload.is_filtering() && fixture.rules().kernel_filter);
+        assert!(fixture.overload.filter.is_on() && fixture.rules().kernel_filter);
     }
 
     #[test]

@@ -7,7 +7,7 @@ pub mod log_entry;
 pub mod log_output;
 pub mod log_queue;
 pub mod logging;
-pub mod service_manager;
+pub mod service_notify;
 pub mod signals;
 pub mod socket_activation;
 pub mod switch_user;

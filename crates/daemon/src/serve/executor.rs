@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender, never};
+use crossbeam_channel::{Receiver, Sender};
 
 use crate::access::purge::swarm_removal;
 use crate::effect::{Effect, LogControl, ServiceState, SteeringChange};
 use crate::notice::{Notice, NoticeLimit, Repeats};
 use crate::overload::ProcessState;
 use crate::process::log_output;
-use crate::process::service_manager::{self, NotifyState};
+use crate::process::service_notify::{self, NotifyState};
 use crate::state_files::StateFiles;
 use crate::supervise::Supervisor;
 use crate::supervise::config_source::{ConfigSource, LoadedConfig};
@@ -75,11 +75,6 @@ impl Executor {
         ProcessState { summary, reasons_known, is_steering }
     }
 
-    /// Receives how the successor has exited.
-    pub(super) fn successor_exited(&self) -> Receiver<String> {
-        self.successor.as_ref().map_or_else(never, |successor| successor.exited.clone())
-    }
-
     /// Carries out an effect. Returns its result, where the supervisor needs it.
     pub(super) fn carry_out(&mut self, effect: Effect, supervisor: &Supervisor) -> Option<Event> {
         let now = Instant::now();
@@ -139,7 +134,7 @@ impl Executor {
             successor.release();
         }
         // The watchdog's timeout starts anew for that process.
-        service_manager::send(&[NotifyState::MainPid(process as u32), NotifyState::Watchdog]);
+        service_notify::send(&[NotifyState::MainPid(process as u32), NotifyState::Watchdog]);
     }
 
     fn log(&mut self, notice: Notice, now: Instant) {
@@ -198,13 +193,13 @@ impl Executor {
 fn notify_manager(state: &ServiceState) {
     match state {
         ServiceState::Ready(status) => {
-            service_manager::send(&[NotifyState::Ready, NotifyState::Status(status)]);
+            service_notify::send(&[NotifyState::Ready, NotifyState::Status(status)]);
         }
-        ServiceState::Reloading => service_manager::reloading(),
-        ServiceState::Status(status) => service_manager::send(&[NotifyState::Status(status)]),
-        ServiceState::Watchdog => service_manager::send(&[NotifyState::Watchdog]),
+        ServiceState::Reloading => service_notify::reloading(),
+        ServiceState::Status(status) => service_notify::send(&[NotifyState::Status(status)]),
+        ServiceState::Watchdog => service_notify::send(&[NotifyState::Watchdog]),
         ServiceState::Stopping => {
-            service_manager::send(&[NotifyState::Stopping, NotifyState::Status("stopping")]);
+            service_notify::send(&[NotifyState::Stopping, NotifyState::Status("stopping")]);
         }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Instant;
 use onrush_net::regroup::PendingSockets;
 
 use super::{StartError, Tracker};
-use crate::process::service_manager::{self, NotifyState};
+use crate::process::service_notify::{self, NotifyState};
 use crate::time::Time;
 use crate::upgrade::successor::{HandoffError, SuccessorSide};
 use onrush_config::Settings;
@@ -32,7 +32,7 @@ impl Tracker {
             std::mem::take(&mut side.stops),
             // Before its first byte, the predecessor has named this one as the main process.
             // Earlier notifications were ignored (NotifyAccess=main).
-            || service_manager::send(&[NotifyState::Ready, NotifyState::Watchdog]),
+            || service_notify::send(&[NotifyState::Ready, NotifyState::Watchdog]),
         )
         .map_err(StartError::Threads)?;
         self.overload.adopt(side.wait_for_release()?, Instant::now());

@@ -23,7 +23,7 @@ use thiserror::Error;
 use crate::access::AccessControl;
 use crate::host_check::{self, refusals};
 use crate::overload::Overload;
-use crate::process::{service_manager, switch_user, user};
+use crate::process::{service_notify, switch_user, user};
 use crate::state_files::{Records, StateFiles};
 use crate::time::Time;
 use crate::upgrade::predecessor::HandoffEvent;
@@ -254,7 +254,7 @@ impl<'a> Start<'a> {
         let admin = admin::start(settings, bind_admin, &mut warnings)?;
         // Before the sockets, whose buffers would fill up meanwhile, and as the user that reloads
         // the lists later.
-        let lists = onrush_store::lists::load(settings, &mut service_manager::progress())?;
+        let lists = onrush_store::lists::load(settings, &mut service_notify::progress())?;
         Ok(Self {
             settings,
             warnings,
@@ -327,7 +327,7 @@ impl<'a> Start<'a> {
         let (access, now) = (&self.access.lists().access, self.clock.now());
         let options = LoadOptions { map, access, now, extra_age: 0 };
         let limit = self.settings.limits.peers;
-        match load_at_start(path, shards, limit, options, &mut service_manager::progress()) {
+        match load_at_start(path, shards, limit, options, &mut service_notify::progress()) {
             Ok(warning) => self.warnings.extend(warning),
             Err(unread) => self.warnings.push(self.files.snapshots.keep_unread(unread)),
         }

@@ -97,12 +97,6 @@ impl<T: Display + Send + 'static> PeriodicFile<T> {
         log::info!("{}: {file}", self.name);
     }
 
-    /// Counts and logs a file that is due and cannot be written.
-    pub(super) fn skip(&mut self, now: Instant, why: &str) {
-        self.last = now;
-        self.failed(why);
-    }
-
     /// Counts and logs a file that was not written.
     pub(super) fn failed(&self, why: &str) {
         self.writes.failed();

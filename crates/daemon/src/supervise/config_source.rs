@@ -7,7 +7,7 @@ use std::thread;
 use crossbeam_channel::Sender;
 
 use crate::host_check::{self, refusals};
-use crate::process::service_manager;
+use crate::process::service_notify;
 use onrush_config::{Flags, Host, Refused, Settings};
 use onrush_control::in_force::differences;
 use onrush_control::view::Compare;
@@ -53,7 +53,7 @@ impl ConfigSource {
         let (source, journal) = (self.clone(), journal.cloned());
         let load = move || {
             // The receiver lives as long as the process.
-            let _ = to.send(load(&source.flags, &source.host, journal.as_ref()));
+            let _ = to.send(source.read(journal.as_ref()));
         };
         thread::Builder::new().name("reload".into()).spawn(load).map(drop)
     }
@@ -68,24 +68,23 @@ impl ConfigSource {
     pub(super) fn problem(&self, refused: Refused) -> String {
         self.flags.places().problems([refused]).to_string()
     }
-}
 
-fn load(flags: &Flags, host: &Host, journal: Option<&Journal>) -> Result<LoadedConfig, String> {
-    let (settings, mut notices) =
-        Settings::load(flags, host).map_err(|problems| problems.to_string())?;
-    let problem = |refused| flags.places().problems([refused]).to_string();
-    let token = Token::load(TOKEN_KEY, settings.admin.token_file.as_deref())
-        .map_err(|error| problem(refusals::token(&error)))?;
-    let mut lists = onrush_store::lists::load(&settings, &mut service_manager::progress())
-        .map_err(|error| problem(refusals::list(&error, &settings)))?;
-    notices.extend(host_check::export(&settings).map(|refused| refused.to_string()));
-    let replayed = journal.map(|journal| journal.replay((*lists.access).clone()));
-    if let Some(replayed) = &replayed {
-        if replayed.unreadable {
-            return Err(replayed.warning.clone().unwrap_or_default());
+    fn read(&self, journal: Option<&Journal>) -> Result<LoadedConfig, String> {
+        let (settings, mut notices) =
+            Settings::load(&self.flags, &self.host).map_err(|problems| problems.to_string())?;
+        let token = Token::load(TOKEN_KEY, settings.admin.token_file.as_deref())
+            .map_err(|error| self.problem(refusals::token(&error)))?;
+        let mut lists = onrush_store::lists::load(&settings, &mut service_notify::progress())
+            .map_err(|error| self.problem(refusals::list(&error, &settings)))?;
+        notices.extend(host_check::export(&settings).map(|refused| refused.to_string()));
+        let replayed = journal.map(|journal| journal.replay((*lists.access).clone()));
+        if let Some(replayed) = &replayed {
+            if replayed.unreadable {
+                return Err(replayed.warning.clone().unwrap_or_default());
+            }
+            notices.extend(replayed.warning.clone());
+            lists.access = Arc::new(replayed.compacted());
         }
-        notices.extend(replayed.warning.clone());
-        lists.access = Arc::new(replayed.compacted());
+        Ok(LoadedConfig { settings, notices, lists, replayed, token })
     }
-    Ok(LoadedConfig { settings, notices, lists, replayed, token })
 }

@@ -9,7 +9,8 @@
 //! | module | contents |
 //! |---|---|
 //! | [`event`] | the inputs: signals, requests, results of threads, seconds |
-//! | [`config_source`], [`reload`], `apply` | the configuration is read again, on request, and put into force |
+//! | [`config_source`] | reads the configuration |
+//! | [`reload`], `apply` | it is read again on request, compared, and put into force |
 //! | `service_notifications` | ready, status and watchdog for the service manager |
 //! | `totals_log` | totals in the log |
 

@@ -28,8 +28,8 @@ impl Totals {
         Self { last: Summary::default(), show_steered, last_at: now }
     }
 
-    /// Call every second with the sum of all counters and `log.totals_every`: logs a line when it is
-    /// due.
+    /// Call every second with the sum of all counters, and `log.totals_every`: logs a line when it
+    /// is due.
     pub(super) fn tick(
         &mut self,
         summary: &Summary,

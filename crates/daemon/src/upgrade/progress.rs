@@ -94,8 +94,8 @@ impl Upgrade {
         self.start("SIGUSR2".to_owned(), false, None, effects);
     }
 
-    /// Starts a successor, or reports why it does not. `by` says in the log who requests it; peers may
-    /// be dropped with `force`.
+    /// Starts a successor, or reports why it does not. `by` says in the log who requests it; with
+    /// `force` peers may be dropped.
     pub fn start(
         &mut self,
         by: String,

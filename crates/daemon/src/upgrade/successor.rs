@@ -12,7 +12,7 @@ use onrush_swarm::{ChangeReader, Interest, Shard, ShardMap};
 use thiserror::Error;
 
 use super::SOCKET;
-use crate::process::service_manager;
+use crate::process::service_notify;
 use onrush_config::settings::Listen;
 use onrush_config::{Passed, Settings};
 use onrush_replica::dump::{self, DumpError, load_options};
@@ -188,7 +188,7 @@ impl<L: Link> SuccessorSide<L> {
             Message::Dump { peers } => peers,
             other => return Err(unexpected(&other).into()),
         };
-        let (from, progress) = (self.link.reader(), &mut service_manager::progress());
+        let (from, progress) = (self.link.reader(), &mut service_notify::progress());
         Ok(dump::load(from, held, shards, options, (limit, force), progress)?)
     }
 
