@@ -263,7 +263,7 @@ impl<'a> Start<'a> {
             clock: Clock::start(),
             overload: Overload::new(settings, Instant::now()),
             drop_reasons: DropReasons::of_namespace(),
-            files: StateFiles::new(settings, Instant::now()),
+            files: StateFiles::new(settings, None, Instant::now()),
         })
     }
 
@@ -275,10 +275,8 @@ impl<'a> Start<'a> {
         }
         let State { keys, warnings, lock } = State::open(self.settings, lock)?;
         self.warnings.extend(warnings);
-        if let (Some(directory), Some(lock)) = (&self.settings.state_dir, lock) {
-            self.files.use_directory(directory, lock, self.settings);
-            self.adopt_commitment(self.files.read_commitment(self.clock));
-        }
+        self.files = StateFiles::new(self.settings, lock, Instant::now());
+        self.adopt_commitment(self.files.read_commitment(self.clock));
         Ok(keys)
     }
 

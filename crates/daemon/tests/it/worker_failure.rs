@@ -137,7 +137,7 @@ fn serving(running: Running, settings: Settings) -> Serving {
         steering: None,
         warnings: Vec::new(),
         access: AccessControl::new(Lists::open(), 1),
-        files: StateFiles::new(&settings, now),
+        files: StateFiles::new(&settings, None, now),
         map: ShardMap::new([1; 5], 1),
         admin: Server::start(None, &Settings::for_test("").admin, None, || ()).unwrap(),
         clock,
