@@ -1,5 +1,12 @@
 //! From settings to a running tracker, on its own sockets or on those of a predecessor. Both ways
 //! take the same steps in the same order: user, admin server, lists, sockets, state, workers.
+//!
+//! | module | contents |
+//! |---|---|
+//! | `admin` | the admin server |
+//! | `sockets` | the sockets, their backends and steering |
+//! | `acquire` | a successor acquires the sockets of its predecessor |
+//! | `offer` | the process listens for a successor |
 
 mod acquire;
 mod admin;
