@@ -6,9 +6,10 @@
 
 use std::time::{Duration, Instant};
 
-/// A worker without a turn for this long is reported as stalled. The watchdog of the service
-/// manager, purges and the measure of load have thresholds of their own.
-pub const STALL_THRESHOLD: Duration = Duration::from_secs(5);
+/// A worker without a turn for this long is reported as stalled: by `/health`, `/metrics`, the page
+/// and the log. What delays a purge, what counts as load and what stops the reset of the service
+/// manager's watchdog are other thresholds, in the daemon.
+pub const STALL_REPORTED: Duration = Duration::from_secs(5);
 
 /// Records when each worker's turn counter last changed.
 #[derive(Debug)]
@@ -62,7 +63,7 @@ mod tests {
         for second in 1..=4 {
             detector.observe([5 + second, 9], at(second));
         }
-        assert_eq!(detector.observe([10, 9], at(5)), [Duration::ZERO, STALL_THRESHOLD]);
+        assert_eq!(detector.observe([10, 9], at(5)), [Duration::ZERO, STALL_REPORTED]);
         assert_eq!(detector.observe([11, 10], at(6)), [Duration::ZERO; 2], "both took turns");
         assert_eq!(detector.observe([11, 11], at(7)), [Duration::from_secs(1), Duration::ZERO]);
         // A worker that never takes a turn is stalled since the start.

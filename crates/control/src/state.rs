@@ -13,7 +13,7 @@ use crate::metrics::process::Process;
 use crate::metrics::snapshot::{StatsSnapshot, WorkerState};
 use crate::mutex::lock;
 use crate::readiness::Readiness;
-use crate::stall::{STALL_THRESHOLD, StallDetector};
+use crate::stall::{STALL_REPORTED, StallDetector};
 use crate::token::Token;
 use crate::view::{InForce, View};
 use onrush_config::settings::AdminSettings;
@@ -107,7 +107,7 @@ impl ServerState {
     pub(crate) fn stalled(&self, now: Instant) -> Vec<String> {
         let stalled_for = self.observe_turns(now);
         let members = self.view().into_iter().flat_map(View::members);
-        let stalled = members.zip(stalled_for).filter(|(_, time)| *time >= STALL_THRESHOLD);
+        let stalled = members.zip(stalled_for).filter(|(_, time)| *time >= STALL_REPORTED);
         stalled.map(|(member, _)| member.name.clone()).collect()
     }
 

@@ -94,9 +94,9 @@ impl View {
         lock(&self.in_force).clone()
     }
 
-    /// Publishes a change of the settings and lists in force.
-    pub fn update(&self, change: impl FnOnce(&mut InForce)) {
-        change(&mut lock(&self.in_force));
+    /// Publishes the settings and lists that are in force from now on.
+    pub fn publish(&self, in_force: InForce) {
+        *lock(&self.in_force) = in_force;
     }
 
     /// Sends a request to the main thread.

@@ -2,14 +2,13 @@
 //! state touch neither files nor threads nor workers; every way in which they act on the rest of
 //! the process is a variant of [`Effect`].
 
-use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use crossbeam_channel::Sender;
-use log::LevelFilter;
+use log::{Level, LevelFilter};
 use onrush_net::steering::Steering;
 use onrush_proto::InfoHash;
 
@@ -34,10 +33,10 @@ pub enum Effect {
     Notice(Notice),
     /// Send the rules in force to the workers, and show what is in force to other threads.
     Publish,
-    /// Respond to a request.
-    Reply(Reply),
+    /// Respond to a request, with the value that the responder holds.
+    Reply(Responder<()>),
     /// Write a record to disk, and report it by `Event::Recorded`.
-    Record(Record),
+    Record(ChangeRecord),
     /// Rewrite the journal of the list without changes that the files of the list contain.
     CompactJournal(ReplayedList),
     /// Merge the overlay of a list on a thread of its own, and report it by `Event::Merged`.
@@ -75,9 +74,9 @@ pub enum Effect {
     },
     /// Kill the successor that this process has started.
     KillSuccessor,
-    /// Send the state that a successor continues, with the snapshot that this process could not
+    /// Send the state that a successor inherits, with the snapshot that this process could not
     /// read.
-    SendCurrent(Box<Current>, Sender<Current>),
+    SendInherited(Box<Current>, Sender<Current>),
     /// Notify the service manager.
     Notify(ServiceState),
     /// End the process.
@@ -106,19 +105,16 @@ pub struct LogControl {
     pub warnings_per_minute: u32,
 }
 
-/// The response to a request, with its value.
-pub struct Reply(Box<dyn FnOnce() + Send>);
-
 /// A record that has to be on disk before a change is in force.
 #[derive(Clone, Debug)]
-pub enum Record {
+pub enum ChangeRecord {
     /// Changes of the list of this kind, appended to the journal.
     ListChanges(ListKind, Vec<ListChange>),
     /// All blocks of sources.
     Blocks(Vec<Block>),
 }
 
-/// Why a [`Record`] was not written.
+/// Why a [`ChangeRecord`] was not written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordError {
     /// The file.
@@ -185,19 +181,6 @@ pub enum ServiceState {
     Stopping,
 }
 
-impl Reply {
-    /// Sends the response.
-    pub fn send(self) {
-        (self.0)();
-    }
-}
-
-impl fmt::Debug for Reply {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Reply")
-    }
-}
-
 /// Effects in the order in which they are carried out.
 #[derive(Debug, Default)]
 pub struct Effects(pub Vec<Effect>);
@@ -215,7 +198,7 @@ impl Effects {
 
     /// Adds an information for the log.
     pub fn info(&mut self, text: impl Into<String>) {
-        self.notice(Notice::info(text));
+        self.notice(Notice::new(Level::Info, text));
     }
 
     /// Adds a warning for the log.
@@ -225,12 +208,12 @@ impl Effects {
 
     /// Adds an error for the log.
     pub fn error(&mut self, text: impl Into<String>) {
-        self.notice(Notice::error(text));
+        self.notice(Notice::new(Level::Error, text));
     }
 
     /// Adds a response.
     pub fn reply<T: Send + 'static>(&mut self, responder: Responder<T>, response: T) {
-        self.push(Effect::Reply(Reply(Box::new(|| responder.respond(response)))));
+        self.push(Effect::Reply(Responder::new(|()| responder.respond(response))));
     }
 }
 
@@ -241,7 +224,7 @@ impl Effects {
         let mut others = Vec::new();
         for effect in self.0 {
             match effect {
-                Effect::Reply(reply) => reply.send(),
+                Effect::Reply(reply) => reply.respond(()),
                 other => others.push(other),
             }
         }

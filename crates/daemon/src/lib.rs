@@ -5,11 +5,13 @@
 //! |---|---|
 //! | [`access`] | the lists in force: their changes, blocks of sources, removal of swarms |
 //! | [`cli`] | the command line of the daemon |
-//! | [`host_check`] | what this host says of a configuration |
+//! | [`host_check`] | whether the host has what a configuration names: users, addresses, files |
 //! | [`start`] | from settings to a running tracker: user, sockets, state, workers |
 //! | [`supervise`] | the state machine that decides while workers run: events to effects |
 //! | [`serve`] | the main thread while workers run: waits, and carries effects out |
-//! | [`effect`], [`notice`], [`time`] | what owners of state return and get |
+//! | [`effect`] | what the supervisor decides: actions on workers, files, threads and the log |
+//! | [`notice`] | an entry of the log, and the limit on repeated ones |
+//! | [`time`] | the time of an event on both clocks, as an argument of all decisions |
 //! | [`upgrade`] | the handoff of sockets and peers to a successor |
 //! | [`overload`] | longer intervals, and the kernel's filter |
 //! | [`state_files`] | snapshots, exports, the history and the interval commitment on disk |

@@ -1,17 +1,18 @@
 //! The daemon `onrush`: parses the command line, then starts, supervises and stops a tracker.
 
 mod allocator;
-mod greeting;
+mod startup_lines;
 
 use std::process::ExitCode;
 
 use clap::Parser;
 use onrush::cli::{Cli, Command, check};
 use onrush::effect::End;
-use onrush::process::{self, activation, log_output, logging, signals, user};
+use onrush::process::{self, log_output, logging, signals, socket_activation, user};
 use onrush::serve::Serving;
-use onrush::supervise::reload::ConfigSource;
-use onrush::upgrade::launcher::{self, Program};
+use onrush::supervise::config_source::ConfigSource;
+use onrush::upgrade::launcher;
+use onrush::upgrade::program::Program;
 use onrush::upgrade::successor::passed_sockets;
 use onrush::{StartError, Tracker};
 use onrush_commands::exit::{Exit, FAILED, GOOD, print};
@@ -56,7 +57,7 @@ fn run() -> Exit {
     cli.flags.config = config_file(cli.flags.config.take());
     // Before the file is read, as its errors are written in this format.
     log_output::set_json(cli.flags.log_format.as_deref() == Some("json"));
-    let passed = match activation::take() {
+    let passed = match socket_activation::take() {
         Err(error) => return Exit::failed(error),
         Ok(passed) => passed,
     };
@@ -111,7 +112,7 @@ fn serve(
     for warning in tracker.warnings.iter().chain(&host_warnings) {
         log::warn!("{warning}");
     }
-    let greeting = greeting::lines(&settings, &tracker);
+    let greeting = startup_lines::lines(&settings, &tracker);
     let source = ConfigSource { flags: cli.flags, host };
     let mut serving = Serving::new(tracker, settings, source, Some(program));
     for line in greeting {

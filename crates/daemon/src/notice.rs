@@ -25,7 +25,7 @@ pub struct Notice {
 pub enum Repeats {
     /// `limits.warnings_per_minute` of this key. The next one has the number of those held back.
     Limited(&'static str),
-    /// One a minute of this key, which says everything: those held back are not counted.
+    /// One a minute of this key. Each has the current numbers, so those held back are not counted.
     OnceAMinute(&'static str),
 }
 
@@ -35,19 +35,9 @@ impl Notice {
         Self { level, text: text.into(), repeats: None }
     }
 
-    /// Information.
-    pub fn info(text: impl Into<String>) -> Self {
-        Self::new(Level::Info, text)
-    }
-
     /// A warning.
     pub fn warn(text: impl Into<String>) -> Self {
         Self::new(Level::Warn, text)
-    }
-
-    /// An error.
-    pub fn error(text: impl Into<String>) -> Self {
-        Self::new(Level::Error, text)
     }
 
     /// The same notice with a limit.

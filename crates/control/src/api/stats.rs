@@ -12,7 +12,7 @@ use onrush_tracker::metrics::{Incoming, LOSSES, Loss, ShardGauges, WorkerMetrics
 use serde::{Deserialize, Serialize};
 
 use crate::connections::{AdminCounters, admin_table};
-use crate::stall::STALL_THRESHOLD;
+use crate::stall::STALL_REPORTED;
 
 /// Declares the JSON type of each struct in a table, with a conversion that adds counters to it.
 macro_rules! declare_stats {
@@ -352,9 +352,9 @@ impl FamilyStats {
 }
 
 impl WorkerStats {
-    /// Whether it has taken no turn for [`STALL_THRESHOLD`].
+    /// Whether it has taken no turn for [`STALL_REPORTED`].
     pub fn is_stalled(&self) -> bool {
-        self.stalled_seconds >= STALL_THRESHOLD.as_secs_f64()
+        self.stalled_seconds >= STALL_REPORTED.as_secs_f64()
     }
 }
 

@@ -10,7 +10,7 @@ use super::stats::{mode_name, placement_name};
 use super::text::Samples;
 use crate::api::stats::FileStats;
 use crate::readiness::Readiness;
-use crate::stall::STALL_THRESHOLD;
+use crate::stall::STALL_REPORTED;
 
 /// A series that is computed from a snapshot.
 #[derive(Debug)]
@@ -82,7 +82,7 @@ declare_computed! {
             to.put_histogram(&worker.member.name, &worker.member.metrics.turn_times, 1e-9)
         });
     Gauge "onrush_worker_stalled" [worker] "1 for a worker that took no turn for 5 s, else 0"
-        => |all, to| each(all.workers(), to, |w| flag(w.state.stalled_for >= STALL_THRESHOLD));
+        => |all, to| each(all.workers(), to, |w| flag(w.state.stalled_for >= STALL_REPORTED));
     Gauge "onrush_lane_waiting_batches" [worker] "Batches that wait to be served by a worker"
         => |all, to| each(all.swarm_workers(), to, |worker| worker.state.lane_waiting as f64);
     Gauge "onrush_lane_capacity_batches" [worker] "Batches that fit in the lane to a worker"

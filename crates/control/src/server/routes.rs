@@ -43,8 +43,8 @@ pub(super) fn router(state: Arc<ServerState>, settings: &AdminSettings) -> Route
     with_common(routes, state)
 }
 
-/// The router of the connections above `admin.connections`: what a supervisor asks, as it may
-/// restart the tracker when it gets no answer.
+/// The router of the connections above `admin.connections`: the checks of a service manager or a
+/// container runtime, which may restart the tracker when it gets no answer.
 pub(super) fn reserve_router(state: Arc<ServerState>) -> Router {
     let is_asked = |(path, _): &Route| matches!(*path, "/health" | "/ready");
     let routes = add(public_routes().into_iter().filter(is_asked).collect());

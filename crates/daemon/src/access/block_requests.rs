@@ -1,8 +1,8 @@
 //! Blocks of sources by the admin API: at once, and across restarts.
 
 use super::blocks::BlockChange;
-use super::{AccessControl, InProgress, Pending};
-use crate::effect::{Effect, Effects, Record, RecordError};
+use super::{AccessControl, ConcurrentWork, Pending};
+use crate::effect::{ChangeRecord, Effect, Effects, RecordError};
 use crate::time::Time;
 use onrush_control::api::Problem;
 use onrush_control::api::blocks::{BlockEntry, BlockList, BlockRequest, BlockUpdate};
@@ -30,11 +30,11 @@ impl AccessControl {
         &mut self,
         (request, caller): (BlockRequest, Caller),
         responder: BlockResponder,
-        in_progress: InProgress,
+        concurrent: ConcurrentWork,
         time: Time,
         effects: &mut Effects,
     ) {
-        let made = in_progress.refuse_if_final();
+        let made = concurrent.permit_change();
         let made = made.and_then(|()| self.blocks.block(request, caller.to_string(), time));
         self.plan(made, caller, responder, time, effects);
     }
@@ -44,11 +44,11 @@ impl AccessControl {
         &mut self,
         (prefix, caller): (&str, Caller),
         responder: BlockResponder,
-        in_progress: InProgress,
+        concurrent: ConcurrentWork,
         time: Time,
         effects: &mut Effects,
     ) {
-        let removed = in_progress.refuse_if_final().and_then(|()| self.blocks.unblock(prefix));
+        let removed = concurrent.permit_change().and_then(|()| self.blocks.unblock(prefix));
         self.plan(removed, caller, responder, time, effects);
     }
 
@@ -64,7 +64,7 @@ impl AccessControl {
             Err(error) => effects.reply(responder, Err(error)),
             Ok(change) => {
                 let change = Pending::Block(PlannedBlock { change, caller, responder });
-                self.record(Record::Blocks(self.blocks.all()), change, time, effects);
+                self.record(ChangeRecord::Blocks(self.blocks.all()), change, time, effects);
             }
         }
     }
@@ -112,12 +112,12 @@ impl AccessControl {
     /// Removes blocks that have ended.
     pub(super) fn expire_blocks(
         &mut self,
-        in_progress: InProgress,
+        concurrent: ConcurrentWork,
         time: Time,
         effects: &mut Effects,
     ) {
         // Once the sockets are released, the file is the successor's.
-        if in_progress.is_final {
+        if concurrent.is_releasing {
             return;
         }
         let expired = self.blocks.expire(time);
@@ -136,7 +136,7 @@ impl AccessControl {
             ),
             many => format!("{} blocks have ended; requests refused: {refused}", many.len()),
         });
-        self.record(Record::Blocks(self.blocks.all()), Pending::ExpiredBlocks, time, effects);
+        self.record(ChangeRecord::Blocks(self.blocks.all()), Pending::ExpiredBlocks, time, effects);
     }
 
     /// Makes the set of refused sources from the blocks and from the list in force.

@@ -4,18 +4,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::diff::ListDiff;
-use super::{AccessControl, InProgress, Pending};
-use crate::effect::{Effect, Effects, Record, RecordError};
+use super::{AccessControl, ConcurrentWork, Pending};
+use crate::effect::{ChangeRecord, Effect, Effects, RecordError};
 use crate::time::Time;
-use onrush_config::settings::{Access, Listed};
 use onrush_control::api::Problem;
 use onrush_control::api::admin::ListUpdate;
 use onrush_control::caller::Caller;
 use onrush_control::request::Responder;
-use onrush_control::view::Candidate;
-use onrush_store::lists::journal::Journal;
 use onrush_tracker::access::overlay::{ListChange, OverlaySet};
-use onrush_tracker::access::set::InfoHashSet;
 use onrush_tracker::access::{AccessList, ListKind, Lists};
 
 /// Recent changes, which a reload or a merge in progress has not seen.
@@ -78,26 +74,6 @@ impl RecentChanges {
     }
 }
 
-/// Makes the list that a reload would put into force if the files of the access list had other
-/// entries.
-pub fn candidate(journal: Option<Journal>) -> Candidate {
-    Box::new(move |settings, mut entries| {
-        let set = |listed: &Listed| {
-            entries.extend(listed.hashes.iter().map(|hash| hash.0));
-            OverlaySet::new(InfoHashSet::new(entries))
-        };
-        let list = match &settings.access {
-            Access::Open => AccessList::Open,
-            Access::Allow(listed) => AccessList::Allow(set(listed)),
-            Access::Deny(listed) => AccessList::Deny(set(listed)),
-        };
-        match &journal {
-            Some(journal) => journal.replay(list).compacted(),
-            None => list,
-        }
-    })
-}
-
 impl AccessControl {
     /// Adds hashes to the list and removes others, at once and across restarts. The list may have
     /// `limit` entries. Responds when the change is in force, or why it is refused.
@@ -105,20 +81,20 @@ impl AccessControl {
         &mut self,
         (changes, caller, responder): (Vec<ListChange>, Caller, ListResponder),
         limit: usize,
-        in_progress: InProgress,
+        concurrent: ConcurrentWork,
         time: Time,
         effects: &mut Effects,
     ) {
-        let (kind, list, effective) = match self.check_change(&changes, limit, in_progress) {
+        let (kind, list, effective) = match self.check_change(&changes, limit, concurrent) {
             Ok(checked) => checked,
             Err(error) => return effects.reply(responder, Err(error)),
         };
         // Changes without effect are not recorded, unless a reload or upgrade in progress may have
         // read a different list.
-        let may_differ = in_progress.reload || in_progress.upgrade;
+        let may_differ = concurrent.reload || concurrent.upgrade;
         let recorded = if may_differ { &changes } else { &effective };
-        let record = Record::ListChanges(kind, recorded.clone());
-        let for_reload = in_progress.reload || !self.is_lasting;
+        let record = ChangeRecord::ListChanges(kind, recorded.clone());
+        let for_reload = concurrent.reload || !self.is_lasting;
         let (list, has_record) = (Arc::new(list), !recorded.is_empty());
         let change =
             PlannedChange { changes, effective, kind, list, for_reload, caller, responder };
@@ -133,9 +109,9 @@ impl AccessControl {
         &self,
         changes: &[ListChange],
         limit: usize,
-        in_progress: InProgress,
+        concurrent: ConcurrentWork,
     ) -> Result<(ListKind, AccessList, Vec<ListChange>), Problem> {
-        in_progress.refuse_if_final()?;
+        concurrent.permit_change()?;
         let former = &self.lists.access;
         let (Some(kind), Some(listing)) = (former.kind(), former.set()) else {
             return Err(Problem::no_list());
@@ -215,6 +191,7 @@ mod tests {
     use super::*;
     use onrush_proto::InfoHash;
     use onrush_store::blocks::Block;
+    use onrush_tracker::access::set::InfoHashSet;
     use std::sync::mpsc::{Receiver, channel};
     use std::time::Duration;
 
@@ -238,13 +215,13 @@ mod tests {
     fn request(
         access: &mut AccessControl,
         changes: Vec<ListChange>,
-        in_progress: InProgress,
+        concurrent: ConcurrentWork,
     ) -> (Effects, Receiver<Result<ListUpdate, Problem>>) {
         let (to, result) = channel();
         let responder = Responder::new(move |result| to.send(result).unwrap());
         let mut effects = Effects::default();
         let caller = Caller::Address("127.0.0.1:9".parse().unwrap());
-        access.change((changes, caller, responder), 20_000, in_progress, time(), &mut effects);
+        access.change((changes, caller, responder), 20_000, concurrent, time(), &mut effects);
         (effects, result)
     }
 
@@ -258,7 +235,7 @@ mod tests {
             let all: Vec<u16> = (chunk * 1_500..(chunk + 1) * 1_500).collect();
             let changes = all.iter().copied().map(listed(true));
             let changes = changes.chain(all[..1].iter().copied().map(listed(false))).collect();
-            let (effects, result) = request(&mut access, changes, InProgress::default());
+            let (effects, result) = request(&mut access, changes, ConcurrentWork::default());
             for effect in effects.send_replies() {
                 if let Effect::Merge(list) = effect {
                     assert!(merging.replace(list).is_none(), "one merge at a time");
@@ -286,8 +263,11 @@ mod tests {
         let mut access = deny_list();
         access.is_lasting = true;
         let change = || vec![ListChange::new(hash(1), true)];
-        let (effects, result) = request(&mut access, change(), InProgress::default());
-        assert!(matches!(effects.0[..], [Effect::Record(Record::ListChanges(..))]), "{effects:?}");
+        let (effects, result) = request(&mut access, change(), ConcurrentWork::default());
+        assert!(
+            matches!(effects.0[..], [Effect::Record(ChangeRecord::ListChanges(..))]),
+            "{effects:?}"
+        );
         assert!(access.lists().access.permits(hash(1)) && result.try_recv().is_err());
         let mut failed = Effects::default();
         let error = RecordError { path: "j".into(), error: "full".into() };
@@ -295,7 +275,7 @@ mod tests {
         assert_eq!(failed.send_replies().len(), 0);
         assert!(result.recv().unwrap().unwrap_err().error.contains("j cannot be written: full"));
         assert!(access.lists().access.permits(hash(1)), "nothing has changed");
-        let (_, result) = request(&mut access, change(), InProgress::default());
+        let (_, result) = request(&mut access, change(), ConcurrentWork::default());
         let mut recorded = Effects::default();
         access.recorded(Ok(()), time(), &mut recorded);
         assert!(matches!(recorded.send_replies()[..], [Effect::Notice(_), Effect::Publish]));
@@ -308,7 +288,7 @@ mod tests {
         let mut access = deny_list();
         let mut change = |numbers: std::ops::Range<u16>, listed| {
             let changes = numbers.map(|number| ListChange::new(hash(number), listed));
-            request(&mut access, changes.collect(), InProgress::default()).0
+            request(&mut access, changes.collect(), ConcurrentWork::default()).0
         };
         let added = change(0..5, true);
         added.assert_logged(&["deny list changed by 127.0.0.1:9", "and 2 more; ", "now: 5"]);
@@ -329,7 +309,7 @@ mod tests {
         ] {
             let lists = Lists { access: list.clone(), ..Lists::open() };
             let mut access = AccessControl::new(lists, 1);
-            let (effects, result) = request(&mut access, changes, InProgress::default());
+            let (effects, result) = request(&mut access, changes, ConcurrentWork::default());
             assert_eq!(effects.send_replies().len(), 0);
             let refused = result.recv().unwrap().unwrap_err();
             assert!(refused.error.contains(part), "{refused:?}");
@@ -346,9 +326,9 @@ mod tests {
         access.blocks.load(vec![Block { prefix, since, seconds: Some(1), reason, by }], at);
         at = Time { now: at.now + Duration::from_secs(1), unix: at.unix + 1 };
         let mut effects = Effects::default();
-        access.expire_blocks(InProgress::default(), at, &mut effects);
+        access.expire_blocks(ConcurrentWork::default(), at, &mut effects);
         let is_empty = |effect: &Effect| match effect {
-            Effect::Record(Record::Blocks(left)) => left.is_empty(),
+            Effect::Record(ChangeRecord::Blocks(left)) => left.is_empty(),
             _ => false,
         };
         assert!(effects.0.iter().any(is_empty), "{effects:?}");
@@ -357,21 +337,21 @@ mod tests {
     #[test]
     fn a_change_without_effect_is_recorded_for_a_reload_or_successor_that_may_miss_it() {
         let (reload, upgrade) = (
-            InProgress { reload: true, ..InProgress::default() },
-            InProgress { upgrade: true, ..InProgress::default() },
+            ConcurrentWork { reload: true, ..ConcurrentWork::default() },
+            ConcurrentWork { upgrade: true, ..ConcurrentWork::default() },
         );
-        for (in_progress, recorded) in
-            [(InProgress::default(), false), (reload, true), (upgrade, true)]
+        for (concurrent, recorded) in
+            [(ConcurrentWork::default(), false), (reload, true), (upgrade, true)]
         {
             let mut access = deny_list();
             access.is_lasting = true;
             let change = vec![ListChange::new(hash(1), false)];
-            let (effects, _result) = request(&mut access, change, in_progress);
+            let (effects, _result) = request(&mut access, change, concurrent);
             let has_record = effects.0.iter().any(|it| matches!(it, Effect::Record(_)));
-            assert_eq!(has_record, recorded, "{in_progress:?}");
+            assert_eq!(has_record, recorded, "{concurrent:?}");
         }
-        let is_final = InProgress { is_final: true, ..InProgress::default() };
-        let (effects, result) = request(&mut deny_list(), Vec::new(), is_final);
+        let releasing = ConcurrentWork { is_releasing: true, ..ConcurrentWork::default() };
+        let (effects, result) = request(&mut deny_list(), Vec::new(), releasing);
         assert_eq!(effects.send_replies().len(), 0);
         assert!(result.recv().unwrap().unwrap_err().error.contains("a handoff is in progress"));
     }

@@ -5,38 +5,41 @@
 //! |---|---|
 //! | [`blocks`] | sources that are blocked on request, until they expire |
 //! | `block_requests` | blocks made and removed by the admin API |
+//! | `candidate` | the list that a reload would put into force |
 //! | `changes` | changes of the list of info hashes by the admin API |
 //! | `diff` | differences of lists, for the log |
+//! | `reload` | lists that a reload has read |
 //! | [`purge`] | removal of swarms that the list no longer permits |
 
 mod block_requests;
 pub mod blocks;
+mod candidate;
 mod changes;
 mod diff;
 pub mod purge;
+mod reload;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::effect::{Effect, Effects, Record, RecordError};
+use crate::effect::{ChangeRecord, Effect, Effects, RecordError};
 use crate::time::Time;
 use block_requests::PlannedBlock;
 use blocks::Blocks;
-pub use changes::candidate;
+pub use candidate::candidate;
 use changes::{PlannedChange, RecentChanges};
-use diff::ListDiff;
 use onrush_config::Settings;
-use onrush_config::reload::KeyChange;
 use onrush_control::api::Problem;
 use onrush_store::blocks::Block;
 use onrush_store::lists::EntryHighWaterMark;
 use onrush_store::lists::file::ListError;
 use onrush_store::lists::journal::ReplayedList;
+use onrush_tracker::access::Lists;
 use onrush_tracker::access::member_counts::MemberCounts;
 use onrush_tracker::access::origins::MAX_LISTS;
 use onrush_tracker::access::overlay::ListChange;
-use onrush_tracker::access::{AccessList, Lists};
 use purge::Purge;
+pub use reload::ListReload;
 
 /// The lists in force, with everything that decides how they change.
 pub struct AccessControl {
@@ -65,19 +68,20 @@ enum Pending {
 
 /// Other work that has read, or may have read, the lists before a change.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct InProgress {
+pub struct ConcurrentWork {
     /// The configuration is being read.
     pub reload: bool,
     /// A successor is starting.
     pub upgrade: bool,
-    /// The successor has the final state, and would miss a change.
-    pub is_final: bool,
+    /// The sockets are being released
+    /// ([`Upgrade::is_releasing`](crate::upgrade::progress::Upgrade::is_releasing)).
+    pub is_releasing: bool,
 }
 
-impl InProgress {
-    /// Refuses changes that would be lost, because the successor has the final state.
-    fn refuse_if_final(self) -> Result<(), Problem> {
-        match self.is_final {
+impl ConcurrentWork {
+    /// Refuses a change that the successor would miss.
+    fn permit_change(self) -> Result<(), Problem> {
+        match self.is_releasing {
             true => {
                 Err(Problem::conflict("a handoff is in progress: repeat the request in a second"))
             }
@@ -161,69 +165,19 @@ impl AccessControl {
     }
 }
 
-/// A reload, as far as it concerns lists.
-pub struct ListReload<'a> {
-    /// The settings to be put into force.
-    pub settings: &'a Settings,
-    /// The lists that were read for them.
-    pub read: Lists,
-    /// The journal as it was replayed on the list.
-    pub replayed: Option<ReplayedList>,
-    /// Whether a list is accepted that lost most of its entries.
-    pub forced: bool,
-}
-
 /// While the tracker runs.
 impl AccessControl {
-    /// Puts lists into force that were read. A changed file is added to the `changed` keys, unless
-    /// one of its table is there.
-    ///
-    /// # Errors
-    /// A [`ListError`]; nothing has changed then.
-    pub fn reconfigure(
-        &mut self,
-        reload: ListReload<'_>,
-        changed: &mut Vec<KeyChange>,
-        now: Instant,
-        effects: &mut Effects,
-    ) -> Result<(), ListError> {
-        let ListReload { settings, mut read, replayed, forced } = reload;
-        self.changes.repeat(&mut read);
-        self.entry_high_water_mark = match forced {
-            true => EntryHighWaterMark::of(&read),
-            false => self.entry_high_water_mark.with(settings, Some(&self.lists.blocked), &read)?,
-        };
-        if let Some(replayed) = replayed
-            && self.changes.since_reload.is_empty()
-        {
-            effects.push(Effect::CompactJournal(replayed));
-        }
-        let former = self.lists.access.clone();
-        self.replace(read, changed, effects);
-        self.compile_blocks();
-        // Even of an unchanged list, so that a reload repeats a purge that has failed.
-        self.purge.start(&self.lists.access, former, now);
-        Ok(())
-    }
-
-    /// A reload has ended: the next one finds the changes until now in the journal.
-    pub fn reload_ended(&mut self) {
-        if self.is_lasting {
-            self.changes.since_reload.clear();
-        }
-    }
-
     /// Call every second with how long each worker has been `stalled`: starts removals of swarms
     /// that are due, and removes blocks that have ended.
     pub fn tick(
         &mut self,
         stalled: &[Duration],
-        in_progress: InProgress,
+        concurrent: ConcurrentWork,
         time: Time,
         effects: &mut Effects,
     ) {
         self.purge.tick(&self.lists.access, stalled, time.now, effects);
-        self.expire_blocks(in_progress, time, effects);
+        self.expire_blocks(concurrent, time, effects);
     }
 
     /// A shard has removed swarms.
@@ -236,7 +190,7 @@ impl AccessControl {
     }
 
     /// Writes a record before a `change` is in force, where changes are recorded.
-    fn record(&mut self, record: Record, change: Pending, time: Time, effects: &mut Effects) {
+    fn record(&mut self, record: ChangeRecord, change: Pending, time: Time, effects: &mut Effects) {
         self.pending = Some(change);
         match self.is_lasting {
             true => effects.push(Effect::Record(record)),
@@ -259,46 +213,6 @@ impl AccessControl {
                 }
             }
             None => {}
-        }
-    }
-
-    fn replace(&mut self, read: Lists, changed: &mut Vec<KeyChange>, effects: &mut Effects) {
-        let lists = &mut self.lists;
-        let before = EntryHighWaterMark::of(lists);
-        let mut add = |keys: &[&str]| {
-            if !changed.iter().any(|change| keys.contains(&change.key.as_str())) {
-                let what = "other entries".to_owned();
-                let of = |key: &&str| KeyChange { key: (*key).to_owned(), what };
-                changed.extend(keys.last().map(of));
-            }
-        };
-        let mut difference = String::new();
-        if read.access != lists.access {
-            difference = ListDiff::between(&lists.access, &read.access).to_string();
-            let names = |list: &AccessList| -> Vec<_> {
-                list.parts().iter().map(|part| part.name.clone()).collect()
-            };
-            if names(&read.access) != names(&lists.access) {
-                // The counters are by number.
-                lists.forbidden = Arc::new(MemberCounts::new(self.members, MAX_LISTS));
-            }
-            lists.access = read.access;
-            add(&["access.mode", "access.info_hashes", "access.error", "access.files"]);
-        }
-        if read.blocked != lists.blocked {
-            lists.blocked = read.blocked;
-            add(&["access.blocked", "access.blocked_file"]);
-        }
-        let now = EntryHighWaterMark::of(lists);
-        let more = if difference.is_empty() { difference } else { format!("; {difference}") };
-        let hashes = ("info hashes", before.info_hashes, now.info_hashes, more.as_str());
-        let blocks = ("blocked addresses", before.blocks, now.blocks, "");
-        for (name, before, now, more) in [hashes, blocks] {
-            if before + now > 0 {
-                effects.info(format!(
-                    "list of {name}: {before} entries before the reload, {now} now{more}"
-                ));
-            }
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Checks that the addresses of the settings can be bound. The running tracker of the same
-//! configuration holds them before a reload, which is as it should be.
+//! Checks that the addresses of the settings can be bound. An address that the running tracker of
+//! the same configuration holds is no problem.
 
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -23,41 +23,35 @@ pub(super) fn check(
     notes: &mut Vec<String>,
 ) {
     let running = Running { processes: lock_holders(settings, state_dirs), user };
+    let mut judge = |holds: Option<bool>, found: Refused, optional: bool| match holds {
+        Some(true) => {}
+        Some(false) if optional => notes.push(format!("no admin side: {found}")),
+        Some(false) => refused.push(found),
+        None => {
+            notes.push(format!("cannot see whether the running tracker holds the address: {found}"))
+        }
+    };
     // A service manager has bound sockets that it passes.
     for listen in settings.listen.iter().filter(|_| !settings.sockets_passed) {
         let Err(error) = bind::check(*listen) else { continue };
-        let found = refusals::address(&error, settings);
-        match error {
+        let holds = match error {
             // The tracker may have bound a low port before it dropped the capability for that.
             BindError::Taken { address } | BindError::Forbidden { address } => {
-                match running.holds(Protocol::Udp, &refusals::conflicts(Protocol::Udp, address)) {
-                    Some(true) => {}
-                    Some(false) => refused.push(found),
-                    None => notes.push(unseen(&found)),
-                }
+                running.holds(Protocol::Udp, &refusals::conflicts(Protocol::Udp, address))
             }
-            _ => refused.push(found),
-        }
+            _ => Some(false),
+        };
+        judge(holds, refusals::address(&error, settings), false);
     }
     let Some(listen) = settings.admin.listen else { return };
     let Err(error) = server::bind(listen) else { return };
-    let found = refusals::admin(&error);
     let holds = match error {
         AdminError::Taken(address) => {
             running.holds(Protocol::Tcp, &refusals::conflicts(Protocol::Tcp, address))
         }
         _ => Some(false),
     };
-    match holds {
-        Some(true) => {}
-        Some(false) if listen.optional => notes.push(format!("no admin side: {found}")),
-        Some(false) => refused.push(found),
-        None => notes.push(unseen(&found)),
-    }
-}
-
-fn unseen(taken: &Refused) -> String {
-    format!("cannot see whether the running tracker holds the address: {taken}")
+    judge(holds, refusals::admin(&error), listen.optional);
 }
 
 /// The running tracker of the configuration, if there is one.

@@ -22,6 +22,7 @@ use onrush_store::atomic_file::check_directory;
 use onrush_store::state::State;
 use onrush_tracker::access::Lists;
 
+use crate::process::switch_user;
 use crate::process::user::{self, UserError};
 use onrush_config::state_dirs::state_dirs;
 
@@ -61,7 +62,7 @@ pub fn check(settings: &Settings, config: Option<&Path>) -> Findings {
     addresses::check(settings, &directories, id, &mut refused, &mut notes);
     let creation = State::check_creation(settings).map(|refused| refused.as_user(&user::current()));
     if let Some(service) = service.as_ref().filter(|_| user::is_root())
-        && let Err(error) = user::become_user(&service.name, settings.group.as_deref(), None)
+        && let Err(error) = switch_user::become_user(&service.name, settings.group.as_deref(), None)
     {
         refused.push(refusals::user(&error));
     }

@@ -12,7 +12,7 @@ use onrush_tracker::refusal::Refusal;
 const BUSY: f64 = 0.5;
 /// A worker without a turn for so long is stalled, as an idle one takes four in a second. It
 /// counts as busy: the time of a turn is added to the counters at its end.
-const STALLED: Duration = Duration::from_millis(500);
+const STALL_COUNTS_AS_BUSY: Duration = Duration::from_millis(500);
 
 /// The load of one second.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -107,7 +107,7 @@ impl Readings {
             let worker = WorkerLoad {
                 received: new.received.saturating_sub(old.received),
                 lost: new.lost.saturating_sub(old.lost),
-                is_busy: busy >= BUSY * elapsed || *stalled >= STALLED,
+                is_busy: busy >= BUSY * elapsed || *stalled >= STALL_COUNTS_AS_BUSY,
             };
             load.received += worker.received;
             load.lost += worker.lost;

@@ -7,16 +7,18 @@
 //! | [`load`] | the load of a second |
 //! | `warnings`, `limit_warnings` | what operators read of losses and limits |
 //! | [`steering_backoff`] | from the load of each worker to the steering of announces |
-//! | [`policy`] | from the load to the step of overload |
+//! | [`step_policy`] | from the load to the step of overload |
+//! | `commitment` | how long peers that were sent a longer interval have to be kept |
 //! | [`filter`] | from the load to the switch of the kernel's filter |
 //! | [`onrush_net::mio::drops`] | why the kernel dropped datagrams |
 //! | [`onrush_tracker::kernel_filter`] | the filter that the kernel gets |
 
+mod commitment;
 pub mod filter;
 mod limit_warnings;
 pub mod load;
-pub mod policy;
 pub mod steering_backoff;
+pub mod step_policy;
 mod warnings;
 
 use std::time::{Duration, Instant};
@@ -26,7 +28,6 @@ use crate::notice::{Notice, Repeats};
 use onrush_config::Settings;
 use onrush_config::settings::OverloadSettings;
 use onrush_control::api::stats;
-use onrush_replica::handoff::IntervalCommitment;
 use onrush_swarm::Moment;
 use onrush_tracker::access::Lists;
 use onrush_tracker::limits::AnnounceSettings;
@@ -34,14 +35,13 @@ use onrush_tracker::member::Member;
 use onrush_tracker::metrics::Summary;
 use onrush_tracker::rules::Rules;
 
+pub(crate) use commitment::LONGEST_LIFETIME;
+use commitment::lifetime;
 use filter::FilterSwitch;
 use load::{Load, Readings};
-use policy::{Change, Policy, STEPS};
 use steering_backoff::SteeringBackoff;
+use step_policy::{STEPS, StepChange, StepPolicy};
 use warnings::Warnings;
-
-/// Upper bound of a peer's lifetime, seconds: the range of a stored age.
-pub(crate) const LONGEST_LIFETIME: u32 = onrush_swarm::shard::MAX_PEER_LIFETIME;
 
 /// Overload of a tracker: in the beginning without pressure and commitments.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ pub struct Overload {
     announce: AnnounceSettings,
     settings: OverloadSettings,
     readings: Readings,
-    policy: Policy,
+    policy: StepPolicy,
     filter: FilterSwitch,
     warnings: Warnings,
     backoff: SteeringBackoff,
@@ -59,21 +59,15 @@ pub struct Overload {
     committed: Option<(Instant, u32)>,
 }
 
-/// Counters and states of the process at the end of a second.
+/// The state of the process at the end of a second.
 #[derive(Clone, Copy, Debug)]
-pub struct Second<'a> {
-    /// All members, always in the same order.
-    pub members: &'a [Member],
-    /// The sum of their counters.
-    pub summary: &'a Summary,
-    /// How long each has been stalled.
-    pub stalled: &'a [Duration],
+pub struct ProcessState {
+    /// The sum of the counters of all members.
+    pub summary: Summary,
     /// Whether datagrams that the kernel's filter drops can be told from losses.
     pub reasons_known: bool,
     /// Whether the kernel steers announces for this process.
     pub is_steering: bool,
-    /// Its end.
-    pub now: Instant,
 }
 
 impl Overload {
@@ -83,7 +77,7 @@ impl Overload {
             announce: settings.announce.clone(),
             settings: settings.overload.clone(),
             readings: Readings::default(),
-            policy: Policy::default(),
+            policy: StepPolicy::default(),
             filter: FilterSwitch::default(),
             warnings: Warnings::default(),
             backoff: SteeringBackoff::new(settings.placement.socket_sides()),
@@ -103,17 +97,24 @@ impl Overload {
         }
     }
 
-    /// Call every second: warns of losses, adapts interval, filter and steering to the load, and
-    /// stores the commitment.
-    pub fn tick(&mut self, second: &Second<'_>, effects: &mut Effects) {
-        let Second { members, summary, stalled, now, .. } = *second;
+    /// Call every second with all members, always in the same order, how long each has been
+    /// `stalled`, and the state of the process: warns of losses, adapts interval, filter and
+    /// steering to the load, and stores the commitment.
+    pub fn tick(
+        &mut self,
+        members: &[Member],
+        stalled: &[Duration],
+        state: &ProcessState,
+        now: Instant,
+        effects: &mut Effects,
+    ) {
         self.check_filters(members, now, effects);
         let load = self.readings.tick(members, stalled, now);
-        self.warnings.tick(&load, summary, now, effects);
-        if second.is_steering {
+        self.warnings.tick(&load, &state.summary, now, effects);
+        if state.is_steering {
             self.adapt_steering(&load, now, effects);
         }
-        self.adapt(&load, second.reasons_known, now, effects);
+        self.adapt(&load, state.reasons_known, now, effects);
     }
 
     fn adapt_steering(&mut self, load: &Load, now: Instant, effects: &mut Effects) {
@@ -132,16 +133,16 @@ impl Overload {
 
     /// Adapts interval and filter to the load of a second.
     fn adapt(&mut self, load: &Load, reasons_known: bool, now: Instant, effects: &mut Effects) {
-        let (before, was_filtered) = (self.pressure(), self.is_filtering());
+        let (before, was_filtered) = (self.pressure(), self.filter.is_on());
         let commitment = self.commitment_of(before.interval);
         let change = self.policy.tick(self.settings.drop_share, load);
         let permitted = reasons_known && self.settings.drop_share > 0;
         let switched = self.filter.tick(load, self.policy.is_pressed(), permitted, now);
         let expired = self.committed.take_if(|(until, _)| now >= *until).is_some();
-        if change == Some(Change::Down) {
+        if change == Some(StepChange::Down) {
             self.adopt(commitment, now);
         }
-        // First, so that the log tells of rules that are in force.
+        // Before the log entries, which state the rules in force.
         if expired || change.is_some() || switched {
             effects.push(Effect::Publish);
         }
@@ -149,33 +150,28 @@ impl Overload {
         self.store_commitment(self.pressure().interval != before.interval, now, effects);
     }
 
-    /// Stores the commitment for the process after this one.
-    pub fn store_commitment(&self, changed: bool, now: Instant, effects: &mut Effects) {
-        effects.push(Effect::StoreCommitment { commitment: self.commitment(now), changed });
-    }
-
     /// Reports the changes since a second with this step, in which the filter was on or not:
     /// warnings of more overload, and information about less. A second that ends the overload has
     /// one notice.
     fn report(
         &self,
-        change: Option<Change>,
+        change: Option<StepChange>,
         (former_step, was_filtered): (u32, bool),
         effects: &mut Effects,
     ) {
         let stats::Overload { step, interval } = self.pressure();
-        let is_filtered = self.is_filtering();
+        let is_filtered = self.filter.is_on();
         if step == 0 && !is_filtered && (former_step > 0 || was_filtered) {
             return effects.info(format!(
                 "overload ended: the interval is {interval} s again, and the kernel's filter is off"
             ));
         }
         match change {
-            Some(Change::Up { lost, refused }) => effects.warn(format!(
+            Some(StepChange::Up { lost, refused }) => effects.warn(format!(
                 "overload: workers are busy, {lost} % of datagrams are lost and {refused} % are \
                  refused as busy; the interval is {interval} s now"
             )),
-            Some(Change::Down) => effects.info(format!(
+            Some(StepChange::Down) => effects.info(format!(
                 "overload: few datagrams are lost or refused now; the interval is {interval} s now"
             )),
             None => {}
@@ -190,7 +186,7 @@ impl Overload {
 
     /// Switches a filter off that the kernel refuses, for five minutes.
     fn check_filters(&mut self, members: &[Member], now: Instant, effects: &mut Effects) {
-        if !self.is_filtering() {
+        if !self.filter.is_on() {
             return;
         }
         let refusals = members.iter().filter_map(|member| member.metrics.filter_refusal.get());
@@ -203,11 +199,6 @@ impl Overload {
                 filter::RETRY.as_secs() / 60
             ));
         }
-    }
-
-    /// Whether the kernel is to have the filter.
-    pub fn is_filtering(&self) -> bool {
-        self.filter.is_on()
     }
 
     /// The current step, and the interval that it leads to.
@@ -226,58 +217,9 @@ impl Overload {
         let committed = self.committed.map_or(0, |(_, lifetime)| lifetime);
         rules.set_peer_lifetime(lifetime.max(committed));
         rules.set_interval(pressure.interval);
-        rules.kernel_filter = self.is_filtering();
+        rules.kernel_filter = self.filter.is_on();
         rules
     }
-
-    /// The commitment to clients that were sent `interval`.
-    fn commitment_of(&self, interval: u32) -> IntervalCommitment {
-        let lifetime = lifetime(&self.announce, interval);
-        IntervalCommitment { lifetime, seconds: longest_wait(&self.announce, interval) }
-    }
-
-    /// The commitment beyond the configured interval; `None` if only that was sent.
-    pub fn commitment(&self, now: Instant) -> Option<IntervalCommitment> {
-        let pressure = self.pressure();
-        let current = (pressure.step > 0).then(|| self.commitment_of(pressure.interval));
-        let earlier = self.committed.map(|(until, lifetime)| {
-            let left = until.saturating_duration_since(now).as_secs() + 1;
-            IntervalCommitment { lifetime, seconds: left as u32 }
-        });
-        match (current, earlier) {
-            (Some(current), Some(earlier)) => Some(current.max(earlier)),
-            (current, earlier) => current.or(earlier),
-        }
-    }
-
-    /// The commitment including the configured interval, for a successor whose configuration may
-    /// have a shorter one.
-    pub fn full_commitment(&self, now: Instant) -> IntervalCommitment {
-        let configured = self.commitment_of(self.announce.interval);
-        self.commitment(now).map_or(configured, |more| more.max(configured))
-    }
-
-    /// Adds a commitment, of this process or of its predecessor.
-    pub fn adopt(&mut self, commitment: IntervalCommitment, now: Instant) {
-        let IntervalCommitment { lifetime, seconds } = commitment;
-        let (until, committed) = self.committed.unwrap_or((now, 0));
-        let until = until.max(now + Duration::from_secs(seconds.into()));
-        self.committed = Some((until, committed.max(lifetime.min(LONGEST_LIFETIME))));
-    }
-}
-
-/// The longest wait, in seconds, of a client that was sent `interval` with jitter.
-fn longest_wait(announce: &AnnounceSettings, interval: u32) -> u32 {
-    let longest = u64::from(interval) * u64::from(100 + announce.interval_jitter_percent) / 100;
-    u32::try_from(longest).unwrap_or(u32::MAX)
-}
-
-/// The lifetime, in seconds, of peers that were sent `interval`: the configured one in proportion,
-/// up to [`LONGEST_LIFETIME`].
-fn lifetime(announce: &AnnounceSettings, interval: u32) -> u32 {
-    let scaled =
-        u64::from(announce.peer_lifetime) * u64::from(interval) / u64::from(announce.interval);
-    scaled.clamp(announce.peer_lifetime.into(), LONGEST_LIFETIME.into()) as u32
 }
 
 #[cfg(test)]
@@ -286,6 +228,7 @@ mod tests {
     use std::sync::Arc;
 
     use log::Level;
+    use onrush_replica::handoff::IntervalCommitment;
     use onrush_tracker::member::Role;
 
     use super::*;
@@ -425,21 +368,21 @@ mod tests {
         };
         assert_eq!(check(&mut fixture), None);
         fixture.seconds(5, 90);
-        assert!(fixture.overload.is_filtering() && fixture.rules().kernel_filter);
+        assert!(fixture.overload.filter.is_on() && fixture.rules().kernel_filter);
         let enomem = io::Error::from_raw_os_error(12);
         members[1].metrics.filter_refusal.set(Some(&enomem));
         let warning = check(&mut fixture).unwrap();
         assert!(warning.contains("os error 12") && warning.contains("net.core.optmem_max"));
-        assert!(!fixture.overload.is_filtering(), "drops of this second are not the filter's");
+        assert!(!fixture.overload.filter.is_on(), "drops of this second are not the filter's");
         fixture.seconds(100, 90);
         assert_eq!(check(&mut fixture), None);
-        assert!(!fixture.overload.is_filtering() && !fixture.rules().kernel_filter);
+        assert!(!fixture.overload.filter.is_on() && !fixture.rules().kernel_filter);
         assert_eq!(fixture.overload.pressure().interval, 3600);
         // The worker has removed what it has.
         members[1].metrics.filter_refusal.set(None);
         fixture.seconds(300, 90);
         assert_eq!(check(&mut fixture), None);
-        assert!(fixture.overload.is_filtering() && fixture.rules().kernel_filter);
+        assert!(fixture.overload.filter.is_on() && fixture.rules().kernel_filter);
     }
 
     #[test]
@@ -461,16 +404,11 @@ mod tests {
                 members[1].metrics.turn_times.observe(900_000_000);
             }
             fixture.now += Duration::from_secs(1);
-            let second = Second {
-                members: &members,
-                summary: &Summary::default(),
-                stalled: &[Duration::ZERO; 2],
-                reasons_known: true,
-                is_steering,
-                now: fixture.now,
-            };
+            let summary = Summary::default();
+            let state = ProcessState { summary, reasons_known: true, is_steering };
             let mut effects = Effects::default();
-            fixture.overload.tick(&second, &mut effects);
+            let stalled = [Duration::ZERO; 2];
+            fixture.overload.tick(&members, &stalled, &state, fixture.now, &mut effects);
             let change = |effect: &Effect| match effect {
                 Effect::Steer(change) => Some(*change),
                 _ => None,

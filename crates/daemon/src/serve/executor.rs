@@ -6,18 +6,20 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender, never};
+use crossbeam_channel::{Receiver, Sender};
 
-use crate::access::purge::removal;
+use crate::access::purge::swarm_removal;
 use crate::effect::{Effect, LogControl, ServiceState, SteeringChange};
 use crate::notice::{Notice, NoticeLimit, Repeats};
+use crate::overload::ProcessState;
 use crate::process::log_output;
-use crate::process::notify::{self, NotifyState};
+use crate::process::service_notify::{self, NotifyState};
 use crate::state_files::StateFiles;
 use crate::supervise::Supervisor;
-use crate::supervise::event::{Event, Tick};
-use crate::supervise::reload::{ConfigSource, Loaded};
-use crate::upgrade::launcher::{Program, StartedSuccessor};
+use crate::supervise::config_source::{ConfigSource, LoadedConfig};
+use crate::supervise::event::Event;
+use crate::upgrade::launcher::StartedSuccessor;
+use crate::upgrade::program::Program;
 use onrush_control::Server;
 use onrush_control::history::History;
 use onrush_control::view::View;
@@ -55,7 +57,7 @@ type Channel<T> = (Sender<T>, Receiver<T>);
 
 /// Results of the threads that effects have started.
 pub(super) struct Results {
-    pub(super) loaded: Channel<Result<Loaded, String>>,
+    pub(super) loaded: Channel<Result<LoadedConfig, String>>,
     pub(super) merged: Channel<AccessList>,
     pub(super) removed: Channel<u64>,
 }
@@ -63,19 +65,14 @@ pub(super) struct Results {
 impl Executor {
     /// Call every second: records the history and writes files that are due. Returns the state of
     /// the process.
-    pub(super) fn tick(&mut self, supervisor: &Supervisor, now: Instant) -> Tick {
+    pub(super) fn tick(&mut self, supervisor: &Supervisor, now: Instant) -> ProcessState {
         let summary = self.running.summary();
         self.history.record(&summary, now);
         let refused = supervisor.access().lists().refused_by_part();
         self.history.record_refused(self.clock.now().unix, refused);
         self.files.tick(self.running.orders(), &self.history, self.clock, now);
         let (reasons_known, is_steering) = (self.drop_reasons.are_known(), self.steering.is_some());
-        Tick { summary, reasons_known, is_steering }
-    }
-
-    /// Receives how the successor has exited.
-    pub(super) fn successor_exited(&self) -> Receiver<String> {
-        self.successor.as_ref().map_or_else(never, |successor| successor.exited.clone())
+        ProcessState { summary, reasons_known, is_steering }
     }
 
     /// Carries out an effect. Returns its result, where the supervisor needs it.
@@ -84,7 +81,7 @@ impl Executor {
         match effect {
             Effect::Notice(notice) => self.log(notice, now),
             Effect::Publish => self.publish(supervisor),
-            Effect::Reply(reply) => reply.send(),
+            Effect::Reply(reply) => reply.respond(()),
             Effect::Record(record) => {
                 let records = self.files.records();
                 return Some(Event::Recorded(records.map_or(Ok(()), |it| it.write(&record))));
@@ -95,7 +92,7 @@ impl Executor {
             Effect::Merge(list) => return self.merge(list),
             Effect::Remove(removal) => {
                 let (to, _) = &self.results.removed;
-                if let Err(error) = removal::start(&removal, self.running.orders(), to) {
+                if let Err(error) = swarm_removal::start(&removal, self.running.orders(), to) {
                     log::error!("{error}: its shard keeps swarms that are no longer permitted");
                 }
             }
@@ -120,10 +117,10 @@ impl Executor {
             }
             Effect::Launch { force } => return Some(self.launch(force)),
             Effect::KillSuccessor => self.successor.iter_mut().for_each(StartedSuccessor::kill),
-            Effect::SendCurrent(current, to) => {
+            Effect::SendInherited(inherited, to) => {
                 let unread = self.files.snapshots.unread().cloned().map(Box::new);
                 // The successor may have given up.
-                let _ = to.send(Current { unread, ..*current });
+                let _ = to.send(Current { unread, ..*inherited });
             }
             Effect::Notify(state) => notify_manager(&state),
             Effect::End(_) => {}
@@ -137,7 +134,7 @@ impl Executor {
             successor.release();
         }
         // The watchdog's timeout starts anew for that process.
-        notify::send(&[NotifyState::MainPid(process as u32), NotifyState::Watchdog]);
+        service_notify::send(&[NotifyState::MainPid(process as u32), NotifyState::Watchdog]);
     }
 
     fn log(&mut self, notice: Notice, now: Instant) {
@@ -150,7 +147,7 @@ impl Executor {
         if let Err(error) = self.running.orders().update_rules(&Arc::new(supervisor.rules())) {
             log::error!("{error}; its configuration is unchanged");
         }
-        self.view.update(|shown| *shown = supervisor.in_force());
+        self.view.publish(supervisor.in_force());
     }
 
     /// Merges a list on a thread of its own. If there is none, the list stays as it is.
@@ -196,13 +193,13 @@ impl Executor {
 fn notify_manager(state: &ServiceState) {
     match state {
         ServiceState::Ready(status) => {
-            notify::send(&[NotifyState::Ready, NotifyState::Status(status)]);
+            service_notify::send(&[NotifyState::Ready, NotifyState::Status(status)]);
         }
-        ServiceState::Reloading => notify::reloading(),
-        ServiceState::Status(status) => notify::send(&[NotifyState::Status(status)]),
-        ServiceState::Watchdog => notify::send(&[NotifyState::Watchdog]),
+        ServiceState::Reloading => service_notify::reloading(),
+        ServiceState::Status(status) => service_notify::send(&[NotifyState::Status(status)]),
+        ServiceState::Watchdog => service_notify::send(&[NotifyState::Watchdog]),
         ServiceState::Stopping => {
-            notify::send(&[NotifyState::Stopping, NotifyState::Status("stopping")]);
+            service_notify::send(&[NotifyState::Stopping, NotifyState::Status("stopping")]);
         }
     }
 }

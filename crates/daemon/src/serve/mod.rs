@@ -21,12 +21,12 @@ use crate::notice::NoticeLimit;
 use crate::process::logging;
 use crate::process::signals::Signal;
 use crate::start::Tracker;
+use crate::supervise::config_source::ConfigSource;
 use crate::supervise::event::Event;
-use crate::supervise::reload::ConfigSource;
 use crate::supervise::{Owners, Service, Supervisor};
 use crate::time::Time;
-use crate::upgrade::launcher::Program;
 use crate::upgrade::predecessor::HandoffEvent;
+use crate::upgrade::program::Program;
 use executor::{Executor, Results};
 use onrush_config::Settings;
 use onrush_control::request::Request;
@@ -131,7 +131,8 @@ impl Serving {
     /// Waits for the next event; `None` if a source of events has ended.
     fn wait(&mut self, signals: &Receiver<Signal>, seconds: &Receiver<Instant>) -> Option<Event> {
         let (results, running) = (&self.executor.results, &self.executor.running);
-        let successor = self.executor.successor_exited();
+        let successor = self.executor.successor.as_ref();
+        let successor_exited = successor.map_or_else(never, |started| started.exited.clone());
         Some(select! {
             // Without a thread that receives signals, nothing could stop the process.
             recv(signals) -> signal => Event::Signal(signal.unwrap_or(Signal::Stop)),
@@ -147,7 +148,7 @@ impl Serving {
                     return None;
                 }
             },
-            recv(successor) -> exited => {
+            recv(successor_exited) -> exited => {
                 self.executor.successor = None;
                 let unknown = |_| "its exit status is unknown".to_owned();
                 Event::SuccessorExited(exited.unwrap_or_else(unknown))

@@ -8,7 +8,7 @@ use procfs_core::{FromRead, ProcError};
 
 use super::Serving;
 use super::executor::Executor;
-use crate::process::notify;
+use crate::process::service_notify;
 use onrush_replica::delta::{self, CompletedHandoff};
 use onrush_tracker::metrics::Summary;
 
@@ -40,7 +40,7 @@ impl Serving {
         drop(admin);
         let (_, mut shards) = running.stop_and_take_shards();
         files.snapshots.join();
-        let progress = &mut notify::progress();
+        let progress = &mut service_notify::progress();
         match delta::write(to.0, &mut shards, &mut since, clock.now(), progress) {
             Ok(delta) => {
                 let peers = delta.v4 + delta.v6;

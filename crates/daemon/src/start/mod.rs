@@ -1,7 +1,16 @@
 //! From settings to a running tracker, on its own sockets or on those of a predecessor. Both ways
 //! take the same steps in the same order: user, admin server, lists, sockets, state, workers.
+//!
+//! | module | contents |
+//! |---|---|
+//! | `admin` | the admin server |
+//! | `sockets` | the sockets, their backends and steering |
+//! | `acquire` | a successor acquires the sockets of its predecessor |
+//! | `offer` | the process listens for a successor |
 
-mod handoff;
+mod acquire;
+mod admin;
+mod offer;
 mod sockets;
 
 use std::io;
@@ -21,18 +30,18 @@ use thiserror::Error;
 use crate::access::AccessControl;
 use crate::host_check::{self, refusals};
 use crate::overload::Overload;
-use crate::process::{notify, user};
+use crate::process::{service_notify, switch_user, user};
 use crate::state_files::{Records, StateFiles};
 use crate::time::Time;
 use crate::upgrade::predecessor::HandoffEvent;
-use crate::upgrade::state::Upgrade;
-use crate::upgrade::successor::{HandoffClient, HandoffError};
+use crate::upgrade::progress::Upgrade;
+use crate::upgrade::successor::{HandoffError, SuccessorSide};
 use onrush_config::reload::{KeyChange, ShownValues, joined};
 use onrush_config::settings::Listen;
 use onrush_config::{Refused, Settings};
 use onrush_control::history::History;
 use onrush_control::server::{self, Bound};
-use onrush_control::{AdminError, Server, TOKEN_KEY, Token, TokenError};
+use onrush_control::{AdminError, Server, TokenError};
 use onrush_replica::handoff::IntervalCommitment;
 use onrush_store::lists::file::ListError;
 use onrush_store::lock::StateLock;
@@ -163,31 +172,31 @@ impl Tracker {
     /// # Errors
     /// [`StartError`]; the predecessor keeps serving.
     pub fn start_as_successor(settings: &Settings, force: bool) -> Result<Self, StartError> {
-        let mut start = Start::begin(settings, |listen| handoff::bind_admin(settings, listen))?;
-        let mut client = HandoffClient::request(settings, start.clock)?;
-        let (mut group, pending) = sockets::take(settings, &mut client)?;
-        let keys = start.open_state(client.lock.take())?;
-        start.files.control = client.control.take();
+        let mut start = Start::begin(settings, |listen| admin::bind_or_wait(settings, listen))?;
+        let mut side = SuccessorSide::request(settings, start.clock)?;
+        let (mut group, pending) = sockets::take(settings, &mut side)?;
+        let keys = start.open_state(side.lock.take())?;
+        start.files.control = side.control.take();
         let journal_length = start.files.records().map_or(0, |records| records.journal.length());
         start.replay_journal(false);
-        let current = client.handoff.current.take();
+        let current = side.handoff.current.take();
         log_changes(settings, current.as_ref().map(|current| &current.values));
         if let Some(current) = current.as_ref().filter(|_| !force) {
             start.access.compare_with(&current.list_entries, settings)?;
         }
         // The steering program, which both processes share, depends on the key.
-        let shard_key = client.handoff.shard_key;
+        let shard_key = side.handoff.shard_key;
         let secrets = Secrets { shard_key, ..Secrets::random(keys) };
         let map = shard_map(settings.placement.shards(), &secrets);
         start.adopt_commitment(current.as_ref().map(|current| current.commitment));
         let mut workers = start.assemble(&mut group, &secrets)?;
         let (access, now) = (&start.access.lists().access, start.clock.now());
         let limit = settings.limits.peers;
-        client.load_peers(shards(&mut workers), map, access, now, limit, force)?;
+        side.load_peers(shards(&mut workers), map, access, now, limit, force)?;
         start.keep_unread_of(current.and_then(|current| current.unread));
         let mut tracker = start.into_tracker(workers, &group, map)?;
         let merging = Arc::default();
-        tracker.acquire_sockets(&mut client, pending, settings, (journal_length, &merging))?;
+        tracker.acquire_sockets(&mut side, pending, settings, (journal_length, &merging))?;
         tracker.files.bind_control(settings, &mut tracker.warnings);
         tracker.steering = sockets::steer(settings, map, &mut group);
         if tracker.steering.is_none() {
@@ -238,17 +247,21 @@ impl<'a> Start<'a> {
         let mut warnings = Vec::new();
         match &settings.user {
             Some(name) => {
-                user::become_user(name, settings.group.as_deref(), settings.state_dir.as_deref())?;
+                switch_user::become_user(
+                    name,
+                    settings.group.as_deref(),
+                    settings.state_dir.as_deref(),
+                )?;
             }
             None if user::is_root() => warnings.push(AS_ROOT.to_owned()),
             None => {}
         }
         warnings.extend(host_check::export(settings).map(|refused| refused.to_string()));
         // Early, so that `/ready` reports the start while lists and state are loaded.
-        let admin = start_admin(settings, bind_admin, &mut warnings)?;
+        let admin = admin::start(settings, bind_admin, &mut warnings)?;
         // Before the sockets, whose buffers would fill up meanwhile, and as the user that reloads
         // the lists later.
-        let lists = onrush_store::lists::load(settings, &mut notify::progress())?;
+        let lists = onrush_store::lists::load(settings, &mut service_notify::progress())?;
         Ok(Self {
             settings,
             warnings,
@@ -257,7 +270,7 @@ impl<'a> Start<'a> {
             clock: Clock::start(),
             overload: Overload::new(settings, Instant::now()),
             drop_reasons: DropReasons::of_namespace(),
-            files: StateFiles::new(settings, Instant::now()),
+            files: StateFiles::new(settings, None, Instant::now()),
         })
     }
 
@@ -265,14 +278,12 @@ impl<'a> Start<'a> {
     /// commitment of the previous process. `lock` is the one shared by the predecessor.
     fn open_state(&mut self, lock: Option<StateLock>) -> Result<Keys, StartError> {
         if self.settings.user.is_some() {
-            user::drop_capabilities();
+            switch_user::drop_capabilities();
         }
         let State { keys, warnings, lock } = State::open(self.settings, lock)?;
         self.warnings.extend(warnings);
-        if let (Some(directory), Some(lock)) = (&self.settings.state_dir, lock) {
-            self.files.use_directory(directory, lock, self.settings);
-            self.adopt_commitment(self.files.read_commitment(self.clock));
-        }
+        self.files = StateFiles::new(self.settings, lock, Instant::now());
+        self.adopt_commitment(self.files.read_commitment(self.clock));
         Ok(keys)
     }
 
@@ -321,7 +332,7 @@ impl<'a> Start<'a> {
         let (access, now) = (&self.access.lists().access, self.clock.now());
         let options = LoadOptions { map, access, now, extra_age: 0 };
         let limit = self.settings.limits.peers;
-        match load_at_start(path, shards, limit, options, &mut notify::progress()) {
+        match load_at_start(path, shards, limit, options, &mut service_notify::progress()) {
             Ok(warning) => self.warnings.extend(warning),
             Err(unread) => self.warnings.push(self.files.snapshots.keep_unread(unread)),
         }
@@ -376,32 +387,6 @@ fn log_changes(settings: &Settings, running: Option<&ShownValues>) {
     if !changes.is_empty() {
         log::info!("changed by this upgrade: {}", joined(&changes));
     }
-}
-
-/// Starts the admin server, as the user that reloads its token later.
-fn start_admin(
-    settings: &Settings,
-    bind: impl FnOnce(Listen) -> Result<Bound, AdminError>,
-    warnings: &mut Vec<String>,
-) -> Result<Server, StartError> {
-    let token_file = settings.admin.token_file.as_deref();
-    let token = Token::load(TOKEN_KEY, token_file)?;
-    warnings.extend(Token::warning(token_file));
-    let bound = match settings.admin.listen.map(|listen| (listen.optional, bind(listen))) {
-        None => None,
-        Some((true, Err(error))) => {
-            warnings.push(format!("no metrics, health and admin API over HTTP: {error}"));
-            None
-        }
-        Some((_, bound)) => Some(bound?),
-    };
-    // An address that the predecessor has is bound by the thread of the server, later.
-    let binds_later = bound.as_ref().is_some_and(Bound::is_later);
-    let begin: fn() = match settings.user.is_some() && !binds_later {
-        true => user::drop_capabilities,
-        false => || (),
-    };
-    Ok(Server::start(bound, &settings.admin, token, begin)?)
 }
 
 /// The shards of all workers, in order.

@@ -12,7 +12,7 @@ use onrush_proto::scrape::{HASH_LEN, REQUEST_HEAD_LEN};
 use onrush_swarm::ShardMap;
 
 use super::StartError;
-use crate::upgrade::successor::HandoffClient;
+use crate::upgrade::successor::SuccessorSide;
 use onrush_config::Settings;
 use onrush_tracker::limits::Placement;
 
@@ -39,10 +39,10 @@ pub(super) fn open(settings: &Settings, passed: Option<Adopted>) -> Result<Group
 /// are bound when the predecessor has released the others.
 pub(super) fn take(
     settings: &Settings,
-    client: &mut HandoffClient,
+    side: &mut SuccessorSide,
 ) -> Result<(Group, PendingSockets), StartError> {
-    let (kept, workers) = (std::mem::take(&mut client.kept), settings.placement.socket_sides());
-    Ok(regroup(kept, &client.added, workers, wanted_buffers(settings))?)
+    let (kept, workers) = (std::mem::take(&mut side.kept), settings.placement.socket_sides());
+    Ok(regroup(kept, &side.added, workers, wanted_buffers(settings))?)
 }
 
 fn wanted_buffers(settings: &Settings) -> Buffers {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use onrush_store::atomic_file::AtomicFile;
 use onrush_store::state_file;
 
-use super::writer::FirstFailure;
+use super::first_failure::FirstFailure;
 use crate::overload::LONGEST_LIFETIME;
 use onrush_replica::handoff::IntervalCommitment;
 

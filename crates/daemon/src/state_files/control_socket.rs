@@ -1,5 +1,5 @@
-//! The control socket: a Unix socket in the state directory at which the admin server knows root
-//! and the tracker's user without a token. It is part of a handoff, so that it is never closed.
+//! The control socket: a Unix socket in the state directory at which root and the tracker's
+//! user need no token for the admin API. It is part of a handoff, so that it is never closed.
 
 use std::fs;
 

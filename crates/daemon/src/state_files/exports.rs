@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded};
 
-use super::writer::PeriodicFile;
+use super::periodic_file::PeriodicFile;
 use onrush_config::export_format::of_name;
 use onrush_config::settings::ExportSettings;
 use onrush_control::api::admin::ExportReport;

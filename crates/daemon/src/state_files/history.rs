@@ -5,7 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::writer::{FirstFailure, PeriodicFile};
+use super::first_failure::FirstFailure;
+use super::periodic_file::PeriodicFile;
 use onrush_control::api::history::Saved;
 use onrush_control::history::History;
 use onrush_store::damaged_file::set_aside;

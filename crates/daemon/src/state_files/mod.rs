@@ -10,20 +10,21 @@
 //! | [`commitment`] | the longer intervals that clients were sent |
 //! | `records` | changes of the list and blocks of sources |
 //! | `control_socket` | the socket of `onrush ctl` |
-//! | `writer` | the thread that writes a snapshot, an export or the history |
+//! | `first_failure` | the first of successive failures |
+//! | `periodic_file` | the thread that writes a snapshot, an export or the history |
 //!
 //! The upgrade socket belongs to [`upgrade`](crate::upgrade).
 
 pub mod commitment;
 mod control_socket;
 mod exports;
+mod first_failure;
 pub mod history;
+mod periodic_file;
 mod records;
 pub mod snapshots;
-mod writer;
 
 use std::os::unix::net::UnixListener;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use commitment::CommitmentFile;
@@ -60,28 +61,20 @@ pub struct StateFiles {
 }
 
 impl StateFiles {
-    /// Without a state directory.
-    pub fn new(settings: &Settings, now: Instant) -> Self {
+    /// In the state directory, if the process has or shares its `lock`.
+    pub fn new(settings: &Settings, lock: Option<StateLock>, now: Instant) -> Self {
+        let directory = settings.state_dir.as_deref().filter(|_| lock.is_some());
+        let snapshot = directory.filter(|_| settings.snapshot.enabled);
+        let snapshot = snapshot.map(|directory| directory.join(snapshot::FILE));
         Self {
-            lock: None,
+            lock,
             control: None,
-            snapshots: Snapshots::default(),
+            snapshots: Snapshots::new(snapshot, settings.snapshot.every, now),
             exports: Exports::new(settings.export.clone(), now),
-            records: None,
-            commitment: None,
-            history: None,
+            records: directory.map(Records::new),
+            commitment: directory.map(CommitmentFile::new),
+            history: directory.map(|directory| HistoryFile::new(directory, now)),
         }
-    }
-
-    /// From now on in this directory, whose lock the process has or shares.
-    pub fn use_directory(&mut self, directory: &Path, lock: StateLock, settings: &Settings) {
-        let (now, every) = (Instant::now(), settings.snapshot.every);
-        let snapshot = settings.snapshot.enabled.then(|| directory.join(snapshot::FILE));
-        self.lock = Some(lock);
-        self.snapshots = Snapshots::new(snapshot, every, now);
-        self.records = Some(Records::new(directory));
-        self.commitment = Some(CommitmentFile::new(directory));
-        self.history = Some(HistoryFile::new(directory, now));
     }
 
     /// The files of changes and blocks; `None` without a state directory.

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use crate::effect::{Record, RecordError};
+use crate::effect::{ChangeRecord, RecordError};
 use onrush_store::blocks::{Block, BlockFile};
 use onrush_store::lists::journal::{Journal, ReplayedList};
 
@@ -38,12 +38,12 @@ impl Records {
     ///
     /// # Errors
     /// [`RecordError`], when the file cannot be written; its contents are unchanged then.
-    pub fn write(&self, record: &Record) -> Result<(), RecordError> {
+    pub fn write(&self, record: &ChangeRecord) -> Result<(), RecordError> {
         let (path, result) = match record {
-            Record::ListChanges(kind, changes) => {
+            ChangeRecord::ListChanges(kind, changes) => {
                 (self.journal.path(), self.journal.append(*kind, changes))
             }
-            Record::Blocks(blocks) => (self.blocks.path(), self.blocks.write(blocks)),
+            ChangeRecord::Blocks(blocks) => (self.blocks.path(), self.blocks.write(blocks)),
         };
         result.map_err(|error| RecordError { path: path.to_owned(), error: error.to_string() })
     }

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::never;
 use onrush_swarm::Shard;
 
-use super::writer::PeriodicFile;
-use crate::process::notify;
+use super::periodic_file::PeriodicFile;
+use crate::process::service_notify;
 use onrush_control::api::admin::SnapshotReport;
 use onrush_control::request::Responder;
 use onrush_store::snapshot::encode::{Block, Encoder};
@@ -43,13 +43,6 @@ pub struct Snapshots {
 /// Replies to the request for a snapshot.
 pub type SnapshotResponder = Responder<Result<SnapshotReport, String>>;
 
-impl Default for Snapshots {
-    /// None.
-    fn default() -> Self {
-        Self::new(None, Duration::ZERO, Instant::now())
-    }
-}
-
 impl Snapshots {
     /// To `path`, every `interval`; with zero only after an upgrade and when the tracker stops,
     /// without a path never.
@@ -78,15 +71,10 @@ impl Snapshots {
         warning
     }
 
-    /// The file that is not overwritten, if it is still there.
+    /// The file that is not overwritten, if it is still there: the reason to write none.
     pub fn unread(&mut self) -> Option<&Unread> {
         self.unread.take_if(|unread| !unread.is_there());
         self.unread.as_ref()
-    }
-
-    /// Why nothing may be written to the path at the moment.
-    fn obstacle(&mut self) -> Option<String> {
-        self.unread().map(Unread::to_string)
     }
 
     /// Makes a snapshot due as soon as `merging` is cleared, regardless of the interval.
@@ -125,9 +113,9 @@ impl Snapshots {
             let why = "there is no state directory, or snapshot.enabled is false";
             return self.respond(&Err(why.to_owned()));
         };
-        if let Some(why) = self.obstacle() {
-            self.writer.skip(now, &why);
-            return self.respond(&Err(why));
+        if let Some(why) = self.unread().map(Unread::to_string) {
+            self.writer.begin(now);
+            return self.failed(&why);
         }
         let write = move |stream| write_stream(&path, stream, clock);
         if let Err(why) = self.writer.start(now, orders, Encoder::default, write) {
@@ -170,13 +158,13 @@ impl Snapshots {
     pub fn write_final(&mut self, shards: Vec<Shard>, clock: Clock) -> Result<(), String> {
         self.join();
         let Some(path) = self.path.clone() else { return Ok(()) };
-        let written = match self.obstacle() {
+        let written = match self.unread().map(Unread::to_string) {
             Some(why) => {
                 // The process is about to exit, which frees the memory faster than dropping them.
                 std::mem::forget(shards);
                 Err(why)
             }
-            None => write_all(&path, shards, clock.now(), &mut notify::progress())
+            None => write_all(&path, shards, clock.now(), &mut service_notify::progress())
                 .map_err(|error| error.to_string()),
         };
         let summary = written.map_err(|why| {

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::Supervisor;
-use super::reload::{Loaded, ReloadResult};
+use super::config_source::LoadedConfig;
+use super::reload::ReloadResult;
 use crate::access::ListReload;
 use crate::effect::{Effect, Effects, ServiceState};
 use crate::host_check::refusals;
@@ -40,7 +41,7 @@ impl Supervisor {
     /// Applies a configuration that was read, or reports its problems.
     pub(super) fn finish_reload(
         &mut self,
-        loaded: Result<Loaded, String>,
+        loaded: Result<LoadedConfig, String>,
         time: Time,
         effects: &mut Effects,
     ) {
@@ -54,15 +55,15 @@ impl Supervisor {
         self.access.reload_ended();
         self.reload.finish(&result, effects);
         // The service manager waits for the last of successive reloads.
-        if !self.reload.is_loading() {
-            self.lifeline.ready(effects);
+        if !self.reload.is_loading {
+            self.notifications.ready(effects);
         }
     }
 
     /// Puts a configuration into force: every owner its keys.
     fn apply(
         &mut self,
-        loaded: Loaded,
+        loaded: LoadedConfig,
         time: Time,
         effects: &mut Effects,
     ) -> Result<ReloadReport, String> {
@@ -83,7 +84,6 @@ impl Supervisor {
         self.settings = Arc::new(settings);
         self.log_level = self.settings.log.level;
         effects.push(Effect::SetLog(self.log_control(self.log_level)));
-        self.totals.reconfigure(&self.settings);
         self.overload.reconfigure(&self.settings, time.now);
         effects.push(Effect::ReconfigureFiles(self.settings.clone()));
         effects.push(Effect::SetToken(loaded.token));

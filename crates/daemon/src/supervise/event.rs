@@ -1,14 +1,14 @@
-//! Events: what the supervisor learns from the rest of the process.
+//! Events: the inputs of the supervisor, from the other threads of the process.
 
 use std::path::PathBuf;
 
-use super::reload::Loaded;
+use super::config_source::LoadedConfig;
 use crate::effect::RecordError;
+use crate::overload::ProcessState;
 use crate::process::signals::Signal;
 use crate::upgrade::predecessor::HandoffEvent;
 use onrush_control::request::Request;
 use onrush_tracker::access::AccessList;
-use onrush_tracker::metrics::Summary;
 use onrush_tracker::running::WorkerFailure;
 
 /// Something that has happened outside the supervisor.
@@ -19,9 +19,9 @@ pub enum Event {
     /// A client of the admin API requests something.
     Request(Request),
     /// A second has passed.
-    Tick(Box<Tick>),
+    Tick(Box<ProcessState>),
     /// The configuration was read, or has problems.
-    Loaded(Result<Box<Loaded>, String>),
+    Loaded(Result<Box<LoadedConfig>, String>),
     /// A record was written, or could not be.
     Recorded(Result<(), RecordError>),
     /// A list was merged. `None`: it could not be.
@@ -36,15 +36,4 @@ pub enum Event {
     SuccessorExited(String),
     /// A worker has failed.
     WorkerFailed(WorkerFailure),
-}
-
-/// The state of the process at the end of a second.
-#[derive(Clone, Copy, Debug)]
-pub struct Tick {
-    /// The sum of the counters of all members.
-    pub summary: Summary,
-    /// Whether datagrams that the kernel's filter drops can be told from losses.
-    pub reasons_known: bool,
-    /// Whether the kernel steers announces.
-    pub is_steering: bool,
 }

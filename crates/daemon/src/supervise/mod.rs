@@ -8,15 +8,17 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`event`] | what the supervisor learns |
-//! | [`reload`], `apply` | the configuration is read again, compared, and put into force |
-//! | `lifeline` | ready, status and watchdog for the service manager |
+//! | [`event`] | the inputs: signals, requests, results of threads, seconds |
+//! | [`config_source`] | reads the configuration |
+//! | [`reload`], `apply` | it is read again on request, compared, and put into force |
+//! | `service_notifications` | ready, status and watchdog for the service manager |
 //! | `totals_log` | totals in the log |
 
 mod apply;
+pub mod config_source;
 pub mod event;
-mod lifeline;
 pub mod reload;
+mod service_notifications;
 mod totals_log;
 
 use std::net::SocketAddr;
@@ -25,28 +27,31 @@ use std::time::{Duration, Instant};
 
 use log::LevelFilter;
 
-use crate::access::{AccessControl, InProgress};
+use crate::access::{AccessControl, ConcurrentWork};
 use crate::effect::{Effect, Effects, End, LogControl, ServiceState};
 use crate::notice::{Notice, Repeats};
-use crate::overload::{Overload, Second};
+use crate::overload::{Overload, ProcessState};
 use crate::process::signals::Signal;
 use crate::time::Time;
 use crate::upgrade::predecessor::HandoffEvent;
-use crate::upgrade::state::{Continued, Upgrade};
-use event::{Event, Tick};
-use lifeline::Lifeline;
+use crate::upgrade::progress::Upgrade;
+use config_source::ConfigSource;
+use event::Event;
 use onrush_config::Settings;
 use onrush_config::settings::LogFormat;
 use onrush_control::caller::Caller;
 use onrush_control::request::Request;
-use onrush_control::stall::{STALL_THRESHOLD, StallDetector};
+use onrush_control::stall::{STALL_REPORTED, StallDetector};
 use onrush_control::view::InForce;
+use onrush_replica::handoff::Current;
 use onrush_tracker::member::Member;
 use onrush_tracker::rules::Rules;
-use reload::{ConfigSource, Reload};
+use reload::Reload;
+use service_notifications::ServiceNotifications;
 use totals_log::Totals;
 
-/// Time in which the sockets change hands at most, when a stop is requested meanwhile.
+/// How long an end that is requested while the sockets are released waits for the outcome of the
+/// handoff.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The supervisor of a tracker that serves.
@@ -60,10 +65,10 @@ pub struct Supervisor {
     /// All members, always in the same order.
     members: Arc<[Member]>,
     stalls: StallDetector,
-    lifeline: Lifeline,
+    notifications: ServiceNotifications,
     totals: Totals,
     log_level: LevelFilter,
-    /// An end that waits until the sockets have changed hands, or have not, and its deadline.
+    /// An end that waits for the outcome of a handoff, and its deadline.
     ending: Option<(End, Instant)>,
 }
 
@@ -103,7 +108,7 @@ impl Supervisor {
             reload: Reload::default(),
             members,
             stalls: StallDetector::new(now),
-            lifeline: Lifeline::new(service.addresses, service.watchdog, now),
+            notifications: ServiceNotifications::new(service.addresses, service.watchdog, now),
             totals: Totals::new(&settings, now),
             log_level: settings.log.level,
             settings,
@@ -134,7 +139,7 @@ impl Supervisor {
     /// The tracker begins to serve.
     pub fn begin(&self) -> Effects {
         let mut effects = Effects::default();
-        self.lifeline.ready(&mut effects);
+        self.notifications.ready(&mut effects);
         effects
     }
 
@@ -145,7 +150,7 @@ impl Supervisor {
         match event {
             Event::Signal(signal) => self.on_signal(signal, time, out),
             Event::Request(request) => self.on_request(request, time, out),
-            Event::Tick(tick) => self.tick(&tick, time, out),
+            Event::Tick(state) => self.tick(&state, time, out),
             Event::Loaded(loaded) => self.finish_reload(loaded.map(|loaded| *loaded), time, out),
             Event::Recorded(result) => self.access.recorded(result, time, out),
             Event::Merged(list) => self.access.merged(list.as_ref(), out),
@@ -168,7 +173,7 @@ impl Supervisor {
     }
 
     fn on_request(&mut self, request: Request, time: Time, effects: &mut Effects) {
-        let in_progress = self.in_progress();
+        let concurrent = self.concurrent();
         match request {
             Request::Reload { force, caller, responder } => {
                 self.start_reload(&caller.to_string(), force, Some(responder), effects);
@@ -180,23 +185,23 @@ impl Supervisor {
                 effects.reply(responder, former);
             }
             Request::Upgrade { force, caller, responder } => {
-                self.upgrade.on_request(force, caller, responder, effects);
+                self.upgrade.start(caller.to_string(), force, Some(responder), effects);
             }
             Request::ChangeList { changes, caller, responder } => {
                 let (limit, change) =
                     (self.settings.limits.list_entries, (changes, caller, responder));
-                self.access.change(change, limit, in_progress, time, effects);
+                self.access.change(change, limit, concurrent, time, effects);
             }
             Request::Blocks(responder) => {
                 effects.reply(responder, self.access.shown_blocks(time));
             }
             Request::Block { block, caller, responder } => {
                 let block = (*block, caller);
-                self.access.block(block, responder, in_progress, time, effects);
+                self.access.block(block, responder, concurrent, time, effects);
             }
             Request::Unblock { prefix, caller, responder } => {
                 let prefix = (prefix.as_str(), caller);
-                self.access.unblock(prefix, responder, in_progress, time, effects);
+                self.access.unblock(prefix, responder, concurrent, time, effects);
             }
         }
     }
@@ -226,30 +231,35 @@ impl Supervisor {
         }
     }
 
-    /// Work that may have read the lists before a change.
-    fn in_progress(&self) -> InProgress {
-        InProgress {
-            reload: self.reload.is_loading(),
+    /// Work for which a change of the lists may be too late.
+    fn concurrent(&self) -> ConcurrentWork {
+        ConcurrentWork {
+            reload: self.reload.is_loading,
             upgrade: self.upgrade.is_running(),
-            is_final: self.upgrade.is_final(),
+            is_releasing: self.upgrade.is_releasing(),
         }
     }
 
     fn on_handoff(&mut self, event: HandoffEvent, time: Time, effects: &mut Effects) {
-        let Self { settings, access, overload, upgrade, .. } = self;
-        let state = Continued { settings, access, overload };
-        if let Some(completed) = upgrade.on(event, state, time.now, effects) {
+        let inherited = Current {
+            commitment: self.overload.full_commitment(time.now),
+            unread: None,
+            list_entries: self.access.entry_high_water_mark().clone(),
+            values: self.settings.shown(),
+        };
+        if let Some(completed) = self.upgrade.on(event, inherited, time.now, effects) {
             effects.push(Effect::End(End::Handoff(completed)));
-        } else if !self.upgrade.is_final()
+        } else if !self.upgrade.is_releasing()
             && let Some((end, _)) = self.ending.take()
         {
             self.end(end, time, effects);
         }
     }
 
-    /// Ends, unless the sockets change hands at this moment: then the outcome decides.
+    /// Ends; while the sockets are released to a successor, only after the handoff has completed,
+    /// failed or timed out.
     fn end(&mut self, end: End, time: Time, effects: &mut Effects) {
-        if self.upgrade.is_final() && self.ending.is_none() {
+        if self.upgrade.is_releasing() && self.ending.is_none() {
             self.ending = Some((end, time.now + RELEASE_TIMEOUT));
             return;
         }
@@ -263,24 +273,18 @@ impl Supervisor {
     }
 
     /// Periodic work, once a second.
-    fn tick(&mut self, tick: &Tick, time: Time, effects: &mut Effects) {
-        let (members, summary, now) = (self.members.clone(), &tick.summary, time.now);
+    fn tick(&mut self, state: &ProcessState, time: Time, effects: &mut Effects) {
+        let (members, summary, now) = (self.members.clone(), &state.summary, time.now);
         let turns = members.iter().map(|member| member.metrics.turns.get());
         let stalled = self.stalls.observe(turns, now);
         warn_of_stalls(&members, &stalled, effects);
-        self.access.tick(&stalled, self.in_progress(), time, effects);
-        self.lifeline.tick(summary, &stalled, now, effects);
-        let second = Second {
-            members: &members,
-            summary,
-            stalled: &stalled,
-            reasons_known: tick.reasons_known,
-            // Once the sockets are released, the successor steers them.
-            is_steering: tick.is_steering && !self.upgrade.is_final(),
-            now,
-        };
-        self.overload.tick(&second, effects);
-        self.totals.tick(summary, now, effects);
+        self.access.tick(&stalled, self.concurrent(), time, effects);
+        self.notifications.tick(summary, &stalled, now, effects);
+        // Once the sockets are released, the successor steers them.
+        let is_steering = state.is_steering && !self.upgrade.is_releasing();
+        let state = ProcessState { is_steering, ..*state };
+        self.overload.tick(&members, &stalled, &state, now, effects);
+        self.totals.tick(summary, self.settings.log.totals_every, now, effects);
         self.upgrade.tick(now, effects);
         if let Some((end, _)) = self.ending.take_if(|(_, deadline)| now >= *deadline) {
             self.stop(end, time, effects);
@@ -290,7 +294,7 @@ impl Supervisor {
 
 fn warn_of_stalls(members: &[Member], stalled: &[Duration], effects: &mut Effects) {
     for (Member { name, .. }, stalled) in members.iter().zip(stalled) {
-        if *stalled >= STALL_THRESHOLD {
+        if *stalled >= STALL_REPORTED {
             let notice = Notice::warn(format!(
                 "{name} has not taken a turn for {} s: its vCPU may be taken by others",
                 stalled.as_secs()

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::*;
+use config_source::LoadedConfig;
 use onrush_config::{Flags, Host, keys, keys::owner};
 use onrush_control::api::blocks::BlockRequest;
 use onrush_control::request::Responder;
@@ -13,7 +14,7 @@ use onrush_store::lists;
 use onrush_tracker::access::Lists;
 use onrush_tracker::access::overlay::ListChange;
 use onrush_tracker::metrics::Summary;
-use reload::{Loaded, ReloadResult};
+use reload::ReloadResult;
 use std::sync::mpsc::channel;
 
 /// A supervisor of two members, whose effects and clock the test has.
@@ -46,8 +47,8 @@ impl Fixture {
 
     fn tick(&mut self) -> Effects {
         let summary = Summary::of(self.members.iter().map(|member| &*member.metrics));
-        let tick = Tick { summary, reasons_known: true, is_steering: false };
-        self.on(Event::Tick(Box::new(tick)))
+        let state = ProcessState { summary, reasons_known: true, is_steering: false };
+        self.on(Event::Tick(Box::new(state)))
     }
 
     fn on(&mut self, event: Event) -> Effects {
@@ -71,7 +72,7 @@ impl Fixture {
         let lists = lists::load(&settings, &mut || {}).unwrap();
         let token_file = settings.admin.token_file.as_deref();
         let token = onrush_control::Token::load(onrush_control::TOKEN_KEY, token_file).unwrap();
-        let loaded = Loaded { settings, notices: Vec::new(), lists, replayed: None, token };
+        let loaded = LoadedConfig { settings, notices: Vec::new(), lists, replayed: None, token };
         self.on(Event::Loaded(Ok(Box::new(loaded))))
     }
 
@@ -269,7 +270,7 @@ fn a_configuration_that_was_being_read_when_an_upgrade_began_is_rejected() {
     let mut fixture = Fixture::new("");
     fixture.on(Event::Signal(Signal::Reload));
     let (current, _to_successor) = crossbeam_channel::bounded(1);
-    fixture.on(Event::Handoff(HandoffEvent::Requested { process: 7, current }));
+    fixture.on(Event::Handoff(HandoffEvent::Requested { process: 7, inherited: current }));
     let effects = format!("{:?}", fixture.reload("[announce]\ninterval = 900\n"));
     assert!(effects.contains("rejected") && !effects.contains("Publish"), "{effects}");
     fixture.on(Event::Handoff(HandoffEvent::Failed));

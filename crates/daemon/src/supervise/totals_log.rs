@@ -18,8 +18,6 @@ pub(super) struct Totals {
     last: Summary,
     /// Whether a request may arrive at another worker than its shard's, so that steering matters.
     show_steered: bool,
-    /// `log.totals_every`.
-    every: Duration,
     last_at: Instant,
 }
 
@@ -27,19 +25,20 @@ impl Totals {
     /// All counters start at zero.
     pub(super) fn new(settings: &Settings, now: Instant) -> Self {
         let show_steered = matches!(settings.placement, Placement::Colocated { workers: 2.. });
-        let (last, every) = (Summary::default(), settings.log.totals_every);
-        Self { last, show_steered, every, last_at: now }
+        Self { last: Summary::default(), show_steered, last_at: now }
     }
 
-    /// Puts other settings into force.
-    pub(super) fn reconfigure(&mut self, settings: &Settings) {
-        self.every = settings.log.totals_every;
-    }
-
-    /// Call every second with the sum of all counters: logs a line when it is due.
-    pub(super) fn tick(&mut self, summary: &Summary, now: Instant, effects: &mut Effects) {
+    /// Call every second with the sum of all counters, and `log.totals_every`: logs a line when it
+    /// is due.
+    pub(super) fn tick(
+        &mut self,
+        summary: &Summary,
+        every: Duration,
+        now: Instant,
+        effects: &mut Effects,
+    ) {
         let elapsed = now.duration_since(self.last_at);
-        if !self.every.is_zero() && elapsed + TOLERANCE >= self.every {
+        if !every.is_zero() && elapsed + TOLERANCE >= every {
             self.last_at = now;
             effects.info(self.line(*summary, elapsed));
         }
@@ -130,17 +129,17 @@ mod tests {
             (2, [1030, 970, 1000, 999, 1001], &[2, 4]),
             (0, [1030, 970, 1000, 999, 1001], &[]),
         ] {
-            let settings = Settings::for_test(&format!("[log]\ntotals_every = {every}\n"));
+            let every = Duration::from_secs(every);
             let mut now = Instant::now();
-            let mut totals = Totals::new(&settings, now);
+            let mut totals = Totals::new(&Settings::for_test(""), now);
             let mut lines = Vec::new();
             for (second, milliseconds) in (1..).zip(milliseconds) {
                 now += Duration::from_millis(milliseconds);
                 let mut effects = Effects::default();
-                totals.tick(&Summary::default(), now, &mut effects);
+                totals.tick(&Summary::default(), every, now, &mut effects);
                 lines.extend(effects.0.iter().map(|_| second));
             }
-            assert_eq!(lines, shown, "every {every} s");
+            assert_eq!(lines, shown, "every {every:?}");
         }
     }
 

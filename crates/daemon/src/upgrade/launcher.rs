@@ -10,21 +10,14 @@
 //! Launcher and successor have a Unix socket to the predecessor as standard input. When it is
 //! closed the launcher exits; on a byte it kills the successor. A successor that fails writes its
 //! final message to it ([`report`](crate::process::exit::report)).
-//!
-//! Both have the command line of the predecessor, so that the same one is shown by `ps` and
-//! `systemctl status` before and after an upgrade. The environment has the differences.
 
 use std::env;
-use std::ffi::OsString;
-use std::fs;
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::{Path, PathBuf};
-use std::process::{self, Command, ExitStatus};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{self, ExitStatus};
 use std::thread;
 use std::time::Duration;
 
@@ -34,15 +27,12 @@ use nix::unistd::Pid;
 
 use onrush_commands::exit::{Exit, FAILED, GOOD};
 
+use super::program::{Program, UPGRADE_FORCE};
 use crate::process::exit::{SUCCESSOR, UPGRADE_ROLE};
 use crate::process::signals;
 
 /// The [`UPGRADE_ROLE`] of the launcher.
 const LAUNCHER: &str = "launcher";
-/// Environment variable with the effect of `--force`, set together with [`UPGRADE_ROLE`].
-const UPGRADE_FORCE: &str = "ONRUSH_UPGRADE_FORCE";
-/// The flags of a successor that an operator has started: later successors lack them.
-const FLAGS: [&str; 2] = ["--upgrade", "--force"];
 /// Tells the launcher to kill the successor.
 const KILL: u8 = b'k';
 /// Time for the launcher to exit after the handoff.
@@ -50,42 +40,7 @@ const LAUNCHER_TIMEOUT: Duration = Duration::from_secs(1);
 /// Upper bound of a final message, bytes.
 const MAX_MESSAGE: u64 = 64 << 10;
 
-/// The program of this process and its arguments, by which a successor is started.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Program {
-    /// The path of the executable.
-    pub path: PathBuf,
-    /// The name by which it was started.
-    name: OsString,
-    args: Vec<OsString>,
-}
-
 impl Program {
-    /// The program of this process. Call first of all: the file is replaced before an upgrade.
-    pub fn current() -> Self {
-        let mut args = env::args_os();
-        let name = args.next().unwrap_or_default();
-        let executable = env::current_exe().ok();
-        let path = find_program(Path::new(&name), env::var_os("PATH"), executable.as_deref());
-        let is_kept = |arg: &OsString| !FLAGS.iter().any(|flag| arg == flag);
-        Self { path, name, args: args.filter(is_kept).collect() }
-    }
-
-    fn command(&self, role: &str, force: bool) -> Command {
-        let mut command = Command::new(&self.path);
-        command.arg0(&self.name).args(&self.args).env(UPGRADE_ROLE, role);
-        match force {
-            true => command.env(UPGRADE_FORCE, "1"),
-            false => command.env_remove(UPGRADE_FORCE),
-        };
-        // Passed sockets arrive by the handoff. The watchdog is for the main process, which the
-        // manager learns by MAINPID, not by the id in the environment.
-        for name in ["LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES", "WATCHDOG_PID"] {
-            command.env_remove(name);
-        }
-        command
-    }
-
     /// Starts a launcher, which starts the successor. With `force` the successor may drop peers
     /// that do not fit.
     ///
@@ -106,23 +61,6 @@ impl Program {
         })?;
         Ok(StartedSuccessor { control, exited })
     }
-}
-
-/// The path by which the program was started. A symbolic link is not resolved: it may lead to the
-/// next version later. `name` counts only if it leads to the `executable` of this process.
-fn find_program(name: &Path, path: Option<OsString>, executable: Option<&Path>) -> PathBuf {
-    let is_executable = |path: &Path| match (fs::metadata(path), executable.map(fs::metadata)) {
-        (Ok(this), Some(Ok(other))) => (this.dev(), this.ino()) == (other.dev(), other.ino()),
-        _ => false,
-    };
-    let given = match name.components().count() {
-        0 | 1 if !name.is_absolute() => {
-            let directories = path.as_deref().map(env::split_paths).into_iter().flatten();
-            directories.map(|directory| directory.join(name)).find(|path| is_executable(path))
-        }
-        _ => std::path::absolute(name).ok().filter(|path| is_executable(path)),
-    };
-    given.or_else(|| executable.map(Path::to_owned)).unwrap_or_else(|| name.to_owned())
 }
 
 fn read_message(control: &UnixStream) -> String {
@@ -172,12 +110,13 @@ pub fn is_launcher() -> bool {
     env::var_os(UPGRADE_ROLE).is_some_and(|role| role == LAUNCHER)
 }
 
-/// Whether the predecessor has started this process, which `--upgrade` says otherwise.
+/// Whether the predecessor has started this process as its successor. The flag `--upgrade` has the
+/// same effect.
 pub fn is_successor() -> bool {
     env::var_os(UPGRADE_ROLE).is_some_and(|role| role == SUCCESSOR)
 }
 
-/// Whether the predecessor has requested what `--force` requests otherwise.
+/// Whether the predecessor has started this process with the effect of the flag `--force`.
 pub fn is_forced() -> bool {
     env::var_os(UPGRADE_FORCE).is_some()
 }
@@ -222,24 +161,6 @@ fn launch() -> Result<u8, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_program_is_the_started_path_with_links_unresolved() {
-        let directory = tempfile::tempdir().unwrap();
-        let (file, link) = (directory.path().join("onrush-1"), directory.path().join("onrush"));
-        fs::write(&file, "").unwrap();
-        std::os::unix::fs::symlink(&file, &link).unwrap();
-        let path = Some(directory.path().as_os_str().to_owned());
-        let found = |name: &Path, path| find_program(name, path, Some(&file));
-        assert_eq!(found(&link, None), link);
-        assert_eq!(found(Path::new("onrush"), path.clone()), link);
-        // A path to another file is ignored.
-        let other = directory.path().join("other");
-        fs::write(&other, "").unwrap();
-        assert_eq!(found(&other, None), file);
-        assert_eq!(found(Path::new("other"), path), file);
-        assert_eq!(find_program(Path::new("onrush"), None, None), Path::new("onrush"));
-    }
 
     #[test]
     fn an_exit_shows_status_and_message() {

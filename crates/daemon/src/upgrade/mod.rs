@@ -32,12 +32,14 @@
 //! |---|---|
 //! | [`predecessor`] | the predecessor's side of a handoff |
 //! | [`successor`] | the successor's side |
+//! | [`program`] | the program of this process and its command line |
 //! | [`launcher`] | how the predecessor starts the successor |
-//! | [`state`] | the upgrade in progress, in the predecessor |
+//! | [`progress`] | the upgrade in progress, in the predecessor |
 
 pub mod launcher;
 pub mod predecessor;
-pub mod state;
+pub mod program;
+pub mod progress;
 pub mod successor;
 
 /// The Unix socket's name in the state directory.

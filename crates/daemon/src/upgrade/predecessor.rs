@@ -51,8 +51,8 @@ const MAIN_THREAD_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pause after a failed accept, and after a failed bind.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Serves handoffs: all that a successor gets from this process.
-pub struct HandoffServer {
+/// What this process gives to a successor, and the workers and the main thread that take part.
+pub struct PredecessorSide {
     /// The description of the handoff.
     pub handoff: Handoff,
     /// The descriptors of each section of the handoff.
@@ -74,8 +74,8 @@ pub enum HandoffEvent {
     Requested {
         /// Its process id.
         process: i32,
-        /// For the current part of the handoff.
-        current: Sender<Current>,
+        /// For the state that it inherits.
+        inherited: Sender<Current>,
     },
     /// The successor could serve. The sockets are released after the reply; from then on the main
     /// thread makes no changes that the successor would miss.
@@ -114,7 +114,7 @@ fn bind_later(path: &Path) -> UnixListener {
     }
 }
 
-impl HandoffServer {
+impl PredecessorSide {
     /// Listens at `path`, on a thread of its own, for a successor. If the socket cannot be bound,
     /// the thread tries again until it can, and the first error is returned as `Some`: the disk may
     /// be full or read-only for a while.
@@ -211,7 +211,7 @@ impl HandoffServer {
         Peer { process, user }: Peer,
         version: String,
     ) -> io::Result<CompletedHandoff> {
-        let requested = |current| HandoffEvent::Requested { process, current };
+        let requested = |inherited| HandoffEvent::Requested { process, inherited };
         let current = Some(self.ask_main_thread(&link, requested)?);
         link.send(&Message::Handoff(Handoff { current, ..self.handoff.clone() }))?;
         link.send_descriptors(&self.descriptors)?;

@@ -4,7 +4,6 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
 use std::time::Duration;
 
 use onrush_net::bind::BoundSocket;
@@ -13,7 +12,7 @@ use onrush_swarm::{ChangeReader, Interest, Shard, ShardMap};
 use thiserror::Error;
 
 use super::SOCKET;
-use crate::process::notify;
+use crate::process::service_notify;
 use onrush_config::settings::Listen;
 use onrush_config::{Passed, Settings};
 use onrush_replica::dump::{self, DumpError, load_options};
@@ -32,43 +31,9 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// Why a handoff failed. The predecessor keeps serving.
 #[derive(Debug, Error)]
 pub enum HandoffError {
-    /// There is no state directory.
-    #[error(
-        "an upgrade needs the state directory, and none is configured\n  name that of the running \
-         onrush with --state-dir"
-    )]
-    NoDirectory,
-    /// No process listens at the upgrade socket.
-    #[error(
-        "no predecessor: no onrush listens at {path}: {cause}\n  start without \
-         --upgrade, or name the state directory of the running onrush with --state-dir"
-    )]
-    NotRunning {
-        /// The upgrade socket.
-        path: PathBuf,
-        /// The error of the connection.
-        cause: io::Error,
-    },
-    /// The predecessor refuses the handoff.
-    #[error(
-        "the running onrush refuses the upgrade: {0}\n  it keeps serving; stop it, then start \
-         this one"
-    )]
+    /// It cannot begin, or one side refuses it; with the remedy.
+    #[error("{0}")]
     Refused(String),
-    /// Not all peers fit.
-    #[error(
-        "limits.peers = {limit} has no room for {lost} of the {peers} peers of the running onrush, \
-         which keeps serving\n  raise limits.peers, or give these peers up: `onrush ctl upgrade \
-         --force`"
-    )]
-    TooManyPeers {
-        /// Peers of the predecessor that this one would keep but for the limit.
-        peers: u64,
-        /// How many of them do not fit.
-        lost: u64,
-        /// `limits.peers`.
-        limit: u64,
-    },
     /// The connection failed, or a message did not follow the protocol.
     #[error("upgrade failed; the running onrush keeps serving: {0}")]
     Broken(#[from] io::Error),
@@ -78,16 +43,18 @@ impl From<DumpError> for HandoffError {
     fn from(error: DumpError) -> Self {
         match error {
             DumpError::Io(error) => Self::Broken(error),
-            DumpError::TooManyPeers { peers, lost, limit } => {
-                Self::TooManyPeers { peers, lost, limit }
-            }
+            DumpError::TooManyPeers { peers, lost, limit } => Self::Refused(format!(
+                "limits.peers = {limit} has no room for {lost} of the {peers} peers of the running \
+                 onrush, which keeps serving\n  raise limits.peers, or give these peers up: \
+                 `onrush ctl upgrade --force`"
+            )),
         }
     }
 }
 
 /// A handoff in progress, as the successor sees it.
 #[derive(Debug)]
-pub struct HandoffClient<L = UnixLink> {
+pub struct SuccessorSide<L = UnixLink> {
     /// The connection to the predecessor.
     pub link: L,
     /// The description of the handoff.
@@ -107,7 +74,7 @@ pub struct HandoffClient<L = UnixLink> {
 }
 
 /// The sockets that a service manager has opened for the predecessor, if it has. Their addresses
-/// and number override the configuration. Failures are reported by [`HandoffClient::request`].
+/// and number override the configuration. Failures are reported by [`SuccessorSide::request`].
 pub fn passed_sockets(settings: &Settings) -> Option<Passed> {
     match inspect(settings)? {
         handoff if handoff.passed => {
@@ -119,7 +86,7 @@ pub fn passed_sockets(settings: &Settings) -> Option<Passed> {
 }
 
 /// The handoff that the predecessor would make. Failures are reported by
-/// [`HandoffClient::request`].
+/// [`SuccessorSide::request`].
 pub fn inspect(settings: &Settings) -> Option<Handoff> {
     let link = connect(settings, Clock::start()).ok()?;
     link.send(&Message::Inspect).ok()?;
@@ -130,13 +97,25 @@ pub fn inspect(settings: &Settings) -> Option<Handoff> {
 }
 
 fn connect(settings: &Settings, clock: Clock) -> Result<UnixLink, HandoffError> {
-    let path = settings.state_dir.as_ref().ok_or(HandoffError::NoDirectory)?.join(SOCKET);
-    let stream =
-        UnixStream::connect(&path).map_err(|cause| HandoffError::NotRunning { path, cause })?;
+    let Some(directory) = &settings.state_dir else {
+        return Err(HandoffError::Refused(
+            "an upgrade needs the state directory, and none is configured\n  name that of the \
+             running onrush with --state-dir"
+                .to_owned(),
+        ));
+    };
+    let path = directory.join(SOCKET);
+    let stream = UnixStream::connect(&path).map_err(|cause| {
+        HandoffError::Refused(format!(
+            "no predecessor: no onrush listens at {}: {cause}\n  start without --upgrade, or name \
+             the state directory of the running onrush with --state-dir",
+            path.display()
+        ))
+    })?;
     Ok(UnixLink::new(stream, TIMEOUT, clock)?)
 }
 
-impl HandoffClient {
+impl SuccessorSide {
     /// Requests the handoff from the process that serves with the state directory of `settings`.
     ///
     /// # Errors
@@ -146,7 +125,7 @@ impl HandoffClient {
     }
 }
 
-impl<L: Link> HandoffClient<L> {
+impl<L: Link> SuccessorSide<L> {
     /// Requests the handoff over this link, for a process that is to serve these addresses.
     ///
     /// # Errors
@@ -155,7 +134,12 @@ impl<L: Link> HandoffClient<L> {
         link.send(&Message::Request { protocol: PROTOCOL, version: version().to_owned() })?;
         let handoff = match link.receive(TIMEOUT)? {
             Message::Handoff(handoff) => handoff,
-            Message::Refusal(why) => return Err(HandoffError::Refused(why)),
+            Message::Refusal(why) => {
+                return Err(HandoffError::Refused(format!(
+                    "the running onrush refuses the upgrade: {why}\n  it keeps serving; stop it, \
+                     then start this one"
+                )));
+            }
             other => return Err(unexpected(&other).into()),
         };
         let addresses: Vec<_> = handoff.addresses().map(|(address, _)| address).collect();
@@ -204,7 +188,7 @@ impl<L: Link> HandoffClient<L> {
             Message::Dump { peers } => peers,
             other => return Err(unexpected(&other).into()),
         };
-        let (from, progress) = (self.link.reader(), &mut notify::progress());
+        let (from, progress) = (self.link.reader(), &mut service_notify::progress());
         Ok(dump::load(from, held, shards, options, (limit, force), progress)?)
     }
 

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crossbeam_channel::unbounded;
-use onrush::access::purge::removal::{remove_forbidden, remove_named};
+use onrush::access::purge::swarm_removal::{remove_forbidden, remove_named};
 use onrush_config::settings::{Access, Listed};
 use onrush_net::Socket;
 use onrush_net::memory::{Conditions, Endpoint as Client, Network};

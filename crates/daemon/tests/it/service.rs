@@ -98,7 +98,7 @@ impl NotifySocket {
 }
 
 /// Watchdog notifications are tested in `stalled_log`; their interval, and that stalled workers end
-/// them, in `supervise/lifeline.rs`.
+/// them, in `supervise/service_notifications.rs`.
 #[test]
 fn ready_status_and_reload_are_notified_and_no_watchdog_of_another_process() {
     let notify = NotifySocket::new();

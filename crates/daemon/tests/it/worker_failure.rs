@@ -19,8 +19,8 @@ use onrush::overload::Overload;
 use onrush::process::{exit, logging, signals::Signal};
 use onrush::serve::Serving;
 use onrush::state_files::StateFiles;
-use onrush::supervise::reload::ConfigSource;
-use onrush::upgrade::state::Upgrade;
+use onrush::supervise::config_source::ConfigSource;
+use onrush::upgrade::progress::Upgrade;
 use onrush_commands::exit::{Exit, FAILED};
 use onrush_config::{Host, Settings};
 use onrush_control::Server;
@@ -135,7 +135,7 @@ fn serving(running: Running, settings: Settings) -> Serving {
         steering: None,
         warnings: Vec::new(),
         access: AccessControl::new(Lists::open(), 1),
-        files: StateFiles::new(&settings, now),
+        files: StateFiles::new(&settings, None, now),
         map: ShardMap::new([1; 5], 1),
         admin: Server::start(None, &Settings::for_test("").admin, None, || ()).unwrap(),
         clock,

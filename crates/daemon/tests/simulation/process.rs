@@ -5,12 +5,12 @@ use std::time::Instant;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use onrush::access::AccessControl;
-use onrush::access::purge::removal;
+use onrush::access::purge::swarm_removal;
 use onrush::effect::Removal;
 use onrush::overload::Overload;
-use onrush::supervise::reload::ConfigSource;
+use onrush::supervise::config_source::ConfigSource;
 use onrush::supervise::{Owners, Service, Supervisor};
-use onrush::upgrade::state::Upgrade;
+use onrush::upgrade::progress::Upgrade;
 use onrush_config::{Flags, Host};
 use onrush_replica::handoff::IntervalCommitment;
 use onrush_store::lists::journal::Journal;
@@ -174,7 +174,7 @@ impl Process {
 
     /// Starts a removal of swarms.
     pub(crate) fn remove(&self, removal: &Removal) {
-        let started = removal::start(removal, &self.orders(), &self.removed.0);
+        let started = swarm_removal::start(removal, &self.orders(), &self.removed.0);
         started.expect("a worker takes its orders");
     }
 

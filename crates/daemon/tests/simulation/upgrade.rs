@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
-use onrush::upgrade::predecessor::{HandoffEvent, HandoffServer};
-use onrush::upgrade::successor::{HandoffClient, HandoffError};
+use onrush::upgrade::predecessor::{HandoffEvent, PredecessorSide};
+use onrush::upgrade::successor::{HandoffError, SuccessorSide};
 use onrush_config::settings::Listen;
 use onrush_replica::delta::{self, OLDER_IN_DUMP};
 use onrush_replica::handoff::{Handoff, IntervalCommitment};
@@ -95,7 +95,7 @@ struct Successor {
 impl Successor {
     fn run(self) -> Result<(), HandoffError> {
         let link = &self.link;
-        let mut client = HandoffClient::begin(link.clone(), &self.listen)?;
+        let mut client = SuccessorSide::begin(link.clone(), &self.listen)?;
         let (mut sides, orders, permitted) = self.assembled.try_recv().expect("a commitment");
         let shards = sides.iter_mut().map(|it| &mut it.shard).collect();
         client.load_peers(shards, self.map, &permitted, link.now(), self.limit, false)?;
@@ -134,7 +134,7 @@ impl Upgrade {
         begun: Time,
     ) -> Self {
         let (events_to, events) = unbounded();
-        let server = HandoffServer {
+        let server = PredecessorSide {
             handoff: Handoff {
                 version: "test".to_owned(),
                 process: 0,

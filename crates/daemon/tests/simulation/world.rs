@@ -5,9 +5,10 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crossbeam_channel::bounded;
-use onrush::effect::{Effect, Effects, End, Record};
-use onrush::supervise::event::{Event, Tick};
-use onrush::supervise::reload::Loaded;
+use onrush::effect::{ChangeRecord, Effect, Effects, End};
+use onrush::overload::ProcessState;
+use onrush::supervise::config_source::LoadedConfig;
+use onrush::supervise::event::Event;
 use onrush::time::Time as DaemonTime;
 use onrush::upgrade::predecessor::HandoffEvent;
 use onrush_control::caller::Caller;
@@ -53,7 +54,7 @@ struct World {
     disk: Disk,
     serving: Process,
     /// The configuration that a reload has read, and the second at which that ends.
-    loading: Option<(u64, Loaded)>,
+    loading: Option<(u64, LoadedConfig)>,
     /// Processes that have exited.
     exited: Vec<Summary>,
     upgrade: Option<Upgrade>,
@@ -280,7 +281,7 @@ impl World {
             self.on(Event::Loaded(Ok(Box::new(loaded))), time);
         }
         let summary = self.serving.summary();
-        let tick = Tick { summary, reasons_known: true, is_steering: true };
+        let tick = ProcessState { summary, reasons_known: true, is_steering: true };
         self.on(Event::Tick(Box::new(tick)), time);
         self.coverage.purged += self.serving.removed();
     }
@@ -302,10 +303,10 @@ impl World {
     fn carry_out(&mut self, effect: Effect, time: Time) -> Option<Event> {
         match effect {
             Effect::Publish => self.publish(time),
-            Effect::Reply(reply) => reply.send(),
+            Effect::Reply(reply) => reply.respond(()),
             Effect::Remove(removal) => self.serving.remove(&removal),
             Effect::Merge(list) => return Some(Event::Merged(Some(list.merged()))),
-            Effect::Record(Record::ListChanges(kind, changes)) => {
+            Effect::Record(ChangeRecord::ListChanges(kind, changes)) => {
                 self.disk.journal.extend(changes.into_iter().map(|change| (kind, change)));
                 return Some(Event::Recorded(Ok(())));
             }
@@ -313,10 +314,10 @@ impl World {
                 let settings = self.disk.settings();
                 let lists = self.disk.lists(&settings);
                 let (notices, replayed, token) = (Vec::new(), None, None);
-                let loaded = Loaded { settings, notices, lists, replayed, token };
+                let loaded = LoadedConfig { settings, notices, lists, replayed, token };
                 self.loading = Some((time.second + self.rng.random_range(0..3), loaded));
             }
-            Effect::SendCurrent(current, to) => {
+            Effect::SendInherited(current, to) => {
                 self.assemble_successor(&current, time);
                 to.send(*current).expect("it is waited for");
             }

@@ -5,7 +5,7 @@
 //! to their shard. Workers take several turns a second, so after two seconds there are none, unless
 //! a worker is stalled: then the delay begins again.
 
-pub mod removal;
+pub mod swarm_removal;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use onrush_tracker::access::overlay::ListChange;
 const DELAY: Duration = Duration::from_secs(2);
 
 /// A worker without a turn for this long may hold announces that the former list has permitted.
-const STALLED: Duration = Duration::from_secs(1);
+const STALL_DELAYS_PURGE: Duration = Duration::from_secs(1);
 
 /// Decides when shards are purged, and frees former lists. The list of the start needs no purge:
 /// peers were loaded by it.
@@ -90,7 +90,7 @@ impl Purge {
         now: Instant,
         effects: &mut Effects,
     ) {
-        if stalled.iter().any(|time| *time >= STALLED) {
+        if stalled.iter().any(|time| *time >= STALL_DELAYS_PURGE) {
             self.walk.iter_mut().for_each(|(due, _)| *due = now + DELAY);
             self.named.iter_mut().for_each(|(due, _)| *due = now + DELAY);
         }

@@ -39,7 +39,7 @@ fn extension_due(last: &mut Option<Instant>, now: Instant) -> bool {
     due
 }
 
-/// Sends a notification. Failures are logged alone.
+/// Sends a notification. A failure is logged and has no other effect.
 pub fn send(state: &[NotifyState<'_>]) {
     // The tracker serves whether or not the manager receives its notifications.
     if let Err(error) = sd_notify::notify(state) {

@@ -12,7 +12,7 @@ const STATUS_EVERY: Duration = Duration::from_secs(5);
 
 /// The periodic notifications of a tracker that serves.
 #[derive(Debug)]
-pub(super) struct Lifeline {
+pub(super) struct ServiceNotifications {
     watchdog: Option<Watchdog>,
     /// The beginning of the status line: the addresses.
     serves: String,
@@ -20,7 +20,7 @@ pub(super) struct Lifeline {
     status: (Instant, u64),
 }
 
-impl Lifeline {
+impl ServiceNotifications {
     /// For a tracker that serves these addresses from now on. `watchdog` is the timeout of the
     /// manager's watchdog, if it has one for this process.
     pub(super) fn new(addresses: &[SocketAddr], watchdog: Option<Duration>, now: Instant) -> Self {
@@ -119,11 +119,12 @@ mod tests {
     #[test]
     fn the_status_line_shows_rates_since_the_last_one() {
         let start = Instant::now();
-        let mut lifeline = Lifeline::new(&["127.0.0.1:6969".parse().unwrap()], None, start);
+        let mut notifications =
+            ServiceNotifications::new(&["127.0.0.1:6969".parse().unwrap()], None, start);
         let mut summary = Summary { datagrams: 500, swarms: 3, peers_v6: 4, ..Summary::default() };
         let expected = "serves udp://127.0.0.1:6969: 100 requests/s, 4 peers in 3 swarms";
-        assert_eq!(lifeline.line(&summary, start + 5 * SECOND), expected);
+        assert_eq!(notifications.line(&summary, start + 5 * SECOND), expected);
         summary.datagrams += 10;
-        assert!(lifeline.line(&summary, start + 10 * SECOND).contains(": 2 requests/s, "));
+        assert!(notifications.line(&summary, start + 10 * SECOND).contains(": 2 requests/s, "));
     }
 }

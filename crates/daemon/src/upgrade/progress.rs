@@ -1,16 +1,12 @@
-//! The owner of an upgrade in progress, in the predecessor: a successor is started on request, and
+//! The progress of an upgrade, in the predecessor: a successor is started on request, and
 //! watched until it has the sockets or has failed.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use super::predecessor::HandoffEvent;
-use crate::access::AccessControl;
 use crate::effect::{Effect, Effects};
-use crate::overload::Overload;
-use onrush_config::Settings;
 use onrush_control::api;
-use onrush_control::caller::Caller;
 use onrush_control::request::Responder;
 use onrush_replica::delta::CompletedHandoff;
 use onrush_replica::handoff::Current;
@@ -34,8 +30,8 @@ pub struct Upgrade {
     successor: Option<Successor>,
     /// The process that receives sockets and peers.
     process: Option<i32>,
-    /// Whether that process has the final state, and would miss further changes.
-    is_final: bool,
+    /// See [`is_releasing`](Self::is_releasing).
+    is_releasing: bool,
     responder: Option<UpgradeResponder>,
     /// When this process began to serve: earlier signals were meant for its predecessor.
     since: Instant,
@@ -58,17 +54,6 @@ struct Successor {
     deadline: Option<Instant>,
 }
 
-/// The owners whose state a successor continues.
-#[derive(Clone, Copy)]
-pub struct Continued<'a> {
-    /// The settings in force.
-    pub settings: &'a Settings,
-    /// The lists in force.
-    pub access: &'a AccessControl,
-    /// The interval commitment.
-    pub overload: &'a Overload,
-}
-
 impl Upgrade {
     /// None in progress, in a process that serves from now on. It can start a successor if it has
     /// a state directory to itself.
@@ -82,7 +67,7 @@ impl Upgrade {
             launching: None,
             successor: None,
             process: None,
-            is_final: false,
+            is_releasing: false,
             responder: None,
             since: now,
         }
@@ -93,9 +78,12 @@ impl Upgrade {
         self.process.is_some() || self.successor.is_some()
     }
 
-    /// Whether the successor has the final state, and would miss further changes.
-    pub fn is_final(&self) -> bool {
-        self.is_final
+    /// Whether the sockets are being released: from the moment at which the successor could serve
+    /// until the handoff completes or fails. Meanwhile changes of lists and blocks are refused,
+    /// since the successor has read them already; it steers announces, and the outcome decides
+    /// how this process ends.
+    pub fn is_releasing(&self) -> bool {
+        self.is_releasing
     }
 
     /// SIGUSR2 arrived `at` that time.
@@ -103,23 +91,19 @@ impl Upgrade {
         if at < self.since {
             return effects.info("SIGUSR2 ignored: it arrived before this process began to serve");
         }
-        let launch = Launch { by: "SIGUSR2".to_owned(), force: false, responder: None };
-        self.start(launch, effects);
+        self.start("SIGUSR2".to_owned(), false, None, effects);
     }
 
-    /// A client of the admin API requests an upgrade, in which peers may be dropped with `force`.
-    pub fn on_request(
+    /// Starts a successor, or reports why it does not. `by` says in the log who requests it; with
+    /// `force` peers may be dropped.
+    pub fn start(
         &mut self,
+        by: String,
         force: bool,
-        caller: Caller,
-        responder: UpgradeResponder,
+        responder: Option<UpgradeResponder>,
         effects: &mut Effects,
     ) {
-        let launch = Launch { by: caller.to_string(), force, responder: Some(responder) };
-        self.start(launch, effects);
-    }
-
-    fn start(&mut self, launch: Launch, effects: &mut Effects) {
+        let launch = Launch { by, force, responder };
         let why = match (self.process, &self.successor, self.obstacle) {
             (Some(process), ..) => {
                 format!("an upgrade to process {process} is under way already")
@@ -160,22 +144,23 @@ impl Upgrade {
         self.responder = launch.responder;
     }
 
-    /// Handles the progress of a handoff. Returns it once the sockets have changed hands.
+    /// Handles the progress of a handoff to a successor, which gets the `inherited` state. Returns
+    /// the handoff once the successor has the sockets.
     pub fn on(
         &mut self,
         event: HandoffEvent,
-        state: Continued<'_>,
+        inherited: Current,
         now: Instant,
         effects: &mut Effects,
     ) -> Option<CompletedHandoff> {
         match event {
-            HandoffEvent::Requested { process, current } => {
+            HandoffEvent::Requested { process, inherited: to } => {
                 self.process = Some(process);
                 self.set_deadline(|_| None);
-                effects.push(Effect::SendCurrent(Box::new(state.current(now)), current));
+                effects.push(Effect::SendInherited(Box::new(inherited), to));
             }
             HandoffEvent::Ready { process, version, commitment } => {
-                self.is_final = true;
+                self.is_releasing = true;
                 // The successor reads the history once it has the sockets.
                 effects.push(Effect::WriteHistory);
                 if let Some(responder) = self.responder.take() {
@@ -184,12 +169,12 @@ impl Upgrade {
                 }
                 // The successor may have given up.
                 let send = move |last| commitment.send(last).unwrap_or_default();
-                effects.reply(Responder::new(send), state.overload.full_commitment(now));
+                effects.reply(Responder::new(send), inherited.commitment);
             }
             HandoffEvent::Failed => {
-                let was_final = std::mem::take(&mut self.is_final);
+                let was_releasing = std::mem::take(&mut self.is_releasing);
                 self.process = None;
-                if was_final && self.successor.is_some() {
+                if was_releasing && self.successor.is_some() {
                     // It may have bound sockets, to which the kernel sends datagrams already.
                     effects.push(Effect::KillSuccessor);
                 }
@@ -233,17 +218,5 @@ fn refuse(launch: Launch, why: String, effects: &mut Effects) {
     match launch.responder {
         Some(responder) => effects.reply(responder, Err(why)),
         None => effects.warn(format!("{}: {why}", launch.by)),
-    }
-}
-
-impl Continued<'_> {
-    /// The state for a successor that has requested the handoff.
-    fn current(&self, now: Instant) -> Current {
-        Current {
-            commitment: self.overload.full_commitment(now),
-            unread: None,
-            list_entries: self.access.entry_high_water_mark().clone(),
-            values: self.settings.shown(),
-        }
     }
 }

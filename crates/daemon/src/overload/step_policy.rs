@@ -2,9 +2,9 @@
 //! minute without pressure.
 //!
 //! A second is under pressure when busy workers have lost, or refused as busy, more than the
-//! configured share of its datagrams. A single burst overflows a buffer as well, so that a step up
-//! takes pressure in most seconds of a window, and one second of pressure takes back a calm one
-//! instead of all of them.
+//! configured share of its datagrams. A single burst can cause one such second. So a step up needs
+//! pressure in most seconds of a window. Toward a step down, a second of pressure subtracts one
+//! from the number of calm seconds, and does not reset it.
 
 use std::collections::VecDeque;
 
@@ -23,7 +23,7 @@ const ENOUGH: u64 = 100;
 
 /// A step up or down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum StepChange {
     /// Up, because of busy workers.
     Up {
         /// Percentage of datagrams lost.
@@ -37,7 +37,7 @@ pub enum Change {
 
 /// Decides once a second.
 #[derive(Debug, Default)]
-pub struct Policy {
+pub struct StepPolicy {
     step: u32,
     /// Whether each of the last seconds was under pressure.
     window: VecDeque<bool>,
@@ -46,7 +46,7 @@ pub struct Policy {
     settling: u32,
 }
 
-impl Policy {
+impl StepPolicy {
     /// 0 to [`STEPS`].
     pub fn step(&self) -> u32 {
         self.step
@@ -59,7 +59,7 @@ impl Policy {
 
     /// Call every second with its load and the permitted percentage of losses (0 switches the
     /// steps off).
-    pub fn tick(&mut self, limit: u32, load: &Load) -> Option<Change> {
+    pub fn tick(&mut self, limit: u32, load: &Load) -> Option<StepChange> {
         let (all, out) = (load.arrived(), load.pressed_out());
         let (limit, enough) = (u64::from(limit), all >= ENOUGH && limit > 0);
         let pressed = enough && out * 100 > limit * all;
@@ -78,11 +78,11 @@ impl Policy {
             (self.step, self.settling, self.calm_for) = (self.step + 1, WINDOW as u32, 0);
             let percent = |count: u64| count * 100 / all;
             let (lost, refused) = (percent(load.lost_by_busy), percent(load.refused_by_busy));
-            return Some(Change::Up { lost, refused });
+            return Some(StepChange::Up { lost, refused });
         }
         if calm && self.step > 0 && self.calm_for >= CALM {
             (self.step, self.calm_for) = (self.step - 1, 0);
-            return Some(Change::Down);
+            return Some(StepChange::Down);
         }
         None
     }
@@ -101,17 +101,17 @@ mod tests {
     }
 
     /// The changes, with a limit of 5 %, of as many seconds.
-    fn steps(policy: &mut Policy, seconds: u32, load: &Load) -> Vec<(u32, Change)> {
+    fn steps(policy: &mut StepPolicy, seconds: u32, load: &Load) -> Vec<(u32, StepChange)> {
         (1..=seconds).filter_map(|at| Some((at, policy.tick(5, load)?))).collect()
     }
 
     #[test]
     fn steps_up_above_the_limit_and_down_after_calm_seconds() {
-        let mut policy = Policy::default();
+        let mut policy = StepPolicy::default();
         assert_eq!(steps(&mut policy, 20, &second(950, 50, true)), [], "5 % is permitted");
         let up = steps(&mut policy, 60, &second(500, 500, true));
         assert_eq!(up.len(), 8, "{up:?}");
-        assert_eq!(up[0], (3, Change::Up { lost: 50, refused: 0 }), "most of the window");
+        assert_eq!(up[0], (3, StepChange::Up { lost: 50, refused: 0 }), "most of the window");
         assert!(up.windows(2).all(|pair| pair[1].0 - pair[0].0 == 5), "{up:?}");
         assert_eq!(policy.step(), STEPS);
         let more_than_half_of_the_limit = second(960, 40, true);
@@ -124,22 +124,22 @@ mod tests {
 
     #[test]
     fn few_datagrams_never_cause_a_step() {
-        assert_eq!(steps(&mut Policy::default(), 100, &second(0, 80, true)), []);
+        assert_eq!(steps(&mut StepPolicy::default(), 100, &second(0, 80, true)), []);
     }
 
     #[test]
     fn losses_of_idle_workers_never_cause_a_step() {
-        assert_eq!(steps(&mut Policy::default(), 100, &second(500, 5_000, false)), []);
+        assert_eq!(steps(&mut StepPolicy::default(), 100, &second(500, 5_000, false)), []);
     }
 
     #[test]
     fn requests_refused_as_busy_are_pressure() {
-        let mut policy = Policy::default();
+        let mut policy = StepPolicy::default();
         let idle = Load { received: 1_000, refused: 500, ..Load::default() };
         assert_eq!(steps(&mut policy, 60, &idle), []);
         let busy = Load { refused_by_busy: 500, ..idle };
         let up = steps(&mut policy, 60, &busy);
-        assert_eq!((up.len(), up[0].1), (8, Change::Up { lost: 0, refused: 50 }));
+        assert_eq!((up.len(), up[0].1), (8, StepChange::Up { lost: 0, refused: 50 }));
     }
 
     /// A burst of 85,000 datagrams within 0.12 s, every five seconds and every twelve: the step
@@ -148,8 +148,8 @@ mod tests {
     #[test]
     fn bursts_cause_no_step_and_do_not_hold_one() {
         for (period, busy) in [(5, false), (12, false), (5, true), (12, true)] {
-            let mut policy = Policy::default();
-            let bursts = |policy: &mut Policy, seconds: u32| -> Vec<Change> {
+            let mut policy = StepPolicy::default();
+            let bursts = |policy: &mut StepPolicy, seconds: u32| -> Vec<StepChange> {
                 let load = |at: u32| match at % period {
                     0 => second(20_000, 65_000, busy),
                     _ => second(500, 0, false),
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn a_limit_of_zero_leads_back_to_no_step() {
-        let mut policy = Policy::default();
+        let mut policy = StepPolicy::default();
         steps(&mut policy, 60, &second(500, 500, true));
         let down = (0..240).filter_map(|_| policy.tick(0, &second(500, 500, true))).count();
         assert_eq!((down, policy.step()), (8, 0));
@@ -177,14 +177,14 @@ mod tests {
         fn each_change_is_a_single_step(
             seconds in proptest::collection::vec((0u64..5_000, 0u64..5_000, any::<bool>()), 0..400),
         ) {
-            let mut policy = Policy::default();
+            let mut policy = StepPolicy::default();
             let mut before = 0;
             for (received, lost, busy) in seconds {
                 let change = policy.tick(5, &second(received, lost, busy));
                 let expected = match change {
                     None => before,
-                    Some(Change::Up { .. }) => before + 1,
-                    Some(Change::Down) => before - 1,
+                    Some(StepChange::Up { .. }) => before + 1,
+                    Some(StepChange::Down) => before - 1,
                 };
                 prop_assert_eq!(policy.step(), expected);
                 prop_assert!(policy.step() <= STEPS);

@@ -97,31 +97,10 @@ impl<T: Display + Send + 'static> PeriodicFile<T> {
         log::info!("{}: {file}", self.name);
     }
 
-    /// Counts and logs a file that is due and cannot be written.
-    pub(super) fn skip(&mut self, now: Instant, why: &str) {
-        self.last = now;
-        self.failed(why);
-    }
-
     /// Counts and logs a file that was not written.
     pub(super) fn failed(&self, why: &str) {
         self.writes.failed();
         log::warn!("{} failed; the previous one stays: {why}", self.name);
-    }
-}
-
-/// Passes on the first of successive failures, so that a file that cannot be written is warned of
-/// once.
-#[derive(Debug, Default)]
-pub(super) struct FirstFailure {
-    failed: bool,
-}
-
-impl FirstFailure {
-    /// `why` the last write failed, unless the one before failed too. `None` is a success.
-    pub(super) fn of<E>(&mut self, why: Option<E>) -> Option<E> {
-        let had_failed = std::mem::replace(&mut self.failed, why.is_some());
-        why.filter(|_| !had_failed)
     }
 }
 

@@ -1,0 +1,86 @@
+//! The last step of a start: the process listens for a successor, which gets its sockets.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixListener;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use crossbeam_channel::unbounded;
+use onrush_net::bind::Group;
+use onrush_net::regroup::AddressSockets;
+
+use super::Tracker;
+use crate::upgrade::SOCKET;
+use crate::upgrade::predecessor::PredecessorSide;
+use onrush_config::Settings;
+use onrush_replica::handoff::{Handoff, Section, SectionKind};
+use onrush_store::lock::StateLock;
+use onrush_text::version::version;
+
+impl Tracker {
+    /// Listens for a successor, unless this process is still `merging` the delta of its own
+    /// predecessor.
+    pub(super) fn listen_for_successor(
+        &mut self,
+        settings: &Settings,
+        group: Group,
+        shard_key: [u32; 5],
+        merging: Arc<AtomicBool>,
+    ) {
+        let (Some(lock), Some(directory)) = (&self.files.lock, &settings.state_dir) else { return };
+        let (events, handoffs) = unbounded();
+        let path = directory.join(SOCKET);
+        let sections = sections(group, lock, self.files.control.as_ref());
+        let listening = sections.and_then(|(sections, descriptors)| {
+            let handoff = Handoff {
+                version: version().to_owned(),
+                process: std::process::id(),
+                sections,
+                passed: settings.sockets_passed,
+                shard_key,
+                admin: self.admin.address().into_iter().collect(),
+                current: None,
+            };
+            let server = PredecessorSide {
+                handoff,
+                descriptors,
+                orders: self.running.orders().clone(),
+                limit: settings.limits.peers,
+                merging,
+                events,
+            };
+            server.listen(&path, self.clock)
+        });
+        if let Err(error) | Ok(Some(error)) = &listening {
+            self.warnings.push(format!(
+                "upgrades without downtime are unavailable: cannot listen at {}: {error}",
+                path.display()
+            ));
+        }
+        if listening.is_ok() {
+            self.handoffs = handoffs;
+        }
+    }
+}
+
+/// The descriptors that a successor gets, by section.
+fn sections(
+    group: Group,
+    lock: &StateLock,
+    control: Option<&UnixListener>,
+) -> io::Result<(Vec<Section>, Vec<Vec<OwnedFd>>)> {
+    let mut all = Vec::new();
+    for AddressSockets { address, sockets } in group.into_address_sockets() {
+        let sockets = sockets.into_iter().map(OwnedFd::from).collect();
+        all.push((SectionKind::Udp(address), sockets));
+    }
+    all.push((SectionKind::Lock, lock.share()?));
+    if let Some(control) = control {
+        all.push((SectionKind::Control, vec![control.as_fd().try_clone_to_owned()?]));
+    }
+    let of = |(kind, descriptors): (_, Vec<OwnedFd>)| {
+        (Section { kind, count: descriptors.len() }, descriptors)
+    };
+    Ok(all.into_iter().map(of).unzip())
+}
