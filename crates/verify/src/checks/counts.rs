@@ -45,14 +45,9 @@ pub(super) const CHECKS: &[Check] = &[
     Check::new(Group::Announce, "completed-needs-left-0", Needs::Hashes(1), completed_with_left)
         .expects("event completed with bytes left counts no completion")
         .source("BEP 48"),
-    Check::new(
-        Group::Announce,
-        "completed-by-a-newcomer",
-        Needs::Hashes(1),
-        unknown_peer_completes,
-    )
-    .expects("event completed of an unknown peer counts")
-    .source("BEP 48"),
+    Check::new(Group::Announce, "completed-by-a-newcomer", Needs::Hashes(1), newcomer_completes)
+        .expects("event completed of an unknown peer counts")
+        .source("BEP 48"),
     Check::new(Group::Announce, "completed-stays", Needs::Hashes(1), completed_stays)
         .expects("a completion stays counted after the peer has stopped")
         .source("BEP 48"),
@@ -196,7 +191,7 @@ fn completed_counts(fixture: &Fixture<'_>) -> CheckResult {
     fails(seen)
 }
 
-fn unknown_peer_completes(fixture: &Fixture<'_>) -> CheckResult {
+fn newcomer_completes(fixture: &Fixture<'_>) -> CheckResult {
     let completes = fixture.seeder(40_001).event(COMPLETED);
     let (before, after) = completions(fixture, &fixture.client()?, &[completes])?;
     let open = "BEPs 15 and 48 do not say whether a peer has to be known to complete";

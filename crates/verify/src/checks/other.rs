@@ -26,14 +26,9 @@ pub(super) const CHECKS: &[Check] = &[
     Check::new(Group::AnythingElse, "unknown-action", Needs::Nothing, unknown_action)
         .expects("an unknown action is not answered")
         .source("BEP 15, \"UDP tracker protocol\""),
-    Check::new(
-        Group::AnythingElse,
-        "unknown-action-unproven",
-        Needs::Nothing,
-        unknown_action_unproven,
-    )
-    .expects("an unknown action with a wrong connection id is not answered")
-    .source("BEP 15, \"UDP connections / spoofing\""),
+    Check::new(Group::AnythingElse, "unknown-action-unproven", Needs::Nothing, unproven_action)
+        .expects("an unknown action with a wrong connection id is not answered")
+        .source("BEP 15, \"UDP connections / spoofing\""),
     Check::new(Group::AnythingElse, "junk", Needs::Nothing, junk)
         .expects("random bytes are not answered")
         .source("BEP 15, \"UDP connections / spoofing\""),
@@ -107,7 +102,7 @@ fn unknown_action(fixture: &Fixture<'_>) -> CheckResult {
     Ok(())
 }
 
-fn unknown_action_unproven(fixture: &Fixture<'_>) -> CheckResult {
+fn unproven_action(fixture: &Fixture<'_>) -> CheckResult {
     let client = fixture.client()?;
     let mut request = scrape_request(forged(client.id()), &[fresh_hash()]);
     request[11] = 77;
