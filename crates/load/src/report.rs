@@ -244,11 +244,6 @@ impl Report {
         self.kinds.iter().map(|kind| kind.right).sum()
     }
 
-    /// The report as a table; ends with a line feed.
-    pub fn to_table(&self) -> String {
-        table::table(self)
-    }
-
     /// Number of requests of the window that deserve a reply.
     pub fn answerable(&self) -> u64 {
         let kinds = self.kinds.iter().filter(|kind| kind.kind.is_answered());

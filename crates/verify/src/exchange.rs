@@ -8,12 +8,12 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use onrush_proto::{
-    AnnounceHead, ConnectionId, Endpoint, Event, Family, InfoHash, Request, Response, ScrapeCounts,
-    response::BadResponse,
+    AnnounceHead, ConnectionId, Endpoint, Event, Family, InfoHash, PeerId, Request, Response,
+    ScrapeCounts, response::BadResponse,
 };
 
 use crate::message::{
@@ -102,7 +102,7 @@ pub struct Client<'t> {
 }
 
 /// Everything that may distinguish peers: info hash, port, `ip` field, peer id.
-type Membership = (InfoHash, u16, u32, [u8; 20]);
+type Membership = (InfoHash, u16, u32, PeerId);
 
 impl<'t> Client<'t> {
     /// A client at `source` of the tracker at `to`, without a connection id.
@@ -377,7 +377,7 @@ impl<'t> Client<'t> {
     fn remember(&self, bytes: &[u8]) {
         let Ok(Request::Announce(announce)) = Request::parse(bytes) else { return };
         let (hash, port) = (announce.info_hash, announce.port);
-        let peer = (hash, port, announce.ip, announce.peer_id.0);
+        let peer = (hash, port, announce.ip, announce.peer_id);
         match announce.event {
             Event::Stopped => _ = self.joined.borrow_mut().remove(&peer),
             _ => _ = self.joined.borrow_mut().insert(peer),
@@ -414,8 +414,9 @@ impl<'t> Client<'t> {
     fn remove_peers(&self) {
         let joined = self.joined.take();
         let stop = |(hash, port, ip, peer_id)| {
-            let stop = AnnounceRequest::leecher(hash, port).event(STOPPED).want(0);
-            AnnounceRequest { ip: Ipv4Addr::from_bits(ip), peer_id, ..stop }.bytes(self.id())
+            let mut stop = AnnounceRequest::leecher(hash, port).event(STOPPED).want(0);
+            (stop.fields.ip, stop.fields.peer_id) = (ip, peer_id);
+            stop.bytes(self.id())
         };
         let mut requests: Vec<_> = joined.into_iter().map(stop).collect();
         if self.target.shares_hashes && !self.target.is_over() {

@@ -114,7 +114,9 @@ fn twice(fixture: &Fixture<'_>) -> CheckResult {
 fn peer_id(fixture: &Fixture<'_>) -> CheckResult {
     let client = fixture.client()?;
     client.announce(&fixture.leecher(40_001))?;
-    client.announce(&AnnounceRequest { peer_id: [b'z'; 20], ..fixture.leecher(40_001) })?;
+    let mut another = fixture.leecher(40_001);
+    another.fields.peer_id.0 = [b'z'; 20];
+    client.announce(&another)?;
     let counts = scrape(fixture, &client)?;
     let open = "BEP 15 does not say what identifies a peer";
     prefer((counts.seeders, counts.leechers) == (0, 1), open, || scraped(counts))

@@ -84,7 +84,9 @@ fn ip_field(fixture: &Fixture<'_>) -> CheckResult {
     // An address reserved for documentation (RFC 5737).
     let elsewhere = Ipv4Addr::new(192, 0, 2, 66);
     let client = fixture.client()?;
-    client.announce(&AnnounceRequest { ip: elsewhere, ..fixture.leecher(40_001) })?;
+    let mut claims = fixture.leecher(40_001);
+    claims.fields.ip = elsewhere.to_bits();
+    client.announce(&claims)?;
     let reply = client.announce(&fixture.leecher(40_002))?;
     let open = "BEP 15 allows a tracker to use the field (and with it attacks on third parties)";
     prefer(reply.peers.iter().all(|peer| peer.ip() != elsewhere), open, || reply.listed())?;
