@@ -204,10 +204,7 @@ impl Report {
             rate: per_second(tally.right_in_window),
             sent_rate: per_second(sent),
             reply_megabits: per_second(tally.bytes_in_window) * 8.0 / 1e6,
-            kinds: Kind::ALL
-                .iter()
-                .map(|k| KindReport::new(*k, &tally.kinds[*k as usize]))
-                .collect(),
+            kinds: Kind::ALL.map(|kind| KindReport::new(kind, &tally.kinds[kind as usize])).into(),
             loss_percent: ratio(lost as f64 * 100.0, requests as f64),
             latency: Latency::of(&all.0),
             wrong: findings(tally, |finding| setup.load.strict || !finding.is_open()),

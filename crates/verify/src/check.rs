@@ -79,6 +79,10 @@ pub(crate) enum Needs {
     LargeSwarm,
 }
 
+/// The code of a check, with a client of its own, which connects with its first request that needs
+/// a connection id. A check that tolerates an error connects before, as that error is a failure.
+pub(crate) type Run = fn(&Fixture<'_>, &Client<'_>) -> CheckResult;
+
 /// One expectation of a tracker, and the code that checks it.
 #[derive(Clone, Copy, Debug)]
 pub struct Check {
@@ -91,16 +95,11 @@ pub struct Check {
     /// BEP and section, or the clients that depend on it.
     pub source: &'static str,
     pub(crate) needs: Needs,
-    pub(crate) run: fn(&Fixture<'_>) -> CheckResult,
+    pub(crate) run: Run,
 }
 
 impl Check {
-    pub(crate) const fn new(
-        group: Group,
-        id: &'static str,
-        needs: Needs,
-        run: fn(&Fixture<'_>) -> CheckResult,
-    ) -> Self {
+    pub(crate) const fn new(group: Group, id: &'static str, needs: Needs, run: Run) -> Self {
         Self { id, group, expected: "", source: "", needs, run }
     }
 

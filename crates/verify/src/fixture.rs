@@ -52,9 +52,9 @@ impl Session {
         !self.given.is_empty()
     }
 
-    /// A client at `source` with a connection id.
+    /// A client at `source`.
     fn client(&self, source: IpAddr) -> Result<Client<'_>, ExchangeError> {
-        Client::connected(&self.target, self.target.address, source)
+        Client::new(&self.target, self.target.address, (source, 0))
     }
 
     /// The address under which the tracker lists `source`: another one behind a NAT.
@@ -69,6 +69,7 @@ impl Session {
     /// How the tracker refuses every announce, by an error or by silence; `None` where it serves.
     pub(crate) fn refusal(&self) -> Option<String> {
         let client = self.client(self.target.sources[0]).ok()?;
+        client.connect().ok()?;
         let hash = self.given.first().copied().unwrap_or_else(fresh_hash);
         match client.announce(&AnnounceRequest::leecher(hash, 40_001)) {
             Err(ExchangeError::Refused { text, .. }) => Some(format!("refuses them: \"{text}\"")),
@@ -165,11 +166,6 @@ impl<'s> Fixture<'s> {
     /// A client at the first source address.
     pub fn client(&self) -> Result<Client<'s>, ExchangeError> {
         self.session.client(self.target.sources[0])
-    }
-
-    /// A client at the first source address without a connection id.
-    pub fn unconnected_client(&self) -> Result<Client<'s>, ExchangeError> {
-        Client::unconnected(self.target, self.target.address, self.target.sources[0])
     }
 
     /// A client at the second source address; `None` where there is only one address.

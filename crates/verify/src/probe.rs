@@ -66,7 +66,7 @@ fn request_all(
     answered: &mut Vec<Answered>,
 ) -> Result<(), (Step, ExchangeError)> {
     let at = |step| move |error| (step, error);
-    let client = Client::unconnected(target, target.address, target.sources[0]);
+    let client = Client::new(target, target.address, (target.sources[0], 0));
     let client = client.map_err(at(Step::Connect))?;
     client.report_refusals().map_err(|error| (Step::Connect, error.into()))?;
     for step in [Step::Connect, Step::Announce, Step::Scrape] {
