@@ -44,7 +44,8 @@ pub struct Contender {
     variants: fn(&Found, &Assignment) -> Vec<Variant>,
     launch: fn(&Found, &Variant, &Setup) -> anyhow::Result<Launch>,
     needs_whitelist: fn(&Found) -> bool,
-    missing_variant: fn(&Found) -> Option<String>,
+    /// A variant that the installed program lacks, and how to build it.
+    pub(crate) missing_variant: fn(&Found) -> Option<String>,
 }
 
 /// All trackers, in the order of tables.
@@ -196,11 +197,6 @@ impl Found {
     /// Whether the tracker serves only the info hashes of an allow list, written before the start.
     pub fn needs_whitelist(&self) -> bool {
         (self.contender.needs_whitelist)(self)
-    }
-
-    /// A variant that the installed program lacks, and how to build it.
-    pub fn missing_variant(&self) -> Option<String> {
-        (self.contender.missing_variant)(self)
     }
 }
 

@@ -66,9 +66,9 @@ impl Tools {
             listed("onrush-load", version, "every reply is checked")
         });
         let theirs = self.published.as_ref().filter(|_| any(true)).map(|published| {
-            let (name, program) = (Published::PROGRAM, published.program());
+            let name = Published::PROGRAM;
             let text = "errors are counted, nothing else is checked";
-            listed(name, version_by_cargo(program, name), text)
+            listed(name, version_by_cargo(&published.program, name), text)
         });
         ours.into_iter().chain(theirs).collect()
     }

@@ -8,9 +8,8 @@ use onrush_load::environment::Environment;
 /// Facts about this host for the report, in order. The commit is left out, as the versions of the
 /// programs have it.
 pub fn facts() -> Vec<(String, String)> {
-    let mut facts = Environment::read().facts();
-    facts.retain(|(name, _)| name != "commit");
-    facts
+    let environment = Environment { commit: None, ..Environment::read() };
+    environment.facts().into_iter().map(|(name, text)| (name.to_owned(), text)).collect()
 }
 
 /// The vCPUs that this process may use, grouped by core (SMT siblings), in order of the first.

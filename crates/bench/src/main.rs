@@ -24,31 +24,24 @@ use onrush_text::times::duration;
 /// Exit status: no round has a figure, or results cannot be written.
 const FAILED: u8 = 1;
 /// Exit status: the arguments or this host are unusable. Clap exits with the same status.
-const UNFIT: u8 = 2;
+const UNUSABLE: u8 = 2;
 /// Exit status: ended by a signal.
 const STOPPED: u8 = 130;
 
 fn main() -> ExitCode {
-    let done = match Args::parse().task {
-        Task::List => list().map_err(unfit),
-        Task::Plan(what) => planned(&what).map(|planned| show(&planned.plan)).map_err(unfit),
-        Task::Report { directory } => reported(&directory).map_err(failed),
-        Task::Run(task) => measure(&task),
+    // The status is that of an error.
+    let (status, done) = match Args::parse().task {
+        Task::List => (UNUSABLE, list()),
+        Task::Plan(what) => (UNUSABLE, planned(&what).map(|planned| show(&planned.plan))),
+        Task::Report { directory } => (FAILED, reported(&directory)),
+        Task::Run(Run { what, out, strict }) => match begun(&what, &out) {
+            Ok(prepared) => (FAILED, measured(&prepared, &out, strict)),
+            Err(error) => (UNUSABLE, Err(error)),
+        },
     };
-    let Err((status, error)) = done else { return ExitCode::SUCCESS };
+    let Err(error) = done else { return ExitCode::SUCCESS };
     eprintln!("onrush-bench: {error:#}");
     if error.is::<Stopped>() { STOPPED.into() } else { status.into() }
-}
-
-/// An exit status and the error.
-type Failure = (u8, anyhow::Error);
-
-fn unfit(error: anyhow::Error) -> Failure {
-    (UNFIT, error)
-}
-
-fn failed(error: anyhow::Error) -> Failure {
-    (FAILED, error)
 }
 
 fn list() -> anyhow::Result<()> {
@@ -117,11 +110,6 @@ fn show(plan: &Plan) {
     let (cases, rounds) = (plan.cases.len(), plan.settings.rounds);
     let took = duration(seconds);
     println!("\n{cases} cases, {rounds} rounds of each, taking turns: about {took}");
-}
-
-fn measure(task: &Run) -> Result<(), Failure> {
-    let prepared = begun(&task.what, &task.out).map_err(unfit)?;
-    measured(&prepared, &task.out, task.strict).map_err(failed)
 }
 
 /// Runs the rounds and writes the report.

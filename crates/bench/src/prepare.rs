@@ -83,7 +83,7 @@ pub fn plan(
         );
     }
     let mixes = mixes(what, tools, present, &mut notices)?;
-    notices.extend(present.iter().filter_map(Found::missing_variant));
+    notices.extend(present.iter().filter_map(|found| (found.contender.missing_variant)(found)));
     notices.extend(clamped(present, buffer_limit("rmem_max")));
     let cases = cases(present, &seats, &mixes);
     if cases.is_empty() {

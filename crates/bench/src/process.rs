@@ -41,16 +41,9 @@ const QUOTE: usize = 600;
 pub struct Stop(Arc<AtomicBool>);
 
 /// The bench was ended by a signal and has no result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("ended by a signal")]
 pub struct Stopped;
-
-impl std::fmt::Display for Stopped {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("ended by a signal")
-    }
-}
-
-impl std::error::Error for Stopped {}
 
 impl Stop {
     /// A flag set by INT, TERM, QUIT and HUP (a closed terminal; not under nohup). A second signal

@@ -26,7 +26,7 @@ const PROBE_TIMEOUT: Duration = Duration::from_millis(400);
 const RETRY: Duration = Duration::from_millis(50);
 
 /// The context of all rounds.
-pub struct Ring<'a> {
+pub struct Rounds<'a> {
     /// The plan, and its programs.
     pub prepared: &'a Prepared,
     /// The stop flag.
@@ -35,7 +35,7 @@ pub struct Ring<'a> {
     pub scratch: &'a Path,
 }
 
-impl Ring<'_> {
+impl Rounds<'_> {
     /// Runs one round of one case; `peers` are those of a reply of the floor. A failure of the
     /// tracker or of its load is a result.
     ///
@@ -74,13 +74,13 @@ impl Ring<'_> {
         };
         let whitelist = found.needs_whitelist().then(|| self.hashes(&load)).transpose()?;
         let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, settings.port));
-        let stage = Setup {
+        let setup = Setup {
             directory: directory.path(),
             address: if settings.wildcard { any } else { address },
             whitelist: whitelist.as_deref(),
             peers,
         };
-        let launch = found.launch(&case.variant, &stage)?;
+        let launch = found.launch(&case.variant, &setup)?;
         let mut tracker = Child::start(&launch, &case.seats.tracker, directory.path())?;
         tracker.wait_until_answering(address, ANSWER_TIMEOUT, self.stop)?;
         if let Some(whitelist) = &whitelist {

@@ -11,7 +11,7 @@ use crate::contender::floor::MODEL;
 use crate::prepare::Prepared;
 use crate::process::Stop;
 use crate::record::{Case, Raw, Record, RoundOutcome};
-use crate::round::Ring;
+use crate::round::Rounds;
 use crate::summary::called;
 
 /// Runs the rounds of a plan, writes each result to `directory`, and calls `say` with a line per
@@ -30,7 +30,7 @@ pub fn run(
     let steps = plan.steps();
     let mut raw = Raw::create(directory)?;
     let scratch = tempfile::tempdir().context("cannot make a directory")?;
-    let ring = Ring { prepared, stop, scratch: scratch.path() };
+    let rounds = Rounds { prepared, stop, scratch: scratch.path() };
     let ahead = steps.iter().map(|(_, case)| plan.settings.seconds(case)).sum();
     let mut clock = Clock { ahead, ..Clock::default() };
     // Peers in a reply of the floor, by load.
@@ -38,7 +38,7 @@ pub fn run(
     for (number, (round, case)) in steps.iter().enumerate() {
         let started = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let at = Instant::now();
-        let outcome = ring.round(*round, case, peers.get(&case.mix).copied().unwrap_or(0))?;
+        let outcome = rounds.round(*round, case, peers.get(&case.mix).copied().unwrap_or(0))?;
         if let RoundOutcome::Measured(measured) = &outcome
             && case.variant.is_called(MODEL)
         {

@@ -49,7 +49,7 @@ pub struct Row {
     /// Peers per announce reply.
     pub peers_per_reply: Option<f64>,
     /// Latency in open loops.
-    pub latency: Vec<Lag>,
+    pub latency: Vec<ShareLatency>,
     /// Whether this is the baseline of its assignment.
     pub base: bool,
     /// Ratios of rate and CPU time per reply to the baseline within rounds; absent for the baseline
@@ -59,7 +59,7 @@ pub struct Row {
 
 /// Latency at a share of the maximum.
 #[derive(Clone, Debug)]
-pub struct Lag {
+pub struct ShareLatency {
     /// In percent of the case's own maximum.
     pub percent: u32,
     /// Requests without a reply, in percent.
@@ -141,7 +141,7 @@ impl Row {
     }
 }
 
-fn latency(rounds: &BTreeMap<u32, &Measured>) -> Vec<Lag> {
+fn latency(rounds: &BTreeMap<u32, &Measured>) -> Vec<ShareLatency> {
     let percents = rounds.values().flat_map(|m| m.shares.iter().map(|share| share.percent));
     let percents: BTreeSet<_> = percents.collect();
     let lag = |percent: u32| {
@@ -150,7 +150,7 @@ fn latency(rounds: &BTreeMap<u32, &Measured>) -> Vec<Lag> {
             let of = all.filter(|share| share.percent == percent);
             Spread::median(of.filter_map(|share| pick(&share.point)))
         };
-        Some(Lag {
+        Some(ShareLatency {
             percent,
             loss_percent: median(|point| point.loss_percent),
             p50: median(|point| point.p50)?,

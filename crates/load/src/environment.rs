@@ -96,7 +96,7 @@ impl Environment {
     }
 
     /// All known facts as pairs of name and text.
-    pub fn facts(&self) -> Vec<(String, String)> {
+    pub fn facts(&self) -> Vec<(&str, String)> {
         let load: Vec<_> = self.load_average.iter().map(ToString::to_string).collect();
         let known = [
             ("processor", Some(self.cpu.clone())),
@@ -108,9 +108,9 @@ impl Environment {
             ("load average before", Some(load.join(", "))),
             ("commit", self.commit.clone()),
         ];
-        let known = known.into_iter().filter_map(|(name, text)| Some((name.to_owned(), text?)));
+        let known = known.into_iter().filter_map(|(name, text)| Some((name, text?)));
         let listed = self.sysctls.iter().chain(&self.mitigations);
-        known.chain(listed.map(|(name, text)| (name.clone(), text.clone()))).collect()
+        known.chain(listed.map(|(name, text)| (name.as_str(), text.clone()))).collect()
     }
 
     /// Reasons to doubt a measurement on this machine.

@@ -6,7 +6,6 @@
 //! schedule has due by now. A burst of requests leaves through one socket, as batched sends are per
 //! socket.
 
-mod describe;
 pub mod flight;
 pub mod pace;
 pub mod packet;
@@ -23,7 +22,7 @@ use onrush_proto::{ConnectionId, Family, TransactionId};
 use rand::rngs::SmallRng;
 
 use crate::check::{Checker, Finding, Right};
-use crate::plan::{Kind, Plan, PlannedRequest};
+use crate::plan::{Kind, Plan, PlannedRequest, num_want};
 use crate::tally::Tally;
 use flight::{Flight, Nanos, Pending, ReplyMatch};
 pub use pace::Pace;
@@ -334,7 +333,7 @@ impl<'p> Session<'p> {
         };
         let kind = pending.request.kind();
         let latency = now.saturating_sub(pending.sent);
-        self.recent.latency.saturating_record(latency);
+        self.recent.latency.0.saturating_record(latency);
         let strict = self.settings.strict;
         match verdict {
             Ok(Right { differs: Some(finding), .. }) if strict => {
@@ -371,7 +370,7 @@ impl<'p> Session<'p> {
         if counts {
             let of_kind = &mut self.tally.kinds[kind as usize];
             of_kind.wrong += 1;
-            of_kind.latency.saturating_record(latency);
+            of_kind.latency.0.saturating_record(latency);
         }
     }
 
@@ -382,7 +381,7 @@ impl<'p> Session<'p> {
         if counts {
             let (plan, routes) = (self.plan, &self.routes);
             self.tally.finding(finding, reply, || match pending {
-                Some(pending) => describe::request(plan, routes, pending),
+                Some(pending) => described(plan, routes, pending),
                 None => "no request in flight".into(),
             });
         }
@@ -597,7 +596,7 @@ impl<'p> Session<'p> {
         {
             // The delay of the burst's first request stands for the whole burst.
             let behind = now.saturating_sub(first);
-            self.tally.behind.saturating_record_n(behind, self.due.len() as u64);
+            self.tally.behind.0.saturating_record_n(behind, self.due.len() as u64);
         }
         for &(transaction, due) in &self.due {
             // A request is counted by its due time, so the time of sending of a closed loop must
@@ -634,6 +633,31 @@ impl<'p> Session<'p> {
             soon if soon <= SPIN_BEFORE_SEND => Next::Again,
             later => Next::Wait(Duration::from_nanos(later - SPIN_BEFORE_SEND)),
         }
+    }
+}
+
+/// Describes a request, for the examples of wrong replies.
+fn described(plan: &Plan, routes: &[Route], pending: &Pending) -> String {
+    let route = &routes[pending.route as usize];
+    let source = plan.population.addresses.get(route.family, route.address);
+    match pending.request {
+        PlannedRequest::Announce { peer, event, seeder } => {
+            let member = plan.population.member(route.family, peer);
+            format!(
+                "announce from {source} port {} to {}, {event:?}, left {}, num_want {}, {} of a \
+                 swarm of {}",
+                plan.population.port(&member),
+                route.target,
+                u8::from(!seeder),
+                num_want(plan.client(route.family, peer).num_want, event),
+                plan.population.info_hash(member.swarm),
+                member.swarm_size(),
+            )
+        }
+        PlannedRequest::Scrape { hashes, .. } => {
+            format!("scrape of {hashes} swarms from {source} to {}", route.target)
+        }
+        request => format!("{} from {source} to {}", request.kind().as_ref(), route.target),
     }
 }
 

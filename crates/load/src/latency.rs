@@ -1,7 +1,5 @@
 //! The unit of time, distributions of latencies, and their seven figures.
 
-use std::ops::{Deref, DerefMut};
-
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
@@ -15,33 +13,12 @@ const MAX_LATENCY: Nanos = 60_000_000_000;
 
 /// A distribution of latencies in nanoseconds, to this number of digits.
 #[derive(Clone, Debug)]
-pub struct Latencies<const DIGITS: u8 = 3>(Histogram<u64>);
+pub struct Latencies<const DIGITS: u8 = 3>(pub Histogram<u64>);
 
 impl<const DIGITS: u8> Default for Latencies<DIGITS> {
     fn default() -> Self {
         let histogram = Histogram::new_with_bounds(MIN_LATENCY, MAX_LATENCY, DIGITS);
         Self(histogram.expect("these bounds are valid"))
-    }
-}
-
-impl<const DIGITS: u8> Latencies<DIGITS> {
-    /// Adds those of another distribution.
-    pub fn add(&mut self, other: &Self) {
-        self.0.add(&other.0).expect("both have the same bounds");
-    }
-}
-
-impl<const DIGITS: u8> Deref for Latencies<DIGITS> {
-    type Target = Histogram<u64>;
-
-    fn deref(&self) -> &Histogram<u64> {
-        &self.0
-    }
-}
-
-impl<const DIGITS: u8> DerefMut for Latencies<DIGITS> {
-    fn deref_mut(&mut self) -> &mut Histogram<u64> {
-        &mut self.0
     }
 }
 

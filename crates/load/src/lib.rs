@@ -20,8 +20,6 @@
 //! | [`report`] | the result, for people and for machines |
 //! | [`live`] | progress of a run |
 //! | [`sources`] | source addresses and their sockets |
-//! | [`hashes`] | the info hashes of a population as a file |
-//! | [`descriptors`] | the limit of open files |
 //! | [`interrupt`] | Ctrl-C ends a run early |
 //! | [`cpu`] | CPU time of processes and threads |
 //! | [`process`] | CPU time, memory and kernel drops of a process |
@@ -36,10 +34,8 @@ pub mod attack;
 pub mod chart;
 pub mod check;
 pub mod cpu;
-pub mod descriptors;
 pub mod environment;
 pub mod generator;
-pub mod hashes;
 pub mod interrupt;
 pub mod latency;
 pub mod live;

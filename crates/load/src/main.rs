@@ -19,7 +19,7 @@ use onrush_load::report::Report;
 use onrush_load::report::search::Round;
 use onrush_load::run::{RunSettings, run};
 use onrush_load::search::search;
-use onrush_load::{hashes, sources};
+use onrush_load::sources;
 use onrush_net::affinity::{self, AffinityError};
 use onrush_proto::Family;
 use onrush_text::numbers::grouped;
@@ -139,7 +139,7 @@ fn write_hashes(args: &Args, profile: Profile, file: &Path) -> anyhow::Result<u8
     let seed = args.mix.seed.unwrap_or_default();
     // The list is needed before the tracker runs, so the source is found without a request.
     let population = population(args, &profile, seed, |target| reachability::route_to(target).ok());
-    hashes::write(&population, file).with_context(|| format!("cannot write {}", file.display()))?;
+    population.write_hashes(file).with_context(|| format!("cannot write {}", file.display()))?;
     Ok(0)
 }
 

@@ -4,7 +4,6 @@ mod curve;
 mod figures;
 mod html;
 pub mod search;
-mod steps;
 mod table;
 mod verdict;
 
@@ -192,9 +191,9 @@ impl Report {
             || Kind::ALL.iter().filter(|k| k.is_answered()).map(|k| &tally.kinds[*k as usize]);
         let requests: u64 = answered().map(|kind| kind.requests).sum();
         let lost: u64 = answered().map(|kind| kind.lost).sum();
-        let mut all = Latencies::default();
+        let mut all = Latencies::<3>::default();
         for kind in &tally.kinds {
-            all.add(&kind.latency);
+            all.0 += &kind.latency.0;
         }
         let announces = tally.kinds[Kind::Announce as usize].right;
         let sent: u64 = tally.kinds.iter().map(|kind| kind.requests).sum();
@@ -205,12 +204,9 @@ impl Report {
             rate: per_second(tally.right_in_window),
             sent_rate: per_second(sent),
             reply_megabits: per_second(tally.bytes_in_window) * 8.0 / 1e6,
-            kinds: Kind::ALL
-                .iter()
-                .map(|k| KindReport::new(*k, &tally.kinds[*k as usize]))
-                .collect(),
+            kinds: Kind::ALL.map(|kind| KindReport::new(kind, &tally.kinds[kind as usize])).into(),
             loss_percent: ratio(lost as f64 * 100.0, requests as f64),
-            latency: Latency::of(&all),
+            latency: Latency::of(&all.0),
             wrong: findings(tally, |finding| setup.load.strict || !finding.is_open()),
             differs: findings(tally, |finding| !setup.load.strict && finding.is_open()),
             late: tally.late,
@@ -219,11 +215,11 @@ impl Report {
             datagrams_sent: tally.sent.datagrams,
             unsent: tally.unsent,
             no_room: tally.no_room,
-            behind: Latency::of(&tally.behind),
+            behind: Latency::of(&tally.behind.0),
             send_calls: tally.sent.calls,
             receive_batches: tally.batches,
             sleeps: tally.waits,
-            curve: curve::curve(&all),
+            curve: curve::curve(&all.0),
             setup,
             ..Self::default()
         }
@@ -243,11 +239,6 @@ impl Report {
     /// Number of right replies to requests of the window.
     pub fn right_replies(&self) -> u64 {
         self.kinds.iter().map(|kind| kind.right).sum()
-    }
-
-    /// The report as a table; ends with a line feed.
-    pub fn to_table(&self) -> String {
-        table::table(self)
     }
 
     /// Number of requests of the window that deserve a reply.
@@ -325,8 +316,8 @@ impl KindReport {
             right: tally.right,
             wrong: tally.wrong,
             lost: tally.lost,
-            latency: Latency::of(&tally.latency),
-            curve: curve::curve(&tally.latency),
+            latency: Latency::of(&tally.latency.0),
+            curve: curve::curve(&tally.latency.0),
         }
     }
 }
@@ -404,8 +395,8 @@ pub(crate) mod tests {
     fn a_load_tester_at_its_limit_is_reported() {
         let warned = |pace: Pace, worker: f64, tracker: f64, behind: u64, words: &str| {
             let mut tally = Tally::default();
-            tally.kinds[Kind::Announce as usize].latency.record_n(10_000_000, 100).unwrap();
-            tally.behind.record_n(behind * 1_000_000, 100).unwrap();
+            tally.kinds[Kind::Announce as usize].latency.0.record_n(10_000_000, 100).unwrap();
+            tally.behind.0.record_n(behind * 1_000_000, 100).unwrap();
             let mut report = Report::new(example().setup, &tally, 1.0);
             report.setup.load.pace = pace;
             report.tracker_cpu = Some(report.cpu(Cpu { user: 0.0, system: tracker }));

@@ -83,17 +83,18 @@ pub fn search(
         held: None,
         failed: None,
         rounds: Vec::new(),
-        best: Vec::new(),
-        last: closed,
     };
     seeker.grow(closed_loop * FIRST_SHARE)?;
     seeker.narrow()?;
     let confirmed = seeker.confirm()?;
     let found = confirmed.or(seeker.held);
+    let (rounds, mut reports): (Vec<Round>, Vec<_>) = seeker.rounds.into_iter().unzip();
     // The last of several rounds at the found rate is the confirming one.
-    let mut best = seeker.best.into_iter().rev();
-    let best = best.find(|(rate, _)| Some(*rate) == found).map(|(_, report)| report);
-    let mut report = best.unwrap_or(seeker.last);
+    let best = rounds.iter().rposition(|round| round.held() && Some(round.rate) == found);
+    let mut report = match best {
+        Some(at) => reports.swap_remove(at),
+        None => reports.pop().unwrap_or(closed),
+    };
     report.search = Some(Search {
         bounds: aim.bounds,
         // Rounded, as 0.02 * 100 is not exactly 2 in binary.
@@ -102,7 +103,7 @@ pub fn search(
         found,
         confirmed: confirmed.is_some(),
         limit: seeker.failed.map(|(_, verdict)| verdict),
-        rounds: seeker.rounds,
+        rounds,
     });
     Ok(report)
 }
@@ -118,10 +119,7 @@ struct Seeker<'s> {
     held: Option<f64>,
     /// The lowest failed rate and its verdict.
     failed: Option<(f64, Verdict)>,
-    rounds: Vec<Round>,
-    /// The reports of held rounds, with their rates.
-    best: Vec<(f64, Report)>,
-    last: Report,
+    rounds: Vec<(Round, Report)>,
 }
 
 impl Seeker<'_> {
@@ -136,11 +134,7 @@ impl Seeker<'_> {
         let round = Round::new(purpose, rate, &report, &self.aim.bounds);
         (self.observe)(&round);
         let verdict = round.verdict;
-        if round.held() {
-            self.best.push((rate, report.clone()));
-        }
-        self.last = report;
-        self.rounds.push(round);
+        self.rounds.push((round, report));
         Ok(Some(verdict))
     }
 

@@ -202,7 +202,7 @@ impl Recorder {
             right: counts.right,
             wrong: counts.wrong,
             lost: counts.lost,
-            latency: Latency::of(&counts.latency),
+            latency: Latency::of(&counts.latency.0),
             ..Sample::default()
         }
     }
@@ -217,7 +217,7 @@ mod tests {
     fn recent(sent: u64, right: u64, latency: Nanos) -> Recent {
         let mut recent = Recent { sent, right, ..Recent::default() };
         for _ in 0..right {
-            recent.latency.saturating_record(latency);
+            recent.latency.0.saturating_record(latency);
         }
         recent
     }
@@ -247,7 +247,7 @@ mod tests {
         assert_eq!(recorder.next(SECOND + 1), None, "worker 1 has not told");
         let mut mine = recent(20, 16, 4_000_000);
         recorder.add(1, 0, &mut mine);
-        assert_eq!((mine.sent, mine.right, mine.latency.len()), (0, 0, 0), "emptied");
+        assert_eq!((mine.sent, mine.right, mine.latency.0.len()), (0, 0, 0), "emptied");
         assert_eq!(recorder.next(SECOND - 1), None, "it has not ended");
         let sample = recorder.next(SECOND + 1).unwrap();
         assert_eq!((sample.sent, sample.right, sample.time), (30, 24, 1.0));

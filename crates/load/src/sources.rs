@@ -7,6 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use anyhow::Context as _;
 use ipnet::{IpAddrRange, Ipv4AddrRange, Ipv6AddrRange};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use onrush_net::Return;
 use onrush_net::bind::{Buffers, bind_client};
 use onrush_net::mio::{Backend, Options};
@@ -25,6 +26,8 @@ const MIN_SOCKETS: u32 = 8;
 const MAX_SOCKETS: u64 = 1 << 16;
 /// Requested receive buffer in bytes. The kernel clamps it, and drops are counted.
 const BUFFER: usize = 4 << 20;
+/// Descriptors besides the sockets: standard streams, report files, epoll.
+const OTHERS: u64 = 64;
 
 /// The addresses of `10.0.0.1` or `10.0.0.1-10.0.0.200`.
 ///
@@ -107,7 +110,28 @@ pub fn reserve(addresses: &Addresses, workers: u32) -> Result<(), String> {
              number {MAX_SOCKETS}: use fewer --sources (or --source)",
         ));
     }
-    crate::descriptors::reserve(sockets * u64::from(workers))
+    raise_file_limit(sockets * u64::from(workers))
+}
+
+/// Raises the soft limit for `sockets` sockets, and the hard limit where the process may
+/// (CAP_SYS_RESOURCE, up to the sysctl fs.nr_open: getrlimit(2)).
+///
+/// # Errors
+/// A sentence with the number needed and the remedy, when the hard limit is too low.
+fn raise_file_limit(sockets: u64) -> Result<(), String> {
+    let needed = sockets + OTHERS;
+    // Where limits cannot be read, binding reports the problem.
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return Ok(()) };
+    if soft >= needed {
+        return Ok(());
+    }
+    setrlimit(Resource::RLIMIT_NOFILE, needed, hard.max(needed)).map_err(|_| {
+        format!(
+            "{sockets} sockets need {needed} open files, and this process may have {hard}: run \
+             `ulimit -n {needed}` as root before (above 1048576 also `sysctl -w \
+             fs.nr_open={needed}`), or use fewer --sources"
+        )
+    })
 }
 
 impl Network {
@@ -236,5 +260,15 @@ mod tests {
             }
         }
         assert_eq!(ids.len(), 4);
+    }
+
+    #[test]
+    fn a_limit_that_is_too_low_is_reported_with_the_number() {
+        let before = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+        assert_eq!(raise_file_limit(1), Ok(()));
+        // More than any system allows.
+        let error = raise_file_limit(1 << 40).unwrap_err();
+        assert!(error.contains(&format!("ulimit -n {}", (1u64 << 40) + OTHERS)), "{error}");
+        assert_eq!(getrlimit(Resource::RLIMIT_NOFILE).unwrap(), before, "the limits are unchanged");
     }
 }

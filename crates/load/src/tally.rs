@@ -87,7 +87,7 @@ impl Tally {
     pub fn right(&mut self, kind: Kind, latency: Nanos, right: &Right) {
         let of_kind = &mut self.kinds[kind as usize];
         of_kind.right += 1;
-        of_kind.latency.saturating_record(latency);
+        of_kind.latency.0.saturating_record(latency);
         self.peers += u64::from(right.peers);
         self.peers_checked += u64::from(right.peers_checked);
     }
@@ -112,7 +112,7 @@ impl Tally {
             mine.right += theirs.right;
             mine.wrong += theirs.wrong;
             mine.lost += theirs.lost;
-            mine.latency.add(&theirs.latency);
+            mine.latency.0 += &theirs.latency.0;
         }
         for (mine, theirs) in self.findings.iter_mut().zip(&other.findings) {
             mine.count += theirs.count;
@@ -127,7 +127,7 @@ impl Tally {
         self.sent += other.sent;
         self.waits += other.waits;
         self.batches += other.batches;
-        self.behind.add(&other.behind);
+        self.behind.0 += &other.behind.0;
         self.unsent += other.unsent;
         self.no_room += other.no_room;
     }
@@ -161,7 +161,7 @@ mod tests {
         two.finding(Finding::ZeroInterval, &[], || "two".into());
         one.add(&two);
         let announces = &one.kinds[Kind::Announce as usize];
-        assert_eq!((announces.right, announces.latency.len()), (2, 2));
+        assert_eq!((announces.right, announces.latency.0.len()), (2, 2));
         assert_eq!((one.peers, one.peers_checked), (10, 6));
         assert_eq!((one.wrong(false), one.wrong(true)), (6, 7));
         let found = &one.findings[Finding::Layout as usize];

@@ -24,26 +24,34 @@ pub enum Group {
     AnythingElse,
 }
 
+/// The result of a check without its texts.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize, AsRefStr)]
+#[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
+pub enum CheckOutcome {
+    /// As expected.
+    Pass,
+    /// Other than expected, within what the BEPs leave open.
+    Differs,
+    /// Against a BEP, or harmful to real clients.
+    Fails,
+    /// Not checked.
+    Skipped,
+}
+
+impl CheckOutcome {
+    /// All outcomes, in the order of a report's counts.
+    pub const ALL: [Self; 4] = [Self::Pass, Self::Differs, Self::Fails, Self::Skipped];
+}
+
 /// Why a check does not pass.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Finding {
-    /// Unexpected, within what the BEPs leave open.
-    Differs {
-        /// The tracker's behaviour.
-        seen: String,
-        /// The freedom that a BEP leaves, and its section.
-        open: &'static str,
-    },
-    /// Violates a BEP, or harms real clients.
-    Fails {
-        /// The tracker's behaviour.
-        seen: String,
-    },
-    /// Not checked.
-    Skipped {
-        /// The reason.
-        reason: String,
-    },
+pub(crate) struct Finding {
+    pub(crate) outcome: CheckOutcome,
+    /// The tracker's behaviour, or the reason for which the check was skipped.
+    pub(crate) seen: String,
+    /// The freedom that a BEP leaves, and its section, where the outcome is a difference.
+    pub(crate) open: Option<&'static str>,
 }
 
 /// The result of a check.
@@ -52,11 +60,11 @@ pub(crate) type CheckResult = Result<(), Finding>;
 /// A usable reply was expected and did not arrive: a failure, unless the time has ended.
 impl From<ExchangeError> for Finding {
     fn from(error: ExchangeError) -> Self {
-        let text = error.to_string();
-        match error {
-            ExchangeError::OutOfTime => Self::Skipped { reason: text },
-            _ => Self::Fails { seen: text },
-        }
+        let outcome = match error {
+            ExchangeError::OutOfTime => CheckOutcome::Skipped,
+            _ => CheckOutcome::Fails,
+        };
+        Self { outcome, seen: error.to_string(), open: None }
     }
 }
 
@@ -71,6 +79,10 @@ pub(crate) enum Needs {
     LargeSwarm,
 }
 
+/// The code of a check, with a client of its own, which connects with its first request that needs
+/// a connection id. A check that tolerates an error connects before, as that error is a failure.
+pub(crate) type Run = fn(&Fixture<'_>, &Client<'_>) -> CheckResult;
+
 /// One expectation of a tracker, and the code that checks it.
 #[derive(Clone, Copy, Debug)]
 pub struct Check {
@@ -83,16 +95,11 @@ pub struct Check {
     /// BEP and section, or the clients that depend on it.
     pub source: &'static str,
     pub(crate) needs: Needs,
-    pub(crate) run: fn(&Fixture<'_>) -> CheckResult,
+    pub(crate) run: Run,
 }
 
 impl Check {
-    pub(crate) const fn new(
-        group: Group,
-        id: &'static str,
-        needs: Needs,
-        run: fn(&Fixture<'_>) -> CheckResult,
-    ) -> Self {
+    pub(crate) const fn new(group: Group, id: &'static str, needs: Needs, run: Run) -> Self {
         Self { id, group, expected: "", source: "", needs, run }
     }
 
@@ -133,20 +140,24 @@ pub(crate) fn demand_silence_or_error(client: &Client<'_>, request: &[u8]) -> Ch
 
 /// Turns the error of an exchange into a difference within the freedom `open`.
 pub(crate) fn tolerated(open: &'static str) -> impl Fn(ExchangeError) -> Finding {
-    move |error| match error.into() {
-        Finding::Fails { seen } => Finding::Differs { seen, open },
+    move |error| match Finding::from(error) {
+        Finding { outcome: CheckOutcome::Fails, seen, .. } => difference(open, seen),
         finding => finding,
     }
 }
 
 pub(crate) fn fails(seen: impl Into<String>) -> CheckResult {
-    Err(Finding::Fails { seen: seen.into() })
+    Err(Finding { outcome: CheckOutcome::Fails, seen: seen.into(), open: None })
 }
 
 pub(crate) fn differs(open: &'static str, seen: impl ToString) -> CheckResult {
-    Err(Finding::Differs { seen: seen.to_string(), open })
+    Err(difference(open, seen.to_string()))
+}
+
+fn difference(open: &'static str, seen: String) -> Finding {
+    Finding { outcome: CheckOutcome::Differs, seen, open: Some(open) }
 }
 
 pub(crate) fn skipped(reason: impl Into<String>) -> CheckResult {
-    Err(Finding::Skipped { reason: reason.into() })
+    Err(Finding { outcome: CheckOutcome::Skipped, seen: reason.into(), open: None })
 }

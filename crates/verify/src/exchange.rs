@@ -8,12 +8,12 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use onrush_proto::{
-    AnnounceHead, ConnectionId, Endpoint, Event, Family, InfoHash, Request, Response, ScrapeCounts,
-    response::BadResponse,
+    AnnounceHead, ConnectionId, Endpoint, Event, Family, InfoHash, PeerId, Request, Response,
+    ScrapeCounts, response::BadResponse,
 };
 
 use crate::message::{
@@ -96,42 +96,25 @@ pub struct Client<'t> {
     to: SocketAddr,
     socket: UdpSocket,
     local: SocketAddr,
-    id: Cell<ConnectionId>,
+    id: Cell<Option<ConnectionId>>,
     refused: Cell<usize>,
     joined: RefCell<BTreeSet<Membership>>,
 }
 
 /// Everything that may distinguish peers: info hash, port, `ip` field, peer id.
-type Membership = (InfoHash, u16, u32, [u8; 20]);
+type Membership = (InfoHash, u16, u32, PeerId);
 
 impl<'t> Client<'t> {
-    /// A client at `source` of the tracker at `to`, without a connection id.
-    pub fn unconnected(
+    /// A client at `local` of the tracker at `to`.
+    pub fn new(
         target: &'t Target,
         to: SocketAddr,
-        source: IpAddr,
+        local: impl Into<SocketAddr>,
     ) -> Result<Self, ExchangeError> {
-        Self::bound(target, to, SocketAddr::new(source, 0))
-    }
-
-    /// A client at `local`, without a connection id.
-    fn bound(target: &'t Target, to: SocketAddr, local: SocketAddr) -> Result<Self, ExchangeError> {
-        let socket = UdpSocket::bind(local)?;
+        let socket = UdpSocket::bind(local.into())?;
         let local = socket.local_addr()?;
-        let id = Cell::new(ConnectionId(0));
-        let (refused, joined) = (Cell::new(0), RefCell::default());
+        let (id, refused, joined) = (Cell::new(None), Cell::new(0), RefCell::default());
         Ok(Self { target, to, socket, local, id, refused, joined })
-    }
-
-    /// A client at `source` of the tracker at `to`, with a connection id.
-    pub fn connected(
-        target: &'t Target,
-        to: SocketAddr,
-        source: IpAddr,
-    ) -> Result<Self, ExchangeError> {
-        let client = Self::unconnected(target, to, source)?;
-        client.connect()?;
-        Ok(client)
     }
 
     /// Reports a closed port as [`ExchangeError::Closed`] from now on, instead of silence.
@@ -146,7 +129,7 @@ impl<'t> Client<'t> {
         match reply.first_chunk::<16>() {
             Some(head) if head[..4] == [0; 4] => {
                 let id = u64::from_be_bytes(*head.last_chunk().expect("8 of 16 bytes"));
-                self.id.set(ConnectionId(id));
+                self.set_id(ConnectionId(id));
                 Ok((ConnectionId(id), reply))
             }
             Some(head) if head[..4] == [0, 0, 0, 3] => Err(refused("a connect", &reply)),
@@ -155,14 +138,14 @@ impl<'t> Client<'t> {
         }
     }
 
-    /// The connection id in use.
-    pub fn id(&self) -> ConnectionId {
-        self.id.get()
+    /// The connection id in use, which is requested first where there is none.
+    pub fn id(&self) -> Result<ConnectionId, ExchangeError> {
+        self.id.get().map_or_else(|| Ok(self.connect()?.0), Ok)
     }
 
     /// Uses this connection id from now on.
     pub fn set_id(&self, id: ConnectionId) {
-        self.id.set(id);
+        self.id.set(Some(id));
     }
 
     /// The endpoint under which the tracker is expected to list a peer that announces `port`.
@@ -181,7 +164,8 @@ impl<'t> Client<'t> {
         &self,
         requests: &[AnnounceRequest],
     ) -> Result<Vec<AnnounceReply>, ExchangeError> {
-        let requests: Vec<_> = requests.iter().map(|request| request.bytes(self.id())).collect();
+        let id = self.id()?;
+        let requests: Vec<_> = requests.iter().map(|request| request.bytes(id)).collect();
         let replies = self.exchange_all(&requests)?;
         let read = |(bytes, request): (Vec<u8>, &Vec<u8>)| {
             let Response::Announce(head, peers) = self.parse(request, &bytes)? else {
@@ -214,7 +198,7 @@ impl<'t> Client<'t> {
         hashes: &[InfoHash],
         more: &[u8],
     ) -> Result<Vec<ScrapeCounts>, ExchangeError> {
-        let mut request = scrape_request(self.id(), hashes);
+        let mut request = scrape_request(self.id()?, hashes);
         request.extend_from_slice(more);
         let reply = self.exchange(&request)?;
         match self.parse(&request, &reply)? {
@@ -377,7 +361,7 @@ impl<'t> Client<'t> {
     fn remember(&self, bytes: &[u8]) {
         let Ok(Request::Announce(announce)) = Request::parse(bytes) else { return };
         let (hash, port) = (announce.info_hash, announce.port);
-        let peer = (hash, port, announce.ip, announce.peer_id.0);
+        let peer = (hash, port, announce.ip, announce.peer_id);
         match announce.event {
             Event::Stopped => _ = self.joined.borrow_mut().remove(&peer),
             _ => _ = self.joined.borrow_mut().insert(peer),
@@ -414,8 +398,9 @@ impl<'t> Client<'t> {
     fn remove_peers(&self) {
         let joined = self.joined.take();
         let stop = |(hash, port, ip, peer_id)| {
-            let stop = AnnounceRequest::leecher(hash, port).event(STOPPED).want(0);
-            AnnounceRequest { ip: Ipv4Addr::from_bits(ip), peer_id, ..stop }.bytes(self.id())
+            let mut stop = AnnounceRequest::leecher(hash, port).event(STOPPED).want(0);
+            (stop.fields.ip, stop.fields.peer_id) = (ip, peer_id);
+            stop.bytes(self.id.get().unwrap_or_default())
         };
         let mut requests: Vec<_> = joined.into_iter().map(stop).collect();
         if self.target.shares_hashes && !self.target.is_over() {
@@ -574,7 +559,7 @@ mod tests {
     fn a_refusal_before_a_reply_is_forgotten() {
         let tracker = socket();
         let target = target(&tracker);
-        let client = Client::unconnected(&target, target.address, target.sources[0]).unwrap();
+        let client = Client::new(&target, target.address, (target.sources[0], 0)).unwrap();
         client.count_refusal().unwrap();
         tracker.send_to(&[0; 16], client.socket.local_addr().unwrap()).unwrap();
         let reply = client.receive(Instant::now() + Duration::from_secs(60));
@@ -587,7 +572,7 @@ mod tests {
     fn datagrams_of_other_programs_do_not_break_silence() {
         let (tracker, stranger) = (socket(), socket());
         let target = target(&tracker);
-        let client = Client::unconnected(&target, target.address, target.sources[0]).unwrap();
+        let client = Client::new(&target, target.address, (target.sources[0], 0)).unwrap();
         let reply = announce_reply(TransactionId(0));
         let send = |from: &UdpSocket, to| _ = from.send_to(&reply, to).unwrap();
         assert_eq!(reply_to_bad_while(&client, &tracker, |to| send(&stranger, to)), None);
@@ -599,9 +584,9 @@ mod tests {
     fn a_late_reply_to_a_closed_socket_of_the_same_port_does_not_break_silence() {
         let tracker = socket();
         let target = target(&tracker);
-        let first = Client::unconnected(&target, target.address, target.sources[0]).unwrap();
+        let first = Client::new(&target, target.address, (target.sources[0], 0)).unwrap();
         let local = first.local;
-        first.send(&AnnounceRequest::leecher(fresh_hash(), 40_001).bytes(first.id())).unwrap();
+        first.send(&AnnounceRequest::leecher(fresh_hash(), 40_001).bytes(ConnectionId(0))).unwrap();
         drop(first);
         let mut bytes = [0; 128];
         let mut last = || tracker.recv(&mut bytes).map(|len| bytes[..len].to_vec()).unwrap();
@@ -609,7 +594,7 @@ mod tests {
         let Ok(Request::Announce(stop)) = Request::parse(&stop) else { panic!("{stop:?}") };
         assert_eq!(stop.event, Event::Stopped);
         let reply = announce_reply(stop.transaction_id);
-        let second = Client::bound(&target, target.address, local).unwrap();
+        let second = Client::new(&target, target.address, local).unwrap();
         let late =
             reply_to_bad_while(&second, &tracker, |to| _ = tracker.send_to(&reply, to).unwrap());
         assert_eq!(late, None);

@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 use std::sync::{Condvar, Mutex, OnceLock};
 
-use onrush_proto::{Endpoint, Family, InfoHash};
+use onrush_proto::{Endpoint, InfoHash};
 
 use crate::exchange::{Client, ExchangeError};
 use crate::message::{AnnounceRequest, STOPPED, fresh_hash};
@@ -52,9 +52,14 @@ impl Session {
         !self.given.is_empty()
     }
 
+    /// A client at `source`.
+    fn client(&self, source: IpAddr) -> Result<Client<'_>, ExchangeError> {
+        Client::new(&self.target, self.target.address, (source, 0))
+    }
+
     /// The address under which the tracker lists `source`: another one behind a NAT.
     fn seen_as(&self, source: IpAddr) -> Option<IpAddr> {
-        let client = Client::connected(&self.target, self.target.address, source).ok()?;
+        let client = self.client(source).ok()?;
         let hash = self.given.last().copied().unwrap_or_else(fresh_hash);
         client.announce(&AnnounceRequest::leecher(hash, 40_001)).ok()?;
         let listed = client.announce(&AnnounceRequest::leecher(hash, 40_002)).ok()?.peers;
@@ -63,8 +68,8 @@ impl Session {
 
     /// How the tracker refuses every announce, by an error or by silence; `None` where it serves.
     pub(crate) fn refusal(&self) -> Option<String> {
-        let target = &self.target;
-        let client = Client::connected(target, target.address, target.sources[0]).ok()?;
+        let client = self.client(self.target.sources[0]).ok()?;
+        client.connect().ok()?;
         let hash = self.given.first().copied().unwrap_or_else(fresh_hash);
         match client.announce(&AnnounceRequest::leecher(hash, 40_001)) {
             Err(ExchangeError::Refused { text, .. }) => Some(format!("refuses them: \"{text}\"")),
@@ -97,10 +102,8 @@ impl Session {
 
     /// Removes the peers of the large swarm from the tracker. Peers that stay are expired by it.
     pub(crate) fn remove_large_swarm(&self) {
-        let target = &self.target;
         let Some(Ok(swarm)) = self.large_swarm.get() else { return };
-        let client = Client::connected(target, target.address, target.sources[0]);
-        let Ok(client) = client else { return };
+        let Ok(client) = self.client(self.target.sources[0]) else { return };
         let stop = |peer: &Endpoint| {
             AnnounceRequest::leecher(swarm.hash, peer.port()).event(STOPPED).want(0)
         };
@@ -162,18 +165,13 @@ impl<'s> Fixture<'s> {
 
     /// A client at the first source address.
     pub fn client(&self) -> Result<Client<'s>, ExchangeError> {
-        Client::connected(self.target, self.target.address, self.target.sources[0])
-    }
-
-    /// A client at the first source address without a connection id.
-    pub fn unconnected_client(&self) -> Result<Client<'s>, ExchangeError> {
-        Client::unconnected(self.target, self.target.address, self.target.sources[0])
+        self.session.client(self.target.sources[0])
     }
 
     /// A client at the second source address; `None` where there is only one address.
     pub fn second_client(&self) -> Result<Option<Client<'s>>, ExchangeError> {
         let Some(source) = self.target.sources.get(1) else { return Ok(None) };
-        Client::connected(self.target, self.target.address, *source).map(Some)
+        self.session.client(*source).map(Some)
     }
 
     /// The shared large swarm, which its first user announces.
@@ -203,10 +201,9 @@ pub struct LargeSwarm {
 
 impl LargeSwarm {
     fn announce(session: &Session) -> Result<Self, ExchangeError> {
-        let target = &session.target;
         let hash = session.given.first().copied().unwrap_or_else(fresh_hash);
-        let client = Client::connected(target, target.address, target.sources[0])?;
-        let count = LARGE_SWARM[usize::from(target.family() == Family::V6)];
+        let client = session.client(session.target.sources[0])?;
+        let count = LARGE_SWARM[session.target.family() as usize];
         let ports = FIRST_PORT..FIRST_PORT + count;
         let announce = |port| AnnounceRequest::leecher(hash, port).want(0);
         client.announce_all(&ports.clone().map(announce).collect::<Vec<_>>())?;

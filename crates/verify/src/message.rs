@@ -1,7 +1,5 @@
 //! Requests as the checks send them, field by field, and replies as they read them.
 
-use std::net::Ipv4Addr;
-
 use onrush_proto::announce::REQUEST_LEN;
 use onrush_proto::options::Options;
 use onrush_proto::{
@@ -18,23 +16,13 @@ pub const STARTED: u32 = 2;
 /// Event `stopped` on the wire.
 pub const STOPPED: u32 = 3;
 
-/// The fields of an announce that checks vary.
+/// An announce as checks vary it.
 #[derive(Clone, Debug)]
 pub struct AnnounceRequest {
-    /// The swarm.
-    pub hash: InfoHash,
-    /// The peer's port.
-    pub port: u16,
-    /// Bytes left to download; 0 makes a seeder.
-    pub left: u64,
+    /// Its fields. Connection id, event and options are those of the datagram.
+    pub fields: Announce<'static>,
     /// The event's number, which need not be a defined one.
     pub event: u32,
-    /// Number of peers wanted.
-    pub num_want: i32,
-    /// The `ip` field: the address that the client asks to be listed under.
-    pub ip: Ipv4Addr,
-    /// The peer id.
-    pub peer_id: [u8; 20],
     /// The bytes after the 98 of BEP 15 (BEP 41).
     pub options: Vec<u8>,
 }
@@ -42,23 +30,18 @@ pub struct AnnounceRequest {
 impl AnnounceRequest {
     /// A leecher that starts and wants 50 peers.
     pub fn leecher(hash: InfoHash, port: u16) -> Self {
-        let mut peer_id = *b"-oR0001-000000000000";
-        peer_id[15..].copy_from_slice(format!("{port:05}").as_bytes());
-        Self {
-            hash,
-            port,
-            left: 1,
-            event: STARTED,
-            num_want: 50,
-            ip: Ipv4Addr::UNSPECIFIED,
-            peer_id,
-            options: Vec::new(),
-        }
+        let mut peer_id = PeerId(*b"-oR0001-000000000000");
+        peer_id.0[15..].copy_from_slice(format!("{port:05}").as_bytes());
+        let key = u32::from(port);
+        let fields =
+            Announce { info_hash: hash, peer_id, left: 1, key, port, ..Announce::default() };
+        Self { fields, event: STARTED, options: Vec::new() }.want(50)
     }
 
     /// A seeder that starts and wants 50 peers.
     pub fn seeder(hash: InfoHash, port: u16) -> Self {
-        Self { left: 0, ..Self::leecher(hash, port) }
+        let Self { fields, event, options } = Self::leecher(hash, port);
+        Self { fields: Announce { left: 0, ..fields }, event, options }
     }
 
     /// The same announce with another event.
@@ -68,23 +51,13 @@ impl AnnounceRequest {
 
     /// The same announce with another number of peers wanted.
     pub fn want(self, num_want: i32) -> Self {
-        Self { num_want, ..self }
+        Self { fields: Announce { num_want, ..self.fields }, ..self }
     }
 
     /// The datagram, with transaction id 0.
     pub fn bytes(&self, id: ConnectionId) -> Vec<u8> {
-        let announce = Announce {
-            connection_id: id,
-            info_hash: self.hash,
-            peer_id: PeerId(self.peer_id),
-            left: self.left,
-            ip: self.ip.to_bits(),
-            key: u32::from(self.port),
-            num_want: self.num_want,
-            port: self.port,
-            options: Options(&self.options),
-            ..Announce::default()
-        };
+        let options = Options(&self.options);
+        let announce = Announce { connection_id: id, options, ..self.fields };
         let mut bytes = vec![0; REQUEST_LEN + self.options.len()];
         announce.write(&mut bytes);
         bytes[80..84].copy_from_slice(&self.event.to_be_bytes());

@@ -55,30 +55,27 @@ pub struct Probe {
 pub fn probe(address: SocketAddr, hash: Option<InfoHash>, timeout: Duration) -> Probe {
     let any = unspecified(address);
     let target = Target::new(address, &[any], any, timeout / TIMEOUTS);
-    let mut probe = Probe { address, answered: Vec::new(), failed: None };
-    let client = Client::unconnected(&target, address, any);
-    let client = match client.and_then(|client| Ok(client.report_refusals().map(|()| client)?)) {
-        Ok(client) => client,
-        Err(error) => {
-            probe.failed = Some((Step::Connect, error));
-            return probe;
-        }
-    };
-    let hash = hash.unwrap_or_else(fresh_hash);
+    let mut answered = Vec::new();
+    let failed = request_all(&target, hash.unwrap_or_else(fresh_hash), &mut answered).err();
+    Probe { address, answered, failed }
+}
+
+fn request_all(
+    target: &Target,
+    hash: InfoHash,
+    answered: &mut Vec<Answered>,
+) -> Result<(), (Step, ExchangeError)> {
+    let at = |step| move |error| (step, error);
+    let client = Client::new(target, target.address, (target.sources[0], 0));
+    let client = client.map_err(at(Step::Connect))?;
+    client.report_refusals().map_err(|error| (Step::Connect, error.into()))?;
     for step in [Step::Connect, Step::Announce, Step::Scrape] {
         let (sent, start) = (target.sent(), Instant::now());
-        match request(&client, step, hash) {
-            Ok(()) => {
-                let repeated = (target.sent() - sent).saturating_sub(1);
-                probe.answered.push(Answered { step, time: start.elapsed(), repeated });
-            }
-            Err(error) => {
-                probe.failed = Some((step, error));
-                break;
-            }
-        }
+        request(&client, step, hash).map_err(at(step))?;
+        let repeated = (target.sent() - sent).saturating_sub(1);
+        answered.push(Answered { step, time: start.elapsed(), repeated });
     }
-    probe
+    Ok(())
 }
 
 fn request(client: &Client<'_>, step: Step, hash: InfoHash) -> Result<(), ExchangeError> {

@@ -5,29 +5,9 @@ use std::net::SocketAddr;
 
 use clap::ValueEnum as _;
 use serde::{Deserialize, Serialize};
-use strum::AsRefStr;
 
+pub use crate::check::CheckOutcome;
 use crate::check::{Check, CheckResult, Finding, Group};
-
-/// The result of a check without its texts.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize, AsRefStr)]
-#[serde(rename_all = "kebab-case")]
-#[strum(serialize_all = "kebab-case")]
-pub enum CheckOutcome {
-    /// As expected.
-    Pass,
-    /// Other than expected, within what the BEPs leave open.
-    Differs,
-    /// Against a BEP, or harmful to real clients.
-    Fails,
-    /// Not checked.
-    Skipped,
-}
-
-impl CheckOutcome {
-    /// All outcomes, in the order of [`Conformance::counts`].
-    pub const ALL: [Self; 4] = [Self::Pass, Self::Differs, Self::Fails, Self::Skipped];
-}
 
 /// One line of the list.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -54,9 +34,7 @@ impl Row {
     pub(crate) fn new(check: &Check, result: CheckResult) -> Self {
         let (outcome, seen, open) = match result {
             Ok(()) => (CheckOutcome::Pass, None, None),
-            Err(Finding::Differs { seen, open }) => (CheckOutcome::Differs, Some(seen), Some(open)),
-            Err(Finding::Fails { seen }) => (CheckOutcome::Fails, Some(seen), None),
-            Err(Finding::Skipped { reason }) => (CheckOutcome::Skipped, Some(reason), None),
+            Err(Finding { outcome, seen, open }) => (outcome, Some(seen), open),
         };
         Self {
             id: check.id.to_owned(),

@@ -90,7 +90,7 @@ fn run(check: &Check, session: &Session, refusal: Option<&str>) -> CheckResult {
     }
     let hashes = if let Needs::Hashes(count) = check.needs { count } else { 0 };
     match Fixture::new(session, hashes) {
-        Ok(fixture) => (check.run)(&fixture),
+        Ok(fixture) => (check.run)(&fixture, &fixture.client()?),
         Err(reason) => skipped(reason),
     }
 }

@@ -3,7 +3,7 @@
 //! tool is measured here.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ const STEP: u64 = 5;
 /// aquatic_udp_load_test, if installed.
 #[derive(Clone, Debug)]
 pub struct Published {
-    program: PathBuf,
+    pub(super) program: PathBuf,
     defaults: String,
 }
 
@@ -39,11 +39,6 @@ impl Published {
         let output = output.with_context(|| format!("cannot run {}", program.display()))?;
         let defaults = String::from_utf8_lossy(&output.stdout).into_owned();
         Ok(Self { program, defaults })
-    }
-
-    /// Its program.
-    pub(super) fn program(&self) -> &Path {
-        &self.program
     }
 
     /// Seconds of a run: the tool reads its clock every five seconds only.
@@ -150,6 +145,8 @@ fn point(log: &str, used: Cpu) -> anyhow::Result<Point> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
     use crate::cpus::Assignment;
 

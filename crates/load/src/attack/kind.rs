@@ -9,6 +9,7 @@ use onrush_proto::{
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use serde::{Deserialize, Serialize};
+use strum::AsRefStr;
 
 /// Bytes of the largest datagram.
 pub(super) const LARGEST: usize = MAX_REQUEST_LEN;
@@ -19,8 +20,9 @@ const LARGEST_JUNK: usize = 600;
 const CHECKSUM_BREAK: usize = 76;
 
 /// An attack.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize, AsRefStr)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
 pub enum Attack {
     /// Connects from spoofed sources; the tracker answers each with 16 bytes.
     Connects,
@@ -47,11 +49,6 @@ impl Attack {
     /// Whether its datagrams have source addresses that are not this host's.
     pub fn is_spoofed(self) -> bool {
         !matches!(self, Self::RandomHashes | Self::HotHash | Self::OnePrefix | Self::Scrapes)
-    }
-
-    /// The name on the command line.
-    pub fn name(self) -> String {
-        self.to_possible_value().expect("no attack is skipped").get_name().to_owned()
     }
 }
 
@@ -145,7 +142,8 @@ mod tests {
     fn each_attack_sends_what_its_name_says() {
         for attack in Attack::value_variants() {
             let json = serde_json::to_string(attack).unwrap();
-            assert_eq!(json.trim_matches('"'), attack.name());
+            assert_eq!(json.trim_matches('"'), attack.as_ref());
+            assert_eq!(attack.to_possible_value().unwrap().get_name(), attack.as_ref());
             let (mut hashes, mut ids, mut ports) = (Vec::new(), Vec::new(), Vec::new());
             let mut lengths = Vec::new();
             written(*attack, |bytes| {

@@ -62,7 +62,7 @@ impl Newcomers {
         HonestReport {
             requests: counted().count() as u64,
             answered: counted().filter(|(_, answered)| *answered).count() as u64,
-            latency: Latency::of(&self.latency),
+            latency: Latency::of(&self.latency.0),
         }
     }
 
@@ -107,7 +107,7 @@ impl Newcomers {
             if !*answered && took <= *timeout {
                 *answered = true;
                 if *due >= *start {
-                    latency.saturating_record(took);
+                    latency.0.saturating_record(took);
                 }
             }
         })

@@ -254,7 +254,7 @@ impl AttackReport {
     pub fn to_table(&self) -> String {
         let FloodReport { sent, skipped, refused, .. } = self.flood;
         let [sent, skipped, refused] = [sent, skipped, refused].map(grouped);
-        let (name, seconds, rate) = (self.attack.name(), self.seconds, grouped(self.flood.rate));
+        let (name, seconds, rate) = (self.attack.as_ref(), self.seconds, grouped(self.flood.rate));
         let mut facts = vec![
             ("tracker", self.targets.join(", ")),
             (

@@ -24,8 +24,8 @@ impl Recent {
         self.right += std::mem::take(&mut other.right);
         self.wrong += std::mem::take(&mut other.wrong);
         self.lost += std::mem::take(&mut other.lost);
-        self.latency.add(&other.latency);
-        other.latency.reset();
+        self.latency.0 += &other.latency.0;
+        other.latency.0.reset();
     }
 
     /// Whether nothing was sent, received or lost.

@@ -294,7 +294,7 @@ fn an_open_loop_keeps_its_rate() {
     assert_eq!(requests, 5000);
     assert_eq!(outcome.tally.unsent, 0);
     let announces = kind(&outcome, Kind::Announce);
-    let median = announces.latency.value_at_quantile(0.5);
+    let median = announces.latency.0.value_at_quantile(0.5);
     assert!((2 * MILLISECOND..3 * MILLISECOND).contains(&median), "{median} ns for 1 ms each way");
 }
 
@@ -307,11 +307,12 @@ fn a_stall_shows_in_the_open_loops_latency() {
     let scene = || Scene { pace: pace.clone(), window, conditions: delayed(0), ..Scene::default() };
     let calm = play(scene());
     let stalls = play(Scene { silence: Silence::Stalls, ..scene() });
-    let p99 = |outcome: &PlayOutcome| kind(outcome, Kind::Announce).latency.value_at_quantile(0.99);
+    let p99 =
+        |outcome: &PlayOutcome| kind(outcome, Kind::Announce).latency.0.value_at_quantile(0.99);
     assert!(p99(&calm) < MILLISECOND, "{}", p99(&calm));
     let lost = kind(&stalls, Kind::Announce).lost;
     assert!(p99(&stalls) > 40 * MILLISECOND, "{} ns, {lost} lost", p99(&stalls));
-    let median = kind(&stalls, Kind::Announce).latency.value_at_quantile(0.5);
+    let median = kind(&stalls, Kind::Announce).latency.0.value_at_quantile(0.5);
     assert!(median < MILLISECOND, "{median}");
 }
 
@@ -325,7 +326,7 @@ fn what_an_open_loop_cannot_send_is_counted() {
     assert_eq!(requests + outcome.tally.unsent, 40_000);
     assert!(outcome.tally.unsent > 1000, "{} unsent", outcome.tally.unsent);
     // Requests that waited for room have waited from when they were due.
-    let p90 = kind(&outcome, Kind::Announce).latency.value_at_quantile(0.9);
+    let p90 = kind(&outcome, Kind::Announce).latency.0.value_at_quantile(0.9);
     assert!(p90 > 30 * MILLISECOND, "{p90}");
 }
 
@@ -342,8 +343,8 @@ fn latency_counts_from_the_intended_time() {
         v6: false,
         ..Scene::default()
     });
-    let mut all = crate::latency::Latencies::<3>::default();
-    outcome.tally.kinds.iter().for_each(|kind| all.add(&kind.latency));
+    let mut all = crate::latency::Latencies::<3>::default().0;
+    outcome.tally.kinds.iter().for_each(|kind| all += &kind.latency.0);
     assert_eq!(all.len(), 200, "everything that was due has been sent");
     let p75 = all.value_at_quantile(0.75);
     assert!((40 * MILLISECOND..60 * MILLISECOND).contains(&p75), "half waited up to 100 ms: {p75}");

@@ -16,7 +16,10 @@
 //! the addresses and on all figures of the population: a tracker that still holds peers of an
 //! earlier run would otherwise list and count them, which would look like a fault of the tracker.
 
+use std::fs::File;
+use std::io::{self, BufWriter, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::Path;
 
 use onrush_proto::{Family, InfoHash};
 
@@ -197,6 +200,19 @@ impl Population {
             chunk.copy_from_slice(&word.to_be_bytes());
         }
         InfoHash(*bytes.first_chunk().expect("20 of 24 bytes"))
+    }
+
+    /// Writes the info hash of every swarm, a line of 40 hexadecimal digits each: the format of
+    /// opentracker's `access.whitelist` and of aquatic's access list.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn write_hashes(&self, file: &Path) -> io::Result<()> {
+        let mut file = BufWriter::new(File::create(file)?);
+        for swarm in 0..self.swarms {
+            writeln!(file, "{}", self.info_hash(swarm))?;
+        }
+        file.flush()
     }
 
     /// The port that a peer announces: never below 1024.
@@ -476,6 +492,23 @@ mod tests {
         };
         assert_ne!(hash(addresses(2, 0), false), hash(addresses(3, 0), false));
         assert_eq!(hash(addresses(2, 0), true), hash(addresses(3, 0), true));
+    }
+
+    #[test]
+    fn every_swarm_has_a_line_in_the_file_of_hashes() {
+        let swarms = Swarms::zipf(100, 1.3, 1.0);
+        let population = Population::new(&swarms, 0.0, addresses(1, 0), 7, false);
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("hashes");
+        population.write_hashes(&path).unwrap();
+        let text = std::fs::read_to_string(path).unwrap();
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(lines.len(), population.swarms as usize);
+        for (swarm, line) in lines.iter().enumerate() {
+            let bytes = population.info_hash(swarm as u32).0;
+            let wanted: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            assert_eq!(*line, wanted);
+        }
     }
 
     proptest! {

@@ -53,7 +53,7 @@ pub(super) fn hgrm(latency: &Latency, curve: &[CurvePoint]) -> String {
         out.push('\n');
     }
     let count = curve.last().map_or(0, |point| point.count);
-    let buckets = Latencies::<3>::default().buckets();
+    let buckets = Latencies::<3>::default().0.buckets();
     let Latency { mean, stddev, max, .. } = latency;
     out += &format!("#[Mean    = {mean:>12.3}, StdDeviation   = {stddev:>12.3}]\n");
     out += &format!("#[Max     = {max:>12.3}, Total count    = {count:>12}]\n");
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn the_text_has_the_figures_of_the_histogram() {
-        let mut histogram = Latencies::<3>::default();
+        let mut histogram = Latencies::<3>::default().0;
         (1..=10_000u64).for_each(|n| histogram.saturating_record(n * 1000));
         let text = hgrm(&Latency::of(&histogram), &curve(&histogram));
         let mut lines = text.lines();
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn an_empty_histogram_gives_an_empty_distribution() {
-        let text = hgrm(&Latency::default(), &curve(&Latencies::<3>::default()));
+        let text = hgrm(&Latency::default(), &curve(&Latencies::<3>::default().0));
         assert!(text.contains("Total count    =            0]"), "{text}");
         assert!(!text.contains("NaN"));
     }

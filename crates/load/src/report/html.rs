@@ -2,7 +2,7 @@
 
 use askama::Template;
 
-use super::figures::{Fact, Grid, by_step, figures, kinds, latencies, rounds, setup};
+use super::figures::{Grid, by_step, figures, kinds, latencies, rounds, setup};
 use super::verdict::verdict;
 use super::{CurvePoint, Report};
 use crate::chart::{Axis, Line, Lines, lines};
@@ -20,7 +20,7 @@ struct Page<'a> {
     plots: Vec<String>,
     grids: Vec<Grid>,
     /// Lists of facts under their titles.
-    lists: [(&'static str, Vec<(String, String)>); 3],
+    lists: [(&'static str, Vec<(&'a str, String)>); 3],
 }
 
 impl Report {
@@ -29,9 +29,6 @@ impl Report {
     /// # Panics
     /// Never: rendering into text does not fail.
     pub fn to_html(&self) -> String {
-        let owned = |facts: Vec<Fact>| {
-            facts.into_iter().map(|(name, text)| (name.to_owned(), text)).collect()
-        };
         let page = Page {
             report: self,
             verdict: verdict(self),
@@ -41,11 +38,7 @@ impl Report {
                 .into_iter()
                 .flatten()
                 .collect(),
-            lists: [
-                ("Figures", owned(figures(self))),
-                ("Setup", owned(setup(self))),
-                ("Machine", machine(self)),
-            ],
+            lists: [("Figures", figures(self)), ("Setup", setup(self)), ("Machine", machine(self))],
         };
         page.render().expect("rendering into text does not fail")
     }
@@ -158,9 +151,9 @@ fn percentiles(report: &Report, y: Axis) -> String {
     })
 }
 
-fn machine(report: &Report) -> Vec<(String, String)> {
+fn machine(report: &Report) -> Vec<(&str, String)> {
     let Some(machine) = &report.environment else { return Vec::new() };
-    let tool = ("onrush-load".to_owned(), report.version.clone());
+    let tool = ("onrush-load", report.version.clone());
     std::iter::once(tool).chain(machine.facts()).collect()
 }
 

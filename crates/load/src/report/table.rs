@@ -7,33 +7,35 @@ use super::{Findings, Report};
 use crate::text::{fact, wrapped};
 use onrush_text::numbers::grouped;
 
-/// The whole report; ends with a line feed.
-pub(super) fn table(report: &Report) -> String {
-    let (_, sentences) = verdict(report);
-    let mut kinds = kinds(report).lines();
-    let of_kinds: u64 = report.kinds.iter().map(|kind| kind.wrong).sum();
-    let others = report.wrong_replies().saturating_sub(of_kinds);
-    if others > 0 {
-        kinds.push(format!("and {} wrong replies to no request in flight", grouped(others)));
+impl Report {
+    /// The report as a table; ends with a line feed.
+    pub fn to_table(&self) -> String {
+        let (_, sentences) = verdict(self);
+        let mut kinds = kinds(self).lines();
+        let of_kinds: u64 = self.kinds.iter().map(|kind| kind.wrong).sum();
+        let others = self.wrong_replies().saturating_sub(of_kinds);
+        if others > 0 {
+            kinds.push(format!("and {} wrong replies to no request in flight", grouped(others)));
+        }
+        let mut sections = vec![
+            sentences.iter().flat_map(|text| wrapped("", text)).collect(),
+            named(setup(self)),
+            kinds,
+            latencies(self).lines(),
+            named(figures(self)),
+        ];
+        sections.extend(by_step(self).map(|steps| steps.lines()));
+        let mut lines = sections.join(&String::new());
+        lines.extend(findings("wrong replies", &self.wrong));
+        lines.extend(findings("different within what BEP 15 leaves open", &self.differs));
+        if let Some(search) = &self.search {
+            lines.push(String::new());
+            lines.extend(wrapped("", &search.headline()));
+            lines.extend(search.rounds.iter().map(Round::line));
+        }
+        lines.extend(self.warnings.iter().flat_map(|text| wrapped("warning: ", text)));
+        lines.join("\n") + "\n"
     }
-    let mut sections = vec![
-        sentences.iter().flat_map(|text| wrapped("", text)).collect(),
-        named(setup(report)),
-        kinds,
-        latencies(report).lines(),
-        named(figures(report)),
-    ];
-    sections.extend(by_step(report).map(|steps| steps.lines()));
-    let mut lines = sections.join(&String::new());
-    lines.extend(findings("wrong replies", &report.wrong));
-    lines.extend(findings("different within what BEP 15 leaves open", &report.differs));
-    if let Some(search) = &report.search {
-        lines.push(String::new());
-        lines.extend(wrapped("", &search.headline()));
-        lines.extend(search.rounds.iter().map(Round::line));
-    }
-    lines.extend(report.warnings.iter().flat_map(|text| wrapped("warning: ", text)));
-    lines.join("\n") + "\n"
 }
 
 fn named(facts: Vec<Fact>) -> Vec<String> {

@@ -6,6 +6,8 @@ mod counted;
 mod faulty;
 mod find_max;
 mod live;
+#[path = "../../../net/tests/namespaces/namespace.rs"]
+mod namespace;
 mod profiles;
 mod run;
 mod sources;

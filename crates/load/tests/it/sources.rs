@@ -2,11 +2,10 @@
 
 use std::process::Command;
 
-use nix::sched::{CloneFlags, unshare};
-
 use super::command::{command, report, stderr};
 use super::counted::Counted;
 use super::faulty::{Fault, Server};
+use super::namespace::{in_a_namespace, ip};
 
 /// Datagrams of a run: more than a connect of each source.
 const DATAGRAMS: usize = 8000;
@@ -54,9 +53,7 @@ fn a_hard_limit_is_reported_with_a_remedy() {
 /// added one by one.
 #[test]
 fn a_thousand_addresses_of_ipv6() {
-    let thread = std::thread::spawn(|| {
-        unshare(CloneFlags::CLONE_NEWNET)
-            .expect("this test needs a network namespace (CAP_SYS_ADMIN): run it as root");
+    in_a_namespace("sources::a_thousand_addresses_of_ipv6", || {
         ip("link set lo up");
         ip("-6 route add local fd00::/64 dev lo");
         // The addresses are local by the route but not assigned (Linux, ip-sysctl.rst).
@@ -71,12 +68,4 @@ fn a_thousand_addresses_of_ipv6() {
         assert_eq!((report.setup.sources, report.setup.sockets), ([0, 1000], 1000));
         assert!(report.right_replies() > 0);
     });
-    if let Err(panic) = thread.join() {
-        std::panic::resume_unwind(panic);
-    }
-}
-
-fn ip(arguments: &str) {
-    let status = Command::new("ip").args(arguments.split(' ')).status();
-    assert!(status.expect("`ip` (Debian: iproute2) is needed").success(), "ip {arguments}");
 }

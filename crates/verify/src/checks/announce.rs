@@ -6,6 +6,7 @@ use crate::check::{
     Check, CheckResult, Group, Needs, demand, demand_silence, demand_silence_or_error, prefer,
     tolerated,
 };
+use crate::exchange::Client;
 use crate::fixture::Fixture;
 use crate::message::{AnnounceRequest, STARTED, forged, hex, scrape_request};
 
@@ -63,49 +64,46 @@ pub(super) const CHECKS: &[Check] = &[
         .source("BEP 15, \"Announce\""),
 ];
 
-fn plain(fixture: &Fixture<'_>) -> CheckResult {
-    fixture.client()?.announce(&fixture.leecher(40_001))?;
+fn plain(fixture: &Fixture<'_>, client: &Client<'_>) -> CheckResult {
+    client.announce(&fixture.leecher(40_001))?;
     Ok(())
 }
 
-fn short(fixture: &Fixture<'_>) -> CheckResult {
-    let client = fixture.client()?;
-    let request = fixture.leecher(40_001).bytes(client.id());
-    demand_silence_or_error(&client, &request[..97])
+fn short(fixture: &Fixture<'_>, client: &Client<'_>) -> CheckResult {
+    let request = fixture.leecher(40_001).bytes(client.id()?);
+    demand_silence_or_error(client, &request[..97])
 }
 
-fn with_options(fixture: &Fixture<'_>, options: &[u8]) -> CheckResult {
+fn with_options(fixture: &Fixture<'_>, client: &Client<'_>, options: &[u8]) -> CheckResult {
     let ask = AnnounceRequest { options: options.to_vec(), ..fixture.leecher(40_001) };
-    let reply = fixture.client()?.announce(&ask)?;
+    let reply = client.announce(&ask)?;
     demand(reply.leechers <= 1 && reply.seeders == 0, || reply.counts())
 }
 
-fn url_data(fixture: &Fixture<'_>) -> CheckResult {
-    with_options(fixture, b"\x02\x09/announce")
+fn url_data(fixture: &Fixture<'_>, client: &Client<'_>) -> CheckResult {
+    with_options(fixture, client, b"\x02\x09/announce")
 }
 
-fn unknown_option(fixture: &Fixture<'_>) -> CheckResult {
-    with_options(fixture, b"\x01\x01\x7F\x03abc\x01\x02\x02/a\x00rest")
+fn unknown_option(fixture: &Fixture<'_>, client: &Client<'_>) -> CheckResult {
+    with_options(fixture, client, b"\x01\x01\x7F\x03abc\x01\x02\x02/a\x00rest")
 }
 
-fn broken_options(fixture: &Fixture<'_>) -> CheckResult {
+fn broken_options(fixture: &Fixture<'_>, client: &Client<'_>) -> CheckResult {
     // A length past the end; a type without a length; bytes after the end-of-options mark.
     let all = [&b"\x02\xFF/an"[..], b"\x02", b"\x00\xFF\xFF"];
-    all.into_iter().try_for_each(|options| with_options(fixture, options))
+    all.into_iter().try_for_each(|options| with_options(fixture, client, options))
 }
 
-fn bad_id(fixture: &Fixture<'_>) -> CheckResult {
-    let client = fixture.client()?;
+fn bad_id(fixture: &Fixture<'_>, client: &Client<'_>) -> CheckResult {
     let ask = fixture.leecher(40_001);
-    let ids = [ConnectionId(0), forged(client.id())];
-    ids.into_iter().try_for_each(|id| demand_silence(&client, &ask.bytes(id)))
+    let ids = [ConnectionId(0), forged(client.id()?)];
+    ids.into_iter().try_for_each(|id| demand_silence(client, &ask.bytes(id)))
 }
 
-fn no_amplification(fixture: &Fixture<'_>) -> CheckResult {
-    let client = fixture.client()?;
+fn no_amplification(fixture: &Fixture<'_>, client: &Client<'_>) -> CheckResult {
     let asks: Vec<_> = (40_001..40_021).map(|port| fixture.leecher(port).want(0)).collect();
     client.announce_all(&asks)?;
-    let id = forged(client.id());
+    let id = forged(client.id()?);
     let announce = AnnounceRequest { event: 0, ..fixture.leecher(40_001) }.want(200).bytes(id);
     let scrape = scrape_request(id, &[fixture.hash(0)]);
     for request in [announce, scrape] {
@@ -117,8 +115,7 @@ fn no_amplification(fixture: &Fixture<'_>) -> CheckResult {
     Ok(())
 }
 
-fn paused(fixture: &Fixture<'_>) -> CheckResult {
-    let client = fixture.client()?;
+fn paused(fixture: &Fixture<'_>, client: &Client<'_>) -> CheckResult {
     client.announce(&fixture.leecher(40_001))?;
     let reply = client.announce(&fixture.leecher(40_002).event(4))?;
     demand(reply.peers.contains(&client.endpoint(40_001)), || {
@@ -126,8 +123,8 @@ fn paused(fixture: &Fixture<'_>) -> CheckResult {
     })
 }
 
-fn unknown_event(fixture: &Fixture<'_>) -> CheckResult {
-    let client = fixture.client()?;
+fn unknown_event(fixture: &Fixture<'_>, client: &Client<'_>) -> CheckResult {
+    client.connect()?;
     let open = "BEP 15 does not define events above 3, nor the reply to them";
     for event in [5, 0xFFFF_FFFF] {
         client.announce(&fixture.leecher(40_001).event(event)).map_err(tolerated(open))?;
@@ -135,9 +132,8 @@ fn unknown_event(fixture: &Fixture<'_>) -> CheckResult {
     Ok(())
 }
 
-fn port_0(fixture: &Fixture<'_>) -> CheckResult {
-    let client = fixture.client()?;
-    let reply = client.exchange(&fixture.leecher(0).bytes(client.id()));
+fn port_0(fixture: &Fixture<'_>, client: &Client<'_>) -> CheckResult {
+    let reply = client.exchange(&fixture.leecher(0).bytes(client.id()?));
     let listed = client.announce(&fixture.leecher(40_001))?;
     demand(listed.peers.iter().all(|peer| peer.port() != 0), || {
         format!("port 0 is handed out: {}", listed.listed())
@@ -147,8 +143,7 @@ fn port_0(fixture: &Fixture<'_>) -> CheckResult {
     prefer(reply.starts_with(&[0, 0, 0, 3]), open, || hex(&reply))
 }
 
-fn port_1(fixture: &Fixture<'_>) -> CheckResult {
-    let client = fixture.client()?;
+fn port_1(fixture: &Fixture<'_>, client: &Client<'_>) -> CheckResult {
     client.announce(&fixture.leecher(1))?;
     let reply = client.announce(&fixture.leecher(40_001))?;
     let open = "BEP 15 does not define unreachable peers";
@@ -158,16 +153,15 @@ fn port_1(fixture: &Fixture<'_>) -> CheckResult {
     prefer(counted, open, || format!("it is not counted: {}", reply.counts()))
 }
 
-fn interval(fixture: &Fixture<'_>) -> CheckResult {
-    let reply = fixture.client()?.announce(&fixture.leecher(40_001))?;
+fn interval(fixture: &Fixture<'_>, client: &Client<'_>) -> CheckResult {
+    let reply = client.announce(&fixture.leecher(40_001))?;
     let seen = || format!("{} s: {}", reply.interval, hex(&reply.bytes));
     demand(reply.interval > 0, seen)?;
     let open = "BEP 15 leaves the interval to the tracker";
     prefer((60..=86_400).contains(&reply.interval), open, seen)
 }
 
-fn jitter(fixture: &Fixture<'_>) -> CheckResult {
-    let client = fixture.client()?;
+fn jitter(fixture: &Fixture<'_>, client: &Client<'_>) -> CheckResult {
     let mut intervals = Vec::new();
     for n in 0..8 {
         let event = if n == 0 { STARTED } else { 0 };

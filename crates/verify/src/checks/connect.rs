@@ -3,6 +3,7 @@
 use crate::check::{
     Check, CheckResult, Group, Needs, demand, demand_silence, differs, skipped, tolerated,
 };
+use crate::exchange::Client;
 use crate::fixture::Fixture;
 use crate::message::{connect_request, fresh_hash, hex, scrape_request};
 
@@ -36,13 +37,12 @@ pub(super) const CHECKS: &[Check] = &[
         .source("BEP 15, \"UDP connections / spoofing\""),
 ];
 
-fn reply(fixture: &Fixture<'_>) -> CheckResult {
-    let (_, reply) = fixture.unconnected_client()?.connect()?;
+fn reply(_: &Fixture<'_>, client: &Client<'_>) -> CheckResult {
+    let (_, reply) = client.connect()?;
     demand(reply.len() == 16, || hex(&reply))
 }
 
-fn id_not_zero(fixture: &Fixture<'_>) -> CheckResult {
-    let client = fixture.unconnected_client()?;
+fn id_not_zero(_: &Fixture<'_>, client: &Client<'_>) -> CheckResult {
     for _ in 0..4 {
         let (id, reply) = client.connect()?;
         demand(id.0 != 0, || hex(&reply))?;
@@ -50,16 +50,14 @@ fn id_not_zero(fixture: &Fixture<'_>) -> CheckResult {
     Ok(())
 }
 
-fn extra_bytes(fixture: &Fixture<'_>) -> CheckResult {
-    let client = fixture.unconnected_client()?;
+fn extra_bytes(_: &Fixture<'_>, client: &Client<'_>) -> CheckResult {
     let mut request = connect_request();
     request.extend_from_slice(&[0xA5; 17]);
     let reply = client.exchange(&request)?;
     demand(reply.len() == 16 && reply[..4] == [0; 4], || hex(&reply))
 }
 
-fn wrong_magic(fixture: &Fixture<'_>) -> CheckResult {
-    let client = fixture.unconnected_client()?;
+fn wrong_magic(_: &Fixture<'_>, client: &Client<'_>) -> CheckResult {
     let mut request = connect_request();
     request[7] ^= 0x55;
     let Some(reply) = client.reply_to_bad(&request)? else { return Ok(()) };
@@ -69,20 +67,18 @@ fn wrong_magic(fixture: &Fixture<'_>) -> CheckResult {
     differs("BEP 15 does not define the reply to another magic number", hex(&reply))
 }
 
-fn short(fixture: &Fixture<'_>) -> CheckResult {
-    demand_silence(&fixture.unconnected_client()?, &connect_request()[..15])
+fn short(_: &Fixture<'_>, client: &Client<'_>) -> CheckResult {
+    demand_silence(client, &connect_request()[..15])
 }
 
-fn serves_often(fixture: &Fixture<'_>) -> CheckResult {
-    let client = fixture.client()?;
+fn serves_often(fixture: &Fixture<'_>, client: &Client<'_>) -> CheckResult {
     for _ in 0..5 {
         client.announce(&fixture.leecher(40_001))?;
     }
     Ok(())
 }
 
-fn two_ids(fixture: &Fixture<'_>) -> CheckResult {
-    let client = fixture.unconnected_client()?;
+fn two_ids(fixture: &Fixture<'_>, client: &Client<'_>) -> CheckResult {
     let (first, _) = client.connect()?;
     client.connect()?;
     client.set_id(first);
@@ -90,15 +86,15 @@ fn two_ids(fixture: &Fixture<'_>) -> CheckResult {
     Ok(())
 }
 
-fn another_port(fixture: &Fixture<'_>) -> CheckResult {
-    let (one, other) = (fixture.client()?, fixture.unconnected_client()?);
-    other.set_id(one.id());
+fn another_port(fixture: &Fixture<'_>, client: &Client<'_>) -> CheckResult {
+    let other = fixture.client()?;
+    other.set_id(client.id()?);
     let open = "BEP 15 does not say whether an id is bound to a port";
     other.announce(&fixture.leecher(40_001)).map_err(tolerated(open))?;
     Ok(())
 }
 
-fn another_address(fixture: &Fixture<'_>) -> CheckResult {
+fn another_address(fixture: &Fixture<'_>, client: &Client<'_>) -> CheckResult {
     let Some(other) = fixture.second_client()? else {
         return skipped("this host has one source address (name two with --source)");
     };
@@ -107,8 +103,8 @@ fn another_address(fixture: &Fixture<'_>) -> CheckResult {
     if fixture.target.external(sources[1]) == outside {
         return skipped(format!("a NAT maps both source addresses to {outside}"));
     }
-    let id = fixture.client()?.id();
-    demand(other.id() != id, || format!("two addresses get the same id: {:016x}", id.0))?;
+    let id = client.id()?;
+    demand(other.id()? != id, || format!("two addresses get the same id: {:016x}", id.0))?;
     let reply = other.reply_to_bad(&scrape_request(id, &[fresh_hash()]))?.unwrap_or_default();
     // Another check tests the error reply to a wrong id.
     demand(!reply.starts_with(&[0, 0, 0, 2]), || format!("a scrape is served: {}", hex(&reply)))

@@ -45,14 +45,9 @@ pub(super) const CHECKS: &[Check] = &[
     Check::new(Group::Announce, "completed-needs-left-0", Needs::Hashes(1), completed_with_left)
         .expects("event completed with bytes left counts no completion")
         .source("BEP 48"),
-    Check::new(
-        Group::Announce,
-        "completed-by-a-newcomer",
-        Needs::Hashes(1),
-        unknown_peer_completes,
-    )
-    .expects("event completed of an unknown peer counts")
-    .source("BEP 48"),
+    Check::new(Group::Announce, "completed-by-a-newcomer", Needs::Hashes(1), newcomer_completes)
+        .expects("event completed of an unknown peer counts")
+        .source("BEP 48"),
     Check::new(Group::Announce, "completed-stays", Needs::Hashes(1), completed_stays)
         .expects("a completion stays counted after the peer has stopped")
         .source("BEP 48"),
@@ -88,8 +83,7 @@ fn scraped(counts: ScrapeCounts) -> String {
     format!("a scrape gives {seeders} seeders, {completed} completed, {leechers} leechers")
 }
 
-fn order(fixture: &Fixture<'_>) -> CheckResult {
-    let client = fixture.client()?;
+fn order(fixture: &Fixture<'_>, client: &Client<'_>) -> CheckResult {
     client.announce_all(&fixture.seeders([40_001, 40_002, 40_003]))?;
     client.announce(&fixture.leecher(40_004))?;
     let reply = client.announce(&fixture.leecher(40_004).event(0))?;
@@ -99,8 +93,7 @@ fn order(fixture: &Fixture<'_>) -> CheckResult {
     })
 }
 
-fn own_peer(fixture: &Fixture<'_>) -> CheckResult {
-    let client = fixture.client()?;
+fn own_peer(fixture: &Fixture<'_>, client: &Client<'_>) -> CheckResult {
     let first = client.announce(&fixture.leecher(40_001))?;
     let second = client.announce(&fixture.seeder(40_002))?;
     let open = "BEP 15 does not say whether the announcing peer is counted";
@@ -108,60 +101,56 @@ fn own_peer(fixture: &Fixture<'_>) -> CheckResult {
     prefer((second.leechers, second.seeders) == (1, 1), open, || second.counts())
 }
 
-fn twice(fixture: &Fixture<'_>) -> CheckResult {
-    let client = fixture.client()?;
+fn twice(fixture: &Fixture<'_>, client: &Client<'_>) -> CheckResult {
     for event in [2, 0, 0] {
         client.announce(&fixture.leecher(40_001).event(event))?;
     }
-    counted(fixture, &client, 0, 1)
+    counted(fixture, client, 0, 1)
 }
 
-fn peer_id(fixture: &Fixture<'_>) -> CheckResult {
-    let client = fixture.client()?;
+fn peer_id(fixture: &Fixture<'_>, client: &Client<'_>) -> CheckResult {
     client.announce(&fixture.leecher(40_001))?;
-    client.announce(&AnnounceRequest { peer_id: [b'z'; 20], ..fixture.leecher(40_001) })?;
-    let counts = scrape(fixture, &client)?;
+    let mut another = fixture.leecher(40_001);
+    another.fields.peer_id.0 = [b'z'; 20];
+    client.announce(&another)?;
+    let counts = scrape(fixture, client)?;
     let open = "BEP 15 does not say what identifies a peer";
     prefer((counts.seeders, counts.leechers) == (0, 1), open, || scraped(counts))
 }
 
-fn leeches_again(fixture: &Fixture<'_>) -> CheckResult {
-    let client = fixture.client()?;
+fn leeches_again(fixture: &Fixture<'_>, client: &Client<'_>) -> CheckResult {
     client.announce(&fixture.seeder(40_001))?;
     client.announce(&fixture.leecher(40_001).event(0))?;
-    counted(fixture, &client, 0, 1)
+    counted(fixture, client, 0, 1)
 }
 
-fn completes(fixture: &Fixture<'_>) -> CheckResult {
-    let client = fixture.client()?;
+fn completes(fixture: &Fixture<'_>, client: &Client<'_>) -> CheckResult {
     client.announce(&fixture.leecher(40_001))?;
     client.announce(&fixture.seeder(40_001).event(COMPLETED))?;
-    counted(fixture, &client, 1, 0)
+    counted(fixture, client, 1, 0)
 }
 
-fn stopped(fixture: &Fixture<'_>) -> CheckResult {
-    let client = fixture.client()?;
+fn stopped(fixture: &Fixture<'_>, client: &Client<'_>) -> CheckResult {
     client.announce_all(&[fixture.leecher(40_001), fixture.seeder(40_002)])?;
     client.announce(&fixture.leecher(40_001).event(STOPPED))?;
-    counted(fixture, &client, 1, 0)?;
+    counted(fixture, client, 1, 0)?;
     let reply = client.announce(&fixture.leecher(40_003))?;
     let removed = !reply.peers.contains(&client.endpoint(40_001));
     demand(removed, || format!("it is still listed: {}", reply.listed()))
 }
 
-fn stopped_gets_none(fixture: &Fixture<'_>) -> CheckResult {
-    let client = fixture.client()?;
+fn stopped_gets_none(fixture: &Fixture<'_>, client: &Client<'_>) -> CheckResult {
     client.announce_all(&fixture.leechers([40_001, 40_002, 40_003]))?;
     let reply = client.announce(&fixture.leecher(40_001).event(STOPPED))?;
     let open = "BEP 15 does not define the peer list of a peer that stops";
     prefer(reply.peers.is_empty(), open, || reply.listed())
 }
 
-fn unknown_peer_stops(fixture: &Fixture<'_>) -> CheckResult {
-    let client = fixture.client()?;
-    let before = scrape(fixture, &client)?;
+fn unknown_peer_stops(fixture: &Fixture<'_>, client: &Client<'_>) -> CheckResult {
+    client.connect()?;
+    let before = scrape(fixture, client)?;
     client.announce(&fixture.leecher(40_001).event(STOPPED))?;
-    counted(fixture, &client, before.seeders, before.leechers)
+    counted(fixture, client, before.seeders, before.leechers)
 }
 
 /// The completions that a scrape counts before announces, and after them.
@@ -177,14 +166,13 @@ fn completions(
     Ok((before, scrape(fixture, client)?.completed))
 }
 
-fn completed_counts(fixture: &Fixture<'_>) -> CheckResult {
-    let client = fixture.client()?;
+fn completed_counts(fixture: &Fixture<'_>, client: &Client<'_>) -> CheckResult {
     let mut seen = String::new();
     // A repeated announce may count twice, but hardly three times in a row.
     for port in [40_001, 40_002, 40_003] {
         client.announce(&fixture.leecher(port))?;
         let completes = fixture.seeder(port).event(COMPLETED);
-        let (before, after) = completions(fixture, &client, &[completes])?;
+        let (before, after) = completions(fixture, client, &[completes])?;
         if after.checked_sub(1) == Some(before) {
             return Ok(());
         }
@@ -196,19 +184,19 @@ fn completed_counts(fixture: &Fixture<'_>) -> CheckResult {
     fails(seen)
 }
 
-fn unknown_peer_completes(fixture: &Fixture<'_>) -> CheckResult {
+fn newcomer_completes(fixture: &Fixture<'_>, client: &Client<'_>) -> CheckResult {
+    client.connect()?;
     let completes = fixture.seeder(40_001).event(COMPLETED);
-    let (before, after) = completions(fixture, &fixture.client()?, &[completes])?;
+    let (before, after) = completions(fixture, client, &[completes])?;
     let open = "BEPs 15 and 48 do not say whether a peer has to be known to complete";
     prefer(after > before, open, || format!("{before} before the event, {after} after it"))
 }
 
-fn completed_stays(fixture: &Fixture<'_>) -> CheckResult {
-    let client = fixture.client()?;
+fn completed_stays(fixture: &Fixture<'_>, client: &Client<'_>) -> CheckResult {
     client.announce(&fixture.leecher(40_001))?;
     client.announce(&fixture.seeder(40_001).event(COMPLETED))?;
     let stops = fixture.seeder(40_001).event(STOPPED);
-    let (before, after) = completions(fixture, &client, &[stops])?;
+    let (before, after) = completions(fixture, client, &[stops])?;
     if before == 0 {
         return skipped("the tracker counts no completion");
     }
@@ -216,44 +204,43 @@ fn completed_stays(fixture: &Fixture<'_>) -> CheckResult {
     prefer(after == before, open, || format!("{before} before the stop, {after} after it"))
 }
 
-fn completed_once(fixture: &Fixture<'_>) -> CheckResult {
-    let client = fixture.client()?;
+fn completed_once(fixture: &Fixture<'_>, client: &Client<'_>) -> CheckResult {
     client.announce(&fixture.leecher(40_001))?;
     let completes = [40_001; 3].map(|port| fixture.seeder(port).event(COMPLETED));
-    let (before, after) = completions(fixture, &client, &completes)?;
+    let (before, after) = completions(fixture, client, &completes)?;
     let open = "BEPs 15 and 48 do not say whether a peer can complete twice";
     prefer(after <= before.saturating_add(1), open, || {
         format!("{before} before, {after} after three events of one peer")
     })
 }
 
-fn completed_with_left(fixture: &Fixture<'_>) -> CheckResult {
+fn completed_with_left(fixture: &Fixture<'_>, client: &Client<'_>) -> CheckResult {
+    client.connect()?;
     let completes = fixture.leecher(40_001).event(COMPLETED);
-    let (before, after) = completions(fixture, &fixture.client()?, &[completes])?;
+    let (before, after) = completions(fixture, client, &[completes])?;
     let open = "BEPs 15 and 48 do not say which decides, the event or the bytes left";
     prefer(after == before, open, || format!("{before} before the event, {after} after it"))
 }
 
-fn families(fixture: &Fixture<'_>) -> CheckResult {
+fn families(fixture: &Fixture<'_>, client: &Client<'_>) -> CheckResult {
     let Some(also) = fixture.target.also else {
         return skipped("no address of the other family answers (see --also)");
     };
     let source = if also.ip().is_loopback() { also.ip() } else { unspecified(also) };
-    let here = fixture.client()?;
-    let there = Client::connected(fixture.target, also, source)?;
-    here.announce_all(&[fixture.leecher(40_001), fixture.seeder(40_002)])?;
+    let there = Client::new(fixture.target, also, (source, 0))?;
+    client.announce_all(&[fixture.leecher(40_001), fixture.seeder(40_002)])?;
     there.announce_all(&fixture.leechers([40_003, 40_004, 40_005]))?;
     // A peer of the other family breaks the layout or has an unknown port.
-    for (client, ports, address) in
-        [(&there, 40_003..=40_005, also), (&here, 40_001..=40_002, fixture.target.address)]
+    for (one, ports, address) in
+        [(&there, 40_003..=40_005, also), (client, 40_001..=40_002, fixture.target.address)]
     {
-        let reply = client.announce(&fixture.leecher(*ports.start()).event(0))?;
+        let reply = one.announce(&fixture.leecher(*ports.start()).event(0))?;
         demand(reply.peers.iter().all(|peer| ports.contains(&peer.port())), || {
             format!("unknown peers are listed over {address}: {}", reply.listed())
         })?;
     }
     let open = "BEP 15 does not say which peers the counts include";
-    let reply = here.announce(&fixture.leecher(40_001).event(0))?;
+    let reply = client.announce(&fixture.leecher(40_001).event(0))?;
     // Another check tests if the announcing peer is counted.
     prefer(reply.seeders == 1 && (3..=4).contains(&reply.leechers), open, || {
         format!(

@@ -52,12 +52,11 @@ fn shrink(fixture: &Fixture<'_>, client: &Client<'_>) -> Result<(), ExchangeErro
     client.announce_all(&leechers.chain(seeders).collect::<Vec<_>>()).map(drop)
 }
 
-fn exact_counts(fixture: &Fixture<'_>) -> CheckResult {
-    let client = fixture.client()?;
-    grow(fixture, &client)?;
-    counted(fixture, &client, SEEDERS.len(), LEECHERS.len())?;
-    shrink(fixture, &client)?;
-    counted(fixture, &client, REMAINING_SEEDERS.len(), REMAINING_LEECHERS.len())
+fn exact_counts(fixture: &Fixture<'_>, client: &Client<'_>) -> CheckResult {
+    grow(fixture, client)?;
+    counted(fixture, client, SEEDERS.len(), LEECHERS.len())?;
+    shrink(fixture, client)?;
+    counted(fixture, client, REMAINING_SEEDERS.len(), REMAINING_LEECHERS.len())
 }
 
 /// Passes where a scrape and an announce of the swarm's first leecher count exactly so many.
@@ -77,12 +76,11 @@ fn counted(
     })
 }
 
-fn peers(fixture: &Fixture<'_>) -> CheckResult {
-    let client = fixture.client()?;
-    grow(fixture, &client)?;
-    listed(fixture, &client, LEECHERS.chain(SEEDERS))?;
-    shrink(fixture, &client)?;
-    listed(fixture, &client, REMAINING_LEECHERS.chain(REMAINING_SEEDERS))
+fn peers(fixture: &Fixture<'_>, client: &Client<'_>) -> CheckResult {
+    grow(fixture, client)?;
+    listed(fixture, client, LEECHERS.chain(SEEDERS))?;
+    shrink(fixture, client)?;
+    listed(fixture, client, REMAINING_LEECHERS.chain(REMAINING_SEEDERS))
 }
 
 /// Passes where the lists of several announces have some of the peers at `ports`, each once, and

@@ -7,6 +7,7 @@ use crate::check::{
     Check, CheckResult, Group, Needs, demand, demand_silence, demand_silence_or_error, fails,
     skipped,
 };
+use crate::exchange::Client;
 use crate::fixture::Fixture;
 use crate::message::{AnnounceRequest, connect_request, forged, fresh_hash, hex, scrape_request};
 
@@ -26,14 +27,9 @@ pub(super) const CHECKS: &[Check] = &[
     Check::new(Group::AnythingElse, "unknown-action", Needs::Nothing, unknown_action)
         .expects("an unknown action is not answered")
         .source("BEP 15, \"UDP tracker protocol\""),
-    Check::new(
-        Group::AnythingElse,
-        "unknown-action-unproven",
-        Needs::Nothing,
-        unknown_action_unproven,
-    )
-    .expects("an unknown action with a wrong connection id is not answered")
-    .source("BEP 15, \"UDP connections / spoofing\""),
+    Check::new(Group::AnythingElse, "unknown-action-unproven", Needs::Nothing, unproven_action)
+        .expects("an unknown action with a wrong connection id is not answered")
+        .source("BEP 15, \"UDP connections / spoofing\""),
     Check::new(Group::AnythingElse, "junk", Needs::Nothing, junk)
         .expects("random bytes are not answered")
         .source("BEP 15, \"UDP connections / spoofing\""),
@@ -45,20 +41,18 @@ pub(super) const CHECKS: &[Check] = &[
         .source("RFC 768: port 0 means that no reply is expected"),
 ];
 
-fn transaction(fixture: &Fixture<'_>) -> CheckResult {
-    let client = fixture.client()?;
+fn transaction(_: &Fixture<'_>, client: &Client<'_>) -> CheckResult {
     for _ in 0..4 {
         client.connect()?;
-        client.exchange(&scrape_request(client.id(), &[fresh_hash()]))?;
-        client.exchange(&AnnounceRequest::leecher(fresh_hash(), 40_001).bytes(client.id()))?;
+        client.exchange(&scrape_request(client.id()?, &[fresh_hash()]))?;
+        client.exchange(&AnnounceRequest::leecher(fresh_hash(), 40_001).bytes(client.id()?))?;
     }
     Ok(())
 }
 
-fn one_reply(fixture: &Fixture<'_>) -> CheckResult {
-    let client = fixture.client()?;
-    let announce = fixture.leecher(40_001).bytes(client.id());
-    for request in [connect_request(), announce, scrape_request(client.id(), &[fixture.hash(0)])] {
+fn one_reply(fixture: &Fixture<'_>, client: &Client<'_>) -> CheckResult {
+    let announce = fixture.leecher(40_001).bytes(client.id()?);
+    for request in [connect_request(), announce, scrape_request(client.id()?, &[fixture.hash(0)])] {
         let replies = client.all_replies(&request)?;
         let [_, _, ..] = &replies[..] else { continue };
         // A network that duplicates one datagram hardly duplicates the next one too.
@@ -70,17 +64,15 @@ fn one_reply(fixture: &Fixture<'_>) -> CheckResult {
     Ok(())
 }
 
-fn from_asked(fixture: &Fixture<'_>) -> CheckResult {
-    let client = fixture.client()?;
-    client.exchange(&scrape_request(client.id(), &[fresh_hash()]))?;
+fn from_asked(_: &Fixture<'_>, client: &Client<'_>) -> CheckResult {
+    client.exchange(&scrape_request(client.id()?, &[fresh_hash()]))?;
     Ok(())
 }
 
-fn error(fixture: &Fixture<'_>) -> CheckResult {
-    let client = fixture.client()?;
+fn error(fixture: &Fixture<'_>, client: &Client<'_>) -> CheckResult {
     let family = Family::of(fixture.target.address.ip());
     let mut any = false;
-    for request in [scrape_request(client.id(), &[]), fixture.leecher(0).bytes(client.id())] {
+    for request in [scrape_request(client.id()?, &[]), fixture.leecher(0).bytes(client.id()?)] {
         let Ok(reply) = client.exchange(&request) else { continue };
         match Response::parse(&reply, family) {
             Ok(Response::Error(_, text)) => {
@@ -97,36 +89,34 @@ fn error(fixture: &Fixture<'_>) -> CheckResult {
     }
 }
 
-fn unknown_action(fixture: &Fixture<'_>) -> CheckResult {
-    let client = fixture.client()?;
+fn unknown_action(_: &Fixture<'_>, client: &Client<'_>) -> CheckResult {
     for action in [3, 77] {
-        let mut request = scrape_request(client.id(), &[fresh_hash()]);
+        let mut request = scrape_request(client.id()?, &[fresh_hash()]);
         request[11] = action;
-        demand_silence_or_error(&client, &request)?;
+        demand_silence_or_error(client, &request)?;
     }
     Ok(())
 }
 
-fn unknown_action_unproven(fixture: &Fixture<'_>) -> CheckResult {
-    let client = fixture.client()?;
-    let mut request = scrape_request(forged(client.id()), &[fresh_hash()]);
+fn unproven_action(_: &Fixture<'_>, client: &Client<'_>) -> CheckResult {
+    let mut request = scrape_request(forged(client.id()?), &[fresh_hash()]);
     request[11] = 77;
-    demand_silence(&client, &request)
+    demand_silence(client, &request)
 }
 
-fn junk(fixture: &Fixture<'_>) -> CheckResult {
-    let client = fixture.client()?;
+fn junk(_: &Fixture<'_>, client: &Client<'_>) -> CheckResult {
+    client.connect()?;
     for len in [16, 60, 200] {
         let mut bytes: Vec<u8> = (0..len).map(|_| rand::random()).collect();
         // An action number that no version of the protocol defines.
         bytes[8] |= 0x80;
-        demand_silence(&client, &bytes)?;
+        demand_silence(client, &bytes)?;
     }
     Ok(())
 }
 
-fn short(fixture: &Fixture<'_>) -> CheckResult {
-    let client = fixture.client()?;
+fn short(_: &Fixture<'_>, client: &Client<'_>) -> CheckResult {
+    client.connect()?;
     let connect = connect_request();
     for len in [0, 1, 7, 15] {
         let reply = client.reply_to_bad(&connect[..len])?;
@@ -135,6 +125,6 @@ fn short(fixture: &Fixture<'_>) -> CheckResult {
     Ok(())
 }
 
-fn source_port_0(_: &Fixture<'_>) -> CheckResult {
+fn source_port_0(_: &Fixture<'_>, _: &Client<'_>) -> CheckResult {
     skipped("sending from port 0 needs a raw socket")
 }

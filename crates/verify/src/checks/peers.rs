@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 use onrush_proto::Endpoint;
 
 use crate::check::{Check, CheckResult, Group, Needs, demand, prefer};
-use crate::exchange::ExchangeError;
+use crate::exchange::{Client, ExchangeError};
 use crate::fixture::Fixture;
 use crate::message::{AnnounceReply, AnnounceRequest, hex};
 
@@ -62,8 +62,7 @@ pub(super) const CHECKS: &[Check] = &[
         .source("RFC 8200, section 5: every path carries that unfragmented"),
 ];
 
-fn wire_form(fixture: &Fixture<'_>) -> CheckResult {
-    let client = fixture.client()?;
+fn wire_form(fixture: &Fixture<'_>, client: &Client<'_>) -> CheckResult {
     let mut expected: HashSet<Endpoint> = [0x1234, 40_002].map(|port| client.endpoint(port)).into();
     client.announce_all(&[fixture.leecher(0x1234), fixture.seeder(40_002)])?;
     let other = fixture.second_client()?;
@@ -80,11 +79,12 @@ fn wire_form(fixture: &Fixture<'_>) -> CheckResult {
     demand(right, || format!("the swarm has {} others: {}", expected.len(), reply.listed()))
 }
 
-fn ip_field(fixture: &Fixture<'_>) -> CheckResult {
+fn ip_field(fixture: &Fixture<'_>, client: &Client<'_>) -> CheckResult {
     // An address reserved for documentation (RFC 5737).
     let elsewhere = Ipv4Addr::new(192, 0, 2, 66);
-    let client = fixture.client()?;
-    client.announce(&AnnounceRequest { ip: elsewhere, ..fixture.leecher(40_001) })?;
+    let mut claims = fixture.leecher(40_001);
+    claims.fields.ip = elsewhere.to_bits();
+    client.announce(&claims)?;
     let reply = client.announce(&fixture.leecher(40_002))?;
     let open = "BEP 15 allows a tracker to use the field (and with it attacks on third parties)";
     prefer(reply.peers.iter().all(|peer| peer.ip() != elsewhere), open, || reply.listed())?;
@@ -92,8 +92,7 @@ fn ip_field(fixture: &Fixture<'_>) -> CheckResult {
     demand(listed, || format!("not under its source address: {}", reply.listed()))
 }
 
-fn own_peer(fixture: &Fixture<'_>) -> CheckResult {
-    let client = fixture.client()?;
+fn own_peer(fixture: &Fixture<'_>, client: &Client<'_>) -> CheckResult {
     client.announce_all(&fixture.leechers([40_001, 40_002]))?;
     let open = "BEP 15 does not exclude the announcing peer, and clients skip their own address";
     for event in [2, 0, 0] {
@@ -107,9 +106,9 @@ fn own_peer(fixture: &Fixture<'_>) -> CheckResult {
 /// The reply to a peer of a swarm of two seeders and two leechers, and how many of each it lists.
 fn from_small_swarm(
     fixture: &Fixture<'_>,
+    client: &Client<'_>,
     peer: AnnounceRequest,
 ) -> Result<(AnnounceReply, usize, usize), ExchangeError> {
-    let client = fixture.client()?;
     client.announce_all(&fixture.seeders([40_001, 40_002]))?;
     client.announce_all(&fixture.leechers([40_003, 40_004]))?;
     let reply = client.announce(&peer)?;
@@ -119,21 +118,20 @@ fn from_small_swarm(
     Ok((reply, seeders, leechers))
 }
 
-fn leecher_gets_both(fixture: &Fixture<'_>) -> CheckResult {
-    let (reply, seeders, leechers) = from_small_swarm(fixture, fixture.leecher(40_009))?;
+fn leecher_gets_both(fixture: &Fixture<'_>, client: &Client<'_>) -> CheckResult {
+    let (reply, seeders, leechers) = from_small_swarm(fixture, client, fixture.leecher(40_009))?;
     demand(seeders > 0 && leechers > 0, || {
         format!("{seeders} of 2 seeders, {leechers} of 2 leechers: {}", hex(&reply.bytes))
     })
 }
 
-fn seeder_gets_leechers(fixture: &Fixture<'_>) -> CheckResult {
-    let (reply, seeders, leechers) = from_small_swarm(fixture, fixture.seeder(40_009))?;
+fn seeder_gets_leechers(fixture: &Fixture<'_>, client: &Client<'_>) -> CheckResult {
+    let (reply, seeders, leechers) = from_small_swarm(fixture, client, fixture.seeder(40_009))?;
     demand(leechers > 0, || format!("it gets no leecher: {}", reply.listed()))?;
     prefer(seeders == 0, "BEP 15 does not say which peers a seeder gets", || reply.listed())
 }
 
-fn every_peer(fixture: &Fixture<'_>) -> CheckResult {
-    let client = fixture.client()?;
+fn every_peer(fixture: &Fixture<'_>, client: &Client<'_>) -> CheckResult {
     client.announce_all(&fixture.seeders([40_001, 40_002, 40_003, 40_004]))?;
     client.announce_all(&fixture.leechers([40_005, 40_006, 40_007, 40_008]))?;
     let mut missing: HashSet<u16> = (40_001..40_009).collect();
@@ -155,12 +153,12 @@ fn from_large_swarm(fixture: &Fixture<'_>, want: i32) -> Result<AnnounceReply, E
     fixture.client()?.announce(&AnnounceRequest::leecher(hash, port).want(want))
 }
 
-fn none(fixture: &Fixture<'_>) -> CheckResult {
+fn none(fixture: &Fixture<'_>, _: &Client<'_>) -> CheckResult {
     let reply = from_large_swarm(fixture, 0)?;
     prefer(reply.peers.is_empty(), "BEP 15 defines a default for -1 only", || reply.listed())
 }
 
-fn default(fixture: &Fixture<'_>) -> CheckResult {
+fn default(fixture: &Fixture<'_>, _: &Client<'_>) -> CheckResult {
     let reply = from_large_swarm(fixture, -1)?;
     demand(!reply.peers.is_empty(), || reply.listed())?;
     let open = "BEP 15 leaves the default to the tracker";
@@ -170,11 +168,11 @@ fn default(fixture: &Fixture<'_>) -> CheckResult {
     prefer(!reply.peers.is_empty(), open, || format!("-200: {}", reply.listed()))
 }
 
-fn one(fixture: &Fixture<'_>) -> CheckResult {
+fn one(fixture: &Fixture<'_>, _: &Client<'_>) -> CheckResult {
     wants(fixture, &[1])
 }
 
-fn exact(fixture: &Fixture<'_>) -> CheckResult {
+fn exact(fixture: &Fixture<'_>, _: &Client<'_>) -> CheckResult {
     wants(fixture, &[2, 3, 7, 10, 29])
 }
 
@@ -190,7 +188,7 @@ fn wants(fixture: &Fixture<'_>, wants: &[u16]) -> CheckResult {
     Ok(())
 }
 
-fn no_duplicates(fixture: &Fixture<'_>) -> CheckResult {
+fn no_duplicates(fixture: &Fixture<'_>, _: &Client<'_>) -> CheckResult {
     let swarm: HashSet<_> = fixture.large_swarm()?.peers.iter().copied().collect();
     for _ in 0..4 {
         let reply = from_large_swarm(fixture, 60)?;
@@ -218,7 +216,7 @@ pub(super) fn lists_members_once(
     Ok(())
 }
 
-fn cap(fixture: &Fixture<'_>) -> CheckResult {
+fn cap(fixture: &Fixture<'_>, _: &Client<'_>) -> CheckResult {
     let size = fixture.large_swarm()?.peers.len();
     let reply = from_large_swarm(fixture, i32::MAX)?;
     demand(reply.peers.len() <= size + 100, || {

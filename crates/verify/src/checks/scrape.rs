@@ -5,7 +5,7 @@ use onrush_proto::{InfoHash, ScrapeCounts};
 use crate::check::{
     Check, CheckResult, Group, Needs, demand, demand_silence, differs, prefer, tolerated,
 };
-use crate::exchange::ExchangeError;
+use crate::exchange::{Client, ExchangeError};
 use crate::fixture::Fixture;
 use crate::message::{AnnounceRequest, COMPLETED, forged, fresh_hash, scrape_request};
 
@@ -59,8 +59,7 @@ fn text(counts: &[ScrapeCounts]) -> String {
     format!("{} entries (seeders/completed/leechers): {}", counts.len(), entries.join(" "))
 }
 
-fn order(fixture: &Fixture<'_>) -> CheckResult {
-    let client = fixture.client()?;
+fn order(fixture: &Fixture<'_>, client: &Client<'_>) -> CheckResult {
     let hash = fixture.hash(0);
     client.announce_all(&fixture.seeders([40_001, 40_002]))?;
     client.announce_all(&fixture.leechers([40_003, 40_004, 40_005]))?;
@@ -76,8 +75,7 @@ fn order(fixture: &Fixture<'_>) -> CheckResult {
     })
 }
 
-fn several(fixture: &Fixture<'_>) -> CheckResult {
-    let client = fixture.client()?;
+fn several(fixture: &Fixture<'_>, client: &Client<'_>) -> CheckResult {
     let (one, two) = (fixture.hash(0), fixture.hash(1));
     client.announce_all(&fixture.leechers([40_001, 40_002]))?;
     client
@@ -89,16 +87,16 @@ fn several(fixture: &Fixture<'_>) -> CheckResult {
     })
 }
 
-fn same_twice(fixture: &Fixture<'_>) -> CheckResult {
-    let client = fixture.client()?;
+fn same_twice(fixture: &Fixture<'_>, client: &Client<'_>) -> CheckResult {
     client.announce(&fixture.leecher(40_001))?;
     let counts = client.scrape(&[fixture.hash(0), fixture.hash(0)])?;
     let leechers: Vec<_> = counts.iter().map(|counts| counts.leechers).collect();
     demand(leechers == [1, 1], || text(&counts))
 }
 
-fn unknown(fixture: &Fixture<'_>) -> CheckResult {
-    match fixture.client()?.scrape(&[fresh_hash(), fresh_hash()]) {
+fn unknown(_: &Fixture<'_>, client: &Client<'_>) -> CheckResult {
+    client.connect()?;
+    match client.scrape(&[fresh_hash(), fresh_hash()]) {
         Err(error @ ExchangeError::Refused { .. }) => {
             differs("BEP 15 does not define the scrape of an unknown swarm", error)
         }
@@ -109,8 +107,8 @@ fn unknown(fixture: &Fixture<'_>) -> CheckResult {
     }
 }
 
-fn creates_nothing(fixture: &Fixture<'_>) -> CheckResult {
-    let client = fixture.client()?;
+fn creates_nothing(fixture: &Fixture<'_>, client: &Client<'_>) -> CheckResult {
+    client.connect()?;
     for _ in 0..2 {
         let counts = match client.scrape(&[fixture.hash(0)]) {
             Err(ExchangeError::Refused { .. }) => Vec::new(),
@@ -130,14 +128,14 @@ fn fresh(count: usize) -> Vec<InfoHash> {
     std::iter::repeat_with(fresh_hash).take(count).collect()
 }
 
-fn as_many_as_fit(fixture: &Fixture<'_>) -> CheckResult {
+fn as_many_as_fit(_: &Fixture<'_>, client: &Client<'_>) -> CheckResult {
+    client.connect()?;
     let open = "BEP 15 says \"about 74\"";
-    let counts = fixture.client()?.scrape(&fresh(MAX_HASHES)).map_err(tolerated(open))?;
+    let counts = client.scrape(&fresh(MAX_HASHES)).map_err(tolerated(open))?;
     prefer(counts.len() == MAX_HASHES, open, || text(&counts))
 }
 
-fn more_than_fit(fixture: &Fixture<'_>) -> CheckResult {
-    let client = fixture.client()?;
+fn more_than_fit(fixture: &Fixture<'_>, client: &Client<'_>) -> CheckResult {
     client.announce(&fixture.leecher(40_001))?;
     let mut hashes = fresh(MAX_HASHES + 6);
     hashes[1] = fixture.hash(0);
@@ -149,22 +147,21 @@ fn more_than_fit(fixture: &Fixture<'_>) -> CheckResult {
     prefer(counts.len() == MAX_HASHES, open, || text(&counts))
 }
 
-fn trailing(fixture: &Fixture<'_>) -> CheckResult {
-    let client = fixture.client()?;
+fn trailing(fixture: &Fixture<'_>, client: &Client<'_>) -> CheckResult {
     client.announce(&fixture.leecher(40_001))?;
     let counts = client.scrape_with(&[fixture.hash(0)], &[0xA5; 7])?;
     demand(counts.len() == 1, || text(&counts))
 }
 
-fn no_hash(fixture: &Fixture<'_>) -> CheckResult {
+fn no_hash(_: &Fixture<'_>, client: &Client<'_>) -> CheckResult {
+    client.connect()?;
     let open = "BEP 15 does not define the scrape of no hash";
-    match fixture.client()?.scrape(&[]) {
+    match client.scrape(&[]) {
         Err(ExchangeError::Refused { .. }) => Ok(()),
         counts => differs(open, text(&counts.map_err(tolerated(open))?)),
     }
 }
 
-fn bad_id(fixture: &Fixture<'_>) -> CheckResult {
-    let client = fixture.client()?;
-    demand_silence(&client, &scrape_request(forged(client.id()), &fresh(1)))
+fn bad_id(_: &Fixture<'_>, client: &Client<'_>) -> CheckResult {
+    demand_silence(client, &scrape_request(forged(client.id()?), &fresh(1)))
 }
