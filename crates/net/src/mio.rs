@@ -99,12 +99,12 @@ impl Backend {
 
     /// Counters of the grouping of replies.
     pub fn segmentation(&self) -> Segmentation {
-        self.outbox.segmentation()
+        self.outbox.count
     }
 
     /// Datagrams so far that arrived coalesced with others (see [`Options::coalesced`]).
     pub fn joined(&self) -> u64 {
-        self.inbox.joined()
+        self.inbox.joined
     }
 }
 
@@ -118,7 +118,7 @@ impl Socket for Backend {
     type Waker = Waker;
 
     fn waker(&self) -> Waker {
-        self.readiness.waker()
+        self.readiness.waker.clone()
     }
 
     /// Timeouts are in nanoseconds on Linux, and rounded up to milliseconds elsewhere.

@@ -44,28 +44,6 @@ impl InfoHash {
             length => Err(InvalidInfoHash::Length(length)),
         }
     }
-
-    /// The hash in lowercase hexadecimal, as ASCII; [`Display`](fmt::Display) writes the same.
-    pub fn to_hex(&self) -> [u8; HEX_LEN] {
-        let mut text = [0; HEX_LEN];
-        for (digits, byte) in text.as_chunks_mut::<2>().0.iter_mut().zip(self.0) {
-            *digits = [byte >> 4, byte & 15].map(|digit| HEX_DIGITS[usize::from(digit)]);
-        }
-        text
-    }
-
-    /// The hash in uppercase base32 (RFC 4648, section 6), as ASCII.
-    pub fn to_base32(&self) -> [u8; BASE32_LEN] {
-        let mut text = [0; BASE32_LEN];
-        let (text_blocks, _) = text.as_chunks_mut::<8>();
-        for (characters, bytes) in text_blocks.iter_mut().zip(self.0.as_chunks::<5>().0) {
-            let bits = bytes.iter().fold(0u64, |bits, byte| bits << 8 | u64::from(*byte));
-            for (at, character) in characters.iter_mut().enumerate() {
-                *character = BASE32_CHARACTERS[(bits >> (35 - 5 * at) & 31) as usize];
-            }
-        }
-        text
-    }
 }
 
 /// Why a text is not an [`InfoHash`].
@@ -132,9 +110,14 @@ impl FromStr for InfoHash {
     }
 }
 
+/// Lowercase hexadecimal.
 impl fmt::Display for InfoHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(str::from_utf8(&self.to_hex()).map_err(|_| fmt::Error)?)
+        let mut text = [0; HEX_LEN];
+        for (digits, byte) in text.as_chunks_mut::<2>().0.iter_mut().zip(self.0) {
+            *digits = [byte >> 4, byte & 15].map(|digit| HEX_DIGITS[usize::from(digit)]);
+        }
+        f.pad(str::from_utf8(&text).map_err(|_| fmt::Error)?)
     }
 }
 
@@ -211,7 +194,6 @@ mod tests {
         let base32 = "VOV2XK5LVOV2XK5LVOV2XK5LVOV2XK5L";
         assert_eq!(base32.parse(), Ok(InfoHash([0xAB; 20])));
         assert_eq!(base32.to_lowercase().parse(), Ok(InfoHash([0xAB; 20])));
-        assert_eq!(InfoHash([0xAB; 20]).to_base32(), base32.as_bytes());
     }
 
     #[test]

@@ -9,7 +9,7 @@ use onrush_swarm::{Shard, ShardMap};
 use crate::connection::{ConnectionIds, Keys};
 use crate::front::Front;
 use crate::intake::Intake;
-use crate::lanes::{Inbox, Mailbox, SocketWaker, Waker, lanes_to};
+use crate::lanes::{Inbox, Mailbox, Waker, lanes_to};
 use crate::limits::WorkerSettings;
 use crate::metrics::WorkerMetrics;
 use crate::producer::Producer;
@@ -79,8 +79,11 @@ pub fn assemble_with_fronts<S: Socket>(
     let senders = sockets.len() + fronts.len();
     let parkers: Vec<Parker> = (0..placement.workers()).map(|_| Parker::new()).collect();
     let wakers = parkers.iter().enumerate().map(|(index, parker)| match sockets.get(index) {
-        Some(socket) => Arc::new(SocketWaker(socket.waker())) as Arc<dyn Waker>,
-        None => Arc::new(parker.unparker().clone()) as Arc<dyn Waker>,
+        Some(socket) => Arc::new(socket.waker()) as Arc<dyn Waker>,
+        None => {
+            let unparker = parker.unparker().clone();
+            Arc::new(move || unparker.unpark())
+        }
     });
     let (mailboxes, inboxes): (Vec<Mailbox>, Vec<Inbox>) =
         wakers.chain(fronts).map(|waker| lanes(settings, senders, waker)).unzip();

@@ -39,7 +39,8 @@ const EVENTS: usize = 256;
 pub(super) struct Readiness {
     poll: Poll,
     events: Events,
-    waker: Waker,
+    /// Wakes this backend.
+    pub(super) waker: Waker,
     /// Whether `receive` saw the waker's event while looking for readiness.
     woken: bool,
     sockets: Sockets,
@@ -85,11 +86,6 @@ impl Readiness {
                 false => Sockets::Registered { ready: Ready::all(sockets.len()), fresh: false },
             },
         })
-    }
-
-    /// A handle that wakes this backend.
-    pub(super) fn waker(&self) -> Waker {
-        self.waker.clone()
     }
 
     /// Sleeps until a socket may have a datagram, the waker wakes it, or `timeout` elapses.

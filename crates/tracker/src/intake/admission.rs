@@ -1,6 +1,6 @@
 //! Admission: the checks and counters that every front shares, after the wire checks of its own.
 
-use onrush_proto::{Event, Family, InfoHash, PeerId, TransactionId};
+use onrush_proto::{Event, Family, InfoHash, PeerId, TransactionId, UNCONNECTABLE_PORT};
 use onrush_swarm::Announce;
 
 use super::source::{Source, SourceAddress};
@@ -9,10 +9,6 @@ use crate::clients;
 use crate::metrics::Incoming;
 use crate::refusal::Refusal;
 use crate::rules::Rules;
-
-/// The port of clients that cannot accept connections. They count as peers and are never handed
-/// out.
-pub const UNCONNECTABLE_PORT: u16 = 1;
 
 /// The fields of an announce that admission needs, after a front has parsed them.
 #[derive(Clone, Copy, Debug)]

@@ -14,7 +14,7 @@ use onrush_proto::scrape::{HASH_LEN, REQUEST_HEAD_LEN};
 use onrush_proto::{ConnectionId, InfoHash, Scrape, TransactionId};
 use onrush_swarm::Announce;
 
-pub use admission::{Admission, Admitting, AnnounceFields, UNCONNECTABLE_PORT};
+pub use admission::{Admission, Admitting, AnnounceFields};
 pub use source::{Source, SourceAddress};
 
 use crate::access::AccessList;
