@@ -137,8 +137,11 @@ fn lanes(settings: &WorkerSettings, senders: usize, waker: Arc<dyn Waker>) -> (M
 
 fn swarm_side(rules: &Rules, secrets: &Secrets, shard: usize) -> SwarmSide {
     let seed = secrets.seed.wrapping_add(shard as u64);
-    let mut side =
-        SwarmSide::new(shard, Shard::new(rules.shard, secrets.table_key, seed), rules.sweep_period);
+    let mut side = SwarmSide::new(
+        shard,
+        Shard::new(rules.shard, secrets.table_key, seed),
+        rules.sweep_period(),
+    );
     side.update(rules);
     side
 }
