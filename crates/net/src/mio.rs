@@ -134,10 +134,8 @@ impl Socket for Backend {
     }
 
     fn retain_addresses(&mut self, keep: &dyn Fn(SocketAddr) -> bool) {
-        for (number, socket) in self.sockets.iter().enumerate() {
-            if !keep(socket.address()) {
-                self.readiness.exclude(number);
-            }
+        for (socket, excluded) in self.sockets.iter().zip(&mut self.readiness.excluded) {
+            *excluded |= !keep(socket.address());
         }
     }
 

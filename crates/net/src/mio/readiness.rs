@@ -45,7 +45,7 @@ pub(super) struct Readiness {
     woken: bool,
     sockets: Sockets,
     /// For each socket, whether it is excluded.
-    excluded: Box<[bool]>,
+    pub(super) excluded: Box<[bool]>,
 }
 
 /// How ready sockets are found.
@@ -117,13 +117,6 @@ impl Readiness {
         }
         self.woken = false;
         Ok(())
-    }
-
-    /// Excludes a socket from now on.
-    pub(super) fn exclude(&mut self, number: usize) {
-        if let Some(passed) = self.excluded.get_mut(number) {
-            *passed = true;
-        }
     }
 
     /// Begins a batch.

@@ -4,7 +4,6 @@ use onrush_proto::{Event, Family, InfoHash, PeerId, TransactionId, UNCONNECTABLE
 use onrush_swarm::Announce;
 
 use super::source::{Source, SourceAddress};
-use crate::access::AccessList;
 use crate::clients;
 use crate::metrics::Incoming;
 use crate::refusal::Refusal;
@@ -32,7 +31,8 @@ pub struct AnnounceFields {
 /// The admission rules, as one member uses them.
 #[derive(Clone, Debug)]
 pub struct Admission {
-    rules: Rules,
+    /// The rules in force. Scrapes of refused hashes report zeros.
+    pub rules: Rules,
     /// The number of the member, by which its counters of refused requests are found.
     member: usize,
 }
@@ -41,17 +41,6 @@ impl Admission {
     /// Admission by `rules` for member number `member`: workers come first.
     pub fn new(rules: &Rules, member: usize) -> Self {
         Self { rules: rules.clone(), member }
-    }
-
-    /// The access rules; scrapes of refused hashes report zeros.
-    #[inline]
-    pub fn access(&self) -> &AccessList {
-        &self.rules.access
-    }
-
-    /// Puts other rules into force.
-    pub fn update(&mut self, rules: &Rules) {
-        self.rules = rules.clone();
     }
 
     /// The text of the error for a refused request, if it gets one: that of the list which forbids

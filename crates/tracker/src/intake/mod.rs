@@ -42,7 +42,7 @@ pub enum Verdict<'a> {
 /// The checks of datagrams, as one worker uses them.
 #[derive(Clone, Debug)]
 pub struct Intake {
-    ids: ConnectionIds,
+    pub(crate) ids: ConnectionIds,
     admission: Admission,
 }
 
@@ -54,13 +54,7 @@ impl Intake {
 
     /// Uses `rules` from now on. Connection ids that were issued stay valid.
     pub fn update(&mut self, rules: &Rules) {
-        self.admission.update(rules);
-    }
-
-    /// Prepares for datagrams received at this time, in seconds since 1970.
-    #[inline]
-    pub fn prepare(&mut self, unix: u64) {
-        self.ids.prepare(unix);
+        self.admission.rules = rules.clone();
     }
 
     /// Reads the memory that the access list will read for the info hashes of these datagrams, so
@@ -85,7 +79,7 @@ impl Intake {
     /// The access rules; scrapes of refused hashes report zeros.
     #[inline]
     pub fn access(&self) -> &AccessList {
-        self.admission.access()
+        &self.admission.rules.access
     }
 
     /// Checks one datagram from `source`. `unix` is wall-clock time in seconds.

@@ -134,7 +134,7 @@ impl<S: Socket> SocketSide<S> {
             return Ok(false);
         }
         metrics.receives.observe(received.len() as u64);
-        self.intake.prepare(now.unix);
+        self.intake.ids.prepare(now.unix);
         if !self.intake.access().is_open() {
             self.intake.prefetch(received.iter().map(|(datagram, _)| datagram));
         }
