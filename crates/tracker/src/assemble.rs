@@ -85,8 +85,10 @@ pub fn assemble_with_fronts<S: Socket>(
             Arc::new(move || unparker.unpark())
         }
     });
+    let own = settings.batches_in_flight;
+    let waiting = senders * share(placement.shards(), own);
     let (mailboxes, inboxes): (Vec<Mailbox>, Vec<Inbox>) =
-        wakers.chain(fronts).map(|waker| lanes(settings, senders, waker)).unzip();
+        wakers.chain(fronts).map(|waker| lanes_to(waker, waiting, own)).unzip();
     let mailboxes: Arc<[Mailbox]> = mailboxes.into();
     let owners: Arc<[usize]> =
         (0..placement.shards()).map(|shard| placement.owner(shard)).collect();
@@ -127,12 +129,6 @@ pub fn assemble_with_fronts<S: Socket>(
     };
     let fronts = (workers.len()..).zip(inboxes).map(front).collect();
     (workers, fronts)
-}
-
-/// The lanes to one member, where `senders` members send requests to shards.
-fn lanes(settings: &WorkerSettings, senders: usize, waker: Arc<dyn Waker>) -> (Mailbox, Inbox) {
-    let own = settings.batches_in_flight;
-    lanes_to(waker, senders * share(settings.placement.shards(), own), own)
 }
 
 fn swarm_side(rules: &Rules, secrets: &Secrets, shard: usize) -> SwarmSide {

@@ -1,5 +1,7 @@
 //! Admission: the checks and counters that every front shares, after the wire checks of its own.
 
+use std::net::SocketAddr;
+
 use onrush_proto::{Event, Family, InfoHash, PeerId, TransactionId, UNCONNECTABLE_PORT};
 use onrush_swarm::Announce;
 
@@ -172,7 +174,7 @@ impl<A: SourceAddress> Admitting<'_, A> {
     #[cold]
     pub fn client(self) -> String {
         match self.admission.rules.log_addresses {
-            true => self.source.socket_addr().to_string(),
+            true => SocketAddr::new(self.source.ip.into(), self.source.port).to_string(),
             false => "a client".to_owned(),
         }
     }

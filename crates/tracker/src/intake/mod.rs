@@ -94,7 +94,8 @@ impl Intake {
         match source {
             SocketAddr::V4(from) => {
                 let source = Source { ip: *from.ip(), port: from.port() };
-                self.checks(datagram, source, unix, &metrics.incoming.v4).run()
+                let incoming = &metrics.incoming.v4;
+                Checks { intake: self, unix, datagram, source, incoming }.run()
             }
             SocketAddr::V6(from) => self.check_v6(datagram, from, unix, metrics),
         }
@@ -112,24 +113,14 @@ impl Intake {
         let port = from.port();
         match from.ip().to_ipv4_mapped() {
             Some(ip) => {
-                self.checks(datagram, Source { ip, port }, unix, &metrics.incoming.v4).run()
+                let (source, incoming) = (Source { ip, port }, &metrics.incoming.v4);
+                Checks { intake: self, unix, datagram, source, incoming }.run()
             }
             None => {
-                let source = Source { ip: *from.ip(), port };
-                self.checks(datagram, source, unix, &metrics.incoming.v6).run()
+                let (source, incoming) = (Source { ip: *from.ip(), port }, &metrics.incoming.v6);
+                Checks { intake: self, unix, datagram, source, incoming }.run()
             }
         }
-    }
-
-    #[inline]
-    fn checks<'a, A: SourceAddress + Address>(
-        &'a self,
-        datagram: &'a [u8],
-        source: Source<A>,
-        unix: u64,
-        incoming: &'a Incoming,
-    ) -> Checks<'a, A> {
-        Checks { intake: self, unix, datagram, source, incoming }
     }
 
     /// The tags of connection ids, a bit for each, that may be valid until two seconds after
