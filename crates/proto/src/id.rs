@@ -39,8 +39,8 @@ impl InfoHash {
     /// [`InvalidInfoHash`]: the length, or the first wrong character.
     pub fn from_text(text: &[u8]) -> Result<Self, InvalidInfoHash> {
         match text.len() {
-            HEX_LEN => decode::<4>(text, Encoding::Hexadecimal),
-            BASE32_LEN => decode::<5>(text, Encoding::Base32),
+            HEX_LEN => decode::<4>(text, &HEX_VALUES, "hexadecimal"),
+            BASE32_LEN => decode::<5>(text, &BASE32_VALUES, "base32"),
             length => Err(InvalidInfoHash::Length(length)),
         }
     }
@@ -57,27 +57,9 @@ pub enum InvalidInfoHash {
         at: usize,
         /// The byte there.
         byte: u8,
-        /// The encoding that a text of this length has.
-        encoding: Encoding,
+        /// The encoding that a text of this length has: `hexadecimal` or `base32`.
+        encoding: &'static str,
     },
-}
-
-/// A text form of an info hash.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Encoding {
-    /// Base 16, 40 characters.
-    Hexadecimal,
-    /// Base 32 (RFC 4648, section 6), 32 characters.
-    Base32,
-}
-
-impl fmt::Display for Encoding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Hexadecimal => "hexadecimal",
-            Self::Base32 => "base32",
-        })
-    }
 }
 
 impl fmt::Display for InvalidInfoHash {
@@ -156,12 +138,13 @@ const fn values<const N: usize>(alphabet: &[u8; N]) -> [u8; 256] {
     values
 }
 
-/// Decodes characters of `BITS` bits each, which together have exactly the bits of an info hash.
-fn decode<const BITS: usize>(text: &[u8], encoding: Encoding) -> Result<InfoHash, InvalidInfoHash> {
-    let values = match encoding {
-        Encoding::Hexadecimal => &HEX_VALUES,
-        Encoding::Base32 => &BASE32_VALUES,
-    };
+/// Decodes characters of `BITS` bits each, which together have exactly the bits of an info hash, by
+/// the table of their `values`.
+fn decode<const BITS: usize>(
+    text: &[u8],
+    values: &[u8; 256],
+    encoding: &'static str,
+) -> Result<InfoHash, InvalidInfoHash> {
     let mut hash = [0; 20];
     let (mut bits, mut pending, mut bytes) = (0u32, 0, hash.iter_mut());
     for (at, &byte) in text.iter().enumerate() {
@@ -201,10 +184,9 @@ mod tests {
         assert_eq!("00".parse::<InfoHash>(), Err(InvalidInfoHash::Length(2)));
         let mut text = "0".repeat(40);
         text.replace_range(7..8, "g");
-        let error =
-            InvalidInfoHash::Character { at: 7, byte: b'g', encoding: Encoding::Hexadecimal };
+        let error = InvalidInfoHash::Character { at: 7, byte: b'g', encoding: "hexadecimal" };
         assert_eq!(text.parse::<InfoHash>(), Err(error));
-        let error = InvalidInfoHash::Character { at: 31, byte: b'1', encoding: Encoding::Base32 };
+        let error = InvalidInfoHash::Character { at: 31, byte: b'1', encoding: "base32" };
         assert_eq!(format!("{}1", "A".repeat(31)).parse::<InfoHash>(), Err(error));
         let multibyte = "é".repeat(20);
         let Err(error) = multibyte.parse::<InfoHash>() else { panic!("{multibyte} is refused") };
