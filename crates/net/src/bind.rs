@@ -15,7 +15,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
-use crate::notice::{Direction, Notice};
+use crate::notice::{Direction, Notice, buffer_clamped};
 pub use crate::socket::Buffers;
 use crate::sys;
 
@@ -198,14 +198,18 @@ impl BoundSocket {
         if self.reports_local
             && let Err(cause) = enable_local_reports(&self)
         {
-            notices.push(Notice::LocalAddressUnknown { address, cause });
+            notices.push(format!(
+                "on {address} this system does not report the local address of a request \
+                 ({cause}); a host with several addresses may reply from the wrong one: list each \
+                 address in place of the wildcard"
+            ));
         }
         let asked = [(Direction::Receive, buffers.receive), (Direction::Send, buffers.send)];
         for (direction, asked) in asked {
             let given = set_buffer(&self, direction, asked);
             let given = given.map_err(BindError::at(address, "set a buffer's size"))?;
             if given < asked {
-                notices.push(Notice::BufferClamped { address, direction, asked, given });
+                notices.push(buffer_clamped(address, direction, asked, given));
             }
         }
         Ok((self, notices))
@@ -308,7 +312,15 @@ impl Group {
             match probe(address, may_probe) {
                 Ok(()) => wanted.push(address),
                 Err(failure) if optional && failure.is_absence() => {
-                    self.notices.push(Notice::AddressUnavailable { address, cause: failure.1 });
+                    let (family, remedy) = match address.is_ipv6() {
+                        true => ("IPv6", ": sysctl -w net.ipv6.conf.all.disable_ipv6=0"),
+                        false => ("IPv4", ""),
+                    };
+                    self.notices.push(format!(
+                        "not listening on {address}, which this host does not have ({}); to serve \
+                         {family}, enable it and restart{remedy}",
+                        failure.1
+                    ));
                 }
                 Err(failure) => return Err(failure.into_error(address)),
             }
