@@ -10,8 +10,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The port that clients announce which cannot accept connections. They count as peers and are never
-/// handed out.
+/// The port of clients that cannot accept connections. They count as peers and are never handed
+/// out.
 pub const UNCONNECTABLE_PORT: u16 = 1;
 
 /// The address family of a datagram, and so of the peers in its response (BEP 15, "IPv6"; the sizes

@@ -25,7 +25,7 @@ use onrush_proto::{Endpoint, Event, InfoHash};
 use crate::batch::{Announce, ShardBatch};
 use crate::keys::Keys;
 use crate::peers::{Announcer, Counts, Found, Peers, Place, Stamp, TICK, Tick, head};
-use crate::sample::Sampler;
+use crate::sample::{Sampler, intervals};
 use crate::sources::{SourceLimits, SourceSet, Sources};
 use crate::store::{Candidate, Store};
 use crate::swarm::Swarm;
@@ -180,7 +180,7 @@ impl Shard {
         assert_in_range(&settings);
         let ShardSettings { max_peers, max_idle_swarms, sources, .. } = self.settings;
         self.settings = ShardSettings { max_peers, max_idle_swarms, sources, ..settings };
-        self.sampler.update(settings.interval, settings.interval_jitter_percent);
+        self.sampler.intervals = intervals(settings.interval, settings.interval_jitter_percent);
     }
 
     /// From now on, no limit applies to sources of this set. Their peers are counted, as those of
