@@ -112,23 +112,37 @@ impl Settings {
         }
     }
 
-    /// The rules that these settings and `lists` give.
+    /// The rules that these settings and `lists` give. The shards divide the limits among them:
+    /// each may store a peer.
     pub fn rules(&self, lists: &Lists) -> Rules {
-        let (shards, limits) = (self.placement.shards(), &self.limits);
-        let rules =
-            Rules::new(self.announce.clone(), shards, limits.peers, limits.idle_swarms, lists);
+        let (announce, limits) = (self.announce.clone(), &self.limits);
+        let shards = self.placement.shards() as u64;
         let sources = SourceLimits {
             peers_per_swarm: limits.source_peers_per_swarm,
             peers: limits.source_peers.unwrap_or(0),
             new_swarms: limits.source_new_swarms,
         };
+        let shard = ShardSettings {
+            interval: announce.interval,
+            interval_jitter_percent: announce.interval_jitter_percent,
+            peer_lifetime: announce.peer_lifetime,
+            completed_retention: announce.completed_retention,
+            max_peers: (limits.peers / shards).max(1),
+            max_idle_swarms: limits.idle_swarms.div_ceil(shards),
+            sources: sources.share(shards),
+        };
         Rules {
-            shard: ShardSettings { sources: sources.share(shards as u64), ..rules.shard },
-            trusted: AddressSet::new(limits.trusted_sources.iter().copied()).into(),
+            announce,
             max_hashes: self.scrape.max_hashes,
+            access: lists.access.clone(),
+            blocked: lists.refused().clone(),
+            blocks: lists.blocks.clone(),
+            forbidden: lists.forbidden.clone(),
             refuse_bogons: self.refuse_bogons,
             log_addresses: self.log.addresses,
-            ..rules
+            shard,
+            trusted: AddressSet::new(limits.trusted_sources.iter().copied()).into(),
+            kernel_filter: false,
         }
     }
 }

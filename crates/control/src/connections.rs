@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use axum::body::{Body, Bytes};
 use http_body_util::BodyExt;
-use onrush_net::connections::{Activity, Limits, Source, Table};
+use onrush_net::connection_limits::{Activity, Limits, Source, Table};
 use onrush_tracker::declare_counters;
 use tokio::task::AbortHandle;
 

@@ -17,99 +17,56 @@ pub struct Adopted {
     groups: Vec<(SocketAddr, Vec<UdpSocket>)>,
 }
 
-/// Why sockets cannot be adopted. Displays with the remedy.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum AdoptError {
-    /// The list of sockets is empty.
-    #[error("no socket was passed: one for each address and worker is needed")]
-    Nothing,
-    /// Addresses with different numbers of sockets.
-    #[error(
-        "{address} has {sockets} of the sockets that were passed and {other} has {others}: each \
-         address needs as many as there are workers, so repeat the ListenDatagram= lines of all \
-         addresses equally often"
-    )]
-    Uneven {
-        /// An address.
-        address: SocketAddr,
-        /// Its sockets.
-        sockets: usize,
-        /// The first address.
-        other: SocketAddr,
-        /// Its sockets.
-        others: usize,
-    },
-    /// Several sockets of which the kernel would use only one.
-    #[error(
-        "{sockets} sockets were passed for {address}, but not as a group (SO_REUSEPORT): all \
-         datagrams would reach one of them. Set ReusePort=yes in the socket unit, or pass one \
-         socket for each address"
-    )]
-    NoGroup {
-        /// The address.
-        address: SocketAddr,
-        /// Its sockets.
-        sockets: usize,
-    },
-    /// An IPv6 socket that accepts IPv4 datagrams as well.
-    #[error(
-        "the socket for {address} accepts IPv4 as well, and each family needs its own sockets: \
-         set BindIPv6Only=ipv6-only in the socket unit, and add 0.0.0.0:{port}",
-        port = address.port()
-    )]
-    BothFamilies {
-        /// The address.
-        address: SocketAddr,
-    },
-    /// A socket without a port.
-    #[error("a socket that was passed is not bound to a port: {address}")]
-    Unbound {
-        /// The address that it reports.
-        address: SocketAddr,
-    },
-    /// The system refuses a query.
-    #[error("{step} of a socket that was passed: {cause}")]
-    System {
-        /// The query.
-        step: &'static str,
-        /// The system's error.
-        cause: io::Error,
-    },
-}
-
 impl Adopted {
     /// Checks that these sockets can be served from.
     ///
     /// # Errors
-    /// [`AdoptError`], which displays with the remedy.
-    pub fn new(sockets: Vec<UdpSocket>) -> Result<Self, AdoptError> {
+    /// What is wrong, with the remedy.
+    pub fn new(sockets: Vec<UdpSocket>) -> Result<Self, String> {
+        let refused = |step: &'static str| {
+            move |cause: io::Error| format!("{step} of a socket that was passed: {cause}")
+        };
         let mut groups: Vec<(SocketAddr, Vec<UdpSocket>)> = Vec::new();
         for socket in sockets {
-            let address = socket.local_addr().map_err(at("ask for the address"))?;
-            if address.port() == 0 {
-                return Err(AdoptError::Unbound { address });
+            let address = socket.local_addr().map_err(refused("ask for the address"))?;
+            let port = address.port();
+            if port == 0 {
+                return Err(format!("a socket that was passed is not bound to a port: {address}"));
             }
-            if takes_both_families(&socket, address).map_err(at("ask for IPV6_V6ONLY"))? {
-                return Err(AdoptError::BothFamilies { address });
+            if takes_both_families(&socket, address).map_err(refused("ask for IPV6_V6ONLY"))? {
+                return Err(format!(
+                    "the socket for {address} accepts IPv4 as well, and each family needs its own \
+                     sockets: set BindIPv6Only=ipv6-only in the socket unit, and add 0.0.0.0:{port}"
+                ));
             }
             match groups.iter_mut().find(|(known, _)| *known == address) {
                 Some((_, sockets)) => sockets.push(socket),
                 None => groups.push((address, vec![socket])),
             }
         }
-        let Some((other, first)) = groups.first() else { return Err(AdoptError::Nothing) };
+        let Some((other, first)) = groups.first() else {
+            return Err("no socket was passed: one for each address and worker is needed".into());
+        };
+        let others = first.len();
         for (address, sockets) in &groups {
-            let (address, other, others) = (*address, *other, first.len());
-            if sockets.len() != others {
-                return Err(AdoptError::Uneven { address, sockets: sockets.len(), other, others });
+            let sockets = sockets.len();
+            if sockets != others {
+                return Err(format!(
+                    "{address} has {sockets} of the sockets that were passed and {other} has \
+                     {others}: each address needs as many as there are workers, so repeat the \
+                     ListenDatagram= lines of all addresses equally often"
+                ));
             }
         }
-        for (address, sockets) in groups.iter().filter(|_| first.len() > 1) {
+        for (address, sockets) in groups.iter().filter(|_| others > 1) {
             for socket in sockets {
                 let shared = SockRef::from(socket).reuse_port();
-                if !shared.map_err(at("ask for SO_REUSEPORT"))? {
-                    return Err(AdoptError::NoGroup { address: *address, sockets: first.len() });
+                if !shared.map_err(refused("ask for SO_REUSEPORT"))? {
+                    return Err(format!(
+                        "{others} sockets were passed for {address}, but not as a group \
+                         (SO_REUSEPORT): all datagrams would reach one of them. Set ReusePort=yes \
+                         in the socket unit, or pass one socket for each address"
+                    ));
                 }
             }
         }
@@ -154,10 +111,6 @@ fn takes_both_families(socket: &UdpSocket, address: SocketAddr) -> io::Result<bo
     }
 }
 
-fn at(step: &'static str) -> impl Fn(io::Error) -> AdoptError {
-    move |cause| AdoptError::System { step, cause }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -185,7 +138,7 @@ mod tests {
     }
 
     fn refusal(sockets: Vec<UdpSocket>) -> String {
-        Adopted::new(sockets).unwrap_err().to_string()
+        Adopted::new(sockets).unwrap_err()
     }
 
     #[test]

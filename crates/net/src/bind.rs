@@ -10,12 +10,12 @@
 //! A load tester binds [plain sockets](bind_client).
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
-use crate::notice::{Direction, Notice};
+use crate::notice::{Direction, Notice, buffer_clamped};
 pub use crate::socket::Buffers;
 use crate::sys;
 
@@ -144,9 +144,19 @@ impl BoundSocket {
     }
 
     /// Sets whether datagrams larger than their path's MTU may be sent in fragments; otherwise the
-    /// kernel refuses them (EMSGSIZE). Returns whether the system has this option.
+    /// kernel refuses them (EMSGSIZE). Without fragments IPv4 needs no identification, which the
+    /// kernel otherwise draws for each datagram with a keyed hash and a shared counter
+    /// (docs/decisions/0014). IPv6 has an identification only in fragments. Returns whether the
+    /// option was set.
     pub(crate) fn set_fragments(&self, may: bool) -> bool {
-        set_fragments(self.as_fd(), self.address, may)
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        if self.address.is_ipv4() {
+            let mode = if may { libc::IP_PMTUDISC_WANT } else { libc::IP_PMTUDISC_DO };
+            let option = libc::IP_MTU_DISCOVER;
+            return sys::set_option(self.as_fd(), libc::IPPROTO_IP, option, &mode).is_ok();
+        }
+        let _ = may;
+        false
     }
 
     /// Whether the kernel reports for each datagram the local address that it was sent to (enabled
@@ -165,7 +175,7 @@ impl BoundSocket {
     /// # Errors
     /// Only if the socket is broken.
     pub fn buffers(&self) -> io::Result<Buffers> {
-        let socket = socket2::SockRef::from(&self.socket);
+        let socket = SockRef::from(&self.socket);
         Ok(Buffers { receive: socket.recv_buffer_size()?, send: socket.send_buffer_size()? })
     }
 
@@ -188,14 +198,18 @@ impl BoundSocket {
         if self.reports_local
             && let Err(cause) = enable_local_reports(&self)
         {
-            notices.push(Notice::LocalAddressUnknown { address, cause });
+            notices.push(format!(
+                "on {address} this system does not report the local address of a request \
+                 ({cause}); a host with several addresses may reply from the wrong one: list each \
+                 address in place of the wildcard"
+            ));
         }
         let asked = [(Direction::Receive, buffers.receive), (Direction::Send, buffers.send)];
         for (direction, asked) in asked {
             let given = set_buffer(&self, direction, asked);
             let given = given.map_err(BindError::at(address, "set a buffer's size"))?;
             if given < asked {
-                notices.push(Notice::BufferClamped { address, direction, asked, given });
+                notices.push(buffer_clamped(address, direction, asked, given));
             }
         }
         Ok((self, notices))
@@ -216,9 +230,7 @@ impl BoundSocket {
 
     /// A server's socket for `address`, to be bound later beside others of its group.
     pub(crate) fn unbound(address: SocketAddr) -> Result<Self, BindError> {
-        let socket = prepare(address, Sharing::Group).map_err(|e| e.into_error(address))?;
-        let reports_local = address.ip().is_unspecified();
-        Ok(Self { socket: socket.into(), address, reports_local })
+        prepare(address, Sharing::Group).map_err(|e| e.into_error(address))
     }
 
     /// A second descriptor of the same kernel socket. It keeps the socket open, and with it the
@@ -227,8 +239,7 @@ impl BoundSocket {
     /// # Errors
     /// When the process has no descriptors left.
     pub fn try_clone(&self) -> io::Result<Self> {
-        let Self { socket, address, reports_local } = self;
-        Ok(Self { socket: socket.try_clone()?, address: *address, reports_local: *reports_local })
+        Ok(Self { socket: self.socket.try_clone()?, ..*self })
     }
 }
 
@@ -275,7 +286,7 @@ pub fn check(Address { address, optional }: Address) -> Result<(), BindError> {
 /// take datagrams from it; a port found by a probe and bound later could be taken in between.
 fn reserve_port(address: SocketAddr) -> Result<BoundSocket, BindError> {
     let reserved = open(address, Sharing::Alone).map_err(|e| e.into_error(address))?;
-    let shared = socket2::SockRef::from(&reserved.socket).set_reuse_port(true);
+    let shared = SockRef::from(&reserved.socket).set_reuse_port(true);
     shared.map_err(BindError::at(reserved.address, "set SO_REUSEPORT"))?;
     Ok(reserved)
 }
@@ -301,7 +312,15 @@ impl Group {
             match probe(address, may_probe) {
                 Ok(()) => wanted.push(address),
                 Err(failure) if optional && failure.is_absence() => {
-                    self.notices.push(Notice::AddressUnavailable { address, cause: failure.1 });
+                    let (family, remedy) = match address.is_ipv6() {
+                        true => ("IPv6", ": sysctl -w net.ipv6.conf.all.disable_ipv6=0"),
+                        false => ("IPv4", ""),
+                    };
+                    self.notices.push(format!(
+                        "not listening on {address}, which this host does not have ({}); to serve \
+                         {family}, enable it and restart{remedy}",
+                        failure.1
+                    ));
                 }
                 Err(failure) => return Err(failure.into_error(address)),
             }
@@ -419,8 +438,8 @@ fn probe(address: SocketAddr, exclusive: bool) -> Result<(), Failure> {
     open(address, Sharing::Alone).map(drop)
 }
 
-/// Opens a socket and sets the options that must be set before it is bound.
-fn prepare(address: SocketAddr, sharing: Sharing) -> Result<Socket, Failure> {
+/// Opens a socket for `address` and sets the options that must be set before it is bound.
+fn prepare(address: SocketAddr, sharing: Sharing) -> Result<BoundSocket, Failure> {
     let at = |step| move |cause| Failure(step, cause);
     let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))
         .map_err(at("open a socket"))?;
@@ -429,54 +448,37 @@ fn prepare(address: SocketAddr, sharing: Sharing) -> Result<Socket, Failure> {
         // Each family has its own sockets and groups; IPv4 addresses are never mapped.
         socket.set_only_v6(true).map_err(at("set IPV6_V6ONLY"))?;
     }
-    // Only an optimisation: a kernel that does not support it works as well.
-    set_fragments(socket.as_fd(), address, false);
     if sharing == Sharing::Group {
         socket.set_reuse_port(true).map_err(at("set SO_REUSEPORT"))?;
     }
+    let reports_local = sharing == Sharing::Group && address.ip().is_unspecified();
+    let socket = BoundSocket { socket: socket.into(), address, reports_local };
+    // Only an optimisation: a kernel that does not support it works as well.
+    socket.set_fragments(false);
     Ok(socket)
 }
 
 /// Opens and binds a socket.
 fn open(address: SocketAddr, sharing: Sharing) -> Result<BoundSocket, Failure> {
     let at = |step| move |cause| Failure(step, cause);
-    let socket = prepare(address, sharing)?;
-    socket.bind(&address.into()).map_err(at("bind"))?;
-    let socket = UdpSocket::from(socket);
-    let bound = socket.local_addr().map_err(at("ask for the bound address"))?;
-    Ok(BoundSocket {
-        socket,
-        address: bound,
-        reports_local: sharing == Sharing::Group && address.ip().is_unspecified(),
-    })
-}
-
-/// Sets whether datagrams larger than their path's MTU may be sent in fragments. Without fragments
-/// IPv4 needs no identification, which the kernel otherwise draws for each datagram with a keyed
-/// hash and a shared counter (docs/decisions/0014). IPv6 has an identification only in fragments.
-/// Returns whether the option was set.
-fn set_fragments(fd: BorrowedFd<'_>, address: SocketAddr, may: bool) -> bool {
-    #[cfg(any(target_os = "linux", target_os = "android"))]
-    if address.is_ipv4() {
-        let mode = if may { libc::IP_PMTUDISC_WANT } else { libc::IP_PMTUDISC_DO };
-        return sys::set_option(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, &mode).is_ok();
-    }
-    let _ = (fd, address, may);
-    false
+    let mut socket = prepare(address, sharing)?;
+    SockRef::from(&socket.socket).bind(&address.into()).map_err(at("bind"))?;
+    socket.address = socket.socket.local_addr().map_err(at("ask for the bound address"))?;
+    Ok(socket)
 }
 
 /// Makes the kernel report the local address of each datagram.
 fn enable_local_reports(socket: &BoundSocket) -> io::Result<()> {
     match socket.address.ip() {
-        IpAddr::V6(Ipv6Addr { .. }) => {
+        IpAddr::V6(_) => {
             sys::set_option(socket.as_fd(), libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, &1)?;
         }
         #[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
-        IpAddr::V4(Ipv4Addr { .. }) => {
+        IpAddr::V4(_) => {
             sys::set_option(socket.as_fd(), libc::IPPROTO_IP, libc::IP_PKTINFO, &1)?;
         }
         #[cfg(not(any(target_os = "linux", target_os = "android", target_vendor = "apple")))]
-        IpAddr::V4(Ipv4Addr { .. }) => return Err(io::ErrorKind::Unsupported.into()),
+        IpAddr::V4(_) => return Err(io::ErrorKind::Unsupported.into()),
     }
     Ok(())
 }
@@ -487,7 +489,7 @@ fn set_buffer(socket: &BoundSocket, direction: Direction, asked: usize) -> io::R
         return Ok(0);
     }
     let asked = asked.min(libc::c_int::MAX as usize / 2);
-    let plain = socket2::SockRef::from(&socket.socket);
+    let plain = SockRef::from(&socket.socket);
     let given = || -> io::Result<usize> {
         let counted = match direction {
             Direction::Receive => plain.recv_buffer_size()?,

@@ -30,7 +30,7 @@
 //! | [`steering`] | which socket of a group receives a datagram (classic BPF) |
 //! | [`filter`] | which datagrams the kernel drops before it queues them (classic BPF) |
 //! | [`affinity`] | the vCPUs of the process, pinning a thread to one |
-//! | [`connections`] | which connections of a server stay open |
+//! | [`connection_limits`] | which connections of a server stay open |
 //! | [`clock`] | how wrong the wall clock may be (Linux) |
 //! | [`name_service`] | names of users and hosts in a static program (glibc) |
 //! | [`mio`] | the portable backend; recvmmsg and sendmmsg on Linux |
@@ -49,7 +49,7 @@ pub mod bind;
 mod bpf;
 #[cfg(target_os = "linux")]
 pub mod clock;
-pub mod connections;
+pub mod connection_limits;
 mod counters;
 pub mod descriptors;
 pub mod filter;

@@ -239,14 +239,8 @@ impl Socket for Endpoint {
         let mut state = self.shared.state();
         while self.slots.len() < limit {
             let offset = self.slots.len() * SLOT_BYTES;
-            let room = &mut self.region[offset..offset + SLOT_BYTES];
-            let Some(taken) = state.take(self.worker, room) else { break };
-            self.slots.push(Slot {
-                offset: offset as u32,
-                len: taken.len as u32,
-                source: taken.source,
-                reply_to: taken.reply_to,
-            });
+            let Some(slot) = state.take(self.worker, &mut self.region, offset) else { break };
+            self.slots.push(slot);
         }
         drop(state);
         Ok(Received::new(&self.region, &self.slots))

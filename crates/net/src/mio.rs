@@ -99,12 +99,12 @@ impl Backend {
 
     /// Counters of the grouping of replies.
     pub fn segmentation(&self) -> Segmentation {
-        self.outbox.segmentation()
+        self.outbox.count
     }
 
     /// Datagrams so far that arrived coalesced with others (see [`Options::coalesced`]).
     pub fn joined(&self) -> u64 {
-        self.inbox.joined()
+        self.inbox.joined
     }
 }
 
@@ -118,7 +118,7 @@ impl Socket for Backend {
     type Waker = Waker;
 
     fn waker(&self) -> Waker {
-        self.readiness.waker()
+        self.readiness.waker.clone()
     }
 
     /// Timeouts are in nanoseconds on Linux, and rounded up to milliseconds elsewhere.
@@ -134,10 +134,8 @@ impl Socket for Backend {
     }
 
     fn retain_addresses(&mut self, keep: &dyn Fn(SocketAddr) -> bool) {
-        for (number, socket) in self.sockets.iter().enumerate() {
-            if !keep(socket.address()) {
-                self.readiness.exclude(number);
-            }
+        for (socket, excluded) in self.sockets.iter().zip(&mut self.readiness.excluded) {
+            *excluded |= !keep(socket.address());
         }
     }
 

@@ -45,7 +45,7 @@ impl Group {
 
 /// Sockets that belong to a group but are not bound yet.
 #[derive(Debug, Default)]
-pub struct PendingSockets(Vec<(SocketAddr, BoundSocket)>);
+pub struct PendingSockets(Vec<BoundSocket>);
 
 /// Distributes the sockets of `kept` over `workers`, opens missing ones, and binds the addresses in
 /// `added`. The [`PendingSockets`] must be bound before datagrams are received.
@@ -68,8 +68,7 @@ pub fn regroup(
         let kept = sockets.into_iter().map(|socket| socket.with_larger_buffers(buffers));
         let more = (0..missing).map(|_| {
             let (socket, notices) = BoundSocket::unbound(address)?.with_options(buffers)?;
-            let copy = socket.try_clone().map_err(BindError::at(address, "copy a socket"))?;
-            late.push((address, copy));
+            late.push(socket.try_clone().map_err(BindError::at(address, "copy a socket"))?);
             Ok((socket, notices))
         });
         group.add(address, kept.chain(more))?;
@@ -85,8 +84,9 @@ impl PendingSockets {
     /// The error of the first socket that cannot be bound. Datagrams that already arrived at the
     /// bound ones are lost.
     pub fn bind(self) -> io::Result<()> {
-        self.0.iter().try_for_each(|(address, socket)| {
-            SockRef::from(socket.as_udp()).bind(&(*address).into()).map_err(|error| {
+        self.0.iter().try_for_each(|socket| {
+            let address = socket.address();
+            SockRef::from(socket.as_udp()).bind(&address.into()).map_err(|error| {
                 let what = format!("one more socket for {address} cannot be bound: {error}");
                 io::Error::new(error.kind(), what)
             })

@@ -101,11 +101,17 @@ impl Drops {
     }
 }
 
-/// Wakes a waiting [`Socket`].
-pub trait Waker: Clone + Send + Sync + 'static {
+/// Wakes a waiting [`Socket`], or another sleeping thread.
+pub trait Waker: Send + Sync + 'static {
     /// Makes the current or the next [`Socket::wait`] return. Cheap when a wake-up is already
     /// pending.
     fn wake(&self);
+}
+
+impl<F: Fn() + Send + Sync + 'static> Waker for F {
+    fn wake(&self) {
+        self();
+    }
 }
 
 /// A datagram to send.

@@ -84,9 +84,11 @@ impl Steering {
             let attached = kernel::attach(socket, &function, &[]).and_then(|()| socket.try_clone());
             match attached {
                 Ok(socket) => steering.groups.push(socket),
-                Err(cause) => {
-                    notices.push(Notice::SteeringUnavailable { address: socket.address(), cause })
-                }
+                Err(cause) => notices.push(format!(
+                    "datagrams to {} cannot be steered to the worker of their swarm ({cause}); the \
+                     kernel spreads them by address and workers forward them: correct, but slower",
+                    socket.address()
+                )),
             }
         }
         (steering, notices)

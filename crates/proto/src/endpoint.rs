@@ -10,6 +10,10 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+/// The port of clients that cannot accept connections. They count as peers and are never handed
+/// out.
+pub const UNCONNECTABLE_PORT: u16 = 1;
+
 /// The address family of a datagram, and so of the peers in its response (BEP 15, "IPv6"; the sizes
 /// are those of BEP 7). A datagram has no field for it: client and tracker take it from the socket.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]

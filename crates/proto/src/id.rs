@@ -39,32 +39,10 @@ impl InfoHash {
     /// [`InvalidInfoHash`]: the length, or the first wrong character.
     pub fn from_text(text: &[u8]) -> Result<Self, InvalidInfoHash> {
         match text.len() {
-            HEX_LEN => decode::<4>(text, Encoding::Hexadecimal),
-            BASE32_LEN => decode::<5>(text, Encoding::Base32),
+            HEX_LEN => decode::<4>(text, &HEX_VALUES, "hexadecimal"),
+            BASE32_LEN => decode::<5>(text, &BASE32_VALUES, "base32"),
             length => Err(InvalidInfoHash::Length(length)),
         }
-    }
-
-    /// The hash in lowercase hexadecimal, as ASCII; [`Display`](fmt::Display) writes the same.
-    pub fn to_hex(&self) -> [u8; HEX_LEN] {
-        let mut text = [0; HEX_LEN];
-        for (digits, byte) in text.as_chunks_mut::<2>().0.iter_mut().zip(self.0) {
-            *digits = [byte >> 4, byte & 15].map(|digit| HEX_DIGITS[usize::from(digit)]);
-        }
-        text
-    }
-
-    /// The hash in uppercase base32 (RFC 4648, section 6), as ASCII.
-    pub fn to_base32(&self) -> [u8; BASE32_LEN] {
-        let mut text = [0; BASE32_LEN];
-        let (text_blocks, _) = text.as_chunks_mut::<8>();
-        for (characters, bytes) in text_blocks.iter_mut().zip(self.0.as_chunks::<5>().0) {
-            let bits = bytes.iter().fold(0u64, |bits, byte| bits << 8 | u64::from(*byte));
-            for (at, character) in characters.iter_mut().enumerate() {
-                *character = BASE32_CHARACTERS[(bits >> (35 - 5 * at) & 31) as usize];
-            }
-        }
-        text
     }
 }
 
@@ -79,27 +57,9 @@ pub enum InvalidInfoHash {
         at: usize,
         /// The byte there.
         byte: u8,
-        /// The encoding that a text of this length has.
-        encoding: Encoding,
+        /// The encoding that a text of this length has: `hexadecimal` or `base32`.
+        encoding: &'static str,
     },
-}
-
-/// A text form of an info hash.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Encoding {
-    /// Base 16, 40 characters.
-    Hexadecimal,
-    /// Base 32 (RFC 4648, section 6), 32 characters.
-    Base32,
-}
-
-impl fmt::Display for Encoding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Hexadecimal => "hexadecimal",
-            Self::Base32 => "base32",
-        })
-    }
 }
 
 impl fmt::Display for InvalidInfoHash {
@@ -132,9 +92,14 @@ impl FromStr for InfoHash {
     }
 }
 
+/// Lowercase hexadecimal.
 impl fmt::Display for InfoHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(str::from_utf8(&self.to_hex()).map_err(|_| fmt::Error)?)
+        let mut text = [0; HEX_LEN];
+        for (digits, byte) in text.as_chunks_mut::<2>().0.iter_mut().zip(self.0) {
+            *digits = [byte >> 4, byte & 15].map(|digit| HEX_DIGITS[usize::from(digit)]);
+        }
+        f.pad(str::from_utf8(&text).map_err(|_| fmt::Error)?)
     }
 }
 
@@ -173,12 +138,13 @@ const fn values<const N: usize>(alphabet: &[u8; N]) -> [u8; 256] {
     values
 }
 
-/// Decodes characters of `BITS` bits each, which together have exactly the bits of an info hash.
-fn decode<const BITS: usize>(text: &[u8], encoding: Encoding) -> Result<InfoHash, InvalidInfoHash> {
-    let values = match encoding {
-        Encoding::Hexadecimal => &HEX_VALUES,
-        Encoding::Base32 => &BASE32_VALUES,
-    };
+/// Decodes characters of `BITS` bits each, which together have exactly the bits of an info hash, by
+/// the table of their `values`.
+fn decode<const BITS: usize>(
+    text: &[u8],
+    values: &[u8; 256],
+    encoding: &'static str,
+) -> Result<InfoHash, InvalidInfoHash> {
     let mut hash = [0; 20];
     let (mut bits, mut pending, mut bytes) = (0u32, 0, hash.iter_mut());
     for (at, &byte) in text.iter().enumerate() {
@@ -211,7 +177,6 @@ mod tests {
         let base32 = "VOV2XK5LVOV2XK5LVOV2XK5LVOV2XK5L";
         assert_eq!(base32.parse(), Ok(InfoHash([0xAB; 20])));
         assert_eq!(base32.to_lowercase().parse(), Ok(InfoHash([0xAB; 20])));
-        assert_eq!(InfoHash([0xAB; 20]).to_base32(), base32.as_bytes());
     }
 
     #[test]
@@ -219,10 +184,9 @@ mod tests {
         assert_eq!("00".parse::<InfoHash>(), Err(InvalidInfoHash::Length(2)));
         let mut text = "0".repeat(40);
         text.replace_range(7..8, "g");
-        let error =
-            InvalidInfoHash::Character { at: 7, byte: b'g', encoding: Encoding::Hexadecimal };
+        let error = InvalidInfoHash::Character { at: 7, byte: b'g', encoding: "hexadecimal" };
         assert_eq!(text.parse::<InfoHash>(), Err(error));
-        let error = InvalidInfoHash::Character { at: 31, byte: b'1', encoding: Encoding::Base32 };
+        let error = InvalidInfoHash::Character { at: 31, byte: b'1', encoding: "base32" };
         assert_eq!(format!("{}1", "A".repeat(31)).parse::<InfoHash>(), Err(error));
         let multibyte = "é".repeat(20);
         let Err(error) = multibyte.parse::<InfoHash>() else { panic!("{multibyte} is refused") };

@@ -47,7 +47,7 @@ mod wire;
 
 pub use announce::{Announce, AnnounceHead, Event};
 pub use connect::Connect;
-pub use endpoint::{Endpoint, Family};
+pub use endpoint::{Endpoint, Family, UNCONNECTABLE_PORT};
 pub use id::{ConnectionId, InfoHash, PeerId, TransactionId};
 pub use request::{Malformed, Request};
 pub use response::Response;

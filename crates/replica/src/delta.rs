@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Sender, bounded};
 use onrush_proto::{Endpoint, InfoHash};
-use onrush_swarm::{ChangeKind, ChangeReader, Moment, Restored, Shard, ShardChange, ShardMap};
+use onrush_swarm::{ChangeKind, ChangeReader, Moment, Shard, ShardChange, ShardMap};
 
 use crate::handoff::read_array;
 use crate::link::{DeltaWriter, Link};
@@ -208,7 +208,14 @@ pub fn merge(
     if from.fill_buf().is_ok_and(|bytes| !bytes.is_empty()) {
         begun();
     }
-    let merged = merge_into(&orders, link, Delta::new(from, map, access, link.now()));
+    let mut delta = Delta::new(from, map, access, link.now());
+    let mut merge_parts = || {
+        while let Some(steps) = delta.next(&|| link.now())? {
+            run_on_shards(&orders, link, steps)?;
+        }
+        Ok(Merged { counts: delta.counts, full: delta.full() })
+    };
+    let merged = merge_parts();
     // A peer that stopped here meanwhile may have been stored again by the merge.
     let stopped = run_on_shards(&orders, link, own_stops(stops, orders.shards()));
     merged.and_then(|merged| stopped.map(|()| merged))
@@ -239,18 +246,6 @@ pub struct Merged {
     counts: SnapshotCounts,
     /// Peers that were not stored, because their shard was full.
     full: u64,
-}
-
-/// Merges a delta into the shards of running workers.
-fn merge_into<R: Read>(
-    orders: &Orders,
-    link: &impl Link,
-    mut delta: Delta<R>,
-) -> io::Result<Merged> {
-    while let Some(steps) = delta.next(&|| link.now())? {
-        run_on_shards(orders, link, steps)?;
-    }
-    Ok(Merged { counts: delta.counts, full: delta.full() })
 }
 
 /// Runs the steps, one for each shard, and waits until all are done.
@@ -302,37 +297,48 @@ impl<R: Read> Delta<R> {
     pub fn next(&mut self, clock: &dyn Fn() -> Now) -> io::Result<Option<Vec<ShardStep>>> {
         match std::mem::replace(&mut self.part, Part::End) {
             Part::Stops(mut from) => {
-                let mut stops: Vec<Vec<Stop>> = Vec::new();
-                stops.resize_with(self.map.shards().into(), Vec::new);
+                let mut stops = vec![Vec::new(); self.map.shards().into()];
                 let each = |stop: Stop| stops[self.map.shard_of(&stop.info_hash)].push(stop);
                 read_stops(&mut from, each)?;
                 let received = clock();
                 self.part = Part::Peers(BlockReader::begin(from).map_err(io::Error::other)?);
-                let apply = |stops| Box::new(apply_stops(stops, received)) as ShardStep;
-                Ok(Some(stops.into_iter().map(apply).collect()))
+                Ok(Some(stops.into_iter().map(|stops| apply_stops(stops, received)).collect()))
             }
             Part::Peers(mut blocks) => {
                 let mut block = Vec::new();
                 let unix = blocks.next(&mut block).map_err(io::Error::other)?;
-                self.counts = blocks.read();
+                self.counts = blocks.read;
                 let Some(unix) = unix else { return Ok(None) };
                 self.part = Part::Peers(blocks);
                 let block = Arc::new(block);
-                let merge = |number| -> ShardStep {
-                    let (map, access) = (self.map, self.access.clone());
-                    let full = self.full.clone();
-                    let mut merge =
-                        merge_block(block.clone(), (unix, self.began), map, access, number);
-                    Box::new(move |shard, now| {
-                        let (restored, more) = merge(shard, now);
-                        full.fetch_add(restored.full, Ordering::Relaxed);
-                        more
-                    })
-                };
+                let merge = |number| self.merge_block(block.clone(), unix, number);
                 Ok(Some((0..self.map.shards().into()).map(merge).collect()))
             }
             Part::End => Ok(None),
         }
+    }
+
+    /// Merges the records of a block that belong to the shard with this number, and counts their
+    /// peers that are not stored. The block has the records of all shards, whose ages were right at
+    /// `unix`, seconds since 1970.
+    fn merge_block(&self, block: Arc<Vec<u8>>, unix: u64, number: usize) -> ShardStep {
+        let (map, began) = (self.map, self.began);
+        let (access, full) = (self.access.clone(), self.full.clone());
+        let (mut at, mut idle) = (0, Vec::new());
+        Box::new(move |shard, now| {
+            let options = LoadOptions { map, access: &access, now, extra_age: OLDER_IN_DELTA };
+            // The wall clock may have been set meanwhile, the monotonic clock has not.
+            let longest = u64::from(now.moment.since(began)) + u64::from(MARGIN);
+            let unix = unix.max(now.unix.saturating_sub(longest));
+            let (mut records, own) = (Records::new(&block[at..]), (&mut *shard, number));
+            let loaded = load_records(&mut records, unix, own, options, STEP, &mut idle);
+            full.fetch_add(loaded.peers.full, Ordering::Relaxed);
+            for (idle_for, completed, info_hash) in idle.drain(..) {
+                shard.restore_idle(info_hash, completed, idle_for, now.moment);
+            }
+            at = block.len() - records.rest();
+            at < block.len()
+        })
     }
 
     /// Peers that were not stored, because their shard was full.
@@ -341,63 +347,37 @@ impl<R: Read> Delta<R> {
     }
 }
 
-/// Merges the records of a block that belong to the shard with this number, step by step. Returns
-/// the outcome for their peers, and whether records remain. The block has the records of all
-/// shards, whose ages were right at `unix`, seconds since 1970, after `began`.
-fn merge_block(
-    block: Arc<Vec<u8>>,
-    (unix, began): (u64, Moment),
-    map: ShardMap,
-    access: Arc<AccessList>,
-    number: usize,
-) -> impl FnMut(&mut Shard, Now) -> (Restored, bool) {
-    let (mut at, mut idle) = (0, Vec::new());
-    move |shard, now| {
-        let options = LoadOptions { map, access: &access, now, extra_age: OLDER_IN_DELTA };
-        // The wall clock may have been set meanwhile, the monotonic clock has not.
-        let longest = u64::from(now.moment.since(began)) + u64::from(MARGIN);
-        let unix = unix.max(now.unix.saturating_sub(longest));
-        let mut records = Records::new(&block[at..]);
-        let loaded = load_records(&mut records, unix, (shard, number), options, STEP, &mut idle);
-        for (idle_for, completed, info_hash) in idle.drain(..) {
-            shard.restore_idle(info_hash, completed, idle_for, now.moment);
-        }
-        at = block.len() - records.rest();
-        (loaded.peers, at < block.len())
-    }
-}
-
 /// Removes peers that have stopped at the predecessor. Their ages were right when they were
 /// `received`.
-fn apply_stops(mut stops: Vec<Stop>, received: Now) -> impl FnMut(&mut Shard, Now) -> bool {
-    move |shard, now| {
+fn apply_stops(mut stops: Vec<Stop>, received: Now) -> ShardStep {
+    Box::new(move |shard, now| {
         let since = now.moment.since(received.moment);
         for stop in stops.drain(stops.len().saturating_sub(STEP)..) {
             apply(shard, &stop, since, now.moment);
         }
         !stops.is_empty()
-    }
+    })
 }
 
 /// Steps that remove the peers that have stopped at this process since its dump was loaded: `stops`
 /// are the readers of that time, one for each of the `shards`.
 fn own_stops(stops: Vec<ChangeReader>, shards: usize) -> Vec<ShardStep> {
     let mut stops = stops.into_iter();
-    (0..shards).map(|_| Box::new(apply_own_stops(stops.next())) as _).collect()
+    (0..shards).map(|_| apply_own_stops(stops.next())).collect()
 }
 
 /// Removes peers by the stops in the shard's own change log, up to the position that the log has at
 /// the first step: later stops meet peers that are merged already.
-fn apply_own_stops(mut reader: Option<ChangeReader>) -> impl FnMut(&mut Shard, Now) -> bool {
+fn apply_own_stops(mut reader: Option<ChangeReader>) -> ShardStep {
     let mut end = None;
-    move |shard, now| {
+    Box::new(move |shard, now| {
         let Some(reader) = &mut reader else { return false };
         let end = *end.get_or_insert_with(|| shard.change_position());
         let mut stops = Vec::new();
         let more = collect_stops(shard, reader, STEP, now.moment, &mut stops);
         stops.iter().for_each(|stop| apply(shard, stop, 0, now.moment));
         more && reader.position() < end
-    }
+    })
 }
 
 /// Removes a peer that has stopped. The age of its stop was right `since` seconds ago.

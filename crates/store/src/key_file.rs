@@ -13,7 +13,7 @@
 
 use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use onrush_tracker::connection::{Key, Keys};
 use thiserror::Error;
@@ -23,39 +23,12 @@ use crate::atomic_file::{self, check_directory};
 /// Why no keys could be loaded.
 #[derive(Debug, Error)]
 pub enum KeyError {
-    /// The file cannot be read.
-    #[error(
-        "cannot read the key file {path}: {source}\n  it must be a regular file that the tracker's \
-         user can read; connection.key_file names one elsewhere"
-    )]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        source: io::Error,
-    },
     /// The file cannot be created.
-    #[error("cannot create the key file {path}: {source}")]
-    Create {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        source: io::Error,
-    },
-    /// A line is not a key.
-    #[error(
-        "{path}:{line}: {problem}\n  a key file has a line `current` and maybe lines `previous` \
-         and `next`, each with 32 random hexadecimal digits (head -c16 /dev/urandom | xxd -p); \
-         remove the file to create a new one"
-    )]
-    Content {
-        /// The file.
-        path: PathBuf,
-        /// Counted from 1.
-        line: usize,
-        /// The fault in that line.
-        problem: String,
-    },
+    #[error("{0}")]
+    Create(String),
+    /// The file cannot be read, or a line of it is not a key.
+    #[error("{0}")]
+    Unusable(String),
 }
 
 /// The keys in `path`, which `open` opens: a file of the state directory or one that the operator
@@ -70,7 +43,7 @@ pub fn load_or_create(path: &Path, open: fn(&Path) -> io::Result<File>) -> Resul
     let keys = Keys::random();
     match atomic_file::write(path, 0o600, to_text(&keys).as_bytes()) {
         Ok(_) => Ok(keys),
-        Err(source) => Err(KeyError::Create { path: path.to_owned(), source }),
+        Err(error) => Err(not_created(path, &error)),
     }
 }
 
@@ -81,21 +54,29 @@ pub fn load_or_create(path: &Path, open: fn(&Path) -> io::Result<File>) -> Resul
 pub fn check(path: &Path, open: fn(&Path) -> io::Result<File>) -> Result<(), KeyError> {
     let is_there = load(path, open)?.is_some();
     let directory = path.parent().filter(|_| !is_there);
-    directory
-        .map_or(Ok(()), check_directory)
-        .map_err(|source| KeyError::Create { path: path.to_owned(), source })
+    directory.map_or(Ok(()), check_directory).map_err(|error| not_created(path, &error))
+}
+
+fn not_created(path: &Path, error: &io::Error) -> KeyError {
+    KeyError::Create(format!("cannot create the key file {}: {error}", path.display()))
 }
 
 /// The keys in a file; `None` if there is none.
 fn load(path: &Path, open: fn(&Path) -> io::Result<File>) -> Result<Option<Keys>, KeyError> {
+    let shown = path.display();
     match open(path).and_then(io::read_to_string) {
-        Ok(text) => parse(&text).map(Some).map_err(|(line, problem)| KeyError::Content {
-            path: path.to_owned(),
-            line,
-            problem,
+        Ok(text) => parse(&text).map(Some).map_err(|(line, problem)| {
+            KeyError::Unusable(format!(
+                "{shown}:{line}: {problem}\n  a key file has a line `current` and maybe lines \
+                 `previous` and `next`, each with 32 random hexadecimal digits (head -c16 \
+                 /dev/urandom | xxd -p); remove the file to create a new one"
+            ))
         }),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(KeyError::Read { path: path.to_owned(), source }),
+        Err(error) => Err(KeyError::Unusable(format!(
+            "cannot read the key file {shown}: {error}\n  it must be a regular file that the \
+             tracker's user can read; connection.key_file names one elsewhere"
+        ))),
     }
 }
 

@@ -162,7 +162,7 @@ impl State {
     fn load_key(&mut self, path: &Path) -> Result<(), StateError> {
         match load_or_create(path, state_file::open) {
             Ok(keys) => self.keys = keys,
-            Err(error @ KeyError::Create { .. }) => {
+            Err(error @ KeyError::Create(_)) => {
                 self.warnings.push(in_memory(&error.to_string()));
             }
             Err(error) => return Err(error.into()),

@@ -41,9 +41,7 @@ pub fn open_with(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
 /// # Errors
 /// As [`open`], and when the file cannot be read or is not UTF-8.
 pub fn read_to_string(path: &Path) -> io::Result<String> {
-    let mut text = String::new();
-    open(path)?.read_to_string(&mut text)?;
-    Ok(text)
+    io::read_to_string(open(path)?)
 }
 
 /// The value in a JSON file of at most `most` bytes.

@@ -46,15 +46,22 @@ impl std::fmt::Debug for Keys {
 
 impl Keys {
     pub(crate) fn new(key: [u8; 16]) -> Self {
-        let mut words = Words { hasher: SipHasher24::new_with_key(&key), count: 0 };
+        // Independent words from one key: SipHash-2-4 of 0, 1, 2 and so on.
+        let mut number = 0u64;
+        let mut word = || {
+            let mut hasher = SipHasher24::new_with_key(&key);
+            hasher.write_u64(number);
+            number += 1;
+            hasher.finish()
+        };
         Self {
-            rows: SipHasher13::new_with_keys(words.next(), words.next()),
+            rows: SipHasher13::new_with_keys(word(), word()),
             names: Multilinear {
-                offset: words.next(),
-                factors: std::array::from_fn(|_| words.next()),
-                stirs: std::array::from_fn(|_| words.next() | 1),
+                offset: word(),
+                factors: std::array::from_fn(|_| word()),
+                stirs: std::array::from_fn(|_| word() | 1),
             },
-            sources: SipHasher13::new_with_keys(words.next(), words.next()),
+            sources: SipHasher13::new_with_keys(word(), word()),
             counts_sources: false,
         }
     }
@@ -116,21 +123,6 @@ impl Multilinear {
         let [first, second] = self.stirs;
         let bits = bits.wrapping_mul(first);
         (bits ^ (bits >> 32)).wrapping_mul(second).rotate_left(36)
-    }
-}
-
-/// Independent words from one key: SipHash-2-4 of 0, 1, 2 and so on.
-struct Words {
-    hasher: SipHasher24,
-    count: u64,
-}
-
-impl Words {
-    fn next(&mut self) -> u64 {
-        let mut hasher = self.hasher;
-        hasher.write_u64(self.count);
-        self.count += 1;
-        hasher.finish()
     }
 }
 

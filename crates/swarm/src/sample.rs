@@ -12,18 +12,13 @@ use rand::{Rng, SeedableRng};
 pub(crate) struct Sampler {
     pub(crate) rng: SmallRng,
     /// The shortest interval, and the number of intervals from it on.
-    intervals: (u32, u32),
+    pub(crate) intervals: (u32, u32),
 }
 
 impl Sampler {
     /// For intervals of `interval` seconds, plus or minus `percent`, at most 100.
     pub(crate) fn new(seed: u64, interval: u32, percent: u32) -> Self {
         Self { rng: SmallRng::seed_from_u64(seed), intervals: intervals(interval, percent) }
-    }
-
-    /// Draws other intervals from now on.
-    pub(crate) fn update(&mut self, interval: u32, percent: u32) {
-        self.intervals = intervals(interval, percent);
     }
 
     /// The interval for one announce, and the random number for its peers.
@@ -35,8 +30,8 @@ impl Sampler {
     }
 }
 
-/// The shortest of the intervals around this one, and their number.
-fn intervals(interval: u32, percent: u32) -> (u32, u32) {
+/// The shortest of the intervals around this one, plus or minus `percent`, and their number.
+pub(crate) fn intervals(interval: u32, percent: u32) -> (u32, u32) {
     let spread = u64::from(interval) * u64::from(percent) / 100;
     let spread = u32::try_from(spread).expect("at most the interval");
     (interval - spread, spread.saturating_mul(2).saturating_add(1))

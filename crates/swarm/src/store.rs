@@ -34,16 +34,19 @@ impl Candidate {
 /// The swarms.
 #[derive(Debug)]
 pub(crate) struct Store {
-    keys: Keys,
+    /// The keys of the shard.
+    pub(crate) keys: Keys,
     /// 192 KiB per step.
     swarms: Steps<Swarm, 4096>,
     index: Index,
     /// The ends of the queues, by [`Idle::once`].
     oldest: [u32; 2],
     newest: [u32; 2],
-    idle: usize,
-    /// The number of removals so far, modulo 2^32.
-    removals: u32,
+    /// The number of swarms without peers.
+    pub(crate) idle: usize,
+    /// The number of removals so far, modulo 2^32: changes whenever another swarm may have moved
+    /// into the place of a removed one.
+    pub(crate) removals: u32,
     /// The current walk has not visited the places below this one yet; 0 without a walk.
     unvisited: u32,
     /// The swarm that the walk has visited in part; [`NOWHERE`] without one. It is not among the
@@ -77,11 +80,6 @@ impl Store {
         self.swarms.len()
     }
 
-    /// The number of swarms without peers.
-    pub(crate) fn idle(&self) -> usize {
-        self.idle
-    }
-
     #[inline]
     pub(crate) fn get(&self, place: u32) -> &Swarm {
         self.swarms.get(place as usize)
@@ -92,13 +90,8 @@ impl Store {
         self.swarms.get_mut(place as usize)
     }
 
-    /// The hash of an info hash, for [`candidate`](Self::candidate).
-    #[inline]
-    pub(crate) fn hash(&self, info_hash: &InfoHash) -> u64 {
-        self.keys.info_hash(info_hash)
-    }
-
-    /// Predicts a swarm's place from the index alone.
+    /// Predicts a swarm's place from the index alone, by the [keyed hash](Keys::info_hash) of its
+    /// info hash.
     #[inline]
     pub(crate) fn candidate(&self, hash: u64) -> Candidate {
         Candidate(self.index.candidate(hash).unwrap_or(NOWHERE))
@@ -112,12 +105,6 @@ impl Store {
             Some(swarm) if swarm.info_hash == *info_hash => Candidate(place),
             _ => Candidate::NOWHERE,
         }
-    }
-
-    /// Changes whenever a swarm is removed, and another one moves into its place.
-    #[inline]
-    pub(crate) fn removals(&self) -> u32 {
-        self.removals
     }
 
     /// Reads the memory of a predicted swarm's peers, to bring it into the cache.
@@ -273,12 +260,6 @@ impl Store {
     /// All swarms.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Swarm> {
         self.swarms.iter()
-    }
-
-    /// The keys of the shard.
-    #[inline]
-    pub(crate) fn keys(&self) -> &Keys {
-        &self.keys
     }
 
     /// A swarm, and the keys that changes of its peers need.

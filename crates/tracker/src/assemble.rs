@@ -9,7 +9,7 @@ use onrush_swarm::{Shard, ShardMap};
 use crate::connection::{ConnectionIds, Keys};
 use crate::front::Front;
 use crate::intake::Intake;
-use crate::lanes::{Inbox, Mailbox, SocketWaker, Waker, lanes_to};
+use crate::lanes::{Inbox, Mailbox, Waker, lanes_to};
 use crate::limits::WorkerSettings;
 use crate::metrics::WorkerMetrics;
 use crate::producer::Producer;
@@ -79,11 +79,16 @@ pub fn assemble_with_fronts<S: Socket>(
     let senders = sockets.len() + fronts.len();
     let parkers: Vec<Parker> = (0..placement.workers()).map(|_| Parker::new()).collect();
     let wakers = parkers.iter().enumerate().map(|(index, parker)| match sockets.get(index) {
-        Some(socket) => Arc::new(SocketWaker(socket.waker())) as Arc<dyn Waker>,
-        None => Arc::new(parker.unparker().clone()) as Arc<dyn Waker>,
+        Some(socket) => Arc::new(socket.waker()) as Arc<dyn Waker>,
+        None => {
+            let unparker = parker.unparker().clone();
+            Arc::new(move || unparker.unpark())
+        }
     });
+    let own = settings.batches_in_flight;
+    let waiting = senders * share(placement.shards(), own);
     let (mailboxes, inboxes): (Vec<Mailbox>, Vec<Inbox>) =
-        wakers.chain(fronts).map(|waker| lanes(settings, senders, waker)).unzip();
+        wakers.chain(fronts).map(|waker| lanes_to(waker, waiting, own)).unzip();
     let mailboxes: Arc<[Mailbox]> = mailboxes.into();
     let owners: Arc<[usize]> =
         (0..placement.shards()).map(|shard| placement.owner(shard)).collect();
@@ -126,16 +131,13 @@ pub fn assemble_with_fronts<S: Socket>(
     (workers, fronts)
 }
 
-/// The lanes to one member, where `senders` members send requests to shards.
-fn lanes(settings: &WorkerSettings, senders: usize, waker: Arc<dyn Waker>) -> (Mailbox, Inbox) {
-    let own = settings.batches_in_flight;
-    lanes_to(waker, senders * share(settings.placement.shards(), own), own)
-}
-
 fn swarm_side(rules: &Rules, secrets: &Secrets, shard: usize) -> SwarmSide {
     let seed = secrets.seed.wrapping_add(shard as u64);
-    let mut side =
-        SwarmSide::new(shard, Shard::new(rules.shard, secrets.table_key, seed), rules.sweep_period);
+    let mut side = SwarmSide::new(
+        shard,
+        Shard::new(rules.shard, secrets.table_key, seed),
+        rules.sweep_period(),
+    );
     side.update(rules);
     side
 }

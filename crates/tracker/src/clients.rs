@@ -61,41 +61,30 @@ pub const NAMES: [&str; SOFTWARE.len()] = {
     names
 };
 
-/// The codes of all software in one list, each with its index in [`NAMES`].
-const CODES: [([u8; 2], usize); 38] = {
-    let mut codes = [([0; 2], 0); 38];
-    let mut len = 0;
-    let mut index = 0;
-    while index < SOFTWARE.len() {
-        let mut rest = SOFTWARE[index].1;
-        while let [code, after @ ..] = rest {
-            codes[len] = (*code, index);
-            len += 1;
-            rest = after;
+/// A column of [`SOFTWARE`] in one list, each entry with its index in [`NAMES`].
+macro_rules! listed {
+    ($column:tt, [$none:expr; $len:literal]) => {{
+        let mut list = [($none, 0); $len];
+        let (mut len, mut index) = (0, 0);
+        while index < SOFTWARE.len() {
+            let mut rest = SOFTWARE[index].$column;
+            while let [entry, after @ ..] = rest {
+                list[len] = (*entry, index);
+                len += 1;
+                rest = after;
+            }
+            index += 1;
         }
-        index += 1;
-    }
-    assert!(len == codes.len());
-    codes
-};
+        assert!(len == list.len());
+        list
+    }};
+}
 
-/// The prefixes of all software in one list, each with its index in [`NAMES`].
-const PREFIXES: [(&[u8], usize); 5] = {
-    let mut prefixes: [(&[u8], usize); 5] = [(&[], 0); 5];
-    let mut len = 0;
-    let mut index = 0;
-    while index < SOFTWARE.len() {
-        let mut rest = SOFTWARE[index].2;
-        while let [prefix, after @ ..] = rest {
-            prefixes[len] = (prefix, index);
-            len += 1;
-            rest = after;
-        }
-        index += 1;
-    }
-    assert!(len == prefixes.len());
-    prefixes
-};
+/// The codes of all software.
+const CODES: [([u8; 2], usize); 38] = listed!(1, [[0; 2]; 38]);
+
+/// The prefixes of all software.
+const PREFIXES: [(&[u8], usize); 5] = listed!(2, [&[] as &[u8]; 5]);
 
 /// The index in [`NAMES`] of the software of a peer id.
 pub fn index_of(peer_id: &PeerId) -> usize {

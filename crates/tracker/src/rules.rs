@@ -3,13 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use onrush_proto::scrape::MAX_HASHES;
-use onrush_swarm::{ShardSettings, SourceLimits};
+use onrush_swarm::ShardSettings;
 
+use crate::access::AccessList;
 use crate::access::addresses::AddressSet;
 use crate::access::blocks::SourceBlocks;
 use crate::access::member_counts::MemberCounts;
-use crate::access::{AccessList, Lists};
 use crate::limits::AnnounceSettings;
 
 /// Maximum seconds of a pass of expiry over all peers.
@@ -38,52 +37,16 @@ pub struct Rules {
     pub shard: ShardSettings,
     /// The sources to which no limit of a source applies.
     pub trusted: Arc<AddressSet>,
-    /// The time in which expiry visits every peer once.
-    pub sweep_period: Duration,
     /// Whether the kernel drops datagrams that are no valid request
     /// ([`kernel_filter`](crate::kernel_filter)).
     pub kernel_filter: bool,
 }
 
-fn sweep_period(peer_lifetime: u32) -> Duration {
-    Duration::from_secs(u64::from((peer_lifetime / 8).clamp(1, MAX_SWEEP_PERIOD)))
-}
-
 impl Rules {
-    /// Rules for `shards` shards that together store at most `peers` peers (each may store one)
-    /// and `idle_swarms` swarms without peers. Scrapes may have as many info hashes as BEP 15
-    /// allows; bogons are served, and sources are not limited.
-    pub fn new(
-        announce: AnnounceSettings,
-        shards: usize,
-        peers: u64,
-        idle_swarms: u64,
-        lists: &Lists,
-    ) -> Self {
-        let shards = shards as u64;
-        let shard = ShardSettings {
-            interval: announce.interval,
-            interval_jitter_percent: announce.interval_jitter_percent,
-            peer_lifetime: announce.peer_lifetime,
-            completed_retention: announce.completed_retention,
-            max_peers: (peers / shards).max(1),
-            max_idle_swarms: idle_swarms.div_ceil(shards),
-            sources: SourceLimits::default(),
-        };
-        Self {
-            max_hashes: MAX_HASHES,
-            access: lists.access.clone(),
-            blocked: lists.refused().clone(),
-            blocks: lists.blocks.clone(),
-            forbidden: lists.forbidden.clone(),
-            refuse_bogons: false,
-            log_addresses: false,
-            shard,
-            trusted: Arc::default(),
-            sweep_period: sweep_period(announce.peer_lifetime),
-            announce,
-            kernel_filter: false,
-        }
+    /// The time in which expiry visits every peer once.
+    pub fn sweep_period(&self) -> Duration {
+        let seconds = (self.shard.peer_lifetime / 8).clamp(1, MAX_SWEEP_PERIOD);
+        Duration::from_secs(seconds.into())
     }
 
     /// Sets the announce interval, in seconds.
@@ -96,6 +59,5 @@ impl Rules {
     pub fn set_peer_lifetime(&mut self, lifetime: u32) {
         self.announce.peer_lifetime = lifetime;
         self.shard.peer_lifetime = lifetime;
-        self.sweep_period = sweep_period(lifetime);
     }
 }

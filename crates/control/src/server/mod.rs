@@ -47,7 +47,7 @@ use crate::token::Token;
 use crate::view::View;
 use listener::{RETRY_INTERVAL, listening};
 use onrush_config::settings::AdminSettings;
-use onrush_net::connections::Source;
+use onrush_net::connection_limits::Source;
 use stream::WatchedStream;
 
 /// Maximum lifetime of a connection, in multiples of `admin.timeout`.

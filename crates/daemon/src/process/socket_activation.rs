@@ -26,5 +26,5 @@ pub fn take() -> Result<Option<Adopted>, String> {
             )
         })?);
     }
-    Adopted::new(sockets).map(Some).map_err(|error| error.to_string())
+    Adopted::new(sockets).map(Some)
 }

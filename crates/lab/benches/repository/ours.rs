@@ -9,7 +9,6 @@ use crossbeam_utils::sync::Parker;
 use nix::time::{ClockId, clock_gettime};
 use onrush_net::Return;
 use onrush_swarm::{Announce, Moment, Shard, ShardBatch, ShardMap, ShardSettings};
-use onrush_tracker::lanes::wake::Waker;
 use onrush_tracker::lanes::{Batch, Inbox, Mailbox, Requests, lanes_to};
 use onrush_tracker::sorter::Sorter;
 
@@ -125,9 +124,10 @@ impl Place for Lanes {
         let map = map(owners);
         let threads = parts.len() + owners;
         let mut parkers: Vec<Parker> = (0..threads).map(|_| Parker::new()).collect();
-        let bell = |parker: &Parker| Arc::new(parker.unparker().clone()) as Arc<dyn Waker>;
-        let lanes =
-            parkers.iter().map(|parker| lanes_to(bell(parker), parts.len() * PARCELS, PARCELS));
+        let lanes = parkers.iter().map(|parker| {
+            let unparker = parker.unparker().clone();
+            lanes_to(Arc::new(move || unparker.unpark()), parts.len() * PARCELS, PARCELS)
+        });
         let (mailboxes, mut inboxes): (Vec<Mailbox>, Vec<Inbox>) = lanes.unzip();
         let (barrier, stop) = (Barrier::new(threads + 1), AtomicBool::new(false));
         let common = (&mailboxes[..], &barrier, &stop);

@@ -14,7 +14,7 @@ use rand::{RngExt, SeedableRng};
 use super::{Choice, Conditions, DatagramCounts};
 use crate::filter::Filter;
 use crate::name;
-use crate::socket::{Drops, Return};
+use crate::socket::{Drops, Return, Slot};
 
 /// Bytes kept of a datagram, as in the other backends.
 pub(super) const SLOT_BYTES: usize = 2048;
@@ -77,13 +77,6 @@ struct Flight {
     due: Duration,
     sequence: u64,
     datagram: Datagram,
-}
-
-/// A received datagram.
-pub(super) struct Taken {
-    pub(super) len: usize,
-    pub(super) source: SocketAddr,
-    pub(super) reply_to: Return,
 }
 
 impl State {
@@ -267,12 +260,13 @@ impl State {
         }
     }
 
-    /// Takes a datagram out of a worker's receive buffer and copies its bytes into `room`.
-    pub(super) fn take(&mut self, worker: usize, room: &mut [u8]) -> Option<Taken> {
+    /// Takes a datagram out of a worker's receive buffer and copies its bytes into `region` from
+    /// `offset` on.
+    pub(super) fn take(&mut self, worker: usize, region: &mut [u8], offset: usize) -> Option<Slot> {
         let datagram = self.workers[worker].inbox.pop_front()?;
         let bytes = self.frames.bytes(datagram.frame);
         let len = bytes.len();
-        room[..len].copy_from_slice(bytes);
+        region[offset..offset + len].copy_from_slice(bytes);
         self.frames.free(datagram.frame);
         let mut reply_to = Return::to(datagram.source, datagram.socket);
         // As on a real host, only a wildcard bind learns the local address.
@@ -280,7 +274,7 @@ impl State {
             reply_to.local = name::encode_ip(datagram.target.ip());
             reply_to.has_local = true;
         }
-        Some(Taken { len, source: datagram.source, reply_to })
+        Some(Slot { offset: offset as u32, len: len as u32, source: datagram.source, reply_to })
     }
 }
 

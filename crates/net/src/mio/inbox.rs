@@ -36,8 +36,8 @@ pub(super) struct Inbox {
     coalesced: bool,
     /// Received messages that are not fully split yet, in order.
     unsplit: VecDeque<Coalesced>,
-    /// Datagrams that arrived coalesced with others.
-    joined: u64,
+    /// Datagrams so far that arrived coalesced with others.
+    pub(super) joined: u64,
 }
 
 /// A coalesced message.
@@ -75,11 +75,6 @@ impl Inbox {
     /// The largest batch, datagrams.
     pub(super) fn batch(&self) -> usize {
         self.slots.len()
-    }
-
-    /// Datagrams so far that arrived coalesced with others.
-    pub(super) fn joined(&self) -> u64 {
-        self.joined
     }
 
     /// Whether a received message is not fully split yet.

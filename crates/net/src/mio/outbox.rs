@@ -72,7 +72,7 @@ pub(super) struct Outbox {
     fragments: bool,
     calls: Calls,
     capacity: usize,
-    count: Segmentation,
+    pub(super) count: Segmentation,
 }
 
 /// Replies to one client.
@@ -161,11 +161,6 @@ impl Outbox {
             capacity,
             count: Segmentation::default(),
         }
-    }
-
-    /// Counters of the grouping.
-    pub(super) fn segmentation(&self) -> Segmentation {
-        self.count
     }
 
     /// Sends all `replies`.
@@ -535,12 +530,12 @@ mod tests {
             outbox.abandon();
             assert_eq!((sent.datagrams, sent.failed()), (2 * refusals, 0));
             assert_eq!([arrived(), arrived()], [b"one", b"two"]);
-            let count = outbox.segmentation();
+            let count = outbox.count;
             let off = u64::from(refusals == u64::from(MAX_REFUSALS));
             assert_eq!((count.refused, count.off), (refusals, off));
         }
         assert_eq!(outbox.send(&sockets, round.into_iter()).datagrams, 2);
         assert_eq!([arrived(), arrived()], [b"one", b"two"]);
-        assert_eq!(outbox.segmentation().groups, 0, "grouping has stopped");
+        assert_eq!(outbox.count.groups, 0, "grouping has stopped");
     }
 }

@@ -39,12 +39,13 @@ const EVENTS: usize = 256;
 pub(super) struct Readiness {
     poll: Poll,
     events: Events,
-    waker: Waker,
+    /// Wakes this backend.
+    pub(super) waker: Waker,
     /// Whether `receive` saw the waker's event while looking for readiness.
     woken: bool,
     sockets: Sockets,
     /// For each socket, whether it is excluded.
-    excluded: Box<[bool]>,
+    pub(super) excluded: Box<[bool]>,
 }
 
 /// How ready sockets are found.
@@ -87,11 +88,6 @@ impl Readiness {
         })
     }
 
-    /// A handle that wakes this backend.
-    pub(super) fn waker(&self) -> Waker {
-        self.waker.clone()
-    }
-
     /// Sleeps until a socket may have a datagram, the waker wakes it, or `timeout` elapses.
     pub(super) fn wait(&mut self, sockets: &[BoundSocket], timeout: Duration) -> io::Result<()> {
         match &self.sockets {
@@ -121,13 +117,6 @@ impl Readiness {
         }
         self.woken = false;
         Ok(())
-    }
-
-    /// Excludes a socket from now on.
-    pub(super) fn exclude(&mut self, number: usize) {
-        if let Some(passed) = self.excluded.get_mut(number) {
-            *passed = true;
-        }
     }
 
     /// Begins a batch.

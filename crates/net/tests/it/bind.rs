@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 
-use onrush_net::Notice;
 use onrush_net::bind::{
     Address, BindError, Buffers, Group, Options, bind_client, bind_group, check,
 };
@@ -119,9 +118,8 @@ fn an_absent_address_is_an_error_or_a_notice() {
     let group = bind_group(&mixed, &Options { workers: 2, ..PLAIN }).unwrap();
     assert_eq!((group.addresses.len(), group.workers[1].len()), (1, 1));
     match &group.notices[..] {
-        [notice @ Notice::AddressUnavailable { address, .. }] => {
-            assert_eq!(*address, elsewhere);
-            assert!(notice.to_string().contains("198.51.100.7"), "{notice}");
+        [notice] => {
+            assert!(notice.contains(&format!("not listening on {elsewhere},")), "{notice}");
         }
         other => panic!("{other:?}"),
     }

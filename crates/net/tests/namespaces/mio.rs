@@ -11,7 +11,7 @@ use onrush_net::bind::{Address, Buffers, Group, Options, bind_client, bind_group
 use onrush_net::filter::{Check, Filter, Kind};
 use onrush_net::mio::drops::DropReasons;
 use onrush_net::mio::{self, Backend};
-use onrush_net::{Cause, Drops, Notice, Reply, Return, Sent, Socket};
+use onrush_net::{Cause, Drops, Reply, Return, Sent, Socket};
 
 use crate::namespace::{in_a_namespace, ip};
 
@@ -390,12 +390,11 @@ fn a_clamped_buffer_is_reported_with_its_remedy() {
         let asked = 1 << 28;
         let group = group(&["127.0.0.1:0"], Buffers { receive: asked, send: 0 });
         match &group.notices[..] {
-            [notice @ Notice::BufferClamped { asked: told, given, .. }] => {
-                assert_eq!(*told, asked);
-                let buffers = group.workers[0][0].buffers().unwrap();
-                assert_eq!(buffers.receive, 2 * given);
+            [notice] => {
+                let given = group.workers[0][0].buffers().unwrap().receive / 2;
+                let told = format!("are {given} bytes each instead of {asked}");
                 let remedy = format!("sysctl -w net.core.rmem_max={asked}");
-                assert!(notice.to_string().contains(&remedy), "{notice}");
+                assert!(notice.contains(&told) && notice.contains(&remedy), "{notice}");
             }
             other => panic!("{other:?}"),
         }
@@ -412,8 +411,9 @@ fn a_host_without_ipv6_is_served_over_ipv4() {
         let group = bind_group(&wanted, &Options { workers: 1, buffers, probe: true }).unwrap();
         assert_eq!(group.addresses.len(), 1);
         match &group.notices[..] {
-            [notice @ Notice::AddressUnavailable { .. }] => {
-                assert!(notice.to_string().contains("IPv6"), "{notice}");
+            [notice] => {
+                let parts = ["not listening on", "IPv6"];
+                assert!(parts.iter().all(|part| notice.contains(part)), "{notice}");
             }
             other => panic!("{other:?}"),
         }

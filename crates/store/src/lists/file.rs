@@ -150,8 +150,7 @@ pub fn read_with_comments<T>(
     let before = file.metadata().map_err(unreadable)?;
     let likely = (before.len() / entries.bytes_per_line) as usize + 1;
     let found = Vec::with_capacity(likely.min(most));
-    let limits = Reading { path, most, entries };
-    let read = limits.read_all(&file, found, progress, comment);
+    let read = entries.read_all(path, most, &file, found, progress, comment);
     // Even if lines were wrong: half a line of a file that is being written is no mistake in it.
     let is_same = |now: io::Result<Metadata>| now.is_ok_and(|now| state(&now) == state(&before));
     if !(is_same(file.metadata()) && is_same(fs::metadata(path))) {
@@ -178,55 +177,7 @@ pub fn read_stream<T>(
     entries: &EntryFormat<T>,
     comment: &mut dyn FnMut(&T, &str),
 ) -> Result<Vec<T>, ListError> {
-    let limits = Reading { path: name, most: usize::MAX, entries };
-    limits.read_all(from, Vec::new(), &mut || {}, comment)
-}
-
-/// The file that is read, and its limits.
-struct Reading<'a, T> {
-    path: &'a Path,
-    most: usize,
-    entries: &'a EntryFormat<T>,
-}
-
-impl<T> Reading<'_, T> {
-    fn read_all(
-        &self,
-        from: impl io::Read,
-        mut found: Vec<T>,
-        progress: &mut dyn FnMut(),
-        comment: &mut dyn FnMut(&T, &str),
-    ) -> Result<Vec<T>, ListError> {
-        let Self { path, most, entries } = *self;
-        let unreadable = |error| ListFault::Read(error).of(path);
-        let mut from = BufReader::with_capacity(1 << 16, from);
-        let (mut wrong, mut number, mut line) = (WrongLines::default(), 0, Vec::new());
-        while let Some(whole) = next_line(&mut from, &mut line).map_err(unreadable)? {
-            number += 1;
-            if usize::is_multiple_of(number, LINES_PER_STEP) {
-                progress();
-            }
-            let entry = match whole {
-                true => entries.parse_line(&line),
-                false => Err(format!("is longer than {MAX_LINE} bytes")),
-            };
-            match entry {
-                Ok(Some(_)) if found.len() == most => {
-                    return Err(ListFault::Long { most, name: entries.name }.of(path));
-                }
-                Ok(Some((entry, behind))) => {
-                    if !behind.is_empty() {
-                        comment(&entry, &String::from_utf8_lossy(behind));
-                    }
-                    found.push(entry);
-                }
-                Ok(None) => {}
-                Err(what) if wrong.add(path, number, &what) => {}
-                Err(_) => break,
-            }
-        }
-        if wrong.total == 0 { Ok(found) } else { Err(wrong.error(path, entries)) }
-    }
+    entries.read_all(name, usize::MAX, from, Vec::new(), &mut || {}, comment)
 }
 
 /// Lines that are no entries.
@@ -271,6 +222,46 @@ fn next_line(from: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<Option<b
 }
 
 impl<T> EntryFormat<T> {
+    /// Reads at most `most` entries of the file at `path` behind those that were `found`.
+    fn read_all(
+        &self,
+        path: &Path,
+        most: usize,
+        from: impl io::Read,
+        mut found: Vec<T>,
+        progress: &mut dyn FnMut(),
+        comment: &mut dyn FnMut(&T, &str),
+    ) -> Result<Vec<T>, ListError> {
+        let unreadable = |error| ListFault::Read(error).of(path);
+        let mut from = BufReader::with_capacity(1 << 16, from);
+        let (mut wrong, mut number, mut line) = (WrongLines::default(), 0, Vec::new());
+        while let Some(whole) = next_line(&mut from, &mut line).map_err(unreadable)? {
+            number += 1;
+            if usize::is_multiple_of(number, LINES_PER_STEP) {
+                progress();
+            }
+            let entry = match whole {
+                true => self.parse_line(&line),
+                false => Err(format!("is longer than {MAX_LINE} bytes")),
+            };
+            match entry {
+                Ok(Some(_)) if found.len() == most => {
+                    return Err(ListFault::Long { most, name: self.name }.of(path));
+                }
+                Ok(Some((entry, behind))) => {
+                    if !behind.is_empty() {
+                        comment(&entry, &String::from_utf8_lossy(behind));
+                    }
+                    found.push(entry);
+                }
+                Ok(None) => {}
+                Err(what) if wrong.add(path, number, &what) => {}
+                Err(_) => break,
+            }
+        }
+        if wrong.total == 0 { Ok(found) } else { Err(wrong.error(path, self)) }
+    }
+
     /// Parses a line into the entry and the comment behind it; `None` if it is empty or only a
     /// comment.
     fn parse_line<'l>(&self, line: &'l [u8]) -> Result<Option<(T, &'l [u8])>, String> {

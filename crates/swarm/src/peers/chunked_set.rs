@@ -12,7 +12,7 @@
 use rand::Rng;
 use rand::rngs::SmallRng;
 
-use super::order::{Run, reversed};
+use super::order::Run;
 use super::scan::find_row;
 use super::{Expiry, Place, Stamp};
 use crate::keys::Keys;
@@ -117,7 +117,7 @@ impl<const N: usize> ChunkedSet<N> {
             self.split(keys);
         }
         let mut chunk = self.chunk_of(hash);
-        while self.chunks.get(chunk).is_full() {
+        while self.chunks.get(chunk).len() == BLOCKS * BLOCK {
             self.split(keys);
             chunk = self.chunk_of(hash);
         }
@@ -202,7 +202,7 @@ impl<const N: usize> ChunkedSet<N> {
         if self.chunks.len() == 0 {
             return Run::of_chunk(0, 0);
         }
-        let chunk = self.chunk_of(reversed(due));
+        let chunk = self.chunk_of(due.reverse_bits());
         let chunks = self.chunks.len();
         let all = chunks.next_power_of_two();
         // One bit less distinguishes a chunk that is not split yet.
@@ -220,12 +220,12 @@ impl<const N: usize> ChunkedSet<N> {
         if self.len == 0 {
             return 0;
         }
-        let number = self.chunk_of(reversed(run.first));
+        let number = self.chunk_of(run.first.reverse_bits());
         let all = self.run_at(run.first) == run;
         let len = self.chunks.get(number).len();
         for slot in 0..len {
             let (row, stamp) = self.peer(number, slot);
-            if all || run.has(reversed(keys.row(&row))) {
+            if all || run.has(keys.row(&row).reverse_bits()) {
                 f(&row, stamp);
             }
         }
@@ -247,11 +247,11 @@ impl<const N: usize> ChunkedSet<N> {
             assert!((0..chunk.len()).all(belongs));
         }
         assert_eq!(blocks, self.blocks.len(), "every block has an owner");
-        let mut due = Some(0);
+        let mut due = Some(0u64);
         while let Some(at) = due.filter(|_| !lengths.is_empty()) {
             let run = self.run_at(at);
             assert_eq!(run.first, at, "runs are adjacent");
-            assert_eq!(self.chunk_of(reversed(run.last)), self.chunk_of(reversed(at)));
+            assert_eq!(self.chunk_of(run.last.reverse_bits()), self.chunk_of(at.reverse_bits()));
             due = run.last.checked_add(1);
         }
     }
@@ -452,10 +452,6 @@ impl Chunk {
     #[inline]
     fn len(&self) -> usize {
         self.len as usize
-    }
-
-    fn is_full(&self) -> bool {
-        self.len() == BLOCKS * BLOCK
     }
 
     #[inline]

@@ -10,7 +10,7 @@ pub(super) fn join<const N: usize, const M: usize>(endpoint: &[u8; N], stamp: St
     const { assert!(M == N + 2) };
     let mut row = [0; M];
     row[..N].copy_from_slice(endpoint);
-    row[N..].copy_from_slice(&stamp.to_bytes());
+    row[N..].copy_from_slice(&stamp.0);
     row
 }
 
@@ -24,7 +24,7 @@ pub(super) fn endpoint<const N: usize, const M: usize>(row: &[u8; M]) -> &[u8; N
 /// The stamp of a row.
 #[inline]
 pub(super) fn stamp<const M: usize>(row: &[u8; M]) -> Stamp {
-    Stamp::from_bytes([row[M - 2], row[M - 1]])
+    Stamp([row[M - 2], row[M - 1]])
 }
 
 /// The index of an endpoint's row.

@@ -19,7 +19,7 @@ mod small;
 mod stamp;
 
 use onrush_proto::announce::HEAD_LEN;
-use onrush_proto::{AnnounceHead, Endpoint, Family};
+use onrush_proto::{AnnounceHead, Endpoint, Family, UNCONNECTABLE_PORT};
 use rand::Rng;
 use rand::rngs::SmallRng;
 
@@ -568,14 +568,13 @@ impl Kind {
     }
 }
 
-/// Whether others cannot connect to an endpoint in wire form: port 1, which clients announce that
-/// accept no connections, or a link-local address (RFC 4291, section 2.5.6; RFC 3927), which means
-/// something on one link only.
+/// Whether others cannot connect to an endpoint in wire form: [`UNCONNECTABLE_PORT`], or a
+/// link-local address (RFC 4291, section 2.5.6; RFC 3927), which means something on one link only.
 #[inline]
 fn is_hidden(row: &[u8]) -> bool {
     let link_local = match row.len() {
         6 => row[0] == 169 && row[1] == 254,
         _ => row[0] == 0xfe && row[1] & 0xc0 == 0x80,
     };
-    link_local || row[row.len() - 2..] == [0, 1]
+    link_local || row[row.len() - 2..] == UNCONNECTABLE_PORT.to_be_bytes()
 }

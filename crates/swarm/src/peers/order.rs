@@ -28,19 +28,13 @@ impl WalkPosition {
             Endpoint::V4(row) => keys.row(row),
             Endpoint::V6(row) => keys.row(row),
         };
-        Self { family: endpoint.family() as u8, hash: reversed(hash) }
+        Self { family: endpoint.family() as u8, hash: hash.reverse_bits() }
     }
 
     /// The beginning of the next family, if there is one.
     pub(super) fn next_family(self) -> Option<Self> {
         (self.family == Family::V4 as u8).then_some(Self { family: Family::V6 as u8, hash: 0 })
     }
-}
-
-/// A hash in the order of a walk.
-#[inline]
-pub(super) fn reversed(hash: u64) -> u64 {
-    hash.reverse_bits()
 }
 
 /// A run of reversed hashes, both ends included.
@@ -53,7 +47,7 @@ pub(super) struct Run {
 impl Run {
     /// All hashes whose lowest `bits` bits equal those of `chunk`.
     pub(super) fn of_chunk(chunk: usize, bits: u32) -> Self {
-        let first = reversed(chunk as u64);
+        let first = (chunk as u64).reverse_bits();
         Self { first, last: first | u64::MAX.checked_shr(bits).unwrap_or(0) }
     }
 
@@ -76,7 +70,7 @@ mod tests {
             assert!(runs.windows(2).all(|pair| pair[0].last + 1 == pair[1].first));
             for hash in [0x1234_5678_9ABC_DEF0u64, 77, u64::MAX, 1 << 63] {
                 let chunk = (hash & ((1 << bits) - 1)) as usize;
-                assert!(Run::of_chunk(chunk, bits).has(reversed(hash)));
+                assert!(Run::of_chunk(chunk, bits).has(hash.reverse_bits()));
             }
         }
     }

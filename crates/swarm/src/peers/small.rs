@@ -103,7 +103,7 @@ impl Shape {
             if stamp.seeder() { (seeders, 0) } else { (leechers, lists.seeders) };
         // Hidden peers are in neither list.
         let Some(slot) = find_row(own_kind, row) else { return false };
-        stamps[(first + slot) * STAMP_LEN..][..STAMP_LEN].copy_from_slice(&stamp.to_bytes());
+        stamps[(first + slot) * STAMP_LEN..][..STAMP_LEN].copy_from_slice(&stamp.0);
         let (interval, mut draw) = sampler.draw();
         let want = usize::from(announce.want);
         out.extend_from_slice(&head(announce, interval, counts));
@@ -157,7 +157,10 @@ impl Shape {
         let at =
             self.kinds[family as usize][..=kind as usize].iter().map(|&n| usize::from(n)).sum();
         let used = self.used();
-        self.grow(block, used + row.len() + STAMP_LEN);
+        let needed = used + row.len() + STAMP_LEN;
+        if needed > block.len() {
+            resize(block, rounded(needed + needed / 8));
+        }
         let (row_at, stamp_at) = (self.row_at(family, at), self.stamp_at(family, at));
         block.copy_within(stamp_at..used, stamp_at + row.len() + STAMP_LEN);
         block.copy_within(row_at..stamp_at, row_at + row.len());
@@ -348,20 +351,13 @@ impl Shape {
     #[inline]
     fn stamp(&self, block: &[u8], family: Family, at: usize) -> Stamp {
         let start = self.stamp_at(family, at);
-        Stamp::from_bytes([block[start], block[start + 1]])
+        Stamp([block[start], block[start + 1]])
     }
 
     #[inline]
     fn put_stamp(&self, block: &mut [u8], family: Family, at: usize, stamp: Stamp) {
         let start = self.stamp_at(family, at);
-        block[start..start + STAMP_LEN].copy_from_slice(&stamp.to_bytes());
-    }
-
-    /// Grows the block, by an eighth more than needed.
-    fn grow(&self, block: &mut Box<[u8]>, needed: usize) {
-        if needed > block.len() {
-            resize(block, rounded(needed + needed / 8));
-        }
+        block[start..start + STAMP_LEN].copy_from_slice(&stamp.0);
     }
 
     /// Shrinks the block when half of it would do.

@@ -31,22 +31,12 @@ impl Tick {
 
 /// The data beside each endpoint: 15 bits of [`Tick`], one bit for a seeder.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Stamp([u8; 2]);
+pub(crate) struct Stamp(pub(super) [u8; 2]);
 
 impl Stamp {
     #[inline]
     pub(crate) fn new(seen: Tick, seeder: bool) -> Self {
         Self(((seen.0 << 1) | u16::from(seeder)).to_le_bytes())
-    }
-
-    #[inline]
-    pub(crate) fn from_bytes(bytes: [u8; 2]) -> Self {
-        Self(bytes)
-    }
-
-    #[inline]
-    pub(crate) fn to_bytes(self) -> [u8; 2] {
-        self.0
     }
 
     #[inline]
@@ -95,7 +85,7 @@ mod tests {
         for seconds in [0, 3, 4, 131_071, 131_072, 4_000_000_000] {
             for seeder in [false, true] {
                 let tick = Tick::of(Moment(seconds));
-                let stamp = Stamp::from_bytes(Stamp::new(tick, seeder).to_bytes());
+                let stamp = Stamp::new(tick, seeder);
                 assert_eq!((stamp.seen(), stamp.seeder()), (tick, seeder));
             }
         }

@@ -285,7 +285,7 @@ impl Shard {
     /// Whether a peer is stored.
     fn has_peer(&self, info_hash: &InfoHash, endpoint: &Endpoint) -> bool {
         let Some(place) = self.store.find(info_hash) else { return false };
-        self.store.get(place).peers.stamp(endpoint, self.store.keys()).is_some()
+        self.store.get(place).peers.stamp(endpoint, &self.store.keys).is_some()
     }
 
     fn completed(&self, info_hash: &InfoHash) -> u32 {

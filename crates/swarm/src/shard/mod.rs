@@ -25,7 +25,7 @@ use onrush_proto::{Endpoint, Event, InfoHash};
 use crate::batch::{Announce, ShardBatch};
 use crate::keys::Keys;
 use crate::peers::{Announcer, Counts, Found, Peers, Place, Stamp, TICK, Tick, head};
-use crate::sample::Sampler;
+use crate::sample::{Sampler, intervals};
 use crate::sources::{SourceLimits, SourceSet, Sources};
 use crate::store::{Candidate, Store};
 use crate::swarm::Swarm;
@@ -180,7 +180,7 @@ impl Shard {
         assert_in_range(&settings);
         let ShardSettings { max_peers, max_idle_swarms, sources, .. } = self.settings;
         self.settings = ShardSettings { max_peers, max_idle_swarms, sources, ..settings };
-        self.sampler.update(settings.interval, settings.interval_jitter_percent);
+        self.sampler.intervals = intervals(settings.interval, settings.interval_jitter_percent);
     }
 
     /// From now on, no limit applies to sources of this set. Their peers are counted, as those of
@@ -196,10 +196,10 @@ impl Shard {
         batch.ends.clear();
         for group in batch.announces.chunks(GROUP) {
             let ahead = self.look_ahead(group);
-            let removals = self.store.removals();
+            let removals = self.store.removals;
             for ((announce, _), &candidate) in group.iter().zip(&ahead) {
                 let candidate =
-                    if self.store.removals() == removals { candidate } else { Candidate::NOWHERE };
+                    if self.store.removals == removals { candidate } else { Candidate::NOWHERE };
                 self.announce(announce, candidate, now, &mut batch.replies);
                 batch.ends.push(batch.replies.len() as u32);
             }
@@ -219,7 +219,7 @@ impl Shard {
     fn scrape(&self, group: &[[u8; HASH_LEN]], counts: &mut Vec<[u8; COUNTS_LEN]>) {
         let mut ahead = [Candidate::NOWHERE; GROUP];
         for (candidate, name) in ahead.iter_mut().zip(group) {
-            *candidate = self.store.candidate(self.store.hash(&InfoHash(*name)));
+            *candidate = self.store.candidate(self.store.keys.info_hash(&InfoHash(*name)));
         }
         counts.extend(group.iter().zip(&ahead).map(|(name, &candidate)| {
             // The answer for unknown swarms is zeros.
@@ -229,7 +229,7 @@ impl Shard {
 
     /// The shard's counters. Costs nothing.
     pub fn totals(&self) -> Totals {
-        let idle = self.store.idle();
+        let idle = self.store.idle;
         Totals {
             swarms: (self.store.len() - idle) as u64,
             idle_swarms: idle as u64,
@@ -281,7 +281,7 @@ impl Shard {
         assert!(totals.idle_swarms <= self.settings.max_idle_swarms);
         if let Some(sources) = &self.sources {
             let mut stored = Vec::new();
-            let mut add = |endpoint: Endpoint, _| stored.push(self.store.keys().source(&endpoint));
+            let mut add = |endpoint: Endpoint, _| stored.push(self.store.keys.source(&endpoint));
             self.store.iter().for_each(|swarm| swarm.peers.each(&mut add));
             self.removed.iter().for_each(|removed| removed.peers.each(&mut add));
             sources.check(stored.into_iter());
@@ -296,7 +296,7 @@ impl Shard {
     fn look_ahead<R>(&self, group: &[(Announce, R)]) -> [Candidate; GROUP] {
         let mut hashes = [0; GROUP];
         for (hash, (announce, _)) in hashes.iter_mut().zip(group) {
-            *hash = self.store.hash(&announce.info_hash);
+            *hash = self.store.keys.info_hash(&announce.info_hash);
         }
         let mut ahead = [Candidate::NOWHERE; GROUP];
         for ((candidate, &hash), _) in ahead.iter_mut().zip(&hashes).zip(group) {
@@ -460,7 +460,7 @@ impl Shard {
             return;
         }
         self.store.make_idle(place, now);
-        if self.store.idle() as u64 > self.settings.max_idle_swarms
+        if self.store.idle as u64 > self.settings.max_idle_swarms
             && let Some(place) = self.store.least_idle()
         {
             self.store.remove(place);

@@ -56,7 +56,7 @@ impl Shard {
         if place.is_none()
             && let Some(sources) = &mut self.sources
         {
-            sources.swarm_created(self.store.keys().source(endpoint));
+            sources.swarm_created(self.store.keys.source(endpoint));
         }
         true
     }
@@ -69,7 +69,7 @@ impl Shard {
         now: Moment,
     ) -> Result<(), Exceeded> {
         let Some(sources) = &mut self.sources else { return Ok(()) };
-        let keys = self.store.keys();
+        let keys = &self.store.keys;
         let hashes = keys.source(endpoint);
         match place {
             Some(place) => {
@@ -145,7 +145,7 @@ impl Shard {
 
     /// How much the source of an endpoint occupies; `None` if nothing counts it.
     fn weight(&self, endpoint: &Endpoint) -> Option<u64> {
-        self.sources.as_ref()?.weight(self.store.keys().source(endpoint))
+        self.sources.as_ref()?.weight(self.store.keys.source(endpoint))
     }
 
     /// Keeps the swarm at a place for draws, after a sweep has `passed` this much of it: so often
@@ -172,7 +172,7 @@ impl Shard {
     #[inline]
     pub(super) fn count_source(&mut self, endpoint: &Endpoint) {
         if let Some(sources) = &mut self.sources {
-            sources.peer_added(self.store.keys().source(endpoint));
+            sources.peer_added(self.store.keys.source(endpoint));
         }
     }
 
@@ -180,7 +180,7 @@ impl Shard {
     #[inline]
     pub(super) fn discount_source(&mut self, endpoint: &Endpoint) {
         if let Some(sources) = &mut self.sources {
-            sources.peer_removed(self.store.keys().source(endpoint));
+            sources.peer_removed(self.store.keys.source(endpoint));
         }
     }
 }

@@ -66,7 +66,7 @@ impl Shard {
             && let Some(RemovedSwarm { peers, position }) = self.removed.last_mut()
         {
             let mut expired = Expired::listing(self.sources.is_some(), &mut self.expired);
-            let keys = self.store.keys();
+            let keys = &self.store.keys;
             let (work, next) = peers.sweep_step(*position, Expiry::OF_ALL, keys, &mut expired);
             done += work.max(1);
             match next {

@@ -111,7 +111,7 @@ impl Shard {
             return true;
         }
         let over = idle_for >= self.settings.completed_retention;
-        let full = self.store.idle() as u64 >= self.settings.max_idle_swarms;
+        let full = self.store.idle as u64 >= self.settings.max_idle_swarms;
         if completed == 0 || over || full {
             return false;
         }

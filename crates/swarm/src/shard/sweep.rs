@@ -197,7 +197,7 @@ impl Shard {
             self.totals.peers_removed(family, peers.into(), seeders.into());
         }
         if let Some(sources) = &mut self.sources {
-            let keys = self.store.keys();
+            let keys = &self.store.keys;
             expired.endpoints.iter().for_each(|peer| sources.peer_removed(keys.source(peer)));
         }
     }

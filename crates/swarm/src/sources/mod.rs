@@ -56,10 +56,6 @@ impl SourceLimits {
             new_swarms: share(self.new_swarms.into()) as u32,
         }
     }
-
-    fn are_off(self) -> bool {
-        self == Self::default()
-    }
 }
 
 /// A set of sources, such as those that no limit applies to.
@@ -91,7 +87,7 @@ impl Sources {
     /// For a shard of at most `max_peers` peers; `None` if every limit is off.
     pub(crate) fn new(limits: SourceLimits, max_peers: u64) -> Option<Self> {
         let cells = (max_peers / TABLE_SHARE).clamp(*TABLE_CELLS.start(), *TABLE_CELLS.end());
-        (!limits.are_off()).then(|| Self {
+        (limits != SourceLimits::default()).then(|| Self {
             limits,
             peers: (limits.peers > 0).then(|| Counts::new(cells as usize)),
             new_swarms: (limits.new_swarms > 0).then(|| Counts::new(*TABLE_CELLS.start() as usize)),

@@ -8,11 +8,11 @@
 //! | [`addresses`] | sets of source addresses, as ranges |
 //! | [`blocks`] | blocks of sources made while the tracker runs |
 //! | [`member_counts`] | counters of refused requests, by block or by list |
-//! | [`bogon`] | addresses that cannot be peers on the internet |
+//! | `bogon` | addresses that cannot be peers on the internet |
 
 pub mod addresses;
 pub mod blocks;
-pub mod bogon;
+mod bogon;
 pub mod member_counts;
 pub mod origins;
 pub mod overlay;
@@ -22,7 +22,6 @@ use std::sync::Arc;
 
 use onrush_proto::InfoHash;
 
-pub use bogon::is_bogon;
 pub(crate) use bogon::{is_bogon_v4, is_bogon_v6};
 
 use addresses::AddressSet;

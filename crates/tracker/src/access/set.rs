@@ -13,7 +13,6 @@
 //! figures. SHA-1 is uniform enough for this; hashes that are not (or were chosen to share their
 //! first bits) make crowded buckets, whose hashes are found by binary search.
 
-use std::cmp::Ordering;
 use std::hint::black_box;
 
 use onrush_proto::InfoHash;
@@ -48,8 +47,17 @@ impl InfoHashSet {
     /// # Panics
     /// When there are 2^32 or more.
     pub fn with_progress(mut hashes: Vec<[u8; 20]>, progress: &mut dyn FnMut()) -> Self {
-        let mut progress = Paced { progress, steps: 0 };
-        hashes.sort_unstable_by(|one, other| progress.compare(one, other));
+        let mut steps = 0usize;
+        let mut step = || {
+            steps += 1;
+            if steps.is_multiple_of(STEP) {
+                progress();
+            }
+        };
+        hashes.sort_unstable_by(|one, other| {
+            step();
+            one.cmp(other)
+        });
         hashes.dedup();
         let hashes = hashes.into_boxed_slice();
         let len = u32::try_from(hashes.len()).expect("fewer than 2^32 info hashes");
@@ -57,7 +65,7 @@ impl InfoHashSet {
         let mut buckets = Vec::with_capacity(parts + 1);
         let mut rest = &*hashes;
         for part in 0..parts {
-            progress.step();
+            step();
             let start = len - rest.len() as u32;
             let own = rest.iter().take_while(|hash| part_of(hash, parts) == part).count();
             buckets.push(Bucket::new(start, &rest[..own]));
@@ -154,28 +162,6 @@ impl Eq for InfoHashSet {}
 fn part_of(hash: &[u8; 20], parts: usize) -> usize {
     let (first, _) = hash.split_first_chunk().expect("20 bytes are more than 8");
     ((u128::from(u64::from_be_bytes(*first)) * parts as u128) >> 64) as usize
-}
-
-/// Calls `progress` once per [`STEP`] steps.
-struct Paced<'a> {
-    progress: &'a mut dyn FnMut(),
-    steps: usize,
-}
-
-impl Paced<'_> {
-    #[inline]
-    fn step(&mut self) {
-        self.steps += 1;
-        if self.steps.is_multiple_of(STEP) {
-            (self.progress)();
-        }
-    }
-
-    #[inline]
-    fn compare(&mut self, one: &[u8; 20], other: &[u8; 20]) -> Ordering {
-        self.step();
-        one.cmp(other)
-    }
 }
 
 /// Fingerprints per bucket.

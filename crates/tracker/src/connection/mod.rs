@@ -80,7 +80,7 @@ impl ConnectionIds {
     /// The id for a client at `ip`. Never 0, which rtorrent treats as no id.
     #[inline]
     pub fn issue(&self, ip: impl Address, unix: u64) -> ConnectionId {
-        self.with_buckets(unix, |buckets| buckets.issue(ip))
+        self.with_buckets(unix, |buckets| buckets.current[buckets.this].id(buckets.this, ip))
     }
 
     /// Whether `id` was issued to `ip` and has not expired.
@@ -140,11 +140,6 @@ impl Buckets {
         let others = [keys.previous, keys.next].map(|key| key.map(of));
         let has_others = others.iter().any(Option::is_some);
         Self { unix, this, valid, current: of(keys.current), others, has_others }
-    }
-
-    #[inline]
-    fn issue(&self, ip: impl Address) -> ConnectionId {
-        self.current[self.this].id(self.this, ip)
     }
 
     #[inline]

@@ -1,18 +1,15 @@
 //! Admission: the checks and counters that every front shares, after the wire checks of its own.
 
-use onrush_proto::{Event, Family, InfoHash, PeerId, TransactionId};
+use std::net::SocketAddr;
+
+use onrush_proto::{Event, Family, InfoHash, PeerId, TransactionId, UNCONNECTABLE_PORT};
 use onrush_swarm::Announce;
 
 use super::source::{Source, SourceAddress};
-use crate::access::AccessList;
 use crate::clients;
 use crate::metrics::Incoming;
 use crate::refusal::Refusal;
 use crate::rules::Rules;
-
-/// The port of clients that cannot accept connections. They count as peers and are never handed
-/// out.
-pub const UNCONNECTABLE_PORT: u16 = 1;
 
 /// The fields of an announce that admission needs, after a front has parsed them.
 #[derive(Clone, Copy, Debug)]
@@ -36,7 +33,8 @@ pub struct AnnounceFields {
 /// The admission rules, as one member uses them.
 #[derive(Clone, Debug)]
 pub struct Admission {
-    rules: Rules,
+    /// The rules in force. Scrapes of refused hashes report zeros.
+    pub rules: Rules,
     /// The number of the member, by which its counters of refused requests are found.
     member: usize,
 }
@@ -45,17 +43,6 @@ impl Admission {
     /// Admission by `rules` for member number `member`: workers come first.
     pub fn new(rules: &Rules, member: usize) -> Self {
         Self { rules: rules.clone(), member }
-    }
-
-    /// The access rules; scrapes of refused hashes report zeros.
-    #[inline]
-    pub fn access(&self) -> &AccessList {
-        &self.rules.access
-    }
-
-    /// Puts other rules into force.
-    pub fn update(&mut self, rules: &Rules) {
-        self.rules = rules.clone();
     }
 
     /// The text of the error for a refused request, if it gets one: that of the list which forbids
@@ -187,7 +174,7 @@ impl<A: SourceAddress> Admitting<'_, A> {
     #[cold]
     pub fn client(self) -> String {
         match self.admission.rules.log_addresses {
-            true => self.source.socket_addr().to_string(),
+            true => SocketAddr::new(self.source.ip.into(), self.source.port).to_string(),
             false => "a client".to_owned(),
         }
     }

@@ -14,7 +14,7 @@ use onrush_proto::scrape::{HASH_LEN, REQUEST_HEAD_LEN};
 use onrush_proto::{ConnectionId, InfoHash, Scrape, TransactionId};
 use onrush_swarm::Announce;
 
-pub use admission::{Admission, Admitting, AnnounceFields, UNCONNECTABLE_PORT};
+pub use admission::{Admission, Admitting, AnnounceFields};
 pub use source::{Source, SourceAddress};
 
 use crate::access::AccessList;
@@ -42,7 +42,7 @@ pub enum Verdict<'a> {
 /// The checks of datagrams, as one worker uses them.
 #[derive(Clone, Debug)]
 pub struct Intake {
-    ids: ConnectionIds,
+    pub(crate) ids: ConnectionIds,
     admission: Admission,
 }
 
@@ -54,13 +54,7 @@ impl Intake {
 
     /// Uses `rules` from now on. Connection ids that were issued stay valid.
     pub fn update(&mut self, rules: &Rules) {
-        self.admission.update(rules);
-    }
-
-    /// Prepares for datagrams received at this time, in seconds since 1970.
-    #[inline]
-    pub fn prepare(&mut self, unix: u64) {
-        self.ids.prepare(unix);
+        self.admission.rules = rules.clone();
     }
 
     /// Reads the memory that the access list will read for the info hashes of these datagrams, so
@@ -85,7 +79,7 @@ impl Intake {
     /// The access rules; scrapes of refused hashes report zeros.
     #[inline]
     pub fn access(&self) -> &AccessList {
-        self.admission.access()
+        &self.admission.rules.access
     }
 
     /// Checks one datagram from `source`. `unix` is wall-clock time in seconds.
@@ -100,7 +94,8 @@ impl Intake {
         match source {
             SocketAddr::V4(from) => {
                 let source = Source { ip: *from.ip(), port: from.port() };
-                self.checks(datagram, source, unix, &metrics.incoming.v4).run()
+                let incoming = &metrics.incoming.v4;
+                Checks { intake: self, unix, datagram, source, incoming }.run()
             }
             SocketAddr::V6(from) => self.check_v6(datagram, from, unix, metrics),
         }
@@ -118,24 +113,14 @@ impl Intake {
         let port = from.port();
         match from.ip().to_ipv4_mapped() {
             Some(ip) => {
-                self.checks(datagram, Source { ip, port }, unix, &metrics.incoming.v4).run()
+                let (source, incoming) = (Source { ip, port }, &metrics.incoming.v4);
+                Checks { intake: self, unix, datagram, source, incoming }.run()
             }
             None => {
-                let source = Source { ip: *from.ip(), port };
-                self.checks(datagram, source, unix, &metrics.incoming.v6).run()
+                let (source, incoming) = (Source { ip: *from.ip(), port }, &metrics.incoming.v6);
+                Checks { intake: self, unix, datagram, source, incoming }.run()
             }
         }
-    }
-
-    #[inline]
-    fn checks<'a, A: SourceAddress + Address>(
-        &'a self,
-        datagram: &'a [u8],
-        source: Source<A>,
-        unix: u64,
-        incoming: &'a Incoming,
-    ) -> Checks<'a, A> {
-        Checks { intake: self, unix, datagram, source, incoming }
     }
 
     /// The tags of connection ids, a bit for each, that may be valid until two seconds after

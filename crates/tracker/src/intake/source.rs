@@ -1,6 +1,6 @@
 //! The source of a request. The checks are compiled once per address family.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use onrush_proto::{Endpoint, Family};
 
@@ -15,13 +15,6 @@ pub struct Source<A> {
     pub ip: A,
     /// The port that the request came from, not the announced one.
     pub port: u16,
-}
-
-impl<A: SourceAddress> Source<A> {
-    /// The socket address, for logs.
-    pub fn socket_addr(self) -> SocketAddr {
-        SocketAddr::new(self.ip.into(), self.port)
-    }
 }
 
 /// The checks of an address that depend on its family.

@@ -15,7 +15,6 @@
 mod batch;
 pub mod order;
 pub mod sleep;
-pub mod wake;
 
 use std::sync::Arc;
 
@@ -23,8 +22,8 @@ use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use crossbeam_utils::CachePadded;
 
 pub use batch::{Batch, Requests, Ticket};
+pub use onrush_net::Waker;
 pub use order::{Order, ShardTask};
-pub use wake::{SocketWaker, Waker};
 
 use sleep::SleepFlag;
 
@@ -131,9 +130,15 @@ pub fn lanes_to(
     let (returns_sender, returns) = bounded(own_batches.max(1));
     let (orders_sender, orders) = bounded(ORDERS_CAPACITY);
     let lane = |sender| Lane { sender, sleep_flag: sleep_flag.clone(), waker: waker.clone() };
-    let (requests_lane, returns_lane) = (lane(requests_sender), lane(returns_sender));
-    let orders_lane = Lane { sender: orders_sender, sleep_flag: sleep_flag.clone(), waker };
-    let mailbox = Mailbox { requests: requests_lane, returns: returns_lane, orders: orders_lane };
+    let mailbox = Mailbox {
+        requests: lane(requests_sender),
+        returns: lane(returns_sender),
+        orders: Lane {
+            sender: orders_sender,
+            sleep_flag: sleep_flag.clone(),
+            waker: waker.clone(),
+        },
+    };
     (mailbox, Inbox { requests, returns, orders, sleep_flag })
 }
 

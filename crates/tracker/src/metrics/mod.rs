@@ -5,7 +5,6 @@
 mod series;
 mod table;
 
-use std::ops::AddAssign;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use onrush_net::Cause;
@@ -182,7 +181,10 @@ impl Summary {
     pub fn of<'a>(workers: impl IntoIterator<Item = &'a WorkerMetrics>) -> Self {
         let mut sum = Self::default();
         for worker in workers {
-            sum += worker;
+            worker.incoming.v4.add_to(&mut sum);
+            worker.incoming.v6.add_to(&mut sum);
+            worker.add_to(&mut sum);
+            worker.shard.add_to(&mut sum);
         }
         sum
     }
@@ -229,15 +231,6 @@ impl Summary {
     /// Seeders of both families.
     pub fn seeders(&self) -> u64 {
         self.seeders_v4 + self.seeders_v6
-    }
-}
-
-impl AddAssign<&WorkerMetrics> for Summary {
-    fn add_assign(&mut self, worker: &WorkerMetrics) {
-        worker.incoming.v4.add_to(self);
-        worker.incoming.v6.add_to(self);
-        worker.add_to(self);
-        worker.shard.add_to(self);
     }
 }
 

@@ -20,18 +20,13 @@ pub struct Series<T: 'static> {
 }
 
 /// A field in a [`Series`].
+#[derive(Debug)]
 pub struct Field<T: 'static> {
     /// Values of the label that is neither `family` nor `worker`, one per counter; empty for a
     /// series without such a label.
     pub values: &'static [&'static str],
     /// The counters of the field.
     pub read: fn(&T) -> &[Counter],
-}
-
-impl<T> std::fmt::Debug for Field<T> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Field").field("values", &self.values).finish_non_exhaustive()
-    }
 }
 
 /// A cause for which datagrams, requests or replies are lost.

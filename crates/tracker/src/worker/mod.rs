@@ -84,7 +84,7 @@ impl<S: Socket> Worker<S> {
                 busy = true;
                 // A worker's own batches are all of datagrams.
                 if let Batch::Udp(requests) = batch {
-                    socket_side.accept_reply(requests);
+                    socket_side.producer.accept_reply(requests);
                 }
             }
             socket_side.send(&self.metrics);
@@ -187,14 +187,14 @@ fn dispatch<S: Socket>(
 ) -> bool {
     let mut busy = false;
     let own = swarm_side.as_ref().map(|swarm_side| swarm_side.shard_index);
-    while let Some(mut requests) = socket_side.take_sorted(own) {
+    while let Some(mut requests) = socket_side.producer.take_sorted(own) {
         busy = true;
         let count = requests.batch.len() as u64;
         match &mut swarm_side {
             Some(swarm_side) if swarm_side.shard_index == requests.shard => {
                 metrics.local.add(count);
                 swarm_side.shard.serve(&mut requests.batch, now.moment);
-                socket_side.accept_reply(requests);
+                socket_side.producer.accept_reply(requests);
             }
             own => {
                 if own.is_some() {

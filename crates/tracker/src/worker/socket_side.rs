@@ -27,7 +27,7 @@ use crate::source_sample::SourceSample;
 pub struct SocketSide<S: Socket> {
     socket: S,
     intake: Intake,
-    producer: Producer<Return>,
+    pub(super) producer: Producer<Return>,
     /// Connect responses and errors of this turn.
     answers: Answers,
     /// Datagrams per receive call at most.
@@ -134,7 +134,7 @@ impl<S: Socket> SocketSide<S> {
             return Ok(false);
         }
         metrics.receives.observe(received.len() as u64);
-        self.intake.prepare(now.unix);
+        self.intake.ids.prepare(now.unix);
         if !self.intake.access().is_open() {
             self.intake.prefetch(received.iter().map(|(datagram, _)| datagram));
         }
@@ -163,16 +163,6 @@ impl<S: Socket> SocketSide<S> {
             }
         }
         Ok(true)
-    }
-
-    /// The next batch for its shard. Batches for the shard `own` never stay open.
-    pub fn take_sorted(&mut self, own: Option<usize>) -> Option<Box<Requests<Return>>> {
-        self.producer.take_sorted(own)
-    }
-
-    /// Accepts a served batch: its replies go out with the next [`send`](Self::send).
-    pub fn accept_reply(&mut self, requests: Box<Requests<Return>>) {
-        self.producer.accept_reply(requests);
     }
 
     /// Drops the requests of a batch that could not be sent to its shard.

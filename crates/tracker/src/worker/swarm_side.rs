@@ -67,7 +67,7 @@ impl SwarmSide {
     pub fn update(&mut self, rules: &Rules) {
         self.shard.update(rules.shard);
         self.shard.trust(rules.trusted.clone());
-        self.sweep_period = rules.sweep_period;
+        self.sweep_period = rules.sweep_period();
         // The rate depends on the period.
         self.sweep_rate = 0;
     }

@@ -202,7 +202,7 @@ fn a_scrape_of_a_front_spans_shards() {
         assert_eq!(checks.scrape(0), Err(Refusal::NoHash));
         assert_eq!(checks.scrape(hashes.len()), Ok(()));
         let ticket = Ticket { slot: 7, generation: 0, sequence: 1 };
-        let access = front.admission.access();
+        let access = &front.admission.rules.access;
         front.front.scrape(TransactionId(0), &hashes, access, ticket).unwrap();
         world.settle();
         let reply = world.fronts[0].reply(ticket);

@@ -235,8 +235,16 @@ fn source_port_0_gets_no_reply() {
 /// blocked sources and neither of their neighbours get no reply.
 #[test]
 fn sources_are_refused_as_configured() {
-    let private = ["10.1.2.3:1", "169.254.1.1:1", "127.0.0.1:1", "[fd00::1]:1", "[::1]:1"];
-    let public = ["9.9.9.0:1", "9.9.7.255:1", "[2a01:4f9::1]:1"];
+    // The last is the IPv4 address that it contains.
+    let private = [
+        "10.1.2.3:1",
+        "127.0.0.1:1",
+        "169.254.1.1:1",
+        "[fd00::1]:1",
+        "[::1]:1",
+        "[::ffff:10.0.0.1]:1",
+    ];
+    let public = ["9.9.9.0:1", "9.9.7.255:1", "[2a01:4f9::1]:1", "[::ffff:8.8.8.8]:1"];
     let blocked = ["9.9.9.1:1", "9.9.8.255:1", "[2a01:4f8::5]:1"];
     let blocks = "[access]\nblocked = [\"9.9.9.1\", \"9.9.8.0/24\", \"2a01:4f8::/32\"]\n";
     let all = [&private[..], &public, &blocked].concat();
