@@ -8,7 +8,7 @@ use std::time::Instant;
 use nix::sys::signal::Signal;
 
 use crate::account::Account;
-use crate::harness::http::request;
+use crate::harness::http::is_up;
 use crate::harness::messages::SNAPSHOT;
 use crate::harness::packets::{random_hash, seeder};
 use crate::harness::process::TIMEOUT;
@@ -68,8 +68,7 @@ fn without_free_descriptors_the_tracker_serves_and_refuses_upgrades() {
     });
     daemon.skip();
     daemon.signal("USR2");
-    let line = daemon.line("SIGUSR2: ");
-    assert!(line.contains(" WARN ") && line.contains("Too many open files"), "{line}");
+    daemon.line_with("SIGUSR2: ", &[" WARN ", "Too many open files"]);
     let cpu = cpu_seconds(pid);
     load.answered(MEASURED);
     let cpu = cpu_seconds(pid) - cpu;
@@ -77,8 +76,7 @@ fn without_free_descriptors_the_tracker_serves_and_refuses_upgrades() {
     peers.assert_served(address);
     drop(connections);
     load.until("descriptors are free again", || files() <= open);
-    let healthy = || request(admin, "GET", "/health", "", "").is_ok_and(|it| it.status == 200);
-    load.until("the admin side answers again", healthy);
+    load.until("the admin side answers again", || is_up(admin, "/health"));
     daemon.skip();
     daemon.line(SNAPSHOT);
     upgrade(&mut daemon);

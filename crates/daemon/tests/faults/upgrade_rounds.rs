@@ -23,7 +23,7 @@ use crate::harness::messages::{
 };
 use crate::harness::packets::{connect, hash, seeder};
 use crate::harness::process::{Daemon, Launch, SetOnDrop, TIMEOUT, free_address};
-use crate::harness::swarms::{PLACEMENTS, Peers, swarm_state};
+use crate::harness::swarms::{PLACEMENTS, Peers};
 
 /// Swarms that are scraped all the time.
 const WATCHED: std::ops::Range<u32> = 5_000..5_003;
@@ -210,12 +210,12 @@ impl Trackers {
     }
 
     /// Asserts that all peers are served.
-    fn check_peers(&self, log: &str) {
-        assert_eq!(swarm_state(self.address, &self.peers.hashes), self.peers.state, "{log}");
+    fn check_peers(&self) {
+        self.peers.assert_served(self.address);
         let mut client = Client::new(self.address);
         client.connect();
         for some in Self::more().chunks(BURST).step_by(20) {
-            assert!(client.scrape(some).iter().all(|counts| counts.seeders == 1), "{log}");
+            assert!(client.scrape(some).iter().all(|counts| counts.seeders == 1));
         }
     }
 
@@ -244,15 +244,15 @@ impl Trackers {
             Some(_) => KillOutcome::New,
             None => KillOutcome::Neither,
         };
+        // Shown if an assertion below fails.
+        eprintln!("{stage:?} {outcome:?}:\n{log}");
         match (victim, outcome) {
-            (Victim::Launcher, KillOutcome::Neither) => panic!("no process serves:\n{log}"),
+            (Victim::Launcher, KillOutcome::Neither) => panic!("no process serves"),
             // Before the handoff the predecessor served, and after it the successor.
-            (Victim::Old, KillOutcome::Neither) => {
-                assert!(!log.contains(READY), "the successor served:\n{log}");
-            }
-            (Victim::New, KillOutcome::Neither) => assert!(log.contains(HANDOFF_COMPLETE), "{log}"),
+            (Victim::Old, KillOutcome::Neither) => assert!(!log.contains(READY)),
+            (Victim::New, KillOutcome::Neither) => assert!(log.contains(HANDOFF_COMPLETE)),
             (Victim::Old, KillOutcome::Old) | (Victim::New, KillOutcome::New) => {
-                assert_eq!(stage, None, "a killed process serves:\n{log}");
+                assert_eq!(stage, None, "a killed process serves");
             }
             _ => {}
         }
@@ -268,7 +268,7 @@ impl Trackers {
                 merged && this.logged(begin, READY) && this.logged(begin, SNAPSHOT)
             });
         }
-        self.check_peers(&log);
+        self.check_peers();
         stage.map(|stage| (stage, outcome))
     }
 
@@ -328,14 +328,10 @@ impl Trackers {
     fn wait_for(&mut self, what: &str, mut is: impl FnMut(&Self) -> bool) {
         let deadline = Instant::now() + TIMEOUT;
         while !is(self) {
-            assert!(
-                Instant::now() < deadline,
-                "not within {TIMEOUT:?}: {what}; {:?}:\n{}",
-                self.processes(),
-                self.daemon.log().join("\n")
-            );
+            let log = || self.daemon.log().join("\n");
+            assert!(Instant::now() < deadline, "not {what}: {:?}:\n{}", self.processes(), log());
             let failed = self.daemon.log().iter().any(|line| line.contains("panicked"));
-            assert!(!failed, "{}", self.daemon.log().join("\n"));
+            assert!(!failed, "{}", log());
             self.daemon.read_until(Instant::now() + LOOK);
         }
     }

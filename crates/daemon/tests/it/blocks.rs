@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::harness::client::Client;
 use crate::harness::packets::{connect, random_hash, scrape};
-use crate::harness::process::{Daemon, Launch, eventually, mode};
+use crate::harness::process::{Daemon, Launch, assert_parts, eventually, mode};
 
 /// The source that is blocked, and a prefix that contains it.
 const SOURCE: [u8; 4] = [127, 0, 9, 9];
@@ -41,10 +41,7 @@ fn assert_blocked(daemon: &Daemon) {
         assert_eq!(blocks.len(), 1, "{blocks:?}");
         blocks[0]["refused"].as_u64().unwrap()
     };
-    let (before, client) = (refused(), source(daemon));
-    client.send(&connect(1));
-    eventually("the connect is counted", || refused() > before);
-    assert!(!client.has_datagram());
+    source(daemon).assert_blocked(refused);
 }
 
 #[test]
@@ -54,10 +51,10 @@ fn a_block_refuses_and_counts_every_request_of_its_sources_until_it_is_removed()
     let (mut client, mut other) = (source(&daemon), Client::new(daemon.address()));
     let id = client.connect();
     other.connect();
-    assert!(daemon.local_output(&["blocks"]).contains("no source is blocked"));
-    let made =
-        daemon.local_output(&["block", PREFIX, "--for", "2h", "--reason", "a \u{202e}flood"]);
-    assert!(made.contains(PREFIX) && made.contains("for 2 h"), "{made}");
+    assert_parts(&daemon.local_output(&["blocks"]), &["no source is blocked"]);
+    let reason = "a \u{202e}flood";
+    let made = daemon.local_output(&["block", PREFIX, "--for", "2h", "--reason", reason]);
+    assert_parts(&made, &[PREFIX, "for 2 h"]);
     // A connect, and a scrape with a valid connection id.
     client.send(&connect(1));
     client.send(&scrape(id, 2, &[random_hash()]));
@@ -65,13 +62,10 @@ fn a_block_refuses_and_counts_every_request_of_its_sources_until_it_is_removed()
     assert!(!client.has_datagram());
     other.connect_and_check();
     let shown = daemon.local_output(&["blocks"]);
-    let parts = [PREFIX, " 2 ", "flood", "(user "];
-    assert!(parts.iter().all(|part| shown.contains(part)), "{shown}");
+    assert_parts(&shown, &[PREFIX, " 2 ", "flood", "(user "]);
     assert!(!shown.contains('\u{202e}'), "{shown}");
-    let metrics = daemon.local_output(&["metrics"]);
-    assert!(metrics.contains("\nonrush_source_blocks 1"), "{metrics}");
-    let replaced = daemon.local_output(&["block", PREFIX]);
-    assert!(replaced.contains("replaced") && replaced.contains("flood"), "{replaced}");
+    assert_parts(&daemon.local_output(&["metrics"]), &["\nonrush_source_blocks 1"]);
+    assert_parts(&daemon.local_output(&["block", PREFIX]), &["replaced", "flood"]);
     let removed = daemon.local_output(&["unblock", PREFIX]);
     assert!(removed.contains(PREFIX) && removed.ends_with(": 2"), "{removed}");
     client.connect_and_check();
@@ -139,11 +133,8 @@ fn what_is_wrong_is_refused_with_a_remedy() {
 #[test]
 fn without_a_state_directory_the_answer_says_that_blocks_end_with_the_process() {
     let daemon = Launch::on_loopback().admin_api("").flag("--state-dir", "/proc/nope").serve();
-    let made = daemon.ctl(&["block", PREFIX]);
-    assert!(made.code == Some(0) && made.output.contains("lost at the next restart"), "{made:?}");
-    let client = source(&daemon);
-    client.send(&connect(1));
+    daemon.ctl(&["block", PREFIX]).prints(&["lost at the next restart"]);
     let list = || daemon.ctl(&["--json", "blocks"]).json();
-    eventually("the connect is counted", || list()["blocks"][0]["refused"] == 1);
-    assert_eq!(list()["lasting"], false);
+    source(&daemon).assert_blocked(|| list()["blocks"][0]["refused"].as_u64().unwrap());
+    assert_eq!((&list()["blocks"][0]["refused"], &list()["lasting"]), (&1.into(), &false.into()));
 }

@@ -15,22 +15,18 @@ const STATE: &str = "state_dir = \"HOME/state\"\n";
 /// A tracker without HTTP over TCP and without a token.
 const LOCAL: &str = "state_dir = \"HOME/state\"\n[admin]\nlisten = \"off\"\n";
 
-fn config_of(daemon: &Daemon) -> PathBuf {
-    daemon.home().join("onrush.toml")
-}
-
 fn socket_of(daemon: &Daemon) -> PathBuf {
     daemon.home().join("state/control.sock")
 }
 
 /// Runs a subcommand with the daemon's configuration.
 fn run(daemon: &Daemon, arguments: &[&str]) -> Ended {
-    Launch::new(arguments).flag("--config", config_of(daemon)).start().end()
+    daemon.command(arguments).start().end()
 }
 
 /// The same as another user.
 fn run_as_nobody(daemon: &Daemon, arguments: &[&str]) -> Ended {
-    Launch::new(arguments).flag("--config", config_of(daemon)).run_as_nobody().start().end()
+    daemon.command(arguments).run_as_nobody().start().end()
 }
 
 /// The process that answers at the socket.
@@ -50,7 +46,7 @@ fn the_trackers_user_controls_it_without_a_token_and_without_http() {
     run(&daemon, &["top", "--once"]).prints(&[socket.to_str().unwrap()]);
 
     // The file is also found by `-c` and by the variable.
-    let config = config_of(&daemon);
+    let config = daemon.config_path();
     let reload = || Launch::new(&["ctl", "reload"]);
     reload().flag("-c", &config).start().end().prints(&[]);
     reload().environment("ONRUSH_CONFIG", config.to_str().unwrap()).start().end().prints(&[]);
@@ -92,8 +88,7 @@ fn another_user_may_read_at_most_and_learns_who_may_more() {
 
 #[test]
 fn root_controls_the_tracker_of_another_user() {
-    let launch = Launch::on_loopback().config(STATE).run_as_nobody();
-    let daemon = launch.serve();
+    let daemon = Launch::on_loopback().config(STATE).run_as_nobody().serve();
     run(&daemon, &["ctl", "reload"]).prints(&[]);
     fs::set_permissions(daemon.home(), PermissionsExt::from_mode(0o755)).unwrap();
     run_as_nobody(&daemon, &["ctl", "reload"]).prints(&[]);
@@ -125,9 +120,7 @@ fn without_the_socket_the_tracker_serves_and_warns() {
     fs::create_dir(&socket).unwrap();
     let daemon = Launch::on_loopback().flag("--state-dir", state.path()).serve();
     daemon.check();
-    let text = daemon.stop().text();
-    let warning = text.lines().find(|line| line.contains(socket.to_str().unwrap())).expect(&text);
-    assert!(warning.contains(" WARN ") && warning.contains("onrush ctl"), "{warning}");
+    daemon.stop().has_line(&[socket.to_str().unwrap(), " WARN ", "onrush ctl"]);
 }
 
 #[test]
@@ -149,12 +142,10 @@ fn every_request_is_answered_during_upgrades() {
             }
         });
         let before = daemon.pid();
-        let upgraded = run(&daemon, &["ctl", "upgrade"]);
-        assert_eq!(upgraded.code, Some(0), "{upgraded:?}");
+        run(&daemon, &["ctl", "upgrade"]).prints(&[]);
         daemon.upgraded();
         let second = daemon.pid();
-        daemon.signal("USR2");
-        daemon.upgraded();
+        daemon.upgrade();
         eventually("the last process answers", || process_at(&socket) == u64::from(daemon.pid()));
         assert!(before != second && second != daemon.pid());
         let count = answered.load(Ordering::Relaxed);

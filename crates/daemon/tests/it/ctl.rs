@@ -14,8 +14,8 @@ fn ctl(flags: &[&str]) -> Ended {
 }
 
 #[test]
-fn health_has_an_exit_code_text_and_json() {
-    let daemon = Launch::on_loopback().admin().serve();
+fn health_has_an_exit_code_text_and_json_and_needs_no_token() {
+    let daemon = Launch::on_loopback().admin_api("").serve();
     let url = format!("http://{}", daemon.admin());
     let health = ctl(&["--url", &url, "health"]);
     health.prints(&[]);
@@ -23,6 +23,7 @@ fn health_has_an_exit_code_text_and_json() {
     let json = ctl(&["--url", &url, "--json", "health"]);
     assert_eq!((json.code, json.json()["ready"]["ready"].as_bool()), (Some(0), Some(true)));
     ctl(&["--url", &url, "metrics"]).prints(&["\nonrush_requests_total{"]);
+    ctl(&["--url", &url, "top-swarms"]).exits(1, &["admin.token_file", "--token-file"]);
 }
 
 #[test]
@@ -75,13 +76,6 @@ fn list_and_reload_commands_work() {
     daemon.configure("[log]\nlevel = \"loud\"\n");
     daemon.ctl(&["reload"]).exits(1, &["log.level"]);
     daemon.stop();
-}
-
-#[test]
-fn without_a_token_the_error_names_key_and_flag() {
-    let daemon = Launch::on_loopback().admin_api("").serve();
-    let top = ctl(&["--url", &format!("http://{}", daemon.admin()), "top-swarms"]);
-    top.exits(1, &["admin.token_file", "--token-file"]);
 }
 
 /// At the default address there may be another tracker. Errors of a token file are tested in

@@ -66,34 +66,25 @@ fn replies_leave_from_the_address_and_port_of_the_request() {
     in_own_network(&added, || {
         let addresses: Vec<IpAddr> =
             local.iter().chain(&added).map(|ip| ip.parse().unwrap()).collect();
-        let single = addresses.iter().map(|ip| SocketAddr::new(*ip, 0).to_string());
-        let listens = [vec![":0".to_owned()], vec!["0.0.0.0:0".into(), "[::]:0".into()]];
-        for (listen, workers) in listens.iter().flat_map(|listen| PLACEMENTS.map(|it| (listen, it)))
+        let single = addresses.iter().map(|ip| SocketAddr::new(*ip, 0).to_string()).collect();
+        let both = vec!["0.0.0.0:0".to_owned(), "[::]:0".to_owned()];
+        let listens = [(vec![":0".to_owned()], 2), (both, 2), (single, addresses.len())];
+        for ((listen, sockets), workers) in
+            listens.iter().flat_map(|listen| PLACEMENTS.map(|workers| (listen, workers)))
         {
             let config = format!("listen = {listen:?}\n{workers}");
             let tracker = Launch::new(&[]).config(&config).serve();
+            assert_eq!(tracker.addresses().len(), *sockets);
             for to in &addresses {
-                let mut of_family =
-                    tracker.addresses().iter().filter(|at| at.is_ipv4() == to.is_ipv4());
-                check_from_each(&addresses, SocketAddr::new(*to, of_family.next().unwrap().port()));
-            }
-        }
-        let single = single.collect::<Vec<_>>();
-        for placement in PLACEMENTS {
-            let config = format!("listen = {single:?}\n{placement}");
-            let tracker = Launch::new(&[]).config(&config).serve();
-            assert_eq!(tracker.addresses().len(), addresses.len());
-            for address in tracker.addresses() {
-                check_from_each(&addresses, *address);
+                let is_of_family = |it: &IpAddr| it.is_ipv4() == to.is_ipv4();
+                let mut listeners = tracker.addresses().iter().filter(|at| is_of_family(&at.ip()));
+                let at = listeners.find(|at| at.ip() == *to || at.ip().is_unspecified()).unwrap();
+                for from in addresses.iter().filter(|from| is_of_family(from)) {
+                    check_every_reply(*from, SocketAddr::new(*to, at.port()));
+                }
             }
         }
     });
-}
-
-fn check_from_each(addresses: &[IpAddr], to: SocketAddr) {
-    for from in addresses.iter().filter(|from| from.is_ipv4() == to.is_ipv4()) {
-        check_every_reply(*from, to);
-    }
 }
 
 /// Checks a connect, an announce, a scrape over many shards, and errors.

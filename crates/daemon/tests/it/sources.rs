@@ -38,8 +38,7 @@ fn one_source_occupies_a_part_until_it_is_trusted() {
     let reply = honest.announce(&leecher(hash, 4_000));
     assert_eq!((reply.counts(), reply.peers.len()), ((10, 1), 10));
     (0..400).for_each(|_| drop(attacker.announce(&leecher(random_hash(), 4_001))));
-    let line = daemon.line(LIMIT_REACHED);
-    assert!(line.contains("limits.source_peers") && line.contains("trusted_sources"), "{line}");
+    daemon.line_with(LIMIT_REACHED, &["limits.source_peers", "trusted_sources"]);
     eventually("the refused peers are counted", || {
         let limits = ["source_peers_per_swarm", "source_peers"];
         let [per_swarm, in_all] = limits.map(|limit| not_stored(&daemon, limit));
@@ -51,7 +50,7 @@ fn one_source_occupies_a_part_until_it_is_trusted() {
 
     daemon.configure(&format!("{LIMITS}trusted_sources = [\"127.9.0.0/24\"]\n"));
     daemon.signal("HUP");
-    assert!(daemon.line(RELOADED).contains("limits.trusted_sources"));
+    daemon.line_with(RELOADED, &["limits.trusted_sources"]);
     eventually("the source is trusted", || {
         (6_000..6_100).for_each(|port| drop(attacker.announce(&seeder(hash, port))));
         honest.announce(&leecher(hash, 4_000)).counts().0 > 20

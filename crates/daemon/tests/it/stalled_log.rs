@@ -8,7 +8,7 @@ use std::path::Path;
 use nix::fcntl::{FcntlArg, fcntl};
 
 use crate::harness::client::Client;
-use crate::harness::http::{Metrics, request};
+use crate::harness::http::{Metrics, is_up, request};
 use crate::harness::messages::LINES_LOST;
 use crate::harness::process::{Daemon, Launch, eventually, free_address};
 use crate::service::NotifySocket;
@@ -46,9 +46,7 @@ impl Stalled {
         let mut client = Client::new(address);
         client.await_tracker();
         // The admin side serves later than the workers, and READY is a line of the unread log.
-        eventually("the tracker is ready", || {
-            request(admin, "GET", "/ready", "", "").is_ok_and(|response| response.status == 200)
-        });
+        eventually("the tracker is ready", || is_up(admin, "/ready"));
         (Self { daemon, client, admin, refused: 0 }, BufReader::new(log))
     }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use onrush_proto::{Family, InfoHash, ScrapeCounts};
 
 use crate::harness::packets::{self, Announce, AnnounceReply, leecher, random_hash, seeder};
-use crate::harness::process::TIMEOUT;
+use crate::harness::process::{TIMEOUT, eventually};
 
 /// The next transaction id, shared by all clients of the process, so that no reply can be taken for
 /// that of another request.
@@ -132,6 +132,15 @@ impl Client {
             let waits = Instant::now() < deadline;
             assert!(waits, "{} does not reply to {}", self.tracker, self.address());
         }
+    }
+
+    /// Asserts that a connect gets no reply, and that `refused` counts it.
+    #[track_caller]
+    pub(crate) fn assert_blocked(&self, refused: impl Fn() -> u64) {
+        let before = refused();
+        self.send(&packets::connect(transaction()));
+        eventually("the connect is counted", || refused() > before);
+        assert!(!self.has_datagram());
     }
 
     /// Connects, stores the connection id and returns it.

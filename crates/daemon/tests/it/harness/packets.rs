@@ -10,15 +10,6 @@ use onrush_proto::{
     TransactionId, announce, connect as wire,
 };
 
-/// The events of BEP 15, "Announce", and libtorrent's fourth.
-pub(crate) const COMPLETED: u32 = 1;
-/// See [`COMPLETED`].
-pub(crate) const STARTED: u32 = 2;
-/// See [`COMPLETED`].
-pub(crate) const STOPPED: u32 = 3;
-/// See [`COMPLETED`].
-pub(crate) const PAUSED: u32 = 4;
-
 /// An info hash, unique for each number.
 pub(crate) fn hash(number: u32) -> InfoHash {
     let mut hash = [0xA5; 20];
@@ -53,15 +44,14 @@ pub(crate) fn scrape(id: u64, transaction: u32, hashes: &[InfoHash]) -> Vec<u8> 
 pub(crate) struct Announce {
     pub(crate) info_hash: InfoHash,
     pub(crate) left: u64,
-    /// Also a number that is not defined.
-    pub(crate) event: u32,
+    pub(crate) event: Event,
     pub(crate) num_want: i32,
     pub(crate) port: u16,
 }
 
 /// A leecher at `port` that leaves the number of peers to the tracker.
 pub(crate) fn leecher(info_hash: InfoHash, port: u16) -> Announce {
-    Announce { info_hash, left: 12_345, event: 0, num_want: -1, port }
+    Announce { info_hash, left: 12_345, event: Event::None, num_want: -1, port }
 }
 
 /// A seeder at `port`.
@@ -71,7 +61,7 @@ pub(crate) fn seeder(info_hash: InfoHash, port: u16) -> Announce {
 
 impl Announce {
     /// Sets the event.
-    pub(crate) fn event(self, event: u32) -> Self {
+    pub(crate) fn event(self, event: Event) -> Self {
         Self { event, ..self }
     }
 
@@ -90,7 +80,7 @@ impl Announce {
             downloaded: 1 << 40,
             left: self.left,
             uploaded: 99,
-            event: Event::None,
+            event: self.event,
             ip: 0,
             key: 0xC0FF_EE00,
             num_want: self.num_want,
@@ -99,7 +89,6 @@ impl Announce {
         };
         let mut bytes = vec![0; announce::REQUEST_LEN];
         announce.write(&mut bytes);
-        bytes[80..84].copy_from_slice(&self.event.to_be_bytes());
         bytes
     }
 }
@@ -111,8 +100,6 @@ pub(crate) struct AnnounceReply {
     pub(crate) leechers: u32,
     pub(crate) seeders: u32,
     pub(crate) peers: Vec<SocketAddr>,
-    /// Length of the datagram in bytes.
-    pub(crate) len: usize,
 }
 
 impl AnnounceReply {
@@ -126,7 +113,6 @@ impl AnnounceReply {
             leechers: head.leechers,
             seeders: head.seeders,
             peers: peers.iter().map(|peer| (peer.ip(), peer.port()).into()).collect(),
-            len: reply.len(),
         }
     }
 

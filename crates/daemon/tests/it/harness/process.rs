@@ -76,6 +76,12 @@ pub(crate) fn free_address() -> SocketAddr {
     panic!("no port is free on both 127.0.0.1 and ::1");
 }
 
+/// Asserts that a text contains these parts.
+#[track_caller]
+pub(crate) fn assert_parts(text: &str, parts: &[&str]) {
+    parts.iter().for_each(|part| assert!(text.contains(part), "no {part:?} in {text}"));
+}
+
 /// Fails unless the test has root's privileges over users and namespaces, which `scripts/test`
 /// provides to ordinary users too.
 pub(crate) fn require_root(why: &str) {
@@ -124,16 +130,21 @@ impl Launch {
     /// arguments.
     pub(crate) fn under(mut self, program: &[impl AsRef<OsStr>]) -> Self {
         let mut command = Command::new(&program[0]);
-        command.args(&program[1..]).arg(self.command.get_program()).args(self.command.get_args());
+        command.args(&program[1..]).arg(self.command.get_program()).stdin(Stdio::null());
+        self.replace(command);
+        self
+    }
+
+    /// Runs another program, with the arguments added and in the same environment.
+    fn replace(&mut self, mut command: Command) {
+        command.args(self.command.get_args());
         for (name, value) in self.command.get_envs() {
             match value {
                 Some(value) => command.env(name, value),
                 None => command.env_remove(name),
             };
         }
-        command.stdin(Stdio::null());
         self.command = command;
-        self
     }
 
     /// Sets an environment variable.
@@ -179,11 +190,8 @@ impl Launch {
         let mut command = Command::new("/proc/self/fd/0");
         // `nobody` may not have access to the build directory, but can execute an open file.
         command.stdin(File::open(env!("CARGO_BIN_EXE_onrush")).unwrap());
-        command.args(self.command.get_args()).env("HOME", self.home.path());
-        command.env_remove("STATE_DIRECTORY").env_remove("XDG_STATE_HOME");
-        command.env("ONRUSH_CONFIG", "");
         command.uid(account.uid.as_raw()).gid(account.gid.as_raw());
-        self.command = command;
+        self.replace(command);
         self
     }
 
@@ -271,15 +279,22 @@ impl Ended {
     /// Asserts that it has exited with status 0, and that its output contains these parts.
     #[track_caller]
     pub(crate) fn prints(&self, parts: &[&str]) {
-        assert_eq!(self.code, Some(0), "{self:?}");
-        assert!(parts.iter().all(|part| self.output.contains(part)), "{parts:?}: {self:?}");
+        self.exits(0, &[]);
+        assert_parts(&self.output, parts);
     }
 
     /// Asserts that it has exited with this status, and that its log contains these parts.
     #[track_caller]
     pub(crate) fn exits(&self, status: i32, parts: &[&str]) {
         assert_eq!(self.code, Some(status), "{self:?}");
-        assert!(parts.iter().all(|part| self.text().contains(part)), "{parts:?}: {self:?}");
+        assert_parts(&self.text(), parts);
+    }
+
+    /// Asserts that a line of its log contains these parts.
+    #[track_caller]
+    pub(crate) fn has_line(&self, parts: &[&str]) {
+        let has = |line: &String| parts.iter().all(|part| line.contains(part));
+        assert!(self.log.iter().any(has), "no line with {parts:?}: {self:?}");
     }
 
     /// The log as one text.
@@ -319,6 +334,12 @@ impl Daemon {
         self.serves(&serves)
     }
 
+    /// Starts a successor with SIGUSR2 and waits until it serves; its addresses.
+    pub(crate) fn upgrade(&mut self) -> Vec<SocketAddr> {
+        self.signal("USR2");
+        self.upgraded()
+    }
+
     /// Waits for a log line with `part`, in any order with other lines: several threads write.
     pub(crate) fn wait_for_line(&mut self, part: &str) {
         self.wait_for_since(0, part);
@@ -326,13 +347,19 @@ impl Daemon {
 
     /// Waits for a line with `part` that is not before the line `from`.
     fn wait_for_since(&mut self, from: usize, part: &str) -> String {
+        let at = self.place_since(from, part);
+        self.log[at].clone()
+    }
+
+    /// The same; the line's place in the log.
+    fn place_since(&mut self, from: usize, part: &str) -> usize {
         let deadline = Instant::now() + TIMEOUT;
         loop {
-            if let Some(line) = self.log[from..].iter().find(|line| line.contains(part)) {
-                return line.clone();
+            if let Some(at) = self.log[from..].iter().position(|line| line.contains(part)) {
+                return from + at;
             }
             if let Err(why) = self.read_line(deadline) {
-                self.no_line(part, why);
+                panic!("no line with `{part}` ({why}) in:\n{}", self.log.join("\n"));
             }
         }
     }
@@ -340,6 +367,11 @@ impl Daemon {
     /// The daemon's home directory.
     pub(crate) fn home(&self) -> &Path {
         self.home.path()
+    }
+
+    /// The path of its configuration file.
+    pub(crate) fn config_path(&self) -> PathBuf {
+        self.home().join("onrush.toml")
     }
 
     /// Replaces the text of the configuration file, in which HOME is the home directory.
@@ -395,14 +427,20 @@ impl Daemon {
 
     /// Runs `onrush ctl` with the daemon's token.
     pub(crate) fn ctl(&self, arguments: &[&str]) -> Ended {
-        self.ctl_program()(arguments)
+        let url = format!("http://{}", self.admin());
+        let launch = Launch::new(&["ctl", "--url", &url]);
+        launch.flag("--token-file", self.home().join("token")).flags(arguments).start().end()
     }
 
     /// Runs `onrush ctl` with the daemon's configuration file: at the control socket, without a
     /// token.
     pub(crate) fn local_ctl(&self, arguments: &[&str]) -> Ended {
-        let launch = Launch::new(&["ctl"]).flag("--config", self.home().join("onrush.toml"));
-        launch.flags(arguments).start().end()
+        self.command(&["ctl"]).flags(arguments).start().end()
+    }
+
+    /// A command line with the daemon's configuration file.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Launch {
+        Launch::new(arguments).flag("--config", self.config_path())
     }
 
     /// The output of such a command, which has to succeed.
@@ -413,40 +451,17 @@ impl Daemon {
         ended.output
     }
 
-    /// [`ctl`](Self::ctl) for another thread.
-    pub(crate) fn ctl_program(&self) -> impl Fn(&[&str]) -> Ended + Send + Sync + use<> {
-        let (url, token) = (format!("http://{}", self.admin()), self.home().join("token"));
-        move |arguments| {
-            let launch = Launch::new(&["ctl", "--url", &url]).flag("--token-file", &token);
-            launch.flags(arguments).start().end()
-        }
-    }
-
     /// Waits for a log line with `part` after the last line waited for.
     pub(crate) fn line(&mut self, part: &str) -> String {
-        let deadline = Instant::now() + TIMEOUT;
-        loop {
-            while let Some(line) = self.log.get(self.read) {
-                self.read += 1;
-                if line.contains(part) {
-                    return line.clone();
-                }
-            }
-            if let Err(why) = self.read_line(deadline) {
-                self.no_line(part, why);
-            }
-        }
+        let at = self.place_since(self.read, part);
+        self.read = at + 1;
+        self.log[at].clone()
     }
 
     /// The same, and asserts that this line contains these parts.
     #[track_caller]
     pub(crate) fn line_with(&mut self, part: &str, parts: &[&str]) {
-        let line = self.line(part);
-        assert!(parts.iter().all(|part| line.contains(part)), "no {parts:?} in {line}");
-    }
-
-    fn no_line(&self, part: &str, why: RecvTimeoutError) -> ! {
-        panic!("no line with `{part}` ({why}) in:\n{}", self.log.join("\n"))
+        assert_parts(&self.line(part), parts);
     }
 
     /// Skips all lines so far.

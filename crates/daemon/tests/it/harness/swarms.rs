@@ -4,10 +4,10 @@ use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 
-use onrush_proto::{InfoHash, ScrapeCounts};
+use onrush_proto::{Event, InfoHash, ScrapeCounts};
 
 use crate::harness::client::Client;
-use crate::harness::packets::{COMPLETED, STOPPED, leecher, random_hash, seeder};
+use crate::harness::packets::{leecher, random_hash, seeder};
 use crate::harness::process::Launch;
 
 /// A daemon with this state directory, these flags and a free port.
@@ -58,7 +58,7 @@ pub(crate) fn swarm_state(address: SocketAddr, hashes: &[InfoHash]) -> SwarmStat
         // The announcing client joins and leaves; the swarms are small enough for complete peer
         // lists.
         let mut peers = client.announce(&leecher(*hash, 9)).peers;
-        client.announce(&leecher(*hash, 9).event(STOPPED));
+        client.announce(&leecher(*hash, 9).event(Event::Stopped));
         peers.sort_unstable();
         peers
     });
@@ -74,10 +74,10 @@ fn create_swarm(address: SocketAddr, number: u16) -> InfoHash {
         let seeds = (port - 1_000) % 3 == 0;
         client.announce(&if seeds { seeder(hash, port) } else { leecher(hash, port) });
         if port % 4 == 1 {
-            client.announce(&seeder(hash, port).event(COMPLETED));
+            client.announce(&seeder(hash, port).event(Event::Completed));
         }
         if number == 7 {
-            client.announce(&leecher(hash, port).event(STOPPED));
+            client.announce(&leecher(hash, port).event(Event::Stopped));
         }
     }
     hash
