@@ -129,9 +129,7 @@ fn a_disk_that_refuses_the_last_snapshot_keeps_the_previous_one() {
         assert_parts(ended.log.last().unwrap(), &["onrush.snapshot", "lost"]);
         ended.has_line(&["the final snapshot failed", "onrush.snapshot", fault.error()]);
         fault.end(disk);
-        let daemon = launch(disk, "").serve_restored();
-        peers.assert_served(daemon.address());
-        daemon.stop();
+        peers.assert_restored(launch(disk, ""));
     });
 }
 

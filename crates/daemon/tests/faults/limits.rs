@@ -150,7 +150,5 @@ fn a_process_without_memory_ends_and_the_next_start_has_the_snapshot() {
     let ended = daemon.end();
     assert_eq!(ended.signal, Some(Signal::SIGABRT as i32), "{}", ended.text());
 
-    let daemon = launch_in(state.path(), PLACEMENTS[2], "").serve_restored();
-    peers.assert_served(daemon.address());
-    daemon.stop();
+    peers.assert_restored(launch_in(state.path(), PLACEMENTS[2], ""));
 }

@@ -2,7 +2,7 @@
 //! and IPv6 that disappear and return. The tracker keeps its sockets and serves again by itself.
 
 use std::fs;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::thread;
 
 use crate::account::Account;
@@ -66,10 +66,9 @@ fn end_served(load: Load, daemon: Daemon) -> Account {
 
 /// A load from the clients' host.
 fn load_from(hosts: &Hosts, source: &str, daemon: &Daemon) -> Load {
-    let source = SocketAddr::new(source.parse().unwrap(), 0);
+    let source: IpAddr = source.parse().unwrap();
     let tracker = daemon.addresses().iter().find(|to| to.is_ipv4() == source.is_ipv4());
-    let socket = hosts.on_clients(|| UdpSocket::bind(source).unwrap());
-    Load::from(socket, *tracker.unwrap())
+    Load::by(hosts.on_clients(|| Client::at(source, *tracker.unwrap())))
 }
 
 /// Asserts that the swarms of the load have its two peers.

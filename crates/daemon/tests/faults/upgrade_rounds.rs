@@ -7,8 +7,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use nix::fcntl::{Flock, FlockArg};
@@ -22,7 +21,7 @@ use crate::harness::messages::{
     READY, SNAPSHOT, SUCCESSOR_FAILED, UPGRADE_BEGINS, UPGRADE_DONE, UPGRADE_RECEIVED,
 };
 use crate::harness::packets::{connect, hash, seeder};
-use crate::harness::process::{Daemon, Launch, SetOnDrop, TIMEOUT, free_address};
+use crate::harness::process::{Daemon, Launch, TIMEOUT, free_address, meanwhile};
 use crate::harness::swarms::{PLACEMENTS, Peers};
 
 /// Swarms that are scraped all the time.
@@ -105,12 +104,9 @@ pub(crate) fn kill_at(
     is_enough: impl Fn(&Kills) -> bool,
 ) -> Kills {
     let mut trackers = Trackers::start();
-    let watch = Watch::default();
+    let scrapes = AtomicU64::new(0);
     let mut kills = Kills::default();
-    thread::scope(|scope| {
-        let (watch, address) = (&watch, trackers.address);
-        scope.spawn(move || watch.run(address));
-        let _over = SetOnDrop(&watch.over);
+    meanwhile([watch(trackers.address, &scrapes)], || {
         for (round, moment) in moments.enumerate() {
             eprintln!("round {round}: {moment:?}");
             if let Some((stage, outcome)) = trackers.round(victim, moment) {
@@ -118,7 +114,9 @@ pub(crate) fn kill_at(
                 *kills.stages.entry(stage).or_insert(0) += 1;
                 *kills.outcomes.entry(outcome).or_insert(0) += 1;
             }
-            watch.until_scraped(&mut trackers);
+            let enough = scrapes.load(Ordering::Relaxed) + SCRAPES;
+            trackers
+                .wait_for("the swarms are scraped", |_| scrapes.load(Ordering::Relaxed) >= enough);
             if is_enough(&kills) {
                 break;
             }
@@ -352,31 +350,16 @@ fn answers(address: SocketAddr) -> bool {
     socket.recv(&mut [0; 64]).is_ok()
 }
 
-/// Scrapes swarms whose peers do not change, all the time.
-#[derive(Debug, Default)]
-struct Watch {
-    over: AtomicBool,
-    scrapes: AtomicU64,
-}
-
-impl Watch {
-    fn run(&self, address: SocketAddr) {
-        let mut client = Client::new(address);
-        client.repeat_after(AGAIN);
-        let hashes: Vec<InfoHash> = WATCHED.map(hash).collect();
-        let all = ScrapeCounts { seeders: PEERS.into(), completed: 0, leechers: 0 };
-        while !self.over.load(Ordering::Relaxed) {
-            // Ids expire.
-            client.connect();
-            assert_eq!(client.scrape(&hashes), vec![all; hashes.len()], "a part of the peers");
-            self.scrapes.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    /// Waits until the swarms have been scraped again.
-    fn until_scraped(&self, trackers: &mut Trackers) {
-        let scrapes = || self.scrapes.load(Ordering::Relaxed);
-        let end = scrapes() + SCRAPES;
-        trackers.wait_for("the swarms are scraped", |_| scrapes() >= end);
+/// Scrapes swarms whose peers do not change each time it is called, and counts the scrapes.
+fn watch(address: SocketAddr, scrapes: &AtomicU64) -> impl FnMut() + Send {
+    let mut client = Client::new(address);
+    client.repeat_after(AGAIN);
+    let hashes: Vec<InfoHash> = WATCHED.map(hash).collect();
+    let all = ScrapeCounts { seeders: PEERS.into(), completed: 0, leechers: 0 };
+    move || {
+        // Ids expire.
+        client.connect();
+        assert_eq!(client.scrape(&hashes), vec![all; hashes.len()], "a part of the peers");
+        scrapes.fetch_add(1, Ordering::Relaxed);
     }
 }

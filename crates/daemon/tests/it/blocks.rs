@@ -14,7 +14,7 @@ use crate::harness::process::{Daemon, Launch, assert_parts, eventually, mode};
 
 /// The source that is blocked, and a prefix that contains it.
 const SOURCE: [u8; 4] = [127, 0, 9, 9];
-const PREFIX: &str = "127.0.9.0/24";
+pub(crate) const PREFIX: &str = "127.0.9.0/24";
 
 /// A daemon with its state in this directory.
 fn serve(state: &Path) -> Daemon {
@@ -29,7 +29,7 @@ fn blocks(daemon: &Daemon) -> Vec<Value> {
     list["blocks"].as_array().unwrap().clone()
 }
 
-fn source(daemon: &Daemon) -> Client {
+pub(crate) fn source(daemon: &Daemon) -> Client {
     Client::at(Ipv4Addr::from(SOURCE).into(), daemon.address())
 }
 
@@ -128,13 +128,4 @@ fn what_is_wrong_is_refused_with_a_remedy() {
     assert!(blocks(&daemon).is_empty());
     source(&daemon).connect();
     daemon.stop();
-}
-
-#[test]
-fn without_a_state_directory_the_answer_says_that_blocks_end_with_the_process() {
-    let daemon = Launch::on_loopback().admin_api("").flag("--state-dir", "/proc/nope").serve();
-    daemon.ctl(&["block", PREFIX]).prints(&["lost at the next restart"]);
-    let list = || daemon.ctl(&["--json", "blocks"]).json();
-    source(&daemon).assert_blocked(|| list()["blocks"][0]["refused"].as_u64().unwrap());
-    assert_eq!((&list()["blocks"][0]["refused"], &list()["lasting"]), (&1.into(), &false.into()));
 }

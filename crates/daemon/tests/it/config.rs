@@ -23,7 +23,7 @@ fn a_check_names_what_is_read_over_the_file() {
         fs::create_dir(&directory).unwrap();
         let over = directory.join("50-host.toml");
         fs::write(&over, "announce = { interval = 1000, interval_jitter_percent = 0 }\n").unwrap();
-        (launch.start().end(), over.display().to_string())
+        (launch.run(), over.display().to_string())
     };
     let (ended, over) = check("20m", &["--log-level", "info"]);
     assert_eq!((ended.code, ended.text()), (Some(0), String::new()));
@@ -86,7 +86,7 @@ fn a_wrong_file_exits_with_2_before_the_start() {
     for flags in [&[][..], &["--check-config"]] {
         let launch = Launch::new(flags).config("[announce]\n  intervall = 900\n");
         let place = format!("{}:2:3: `announce.intervall`", launch.config_path().display());
-        let ended = launch.start().end();
+        let ended = launch.run();
         ended.exits(2, &[&place, "`interval`"]);
         assert_eq!(ended.output, "");
     }
@@ -96,11 +96,11 @@ fn a_wrong_file_exits_with_2_before_the_start() {
 fn the_variable_names_the_file() {
     for command in ["--check-config", "doctor"] {
         let launch = Launch::new(&[command]).environment("ONRUSH_CONFIG", "/nonexistent/o.toml");
-        launch.start().end().exits(2, &["/nonexistent/o.toml"]);
+        launch.run().exits(2, &["/nonexistent/o.toml"]);
     }
     let config = "export.file = \"/tmp/scrape.csv\"\n";
-    let launch = Launch::new(&["--check-config"]).config(config);
-    launch.start().end().exits(2, &["`export.file`", ".bencode"]);
+    let ended = Launch::new(&["--check-config"]).config(config).run();
+    ended.exits(2, &["`export.file`", ".bencode"]);
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn an_invalid_list_fails_check_config_and_the_start() {
         let config = "[access]\nmode = \"allow\"\nfiles = [\"HOME/list\"]\n";
         let launch = Launch::on_loopback().flags(flags).config(config);
         fs::write(launch.config_path().with_file_name("list"), list).unwrap();
-        launch.start().end()
+        launch.run()
     };
     let checked = launch(&["--check-config"], &"ab".repeat(20));
     let listed = |line: &str| line.contains("list ") && line.contains(" 1 ");
@@ -120,11 +120,11 @@ fn an_invalid_list_fails_check_config_and_the_start() {
 
 #[test]
 fn the_output_of_print_config_is_valid() {
-    let printed = Launch::new(&["--print-config"]).start().end();
+    let printed = Launch::new(&["--print-config"]).run();
     assert_eq!((printed.code, printed.text()), (Some(0), String::new()));
     assert_eq!(printed.output, print_config().trim_end());
     in_own_network(&[], || {
-        let ended = Launch::new(&["--check-config"]).config(&printed.output).start().end();
+        let ended = Launch::new(&["--check-config"]).config(&printed.output).run();
         assert_eq!((ended.code, ended.text()), (Some(0), String::new()));
     });
 }

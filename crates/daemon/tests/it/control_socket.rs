@@ -4,11 +4,10 @@
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::thread;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::harness::http::{TOKEN, request_at};
-use crate::harness::process::{Daemon, Ended, Launch, eventually, mode, require_root};
+use crate::harness::process::{Daemon, Ended, Launch, eventually, meanwhile, mode, require_root};
 
 /// The state directory in a configuration file.
 const STATE: &str = "state_dir = \"HOME/state\"\n";
@@ -21,12 +20,12 @@ fn socket_of(daemon: &Daemon) -> PathBuf {
 
 /// Runs a subcommand with the daemon's configuration.
 fn run(daemon: &Daemon, arguments: &[&str]) -> Ended {
-    daemon.command(arguments).start().end()
+    daemon.command(arguments).run()
 }
 
 /// The same as another user.
 fn run_as_nobody(daemon: &Daemon, arguments: &[&str]) -> Ended {
-    daemon.command(arguments).run_as_nobody().start().end()
+    daemon.command(arguments).run_as_nobody().run()
 }
 
 /// The process that answers at the socket.
@@ -48,8 +47,8 @@ fn the_trackers_user_controls_it_without_a_token_and_without_http() {
     // The file is also found by `-c` and by the variable.
     let config = daemon.config_path();
     let reload = || Launch::new(&["ctl", "reload"]);
-    reload().flag("-c", &config).start().end().prints(&[]);
-    reload().environment("ONRUSH_CONFIG", config.to_str().unwrap()).start().end().prints(&[]);
+    reload().flag("-c", &config).run().prints(&[]);
+    reload().environment("ONRUSH_CONFIG", config.to_str().unwrap()).run().prints(&[]);
 
     // A stopped tracker has no socket.
     daemon.signal("TERM");
@@ -127,20 +126,13 @@ fn without_the_socket_the_tracker_serves_and_warns() {
 fn every_request_is_answered_during_upgrades() {
     let mut daemon = Launch::on_loopback().config(LOCAL).serve();
     let socket = socket_of(&daemon);
-    let (over, answered) = (AtomicBool::new(false), AtomicU32::new(0));
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            while !over.load(Ordering::Relaxed) {
-                let stats = request_at(&socket, "GET", "/stats.json");
-                let status = stats.as_ref().map(|stats| stats.status);
-                // The scope waits for the other thread, which fails then.
-                if !matches!(status, Ok(200)) {
-                    over.store(true, Ordering::Relaxed);
-                    panic!("{stats:?}");
-                }
-                answered.fetch_add(1, Ordering::Relaxed);
-            }
-        });
+    let answered = AtomicU32::new(0);
+    let ask = || {
+        let stats = request_at(&socket, "GET", "/stats.json");
+        assert!(stats.as_ref().is_ok_and(|stats| stats.status == 200), "{stats:?}");
+        answered.fetch_add(1, Ordering::Relaxed);
+    };
+    meanwhile([ask], || {
         let before = daemon.pid();
         run(&daemon, &["ctl", "upgrade"]).prints(&[]);
         daemon.upgraded();
@@ -149,10 +141,7 @@ fn every_request_is_answered_during_upgrades() {
         eventually("the last process answers", || process_at(&socket) == u64::from(daemon.pid()));
         assert!(before != second && second != daemon.pid());
         let count = answered.load(Ordering::Relaxed);
-        eventually("requests continue", || {
-            over.load(Ordering::Relaxed) || answered.load(Ordering::Relaxed) > count + 20
-        });
-        over.store(true, Ordering::Relaxed);
+        eventually("requests continue", || answered.load(Ordering::Relaxed) > count + 20);
     });
     assert!(answered.into_inner() > 20);
     assert_eq!(mode(&socket), 0o660);

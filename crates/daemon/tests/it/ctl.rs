@@ -10,7 +10,7 @@ use crate::harness::process::{Ended, Launch};
 
 /// Runs `onrush ctl` without a token.
 fn ctl(flags: &[&str]) -> Ended {
-    Launch::new(&["ctl"]).flags(flags).start().end()
+    Launch::new(&["ctl"]).flags(flags).run()
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn text_of_a_hostile_server_does_not_control_the_terminal() {
     ] {
         let url = answering(status, &body);
         let ended = match arguments {
-            ["top", ..] => Launch::new(arguments).flags(&["--url", &url]).start().end(),
+            ["top", ..] => Launch::new(arguments).flags(&["--url", &url]).run(),
             _ => ctl(&[&["--url", &url], arguments].concat()),
         };
         let text = format!("{}{}", ended.output, ended.text());

@@ -34,21 +34,21 @@ fn config_shows_what_is_in_force_and_how_the_file_differs() {
     // The lines are a valid file.
     let file = daemon.home().join("shown.toml");
     fs::write(&file, &shown).unwrap();
-    Launch::new(&["--check-config"]).flag("--config", &file).start().end().prints(&[]);
+    Launch::new(&["--check-config"]).flag("--config", &file).run().prints(&[]);
     let same = daemon.local_ctl(&["--json", "config", "--diff"]).json();
     assert_eq!(same["differences"].as_array().unwrap().len(), 0, "{same}");
     daemon.configure(&format!("{LOCAL}[announce]\ninterval = 600\n[limits]\npeers = 5000\n"));
     let text = daemon.local_output(&["config", "--diff"]);
     let lines: Vec<&str> = text.lines().collect();
     assert!(lines.len() == 2 && lines[0].contains("announce.interval"), "{text}");
-    assert!(lines[1].contains("limits.peers") && lines[1].contains("upgrade"), "{text}");
+    assert_parts(lines[1], &["limits.peers", "upgrade"]);
     assert_eq!(daemon.local_output(&["config"]), shown, "nothing has changed");
     // The file of the tracker is wrong; that of the command leads to the same socket.
     let correct = daemon.home().join("correct.toml");
     fs::copy(daemon.config_path(), &correct).unwrap();
     daemon.configure(&format!("{LOCAL}[announce]\nintervall = 600\n"));
-    let launch = Launch::new(&["ctl", "config", "--diff"]).flag("--config", &correct);
-    launch.start().end().exits(1, &["`announce.intervall`"]);
+    let differs = Launch::new(&["ctl", "config", "--diff"]).flag("--config", &correct).run();
+    differs.exits(1, &["`announce.intervall`"]);
     daemon.stop();
 }
 
@@ -83,7 +83,7 @@ fn a_snapshot_is_written_at_once_and_copied() {
     second.stop();
 
     let remote = ["--url", "http://127.0.0.1:1", "snapshot", "--to", copy.to_str().unwrap()];
-    Launch::new(&["ctl"]).flags(&remote).start().end().exits(2, &["--to"]);
+    Launch::new(&["ctl"]).flags(&remote).run().exits(2, &["--to"]);
     daemon.stop();
 }
 

@@ -22,7 +22,7 @@ fn host(rmem_max: u64) -> TempDir {
 const CONFIG: &str = "[workers]\ntotal = 1\n[limits]\npeers = 1000\n";
 
 fn doctor(root: &Path, flags: &[&str]) -> Ended {
-    Launch::new(&["doctor"]).flag("--root", root).config(CONFIG).flags(flags).start().end()
+    Launch::new(&["doctor"]).flag("--root", root).config(CONFIG).flags(flags).run()
 }
 
 #[test]
@@ -40,13 +40,13 @@ fn problems_have_an_exit_status() {
 fn an_unreadable_host_and_a_wrong_configuration_exit_with_2() {
     let nothing = tempfile::tempdir().unwrap();
     doctor(nothing.path(), &[]).exits(2, &["/proc"]);
-    Launch::new(&["doctor"]).config("nonsense\n").start().end().exits(2, &["onrush.toml:1"]);
+    Launch::new(&["doctor"]).config("nonsense\n").run().exits(2, &["onrush.toml:1"]);
 }
 
 #[test]
 fn this_host_is_checked_and_the_start_logs_its_problems() {
     let config = "[socket]\nreceive_buffer = 1073741823\n";
-    let ended = Launch::new(&["doctor"]).config(config).start().end();
+    let ended = Launch::new(&["doctor"]).config(config).run();
     ended.exits(1, &[]);
     assert_parts(&ended.output, &["net.core.rmem_max"]);
     let ended = Launch::on_loopback().config(config).serve().stop();

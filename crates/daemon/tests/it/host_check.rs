@@ -14,7 +14,7 @@ use crate::harness::process::{Ended, Launch, free_address, nobody, require_root}
 
 /// The result of a check of a file with this text, on a free address.
 fn checked(config: &str) -> Ended {
-    Launch::on_loopback().flags(&["--check-config"]).configured_admin().config(config).start().end()
+    Launch::on_loopback().flags(&["--check-config"]).configured_admin().config(config).run()
 }
 
 /// Asserts that a check refuses a value at this line and column with all of these parts.
@@ -86,8 +86,7 @@ fn a_port_taken_by_another_process_fails_the_check_by_the_name_of_the_process() 
     let shown = format!("(process {}", std::process::id());
     let status = format!("`systemctl status {}`", std::process::id());
     let config = format!("listen = [\"127.0.0.2:0\", \"{listen}\"]\nadmin.listen = \"{admin}\"\n");
-    let check = Launch::new(&["--check-config"]).configured_admin();
-    let ended = check.config(&config).start().end();
+    let ended = Launch::new(&["--check-config"]).configured_admin().config(&config).run();
     let listen = format!("1:26: `listen.1`: {listen} is taken by ");
     let admin = format!("2:16: `admin.listen`: {admin} is taken by ");
     ended.exits(2, &[&listen, &admin, "2 problems"]);
@@ -103,7 +102,7 @@ fn the_running_tracker_may_hold_the_addresses_and_no_second_one() {
     );
     let daemon = Launch::new(&[]).configured_admin().config(&config).serve();
     let check = || Launch::new(&["--check-config"]).configured_admin();
-    let ended = check().flag("--config", daemon.config_path()).start().end();
+    let ended = check().flag("--config", daemon.config_path()).run();
     assert_eq!((ended.code, ended.text().as_str()), (Some(0), ""), "{}", ended.output);
     assert!(!ended.output.contains("Note: "), "{}", ended.output);
     // The check neither joins the group of sockets nor leaves a file.
@@ -113,7 +112,7 @@ fn the_running_tracker_may_hold_the_addresses_and_no_second_one() {
     assert!(!format!("{names:?}").contains("onrush-check"), "{names:?}");
     // Another home, and so another state directory.
     let by = format!("`listen.0`: {listen} is taken by onrush (process {}", daemon.pid());
-    check().config(&config).start().end().exits(2, &[&by]);
+    check().config(&config).run().exits(2, &[&by]);
     daemon.stop();
 }
 
@@ -124,7 +123,7 @@ fn a_missing_list_is_named_with_its_key_and_user_by_check_start_and_reload() {
     let place =
         "onrush.toml:3:10: `access.files.0`: /nonexistent/none.txt: the list cannot be read";
     checked(&config).exits(2, &[place, "(as user "]);
-    Launch::on_loopback().config(&config).start().end().exits(2, &[place, "(as user "]);
+    Launch::on_loopback().config(&config).run().exits(2, &[place, "(as user "]);
     let mut daemon = Launch::on_loopback().config(good).serve();
     daemon.configure(&config);
     daemon.signal("HUP");
@@ -183,7 +182,7 @@ fn another_user_checks_as_itself_and_is_told_so() {
     let config = format!("user = \"root\"\nstate_dir = {state:?}\nadmin.listen = \"off\"\n");
     let launch = Launch::on_loopback().flags(&["--check-config"]).configured_admin();
     let users = "checked as user nobody, but the service runs as root (`user`)";
-    launch.run_as_nobody().config(&config).start().end().exits(2, &[users]);
+    launch.run_as_nobody().config(&config).run().exits(2, &[users]);
 }
 
 /// For the key `listen`, see the unit test in `src/main.rs`.

@@ -63,16 +63,10 @@ impl Journal {
         if length == 0 {
             return None;
         }
-        let mut fields = &bytes[..length];
-        let mut line = || {
-            let end = fields.iter().position(|byte| *byte == b'\n').unwrap();
-            let (line, rest) = fields.split_at(end);
-            fields = &rest[1..];
-            str::from_utf8(line).unwrap()
-        };
-        let priority = line().strip_prefix("PRIORITY=").unwrap().parse().unwrap();
-        assert_eq!([line(), line()], ["SYSLOG_IDENTIFIER=onrush", "MESSAGE"]);
-        let (length, message) = fields.split_first_chunk().unwrap();
+        let priority = bytes["PRIORITY=".len()] - b'0';
+        let head = format!("PRIORITY={priority}\nSYSLOG_IDENTIFIER=onrush\nMESSAGE\n");
+        let message = bytes[..length].strip_prefix(head.as_bytes()).expect(&head);
+        let (length, message) = message.split_first_chunk().unwrap();
         let message = str::from_utf8(message).unwrap().strip_suffix('\n').unwrap();
         assert_eq!(u64::from_le_bytes(*length), message.len() as u64);
         self.entries.push((priority, message.to_owned()));

@@ -7,7 +7,7 @@ use crate::harness::packets::random_hash;
 use crate::harness::process::{Ended, Launch};
 
 fn probe(arguments: &[&str]) -> Ended {
-    Launch::new(&["probe"]).flags(arguments).start().end()
+    Launch::new(&["probe"]).flags(arguments).run()
 }
 
 #[test]

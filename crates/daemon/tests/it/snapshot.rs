@@ -44,9 +44,7 @@ fn the_last_periodic_snapshot_survives_a_kill() {
     assert!(file()["last"].as_f64() > stats()["started"].as_f64().map(|at| at - 1.0));
     assert!(stats()["files"]["export"]["last"].is_null(), "{:#}", stats());
     daemon.kill();
-    let daemon = launch_in(state.path(), PLACEMENTS[1], "").serve();
-    peers.assert_served(daemon.address());
-    daemon.stop();
+    peers.assert_restored(launch_in(state.path(), PLACEMENTS[1], ""));
 }
 
 /// The file may hold all peers: an operator can make it readable, or move it away.
@@ -93,9 +91,7 @@ fn a_snapshot_that_cannot_be_read_is_not_overwritten() {
 
     // Restored, it is loaded.
     fs::rename(kept, &path).unwrap();
-    let daemon = launch_in(state.path(), PLACEMENTS[2], "").serve();
-    peers.assert_served(daemon.address());
-    daemon.stop();
+    peers.assert_restored(launch_in(state.path(), PLACEMENTS[2], ""));
 }
 
 /// Moves the times of all blocks into the past and updates the checksums.

@@ -120,7 +120,5 @@ fn a_log_that_is_not_read_delays_nothing() {
     let ended = stalled.daemon.end();
     assert_eq!((ended.code, ended.signal), (Some(0), None));
     assert!(state.path().join(FILE).exists());
-    let daemon = launch_in(state.path(), &["--workers", "1"], "").serve();
-    peers.assert_served(daemon.address());
-    daemon.stop();
+    peers.assert_restored(launch_in(state.path(), &["--workers", "1"], ""));
 }

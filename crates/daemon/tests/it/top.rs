@@ -33,7 +33,7 @@ fn without_a_terminal_top_prints_once() {
         gauges == [3.0, 3.0]
     });
     let url = format!("http://{}", daemon.admin());
-    let top = Launch::new(&["top", "--every", "1", "--url", &url]).start().end();
+    let top = Launch::new(&["top", "--every", "1", "--url", &url]).run();
     top.prints(&[]);
     let text = top.output;
     let words = |begin: &str| {
@@ -52,7 +52,7 @@ fn without_a_terminal_top_prints_once() {
 #[test]
 fn an_unreachable_tracker_is_an_error_with_a_remedy() {
     let url = closed_url();
-    let top = Launch::new(&["top", "--once", "--url", &url]).start().end();
+    let top = Launch::new(&["top", "--once", "--url", &url]).run();
     top.exits(1, &[&url, "admin.listen"]);
     assert_eq!(top.output, "");
 }

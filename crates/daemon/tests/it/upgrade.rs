@@ -25,7 +25,7 @@ use crate::harness::messages::{
 use crate::harness::network::in_own_network;
 use crate::harness::packets::{random_hash, seeder};
 use crate::harness::process::{
-    Daemon, Launch, SetOnDrop, TOKEN_FILE, eventually, free_address, mode,
+    Daemon, Launch, SetOnDrop, TOKEN_FILE, eventually, free_address, meanwhile, mode,
 };
 use crate::harness::swarms::{PLACEMENTS, Peers, launch_in};
 use crate::snapshot::{FILE, age};
@@ -43,20 +43,17 @@ fn follower(state: &Path, flags: &[&str]) -> Daemon {
 /// Runs `change` while four clients announce; each announce has to get its reply. The argument of
 /// `change` waits for 500 further replies. Returns the result of `change`.
 fn under_load<T>(address: SocketAddr, change: impl FnOnce(&dyn Fn()) -> T) -> T {
-    let (over, answered) = (AtomicBool::new(false), AtomicUsize::new(0));
-    let announce = |number| {
+    let answered = AtomicUsize::new(0);
+    let load = (1..=4).map(|number| {
         let mut client = Client::at(Ipv4Addr::new(127, 0, 2, number).into(), address);
         client.connect();
-        let hashes: Vec<_> = (0..BURST).map(|_| random_hash()).collect();
-        while !over.load(Ordering::Relaxed) {
+        let (hashes, answered) = ([(); BURST].map(|()| random_hash()), &answered);
+        move || {
             client.burst(&hashes);
             answered.fetch_add(BURST, Ordering::Relaxed);
         }
-    };
-    thread::scope(|scope| {
-        let announce = &announce;
-        (1..=4).for_each(|number| _ = scope.spawn(move || announce(number)));
-        let _over = SetOnDrop(&over);
+    });
+    meanwhile(load, || {
         let await_replies = || {
             let enough = answered.load(Ordering::Relaxed) + 500;
             eventually("the load continues", || answered.load(Ordering::Relaxed) >= enough);

@@ -107,24 +107,43 @@ impl Host {
     }
 }
 
-/// Bytes from one side to the other.
+/// A connection.
 #[derive(Debug)]
 struct Wire {
-    bytes: VecDeque<u8>,
+    /// Bytes to each end.
+    bytes: [VecDeque<u8>; 2],
     is_open: bool,
 }
 
 /// One end; when it is dropped, the connection is closed.
 #[derive(Debug)]
-struct End {
-    from: Arc<Mutex<Wire>>,
-    to: Arc<Mutex<Wire>>,
+pub(crate) struct End {
+    wire: Arc<Mutex<Wire>>,
+    number: usize,
+}
+
+/// The two ends of a connection.
+pub(crate) fn pair() -> [End; 2] {
+    let wire = Wire { bytes: Default::default(), is_open: true };
+    let wire = Arc::new(Mutex::new(wire));
+    [0, 1].map(|number| End { wire: wire.clone(), number })
 }
 
 impl End {
+    /// The link of the side with these turns, in a process that has `started` then; `process` is
+    /// the other one.
+    pub(crate) fn link(
+        self,
+        host: Arc<Host>,
+        turns: Turns,
+        started: u64,
+        process: i32,
+    ) -> SimulatedLink {
+        SimulatedLink { end: Arc::new(self), host, turns: turns.into(), started, process }
+    }
+
     fn close(&self) {
-        self.from.lock().unwrap().is_open = false;
-        self.to.lock().unwrap().is_open = false;
+        self.wire.lock().unwrap().is_open = false;
     }
 }
 
@@ -144,33 +163,6 @@ pub(crate) struct SimulatedLink {
     started: u64,
     /// The process at the other end.
     process: i32,
-}
-
-/// An end that no side has yet.
-pub(crate) struct Unclaimed(End);
-
-/// The two ends of a connection.
-pub(crate) fn pair() -> [Unclaimed; 2] {
-    let [one, other] = [(); 2].map(|()| {
-        let wire = Wire { bytes: VecDeque::new(), is_open: true };
-        Arc::new(Mutex::new(wire))
-    });
-    let (from, to) = (other.clone(), one.clone());
-    [Unclaimed(End { from: one, to: other }), Unclaimed(End { from, to })]
-}
-
-impl Unclaimed {
-    /// The link of the side with these turns, in a process that has `started` then; `process` is
-    /// the other one.
-    pub(crate) fn link(
-        self,
-        host: Arc<Host>,
-        turns: Turns,
-        started: u64,
-        process: i32,
-    ) -> SimulatedLink {
-        SimulatedLink { end: Arc::new(self.0), host, turns: turns.into(), started, process }
-    }
 }
 
 impl SimulatedLink {
@@ -227,8 +219,10 @@ impl Timed<'_> {
 impl Read for Timed<'_> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         self.link.until(self.left(), || {
-            let mut wire = self.link.end.from.lock().unwrap();
-            (!wire.bytes.is_empty() || !wire.is_open).then(|| wire.bytes.read(bytes))
+            let End { wire, number } = &*self.link.end;
+            let wire = &mut *wire.lock().unwrap();
+            let arrived = &mut wire.bytes[*number];
+            (!arrived.is_empty() || !wire.is_open).then(|| arrived.read(bytes))
         })?
     }
 }
@@ -236,11 +230,13 @@ impl Read for Timed<'_> {
 impl Write for Timed<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.link.until(self.left(), || {
-            let mut wire = self.link.end.to.lock().unwrap();
-            match CAPACITY.saturating_sub(wire.bytes.len()).min(bytes.len()) {
+            let End { wire, number } = &*self.link.end;
+            let wire = &mut *wire.lock().unwrap();
+            let sent = &mut wire.bytes[1 - number];
+            match CAPACITY.saturating_sub(sent.len()).min(bytes.len()) {
                 _ if !wire.is_open => Some(Err(io::ErrorKind::BrokenPipe.into())),
                 0 => None,
-                room => Some(wire.bytes.write(&bytes[..room])),
+                room => Some(sent.write(&bytes[..room])),
             }
         })?
     }
@@ -256,7 +252,7 @@ struct Unlimited(Arc<End>);
 
 impl Write for Unlimited {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.to.lock().unwrap().bytes.write(bytes)
+        self.0.wire.lock().unwrap().bytes[1 - self.0.number].write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {

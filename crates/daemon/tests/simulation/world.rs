@@ -226,15 +226,8 @@ impl World {
     fn finish(&mut self) {
         self.exited.push(self.serving.summary());
         let sum = |of: fn(&Summary) -> u64| self.exited.iter().map(of).sum::<u64>();
-        let Model { replies, busy: [busy_announces, busy_scrapes], .. } = self.model;
-        let Model { invalid_ids, late_replies, misjudged, .. } = self.model;
+        self.coverage += self.model.coverage;
         self.coverage = Coverage {
-            replies,
-            busy_announces,
-            busy_scrapes,
-            invalid_ids,
-            late_replies,
-            misjudged,
             dropped: self.network.counts().dropped,
             expired: sum(|it| it.expired),
             refused_full: sum(|it| it.refused_full),
@@ -263,7 +256,8 @@ impl World {
             Fault::Reload => {
                 self.disk.draw(&mut self.rng);
                 let (force, caller, responder) = (false, caller(), Responder::new(|_| ()));
-                self.request(Request::Reload { force, caller, responder }, time);
+                let request = Request::Reload { force, caller, responder };
+                self.on(Event::Request(request), time);
             }
             Fault::List { share } => self.change_list(*share, time),
             Fault::Upgrade(failure) => {
@@ -339,17 +333,14 @@ impl World {
         }
     }
 
-    fn request(&mut self, request: Request, time: Time) {
-        self.on(Event::Request(request), time);
-    }
-
     /// Adds info hashes to the list and removes others.
     fn change_list(&mut self, share: f64, time: Time) {
         let list = self.serving.supervisor.access().lists().access.clone();
         let Some(changes) = draw_changes(&list, share, &mut self.rng) else { return };
         let (to, result) = bounded(1);
         let responder = Responder::new(move |result| to.send(result).expect("room"));
-        self.request(Request::ChangeList { changes, caller: caller(), responder }, time);
+        let request = Request::ChangeList { changes, caller: caller(), responder };
+        self.on(Event::Request(request), time);
         // Refused where nothing would be left of an allow list, or the sockets change hands.
         self.coverage.list_changes += u64::from(result.recv().expect("a response").is_ok());
     }

@@ -1,6 +1,6 @@
 //! A client: a UDP socket that sends requests and checks the replies.
 
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -80,13 +80,17 @@ impl Client {
 
     /// Sends a datagram without waiting for a reply.
     pub(crate) fn send(&self, datagram: &[u8]) {
-        let sent = self.socket.send_to(datagram, self.tracker).expect("send a datagram");
-        assert_eq!(sent, datagram.len());
+        assert_eq!(self.try_send(datagram).expect("send a datagram"), datagram.len());
+    }
+
+    /// The same where that may fail.
+    pub(crate) fn try_send(&self, datagram: &[u8]) -> io::Result<usize> {
+        self.socket.send_to(datagram, self.tracker)
     }
 
     /// The next datagram, which must come from the tracker's address and port; `None` after the
     /// read time-out.
-    fn next_datagram(&self) -> Option<Vec<u8>> {
+    pub(crate) fn next_datagram(&self) -> Option<Vec<u8>> {
         let mut buffer = [0; 65_535];
         loop {
             match self.socket.recv_from(&mut buffer) {

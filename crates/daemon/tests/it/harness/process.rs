@@ -57,6 +57,25 @@ impl Drop for SetOnDrop<'_> {
     }
 }
 
+/// Runs `test` while a thread for each of these actions repeats it.
+pub(crate) fn meanwhile<T>(
+    actions: impl IntoIterator<Item = impl FnMut() + Send>,
+    test: impl FnOnce() -> T,
+) -> T {
+    let over = &AtomicBool::new(false);
+    thread::scope(|scope| {
+        for mut action in actions {
+            scope.spawn(move || {
+                while !over.load(Ordering::Relaxed) {
+                    action();
+                }
+            });
+        }
+        let _over = SetOnDrop(over);
+        test()
+    })
+}
+
 /// A free address for a daemon that does not log its own, or that starts repeatedly: a port outside
 /// the ephemeral range, free for UDP and TCP over both families. It stays reserved until this
 /// process ends, also between two starts of a daemon: no other test program gets it.
@@ -79,7 +98,9 @@ pub(crate) fn free_address() -> SocketAddr {
 /// Asserts that a text contains these parts.
 #[track_caller]
 pub(crate) fn assert_parts(text: &str, parts: &[&str]) {
-    parts.iter().for_each(|part| assert!(text.contains(part), "no {part:?} in {text}"));
+    for part in parts {
+        assert!(text.contains(part), "no {part:?} in {text}");
+    }
 }
 
 /// Fails unless the test has root's privileges over users and namespaces, which `scripts/test`
@@ -198,6 +219,11 @@ impl Launch {
     /// Starts the daemon.
     pub(crate) fn start(self) -> Daemon {
         self.start_with_log_to(Stdio::piped())
+    }
+
+    /// Starts the daemon and waits for its exit.
+    pub(crate) fn run(self) -> Ended {
+        self.start().end()
     }
 
     /// Starts the daemon and waits until it serves.
@@ -429,13 +455,13 @@ impl Daemon {
     pub(crate) fn ctl(&self, arguments: &[&str]) -> Ended {
         let url = format!("http://{}", self.admin());
         let launch = Launch::new(&["ctl", "--url", &url]);
-        launch.flag("--token-file", self.home().join("token")).flags(arguments).start().end()
+        launch.flag("--token-file", self.home().join("token")).flags(arguments).run()
     }
 
     /// Runs `onrush ctl` with the daemon's configuration file: at the control socket, without a
     /// token.
     pub(crate) fn local_ctl(&self, arguments: &[&str]) -> Ended {
-        self.command(&["ctl"]).flags(arguments).start().end()
+        self.command(&["ctl"]).flags(arguments).run()
     }
 
     /// A command line with the daemon's configuration file.

@@ -36,6 +36,14 @@ impl Peers {
         Self { state: swarm_state(address, &hashes), hashes }
     }
 
+    /// Asserts that a start restores all peers from its snapshot.
+    #[track_caller]
+    pub(crate) fn assert_restored(&self, launch: Launch) {
+        let daemon = launch.serve_restored();
+        self.assert_served(daemon.address());
+        daemon.stop();
+    }
+
     /// Asserts that the tracker at this address has all peers, and no others in these swarms.
     #[track_caller]
     pub(crate) fn assert_served(&self, address: SocketAddr) {

@@ -109,7 +109,7 @@ impl Model {
         // It may also have expired, or have been removed with its swarm.
         let alive = self.alive(state.seen.0, second).0 && !self.doubtful.contains(&hash);
         self.unstored.add(alive);
-        self.misjudged += u64::from(alive && doubt == Doubt::Misjudged);
+        self.coverage.misjudged += u64::from(alive && doubt == Doubt::Misjudged);
     }
 
     /// No shard stores more peers than its share, and no source more than its limit, except for
@@ -166,9 +166,11 @@ impl Model {
     ) -> Result<(), String> {
         let equal = |what: &str, found: u64, expected: u64| within(what, found, expected, expected);
         equal("datagrams received", received, self.requests)?;
-        equal("replies", replies, self.replies)?;
-        equal("refused as busy", refused(Ok(Refusal::Busy)), self.busy.iter().sum())?;
-        equal("invalid ids", refused(Err(UdpRefusal::ConnectionId)), self.invalid_ids)?;
+        let seen = &self.coverage;
+        equal("replies", replies, seen.replies)?;
+        let busy = seen.busy_announces + seen.busy_scrapes;
+        equal("refused as busy", refused(Ok(Refusal::Busy)), busy)?;
+        equal("invalid ids", refused(Err(UdpRefusal::ConnectionId)), seen.invalid_ids)?;
         let silent = Refusal::ALL.iter().filter(|refusal| refusal.text().is_none());
         let silent: u64 = silent.map(|refusal| refused(Ok(*refusal))).sum::<u64>()
             + UdpRefusal::ALL.iter().map(|refusal| refused(Err(*refusal))).sum::<u64>();
