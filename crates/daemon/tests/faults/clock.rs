@@ -114,7 +114,6 @@ fn step(offset: i64) {
         assert!(!line.contains(TOO_OLD), "{line}");
         daemon.serving();
         peers.assert_served(daemon.address());
-        daemon.stop();
     }
     assert_eq!(set_aside(state.path()), 0);
 }

@@ -82,7 +82,6 @@ fn without_free_descriptors_the_tracker_serves_and_refuses_upgrades() {
     upgrade(&mut daemon);
     peers.assert_served(address);
     load.end_answered();
-    daemon.stop();
 }
 
 /// Bytes of data that the process may have, on top of some 60 MiB for stacks and the allocator.

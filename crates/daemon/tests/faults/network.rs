@@ -110,7 +110,6 @@ fn replies_that_a_firewall_refuses_are_counted_and_requests_are_not() {
             Account::balanced_with(&daemon, load, refused);
             assert_reported(&mut daemon, ERRORS[0]);
             assert_peers_stayed(&daemon);
-            daemon.stop();
         });
     }
 }
@@ -134,7 +133,6 @@ fn replies_that_the_kernel_refuses_are_counted_whatever_the_error() {
                 assert!(account.unsent >= REFUSED, "{error}: {account:?}");
                 assert_reported(&mut daemon, reported);
                 assert_peers_stayed(&daemon);
-                daemon.stop();
             });
         }
     });
@@ -210,7 +208,6 @@ fn replies_larger_than_the_path_arrive_whole() {
         // Small replies beside them.
         load.end_answered();
         assert_eq!(Account::balanced(&daemon).unsent, 0);
-        daemon.stop();
     });
 }
 
@@ -243,6 +240,5 @@ fn service_returns_with_the_link_the_addresses_and_ipv6() {
         let account = Account::balanced(&daemon);
         assert_eq!(account.dropped, 0, "{account:?}");
         assert_peers_stayed(&daemon);
-        daemon.stop();
     });
 }

@@ -177,6 +177,7 @@ struct Trackers {
 impl Drop for Trackers {
     fn drop(&mut self) {
         self.processes().iter().for_each(|process| _ = send_kill(process.id));
+        self.daemon.await_exit();
     }
 }
 
@@ -255,6 +256,7 @@ impl Trackers {
             _ => {}
         }
         self.owner = left.unwrap_or_else(|| {
+            self.daemon.await_exit();
             self.daemon = serve(self.state.path(), self.address);
             self.group = self.daemon.pid();
             self.group

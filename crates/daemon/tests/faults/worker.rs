@@ -27,6 +27,5 @@ fn a_failed_worker_ends_the_process_and_the_next_start_has_the_snapshot() {
     let daemon = launch().serve_restored();
     load.served_again();
     load.end();
-    peers.assert_served(address);
-    daemon.stop();
+    peers.assert_served(daemon.address());
 }

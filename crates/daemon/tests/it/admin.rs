@@ -88,7 +88,6 @@ fn metrics_and_statistics_agree_with_the_traffic() {
     let older = daemon.get("/metrics");
     assert!(older.head.contains("text/plain; version=0.0.4"), "{}", older.head);
     assert!(newer.body.ends_with("# EOF\n") && !older.body.contains("# EOF"), "{}", older.body);
-    daemon.stop();
 }
 
 #[test]
@@ -108,7 +107,6 @@ fn the_admin_api_requires_the_token() {
     daemon.stop();
     let without_token = Launch::on_loopback().admin().serve();
     without_token.call("GET", path, "").fails(403, &["admin.token_file"]);
-    without_token.stop();
 }
 
 #[test]
@@ -137,7 +135,6 @@ fn swarms_are_looked_up_and_wrong_requests_name_what_is_right() {
     daemon.call("POST", "/health", "").fails(405, &["/openapi.json"]);
     // There is no list to change.
     daemon.change_list("POST", &[hash]).fails(409, &["access.mode"]);
-    daemon.stop();
 }
 
 #[test]
@@ -170,7 +167,6 @@ fn a_list_change_applies_at_once_and_purges_its_swarm() {
     }
     daemon.change_list("POST", &[hash; 50]).fails(413, &["admin.max_body"]);
     assert_eq!(daemon.call("GET", "/api/v1/list", "").json()["entries"], 0);
-    daemon.stop();
 }
 
 #[test]
@@ -201,7 +197,6 @@ fn a_reload_reports_changed_keys_and_errors() {
     fs::write(&token, "another-token-of-the-tests").unwrap();
     assert_eq!(reload().status, 200);
     assert_eq!(reload().status, 401);
-    daemon.stop();
 }
 
 #[test]

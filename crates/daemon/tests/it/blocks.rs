@@ -69,7 +69,6 @@ fn a_block_refuses_and_counts_every_request_of_its_sources_until_it_is_removed()
     let removed = daemon.local_output(&["unblock", PREFIX]);
     assert!(removed.contains(PREFIX) && removed.ends_with(": 2"), "{removed}");
     client.connect_and_check();
-    daemon.stop();
 }
 
 #[test]
@@ -89,7 +88,6 @@ fn blocks_survive_a_kill_a_restart_and_an_upgrade() {
     assert_blocked(&daemon);
     let block = &blocks(&daemon)[0];
     assert!(block["seconds"] == 7 * 86_400 && block["reason"] == "why", "{block}");
-    daemon.stop();
 }
 
 #[test]
@@ -111,7 +109,6 @@ fn a_block_made_while_the_next_process_starts_is_not_lost() {
     for prefix in made {
         assert!(there.iter().any(|block| block["prefix"] == prefix), "{prefix} {there:?}");
     }
-    daemon.stop();
 }
 
 #[test]
@@ -127,5 +124,4 @@ fn what_is_wrong_is_refused_with_a_remedy() {
     daemon.local_ctl(&["block", PREFIX]).exits(1, &["blocks.json"]);
     assert!(blocks(&daemon).is_empty());
     source(&daemon).connect();
-    daemon.stop();
 }

@@ -82,7 +82,6 @@ fn another_user_may_read_at_most_and_learns_who_may_more() {
     fs::set_permissions(token.path(), PermissionsExt::from_mode(0o644)).unwrap();
     let flags = ["ctl", "--token-file", token.path().to_str().unwrap(), "list", "show"];
     run_as_nobody(&daemon, &flags).prints(&[]);
-    daemon.stop();
 }
 
 #[test]
@@ -91,7 +90,6 @@ fn root_controls_the_tracker_of_another_user() {
     run(&daemon, &["ctl", "reload"]).prints(&[]);
     fs::set_permissions(daemon.home(), PermissionsExt::from_mode(0o755)).unwrap();
     run_as_nobody(&daemon, &["ctl", "reload"]).prints(&[]);
-    daemon.stop();
 }
 
 #[test]
@@ -147,4 +145,5 @@ fn every_request_is_answered_during_upgrades() {
     assert_eq!(mode(&socket), 0o660);
     daemon.signal("TERM");
     eventually("the last process removes the socket", || !socket.exists());
+    daemon.end();
 }

@@ -47,7 +47,6 @@ fn swarms_and_statistics_are_shown() {
     let unknown = random_hash().to_string();
     daemon.ctl(&["swarm", &unknown]).exits(1, &[&unknown]);
     daemon.ctl(&["swarm", "nonsense"]).exits(1, &["40 hexadecimal digits"]);
-    daemon.stop();
 }
 
 #[test]
@@ -75,7 +74,6 @@ fn list_and_reload_commands_work() {
     daemon.ctl(&["reload"]).prints(&[]);
     daemon.configure("[log]\nlevel = \"loud\"\n");
     daemon.ctl(&["reload"]).exits(1, &["log.level"]);
-    daemon.stop();
 }
 
 /// At the default address there may be another tracker. Errors of a token file are tested in

@@ -49,7 +49,6 @@ fn config_shows_what_is_in_force_and_how_the_file_differs() {
     daemon.configure(&format!("{LOCAL}[announce]\nintervall = 600\n"));
     let differs = Launch::new(&["ctl", "config", "--diff"]).flag("--config", &correct).run();
     differs.exits(1, &["`announce.intervall`"]);
-    daemon.stop();
 }
 
 /// Until the next reload: `src/supervise/tests.rs`.
@@ -84,7 +83,6 @@ fn a_snapshot_is_written_at_once_and_copied() {
 
     let remote = ["--url", "http://127.0.0.1:1", "snapshot", "--to", copy.to_str().unwrap()];
     Launch::new(&["ctl"]).flags(&remote).run().exits(2, &["--to"]);
-    daemon.stop();
 }
 
 #[test]

@@ -49,7 +49,6 @@ fn every_format_agrees_with_scrapes() {
         );
         let has = |swarm: &[u8]| bytes.windows(swarm.len()).any(|window| window == swarm);
         assert!(expected.into_iter().all(|swarm| has(&swarm)), "{name}");
-        daemon.stop();
     }
 }
 
@@ -76,7 +75,6 @@ fn an_export_on_request_needs_a_configured_file_and_reports_path_and_size() {
     fs::remove_file(&file).unwrap();
     fs::create_dir(&file).unwrap();
     daemon.call("POST", path, "").fails(500, &["scrape.txt"]);
-    daemon.stop();
 }
 
 /// A failure is logged, and the next one is tried.
@@ -92,5 +90,4 @@ fn the_export_is_repeated() {
     eventually("the export is repeated", || {
         fs::read_to_string(&file).unwrap().lines().count() >= peers.hashes.len()
     });
-    daemon.stop();
 }

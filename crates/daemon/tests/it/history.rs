@@ -53,5 +53,4 @@ fn the_history_survives_a_restart_and_an_upgrade() {
     });
     assert!(kept.starts_with(&recorded), "{recorded:?} is not the begin of {kept:?}");
     assert_eq!(set_aside(state.path()), 0);
-    third.stop();
 }

@@ -75,7 +75,6 @@ fn an_export_without_its_directory_fails_the_check_and_is_warned_of_at_start_and
     daemon.skip();
     daemon.signal("HUP");
     daemon.line_with(warning, &[" WARN "]);
-    daemon.stop();
 }
 
 #[test]
@@ -113,7 +112,6 @@ fn the_running_tracker_may_hold_the_addresses_and_no_second_one() {
     // Another home, and so another state directory.
     let by = format!("`listen.0`: {listen} is taken by onrush (process {}", daemon.pid());
     check().config(&config).run().exits(2, &[&by]);
-    daemon.stop();
 }
 
 #[test]

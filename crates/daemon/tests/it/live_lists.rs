@@ -65,5 +65,4 @@ fn changes_survive_reloads_and_restarts_until_the_file_contains_them() {
     write_list(directory, &[in_file]);
     assert_eq!(reload(&daemon), "[\"access.files\"]");
     daemon.client().announce(&leecher(added, 4_002));
-    daemon.stop();
 }

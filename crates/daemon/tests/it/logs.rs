@@ -123,7 +123,6 @@ fn an_unwritable_log_does_not_stop_the_daemon() {
     assert_eq!(Launch::new(&flags).start_with_a_full_disk().end().code, Some(1));
     let wrong = Launch::new(&["--config", "/nowhere"]).start_with_a_full_disk();
     assert_eq!(wrong.end().code, Some(2));
-    daemon.stop();
 }
 
 fn send_every_kind_of_request(client: &mut Client, forbidden: InfoHash) {

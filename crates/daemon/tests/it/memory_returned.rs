@@ -48,7 +48,6 @@ fn memory_is_returned_when_all_peers_have_left() {
         resident() <= enough
     });
     println!("{idle} kB, {full} kB, {} kB", resident());
-    daemon.stop();
 }
 
 /// Announces the first `peers` peers with this event.

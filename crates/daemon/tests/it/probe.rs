@@ -27,7 +27,6 @@ fn a_name_is_probed_over_each_family_and_leaves_no_peer() {
     probe(&[&v4, "--info-hash", &hash.to_string()]).prints(&[]);
     let counts = daemon.client().counts(hash);
     assert_eq!((counts.seeders, counts.leechers), (0, 0));
-    daemon.stop();
 }
 
 #[test]
@@ -69,7 +68,6 @@ fn a_refused_info_hash_is_a_failure_of_the_announce() {
     let address = daemon.address().to_string();
     assert_critical(&[&address], "announce  failed: an error to ");
     probe(&[&address, "--info-hash", &hash]).prints(&[]);
-    daemon.stop();
 }
 
 #[test]

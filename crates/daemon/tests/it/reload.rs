@@ -69,5 +69,4 @@ fn lists_follow_their_files_and_a_wrong_or_missing_file_changes_nothing() {
     assert_eq!(daemon.call("POST", "/api/v1/reload?forced=1", "").status, 400);
     daemon.ctl(&["reload", "--force"]).prints(&[]);
     client.announce(&leecher(second, 4_002));
-    daemon.stop();
 }

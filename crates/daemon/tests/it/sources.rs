@@ -55,7 +55,6 @@ fn one_source_occupies_a_part_until_it_is_trusted() {
         (6_000..6_100).for_each(|port| drop(attacker.announce(&seeder(hash, port))));
         honest.announce(&leecher(hash, 4_000)).counts().0 > 20
     });
-    daemon.stop();
 }
 
 /// Without configuration, clients on the host itself are not limited: load tests and proxies.
@@ -65,5 +64,4 @@ fn the_host_itself_is_trusted_by_default() {
     let (client, hash) = (client(&daemon, 0), random_hash());
     (5_000..5_020).for_each(|port| drop(client.announce(&leecher(hash, port))));
     assert_eq!(client.counts(hash).leechers, 20);
-    daemon.stop();
 }

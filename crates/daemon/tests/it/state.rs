@@ -33,7 +33,6 @@ fn connection_ids_survive_a_kill_and_a_restart() {
     for (address, id) in daemon.addresses().iter().zip(ids) {
         Client::new(*address).with_id(id).check_swarm();
     }
-    daemon.stop();
 }
 
 #[test]
@@ -67,7 +66,6 @@ fn without_a_state_directory_blocks_and_history_are_those_of_the_process() {
     source(&daemon).assert_blocked(|| list()["blocks"][0]["refused"].as_u64().unwrap());
     assert_eq!((&list()["blocks"][0]["refused"], &list()["lasting"]), (&1.into(), &false.into()));
     announce_and_record(&daemon);
-    daemon.stop();
 }
 
 #[test]

@@ -85,5 +85,4 @@ fn each_list_refuses_with_its_text_and_is_counted_by_day() {
     assert_eq!(errors(&daemon, [added, ordered]), [COURT, COURT]);
     daemon.ctl(&["list", "show", &added.to_string()]).prints(&["court.txt", ": order 8"]);
     eventually("refusals are added to those of the day", || refused(&daemon) == [3, 4]);
-    daemon.stop();
 }

@@ -46,7 +46,6 @@ fn without_a_terminal_top_prints_once() {
     assert_eq!(words("swarms")[1..4], ["3", "(0", "idle)"], "{text}");
     assert!(text.lines().filter(|line| line.starts_with("worker-")).count() == 2, "{text}");
     assert!(!text.contains('\u{1b}'), "no control sequences in a pipe");
-    daemon.stop();
 }
 
 #[test]

@@ -69,7 +69,6 @@ fn a_flood_of_one_network_is_named_first_and_a_block_ends_it() {
             blocks["blocks"][0]["refused"].as_u64() > Some(100)
         });
     });
-    daemon.stop();
 }
 
 /// Asserts that nft accepts the rules that name the flood.
@@ -151,5 +150,4 @@ fn a_wrong_request_is_refused_with_the_values_that_are_right() {
         daemon.call("GET", &format!("/api/v1/sources/top?{query}"), "").fails(400, &[part]);
     }
     assert_eq!(daemon.get("/api/v1/sources/top").status, 401);
-    daemon.stop();
 }

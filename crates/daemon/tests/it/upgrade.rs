@@ -6,8 +6,8 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::UNIX_EPOCH;
 
 use nix::unistd::Uid;
@@ -25,7 +25,7 @@ use crate::harness::messages::{
 use crate::harness::network::in_own_network;
 use crate::harness::packets::{random_hash, seeder};
 use crate::harness::process::{
-    Daemon, Launch, SetOnDrop, TOKEN_FILE, eventually, free_address, meanwhile, mode,
+    Daemon, Launch, TOKEN_FILE, eventually, free_address, meanwhile, mode,
 };
 use crate::harness::swarms::{PLACEMENTS, Peers, launch_in};
 use crate::snapshot::{FILE, age};
@@ -121,7 +121,6 @@ fn errors_of_an_upgrade_are_named_and_the_predecessor_serves() {
     stream.write_all(b"\0\0\0\x02{}").unwrap();
     first.line(UPGRADE_FAILED);
     first.check();
-    first.stop();
 }
 
 /// Connects as a successor that speaks this version of the protocol.
@@ -216,7 +215,6 @@ fn a_failed_successor_is_reported_and_the_predecessor_serves() {
     daemon.check();
     upgrade_by_ctl(&mut daemon, &[]);
     daemon.check();
-    daemon.stop();
 }
 
 /// A wildcard conflicts with the address of the predecessor and with that of another program: that
@@ -239,7 +237,6 @@ fn an_admin_address_that_is_in_use_after_the_upgrade_is_bound_later() {
         drop(other);
         daemon.wait_for_line(&served);
         daemon.ctl(&["health"]).prints(&[]);
-        daemon.stop();
     });
 }
 
@@ -252,33 +249,24 @@ fn list_changes_during_an_upgrade_apply_after_it() {
     let client = daemon.client();
     let hashes: Vec<InfoHash> = (0..200).map(|_| random_hash()).collect();
     hashes.iter().for_each(|hash| drop(client.announce(&seeder(*hash, 1_000))));
-    let (admin, over) = (daemon.admin(), AtomicBool::new(false));
-    let listed = thread::scope(|scope| {
-        let (over, hashes) = (&over, &hashes);
-        let changing = scope.spawn(move || {
-            let mut listed = Vec::new();
-            for hash in hashes {
-                // The last change is made after the upgrades, if not before.
-                while !over.load(Ordering::Relaxed) || listed.is_empty() {
-                    // Neither process may listen for a moment.
-                    let Ok(response) = change_list(admin, "POST", &[*hash]) else { continue };
-                    if response.status == 200 {
-                        listed.push(*hash);
-                        break;
-                    }
-                    let expected = REFUSED.iter().any(|part| response.body.contains(part));
-                    assert!(expected, "{response:?}");
-                }
-            }
-            listed
-        });
-        let end = SetOnDrop(over);
-        for _ in 0..3 {
-            daemon.upgrade();
+    let (admin, listed) = (daemon.admin(), Mutex::new(Vec::new()));
+    let mut next = hashes.iter().copied().peekable();
+    let change = || {
+        let Some(hash) = next.peek() else { return };
+        // Neither process may listen for a moment.
+        let Ok(response) = change_list(admin, "POST", &[*hash]) else { return };
+        if response.status == 200 {
+            listed.lock().unwrap().extend(next.next());
+        } else {
+            assert!(REFUSED.iter().any(|part| response.body.contains(part)), "{response:?}");
         }
-        drop(end);
-        changing.join().unwrap()
+    };
+    meanwhile([change], || {
+        (0..3).for_each(|_| drop(daemon.upgrade()));
+        // The last change is made after the upgrades, if not before.
+        eventually("a hash is listed", || !listed.lock().unwrap().is_empty());
     });
+    let listed = listed.into_inner().unwrap();
     let journal = fs::read_to_string(state.path().join("access.changes")).unwrap();
     for hash in &listed {
         client.announce_refused(&seeder(*hash, 1_000));
@@ -293,7 +281,6 @@ fn list_changes_during_an_upgrade_apply_after_it() {
             .is_ok_and(|response| response.status == 404)
     };
     eventually("all listed swarms are purged", || listed.iter().all(purged));
-    daemon.stop();
 }
 
 /// Peers with a long advertised interval are restored until they return, over a restart and an

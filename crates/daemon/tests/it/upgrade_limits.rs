@@ -60,5 +60,4 @@ fn an_upgrade_that_would_drop_peers_or_most_of_a_list_is_refused_unless_forced()
     write(300);
     upgrade_by_ctl(&mut daemon, &[]);
     daemon.call("POST", "/api/v1/upgrade?force=perhaps", "").fails(400, &["force"]);
-    daemon.stop();
 }

@@ -40,7 +40,6 @@ fn all_threads_change_user_and_drop_all_capabilities() {
             for address in ["127.0.0.1:80", "[::1]:80"] {
                 Client::new(address.parse().unwrap()).connect_and_check();
             }
-            daemon.stop();
         }
     });
 }

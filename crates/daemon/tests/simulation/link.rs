@@ -167,7 +167,11 @@ pub(crate) struct SimulatedLink {
 
 impl SimulatedLink {
     /// Waits until `attempt` succeeds, up to `limit` seconds.
-    fn until<T>(&self, limit: u64, mut attempt: impl FnMut() -> Option<T>) -> io::Result<T> {
+    pub(crate) fn until<T>(
+        &self,
+        limit: u64,
+        mut attempt: impl FnMut() -> Option<T>,
+    ) -> io::Result<T> {
         let deadline = self.host.second().saturating_add(limit);
         loop {
             if let Some(result) = attempt() {

@@ -49,7 +49,7 @@ pub(crate) fn nobody() -> User {
 
 /// Sets a flag when it is dropped: ends a thread of a scope, which waits for it, also if the test
 /// fails.
-pub(crate) struct SetOnDrop<'a>(pub(crate) &'a AtomicBool);
+struct SetOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for SetOnDrop<'_> {
     fn drop(&mut self) {
@@ -261,8 +261,8 @@ impl Launch {
             read_lines(log, sender, Line::Log);
         }
         let (log, output, addresses) = (Vec::new(), Vec::new(), Vec::new());
-        let home = self.home;
-        Daemon { child, successor: None, lines, log, output, read: 0, served: 0, addresses, home }
+        let (home, successor, ended) = (self.home, None, false);
+        Daemon { child, successor, lines, log, output, read: 0, served: 0, addresses, home, ended }
     }
 }
 
@@ -271,7 +271,8 @@ fn write_config(home: &Path, text: &str) {
     fs::write(home.join("onrush.toml"), text).unwrap();
 }
 
-/// A running daemon, killed when dropped.
+/// A running daemon. When it is dropped it is stopped, and must exit with code 0; if the test has
+/// failed, it is killed.
 pub(crate) struct Daemon {
     child: Child,
     /// The successor after an upgrade; its log is in the same pipe.
@@ -286,6 +287,8 @@ pub(crate) struct Daemon {
     /// The addresses of the listeners, once the daemon serves.
     addresses: Vec<SocketAddr>,
     home: TempDir,
+    /// Whether a test has waited for its exit.
+    ended: bool,
 }
 
 /// The result of a daemon that has exited.
@@ -519,6 +522,12 @@ impl Daemon {
 
     /// Waits for the exit.
     pub(crate) fn end(mut self) -> Ended {
+        self.await_exit()
+    }
+
+    /// The same for a daemon that is part of something else.
+    pub(crate) fn await_exit(&mut self) -> Ended {
+        self.ended = true;
         let deadline = Instant::now() + TIMEOUT;
         let why = loop {
             if let Err(why) = self.read_line(deadline) {
@@ -550,13 +559,17 @@ impl Daemon {
 
     /// Sends SIGTERM and waits for the exit, which must have code 0.
     pub(crate) fn stop(mut self) -> Ended {
+        self.stop_cleanly()
+    }
+
+    fn stop_cleanly(&mut self) -> Ended {
         self.signal("TERM");
         if self.successor.is_some() {
             // The exit code below is that of the predecessor.
             self.line(STOPPED);
         }
-        let ended = self.end();
-        assert_eq!(ended.code, Some(0), "{}", ended.text());
+        let ended = self.await_exit();
+        ended.exits(0, &[]);
         ended
     }
 
@@ -599,6 +612,9 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
+        if !self.ended && !thread::panicking() {
+            self.stop_cleanly();
+        }
         if let Some(successor) = self.successor {
             let _ = kill(Pid::from_raw(successor as i32), Signal::SIGKILL);
         }

@@ -41,7 +41,6 @@ impl Peers {
     pub(crate) fn assert_restored(&self, launch: Launch) {
         let daemon = launch.serve_restored();
         self.assert_served(daemon.address());
-        daemon.stop();
     }
 
     /// Asserts that the tracker at this address has all peers, and no others in these swarms.
