@@ -195,8 +195,8 @@ fn replies_larger_than_the_path_arrive_whole() {
         let load = load_from(hosts, CLIENTS[0], &daemon);
         for (address, source) in daemon.addresses().iter().zip(CLIENTS) {
             let swarm = hash(7_000 + u32::from(address.is_ipv6()));
-            let mut client = hosts.on_clients(|| Client::at(source.parse().unwrap(), *address));
-            client.connect();
+            let client = || Client::at(source.parse().unwrap(), *address).connected();
+            let client = hosts.on_clients(client);
             for port in 1_000..1_400 {
                 client.announce(&seeder(swarm, port).want(0));
             }

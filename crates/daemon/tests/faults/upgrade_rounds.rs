@@ -176,7 +176,7 @@ struct Trackers {
 
 impl Drop for Trackers {
     fn drop(&mut self) {
-        self.processes().iter().for_each(|process| _ = send_kill(process.id));
+        processes(self.group).iter().for_each(|process| _ = send_kill(process.id));
         self.daemon.await_exit();
     }
 }
@@ -211,15 +211,10 @@ impl Trackers {
     /// Asserts that all peers are served.
     fn check_peers(&self) {
         self.peers.assert_served(self.address);
-        let mut client = Client::new(self.address);
-        client.connect();
+        let client = Client::new(self.address).connected();
         for some in Self::more().chunks(BURST).step_by(20) {
             assert!(client.scrape(some).iter().all(|counts| counts.seeders == 1));
         }
-    }
-
-    fn processes(&self) -> Vec<Process> {
-        processes(self.group)
     }
 
     /// Starts an upgrade, kills the victim, and checks which process serves. Returns the number of
@@ -292,7 +287,7 @@ impl Trackers {
 
     /// Kills the process, which may not run yet or any more. Returns whether it ran.
     fn kill(&mut self, victim: Victim, old: u32) -> bool {
-        let found = self.processes().into_iter().find(|process| match victim {
+        let found = processes(self.group).into_iter().find(|process| match victim {
             Victim::Old => process.id == old,
             Victim::New => process.id != old && process.role == Some(Victim::New),
             Victim::Launcher => process.role == Some(Victim::Launcher),
@@ -303,7 +298,7 @@ impl Trackers {
     /// Waits until one process is left, which answers, or none; its id.
     fn settle(&mut self) -> Option<u32> {
         let mut left = None;
-        self.wait_for("one process serves, or none", |this| match this.processes()[..] {
+        self.wait_for("one process serves, or none", |this| match processes(this.group)[..] {
             [] => true,
             [one] => {
                 let serves = one.role != Some(Victim::Launcher) && answers(this.address);
@@ -329,7 +324,12 @@ impl Trackers {
         let deadline = Instant::now() + TIMEOUT;
         while !is(self) {
             let log = || self.daemon.log().join("\n");
-            assert!(Instant::now() < deadline, "not {what}: {:?}:\n{}", self.processes(), log());
+            assert!(
+                Instant::now() < deadline,
+                "not {what}: {:?}:\n{}",
+                processes(self.group),
+                log()
+            );
             let failed = self.daemon.log().iter().any(|line| line.contains("panicked"));
             assert!(!failed, "{}", log());
             self.daemon.read_until(Instant::now() + LOOK);

@@ -24,8 +24,7 @@ fn metrics_and_statistics_agree_with_the_traffic() {
     let hash = random_hash();
     let mut bytes_out = 0;
     for ((address, seeders), endpoint) in daemon.addresses().iter().zip([3, 2]).zip([6, 18]) {
-        let mut client = Client::new(*address);
-        client.connect();
+        let client = Client::new(*address).connected();
         let mut announces: Vec<_> =
             (0..seeders).map(|port| seeder(hash, 5_000 + port).event(Event::Started)).collect();
         announces.push(leecher(hash, 6_000).event(Event::Started));

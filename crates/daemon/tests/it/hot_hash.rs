@@ -14,7 +14,6 @@ use onrush_net::bind::{Address, Buffers, Options, bind_group};
 use onrush_net::mio;
 use onrush_net::steering::{Function, Steering};
 use onrush_proto::InfoHash;
-use onrush_swarm::ShardMap;
 use onrush_testing::memory_tracker::{at, rules, secrets, settings};
 use onrush_tracker::assemble::{assemble, shard_map};
 use onrush_tracker::worker::Worker;
@@ -111,7 +110,10 @@ impl Tracker {
         let options = Options { workers: WORKERS, buffers, probe: true };
         let group = bind_group(&[address], &options).unwrap();
         let map = shard_map(settings.placement.shards(), &secrets);
-        let (steering, notices) = Steering::attach(function(map), &group);
+        // Steering as in the daemon: the info hash is at byte 16.
+        let (multipliers, buckets) = (map.key(), map.shards());
+        let function = Function { offset: 16, multipliers, min_len: 36, buckets };
+        let (steering, notices) = Steering::attach(function, &group);
         assert!(notices.is_empty(), "{notices:?}");
         let address = group.addresses[0];
         let options = mio::Options { batch: CAPACITY, ..mio::Options::default() };
@@ -220,11 +222,6 @@ impl Tracker {
         };
         self.counted.iter().zip(before).map(load).collect()
     }
-}
-
-/// Steering as in the daemon: the info hash is at byte 16.
-fn function(map: ShardMap) -> Function {
-    Function { offset: 16, multipliers: map.key(), min_len: 36, buckets: map.shards() }
 }
 
 fn client() -> UdpSocket {

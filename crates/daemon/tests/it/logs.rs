@@ -23,8 +23,7 @@ fn a_level_logs_its_lines_and_more_severe_ones() {
             .flag("--listen", address.to_string())
             .flag("--log-level", word)
             .start();
-        let mut client = Client::new(address);
-        client.await_tracker();
+        let mut client = Client::new(address).connected_later();
         client.connect_and_check();
         client.send(b"junk");
         client.connect_and_check();
@@ -41,7 +40,7 @@ fn json_is_an_object_per_entry() {
     let taken = free_address();
     let config = format!("listen = [\"{taken}\"]\n[log]\nformat = \"json\"\n");
     let mut daemon = Launch::new(&[]).config(&config).start();
-    Client::new(taken).await_tracker();
+    Client::new(taken).connected_later();
     daemon.configure("[announce]\nintervall = 900\n");
     daemon.signal("HUP");
     let rejected = json(&daemon.line(RELOAD_REJECTED));
@@ -114,8 +113,7 @@ fn an_unwritable_log_does_not_stop_the_daemon() {
     let address = free_address();
     let flags = ["--listen", &address.to_string(), "--log-level", "trace"];
     let daemon = Launch::new(&flags).start_with_a_full_disk();
-    let mut client = Client::new(address);
-    client.await_tracker();
+    let mut client = Client::new(address).connected_later();
     client.connect_and_check();
     daemon.signal("HUP");
     client.connect_and_check();

@@ -91,8 +91,7 @@ fn replies_leave_from_the_address_and_port_of_the_request() {
 fn check_every_reply(from: IpAddr, to: SocketAddr) {
     // Several clients: the kernel picks the worker by the ports of both sides.
     for _ in 0..4 {
-        let mut client = Client::at(from, to).strict();
-        client.connect();
+        let client = Client::at(from, to).strict().connected();
         assert!(client.announce(&leecher(hash(1), 5000)).leechers > 0);
         assert_eq!(client.announce_refused(&leecher(hash(1), 0)), "port cannot be 0");
         let hashes: Vec<_> = (0..20).map(hash).collect();

@@ -195,8 +195,7 @@ fn sockets_of_systemd_are_used() {
     let addresses = both();
     let mut daemon = activated(&["--datagram"], &addresses, &[]);
     // The first datagram starts the daemon and stays queued in the socket.
-    let mut client = Client::new(addresses[0]);
-    client.await_tracker();
+    Client::new(addresses[0]).connected_later();
     assert_eq!(daemon.serving(), addresses);
     daemon.check();
     daemon.stop().exits(0, &["sockets by systemd", "1 colocated"]);
@@ -207,7 +206,7 @@ fn flags_overridden_by_passed_sockets_cause_a_warning() {
     let [address, other] = both();
     let flags = ["--listen", &other.to_string(), "--workers", "3"];
     let mut daemon = activated(&["--datagram"], &[address], &flags);
-    Client::new(address).await_tracker();
+    Client::new(address).connected_later();
     assert_eq!(daemon.serving(), [address]);
     let ended = daemon.stop();
     ended.has_line(&[" WARN ", "sockets", "1 of 3 workers"]);

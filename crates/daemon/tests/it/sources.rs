@@ -14,9 +14,7 @@ const LIMITS: &str = "listen = [\"127.0.0.1:0\"]\n[limits]\npeers = 20_000\n\
 
 /// A connected client at 127.9.9.`number`.
 fn client(daemon: &Daemon, number: u8) -> Client {
-    let mut client = Client::at(Ipv4Addr::new(127, 9, number, 9).into(), daemon.address());
-    client.connect();
-    client
+    Client::at(Ipv4Addr::new(127, 9, number, 9).into(), daemon.address()).connected()
 }
 
 fn not_stored(daemon: &Daemon, limit: &str) -> f64 {

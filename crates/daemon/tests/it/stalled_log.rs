@@ -43,8 +43,7 @@ impl Stalled {
             .configured_admin()
             .environment("WATCHDOG_USEC", "1500000");
         let daemon = notify.launch(launch).start_with_log_to(to.into());
-        let mut client = Client::new(address);
-        client.await_tracker();
+        let client = Client::new(address).connected_later();
         // The admin side serves later than the workers, and READY is a line of the unread log.
         eventually("the tracker is ready", || is_up(admin, "/ready"));
         (Self { daemon, client, admin, refused: 0 }, BufReader::new(log))

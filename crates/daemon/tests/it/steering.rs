@@ -15,8 +15,7 @@ fn share_over_lanes(listen: &str, steering: bool) -> f64 {
     );
     let daemon = Launch::new(&["--listen", listen]).admin().config(&config).serve();
     for _ in 0..CLIENTS {
-        let mut client = Client::new(daemon.address());
-        client.connect();
+        let client = Client::new(daemon.address()).connected();
         (0..SWARMS).for_each(|_| client.check_swarm());
     }
     assert_eq!(daemon.metrics().sum("onrush_refused_requests_total", &[]), 0.0);

@@ -13,6 +13,7 @@ use crate::harness::network::in_own_network;
 use crate::harness::packets::connect;
 use crate::harness::process::{Daemon, Launch, eventually};
 
+const PATH: &str = "/api/v1/sources/top?seconds=1";
 /// Requests of a second that show the sources of all.
 const ENOUGH: u64 = 200;
 
@@ -93,27 +94,24 @@ fn assert_nft_accepts(daemon: &Daemon) {
 
 /// A connection whose request samples for 60 seconds.
 fn sampling(daemon: &Daemon) -> TcpStream {
-    let mut stream = begin(daemon.admin());
+    let begin = || {
+        let mut stream = TcpStream::connect(daemon.admin()).unwrap();
+        let head = format!(
+            "GET /api/v1/sources/top?seconds=60 HTTP/1.1\r\nHost: localhost\r\nAuthorization: \
+             Bearer {TOKEN}\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).unwrap();
+        stream
+    };
+    let mut stream = begin();
     eventually("the request samples", || {
         if daemon.call("GET", PATH, "").status == 409 {
             return true;
         }
         // The other request was first.
-        stream = begin(daemon.admin());
+        stream = begin();
         false
     });
-    stream
-}
-
-const PATH: &str = "/api/v1/sources/top?seconds=1";
-
-fn begin(admin: SocketAddr) -> TcpStream {
-    let mut stream = TcpStream::connect(admin).unwrap();
-    let head = format!(
-        "GET /api/v1/sources/top?seconds=60 HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer \
-         {TOKEN}\r\n\r\n"
-    );
-    stream.write_all(head.as_bytes()).unwrap();
     stream
 }
 

@@ -45,8 +45,7 @@ fn follower(state: &Path, flags: &[&str]) -> Daemon {
 fn under_load<T>(address: SocketAddr, change: impl FnOnce(&dyn Fn()) -> T) -> T {
     let answered = AtomicUsize::new(0);
     let load = (1..=4).map(|number| {
-        let mut client = Client::at(Ipv4Addr::new(127, 0, 2, number).into(), address);
-        client.connect();
+        let client = Client::at(Ipv4Addr::new(127, 0, 2, number).into(), address).connected();
         let (hashes, answered) = ([(); BURST].map(|()| random_hash()), &answered);
         move || {
             client.burst(&hashes);

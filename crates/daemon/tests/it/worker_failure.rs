@@ -27,7 +27,7 @@ use onrush_net::memory::{Conditions, Endpoint, Network, Options};
 use onrush_net::mio::drops::DropReasons;
 use onrush_net::{Drops, Received, Reply, Sent, Socket};
 use onrush_swarm::ShardMap;
-use onrush_testing::memory_tracker::{rules, secrets};
+use onrush_testing::memory_tracker::{endpoints, rules, secrets};
 use onrush_tracker::access::Lists;
 use onrush_tracker::assemble::assemble;
 use onrush_tracker::clock::Clock;
@@ -162,14 +162,12 @@ fn launched(placement: &str, failures: &[Failure]) -> (Settings, Running, Weak<(
     let options = Options { blocking: true, ..Options::default() };
     let network = Network::with_options(1, Conditions::default(), options);
     let share = Arc::new(());
-    let socket = |(failure, port): (&Failure, u16)| FailingSocket {
-        failure: *failure,
-        receives: 0,
-        waits: 0,
-        inner: network.bind(&[([192, 0, 2, 1], port).into()]).unwrap(),
-        _share: share.clone(),
+    let socket = |(failure, inner): (&Failure, Endpoint)| {
+        let (failure, _share) = (*failure, share.clone());
+        FailingSocket { failure, receives: 0, waits: 0, inner, _share }
     };
-    let sockets = failures.iter().zip(1..).map(socket).collect();
+    let endpoints = endpoints(&settings, &secrets(1), &network);
+    let sockets = failures.iter().zip(endpoints).map(socket).collect();
     let workers = assemble(&settings.workers(), &secrets(1), sockets, &rules(&settings));
     let running =
         Running::launch(&settings.workers(), Vec::new(), workers, Clock::start()).unwrap();

@@ -97,7 +97,7 @@ impl Host {
         *self.time.lock().unwrap() = time;
     }
 
-    fn second(&self) -> u64 {
+    pub(crate) fn second(&self) -> u64 {
         self.time.lock().unwrap().second
     }
 
@@ -157,7 +157,7 @@ impl Drop for End {
 #[derive(Clone, Debug)]
 pub(crate) struct SimulatedLink {
     end: Arc<End>,
-    host: Arc<Host>,
+    pub(crate) host: Arc<Host>,
     turns: Arc<Turns>,
     /// When this process has started.
     started: u64,
@@ -182,10 +182,6 @@ impl SimulatedLink {
                 return Err(io::ErrorKind::TimedOut.into());
             }
         }
-    }
-
-    pub(crate) fn second(&self) -> u64 {
-        self.host.second()
     }
 
     /// Lets this many seconds pass.

@@ -18,7 +18,7 @@ use onrush_tracker::worker::SwarmSide;
 
 use super::clock::Time;
 use super::link::{Host, Side, SimulatedLink, pair};
-use super::process::{Process, Starting};
+use super::process::{Process, Starting, orders};
 
 /// Seconds by which peers may count as older after an upgrade, besides the time that the dump has
 /// taken: of the dump, of stored ages and of clocks.
@@ -99,7 +99,7 @@ impl Successor {
         let (mut sides, orders, permitted) = assembled.expect("a commitment");
         let shards = sides.iter_mut().map(|it| &mut it.shard).collect();
         client.load_peers(shards, self.map, &permitted, link.now(), self.limit, false)?;
-        exchange().loaded = Some(link.second());
+        exchange().loaded = Some(link.host.second());
         if self.plan.failure == Some(Failure::InDump) {
             return Ok(());
         }
@@ -145,7 +145,7 @@ impl Upgrade {
                 current: None,
             },
             descriptors: Vec::new(),
-            orders: serving.orders(),
+            orders: orders(&serving.workers),
             limit,
             merging: Arc::default(),
             events: events_to,
@@ -184,7 +184,7 @@ impl Upgrade {
 
     /// The successor has assembled its workers, with the commitment of the predecessor.
     pub(crate) fn assembled(&mut self, mut new: Starting) {
-        let assembled = (new.take_sides(), new.orders(), new.access().clone());
+        let assembled = (new.take_sides(), orders(&new.workers), new.access().clone());
         self.exchange().assembled = Some(assembled);
         self.new = Some(new);
     }

@@ -180,7 +180,7 @@ impl World {
         if on_second && !access.is_purge_scheduled() {
             self.model.end_removals(&access.lists().access);
         }
-        let in_doubt = !self.model.in_doubt().is_empty();
+        let in_doubt = !self.model.in_doubt.is_empty();
         if on_second || in_doubt || self.model.has_pending() {
             self.compare()?;
         }
@@ -215,7 +215,7 @@ impl World {
         let (mut unstored, mut stored) = (0, Vec::new());
         for (number, shard) in shards.into_iter().enumerate() {
             unstored += shard.totals().refused() + shard.totals().replaced;
-            if all || self.model.in_doubt().contains(&number) {
+            if all || self.model.in_doubt.contains(&number) {
                 shard.check();
                 stored.push(Stored { shard: number, swarms: shard.swarms(moment).collect() });
             }
@@ -325,7 +325,7 @@ impl World {
     fn publish(&mut self, time: Time) {
         self.serving.publish();
         let rules = self.serving.rules();
-        let is_new = *rules.access != *self.model.access();
+        let is_new = *rules.access != *self.model.rules.access;
         self.model.set_rules(&rules, time.second);
         if is_new {
             self.coverage.new_lists += 1;

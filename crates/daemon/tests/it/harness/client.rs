@@ -155,11 +155,18 @@ impl Client {
         self.id
     }
 
-    /// Connects to a tracker that may not listen yet.
-    pub(crate) fn await_tracker(&mut self) {
-        self.repeat_after(Duration::from_millis(20));
+    /// The same client with a connection id.
+    pub(crate) fn connected(mut self) -> Self {
         self.connect();
-        self.repeat_after(TIMEOUT);
+        self
+    }
+
+    /// The same with that of a tracker that may not listen yet.
+    pub(crate) fn connected_later(self) -> Self {
+        self.repeat_after(Duration::from_millis(20));
+        let client = self.connected();
+        client.repeat_after(TIMEOUT);
+        client
     }
 
     /// Announces with the client's connection id.

@@ -436,9 +436,7 @@ impl Daemon {
 
     /// A client of the first listener, with a connection id.
     pub(crate) fn client(&self) -> Client {
-        let mut client = Client::new(self.address());
-        client.connect();
-        client
+        Client::new(self.address()).connected()
     }
 
     /// Checks the replies of every listener.

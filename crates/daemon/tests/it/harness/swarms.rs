@@ -58,8 +58,7 @@ pub(crate) struct SwarmState {
 }
 
 pub(crate) fn swarm_state(address: SocketAddr, hashes: &[InfoHash]) -> SwarmState {
-    let mut client = Client::new(address);
-    client.connect();
+    let client = Client::new(address).connected();
     let counts = client.scrape(hashes);
     let peers = hashes.iter().map(|hash| {
         // The announcing client joins and leaves; the swarms are small enough for complete peer
@@ -74,8 +73,7 @@ pub(crate) fn swarm_state(address: SocketAddr, hashes: &[InfoHash]) -> SwarmStat
 }
 
 fn create_swarm(address: SocketAddr, number: u16) -> InfoHash {
-    let mut client = Client::at(Ipv4Addr::new(127, 0, 1, number as u8).into(), address);
-    client.connect();
+    let client = Client::at(Ipv4Addr::new(127, 0, 1, number as u8).into(), address).connected();
     let hash = random_hash();
     for port in 1_000..=1_000 + number {
         let seeds = (port - 1_000) % 3 == 0;

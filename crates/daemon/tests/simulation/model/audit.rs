@@ -1,6 +1,6 @@
 //! Comparisons while nothing is in flight: counters, and all that is stored.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use onrush_proto::{Endpoint, InfoHash};
 use onrush_swarm::SwarmView;
@@ -23,11 +23,6 @@ pub(crate) struct Stored {
 }
 
 impl Model {
-    /// The shards in which some peers are in doubt for other reasons than their age.
-    pub(crate) fn in_doubt(&self) -> &BTreeSet<usize> {
-        &self.in_doubt
-    }
-
     /// Compares what some shards store with what they should, and the number of newcomers
     /// that all shards have not stored and of peers that they have replaced.
     pub(crate) fn audit(

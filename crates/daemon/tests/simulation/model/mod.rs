@@ -47,7 +47,8 @@ fn slack(lifetime: i64) -> i64 {
 
 /// A naive tracker.
 pub(crate) struct Model {
-    rules: Rules,
+    /// The rules in force.
+    pub(crate) rules: Rules,
     limits: Limits,
     map: ShardMap,
     /// The rules so far: since which datagram and second.
@@ -64,7 +65,7 @@ pub(crate) struct Model {
     /// When the process that serves has started, in seconds of the run.
     started: u64,
     /// Shards in which some peers are in doubt for other reasons than their age.
-    in_doubt: BTreeSet<usize>,
+    pub(crate) in_doubt: BTreeSet<usize>,
     /// Newcomers that were not stored, and peers that were replaced.
     unstored: Count,
     /// Excess over a limit since an upgrade, which limits neither shards nor sources.
@@ -160,11 +161,6 @@ impl Model {
             requests: 0,
             coverage: Coverage::default(),
         }
-    }
-
-    /// The list in force.
-    pub(crate) fn access(&self) -> &AccessList {
-        &self.rules.access
     }
 
     /// New rules are in force, for every datagram that is received from now on.
