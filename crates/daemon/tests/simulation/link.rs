@@ -77,13 +77,6 @@ impl Drop for Side {
     }
 }
 
-impl Turns {
-    /// Lets the simulation go on. Returns whether this side goes on then.
-    fn pass(&self) -> bool {
-        self.waiting.send(()).is_ok() && self.go.recv().is_ok()
-    }
-}
-
 /// State that both sides share with the simulation.
 #[derive(Debug, Default)]
 pub(crate) struct Host {
@@ -178,7 +171,9 @@ impl SimulatedLink {
                 self.host.steps.fetch_add(1, Ordering::Relaxed);
                 return Ok(result);
             }
-            if self.host.second() >= deadline || !self.turns.pass() {
+            // The simulation goes on, and then this side, unless it has to end.
+            let goes_on = || self.turns.waiting.send(()).is_ok() && self.turns.go.recv().is_ok();
+            if self.host.second() >= deadline || !goes_on() {
                 return Err(io::ErrorKind::TimedOut.into());
             }
         }

@@ -26,7 +26,7 @@ use rand::{RngExt, SeedableRng};
 use super::clock::{Clocks, Step, Time};
 use super::coverage::Coverage;
 use super::limits::Limits;
-use super::model::{Model, Stored};
+use super::model::Model;
 use super::operator::{Disk, draw_changes};
 use super::peers::Peers;
 use super::process::{Process, Starting};
@@ -217,7 +217,7 @@ impl World {
             unstored += shard.totals().refused() + shard.totals().replaced;
             if all || self.model.in_doubt.contains(&number) {
                 shard.check();
-                stored.push(Stored { shard: number, swarms: shard.swarms(moment).collect() });
+                stored.push((number, shard.swarms(moment).collect()));
             }
         }
         self.model.audit(&stored, unstored, time)

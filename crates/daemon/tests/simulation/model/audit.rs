@@ -16,22 +16,16 @@ use super::{Model, within};
 /// swarms, and the block, which is empty for all addresses.
 pub(super) type Scope = (usize, Option<InfoHash>, Vec<u8>);
 
-/// Content of a shard.
-pub(crate) struct Stored {
-    pub(crate) shard: usize,
-    pub(crate) swarms: Vec<SwarmView>,
-}
-
 impl Model {
-    /// Compares what some shards store with what they should, and the number of newcomers
+    /// Compares what some shards store, by number, with what they should, and the number of newcomers
     /// that all shards have not stored and of peers that they have replaced.
     pub(crate) fn audit(
         &mut self,
-        shards: &[Stored],
+        shards: &[(usize, Vec<SwarmView>)],
         unstored: u64,
         at: Time,
     ) -> Result<(), String> {
-        for Stored { shard, swarms } in shards {
+        for (shard, swarms) in shards {
             let mut stored = BTreeMap::new();
             for swarm in swarms {
                 let hash = swarm.info_hash;

@@ -34,7 +34,6 @@ use super::ids::IssuedIds;
 use super::limits::{Count, Created, Limits};
 use super::socket::Passed;
 use audit::Scope;
-pub(crate) use audit::Stored;
 
 /// The longest time for which a worker takes no turn, seconds.
 pub(crate) const LONGEST_STALL: u64 = 15;
@@ -295,7 +294,7 @@ impl Model {
         let completes = (completes && !before.kinds[1], completes && !known_seeder);
         swarm.completed.1 += u32::from(completes.1);
         let seeder_or_stopped = (!stop).then_some(seeder);
-        swarm.peers.entry(announcer).or_default().push(State {
+        swarm.peers.entry(announcer).or_default().0.push(State {
             arrival,
             reply: Sequence::MAX,
             seeder: seeder_or_stopped,
