@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use crate::harness::process::{Daemon, TIMEOUT};
+use crate::harness::{Daemon, TIMEOUT};
 use crate::load::{Counts, Load};
 
 /// The counters of a daemon, summed over workers and families.

@@ -4,11 +4,11 @@
 use std::fs;
 
 use crate::account::Account;
-use crate::harness::http::{Metrics, is_up};
 use crate::harness::messages::SNAPSHOT;
-use crate::harness::packets::{hash, leecher};
-use crate::harness::process::{Daemon, Launch, TOKEN_FILE, assert_parts, free_address};
-use crate::harness::swarms::{PLACEMENTS, Peers, set_aside};
+use crate::harness::{
+    Daemon, Launch, Metrics, PLACEMENTS, Peers, TOKEN_FILE, assert_parts, free_address, hash,
+    is_up, leecher, set_aside,
+};
 use crate::load::Load;
 use crate::sandbox::{Disk, DiskFault};
 use crate::upgrade::upgrade;

@@ -8,11 +8,8 @@ use std::time::Instant;
 use nix::sys::signal::Signal;
 
 use crate::account::Account;
-use crate::harness::http::is_up;
 use crate::harness::messages::SNAPSHOT;
-use crate::harness::packets::{random_hash, seeder};
-use crate::harness::process::TIMEOUT;
-use crate::harness::swarms::{PLACEMENTS, Peers, launch_in};
+use crate::harness::{PLACEMENTS, Peers, TIMEOUT, is_up, launch_in, random_hash, seeder};
 use crate::load::Load;
 use crate::upgrade::upgrade;
 

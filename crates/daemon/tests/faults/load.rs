@@ -12,9 +12,10 @@ use std::time::{Duration, Instant};
 
 use onrush_proto::InfoHash;
 
-use crate::harness::client::{Client, transaction};
-use crate::harness::packets::{connect, error_text, hash, leecher, scrape, seeder, u32_at, u64_at};
-use crate::harness::process::TIMEOUT;
+use crate::harness::{
+    Client, TIMEOUT, connect, error_text, hash, leecher, scrape, seeder, transaction, u32_at,
+    u64_at,
+};
 
 /// The shortest time from one round to the next.
 const TICK: Duration = Duration::from_millis(10);

@@ -7,10 +7,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::thread;
 
 use crate::account::Account;
-use crate::harness::client::{Client, transaction};
-use crate::harness::network::{in_own_network, output, run};
-use crate::harness::packets::{AnnounceReply, hash, leecher, seeder};
-use crate::harness::process::{Daemon, Launch};
+use crate::harness::{
+    AnnounceReply, Client, Daemon, Launch, hash, in_own_network, leecher, output, run, seeder,
+    transaction,
+};
 use crate::load::{Load, swarms};
 use crate::sandbox::{CLIENTS, Hosts, TRACKER, failing};
 

@@ -4,8 +4,8 @@
 use std::time::{Duration, Instant};
 
 use crate::account::Account;
+use crate::harness::Launch;
 use crate::harness::messages::KERNEL_DROPPED;
-use crate::harness::process::Launch;
 use crate::load::Load;
 use crate::sandbox::while_stopped;
 

@@ -8,8 +8,7 @@ use std::path::Path;
 use nix::sched::{CloneFlags, setns, unshare};
 use tempfile::TempDir;
 
-use crate::harness::network::{in_namespace, run};
-use crate::harness::process::{Daemon, eventually};
+use crate::harness::{Daemon, eventually, in_namespace, run};
 
 /// The program before a daemon in which a system call fails with this error, in each thread the
 /// calls with the numbers `when` (strace(1)). The tracer is another process (-D), so that the

@@ -16,13 +16,13 @@ use nix::unistd::Pid;
 use onrush_proto::{InfoHash, ScrapeCounts};
 use tempfile::TempDir;
 
-use crate::harness::client::{Client, transaction};
 use crate::harness::messages::{
     READY, SNAPSHOT, SUCCESSOR_FAILED, UPGRADE_BEGINS, UPGRADE_DONE, UPGRADE_RECEIVED,
 };
-use crate::harness::packets::{connect, hash, seeder};
-use crate::harness::process::{Daemon, Launch, TIMEOUT, free_address, meanwhile};
-use crate::harness::swarms::{PLACEMENTS, Peers};
+use crate::harness::{
+    Client, Daemon, Launch, PLACEMENTS, Peers, TIMEOUT, connect, free_address, hash, meanwhile,
+    seeder, transaction,
+};
 
 /// Swarms that are scraped all the time.
 const WATCHED: std::ops::Range<u32> = 5_000..5_003;

@@ -3,8 +3,7 @@
 //! last snapshot. Panics of workers are in `tests/it/worker_failure.rs`.
 
 use crate::harness::messages::SNAPSHOT;
-use crate::harness::process::{Launch, free_address};
-use crate::harness::swarms::{PLACEMENTS, Peers};
+use crate::harness::{Launch, PLACEMENTS, Peers, free_address};
 use crate::load::Load;
 use crate::sandbox::failing;
 

@@ -6,12 +6,11 @@ use std::net::TcpListener;
 
 use onrush_proto::Event;
 
-use crate::harness::client::Client;
-use crate::harness::http::{TOKEN, request};
 use crate::harness::messages::{ADMIN_LISTENS, NO_ADMIN, PURGED_ONE};
-use crate::harness::network::in_own_network;
-use crate::harness::packets::{leecher, random_hash, seeder};
-use crate::harness::process::{Daemon, Launch, TOKEN_FILE, eventually};
+use crate::harness::{
+    Client, Daemon, Launch, TOKEN, TOKEN_FILE, eventually, in_own_network, leecher, random_hash,
+    request, seeder,
+};
 
 /// A daemon with two workers and the admin API.
 fn serve(tables: &str) -> Daemon {

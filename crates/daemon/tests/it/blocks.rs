@@ -8,9 +8,9 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::harness::client::Client;
-use crate::harness::packets::{connect, random_hash, scrape};
-use crate::harness::process::{Daemon, Launch, assert_parts, eventually, mode};
+use crate::harness::{
+    Client, Daemon, Launch, assert_parts, connect, eventually, mode, random_hash, scrape,
+};
 
 /// The source that is blocked, and a prefix that contains it.
 const SOURCE: [u8; 4] = [127, 0, 9, 9];

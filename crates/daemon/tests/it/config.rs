@@ -7,8 +7,7 @@ use clap::{CommandFactory, Parser};
 use onrush::cli::Cli;
 use onrush_config::print_config;
 
-use crate::harness::network::in_own_network;
-use crate::harness::process::{Launch, assert_parts};
+use crate::harness::{Launch, assert_parts, in_own_network};
 
 /// A file, one over it, a variable over both, and a flag over all of them.
 #[test]

@@ -6,8 +6,9 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::harness::http::{TOKEN, request_at};
-use crate::harness::process::{Daemon, Ended, Launch, eventually, meanwhile, mode, require_root};
+use crate::harness::{
+    Daemon, Ended, Launch, TOKEN, eventually, meanwhile, mode, request_at, require_root,
+};
 
 /// The state directory in a configuration file.
 const STATE: &str = "state_dir = \"HOME/state\"\n";

@@ -5,8 +5,7 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::thread;
 
-use crate::harness::packets::{leecher, random_hash};
-use crate::harness::process::{Ended, Launch};
+use crate::harness::{Ended, Launch, leecher, random_hash};
 
 /// Runs `onrush ctl` without a token.
 fn ctl(flags: &[&str]) -> Ended {

@@ -3,9 +3,8 @@
 
 use std::fs;
 
-use crate::harness::packets::{leecher, random_hash, seeder};
-use crate::harness::process::{Daemon, Launch, assert_parts, mode};
-use crate::snapshot::{FILE, Peers};
+use crate::harness::{Daemon, Launch, Peers, assert_parts, leecher, mode, random_hash, seeder};
+use crate::snapshot::FILE;
 
 /// The begin of each configuration.
 const LOCAL: &str = "state_dir = \"HOME/state\"\n";

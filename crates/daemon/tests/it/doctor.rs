@@ -6,7 +6,7 @@ use std::path::Path;
 
 use tempfile::TempDir;
 
-use crate::harness::process::{Ended, Launch, assert_parts};
+use crate::harness::{Ended, Launch, assert_parts};
 
 /// A fixture host with this net.core.rmem_max.
 fn host(rmem_max: u64) -> TempDir {

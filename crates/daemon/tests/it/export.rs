@@ -7,8 +7,7 @@ use std::process::Command;
 use onrush_proto::ScrapeCounts;
 
 use crate::harness::messages::{EXPORTED, NO_EXPORT};
-use crate::harness::process::{Launch, TOKEN_FILE, eventually, mode};
-use crate::harness::swarms::{PLACEMENTS, Peers};
+use crate::harness::{Launch, PLACEMENTS, Peers, TOKEN_FILE, eventually, mode};
 
 /// A daemon that exports to this file.
 fn exporting(flags: &[&str], file: &Path, every: u32) -> Launch {

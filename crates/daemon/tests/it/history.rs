@@ -3,9 +3,7 @@
 
 use onrush::state_files::history::FILE;
 
-use crate::harness::packets::{random_hash, seeder};
-use crate::harness::process::{Daemon, eventually, mode};
-use crate::harness::swarms::{launch_in, set_aside};
+use crate::harness::{Daemon, eventually, launch_in, mode, random_hash, seeder, set_aside};
 
 /// A value of the last seconds, oldest first.
 fn seconds(daemon: &Daemon, name: &str) -> Vec<Option<f64>> {

@@ -8,9 +8,8 @@ use std::path::Path;
 
 use tempfile::TempDir;
 
-use crate::harness::http::TOKEN;
 use crate::harness::messages::RELOAD_REJECTED;
-use crate::harness::process::{Ended, Launch, free_address, nobody, require_root};
+use crate::harness::{Ended, Launch, TOKEN, free_address, nobody, require_root};
 
 /// The result of a check of a file with this text, on a free address.
 fn checked(config: &str) -> Ended {

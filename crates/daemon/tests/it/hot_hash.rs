@@ -20,7 +20,7 @@ use onrush_tracker::worker::Worker;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-use crate::harness::packets::{self, leecher, u32_at, u64_at};
+use crate::harness::{leecher, packets, u32_at, u64_at};
 
 const WORKERS: usize = 4;
 /// Datagrams that a worker receives in a round; 320 for all four.

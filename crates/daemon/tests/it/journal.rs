@@ -10,9 +10,8 @@ use std::os::unix::net::UnixDatagram;
 
 use tempfile::TempDir;
 
-use crate::harness::client::Client;
 use crate::harness::messages::{NO_STATE, RELOAD_REJECTED, SERVES, STOPPED};
-use crate::harness::process::{Daemon, Launch, TIMEOUT, free_address, require_root};
+use crate::harness::{Client, Daemon, Launch, TIMEOUT, free_address, require_root};
 
 /// Priorities, as in syslog(3).
 const ERROR: u8 = 3;

@@ -7,8 +7,7 @@ use std::path::Path;
 
 use onrush_proto::InfoHash;
 
-use crate::harness::packets::{leecher, random_hash};
-use crate::harness::process::{Daemon, Launch};
+use crate::harness::{Daemon, Launch, leecher, random_hash};
 
 /// A daemon with a deny list in the file `list` of this directory, which holds its state too.
 fn start(directory: &Path) -> Daemon {

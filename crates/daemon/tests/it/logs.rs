@@ -2,10 +2,8 @@
 
 use onrush_proto::InfoHash;
 
-use crate::harness::client::{Client, transaction};
 use crate::harness::messages::{READY, RELOAD_REJECTED, RELOADED, STOPPED};
-use crate::harness::packets::{leecher, random_hash, seeder};
-use crate::harness::process::{Launch, free_address};
+use crate::harness::{Client, Launch, free_address, leecher, random_hash, seeder, transaction};
 
 /// A client address that occurs nowhere else in the log.
 const SOURCE: &str = "127.83.21.9";

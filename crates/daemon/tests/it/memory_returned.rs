@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use onrush_proto::Event;
 
-use crate::harness::client::{Client, transaction};
-use crate::harness::packets::{hash, leecher};
-use crate::harness::process::{Launch, eventually};
+use crate::harness::{Client, Launch, eventually, hash, leecher, transaction};
 
 /// Two per swarm.
 const PEERS: u32 = 300_000;

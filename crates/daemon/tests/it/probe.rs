@@ -3,8 +3,7 @@
 
 use std::net::UdpSocket;
 
-use crate::harness::packets::random_hash;
-use crate::harness::process::{Ended, Launch};
+use crate::harness::{Ended, Launch, random_hash};
 
 fn probe(arguments: &[&str]) -> Ended {
     Launch::new(&["probe"]).flags(arguments).run()

@@ -10,10 +10,7 @@ use onrush_verify::reachability::REACH_TIMEOUT;
 use onrush_verify::report::CheckOutcome;
 use onrush_verify::{VerifySettings, verify};
 
-use crate::harness::client::{Client, transaction};
-use crate::harness::network::in_own_network;
-use crate::harness::packets::{self, hash, leecher, scrape};
-use crate::harness::process::Launch;
+use crate::harness::{Client, Launch, hash, in_own_network, leecher, packets, scrape, transaction};
 
 const PLACEMENTS: [&str; 2] = [
     "[workers]\nplacement = \"split\"\nsocket = 2\nswarm = 2\n",

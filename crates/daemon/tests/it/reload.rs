@@ -5,10 +5,8 @@
 use std::fs;
 use std::net::Ipv4Addr;
 
-use crate::harness::client::Client;
 use crate::harness::messages::{PURGED_ONE, RELOAD_REJECTED, RELOADED};
-use crate::harness::packets::{leecher, random_hash, seeder};
-use crate::harness::process::{Launch, TOKEN_FILE};
+use crate::harness::{Client, Launch, TOKEN_FILE, leecher, random_hash, seeder};
 
 /// Lists of info hashes and of sources change while the configuration file does not.
 #[test]

@@ -16,7 +16,7 @@ use onrush_tracker::stream::ShardStream;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-use crate::harness::process::mode;
+use crate::harness::mode;
 
 /// Length of a piece of a secret; shorter pieces would be found by chance.
 const PIECE: usize = 4;

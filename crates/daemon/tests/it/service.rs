@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use crate::harness::client::Client;
-use crate::harness::packets::{random_hash, seeder};
-use crate::harness::process::{Daemon, Launch, assert_parts, eventually, free_address};
+use crate::harness::{
+    Client, Daemon, Launch, assert_parts, eventually, free_address, random_hash, seeder,
+};
 
 /// Extends the time-out of the unit.
 const EXTEND: &str = "EXTEND_TIMEOUT_USEC=30000000";

@@ -1,7 +1,7 @@
 //! Signals that stop the daemon, and signals that do not.
 
 use crate::harness::messages::{NO_EXPORT, RELOADED, STOPPED};
-use crate::harness::process::{Launch, assert_parts, eventually};
+use crate::harness::{Launch, assert_parts, eventually};
 use crate::service::NotifySocket;
 
 #[test]

@@ -6,8 +6,7 @@ use std::path::Path;
 use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 
 use crate::harness::messages::{NO_PEERS, SNAPSHOT, SNAPSHOT_FAILED};
-use crate::harness::process::{Launch, eventually, mode};
-pub(crate) use crate::harness::swarms::{PLACEMENTS, Peers, launch_in, set_aside};
+use crate::harness::{Launch, PLACEMENTS, Peers, eventually, launch_in, mode, set_aside};
 
 pub(crate) const FILE: &str = "onrush.snapshot";
 

@@ -4,10 +4,8 @@
 
 use std::net::Ipv4Addr;
 
-use crate::harness::client::Client;
 use crate::harness::messages::{LIMIT_REACHED, RELOADED};
-use crate::harness::packets::{leecher, random_hash, seeder};
-use crate::harness::process::{Daemon, Launch, eventually};
+use crate::harness::{Client, Daemon, Launch, eventually, leecher, random_hash, seeder};
 
 const LIMITS: &str = "listen = [\"127.0.0.1:0\"]\n[limits]\npeers = 20_000\n\
                       source_peers_per_swarm = 10\nsource_peers = 200\nsource_new_swarms = 0\n";

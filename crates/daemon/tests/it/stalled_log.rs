@@ -7,12 +7,12 @@ use std::path::Path;
 
 use nix::fcntl::{FcntlArg, fcntl};
 
-use crate::harness::client::Client;
-use crate::harness::http::{Metrics, is_up, request};
 use crate::harness::messages::LINES_LOST;
-use crate::harness::process::{Daemon, Launch, eventually, free_address};
+use crate::harness::{
+    Client, Daemon, Launch, Metrics, Peers, eventually, free_address, is_up, launch_in, request,
+};
 use crate::service::NotifySocket;
-use crate::snapshot::{FILE, Peers, launch_in};
+use crate::snapshot::FILE;
 
 /// Datagrams between two checks that the tracker has logged all of them.
 const BURST: usize = 200;

@@ -5,10 +5,8 @@ use std::net::UdpSocket;
 
 use onrush_net::affinity;
 
-use crate::harness::client::Client;
 use crate::harness::messages::SERVES;
-use crate::harness::network::in_own_network;
-use crate::harness::process::{Launch, eventually, free_address};
+use crate::harness::{Client, Launch, eventually, free_address, in_own_network};
 
 #[test]
 fn by_default_port_6969_of_both_families_is_served() {

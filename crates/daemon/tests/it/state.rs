@@ -9,10 +9,8 @@ use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
 use crate::blocks::{PREFIX, source};
-use crate::harness::client::Client;
 use crate::harness::messages::NO_STATE;
-use crate::harness::process::{Launch, mode, require_root};
-use crate::harness::swarms::set_aside;
+use crate::harness::{Client, Launch, mode, require_root, set_aside};
 use crate::history::announce_and_record;
 
 #[test]

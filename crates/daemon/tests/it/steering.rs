@@ -1,8 +1,7 @@
 //! Steering by info hash: announces and scrapes arrive at the worker that owns their shard.
 //! Requests that arrive elsewhere travel over lanes, with the same replies.
 
-use crate::harness::client::Client;
-use crate::harness::process::Launch;
+use crate::harness::{Client, Launch};
 
 /// Clients, each of which announces to swarms of its own and scrapes them.
 const CLIENTS: usize = 100;

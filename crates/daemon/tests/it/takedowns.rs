@@ -7,8 +7,7 @@ use std::path::Path;
 use onrush_proto::InfoHash;
 
 use crate::harness::messages::LIST_CHANGED;
-use crate::harness::packets::{leecher, random_hash};
-use crate::harness::process::{Daemon, Launch, eventually};
+use crate::harness::{Daemon, Launch, eventually, leecher, random_hash};
 
 const COURT: &str = "court order, see https://t.example/c";
 

@@ -5,9 +5,8 @@ use std::process::Command;
 
 use nix::sys::signal::Signal;
 
-use crate::harness::packets::{leecher, random_hash};
-use crate::harness::process::{Launch, assert_parts, eventually, free_address};
 use crate::harness::terminal::Terminal;
+use crate::harness::{Launch, assert_parts, eventually, free_address, leecher, random_hash};
 
 /// A URL at which the kernel accepts connections without an answer, until the listener is dropped.
 fn silent_url() -> (TcpListener, String) {

@@ -8,10 +8,7 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 
 use crate::harness::flood::{NETWORK, during_a_flood};
-use crate::harness::http::TOKEN;
-use crate::harness::network::in_own_network;
-use crate::harness::packets::connect;
-use crate::harness::process::{Daemon, Launch, eventually};
+use crate::harness::{Daemon, Launch, TOKEN, connect, eventually, in_own_network};
 
 const PATH: &str = "/api/v1/sources/top?seconds=1";
 /// Requests of a second that show the sources of all.

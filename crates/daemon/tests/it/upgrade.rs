@@ -15,19 +15,15 @@ use onrush_proto::InfoHash;
 use onrush_replica::handoff::PROTOCOL;
 
 use crate::control_socket::process_at;
-use crate::harness::client::Client;
-use crate::harness::http::{change_list, request_with_token};
 use crate::harness::messages::{
     ADMIN_LISTENS, NO_ADMIN, PEERS_RESTORED, SNAPSHOT, SUCCESSOR_FAILED, TOO_OLD, UPGRADE_BEGINS,
     UPGRADE_DONE, UPGRADE_FAILED, UPGRADE_LEFT, UPGRADE_RECEIVED, UPGRADE_REQUESTED,
     UPGRADE_RUNNING,
 };
-use crate::harness::network::in_own_network;
-use crate::harness::packets::{random_hash, seeder};
-use crate::harness::process::{
-    Daemon, Launch, TOKEN_FILE, eventually, free_address, meanwhile, mode,
+use crate::harness::{
+    Client, Daemon, Launch, PLACEMENTS, Peers, TOKEN_FILE, change_list, eventually, free_address,
+    in_own_network, launch_in, meanwhile, mode, random_hash, request_with_token, seeder,
 };
-use crate::harness::swarms::{PLACEMENTS, Peers, launch_in};
 use crate::snapshot::{FILE, age};
 
 /// Texts of responses to a change that is refused during an upgrade.

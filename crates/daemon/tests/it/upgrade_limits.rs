@@ -3,9 +3,7 @@
 use std::fs;
 
 use crate::harness::messages::{SUCCESSOR_FAILED, UPGRADE_FAILED};
-use crate::harness::packets::random_hash;
-use crate::harness::process::{Daemon, eventually};
-use crate::harness::swarms::PLACEMENTS;
+use crate::harness::{Daemon, PLACEMENTS, eventually, random_hash};
 use crate::upgrade::{upgrade_by_ctl, with_admin};
 
 #[track_caller]

@@ -6,10 +6,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 use nix::unistd::{Gid, Group};
 
-use crate::harness::client::Client;
 use crate::harness::messages::{AS_ROOT, NO_STATE};
-use crate::harness::network::in_own_network;
-use crate::harness::process::{Daemon, Launch, mode, nobody, require_root};
+use crate::harness::{Client, Daemon, Launch, in_own_network, mode, nobody, require_root};
 
 /// Ports below 1024 are bound before.
 #[test]

@@ -33,7 +33,7 @@ use onrush_tracker::assemble::assemble;
 use onrush_tracker::clock::Clock;
 use onrush_tracker::running::{Running, WorkerFailure};
 
-use crate::harness::process::TIMEOUT;
+use crate::harness::TIMEOUT;
 
 #[test]
 fn a_failing_worker_ends_by_name_with_its_cause() {

@@ -5,11 +5,10 @@
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
-use crate::harness::client::Client;
 use crate::harness::messages::{FILTER_ON, OVERLOAD};
-use crate::harness::network::in_own_network;
-use crate::harness::packets::{connect, leecher, random_hash};
-use crate::harness::process::{Daemon, Launch, eventually, meanwhile};
+use crate::harness::{
+    Client, Daemon, Launch, connect, eventually, in_own_network, leecher, meanwhile, random_hash,
+};
 
 /// The totals' count of datagrams that the filter has dropped.
 const FILTERED: &str = "shed in the kernel ";

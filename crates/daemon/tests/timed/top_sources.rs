@@ -4,8 +4,7 @@
 use std::time::{Duration, Instant};
 
 use crate::harness::flood::{BURST, NETWORK, during_a_flood};
-use crate::harness::packets::connect;
-use crate::harness::process::Launch;
+use crate::harness::{Launch, connect};
 
 /// The flood's share of all datagrams.
 const SHARE: f64 = BURST as f64 / (2 * BURST + 1) as f64;

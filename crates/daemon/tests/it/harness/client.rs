@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use onrush_proto::{Family, InfoHash, ScrapeCounts};
 
-use crate::harness::packets::{self, Announce, AnnounceReply, leecher, random_hash, seeder};
-use crate::harness::process::{TIMEOUT, eventually};
+use crate::harness::{
+    Announce, AnnounceReply, TIMEOUT, eventually, leecher, packets, random_hash, seeder,
+};
 
 /// The next transaction id, shared by all clients of the process, so that no reply can be taken for
 /// that of another request.

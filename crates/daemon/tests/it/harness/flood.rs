@@ -2,9 +2,7 @@
 
 use std::net::{Ipv4Addr, UdpSocket};
 
-use crate::harness::client::Client;
-use crate::harness::packets::connect;
-use crate::harness::process::{Daemon, meanwhile};
+use crate::harness::{Client, Daemon, connect, meanwhile};
 
 /// Honest clients, all over the loopback network, and flooders in [`NETWORK`].
 const HONEST: u32 = 20_000;

@@ -9,7 +9,7 @@ use std::path::Path;
 use onrush_proto::InfoHash;
 use serde_json::Value;
 
-use crate::harness::process::{Daemon, TIMEOUT, assert_parts};
+use crate::harness::{Daemon, TIMEOUT, assert_parts};
 
 /// The token in the file `token` of each home directory.
 pub(crate) const TOKEN: &str = "of-the-tests-0123456789";

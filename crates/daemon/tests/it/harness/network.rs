@@ -6,7 +6,7 @@ use std::thread;
 
 use nix::sched::{CloneFlags, unshare};
 
-use crate::harness::process::require_root;
+use crate::harness::require_root;
 
 /// Runs a test on a thread in a network namespace of its own, where all ports are free and the
 /// loopback interface has `addresses` besides 127.0.0.1 and ::1. Threads, child processes and

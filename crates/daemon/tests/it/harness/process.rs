@@ -21,11 +21,10 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, Uid, User};
 use tempfile::TempDir;
 
-use crate::harness::client::Client;
-use crate::harness::http::TOKEN;
 use crate::harness::messages::{
     PEERS_RESTORED, READY, SERVES, STOPPED, UPGRADE_DONE, UPGRADE_RECEIVED,
 };
+use crate::harness::{Client, TOKEN};
 
 /// Deadline of every wait, for an event that is certain.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(120);

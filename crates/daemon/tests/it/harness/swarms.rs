@@ -6,9 +6,7 @@ use std::path::Path;
 
 use onrush_proto::{Event, InfoHash, ScrapeCounts};
 
-use crate::harness::client::Client;
-use crate::harness::packets::{leecher, random_hash, seeder};
-use crate::harness::process::Launch;
+use crate::harness::{Client, Launch, leecher, random_hash, seeder};
 
 /// A daemon with this state directory, these flags and a free port.
 pub(crate) fn launch_in(state: &Path, flags: &[&str], config: &str) -> Launch {
