@@ -66,9 +66,9 @@ fn assert_reported(daemon: &Daemon, interval: u32) {
     assert_eq!(shown.sum("onrush_checksum_errors_total", &[]), 0.0);
 }
 
-/// Sends datagrams each time it is called: connects, and as many announces with connection ids of which the filter drops half, from
-/// many sources, faster than the worker can reply. The sockets accept no replies: what full buffers
-/// of other sockets lose counts as losses, as far as drops at the tracker's may be.
+/// Each call sends connects, and as many announces with connection ids of which the filter drops
+/// half, from many sources, faster than the worker can reply. The sockets accept no replies: what
+/// full buffers of other sockets lose counts as losses, as far as drops at the tracker's may be.
 fn flood(tracker: SocketAddr, part: u8) -> impl FnMut() + Send {
     let elsewhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 9));
     let connected = |n| {

@@ -17,8 +17,8 @@ use super::{Model, within};
 pub(super) type Scope = (usize, Option<InfoHash>, Vec<u8>);
 
 impl Model {
-    /// Compares what some shards store, by number, with what they should, and the number of newcomers
-    /// that all shards have not stored and of peers that they have replaced.
+    /// Compares what some shards store, by number, with what they should, and the number of
+    /// newcomers that all shards have not stored and of peers that they have replaced.
     pub(crate) fn audit(
         &mut self,
         shards: &[(usize, Vec<SwarmView>)],
