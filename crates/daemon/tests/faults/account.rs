@@ -3,8 +3,7 @@
 
 use std::time::Instant;
 
-use crate::harness::http::Metrics;
-use crate::harness::process::{Daemon, TIMEOUT};
+use crate::harness::{Daemon, TIMEOUT};
 use crate::load::{Counts, Load};
 
 /// The counters of a daemon, summed over workers and families.
@@ -29,10 +28,7 @@ pub(crate) struct Account {
 impl Account {
     /// The account of a daemon at this time.
     pub(crate) fn of(daemon: &Daemon) -> Self {
-        Self::from(&daemon.metrics())
-    }
-
-    fn from(metrics: &Metrics) -> Self {
+        let metrics = daemon.metrics();
         let sum = |name: &str| metrics.sum(name, &[]) as u64;
         Self {
             received: sum("onrush_received_datagrams_total"),
@@ -64,15 +60,11 @@ impl Account {
     #[track_caller]
     pub(crate) fn balanced_with(daemon: &Daemon, load: Load, lost: u64) -> Self {
         let mut client = load.end();
-        Self::once(
-            daemon,
-            || client.counts_after_receiving(),
-            |account, load| {
-                account.balances()
-                    && load.sent == account.received + account.dropped + lost
-                    && load.answered == account.sent
-            },
-        )
+        let counts = || client.counts_after_receiving();
+        Self::once(daemon, counts, |account, Counts { sent, answered }| {
+            let arrived = account.received + account.dropped;
+            account.balances() && sent == arrived + lost && answered == account.sent
+        })
     }
 
     /// Waits until a condition holds for the account and the counts of a load that has ended.

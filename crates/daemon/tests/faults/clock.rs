@@ -7,11 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 use crate::account::Account;
-use crate::harness::client::transaction;
 use crate::harness::messages::{PEERS_RESTORED, SNAPSHOT, TOO_OLD};
-use crate::harness::packets::scrape;
-use crate::harness::process::Daemon;
-use crate::harness::swarms::{PLACEMENTS, Peers, launch_in, set_aside};
+use crate::harness::{Daemon, PLACEMENTS, Peers, launch_in, scrape, set_aside, transaction};
 use crate::load::Load;
 
 const HOUR: i64 = 3_600;
@@ -114,7 +111,6 @@ fn step(offset: i64) {
         assert!(!line.contains(TOO_OLD), "{line}");
         daemon.serving();
         peers.assert_served(daemon.address());
-        daemon.stop();
     }
     assert_eq!(set_aside(state.path()), 0);
 }

@@ -3,14 +3,12 @@
 
 use std::fs;
 
-use onrush_proto::InfoHash;
-
 use crate::account::Account;
-use crate::harness::http::{Metrics, request};
 use crate::harness::messages::SNAPSHOT;
-use crate::harness::packets::{hash, leecher};
-use crate::harness::process::{Daemon, Launch, TOKEN_FILE, free_address};
-use crate::harness::swarms::{PLACEMENTS, Peers, set_aside};
+use crate::harness::{
+    Daemon, Launch, Metrics, PLACEMENTS, Peers, TOKEN_FILE, assert_parts, free_address, hash,
+    is_up, leecher, set_aside,
+};
 use crate::load::Load;
 use crate::sandbox::{Disk, DiskFault};
 use crate::upgrade::upgrade;
@@ -32,11 +30,6 @@ fn launch(disk: &Disk, tables: &str) -> Launch {
     let admin = free_address();
     let config = format!("{TOKEN_FILE}listen = \"{admin}\"\n{tables}");
     Launch::new(&flags).flag("--state-dir", disk.path()).config(&config).configured_admin()
-}
-
-/// Whether the admin side answers, which the successor opens when the predecessor has exited.
-fn is_healthy(daemon: &Daemon) -> bool {
-    request(daemon.admin(), "GET", "/health", "", "").is_ok_and(|response| response.status == 200)
 }
 
 /// The number of snapshots with this outcome.
@@ -88,42 +81,34 @@ fn a_disk_that_refuses_a_list_change_refuses_only_that_change() {
     with_each_fault(|fault, disk| {
         let daemon = launch(disk, tables).serve();
         let load = Load::start("127.0.3.4", daemon.address());
-        let listed: Vec<InfoHash> = (1_000..1_400).map(hash).collect();
-        let (first, second) = listed.split_at(200);
-        let add = |daemon: &Daemon, hash: &InfoHash| daemon.change_list("POST", &[*hash]);
-        first.iter().for_each(|hash| assert_eq!(add(&daemon, hash).status, 200));
+        let add = |daemon: &Daemon, number| daemon.change_list("POST", &[hash(number)]);
+        let is_added = |daemon: &Daemon, number| add(daemon, number).status == 200;
+        assert!((1_000..1_200).all(|number| is_added(&daemon, number)));
         fault.begin(disk);
         // A block of the disk may have room for the first changes.
-        let refused: Vec<_> =
-            second.iter().filter(|hash| add(&daemon, hash).status != 200).collect();
+        let (added, refused): (Vec<u32>, Vec<u32>) =
+            (1_200..1_400).partition(|number| is_added(&daemon, *number));
         assert!(refused.len() > 100, "{} refused", refused.len());
-        let error = add(&daemon, refused[0]).error(500);
-        let parts = ["access.changes", fault.error()];
-        assert!(parts.iter().all(|part| error.contains(part)), "{error}");
-        let applies = |daemon: &Daemon| {
-            let client = daemon.client();
-            for hash in &listed {
-                if refused.contains(&hash) {
-                    client.announce(&leecher(*hash, 1_000));
-                } else {
-                    client.announce_refused(&leecher(*hash, 1_000));
-                }
+        add(&daemon, refused[0]).fails(500, &["access.changes", fault.error()]);
+        let assert_applied = |daemon: &Daemon| {
+            let (client, of) = (daemon.client(), |number| leecher(hash(number), 1_000));
+            for number in (1_000..1_200).chain(added.clone()) {
+                client.announce_refused(&of(number));
             }
+            refused.iter().for_each(|number| drop(client.announce(&of(*number))));
         };
-        applies(&daemon);
+        assert_applied(&daemon);
         fault.end(disk);
         // The refused writes have left nothing behind.
         let text = daemon.kill().text();
         assert!(!text.contains("panicked"), "{text}");
         let daemon = launch(disk, tables).serve();
-        applies(&daemon);
-        for hash in &refused {
-            assert_eq!(add(&daemon, hash).status, 200);
-        }
+        assert_applied(&daemon);
+        assert!(refused.iter().all(|number| is_added(&daemon, *number)));
         daemon.kill();
         let daemon = launch(disk, tables).serve();
         let client = daemon.client();
-        listed.iter().for_each(|hash| drop(client.announce_refused(&leecher(*hash, 1_000))));
+        (1_000..1_400).for_each(|n| drop(client.announce_refused(&leecher(hash(n), 1_000))));
         daemon.stop();
         load.end();
     });
@@ -140,17 +125,11 @@ fn a_disk_that_refuses_the_last_snapshot_keeps_the_previous_one() {
         fault.begin(disk);
         daemon.signal("TERM");
         let ended = daemon.end();
-        assert_eq!(ended.code, Some(3), "the peers are lost: {}", ended.text());
-        let last = ended.log.last().unwrap();
-        assert!(last.contains("onrush.snapshot") && last.contains("lost"), "{last}");
-        let error = ended.log.iter().find(|line| line.contains("the final snapshot failed"));
-        let error = error.expect("an error");
-        let parts = ["onrush.snapshot", fault.error()];
-        assert!(parts.iter().all(|part| error.contains(part)), "{error}");
+        ended.exits(3, &[]);
+        assert_parts(ended.log.last().unwrap(), &["onrush.snapshot", "lost"]);
+        ended.has_line(&["the final snapshot failed", "onrush.snapshot", fault.error()]);
         fault.end(disk);
-        let daemon = launch(disk, "").serve_restored();
-        peers.assert_served(daemon.address());
-        daemon.stop();
+        peers.assert_restored(launch(disk, ""));
     });
 }
 
@@ -169,10 +148,11 @@ fn a_disk_that_refuses_does_not_prevent_an_upgrade() {
         load.served_again();
         peers.assert_served(daemon.address());
         daemon.client().announce_refused(&leecher(denied, 1_000));
-        load.until("the admin side listens again", || is_healthy(&daemon));
+        // The successor opens it when the predecessor has exited.
+        load.until("the admin side listens again", || is_up(daemon.admin(), "/health"));
         if fault == DiskFault::ReadOnly {
             // The last block of the journal has room.
-            daemon.change_list("POST", &[later]).error(500);
+            daemon.change_list("POST", &[later]).fails(500, &[]);
         }
         fault.end(disk);
         assert_eq!(daemon.change_list("POST", &[later]).status, 200, "{fault:?}");
@@ -183,10 +163,9 @@ fn a_disk_that_refuses_does_not_prevent_an_upgrade() {
         upgrade(&mut daemon);
         daemon.client().announce_refused(&leecher(later, 1_000));
         load.end_answered();
-        assert!(daemon.stop().text().contains(SNAPSHOT));
+        daemon.stop().exits(0, &[SNAPSHOT]);
         let daemon = launch(disk, "[access]\nmode = \"deny\"\n").serve();
         peers.assert_served(daemon.address());
         daemon.client().announce_refused(&leecher(later, 1_000));
-        daemon.stop();
     });
 }

@@ -8,11 +8,8 @@ use std::time::Instant;
 use nix::sys::signal::Signal;
 
 use crate::account::Account;
-use crate::harness::http::request;
 use crate::harness::messages::SNAPSHOT;
-use crate::harness::packets::{random_hash, seeder};
-use crate::harness::process::TIMEOUT;
-use crate::harness::swarms::{PLACEMENTS, Peers, launch_in};
+use crate::harness::{PLACEMENTS, Peers, TIMEOUT, is_up, launch_in, random_hash, seeder};
 use crate::load::Load;
 use crate::upgrade::upgrade;
 
@@ -68,8 +65,7 @@ fn without_free_descriptors_the_tracker_serves_and_refuses_upgrades() {
     });
     daemon.skip();
     daemon.signal("USR2");
-    let line = daemon.line("SIGUSR2: ");
-    assert!(line.contains(" WARN ") && line.contains("Too many open files"), "{line}");
+    daemon.line_with("SIGUSR2: ", &[" WARN ", "Too many open files"]);
     let cpu = cpu_seconds(pid);
     load.answered(MEASURED);
     let cpu = cpu_seconds(pid) - cpu;
@@ -77,14 +73,12 @@ fn without_free_descriptors_the_tracker_serves_and_refuses_upgrades() {
     peers.assert_served(address);
     drop(connections);
     load.until("descriptors are free again", || files() <= open);
-    let healthy = || request(admin, "GET", "/health", "", "").is_ok_and(|it| it.status == 200);
-    load.until("the admin side answers again", healthy);
+    load.until("the admin side answers again", || is_up(admin, "/health"));
     daemon.skip();
     daemon.line(SNAPSHOT);
     upgrade(&mut daemon);
     peers.assert_served(address);
     load.end_answered();
-    daemon.stop();
 }
 
 /// Bytes of data that the process may have, on top of some 60 MiB for stacks and the allocator.
@@ -152,7 +146,5 @@ fn a_process_without_memory_ends_and_the_next_start_has_the_snapshot() {
     let ended = daemon.end();
     assert_eq!(ended.signal, Some(Signal::SIGABRT as i32), "{}", ended.text());
 
-    let daemon = launch_in(state.path(), PLACEMENTS[2], "").serve_restored();
-    peers.assert_served(daemon.address());
-    daemon.stop();
+    peers.assert_restored(launch_in(state.path(), PLACEMENTS[2], ""));
 }

@@ -3,8 +3,7 @@
 //! it sends the next ones: no buffer overflows while a process gets no CPU time, so that requests
 //! and replies can be counted exactly.
 
-use std::io::ErrorKind;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -13,9 +12,10 @@ use std::time::{Duration, Instant};
 
 use onrush_proto::InfoHash;
 
-use crate::harness::client::transaction;
-use crate::harness::packets::{connect, error_text, hash, leecher, scrape, seeder, u32_at, u64_at};
-use crate::harness::process::TIMEOUT;
+use crate::harness::{
+    Client, TIMEOUT, connect, error_text, hash, leecher, scrape, seeder, transaction, u32_at,
+    u64_at,
+};
 
 /// The shortest time from one round to the next.
 const TICK: Duration = Duration::from_millis(10);
@@ -44,7 +44,7 @@ pub(crate) struct Counts {
 pub(crate) struct Load {
     shared: Arc<Shared>,
     rounds: Receiver<Round>,
-    thread: JoinHandle<Client>,
+    thread: JoinHandle<LoadClient>,
 }
 
 /// State shared by a load and its client.
@@ -71,15 +71,15 @@ enum Round {
 impl Load {
     /// Starts a load from this source address, and waits until it is served.
     pub(crate) fn start(source: &str, tracker: SocketAddr) -> Self {
-        let source = SocketAddr::new(source.parse().unwrap(), 0);
-        Self::from(UdpSocket::bind(source).unwrap_or_else(|e| panic!("{source}: {e}")), tracker)
+        Self::by(Client::at(source.parse().unwrap(), tracker))
     }
 
-    /// Starts a load from this socket, and waits until it is served.
-    pub(crate) fn from(socket: UdpSocket, tracker: SocketAddr) -> Self {
+    /// Starts a load by this client, and waits until it is served.
+    pub(crate) fn by(client: Client) -> Self {
         let shared = Arc::new(Shared::default());
         let (sender, rounds) = channel();
-        let client = Client::new(socket, tracker);
+        let counts = Counts::default();
+        let client = LoadClient { client, counts, id: None, next: 0, waiting: Vec::new() };
         let thread = thread::spawn({
             let shared = shared.clone();
             move || client.run(&shared, &sender)
@@ -141,7 +141,7 @@ impl Load {
     }
 
     /// Ends the load. The client sends nothing more.
-    pub(crate) fn end(self) -> Client {
+    pub(crate) fn end(self) -> LoadClient {
         self.shared.over.store(true, Ordering::Relaxed);
         self.thread.join().unwrap()
     }
@@ -164,9 +164,8 @@ pub(crate) fn swarms() -> Vec<InfoHash> {
 }
 
 /// The client of a load.
-pub(crate) struct Client {
-    socket: UdpSocket,
-    tracker: SocketAddr,
+pub(crate) struct LoadClient {
+    client: Client,
     counts: Counts,
     /// The connection id, unless the client is to connect.
     id: Option<u64>,
@@ -176,11 +175,7 @@ pub(crate) struct Client {
     waiting: Vec<u32>,
 }
 
-impl Client {
-    fn new(socket: UdpSocket, tracker: SocketAddr) -> Self {
-        Self { socket, tracker, counts: Counts::default(), id: None, next: 0, waiting: Vec::new() }
-    }
-
+impl LoadClient {
     fn run(mut self, shared: &Shared, rounds: &Sender<Round>) -> Self {
         while !shared.over.load(Ordering::Relaxed) {
             let flood = shared.flood.load(Ordering::Relaxed);
@@ -234,7 +229,7 @@ impl Client {
             (Some(id), _) => leecher(swarm, 3_002).bytes(id, transaction),
         };
         // Without a route or an address there is nothing to send.
-        if self.socket.send_to(&bytes, self.tracker).is_ok() {
+        if self.client.try_send(&bytes).is_ok() {
             self.counts.sent += 1;
             self.waiting.push(transaction);
         }
@@ -242,29 +237,19 @@ impl Client {
 
     /// Receives the next reply. Returns whether there was one within this time.
     fn receive(&mut self, time: Duration) -> bool {
-        let mut reply = [0; 4096];
-        self.socket.set_read_timeout(Some(time)).unwrap();
-        let (len, from) = loop {
-            match self.socket.recv_from(&mut reply) {
-                Ok(received) => break received,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => panic!("{error}"),
-            }
-        };
-        let reply = &reply[..len];
-        assert_eq!(from, self.tracker, "the reply comes from the tracker's address");
+        self.client.repeat_after(time);
+        let Some(reply) = self.client.next_datagram() else { return false };
         self.counts.answered += 1;
-        self.waiting.retain(|transaction| *transaction != u32_at(reply, 4));
-        match u32_at(reply, 0) {
+        self.waiting.retain(|transaction| *transaction != u32_at(&reply, 4));
+        match u32_at(&reply, 0) {
             0 => {
                 // The reply to any of the connects will do.
-                if self.id.replace(u64_at(reply, 8)).is_none() {
+                if self.id.replace(u64_at(&reply, 8)).is_none() {
                     self.waiting.clear();
                 }
             }
             1 | 2 => {}
-            _ => panic!("an error reply: {}", error_text(reply)),
+            _ => panic!("an error reply: {}", error_text(&reply)),
         }
         true
     }

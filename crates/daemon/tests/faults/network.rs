@@ -1,33 +1,36 @@
 //! Faults of the network: replies that the kernel refuses for each reason, and a link, addresses
-//! and IPv6 that disappear and return. The tracker keeps its sockets and serves again by itself.
+//! and IPv6 that disappear and return. The tracker keeps its sockets and serves again by itself. A
+//! send buffer that the kernel has filled is in `crates/net/tests/namespaces/mio.rs`.
 
 use std::fs;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr};
 use std::thread;
 
 use crate::account::Account;
-use crate::harness::client::{Client, transaction};
-use crate::harness::network::in_own_network;
-use crate::harness::packets::{AnnounceReply, connect, hash, leecher, seeder};
-use crate::harness::process::{Daemon, Launch};
+use crate::harness::{
+    AnnounceReply, Client, Daemon, Launch, hash, in_own_network, leecher, output, run, seeder,
+    transaction,
+};
 use crate::load::{Load, swarms};
-use crate::sandbox::{CLIENTS, Hosts, TRACKER, failing, output, run, while_stopped};
+use crate::sandbox::{CLIENTS, Hosts, TRACKER, failing};
 
-/// Errors of send calls, with the label of their counter and a part of the remedy in the log.
-const ERRORS: [[&str; 3]; 5] = [
-    ["EPERM", "permission", "nft list ruleset"],
-    ["ENOBUFS", "no_buffers", "txqueuelen"],
-    ["EMSGSIZE", "too_long", "announce.max_peers_v4"],
-    ["ENETUNREACH", "unreachable", "ip route"],
-    ["EHOSTUNREACH", "unreachable", "ip route"],
+/// Errors of send calls, with the label of their counter, and a part of the cause and of the remedy
+/// in the log.
+const ERRORS: [[&str; 4]; 6] = [
+    ["EPERM", "permission", "EPERM", "nft list ruleset"],
+    ["EAGAIN", "full_buffer", "the send buffer is full", "socket.send_buffer"],
+    ["ENOBUFS", "no_buffers", "ENOBUFS", "txqueuelen"],
+    ["EMSGSIZE", "too_long", "EMSGSIZE", "announce.max_peers_v4"],
+    ["ENETUNREACH", "unreachable", "ENETUNREACH", "ip route"],
+    ["EHOSTUNREACH", "unreachable", "EHOSTUNREACH", "ip route"],
 ];
 
 /// Asserts that all unsent replies are counted with this cause, and that the log names the remedy.
-fn assert_reported(daemon: &mut Daemon, [error, cause, remedy]: [&str; 3]) {
+fn assert_reported(daemon: &mut Daemon, [_, label, cause, remedy]: [&str; 4]) {
     let metrics = daemon.metrics();
     let unsent = |labels: &[&str]| metrics.sum("onrush_unsent_replies_total", labels);
-    assert!(unsent(&[cause]) > 0.0 && unsent(&[cause]) == unsent(&[]), "{metrics:?}");
-    daemon.line_with(error, &[" WARN ", remedy]);
+    assert!(unsent(&[label]) > 0.0 && unsent(&[label]) == unsent(&[]), "{metrics:?}");
+    daemon.line_with(cause, &[" WARN ", remedy]);
 }
 
 /// The port of trackers in networks of their own.
@@ -66,10 +69,9 @@ fn end_served(load: Load, daemon: Daemon) -> Account {
 
 /// A load from the clients' host.
 fn load_from(hosts: &Hosts, source: &str, daemon: &Daemon) -> Load {
-    let source = SocketAddr::new(source.parse().unwrap(), 0);
+    let source: IpAddr = source.parse().unwrap();
     let tracker = daemon.addresses().iter().find(|to| to.is_ipv4() == source.is_ipv4());
-    let socket = hosts.on_clients(|| UdpSocket::bind(source).unwrap());
-    Load::from(socket, *tracker.unwrap())
+    Load::by(hosts.on_clients(|| Client::at(source, *tracker.unwrap())))
 }
 
 /// Asserts that the swarms of the load have its two peers.
@@ -111,7 +113,6 @@ fn replies_that_a_firewall_refuses_are_counted_and_requests_are_not() {
             Account::balanced_with(&daemon, load, refused);
             assert_reported(&mut daemon, ERRORS[0]);
             assert_peers_stayed(&daemon);
-            daemon.stop();
         });
     }
 }
@@ -135,7 +136,6 @@ fn replies_that_the_kernel_refuses_are_counted_whatever_the_error() {
                 assert!(account.unsent >= REFUSED, "{error}: {account:?}");
                 assert_reported(&mut daemon, reported);
                 assert_peers_stayed(&daemon);
-                daemon.stop();
             });
         }
     });
@@ -157,35 +157,6 @@ fn an_overflowing_device_queue_loses_replies_and_nothing_else() {
     });
 }
 
-/// A host that leaves the link after its requests: the replies wait for its address, and fill the
-/// send buffer until the kernel gives up.
-#[test]
-fn a_full_send_buffer_costs_replies_which_are_counted() {
-    Hosts::with(|hosts| {
-        let config = format!(
-            "listen = [\"{}:{PORT}\"]\n[socket]\nsend_buffer = 16384\n[workers]\ntotal = 1\n",
-            TRACKER[0]
-        );
-        let daemon = Launch::new(&[]).admin().config(&config).serve();
-        let load = load_from(hosts, CLIENTS[0], &daemon);
-        // Replies to one port would be one message.
-        let leaving: Vec<UdpSocket> = hosts.on_clients(|| {
-            run("ip address add 10.9.0.3/24 dev clients");
-            (0..200).map(|_| UdpSocket::bind("10.9.0.3:0").unwrap()).collect()
-        });
-        while_stopped(&daemon, || {
-            for socket in &leaving {
-                socket.send_to(&connect(1), daemon.address()).unwrap();
-            }
-            hosts.on_clients(|| run("ip address del 10.9.0.3/24 dev clients"));
-            run("ip neigh flush dev tracker");
-        });
-        let full = || daemon.metrics().sum("onrush_unsent_replies_total", &["full_buffer"]);
-        load.until("the send buffer is full", || full() > 0.0);
-        end_served(load, daemon);
-    });
-}
-
 /// Replies larger than the path's MTU would be refused with EMSGSIZE, as they carry "don't
 /// fragment" (decision 14): they are sent in fragments.
 #[test]
@@ -198,90 +169,50 @@ fn replies_larger_than_the_path_arrive_whole() {
         let load = load_from(hosts, CLIENTS[0], &daemon);
         for (address, source) in daemon.addresses().iter().zip(CLIENTS) {
             let swarm = hash(7_000 + u32::from(address.is_ipv6()));
-            let mut client = hosts.on_clients(|| Client::at(source.parse().unwrap(), *address));
-            client.connect();
+            let client = || Client::at(source.parse().unwrap(), *address).connected();
+            let client = hosts.on_clients(client);
             for port in 1_000..1_400 {
                 client.announce(&seeder(swarm, port).want(0));
             }
             let request = leecher(swarm, 999).want(200);
             let reply = client.exchange(&request.bytes(client.id, transaction()));
-            let reply = AnnounceReply::read(&reply, client.family());
-            assert!(reply.len > 1_200 && reply.peers.len() >= 67, "{reply:?}");
+            let peers = AnnounceReply::read(&reply, client.family()).peers;
+            assert!(reply.len() > 1_200 && peers.len() >= 67, "{peers:?}");
         }
         // Small replies beside them.
         load.end_answered();
         assert_eq!(Account::balanced(&daemon).unsent, 0);
-        daemon.stop();
     });
 }
 
-/// A part of a host that disappears and returns.
-struct Loss {
-    what: &'static str,
-    begin: fn(),
-    end: fn(),
-    /// Whether IPv4 and IPv6 are lost.
-    lost: [bool; 2],
-}
-
-const LOSSES: [Loss; 3] = [
-    Loss {
-        what: "the link",
-        begin: || run("ip link set tracker down"),
-        end: || {
-            run("ip link set tracker up");
-            // The kernel removes them with the link.
-            restore_address(1);
-        },
-        lost: [true, true],
-    },
-    Loss {
-        what: "the addresses",
-        begin: || run("ip address flush dev tracker scope global"),
-        end: || {
-            restore_address(0);
-            restore_address(1);
-        },
-        lost: [true, true],
-    },
-    Loss {
-        what: "IPv6",
-        begin: || set_ipv6_off("1"),
-        end: || {
-            set_ipv6_off("0");
-            restore_address(1);
-        },
-        lost: [false, true],
-    },
-];
-
-fn set_ipv6_off(value: &str) {
-    fs::write("/proc/sys/net/ipv6/conf/all/disable_ipv6", value).unwrap();
-}
-
-fn restore_address(family: usize) {
-    let (bits, last) = [("24", ""), ("64", " nodad")][family];
-    run(&format!("ip address replace {}/{bits} dev tracker{last}", TRACKER[family]));
-}
+const DISABLE_IPV6: &str = "/proc/sys/net/ipv6/conf/all/disable_ipv6";
 
 #[test]
 fn service_returns_with_the_link_the_addresses_and_ipv6() {
     Hosts::with(|hosts| {
         let daemon = serve(&TRACKER);
         let loads = CLIENTS.map(|source| load_from(hosts, source, &daemon));
-        for Loss { what, begin, end, lost } in LOSSES {
-            begin();
+        // Whether IPv4 and IPv6 are lost with each.
+        for (what, lost) in
+            [("the link", [true, true]), ("the addresses", [true, true]), ("IPv6", [false, true])]
+        {
+            match what {
+                "the link" => run("ip link set tracker down"),
+                "the addresses" => run("ip address flush dev tracker scope global"),
+                _ => fs::write(DISABLE_IPV6, "1").unwrap(),
+            }
             for (load, lost) in loads.iter().zip(lost) {
                 if lost { load.not_served() } else { load.served_again() }
             }
             assert_eq!(daemon.get("/health").status, 200, "{what}");
-            end();
+            fs::write(DISABLE_IPV6, "0").unwrap();
+            // The kernel removes addresses of IPv6 with the link.
+            hosts.set_up("tracker", TRACKER);
             loads.iter().for_each(Load::served_again);
         }
         loads.into_iter().for_each(|load| _ = load.end());
         let account = Account::balanced(&daemon);
         assert_eq!(account.dropped, 0, "{account:?}");
         assert_peers_stayed(&daemon);
-        daemon.stop();
     });
 }

@@ -4,8 +4,8 @@
 use std::time::{Duration, Instant};
 
 use crate::account::Account;
+use crate::harness::Launch;
 use crate::harness::messages::KERNEL_DROPPED;
-use crate::harness::process::Launch;
 use crate::load::Load;
 use crate::sandbox::while_stopped;
 
@@ -37,5 +37,4 @@ fn a_process_stopped_for_ten_seconds_loses_only_what_the_buffers_do_not_hold() {
     assert_eq!(daemon.get("/health").status, 200);
     Account::balanced_with(&daemon, load, 0);
     daemon.check();
-    daemon.stop();
 }

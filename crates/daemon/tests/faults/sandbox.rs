@@ -3,31 +3,12 @@
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd};
-use std::panic::resume_unwind;
 use std::path::Path;
-use std::process::Command;
-use std::thread;
 
 use nix::sched::{CloneFlags, setns, unshare};
 use tempfile::TempDir;
 
-use crate::harness::process::{Daemon, eventually, require_root};
-
-/// Runs a command line; its parts have no spaces.
-#[track_caller]
-pub(crate) fn run(line: &str) {
-    output(line);
-}
-
-/// Runs a command line, and returns its output.
-#[track_caller]
-pub(crate) fn output(line: &str) -> String {
-    let mut parts = line.split_whitespace();
-    let output = Command::new(parts.next().unwrap()).args(parts).output();
-    let output = output.unwrap_or_else(|error| panic!("{line}: {error} (see scripts/test)"));
-    assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
-}
+use crate::harness::{Daemon, eventually, in_namespace, run};
 
 /// The program before a daemon in which a system call fails with this error, in each thread the
 /// calls with the numbers `when` (strace(1)). The tracer is another process (-D), so that the
@@ -64,34 +45,28 @@ pub(crate) struct Hosts {
 impl Hosts {
     /// Runs a test on a thread on the tracker's host.
     pub(crate) fn with<T: Send>(test: impl FnOnce(&Self) -> T + Send) -> T {
-        require_root("creates network namespaces");
-        let on_tracker = || {
-            let clients = Self::new_network();
-            let tracker = Self::new_network();
+        in_namespace(CloneFlags::CLONE_NEWNET, || {
+            let clients = Self::network();
+            unshare(CloneFlags::CLONE_NEWNET).unwrap();
+            let tracker = Self::network();
             let hosts = Self { tracker, clients };
             let there = format!("/proc/{}/fd/{}", std::process::id(), hosts.clients.as_raw_fd());
             run(&format!("ip link add tracker type veth peer name clients netns {there}"));
             hosts.set_up("tracker", TRACKER);
             hosts.on_clients(|| hosts.set_up("clients", CLIENTS));
             test(&hosts)
-        };
-        thread::scope(|scope| scope.spawn(on_tracker).join().unwrap_or_else(|e| resume_unwind(e)))
+        })
     }
 
-    /// Moves this thread to a new network.
-    fn new_network() -> File {
-        unshare(CloneFlags::CLONE_NEWNET).expect("root may create namespaces (CAP_SYS_ADMIN)");
+    /// The network of this thread.
+    fn network() -> File {
         File::open("/proc/thread-self/ns/net").unwrap()
     }
 
-    fn set_up(&self, device: &str, addresses: [&str; 2]) {
+    /// Sets up the loopback interface and this one, with an address of each family, usable at once.
+    pub(crate) fn set_up(&self, device: &str, [v4, v6]: [&str; 2]) {
         run("ip link set lo up");
         run(&format!("ip link set {device} up"));
-        self.add_addresses(device, addresses);
-    }
-
-    /// Adds an address of each family, usable at once.
-    pub(crate) fn add_addresses(&self, device: &str, [v4, v6]: [&str; 2]) {
         run(&format!("ip address replace {v4}/24 dev {device}"));
         run(&format!("ip address replace {v6}/64 dev {device} nodad"));
     }
@@ -115,9 +90,7 @@ pub(crate) struct Disk {
 impl Disk {
     /// Runs a test on a thread with a disk of 1 MiB.
     pub(crate) fn with<T: Send>(test: impl FnOnce(&Self) -> T + Send) -> T {
-        require_root("mounts a disk");
-        let on_disk = || {
-            unshare(CloneFlags::CLONE_NEWNS).expect("root may create namespaces (CAP_SYS_ADMIN)");
+        in_namespace(CloneFlags::CLONE_NEWNS, || {
             run("mount --make-rprivate /");
             let [directory, mount] = [(); 2].map(|()| tempfile::tempdir().unwrap());
             let disk = Self { directory, mount };
@@ -125,8 +98,7 @@ impl Disk {
             let result = test(&disk);
             run(&format!("umount --lazy {}", disk.path().display()));
             result
-        };
-        thread::scope(|scope| scope.spawn(on_disk).join().unwrap_or_else(|e| resume_unwind(e)))
+        })
     }
 
     /// Where it is mounted.

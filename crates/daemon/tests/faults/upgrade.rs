@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::harness::messages::{SUCCESSOR_FAILED, UPGRADE_DONE, UPGRADE_RUNNING};
-use crate::harness::process::{Daemon, TIMEOUT};
+use crate::harness::{Daemon, TIMEOUT};
 
 /// Pause between looks at the log.
 const LOOK: Duration = Duration::from_millis(5);

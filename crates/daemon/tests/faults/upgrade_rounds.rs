@@ -7,8 +7,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use nix::fcntl::{Flock, FlockArg};
@@ -17,13 +16,13 @@ use nix::unistd::Pid;
 use onrush_proto::{InfoHash, ScrapeCounts};
 use tempfile::TempDir;
 
-use crate::harness::client::{Client, transaction};
 use crate::harness::messages::{
     READY, SNAPSHOT, SUCCESSOR_FAILED, UPGRADE_BEGINS, UPGRADE_DONE, UPGRADE_RECEIVED,
 };
-use crate::harness::packets::{connect, hash, seeder};
-use crate::harness::process::{Daemon, Launch, SetOnDrop, TIMEOUT, free_address};
-use crate::harness::swarms::{PLACEMENTS, Peers, swarm_state};
+use crate::harness::{
+    Client, Daemon, Launch, PLACEMENTS, Peers, TIMEOUT, connect, free_address, hash, meanwhile,
+    seeder, transaction,
+};
 
 /// Swarms that are scraped all the time.
 const WATCHED: std::ops::Range<u32> = 5_000..5_003;
@@ -105,12 +104,9 @@ pub(crate) fn kill_at(
     is_enough: impl Fn(&Kills) -> bool,
 ) -> Kills {
     let mut trackers = Trackers::start();
-    let watch = Watch::default();
+    let scrapes = AtomicU64::new(0);
     let mut kills = Kills::default();
-    thread::scope(|scope| {
-        let (watch, address) = (&watch, trackers.address);
-        scope.spawn(move || watch.run(address));
-        let _over = SetOnDrop(&watch.over);
+    meanwhile([watch(trackers.address, &scrapes)], || {
         for (round, moment) in moments.enumerate() {
             eprintln!("round {round}: {moment:?}");
             if let Some((stage, outcome)) = trackers.round(victim, moment) {
@@ -118,7 +114,9 @@ pub(crate) fn kill_at(
                 *kills.stages.entry(stage).or_insert(0) += 1;
                 *kills.outcomes.entry(outcome).or_insert(0) += 1;
             }
-            watch.until_scraped(&mut trackers);
+            let enough = scrapes.load(Ordering::Relaxed) + SCRAPES;
+            trackers
+                .wait_for("the swarms are scraped", |_| scrapes.load(Ordering::Relaxed) >= enough);
             if is_enough(&kills) {
                 break;
             }
@@ -178,7 +176,8 @@ struct Trackers {
 
 impl Drop for Trackers {
     fn drop(&mut self) {
-        self.processes().iter().for_each(|process| _ = send_kill(process.id));
+        processes(self.group).iter().for_each(|process| _ = send_kill(process.id));
+        self.daemon.await_exit();
     }
 }
 
@@ -210,17 +209,12 @@ impl Trackers {
     }
 
     /// Asserts that all peers are served.
-    fn check_peers(&self, log: &str) {
-        assert_eq!(swarm_state(self.address, &self.peers.hashes), self.peers.state, "{log}");
-        let mut client = Client::new(self.address);
-        client.connect();
+    fn check_peers(&self) {
+        self.peers.assert_served(self.address);
+        let client = Client::new(self.address).connected();
         for some in Self::more().chunks(BURST).step_by(20) {
-            assert!(client.scrape(some).iter().all(|counts| counts.seeders == 1), "{log}");
+            assert!(client.scrape(some).iter().all(|counts| counts.seeders == 1));
         }
-    }
-
-    fn processes(&self) -> Vec<Process> {
-        processes(self.group)
     }
 
     /// Starts an upgrade, kills the victim, and checks which process serves. Returns the number of
@@ -244,19 +238,20 @@ impl Trackers {
             Some(_) => KillOutcome::New,
             None => KillOutcome::Neither,
         };
+        // Shown if an assertion below fails.
+        eprintln!("{stage:?} {outcome:?}:\n{log}");
         match (victim, outcome) {
-            (Victim::Launcher, KillOutcome::Neither) => panic!("no process serves:\n{log}"),
+            (Victim::Launcher, KillOutcome::Neither) => panic!("no process serves"),
             // Before the handoff the predecessor served, and after it the successor.
-            (Victim::Old, KillOutcome::Neither) => {
-                assert!(!log.contains(READY), "the successor served:\n{log}");
-            }
-            (Victim::New, KillOutcome::Neither) => assert!(log.contains(HANDOFF_COMPLETE), "{log}"),
+            (Victim::Old, KillOutcome::Neither) => assert!(!log.contains(READY)),
+            (Victim::New, KillOutcome::Neither) => assert!(log.contains(HANDOFF_COMPLETE)),
             (Victim::Old, KillOutcome::Old) | (Victim::New, KillOutcome::New) => {
-                assert_eq!(stage, None, "a killed process serves:\n{log}");
+                assert_eq!(stage, None, "a killed process serves");
             }
             _ => {}
         }
         self.owner = left.unwrap_or_else(|| {
+            self.daemon.await_exit();
             self.daemon = serve(self.state.path(), self.address);
             self.group = self.daemon.pid();
             self.group
@@ -268,7 +263,7 @@ impl Trackers {
                 merged && this.logged(begin, READY) && this.logged(begin, SNAPSHOT)
             });
         }
-        self.check_peers(&log);
+        self.check_peers();
         stage.map(|stage| (stage, outcome))
     }
 
@@ -292,7 +287,7 @@ impl Trackers {
 
     /// Kills the process, which may not run yet or any more. Returns whether it ran.
     fn kill(&mut self, victim: Victim, old: u32) -> bool {
-        let found = self.processes().into_iter().find(|process| match victim {
+        let found = processes(self.group).into_iter().find(|process| match victim {
             Victim::Old => process.id == old,
             Victim::New => process.id != old && process.role == Some(Victim::New),
             Victim::Launcher => process.role == Some(Victim::Launcher),
@@ -303,7 +298,7 @@ impl Trackers {
     /// Waits until one process is left, which answers, or none; its id.
     fn settle(&mut self) -> Option<u32> {
         let mut left = None;
-        self.wait_for("one process serves, or none", |this| match this.processes()[..] {
+        self.wait_for("one process serves, or none", |this| match processes(this.group)[..] {
             [] => true,
             [one] => {
                 let serves = one.role != Some(Victim::Launcher) && answers(this.address);
@@ -328,14 +323,15 @@ impl Trackers {
     fn wait_for(&mut self, what: &str, mut is: impl FnMut(&Self) -> bool) {
         let deadline = Instant::now() + TIMEOUT;
         while !is(self) {
+            let log = || self.daemon.log().join("\n");
             assert!(
                 Instant::now() < deadline,
-                "not within {TIMEOUT:?}: {what}; {:?}:\n{}",
-                self.processes(),
-                self.daemon.log().join("\n")
+                "not {what}: {:?}:\n{}",
+                processes(self.group),
+                log()
             );
             let failed = self.daemon.log().iter().any(|line| line.contains("panicked"));
-            assert!(!failed, "{}", self.daemon.log().join("\n"));
+            assert!(!failed, "{}", log());
             self.daemon.read_until(Instant::now() + LOOK);
         }
     }
@@ -356,31 +352,16 @@ fn answers(address: SocketAddr) -> bool {
     socket.recv(&mut [0; 64]).is_ok()
 }
 
-/// Scrapes swarms whose peers do not change, all the time.
-#[derive(Debug, Default)]
-struct Watch {
-    over: AtomicBool,
-    scrapes: AtomicU64,
-}
-
-impl Watch {
-    fn run(&self, address: SocketAddr) {
-        let mut client = Client::new(address);
-        client.repeat_after(AGAIN);
-        let hashes: Vec<InfoHash> = WATCHED.map(hash).collect();
-        let all = ScrapeCounts { seeders: PEERS.into(), completed: 0, leechers: 0 };
-        while !self.over.load(Ordering::Relaxed) {
-            // Ids expire.
-            client.connect();
-            assert_eq!(client.scrape(&hashes), vec![all; hashes.len()], "a part of the peers");
-            self.scrapes.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    /// Waits until the swarms have been scraped again.
-    fn until_scraped(&self, trackers: &mut Trackers) {
-        let scrapes = || self.scrapes.load(Ordering::Relaxed);
-        let end = scrapes() + SCRAPES;
-        trackers.wait_for("the swarms are scraped", |_| scrapes() >= end);
+/// Scrapes swarms whose peers do not change each time it is called, and counts the scrapes.
+fn watch(address: SocketAddr, scrapes: &AtomicU64) -> impl FnMut() + Send {
+    let mut client = Client::new(address);
+    client.repeat_after(AGAIN);
+    let hashes: Vec<InfoHash> = WATCHED.map(hash).collect();
+    let all = ScrapeCounts { seeders: PEERS.into(), completed: 0, leechers: 0 };
+    move || {
+        // Ids expire.
+        client.connect();
+        assert_eq!(client.scrape(&hashes), vec![all; hashes.len()], "a part of the peers");
+        scrapes.fetch_add(1, Ordering::Relaxed);
     }
 }

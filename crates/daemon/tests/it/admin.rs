@@ -4,12 +4,13 @@
 use std::fs;
 use std::net::TcpListener;
 
-use crate::harness::client::Client;
-use crate::harness::http::{TOKEN, request};
+use onrush_proto::Event;
+
 use crate::harness::messages::{ADMIN_LISTENS, NO_ADMIN, PURGED_ONE};
-use crate::harness::network::in_own_network;
-use crate::harness::packets::{PAUSED, STARTED, leecher, random_hash, seeder};
-use crate::harness::process::{Daemon, Launch, TOKEN_FILE, eventually};
+use crate::harness::{
+    Client, Daemon, Launch, TOKEN, TOKEN_FILE, eventually, in_own_network, leecher, random_hash,
+    request, seeder,
+};
 
 /// A daemon with two workers and the admin API.
 fn serve(tables: &str) -> Daemon {
@@ -22,13 +23,12 @@ fn metrics_and_statistics_agree_with_the_traffic() {
     let hash = random_hash();
     let mut bytes_out = 0;
     for ((address, seeders), endpoint) in daemon.addresses().iter().zip([3, 2]).zip([6, 18]) {
-        let mut client = Client::new(*address);
-        client.connect();
+        let client = Client::new(*address).connected();
         let mut announces: Vec<_> =
-            (0..seeders).map(|port| seeder(hash, 5_000 + port).event(STARTED)).collect();
-        announces.push(leecher(hash, 6_000).event(STARTED));
+            (0..seeders).map(|port| seeder(hash, 5_000 + port).event(Event::Started)).collect();
+        announces.push(leecher(hash, 6_000).event(Event::Started));
         // A partial seed (BEP 21).
-        announces.push(leecher(hash, 6_001).event(PAUSED));
+        announces.push(leecher(hash, 6_001).event(Event::Paused));
         let lists = announces.iter().map(|announce| client.announce(announce).peers.len());
         bytes_out += lists.map(|peers| 20 + endpoint * peers).sum::<usize>();
         client.scrape(&[hash]);
@@ -46,9 +46,11 @@ fn metrics_and_statistics_agree_with_the_traffic() {
     let is =
         |name, parts: &[&str], value| assert_eq!(shown.sum(name, parts), value, "{name} {parts:?}");
     for (family, announces) in [("family=\"ipv4\"", 5.0), ("family=\"ipv6\"", 4.0)] {
-        is("onrush_requests_total", &["kind=\"connect\"", family], 1.0);
-        is("onrush_requests_total", &["kind=\"announce\"", family], announces);
-        is("onrush_requests_total", &["kind=\"scrape\"", family], 1.0);
+        for (kind, count) in [("connect", 1.0), ("announce", announces), ("scrape", 1.0)] {
+            let kind = format!("kind=\"{kind}\"");
+            is("onrush_requests_total", &[&kind, family], count);
+            is("onrush_replies_total", &[&kind, family], count);
+        }
         is("onrush_received_datagrams_total", &[family], announces + 2.0);
         let bytes = 16.0 + 98.0 * announces + (16.0 + 20.0);
         is("onrush_received_bytes_total", &[family], bytes);
@@ -57,9 +59,6 @@ fn metrics_and_statistics_agree_with_the_traffic() {
         is("onrush_announces_total", &[family], announces);
         is("onrush_peers", &["role=\"seeder\"", family], announces - 2.0);
         is("onrush_peers", &["role=\"leecher\"", family], 2.0);
-        is("onrush_replies_total", &["kind=\"connect\"", family], 1.0);
-        is("onrush_replies_total", &["kind=\"announce\"", family], announces);
-        is("onrush_replies_total", &["kind=\"scrape\"", family], 1.0);
         is("onrush_replies_total", &["kind=\"error\"", family], 0.0);
     }
     is("onrush_sent_datagrams_total", &[], 13.0);
@@ -87,15 +86,6 @@ fn metrics_and_statistics_agree_with_the_traffic() {
     let older = daemon.get("/metrics");
     assert!(older.head.contains("text/plain; version=0.0.4"), "{}", older.head);
     assert!(newer.body.ends_with("# EOF\n") && !older.body.contains("# EOF"), "{}", older.body);
-    daemon.stop();
-}
-
-#[test]
-fn without_a_token_file_the_admin_api_names_the_key() {
-    let daemon = Launch::on_loopback().admin().serve();
-    let error = daemon.call("GET", "/api/v1/swarms/top", "").error(403);
-    assert!(error.contains("admin.token_file"), "{error}");
-    daemon.stop();
 }
 
 #[test]
@@ -108,11 +98,13 @@ fn the_admin_api_requires_the_token() {
         let response = request(daemon.admin(), "GET", path, headers, "").unwrap();
         let head = response.head.to_lowercase();
         assert!(head.contains("www-authenticate: bearer"), "{head}");
-        assert!(response.error(401).contains("admin.token_file"), "{headers:?}");
+        response.fails(401, &["admin.token_file"]);
         assert!(!response.body.contains(TOKEN));
     }
     assert_eq!(daemon.call("GET", path, "").status, 200);
     daemon.stop();
+    let without_token = Launch::on_loopback().admin().serve();
+    without_token.call("GET", path, "").fails(403, &["admin.token_file"]);
 }
 
 #[test]
@@ -135,12 +127,12 @@ fn swarms_are_looked_up_and_wrong_requests_name_what_is_right() {
         ("/api/v1/swarms/top?by=size", "peers|seeders|leechers|completed"),
         ("/api/v1/swarms/top?limit=0", "from 1 to 1000"),
     ] {
-        let error = get(path).error(400);
-        assert!(error.contains(part), "{error}");
+        get(path).fails(400, &[part]);
     }
-    assert!(daemon.get("/helth").error(404).contains("/health"));
-    assert!(daemon.call("POST", "/health", "").error(405).contains("/openapi.json"));
-    daemon.stop();
+    daemon.get("/helth").fails(404, &["/health"]);
+    daemon.call("POST", "/health", "").fails(405, &["/openapi.json"]);
+    // There is no list to change.
+    daemon.change_list("POST", &[hash]).fails(409, &["access.mode"]);
 }
 
 #[test]
@@ -169,21 +161,10 @@ fn a_list_change_applies_at_once_and_purges_its_swarm() {
         ("{\"hashes\": []}", "{\"info_hashes\""),
         ("nonsense", "{\"info_hashes\""),
     ] {
-        let error = daemon.call("POST", "/api/v1/list", body).error(400);
-        assert!(error.contains(part), "{error}");
+        daemon.call("POST", "/api/v1/list", body).fails(400, &[part]);
     }
-    let error = daemon.change_list("POST", &[hash; 50]).error(413);
-    assert!(error.contains("admin.max_body"), "{error}");
+    daemon.change_list("POST", &[hash; 50]).fails(413, &["admin.max_body"]);
     assert_eq!(daemon.call("GET", "/api/v1/list", "").json()["entries"], 0);
-    daemon.stop();
-}
-
-#[test]
-fn without_a_list_a_change_is_a_conflict() {
-    let daemon = Launch::on_loopback().admin_api("").serve();
-    let error = daemon.change_list("POST", &[random_hash()]).error(409);
-    assert!(error.contains("access.mode"), "{error}");
-    daemon.stop();
 }
 
 #[test]
@@ -193,7 +174,7 @@ fn a_reload_reports_changed_keys_and_errors() {
     let stats_for = |host| {
         request(daemon.admin(), "GET", &format!("http://{host}/stats.json"), "", "").unwrap()
     };
-    assert!(stats_for("tracker.example").error(421).contains("admin.hosts"));
+    stats_for("tracker.example").fails(421, &["admin.hosts"]);
     let hosts = "hosts = [\"tracker.example\"]\n";
     daemon.configure(&format!("{TOKEN_FILE}{hosts}[socket]\nbatch = 64\n"));
     let response = reload();
@@ -204,18 +185,16 @@ fn a_reload_reports_changed_keys_and_errors() {
     assert_eq!(stats_for("tracker.example").status, 200);
 
     daemon.configure(&format!("{TOKEN_FILE}[announce]\nintervall = 900\n"));
-    let error = reload().error(422);
-    assert!(error.contains("`announce.intervall`"), "{error}");
+    reload().fails(422, &["`announce.intervall`"]);
 
     // A reload reads the token too; an invalid token leaves the former one in force.
     daemon.configure(TOKEN_FILE);
     let token = daemon.home().join("token");
     fs::write(&token, "short").unwrap();
-    reload().error(422);
+    reload().fails(422, &[]);
     fs::write(&token, "another-token-of-the-tests").unwrap();
     assert_eq!(reload().status, 200);
     assert_eq!(reload().status, 401);
-    daemon.stop();
 }
 
 #[test]
@@ -225,9 +204,8 @@ fn a_default_admin_address_in_use_is_a_warning() {
         let mut daemon = Launch::on_loopback().configured_admin().serve();
         daemon.wait_for_line(NO_ADMIN);
         daemon.check();
-        let ended = daemon.stop().text();
-        let warning = ended.lines().find(|line| line.contains(NO_ADMIN)).unwrap();
-        assert!(warning.contains("admin.listen: 127.0.0.1:6970"), "{warning}");
-        assert!(!ended.contains(ADMIN_LISTENS), "{ended}");
+        let ended = daemon.stop();
+        ended.has_line(&[NO_ADMIN, "admin.listen: 127.0.0.1:6970"]);
+        assert!(!ended.text().contains(ADMIN_LISTENS), "{ended:?}");
     });
 }

@@ -8,13 +8,13 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::harness::client::Client;
-use crate::harness::packets::{connect, random_hash, scrape};
-use crate::harness::process::{Daemon, Launch, eventually, mode};
+use crate::harness::{
+    Client, Daemon, Launch, assert_parts, connect, eventually, mode, random_hash, scrape,
+};
 
 /// The source that is blocked, and a prefix that contains it.
 const SOURCE: [u8; 4] = [127, 0, 9, 9];
-const PREFIX: &str = "127.0.9.0/24";
+pub(crate) const PREFIX: &str = "127.0.9.0/24";
 
 /// A daemon with its state in this directory.
 fn serve(state: &Path) -> Daemon {
@@ -29,7 +29,7 @@ fn blocks(daemon: &Daemon) -> Vec<Value> {
     list["blocks"].as_array().unwrap().clone()
 }
 
-fn source(daemon: &Daemon) -> Client {
+pub(crate) fn source(daemon: &Daemon) -> Client {
     Client::at(Ipv4Addr::from(SOURCE).into(), daemon.address())
 }
 
@@ -41,10 +41,7 @@ fn assert_blocked(daemon: &Daemon) {
         assert_eq!(blocks.len(), 1, "{blocks:?}");
         blocks[0]["refused"].as_u64().unwrap()
     };
-    let (before, client) = (refused(), source(daemon));
-    client.send(&connect(1));
-    eventually("the connect is counted", || refused() > before);
-    assert!(!client.has_datagram());
+    source(daemon).assert_blocked(refused);
 }
 
 #[test]
@@ -54,10 +51,10 @@ fn a_block_refuses_and_counts_every_request_of_its_sources_until_it_is_removed()
     let (mut client, mut other) = (source(&daemon), Client::new(daemon.address()));
     let id = client.connect();
     other.connect();
-    assert!(daemon.local_output(&["blocks"]).contains("no source is blocked"));
-    let made =
-        daemon.local_output(&["block", PREFIX, "--for", "2h", "--reason", "a \u{202e}flood"]);
-    assert!(made.contains(PREFIX) && made.contains("for 2 h"), "{made}");
+    assert_parts(&daemon.local_output(&["blocks"]), &["no source is blocked"]);
+    let reason = "a \u{202e}flood";
+    let made = daemon.local_output(&["block", PREFIX, "--for", "2h", "--reason", reason]);
+    assert_parts(&made, &[PREFIX, "for 2 h"]);
     // A connect, and a scrape with a valid connection id.
     client.send(&connect(1));
     client.send(&scrape(id, 2, &[random_hash()]));
@@ -65,17 +62,13 @@ fn a_block_refuses_and_counts_every_request_of_its_sources_until_it_is_removed()
     assert!(!client.has_datagram());
     other.connect_and_check();
     let shown = daemon.local_output(&["blocks"]);
-    let parts = [PREFIX, " 2 ", "flood", "(user "];
-    assert!(parts.iter().all(|part| shown.contains(part)), "{shown}");
+    assert_parts(&shown, &[PREFIX, " 2 ", "flood", "(user "]);
     assert!(!shown.contains('\u{202e}'), "{shown}");
-    let metrics = daemon.local_output(&["metrics"]);
-    assert!(metrics.contains("\nonrush_source_blocks 1"), "{metrics}");
-    let replaced = daemon.local_output(&["block", PREFIX]);
-    assert!(replaced.contains("replaced") && replaced.contains("flood"), "{replaced}");
+    assert_parts(&daemon.local_output(&["metrics"]), &["\nonrush_source_blocks 1"]);
+    assert_parts(&daemon.local_output(&["block", PREFIX]), &["replaced", "flood"]);
     let removed = daemon.local_output(&["unblock", PREFIX]);
     assert!(removed.contains(PREFIX) && removed.ends_with(": 2"), "{removed}");
     client.connect_and_check();
-    daemon.stop();
 }
 
 #[test]
@@ -95,7 +88,6 @@ fn blocks_survive_a_kill_a_restart_and_an_upgrade() {
     assert_blocked(&daemon);
     let block = &blocks(&daemon)[0];
     assert!(block["seconds"] == 7 * 86_400 && block["reason"] == "why", "{block}");
-    daemon.stop();
 }
 
 #[test]
@@ -117,7 +109,6 @@ fn a_block_made_while_the_next_process_starts_is_not_lost() {
     for prefix in made {
         assert!(there.iter().any(|block| block["prefix"] == prefix), "{prefix} {there:?}");
     }
-    daemon.stop();
 }
 
 #[test]
@@ -133,17 +124,4 @@ fn what_is_wrong_is_refused_with_a_remedy() {
     daemon.local_ctl(&["block", PREFIX]).exits(1, &["blocks.json"]);
     assert!(blocks(&daemon).is_empty());
     source(&daemon).connect();
-    daemon.stop();
-}
-
-#[test]
-fn without_a_state_directory_the_answer_says_that_blocks_end_with_the_process() {
-    let daemon = Launch::on_loopback().admin_api("").flag("--state-dir", "/proc/nope").serve();
-    let made = daemon.ctl(&["block", PREFIX]);
-    assert!(made.code == Some(0) && made.output.contains("lost at the next restart"), "{made:?}");
-    let client = source(&daemon);
-    client.send(&connect(1));
-    let list = || daemon.ctl(&["--json", "blocks"]).json();
-    eventually("the connect is counted", || list()["blocks"][0]["refused"] == 1);
-    assert_eq!(list()["lasting"], false);
 }

@@ -7,8 +7,7 @@ use clap::{CommandFactory, Parser};
 use onrush::cli::Cli;
 use onrush_config::print_config;
 
-use crate::harness::network::in_own_network;
-use crate::harness::process::Launch;
+use crate::harness::{Launch, assert_parts, in_own_network};
 
 /// A file, one over it, a variable over both, and a flag over all of them.
 #[test]
@@ -23,18 +22,14 @@ fn a_check_names_what_is_read_over_the_file() {
         fs::create_dir(&directory).unwrap();
         let over = directory.join("50-host.toml");
         fs::write(&over, "announce = { interval = 1000, interval_jitter_percent = 0 }\n").unwrap();
-        (launch.start().end(), over.display().to_string())
+        (launch.run(), over.display().to_string())
     };
     let (ended, over) = check("20m", &["--log-level", "info"]);
     assert_eq!((ended.code, ended.text()), (Some(0), String::new()));
     let read = format!("/onrush.toml is valid. Over it: {over}, ONRUSH_ANNOUNCE__INTERVAL.");
-    for part in [&read, "every 1200 s", "127.0.0.1:0", "checked as user "] {
-        assert!(ended.output.contains(part), "{part}: {}", ended.output);
-    }
+    ended.prints(&[&read, "every 1200 s", "127.0.0.1:0", "checked as user "]);
     let (ended, _) = check("lots", &[]);
-    assert_eq!(ended.code, Some(2));
-    let problem = "ONRUSH_ANNOUNCE__INTERVAL: `announce.interval`: ";
-    assert!(ended.text().contains(problem), "{}", ended.text());
+    ended.exits(2, &["ONRUSH_ANNOUNCE__INTERVAL: `announce.interval`: "]);
 }
 
 #[test]
@@ -61,15 +56,8 @@ fn help_has_examples_and_exit_status() {
     Cli::command().debug_assert();
     let help = Cli::command().term_width(100).render_long_help().to_string();
     let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
-    for part in [
-        "udp://HOST:6969/announce",
-        "`192.0.2.1:6969` and `[2001:db8::1]:6969`",
-        "Examples:",
-        "--print-config > onrush.toml",
-        "Exit status:",
-    ] {
-        assert!(help.contains(part), "{part} is missing in\n{help}");
-    }
+    assert_parts(&help, &["udp://HOST:6969/announce", "`192.0.2.1:6969` and `[2001:db8::1]:6969`"]);
+    assert_parts(&help, &["Examples:", "--print-config > onrush.toml", "Exit status:"]);
 }
 
 /// The text below the options is laid out by hand, in sections that are those of the manual too
@@ -97,7 +85,7 @@ fn a_wrong_file_exits_with_2_before_the_start() {
     for flags in [&[][..], &["--check-config"]] {
         let launch = Launch::new(flags).config("[announce]\n  intervall = 900\n");
         let place = format!("{}:2:3: `announce.intervall`", launch.config_path().display());
-        let ended = launch.start().end();
+        let ended = launch.run();
         ended.exits(2, &[&place, "`interval`"]);
         assert_eq!(ended.output, "");
     }
@@ -107,10 +95,10 @@ fn a_wrong_file_exits_with_2_before_the_start() {
 fn the_variable_names_the_file() {
     for command in ["--check-config", "doctor"] {
         let launch = Launch::new(&[command]).environment("ONRUSH_CONFIG", "/nonexistent/o.toml");
-        launch.start().end().exits(2, &["/nonexistent/o.toml"]);
+        launch.run().exits(2, &["/nonexistent/o.toml"]);
     }
     let config = "export.file = \"/tmp/scrape.csv\"\n";
-    let ended = Launch::new(&["--check-config"]).config(config).start().end();
+    let ended = Launch::new(&["--check-config"]).config(config).run();
     ended.exits(2, &["`export.file`", ".bencode"]);
 }
 
@@ -120,7 +108,7 @@ fn an_invalid_list_fails_check_config_and_the_start() {
         let config = "[access]\nmode = \"allow\"\nfiles = [\"HOME/list\"]\n";
         let launch = Launch::on_loopback().flags(flags).config(config);
         fs::write(launch.config_path().with_file_name("list"), list).unwrap();
-        launch.start().end()
+        launch.run()
     };
     let checked = launch(&["--check-config"], &"ab".repeat(20));
     let listed = |line: &str| line.contains("list ") && line.contains(" 1 ");
@@ -131,11 +119,11 @@ fn an_invalid_list_fails_check_config_and_the_start() {
 
 #[test]
 fn the_output_of_print_config_is_valid() {
-    let printed = Launch::new(&["--print-config"]).start().end();
+    let printed = Launch::new(&["--print-config"]).run();
     assert_eq!((printed.code, printed.text()), (Some(0), String::new()));
     assert_eq!(printed.output, print_config().trim_end());
     in_own_network(&[], || {
-        let ended = Launch::new(&["--check-config"]).config(&printed.output).start().end();
+        let ended = Launch::new(&["--check-config"]).config(&printed.output).run();
         assert_eq!((ended.code, ended.text()), (Some(0), String::new()));
     });
 }

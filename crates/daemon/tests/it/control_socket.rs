@@ -4,20 +4,16 @@
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::thread;
+use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::harness::http::{TOKEN, request_at};
-use crate::harness::process::{Daemon, Ended, Launch, eventually, mode, require_root};
+use crate::harness::{
+    Daemon, Ended, Launch, TOKEN, eventually, meanwhile, mode, request_at, require_root,
+};
 
 /// The state directory in a configuration file.
 const STATE: &str = "state_dir = \"HOME/state\"\n";
 /// A tracker without HTTP over TCP and without a token.
 const LOCAL: &str = "state_dir = \"HOME/state\"\n[admin]\nlisten = \"off\"\n";
-
-fn config_of(daemon: &Daemon) -> PathBuf {
-    daemon.home().join("onrush.toml")
-}
 
 fn socket_of(daemon: &Daemon) -> PathBuf {
     daemon.home().join("state/control.sock")
@@ -25,12 +21,12 @@ fn socket_of(daemon: &Daemon) -> PathBuf {
 
 /// Runs a subcommand with the daemon's configuration.
 fn run(daemon: &Daemon, arguments: &[&str]) -> Ended {
-    Launch::new(arguments).flag("--config", config_of(daemon)).start().end()
+    daemon.command(arguments).run()
 }
 
 /// The same as another user.
 fn run_as_nobody(daemon: &Daemon, arguments: &[&str]) -> Ended {
-    Launch::new(arguments).flag("--config", config_of(daemon)).run_as_nobody().start().end()
+    daemon.command(arguments).run_as_nobody().run()
 }
 
 /// The process that answers at the socket.
@@ -50,10 +46,10 @@ fn the_trackers_user_controls_it_without_a_token_and_without_http() {
     run(&daemon, &["top", "--once"]).prints(&[socket.to_str().unwrap()]);
 
     // The file is also found by `-c` and by the variable.
-    let config = config_of(&daemon);
+    let config = daemon.config_path();
     let reload = || Launch::new(&["ctl", "reload"]);
-    reload().flag("-c", &config).start().end().prints(&[]);
-    reload().environment("ONRUSH_CONFIG", config.to_str().unwrap()).start().end().prints(&[]);
+    reload().flag("-c", &config).run().prints(&[]);
+    reload().environment("ONRUSH_CONFIG", config.to_str().unwrap()).run().prints(&[]);
 
     // A stopped tracker has no socket.
     daemon.signal("TERM");
@@ -87,17 +83,14 @@ fn another_user_may_read_at_most_and_learns_who_may_more() {
     fs::set_permissions(token.path(), PermissionsExt::from_mode(0o644)).unwrap();
     let flags = ["ctl", "--token-file", token.path().to_str().unwrap(), "list", "show"];
     run_as_nobody(&daemon, &flags).prints(&[]);
-    daemon.stop();
 }
 
 #[test]
 fn root_controls_the_tracker_of_another_user() {
-    let launch = Launch::on_loopback().config(STATE).run_as_nobody();
-    let daemon = launch.serve();
+    let daemon = Launch::on_loopback().config(STATE).run_as_nobody().serve();
     run(&daemon, &["ctl", "reload"]).prints(&[]);
     fs::set_permissions(daemon.home(), PermissionsExt::from_mode(0o755)).unwrap();
     run_as_nobody(&daemon, &["ctl", "reload"]).prints(&[]);
-    daemon.stop();
 }
 
 #[test]
@@ -125,46 +118,33 @@ fn without_the_socket_the_tracker_serves_and_warns() {
     fs::create_dir(&socket).unwrap();
     let daemon = Launch::on_loopback().flag("--state-dir", state.path()).serve();
     daemon.check();
-    let text = daemon.stop().text();
-    let warning = text.lines().find(|line| line.contains(socket.to_str().unwrap())).expect(&text);
-    assert!(warning.contains(" WARN ") && warning.contains("onrush ctl"), "{warning}");
+    daemon.stop().has_line(&[socket.to_str().unwrap(), " WARN ", "onrush ctl"]);
 }
 
 #[test]
 fn every_request_is_answered_during_upgrades() {
     let mut daemon = Launch::on_loopback().config(LOCAL).serve();
     let socket = socket_of(&daemon);
-    let (over, answered) = (AtomicBool::new(false), AtomicU32::new(0));
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            while !over.load(Ordering::Relaxed) {
-                let stats = request_at(&socket, "GET", "/stats.json");
-                let status = stats.as_ref().map(|stats| stats.status);
-                // The scope waits for the other thread, which fails then.
-                if !matches!(status, Ok(200)) {
-                    over.store(true, Ordering::Relaxed);
-                    panic!("{stats:?}");
-                }
-                answered.fetch_add(1, Ordering::Relaxed);
-            }
-        });
+    let answered = AtomicU32::new(0);
+    let ask = || {
+        let stats = request_at(&socket, "GET", "/stats.json");
+        assert!(stats.as_ref().is_ok_and(|stats| stats.status == 200), "{stats:?}");
+        answered.fetch_add(1, Ordering::Relaxed);
+    };
+    meanwhile([ask], || {
         let before = daemon.pid();
-        let upgraded = run(&daemon, &["ctl", "upgrade"]);
-        assert_eq!(upgraded.code, Some(0), "{upgraded:?}");
+        run(&daemon, &["ctl", "upgrade"]).prints(&[]);
         daemon.upgraded();
         let second = daemon.pid();
-        daemon.signal("USR2");
-        daemon.upgraded();
+        daemon.upgrade();
         eventually("the last process answers", || process_at(&socket) == u64::from(daemon.pid()));
         assert!(before != second && second != daemon.pid());
         let count = answered.load(Ordering::Relaxed);
-        eventually("requests continue", || {
-            over.load(Ordering::Relaxed) || answered.load(Ordering::Relaxed) > count + 20
-        });
-        over.store(true, Ordering::Relaxed);
+        eventually("requests continue", || answered.load(Ordering::Relaxed) > count + 20);
     });
     assert!(answered.into_inner() > 20);
     assert_eq!(mode(&socket), 0o660);
     daemon.signal("TERM");
     eventually("the last process removes the socket", || !socket.exists());
+    daemon.end();
 }

@@ -5,17 +5,16 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::thread;
 
-use crate::harness::packets::{leecher, random_hash};
-use crate::harness::process::{Ended, Launch};
+use crate::harness::{Ended, Launch, leecher, random_hash};
 
 /// Runs `onrush ctl` without a token.
 fn ctl(flags: &[&str]) -> Ended {
-    Launch::new(&["ctl"]).flags(flags).start().end()
+    Launch::new(&["ctl"]).flags(flags).run()
 }
 
 #[test]
-fn health_has_an_exit_code_text_and_json() {
-    let daemon = Launch::on_loopback().admin().serve();
+fn health_has_an_exit_code_text_and_json_and_needs_no_token() {
+    let daemon = Launch::on_loopback().admin_api("").serve();
     let url = format!("http://{}", daemon.admin());
     let health = ctl(&["--url", &url, "health"]);
     health.prints(&[]);
@@ -23,6 +22,7 @@ fn health_has_an_exit_code_text_and_json() {
     let json = ctl(&["--url", &url, "--json", "health"]);
     assert_eq!((json.code, json.json()["ready"]["ready"].as_bool()), (Some(0), Some(true)));
     ctl(&["--url", &url, "metrics"]).prints(&["\nonrush_requests_total{"]);
+    ctl(&["--url", &url, "top-swarms"]).exits(1, &["admin.token_file", "--token-file"]);
 }
 
 #[test]
@@ -46,7 +46,6 @@ fn swarms_and_statistics_are_shown() {
     let unknown = random_hash().to_string();
     daemon.ctl(&["swarm", &unknown]).exits(1, &[&unknown]);
     daemon.ctl(&["swarm", "nonsense"]).exits(1, &["40 hexadecimal digits"]);
-    daemon.stop();
 }
 
 #[test]
@@ -74,14 +73,6 @@ fn list_and_reload_commands_work() {
     daemon.ctl(&["reload"]).prints(&[]);
     daemon.configure("[log]\nlevel = \"loud\"\n");
     daemon.ctl(&["reload"]).exits(1, &["log.level"]);
-    daemon.stop();
-}
-
-#[test]
-fn without_a_token_the_error_names_key_and_flag() {
-    let daemon = Launch::on_loopback().admin_api("").serve();
-    let top = ctl(&["--url", &format!("http://{}", daemon.admin()), "top-swarms"]);
-    top.exits(1, &["admin.token_file", "--token-file"]);
 }
 
 /// At the default address there may be another tracker. Errors of a token file are tested in
@@ -139,7 +130,7 @@ fn text_of_a_hostile_server_does_not_control_the_terminal() {
     ] {
         let url = answering(status, &body);
         let ended = match arguments {
-            ["top", ..] => Launch::new(arguments).flags(&["--url", &url]).start().end(),
+            ["top", ..] => Launch::new(arguments).flags(&["--url", &url]).run(),
             _ => ctl(&[&["--url", &url], arguments].concat()),
         };
         let text = format!("{}{}", ended.output, ended.text());

@@ -3,8 +3,8 @@
 
 use std::fs;
 
-use crate::harness::packets::{leecher, random_hash, seeder};
-use crate::harness::process::{Daemon, Launch, mode};
+use crate::harness::{Daemon, Launch, Peers, assert_parts, leecher, mode, random_hash, seeder};
+use crate::snapshot::FILE;
 
 /// The begin of each configuration.
 const LOCAL: &str = "state_dir = \"HOME/state\"\n";
@@ -29,39 +29,34 @@ fn version_names_the_tracker_and_the_command() {
 fn config_shows_what_is_in_force_and_how_the_file_differs() {
     let daemon = serve("[announce]\ninterval = 900\n");
     let shown = daemon.local_output(&["config"]);
-    for line in ["announce.interval = 900\n", "admin.listen = \"off\"\n"] {
-        assert!(shown.contains(line), "{line}: {shown}");
-    }
+    assert_parts(&shown, &["announce.interval = 900\n", "admin.listen = \"off\"\n"]);
     // The lines are a valid file.
     let file = daemon.home().join("shown.toml");
     fs::write(&file, &shown).unwrap();
-    Launch::new(&["--check-config"]).flag("--config", &file).start().end().prints(&[]);
+    Launch::new(&["--check-config"]).flag("--config", &file).run().prints(&[]);
     let same = daemon.local_ctl(&["--json", "config", "--diff"]).json();
     assert_eq!(same["differences"].as_array().unwrap().len(), 0, "{same}");
     daemon.configure(&format!("{LOCAL}[announce]\ninterval = 600\n[limits]\npeers = 5000\n"));
     let text = daemon.local_output(&["config", "--diff"]);
     let lines: Vec<&str> = text.lines().collect();
     assert!(lines.len() == 2 && lines[0].contains("announce.interval"), "{text}");
-    assert!(lines[1].contains("limits.peers") && lines[1].contains("upgrade"), "{text}");
+    assert_parts(lines[1], &["limits.peers", "upgrade"]);
     assert_eq!(daemon.local_output(&["config"]), shown, "nothing has changed");
     // The file of the tracker is wrong; that of the command leads to the same socket.
     let correct = daemon.home().join("correct.toml");
-    fs::copy(daemon.home().join("onrush.toml"), &correct).unwrap();
+    fs::copy(daemon.config_path(), &correct).unwrap();
     daemon.configure(&format!("{LOCAL}[announce]\nintervall = 600\n"));
-    let launch = Launch::new(&["ctl", "config", "--diff"]).flag("--config", &correct);
-    launch.start().end().exits(1, &["`announce.intervall`"]);
-    daemon.stop();
+    let differs = Launch::new(&["ctl", "config", "--diff"]).flag("--config", &correct).run();
+    differs.exits(1, &["`announce.intervall`"]);
 }
 
 /// Until the next reload: `src/supervise/tests.rs`.
 #[test]
 fn the_level_of_the_log_changes() {
     let mut daemon = serve("");
-    let text = daemon.local_output(&["log-level", "warn"]);
-    assert!(text.contains("warn") && text.contains("info"), "{text}");
+    assert_parts(&daemon.local_output(&["log-level", "warn"]), &["warn", "info"]);
     daemon.line_with("until the next reload", &["INFO -> WARN", "changed by "]);
-    let config = daemon.local_output(&["config"]);
-    assert!(config.contains("log.level = \"warn\"\n"), "{config}");
+    assert_parts(&daemon.local_output(&["config"]), &["log.level = \"warn\"\n"]);
     let again = daemon.local_ctl(&["--json", "log-level", "debug"]).json();
     assert_eq!(again["level"], "warn");
     assert_eq!(daemon.local_ctl(&["log-level", "loud"]).code, Some(2));
@@ -86,14 +81,19 @@ fn a_snapshot_is_written_at_once_and_copied() {
     second.stop();
 
     let remote = ["--url", "http://127.0.0.1:1", "snapshot", "--to", copy.to_str().unwrap()];
-    Launch::new(&["ctl"]).flags(&remote).start().end().exits(2, &["--to"]);
-    daemon.stop();
+    Launch::new(&["ctl"]).flags(&remote).run().exits(2, &["--to"]);
 }
 
 #[test]
-fn without_snapshots_the_command_says_why() {
-    let daemon = serve("[snapshot]\nenabled = false\n");
+fn without_snapshots_there_is_no_file_and_the_command_says_why() {
+    let state = tempfile::tempdir().unwrap();
+    let tables =
+        format!("state_dir = {:?}\n[snapshot]\nenabled = false\nevery = 1\n", state.path());
+    let daemon = Launch::on_loopback().config(&tables).serve();
+    Peers::announced_to(daemon.address());
     daemon.local_ctl(&["snapshot"]).exits(1, &["snapshot.enabled"]);
+    assert!(!daemon.stop().text().contains("snapshot"));
+    assert!(!state.path().join(FILE).exists());
 }
 
 #[test]

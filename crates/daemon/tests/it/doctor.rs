@@ -6,7 +6,7 @@ use std::path::Path;
 
 use tempfile::TempDir;
 
-use crate::harness::process::{Ended, Launch};
+use crate::harness::{Ended, Launch, assert_parts};
 
 /// A fixture host with this net.core.rmem_max.
 fn host(rmem_max: u64) -> TempDir {
@@ -22,14 +22,14 @@ fn host(rmem_max: u64) -> TempDir {
 const CONFIG: &str = "[workers]\ntotal = 1\n[limits]\npeers = 1000\n";
 
 fn doctor(root: &Path, flags: &[&str]) -> Ended {
-    Launch::new(&["doctor"]).flag("--root", root).config(CONFIG).flags(flags).start().end()
+    Launch::new(&["doctor"]).flag("--root", root).config(CONFIG).flags(flags).run()
 }
 
 #[test]
 fn problems_have_an_exit_status() {
     let ended = doctor(host(212_992).path(), &[]);
-    assert_eq!(ended.code, Some(1), "{}", ended.text());
-    assert!(ended.output.contains("sysctl -w net.core.rmem_max=4194304"), "{}", ended.output);
+    ended.exits(1, &[]);
+    assert_parts(&ended.output, &["sysctl -w net.core.rmem_max=4194304"]);
     assert!(!ended.output.contains('\x1b'), "no colours outside a terminal");
     let ended = doctor(host(1).path(), &["--json"]);
     assert_eq!((ended.code, &ended.json()["problems"]), (Some(1), &1.into()));
@@ -39,18 +39,16 @@ fn problems_have_an_exit_status() {
 #[test]
 fn an_unreadable_host_and_a_wrong_configuration_exit_with_2() {
     let nothing = tempfile::tempdir().unwrap();
-    let ended = doctor(nothing.path(), &[]);
-    ended.exits(2, &["/proc"]);
-    Launch::new(&["doctor"]).config("nonsense\n").start().end().exits(2, &["onrush.toml:1"]);
+    doctor(nothing.path(), &[]).exits(2, &["/proc"]);
+    Launch::new(&["doctor"]).config("nonsense\n").run().exits(2, &["onrush.toml:1"]);
 }
 
 #[test]
 fn this_host_is_checked_and_the_start_logs_its_problems() {
     let config = "[socket]\nreceive_buffer = 1073741823\n";
-    let ended = Launch::new(&["doctor"]).config(config).start().end();
-    assert_eq!(ended.code, Some(1), "{}", ended.output);
-    assert!(ended.output.contains("net.core.rmem_max"), "{}", ended.output);
-    let text = Launch::on_loopback().config(config).serve().stop().text();
-    let line = text.lines().find(|line| line.contains("onrush doctor")).expect(&text);
-    assert!(line.contains(" WARN ") && line.contains("rmem_max"), "{line}");
+    let ended = Launch::new(&["doctor"]).config(config).run();
+    ended.exits(1, &[]);
+    assert_parts(&ended.output, &["net.core.rmem_max"]);
+    let ended = Launch::on_loopback().config(config).serve().stop();
+    ended.has_line(&["onrush doctor", " WARN ", "rmem_max"]);
 }

@@ -7,8 +7,7 @@ use std::process::Command;
 use onrush_proto::ScrapeCounts;
 
 use crate::harness::messages::{EXPORTED, NO_EXPORT};
-use crate::harness::process::{Launch, TOKEN_FILE, eventually, mode};
-use crate::harness::swarms::{PLACEMENTS, Peers};
+use crate::harness::{Launch, PLACEMENTS, Peers, TOKEN_FILE, eventually, mode};
 
 /// A daemon that exports to this file.
 fn exporting(flags: &[&str], file: &Path, every: u32) -> Launch {
@@ -16,13 +15,6 @@ fn exporting(flags: &[&str], file: &Path, every: u32) -> Launch {
     // The umask of the systemd unit.
     let strict = ["sh", "-c", "umask 077; exec \"$0\" \"$@\""];
     Launch::new(flags).flag("--listen", "127.0.0.1:0").config(&config).under(&strict)
-}
-
-/// Decompresses a file with a program of Debian's base system.
-fn unpacked(program: &str, file: &Path) -> Vec<u8> {
-    let output = Command::new(program).arg("-dc").arg(file).output().unwrap();
-    assert!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));
-    output.stdout
 }
 
 /// The bytes of each format: `crates/store/src/export/format.rs`.
@@ -38,10 +30,10 @@ fn every_format_agrees_with_scrapes() {
         daemon.line_with(EXPORTED, &["24 swarms", name]);
         // Readable by others under any umask of the service.
         assert_eq!(mode(&file), 0o644);
-        let bytes = match name.ends_with("gz") {
-            true => unpacked("gzip", &file),
-            false => fs::read(&file).unwrap(),
-        };
+        let program = if name.ends_with("gz") { "zcat" } else { "cat" };
+        let unpacked = Command::new(program).arg(&file).output().unwrap();
+        assert!(unpacked.status.success(), "{unpacked:?}");
+        let bytes = unpacked.stdout;
         let swarms = hashes.iter().zip(&state.counts);
         let expected = swarms.map(
             |(hash, ScrapeCounts { seeders, leechers, completed })| match name.contains(".txt") {
@@ -56,7 +48,6 @@ fn every_format_agrees_with_scrapes() {
         );
         let has = |swarm: &[u8]| bytes.windows(swarm.len()).any(|window| window == swarm);
         assert!(expected.into_iter().all(|swarm| has(&swarm)), "{name}");
-        daemon.stop();
     }
 }
 
@@ -65,8 +56,7 @@ fn an_export_on_request_needs_a_configured_file_and_reports_path_and_size() {
     let path = "/api/v1/export";
     let daemon = Launch::on_loopback().admin_api("").serve();
     assert_eq!(daemon.call("GET", path, "").status, 405);
-    let error = daemon.call("POST", path, "").error(409);
-    assert!(error.contains("export.file"), "{error}");
+    daemon.call("POST", path, "").fails(409, &["export.file"]);
     // The remedy of the error works.
     daemon.configure(&format!("{TOKEN_FILE}[export]\nfile = \"HOME/scrape.txt\"\nevery = 0\n"));
     daemon.ctl(&["reload"]).prints(&["export.file"]);
@@ -83,9 +73,7 @@ fn an_export_on_request_needs_a_configured_file_and_reports_path_and_size() {
     // A rename onto a directory fails.
     fs::remove_file(&file).unwrap();
     fs::create_dir(&file).unwrap();
-    let error = daemon.call("POST", path, "").error(500);
-    assert!(error.contains("scrape.txt"), "{error}");
-    daemon.stop();
+    daemon.call("POST", path, "").fails(500, &["scrape.txt"]);
 }
 
 /// A failure is logged, and the next one is tried.
@@ -101,5 +89,4 @@ fn the_export_is_repeated() {
     eventually("the export is repeated", || {
         fs::read_to_string(&file).unwrap().lines().count() >= peers.hashes.len()
     });
-    daemon.stop();
 }

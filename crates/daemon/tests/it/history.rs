@@ -3,9 +3,7 @@
 
 use onrush::state_files::history::FILE;
 
-use crate::harness::packets::{random_hash, seeder};
-use crate::harness::process::{Daemon, Launch, eventually, mode};
-use crate::harness::swarms::{launch_in, set_aside};
+use crate::harness::{Daemon, eventually, launch_in, mode, random_hash, seeder, set_aside};
 
 /// A value of the last seconds, oldest first.
 fn seconds(daemon: &Daemon, name: &str) -> Vec<Option<f64>> {
@@ -15,7 +13,7 @@ fn seconds(daemon: &Daemon, name: &str) -> Vec<Option<f64>> {
 }
 
 /// Announces a peer to a new swarm, and waits until that is in the history.
-fn announce_and_record(daemon: &Daemon) {
+pub(crate) fn announce_and_record(daemon: &Daemon) {
     daemon.client().announce(&seeder(random_hash(), 4_000));
     let is_recorded = |name, least| {
         eventually(name, || seconds(daemon, name).last().copied().flatten() >= Some(least));
@@ -53,13 +51,4 @@ fn the_history_survives_a_restart_and_an_upgrade() {
     });
     assert!(kept.starts_with(&recorded), "{recorded:?} is not the begin of {kept:?}");
     assert_eq!(set_aside(state.path()), 0);
-    third.stop();
-}
-
-/// Without a state directory the history is that of the process.
-#[test]
-fn a_tracker_without_a_state_directory_has_a_history() {
-    let daemon = Launch::on_loopback().admin().flag("--state-dir", "/proc/nope").serve();
-    announce_and_record(&daemon);
-    daemon.stop();
 }

@@ -14,14 +14,13 @@ use onrush_net::bind::{Address, Buffers, Options, bind_group};
 use onrush_net::mio;
 use onrush_net::steering::{Function, Steering};
 use onrush_proto::InfoHash;
-use onrush_swarm::ShardMap;
 use onrush_testing::memory_tracker::{at, rules, secrets, settings};
 use onrush_tracker::assemble::{assemble, shard_map};
 use onrush_tracker::worker::Worker;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-use crate::harness::packets::{self, leecher, u32_at, u64_at};
+use crate::harness::{leecher, packets, u32_at, u64_at};
 
 const WORKERS: usize = 4;
 /// Datagrams that a worker receives in a round; 320 for all four.
@@ -55,9 +54,9 @@ fn a_hot_info_hash_costs_others_less_than_one_percent() {
     assert!(withdrawals > 1, "steering was restored and withdrawn: {withdrawals}");
     assert_eq!(tracker.steering.withdrawn(), [tracker.hot_worker as u16]);
     assert_only_the_hot_worker_dropped(&tracker);
-    let (hot, others) = (tracker.hot.lost(), tracker.others.lost());
+    let [hot, others] = tracker.lost();
     println!("lost of the hot hash {hot:.4}, of the others {others:.4}, {withdrawals} withdrawals");
-    assert!(others < 0.01, "{others} of {:?}", tracker.others);
+    assert!(others < 0.01, "{others} of {:?}", tracker.sent);
 }
 
 /// The control of the test above: without the back-off the hot worker keeps dropping requests for
@@ -70,13 +69,9 @@ fn without_steering_backoff_other_hashes_lose_replies() {
     }
     tracker.drain(11);
     assert_only_the_hot_worker_dropped(&tracker);
-    let (hot, others) = (tracker.hot.lost(), tracker.others.lost());
-    assert!(hot > 0.25, "the hot worker gets 1.5 times its capacity: {:?}", tracker.hot);
-    assert!(
-        others > 0.05,
-        "a quarter of the others is steered to the hot worker: {:?}",
-        tracker.others
-    );
+    let [hot, others] = tracker.lost();
+    assert!(hot > 0.25, "the hot worker gets 1.5 times its capacity: {hot}");
+    assert!(others > 0.05, "a quarter of the others is steered to the hot worker: {others}");
 }
 
 fn assert_only_the_hot_worker_dropped(tracker: &Tracker) {
@@ -97,22 +92,9 @@ struct Tracker {
     clients: Vec<UdpSocket>,
     hashes: Vec<InfoHash>,
     rng: SmallRng,
-    hot: Exchanges,
-    others: Exchanges,
-}
-
-/// Numbers of requests and replies.
-#[derive(Debug, Default)]
-struct Exchanges {
-    sent: u64,
-    answered: u64,
-}
-
-impl Exchanges {
-    fn lost(&self) -> f64 {
-        assert!(self.sent > 0 && self.answered <= self.sent, "{self:?}");
-        (self.sent - self.answered) as f64 / self.sent as f64
-    }
+    /// Announces sent and answered: for the hot hash, and for others.
+    sent: [u64; 2],
+    answered: [u64; 2],
 }
 
 impl Tracker {
@@ -128,7 +110,10 @@ impl Tracker {
         let options = Options { workers: WORKERS, buffers, probe: true };
         let group = bind_group(&[address], &options).unwrap();
         let map = shard_map(settings.placement.shards(), &secrets);
-        let (steering, notices) = Steering::attach(function(map), &group);
+        // Steering as in the daemon: the info hash is at byte 16.
+        let (multipliers, buckets) = (map.key(), map.shards());
+        let function = Function { offset: 16, multipliers, min_len: 36, buckets };
+        let (steering, notices) = Steering::attach(function, &group);
         assert!(notices.is_empty(), "{notices:?}");
         let address = group.addresses[0];
         let options = mio::Options { batch: CAPACITY, ..mio::Options::default() };
@@ -145,8 +130,8 @@ impl Tracker {
             clients: (0..CLIENTS).map(|_| client()).collect(),
             hashes,
             rng,
-            hot: Exchanges::default(),
-            others: Exchanges::default(),
+            sent: [0; 2],
+            answered: [0; 2],
         }
     }
 
@@ -198,7 +183,7 @@ impl Tracker {
         let request = leecher(self.hashes[number], 1_025 + client as u16).want(10);
         let request = request.bytes(id, mark | client as u32);
         self.clients[client].send_to(&request, self.address).unwrap();
-        if hot { self.hot.sent += 1 } else { self.others.sent += 1 }
+        self.sent[usize::from(!hot)] += 1;
     }
 
     fn count_replies(&mut self) {
@@ -206,12 +191,18 @@ impl Tracker {
         for client in &self.clients {
             while let Some(reply) = receive(client, &mut buffer) {
                 assert_eq!(u32_at(reply, 0), 1, "an announce response: {reply:02x?}");
-                match u32_at(reply, 4) & HOT != 0 {
-                    true => self.hot.answered += 1,
-                    false => self.others.answered += 1,
-                }
+                self.answered[usize::from(u32_at(reply, 4) & HOT == 0)] += 1;
             }
         }
+    }
+
+    /// The share of announces without a reply: for the hot hash, and for others.
+    fn lost(&self) -> [f64; 2] {
+        [0, 1].map(|kind| {
+            let (sent, answered) = (self.sent[kind], self.answered[kind]);
+            assert!(sent > 0 && answered <= sent, "{answered} of {sent}");
+            (sent - answered) as f64 / sent as f64
+        })
     }
 
     /// Datagrams that the kernel has dropped at each worker.
@@ -231,11 +222,6 @@ impl Tracker {
         };
         self.counted.iter().zip(before).map(load).collect()
     }
-}
-
-/// Steering as in the daemon: the info hash is at byte 16.
-fn function(map: ShardMap) -> Function {
-    Function { offset: 16, multipliers: map.key(), min_len: 36, buckets: map.shards() }
 }
 
 fn client() -> UdpSocket {

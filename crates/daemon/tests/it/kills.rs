@@ -12,11 +12,8 @@ use std::time::{Duration, Instant};
 use onrush_proto::InfoHash;
 use tempfile::TempDir;
 
-use crate::harness::http::change_list;
 use crate::harness::messages::{EXPORTED, PEERS_RESTORED};
-use crate::harness::packets::random_hash;
-use crate::harness::process::{Daemon, Launch, TOKEN_FILE};
-use crate::snapshot::{PLACEMENTS, set_aside};
+use crate::harness::{Daemon, Launch, PLACEMENTS, TOKEN_FILE, change_list, random_hash, set_aside};
 
 /// Initial swarms, enough for files that take time to write and read.
 const SWARMS: usize = 20_000;

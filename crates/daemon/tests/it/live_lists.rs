@@ -7,8 +7,7 @@ use std::path::Path;
 
 use onrush_proto::InfoHash;
 
-use crate::harness::packets::{leecher, random_hash};
-use crate::harness::process::{Daemon, Launch};
+use crate::harness::{Daemon, Launch, leecher, random_hash};
 
 /// A daemon with a deny list in the file `list` of this directory, which holds its state too.
 fn start(directory: &Path) -> Daemon {
@@ -65,5 +64,4 @@ fn changes_survive_reloads_and_restarts_until_the_file_contains_them() {
     write_list(directory, &[in_file]);
     assert_eq!(reload(&daemon), "[\"access.files\"]");
     daemon.client().announce(&leecher(added, 4_002));
-    daemon.stop();
 }

@@ -1,13 +1,9 @@
 //! Log levels, the lines of each level, and the absence of client addresses.
 
-use std::net::SocketAddr;
-
 use onrush_proto::InfoHash;
 
-use crate::harness::client::{Client, transaction};
 use crate::harness::messages::{READY, RELOAD_REJECTED, RELOADED, STOPPED};
-use crate::harness::packets::{leecher, random_hash, seeder};
-use crate::harness::process::{Launch, free_address};
+use crate::harness::{Client, Launch, free_address, leecher, random_hash, seeder, transaction};
 
 /// A client address that occurs nowhere else in the log.
 const SOURCE: &str = "127.83.21.9";
@@ -25,8 +21,7 @@ fn a_level_logs_its_lines_and_more_severe_ones() {
             .flag("--listen", address.to_string())
             .flag("--log-level", word)
             .start();
-        let mut client = Client::new(address);
-        client.await_tracker();
+        let mut client = Client::new(address).connected_later();
         client.connect_and_check();
         client.send(b"junk");
         client.connect_and_check();
@@ -43,7 +38,7 @@ fn json_is_an_object_per_entry() {
     let taken = free_address();
     let config = format!("listen = [\"{taken}\"]\n[log]\nformat = \"json\"\n");
     let mut daemon = Launch::new(&[]).config(&config).start();
-    Client::new(taken).await_tracker();
+    Client::new(taken).connected_later();
     daemon.configure("[announce]\nintervall = 900\n");
     daemon.signal("HUP");
     let rejected = json(&daemon.line(RELOAD_REJECTED));
@@ -52,12 +47,12 @@ fn json_is_an_object_per_entry() {
     assert!(message.contains("onrush.toml:2:1: ") && message.lines().count() > 3, "{message}");
 
     // A start that fails.
-    let again = Launch::new(&["--log-level", "off"]).config(&config).start().end();
+    let again = Launch::new(&["--log-level", "off"]).config(&config).run();
     assert_eq!((again.code, again.log.len()), (Some(1), 1), "{again:?}");
     let last = json(&again.log[0]);
     assert!(last["message"].as_str().unwrap().contains(&taken.to_string()), "{last}");
     let wrong = ["--log-format", "json", "--config", "/nowhere"];
-    let wrong = Launch::new(&wrong).start().end();
+    let wrong = Launch::new(&wrong).run();
     assert_eq!((wrong.code, wrong.log.len()), (Some(2), 1), "{wrong:?}");
     assert_eq!(json(&wrong.log[0])["level"], "error");
 
@@ -82,10 +77,25 @@ fn json(line: &str) -> serde_json::Value {
 #[test]
 fn client_addresses_are_logged_on_request_and_at_no_level_without() {
     for (is_on, log_table) in [(true, "addresses = true\n"), (false, "")] {
-        let (log, addresses) = log_of_requests(log_table);
+        let forbidden = random_hash();
+        let config = format!(
+            "[access]\nmode = \"deny\"\ninfo_hashes = [\"{forbidden}\"]\n[log]\nlevel = \"trace\"\n\
+             {log_table}"
+        );
+        let daemon = Launch::on_loopback().config(&config).serve();
+        let clients = [0, 1].map(|family| {
+            let source = [SOURCE, "::1"][family].parse().unwrap();
+            let mut client = Client::at(source, daemon.addresses()[family]);
+            send_every_kind_of_request(&mut client, forbidden);
+            client
+        });
+        let log = daemon.stop().log;
+        // Lines of the start contain the tracker's own addresses.
+        let start = log.iter().position(|line| line.contains(READY)).unwrap();
+        let log = &log[start + 1..];
         let is_logged =
             |parts: &[&str]| log.iter().any(|line| parts.iter().all(|part| line.contains(part)));
-        for address in addresses {
+        for address in clients.map(|client| client.address()) {
             let (address, port) = (address.to_string(), format!(":{}", address.port()));
             assert!(is_on || !is_logged(&[SOURCE]) && !is_logged(&[&port]), "{log:?}");
             for what in ["connect from", "announce of", "scrape of", "refused (short)"] {
@@ -101,8 +111,7 @@ fn an_unwritable_log_does_not_stop_the_daemon() {
     let address = free_address();
     let flags = ["--listen", &address.to_string(), "--log-level", "trace"];
     let daemon = Launch::new(&flags).start_with_a_full_disk();
-    let mut client = Client::new(address);
-    client.await_tracker();
+    let mut client = Client::new(address).connected_later();
     client.connect_and_check();
     daemon.signal("HUP");
     client.connect_and_check();
@@ -110,28 +119,6 @@ fn an_unwritable_log_does_not_stop_the_daemon() {
     assert_eq!(Launch::new(&flags).start_with_a_full_disk().end().code, Some(1));
     let wrong = Launch::new(&["--config", "/nowhere"]).start_with_a_full_disk();
     assert_eq!(wrong.end().code, Some(2));
-    daemon.stop();
-}
-
-/// The log at level trace of every kind of request, and the addresses of the clients.
-fn log_of_requests(in_log_table: &str) -> (Vec<String>, Vec<SocketAddr>) {
-    let forbidden = random_hash();
-    let config = format!(
-        "[access]\nmode = \"deny\"\ninfo_hashes = [\"{forbidden}\"]\n[log]\nlevel = \"trace\"\n\
-         {in_log_table}"
-    );
-    let daemon = Launch::on_loopback().config(&config).serve();
-    let mut addresses = Vec::new();
-    for address in daemon.addresses() {
-        let source = if address.is_ipv4() { SOURCE } else { "::1" };
-        let mut client = Client::at(source.parse().unwrap(), *address);
-        send_every_kind_of_request(&mut client, forbidden);
-        addresses.push(client.address());
-    }
-    let log = daemon.stop().log;
-    // Lines of the start contain the tracker's own addresses.
-    let start = log.iter().position(|line| line.contains(READY)).unwrap();
-    (log[start + 1..].to_vec(), addresses)
 }
 
 fn send_every_kind_of_request(client: &mut Client, forbidden: InfoHash) {

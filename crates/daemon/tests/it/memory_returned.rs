@@ -1,11 +1,11 @@
 //! Memory of peers is returned to the system when all peers have left, except for the minimum size
 //! of the tables and what the allocator keeps: at least two thirds of it.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::harness::client::{Client, transaction};
-use crate::harness::packets::{STARTED, STOPPED, hash, leecher};
-use crate::harness::process::{Launch, TIMEOUT};
+use onrush_proto::Event;
+
+use crate::harness::{Client, Launch, eventually, hash, leecher, transaction};
 
 /// Two per swarm.
 const PEERS: u32 = 300_000;
@@ -24,21 +24,18 @@ fn memory_is_returned_when_all_peers_have_left() {
         .serve();
     let resident = || daemon.memory_kb("RssAnon");
     let mut client = daemon.client();
-    announce(&mut client, WARM_UP, STARTED);
-    announce(&mut client, WARM_UP, STOPPED);
+    announce(&mut client, WARM_UP, Event::Started);
+    announce(&mut client, WARM_UP, Event::Stopped);
     let idle = resident();
 
-    announce(&mut client, PEERS, STARTED);
+    announce(&mut client, PEERS, Event::Started);
     let full = resident();
-    announce(&mut client, PEERS, STOPPED);
+    announce(&mut client, PEERS, Event::Stopped);
 
     assert!(full > idle + 5 * 1024, "from {idle} kB to {full} kB: no memory to return");
     let enough = idle + (full - idle) / 3;
     // The allocator returns memory that is unused for ten seconds, in steps.
-    let deadline = Instant::now() + TIMEOUT;
-    while resident() > enough {
-        let left = resident();
-        assert!(Instant::now() < deadline, "{left} kB of {full} kB, {idle} kB at the start");
+    eventually(&format!("at most {enough} kB of {full} kB are left"), || {
         // The client stays active meanwhile.
         client.connect();
         #[expect(
@@ -46,13 +43,13 @@ fn memory_is_returned_when_all_peers_have_left() {
             reason = "an allocator returns memory without an event"
         )]
         std::thread::sleep(Duration::from_millis(100));
-    }
+        resident() <= enough
+    });
     println!("{idle} kB, {full} kB, {} kB", resident());
-    daemon.stop();
 }
 
 /// Announces the first `peers` peers with this event.
-fn announce(client: &mut Client, peers: u32, event: u32) {
+fn announce(client: &mut Client, peers: u32, event: Event) {
     for number in 0..peers {
         if number % BURST == 0 {
             client.connect();

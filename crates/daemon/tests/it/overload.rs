@@ -6,9 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::harness::messages::{FILTER_ON, KERNEL_DROPPED, OVERLOAD, SUSPENDED};
-use crate::harness::network::in_own_network;
-use crate::harness::packets::{leecher, random_hash};
-use crate::harness::process::{Launch, eventually};
+use crate::harness::{Launch, eventually, in_own_network, leecher, random_hash};
 
 /// Datagrams with a wrong checksum.
 const WRONG: u32 = 500;
@@ -51,7 +49,6 @@ fn wrong_checksums_are_neither_losses_nor_overload() {
         for message in [KERNEL_DROPPED, OVERLOAD, FILTER_ON, SUSPENDED] {
             assert!(!daemon.log().iter().any(|line| line.contains(message)), "{message}");
         }
-        daemon.stop();
     });
 }
 

@@ -1,28 +1,21 @@
 //! `onrush probe` against trackers, silent ports and wrong URLs. Its reports are unit tests, and
 //! trackers with faults are in `crates/verify/tests`.
 
-use std::net::{SocketAddr, UdpSocket};
+use std::net::UdpSocket;
 
-use crate::harness::packets::random_hash;
-use crate::harness::process::{Daemon, Ended, Launch, free_address};
+use crate::harness::{Ended, Launch, random_hash};
 
 fn probe(arguments: &[&str]) -> Ended {
-    Launch::new(&["probe"]).flags(arguments).start().end()
-}
-
-/// A tracker on 127.0.0.1 and ::1 with the same port.
-fn on_both_families() -> (Daemon, SocketAddr) {
-    let address = free_address();
-    let other = format!("[::1]:{}", address.port());
-    (Launch::new(&["--listen", &address.to_string(), "--listen", &other]).serve(), address)
+    Launch::new(&["probe"]).flags(arguments).run()
 }
 
 #[test]
 fn a_name_is_probed_over_each_family_and_leaves_no_peer() {
-    let (daemon, address) = on_both_families();
+    let daemon = Launch::on_loopback().serve();
     // `localhost` may have one family only in the hosts file of a machine.
-    for url in [&format!("udp://{address}/announce"), &format!("[::1]:{}", address.port())] {
-        let json = probe(&[url, "--format", "json"]).json();
+    let [v4, v6] = [0, 1].map(|family| daemon.addresses()[family].to_string());
+    for url in [format!("udp://{v4}/announce"), v6] {
+        let json = probe(&[&url, "--format", "json"]).json();
         assert_eq!(json["verdict"], "OK");
         let steps = json["probes"][0]["answered"].as_array().unwrap();
         let names: Vec<_> = steps.iter().map(|step| step["step"].as_str().unwrap()).collect();
@@ -30,16 +23,15 @@ fn a_name_is_probed_over_each_family_and_leaves_no_peer() {
         assert!(steps.iter().all(|step| step["milliseconds"].as_f64().unwrap() > 0.0), "{json}");
     }
     let hash = random_hash();
-    probe(&[&address.to_string(), "--info-hash", &hash.to_string()]).prints(&[]);
+    probe(&[&v4, "--info-hash", &hash.to_string()]).prints(&[]);
     let counts = daemon.client().counts(hash);
     assert_eq!((counts.seeders, counts.leechers), (0, 0));
-    daemon.stop();
 }
 
 #[test]
 fn limits_and_failures_have_the_exit_status_of_a_monitoring_plugin() {
-    let (daemon, address) = on_both_families();
-    let address = address.to_string();
+    let daemon = Launch::on_loopback().serve();
+    let address = daemon.address().to_string();
     let impossible = "0.000001";
     for (arguments, code, word) in [
         (&["--format", "nagios"][..], 0, "OK: IPv4: "),
@@ -48,7 +40,7 @@ fn limits_and_failures_have_the_exit_status_of_a_monitoring_plugin() {
         (&["--format", "nagios", "-6"], 3, "UNKNOWN: "),
     ] {
         let ended = probe(&[&[address.as_str()], arguments].concat());
-        assert_eq!(ended.code, Some(code), "{ended:?}");
+        ended.exits(code, &[]);
         assert!(ended.output.starts_with(word), "{ended:?}");
         assert_eq!(ended.output.lines().count(), 1, "{ended:?}");
     }
@@ -75,7 +67,6 @@ fn a_refused_info_hash_is_a_failure_of_the_announce() {
     let address = daemon.address().to_string();
     assert_critical(&[&address], "announce  failed: an error to ");
     probe(&[&address, "--info-hash", &hash]).prints(&[]);
-    daemon.stop();
 }
 
 #[test]
@@ -86,13 +77,13 @@ fn a_wrong_url_is_unknown_and_says_what_is_expected() {
         ("127.0.0.1", "no port"),
     ] {
         let ended = probe(&[url]);
-        assert_eq!((ended.code, ended.output.as_str()), (Some(3), ""), "{ended:?}");
-        assert!(ended.text().contains(expected), "{ended:?}");
+        ended.exits(3, &[expected]);
+        assert_eq!(ended.output, "");
     }
     // An alert on the metric sees the failure, and the reason is on standard error.
     let ended = probe(&["tracker.invalid:6969", "--format", "prometheus", "-6"]);
     let sample = "onrush_probe_success{target=\"tracker.invalid:6969\",family=\"ipv6\"} 0";
-    assert!(ended.code == Some(3) && ended.output.ends_with(sample), "{ended:?}");
-    assert!(ended.text().contains("`tracker.invalid`"), "{ended:?}");
-    assert_eq!(probe(&["127.0.0.1:1", "--warning", "fast"]).code, Some(2));
+    ended.exits(3, &["`tracker.invalid`"]);
+    assert!(ended.output.ends_with(sample), "{ended:?}");
+    probe(&["127.0.0.1:1", "--warning", "fast"]).exits(2, &[]);
 }

@@ -10,10 +10,7 @@ use onrush_verify::reachability::REACH_TIMEOUT;
 use onrush_verify::report::CheckOutcome;
 use onrush_verify::{VerifySettings, verify};
 
-use crate::harness::client::{Client, transaction};
-use crate::harness::network::in_own_network;
-use crate::harness::packets::{self, hash, leecher, scrape};
-use crate::harness::process::Launch;
+use crate::harness::{Client, Launch, hash, in_own_network, leecher, packets, scrape, transaction};
 
 const PLACEMENTS: [&str; 2] = [
     "[workers]\nplacement = \"split\"\nsocket = 2\nswarm = 2\n",
@@ -66,42 +63,32 @@ fn replies_leave_from_the_address_and_port_of_the_request() {
     in_own_network(&added, || {
         let addresses: Vec<IpAddr> =
             local.iter().chain(&added).map(|ip| ip.parse().unwrap()).collect();
-        let single = addresses.iter().map(|ip| SocketAddr::new(*ip, 0).to_string());
-        let listens = [vec![":0".to_owned()], vec!["0.0.0.0:0".into(), "[::]:0".into()]];
-        for (listen, workers) in listens.iter().flat_map(|listen| PLACEMENTS.map(|it| (listen, it)))
+        let single = addresses.iter().map(|ip| SocketAddr::new(*ip, 0).to_string()).collect();
+        let both = vec!["0.0.0.0:0".to_owned(), "[::]:0".to_owned()];
+        let listens = [(vec![":0".to_owned()], 2), (both, 2), (single, addresses.len())];
+        for ((listen, sockets), workers) in
+            listens.iter().flat_map(|listen| PLACEMENTS.map(|workers| (listen, workers)))
         {
             let config = format!("listen = {listen:?}\n{workers}");
             let tracker = Launch::new(&[]).config(&config).serve();
+            assert_eq!(tracker.addresses().len(), *sockets);
             for to in &addresses {
-                let mut of_family =
-                    tracker.addresses().iter().filter(|at| at.is_ipv4() == to.is_ipv4());
-                check_from_each(&addresses, SocketAddr::new(*to, of_family.next().unwrap().port()));
-            }
-        }
-        let single = single.collect::<Vec<_>>();
-        for placement in PLACEMENTS {
-            let config = format!("listen = {single:?}\n{placement}");
-            let tracker = Launch::new(&[]).config(&config).serve();
-            assert_eq!(tracker.addresses().len(), addresses.len());
-            for address in tracker.addresses() {
-                check_from_each(&addresses, *address);
+                let is_of_family = |it: &IpAddr| it.is_ipv4() == to.is_ipv4();
+                let mut listeners = tracker.addresses().iter().filter(|at| is_of_family(&at.ip()));
+                let at = listeners.find(|at| at.ip() == *to || at.ip().is_unspecified()).unwrap();
+                for from in addresses.iter().filter(|from| is_of_family(from)) {
+                    check_every_reply(*from, SocketAddr::new(*to, at.port()));
+                }
             }
         }
     });
-}
-
-fn check_from_each(addresses: &[IpAddr], to: SocketAddr) {
-    for from in addresses.iter().filter(|from| from.is_ipv4() == to.is_ipv4()) {
-        check_every_reply(*from, to);
-    }
 }
 
 /// Checks a connect, an announce, a scrape over many shards, and errors.
 fn check_every_reply(from: IpAddr, to: SocketAddr) {
     // Several clients: the kernel picks the worker by the ports of both sides.
     for _ in 0..4 {
-        let mut client = Client::at(from, to).strict();
-        client.connect();
+        let client = Client::at(from, to).strict().connected();
         assert!(client.announce(&leecher(hash(1), 5000)).leechers > 0);
         assert_eq!(client.announce_refused(&leecher(hash(1), 0)), "port cannot be 0");
         let hashes: Vec<_> = (0..20).map(hash).collect();
@@ -127,7 +114,6 @@ fn a_flood_of_connects_allocates_no_memory() {
         connect_each(daemon.address(), 10_000..10_000 + CLIENTS);
         let grown = daemon.memory_kb("RssAnon").saturating_sub(before);
         assert!(grown < GROWTH_KB, "{placement}: {CLIENTS} connects allocated {grown} kB");
-        daemon.stop();
     }
 }
 

@@ -5,19 +5,8 @@
 use std::fs;
 use std::net::Ipv4Addr;
 
-use crate::harness::client::Client;
 use crate::harness::messages::{PURGED_ONE, RELOAD_REJECTED, RELOADED};
-use crate::harness::packets::{connect, leecher, random_hash, seeder};
-use crate::harness::process::{Daemon, Launch, TOKEN_FILE, eventually};
-
-/// Asserts that a connect gets no reply and is counted as one of a blocked source.
-fn assert_blocked(daemon: &Daemon, client: &Client) {
-    let refused = || daemon.metrics().sum("onrush_refused_requests_total", &["reason=\"blocked\""]);
-    let before = refused();
-    client.send(&connect(1));
-    eventually("it is counted", || refused() > before);
-    assert!(!client.has_datagram());
-}
+use crate::harness::{Client, Launch, TOKEN_FILE, leecher, random_hash, seeder};
 
 /// Lists of info hashes and of sources change while the configuration file does not.
 #[test]
@@ -27,7 +16,7 @@ fn lists_follow_their_files_and_a_wrong_or_missing_file_changes_nothing() {
     let mut source = Client::at(Ipv4Addr::new(127, 0, 0, 9).into(), daemon.address());
     let [first, second] = [(); 2].map(|()| random_hash());
     [first, second].iter().for_each(|hash| drop(client.announce(&seeder(*hash, 4_001))));
-    assert!(daemon.get("/lists").error(404).contains("admin.publish_lists"));
+    daemon.get("/lists").fails(404, &["admin.publish_lists"]);
     fs::write(home.join("denied"), format!("# denied\n{first}  # by letter of today\n")).unwrap();
     fs::write(home.join("blocked"), "127.0.0.9  # why\n").unwrap();
     daemon.configure(&format!(
@@ -38,7 +27,9 @@ fn lists_follow_their_files_and_a_wrong_or_missing_file_changes_nothing() {
     daemon.line(PURGED_ONE);
     client.announce_refused(&leecher(first, 4_002));
     client.announce(&leecher(second, 4_002));
-    assert_blocked(&daemon, &source);
+    let blocked = ["reason=\"blocked\""];
+    let refused = || daemon.metrics().sum("onrush_refused_requests_total", &blocked) as u64;
+    source.assert_blocked(refused);
 
     fs::write(home.join("denied"), format!("{second}\n")).unwrap();
     fs::write(home.join("blocked"), "192.0.2.1\n").unwrap();
@@ -76,5 +67,4 @@ fn lists_follow_their_files_and_a_wrong_or_missing_file_changes_nothing() {
     assert_eq!(daemon.call("POST", "/api/v1/reload?forced=1", "").status, 400);
     daemon.ctl(&["reload", "--force"]).prints(&[]);
     client.announce(&leecher(second, 4_002));
-    daemon.stop();
 }

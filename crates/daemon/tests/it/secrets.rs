@@ -1,7 +1,6 @@
 //! Snapshots and the dumps of upgrades contain no secret.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 
 use crossbeam_channel::never;
 use onrush_net::Socket;
@@ -17,19 +16,13 @@ use onrush_tracker::stream::ShardStream;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
+use crate::harness::mode;
+
 /// Length of a piece of a secret; shorter pieces would be found by chance.
 const PIECE: usize = 4;
 
-/// The files that a tracker writes, and its secrets.
-struct Written {
-    dump: Vec<u8>,
-    snapshot: Vec<u8>,
-    mode: u32,
-    secrets: Vec<Vec<u8>>,
-}
-
-/// Serves swarms of one to 200 peers, then writes a snapshot and a dump.
-fn written() -> Written {
+/// Serves swarms of one to 200 peers, then writes a snapshot and a dump; both, and the secrets.
+fn written() -> ([Vec<u8>; 2], Vec<Vec<u8>>) {
     let mut rng = SmallRng::seed_from_u64(1);
     let keys = Keys { current: Key(rng.random()), previous: Some(Key(rng.random())), next: None };
     let (shard_key, table_key, seed) = (rng.random(), rng.random(), rng.random());
@@ -51,7 +44,7 @@ fn written() -> Written {
     let path = directory.path().join("onrush.snapshot");
     let shards = world.workers.iter_mut().map(|it| it.swarm_side.take().unwrap().shard).collect();
     write_all(&path, shards, at(1_010), &mut || {}).unwrap();
-    let mode = fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&path), 0o600);
     let words = |bytes: fn(u32) -> [u8; 4]| secrets.shard_key.map(bytes).as_flattened().to_vec();
     let secrets = vec![
         secrets.keys.current.0.to_vec(),
@@ -62,7 +55,7 @@ fn written() -> Written {
         seed.to_be_bytes().to_vec(),
         id.0.to_be_bytes().to_vec(),
     ];
-    Written { dump, snapshot: fs::read(&path).unwrap(), mode, secrets }
+    ([fs::read(&path).unwrap(), dump], secrets)
 }
 
 fn name(swarm: u8) -> InfoHash {
@@ -105,10 +98,9 @@ fn contains_piece_of(bytes: &[u8], secret: &[u8]) -> bool {
 
 #[test]
 fn snapshots_and_upgrade_dumps_contain_no_secret() {
-    let written = written();
-    assert_eq!(written.mode, 0o600);
-    for (number, secret) in written.secrets.iter().enumerate() {
-        for (what, bytes) in [("snapshot", &written.snapshot), ("dump", &written.dump)] {
+    let (files, secrets) = written();
+    for (number, secret) in secrets.iter().enumerate() {
+        for (what, bytes) in ["snapshot", "dump"].iter().zip(&files) {
             assert!(bytes.len() > 4_000, "{} bytes of {what}", bytes.len());
             assert!(!contains_piece_of(bytes, secret), "secret {number} in the {what}");
             // The search finds a piece that is present.

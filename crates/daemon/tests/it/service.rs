@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use crate::harness::client::Client;
-use crate::harness::packets::{random_hash, seeder};
-use crate::harness::process::{Daemon, Launch, eventually, free_address};
+use crate::harness::{
+    Client, Daemon, Launch, assert_parts, eventually, free_address, random_hash, seeder,
+};
 
 /// Extends the time-out of the unit.
 const EXTEND: &str = "EXTEND_TIMEOUT_USEC=30000000";
@@ -56,29 +56,22 @@ impl NotifySocket {
         }
     }
 
-    /// The messages up to the first one of which a line starts with one of these words.
-    fn until(&self, words: &[&str]) -> Vec<String> {
-        let is_next = |message: &String| {
-            message.lines().any(|line| words.iter().any(|it| line.starts_with(it)))
-        };
-        let mut messages = Vec::new();
+    /// The messages up to the first one of which a line starts with one of these words, and the
+    /// first of the words that is there.
+    fn until<'w>(&self, words: &[&'w str]) -> (Vec<String>, &'w str) {
+        let (mut messages, mut found) = (Vec::<String>::new(), None);
         eventually("a notification arrives", || {
             messages.extend(self.receive());
-            messages.last().is_some_and(is_next)
+            let lines = || messages.last().into_iter().flat_map(|message| message.lines());
+            found = words.iter().find(|word| lines().any(|line| line.starts_with(**word)));
+            found.is_some()
         });
-        messages
+        (messages, found.unwrap())
     }
 
     /// The next message with a line that starts with this word.
     pub(crate) fn next(&self, word: &str) -> String {
-        self.until(&[word]).pop().unwrap()
-    }
-
-    /// The first of these words with which a line of the next message starts.
-    fn next_of<'w>(&self, words: &[&'w str]) -> &'w str {
-        let message = self.until(words).pop().unwrap();
-        let is_there = |word: &&&str| message.lines().any(|line| line.starts_with(**word));
-        words.iter().find(is_there).unwrap()
+        self.until(&[word]).0.pop().unwrap()
     }
 
     /// Asserts the next lines of these four kinds. What takes longer is extended again.
@@ -86,7 +79,7 @@ impl NotifySocket {
     fn assert_next(&self, lines: &[&str], case: &str) {
         let mut before = "";
         for line in lines {
-            let next = || self.next_of(&[EXTEND, "READY=1", "RELOADING=1", "STOPPING=1"]);
+            let next = || self.until(&[EXTEND, "READY=1", "RELOADING=1", "STOPPING=1"]).1;
             let mut found = next();
             while found == before && found == EXTEND {
                 found = next();
@@ -107,12 +100,12 @@ fn ready_status_and_reload_are_notified_and_no_watchdog_of_another_process() {
     let ready = notify.next("READY=1");
     let addresses = daemon.serving();
     let serves = format!("STATUS=serves udp://{} and udp://{}", addresses[0], addresses[1]);
-    assert!(ready.contains(&serves), "{ready}");
+    assert_parts(&ready, &[&serves]);
     daemon.check();
     // Some seconds later.
-    let live = notify.until(&[&format!("{serves}: ")]).concat();
+    let live = notify.until(&[&format!("{serves}: ")]).0.concat();
     assert!(!live.contains("WATCHDOG"), "{live}");
-    assert!(live.contains("requests/s") && live.contains("swarms"), "{live}");
+    assert_parts(&live, &["requests/s", "swarms"]);
     daemon.signal("HUP");
     let begun = notify.next("RELOADING=1");
     let stamp = begun.lines().find_map(|line| line.strip_prefix("MONOTONIC_USEC=")).unwrap();
@@ -120,7 +113,7 @@ fn ready_status_and_reload_are_notified_and_no_watchdog_of_another_process() {
     notify.next("READY=1");
     daemon.signal("TERM");
     assert!(notify.next("STOPPING=1").contains("STATUS="));
-    assert_eq!(daemon.end().code, Some(0));
+    daemon.end().exits(0, &[]);
 }
 
 #[test]
@@ -175,17 +168,16 @@ fn loading_a_list_extends_the_timeout() {
         std::fs::write(list.path(), "").unwrap();
         daemon.signal("HUP");
         notify.assert_next(&[reloading, ready], &config);
-        daemon.stop();
     }
 }
 
-/// Starts a daemon under systemd-socket-activate, on sockets for these addresses.
-fn activated(kind: &[&str], addresses: &[SocketAddr]) -> Daemon {
+/// Starts a daemon with these flags under systemd-socket-activate, on sockets for these addresses.
+fn activated(kind: &[&str], addresses: &[SocketAddr], flags: &[&str]) -> Daemon {
     let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
     let mut program = vec!["systemd-socket-activate"];
     program.extend(kind);
     addresses.iter().for_each(|address| program.extend(["-l", address.as_str()]));
-    let mut daemon = Launch::new(&[]).under(&program).start();
+    let mut daemon = Launch::new(flags).under(&program).start();
     for _ in addresses {
         daemon.line("Listening on ");
     }
@@ -201,39 +193,30 @@ fn both() -> [SocketAddr; 2] {
 #[test]
 fn sockets_of_systemd_are_used() {
     let addresses = both();
-    let mut daemon = activated(&["--datagram"], &addresses);
+    let mut daemon = activated(&["--datagram"], &addresses, &[]);
     // The first datagram starts the daemon and stays queued in the socket.
-    let mut client = Client::new(addresses[0]);
-    client.await_tracker();
+    Client::new(addresses[0]).connected_later();
     assert_eq!(daemon.serving(), addresses);
     daemon.check();
-    let text = daemon.stop().text();
-    assert!(text.contains("sockets by systemd"), "{text}");
-    assert!(text.contains("1 colocated"), "{text}");
+    daemon.stop().exits(0, &["sockets by systemd", "1 colocated"]);
 }
 
 #[test]
 fn flags_overridden_by_passed_sockets_cause_a_warning() {
     let [address, other] = both();
-    let program = ["systemd-socket-activate", "--datagram", "-l", &address.to_string()];
     let flags = ["--listen", &other.to_string(), "--workers", "3"];
-    let mut daemon = Launch::new(&flags).under(&program).start();
-    daemon.line("Listening on ");
-    Client::new(address).await_tracker();
+    let mut daemon = activated(&["--datagram"], &[address], &flags);
+    Client::new(address).connected_later();
     assert_eq!(daemon.serving(), [address]);
-    let text = daemon.stop().text();
-    let warns = |parts: [&str; 2]| {
-        let has = |line: &str| line.contains(" WARN ") && parts.iter().all(|it| line.contains(it));
-        assert!(text.lines().any(has), "{parts:?}: {text}");
-    };
-    warns(["sockets", "1 of 3 workers"]);
-    warns([&address.to_string(), "--listen"]);
+    let ended = daemon.stop();
+    ended.has_line(&[" WARN ", "sockets", "1 of 3 workers"]);
+    ended.has_line(&[" WARN ", &address.to_string(), "--listen"]);
 }
 
 #[test]
 fn sockets_of_another_kind_and_inconsistent_ones_are_refused() {
     let [v4, v6] = both();
-    let daemon = activated(&[], &[v4]);
+    let daemon = activated(&[], &[v4], &[]);
     // A connection starts the daemon.
     TcpStream::connect(v4).unwrap();
     daemon.refusal(&["LISTEN_FDS", "UDP", "ListenDatagram=ADDRESS:PORT"]);
@@ -242,7 +225,7 @@ fn sockets_of_another_kind_and_inconsistent_ones_are_refused() {
         ([v4, v4, v6].as_slice(), "each address needs as many"),
         ([v4, v4].as_slice(), "ReusePort=yes"),
     ] {
-        let daemon = activated(&["--datagram"], addresses);
+        let daemon = activated(&["--datagram"], addresses, &[]);
         Client::new(v4).send(b"wake up");
         daemon.refusal(&[part]);
     }

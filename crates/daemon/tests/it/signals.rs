@@ -1,7 +1,7 @@
 //! Signals that stop the daemon, and signals that do not.
 
 use crate::harness::messages::{NO_EXPORT, RELOADED, STOPPED};
-use crate::harness::process::{Launch, eventually};
+use crate::harness::{Launch, assert_parts, eventually};
 use crate::service::NotifySocket;
 
 #[test]
@@ -12,9 +12,8 @@ fn term_and_int_stop_cleanly_in_both_placements() {
         daemon.check();
         let ended = daemon.end_by(signal);
         assert_eq!((ended.code, ended.signal), (Some(0), None), "{signal}: {}", ended.text());
-        let last = ended.log.last().unwrap();
         let totals = [STOPPED, "4 datagrams in", "4 out", "0 refused"];
-        assert!(totals.iter().all(|part| last.contains(part)), "{}", ended.text());
+        assert_parts(ended.log.last().unwrap(), &totals);
     }
 }
 
@@ -30,8 +29,7 @@ fn hup_and_usr1_do_not_stop_the_daemon() {
         daemon.signal("USR1");
     }
     daemon.check();
-    let ended = daemon.stop();
-    assert!(ended.log.last().unwrap().contains(STOPPED), "{}", ended.text());
+    assert_parts(daemon.stop().log.last().unwrap(), &[STOPPED]);
 }
 
 /// A service manager that takes no notification delays the clean stop.

@@ -6,8 +6,7 @@ use std::path::Path;
 use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 
 use crate::harness::messages::{NO_PEERS, SNAPSHOT, SNAPSHOT_FAILED};
-use crate::harness::process::{Launch, eventually, mode};
-pub(crate) use crate::harness::swarms::{PLACEMENTS, Peers, launch_in, set_aside};
+use crate::harness::{Launch, PLACEMENTS, Peers, eventually, launch_in, mode, set_aside};
 
 pub(crate) const FILE: &str = "onrush.snapshot";
 
@@ -20,8 +19,7 @@ fn peers_survive_a_restart_with_other_workers() {
     assert_eq!((before.counts[23].seeders, before.peers[23].len()), (12, 24));
     assert_eq!((before.counts[7].completed, before.peers[7].len()), (2, 0));
     for flags in [PLACEMENTS[1], PLACEMENTS[2], PLACEMENTS[0]] {
-        let text = daemon.stop().text();
-        assert!(text.contains(SNAPSHOT), "{text}");
+        daemon.stop().exits(0, &[SNAPSHOT]);
         assert_eq!(mode(&state.path().join(FILE)), 0o600);
         daemon = launch_in(state.path(), flags, "").serve_restored();
         peers.assert_served(daemon.address());
@@ -45,19 +43,7 @@ fn the_last_periodic_snapshot_survives_a_kill() {
     assert!(file()["last"].as_f64() > stats()["started"].as_f64().map(|at| at - 1.0));
     assert!(stats()["files"]["export"]["last"].is_null(), "{:#}", stats());
     daemon.kill();
-    let daemon = launch_in(state.path(), PLACEMENTS[1], "").serve();
-    peers.assert_served(daemon.address());
-    daemon.stop();
-}
-
-#[test]
-fn without_snapshots_there_is_no_file() {
-    let state = tempfile::tempdir().unwrap();
-    let config = "[snapshot]\nenabled = false\nevery = 1\n";
-    let daemon = launch_in(state.path(), PLACEMENTS[0], config).serve();
-    Peers::announced_to(daemon.address());
-    assert!(!daemon.stop().text().contains("snapshot"));
-    assert!(!state.path().join(FILE).exists());
+    peers.assert_restored(launch_in(state.path(), PLACEMENTS[1], ""));
 }
 
 /// The file may hold all peers: an operator can make it readable, or move it away.
@@ -77,27 +63,23 @@ fn a_snapshot_that_cannot_be_read_is_not_overwritten() {
     let every = "[snapshot]\nevery = 1\n";
     let launch = Launch::new(PLACEMENTS[1]).flag("--listen", "127.0.0.1:0");
     let mut daemon = launch.flag("--state-dir", state.path()).admin_api(every).start();
-    let line = daemon.line(NO_PEERS);
-    assert!(line.contains("WARN") && line.contains(path.to_str().unwrap()), "{line}");
+    daemon.line_with(NO_PEERS, &["WARN", path.to_str().unwrap()]);
     daemon.serving();
     daemon.check();
     // At each schedule: a warning, and a failure in the metrics.
-    for _ in 0..2 {
-        daemon.line(SNAPSHOT_FAILED);
-    }
+    daemon.line(SNAPSHOT_FAILED);
+    daemon.line(SNAPSHOT_FAILED);
     let labels = ["file=\"snapshot\"", "outcome=\"failed\""];
     assert!(daemon.metrics().sum("onrush_file_writes_total", &labels) >= 2.0);
     // An upgrade carries the peers over, but not over the file.
-    daemon.signal("USR2");
-    daemon.upgraded();
+    daemon.upgrade();
     daemon.line(SNAPSHOT_FAILED);
     assert_eq!(fs::read(path.join(FILE)).unwrap(), good);
     assert_eq!(set_aside(state.path()), 0);
     // It is readable now, but no process has loaded it.
     fs::write(&kept, &good).unwrap();
     renameat2(AT_FDCWD, &path, AT_FDCWD, &kept, RenameFlags::RENAME_EXCHANGE).unwrap();
-    daemon.signal("USR2");
-    daemon.upgraded();
+    daemon.upgrade();
     daemon.line(SNAPSHOT_FAILED);
     assert_eq!(fs::read(&path).unwrap(), good);
     // Moved away, it is no longer in the way.
@@ -108,9 +90,7 @@ fn a_snapshot_that_cannot_be_read_is_not_overwritten() {
 
     // Restored, it is loaded.
     fs::rename(kept, &path).unwrap();
-    let daemon = launch_in(state.path(), PLACEMENTS[2], "").serve();
-    peers.assert_served(daemon.address());
-    daemon.stop();
+    peers.assert_restored(launch_in(state.path(), PLACEMENTS[2], ""));
 }
 
 /// Moves the times of all blocks into the past and updates the checksums.

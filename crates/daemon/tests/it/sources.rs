@@ -4,19 +4,15 @@
 
 use std::net::Ipv4Addr;
 
-use crate::harness::client::Client;
 use crate::harness::messages::{LIMIT_REACHED, RELOADED};
-use crate::harness::packets::{leecher, random_hash, seeder};
-use crate::harness::process::{Daemon, Launch, eventually};
+use crate::harness::{Client, Daemon, Launch, eventually, leecher, random_hash, seeder};
 
 const LIMITS: &str = "listen = [\"127.0.0.1:0\"]\n[limits]\npeers = 20_000\n\
                       source_peers_per_swarm = 10\nsource_peers = 200\nsource_new_swarms = 0\n";
 
 /// A connected client at 127.9.9.`number`.
 fn client(daemon: &Daemon, number: u8) -> Client {
-    let mut client = Client::at(Ipv4Addr::new(127, 9, number, 9).into(), daemon.address());
-    client.connect();
-    client
+    Client::at(Ipv4Addr::new(127, 9, number, 9).into(), daemon.address()).connected()
 }
 
 fn not_stored(daemon: &Daemon, limit: &str) -> f64 {
@@ -38,8 +34,7 @@ fn one_source_occupies_a_part_until_it_is_trusted() {
     let reply = honest.announce(&leecher(hash, 4_000));
     assert_eq!((reply.counts(), reply.peers.len()), ((10, 1), 10));
     (0..400).for_each(|_| drop(attacker.announce(&leecher(random_hash(), 4_001))));
-    let line = daemon.line(LIMIT_REACHED);
-    assert!(line.contains("limits.source_peers") && line.contains("trusted_sources"), "{line}");
+    daemon.line_with(LIMIT_REACHED, &["limits.source_peers", "trusted_sources"]);
     eventually("the refused peers are counted", || {
         let limits = ["source_peers_per_swarm", "source_peers"];
         let [per_swarm, in_all] = limits.map(|limit| not_stored(&daemon, limit));
@@ -51,12 +46,11 @@ fn one_source_occupies_a_part_until_it_is_trusted() {
 
     daemon.configure(&format!("{LIMITS}trusted_sources = [\"127.9.0.0/24\"]\n"));
     daemon.signal("HUP");
-    assert!(daemon.line(RELOADED).contains("limits.trusted_sources"));
+    daemon.line_with(RELOADED, &["limits.trusted_sources"]);
     eventually("the source is trusted", || {
         (6_000..6_100).for_each(|port| drop(attacker.announce(&seeder(hash, port))));
         honest.announce(&leecher(hash, 4_000)).counts().0 > 20
     });
-    daemon.stop();
 }
 
 /// Without configuration, clients on the host itself are not limited: load tests and proxies.
@@ -66,5 +60,4 @@ fn the_host_itself_is_trusted_by_default() {
     let (client, hash) = (client(&daemon, 0), random_hash());
     (5_000..5_020).for_each(|port| drop(client.announce(&leecher(hash, port))));
     assert_eq!(client.counts(hash).leechers, 20);
-    daemon.stop();
 }

@@ -7,12 +7,12 @@ use std::path::Path;
 
 use nix::fcntl::{FcntlArg, fcntl};
 
-use crate::harness::client::Client;
-use crate::harness::http::{Metrics, request};
 use crate::harness::messages::LINES_LOST;
-use crate::harness::process::{Daemon, Launch, eventually, free_address};
+use crate::harness::{
+    Client, Daemon, Launch, Metrics, Peers, eventually, free_address, is_up, launch_in, request,
+};
 use crate::service::NotifySocket;
-use crate::snapshot::{FILE, Peers, launch_in};
+use crate::snapshot::FILE;
 
 /// Datagrams between two checks that the tracker has logged all of them.
 const BURST: usize = 200;
@@ -43,12 +43,9 @@ impl Stalled {
             .configured_admin()
             .environment("WATCHDOG_USEC", "1500000");
         let daemon = notify.launch(launch).start_with_log_to(to.into());
-        let mut client = Client::new(address);
-        client.await_tracker();
+        let client = Client::new(address).connected_later();
         // The admin side serves later than the workers, and READY is a line of the unread log.
-        eventually("the tracker is ready", || {
-            request(admin, "GET", "/ready", "", "").is_ok_and(|response| response.status == 200)
-        });
+        eventually("the tracker is ready", || is_up(admin, "/ready"));
         (Self { daemon, client, admin, refused: 0 }, BufReader::new(log))
     }
 
@@ -122,7 +119,5 @@ fn a_log_that_is_not_read_delays_nothing() {
     let ended = stalled.daemon.end();
     assert_eq!((ended.code, ended.signal), (Some(0), None));
     assert!(state.path().join(FILE).exists());
-    let daemon = launch_in(state.path(), &["--workers", "1"], "").serve();
-    peers.assert_served(daemon.address());
-    daemon.stop();
+    peers.assert_restored(launch_in(state.path(), &["--workers", "1"], ""));
 }

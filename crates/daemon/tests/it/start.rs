@@ -5,10 +5,8 @@ use std::net::UdpSocket;
 
 use onrush_net::affinity;
 
-use crate::harness::client::Client;
 use crate::harness::messages::SERVES;
-use crate::harness::network::in_own_network;
-use crate::harness::process::{Launch, eventually, free_address};
+use crate::harness::{Client, Launch, eventually, free_address, in_own_network};
 
 #[test]
 fn by_default_port_6969_of_both_families_is_served() {
@@ -20,11 +18,8 @@ fn by_default_port_6969_of_both_families_is_served() {
             Client::new(address.parse().unwrap()).connect_and_check();
         }
         let state = daemon.home().join(".local/state/onrush");
-        let text = daemon.stop().text();
-        let version = env!("CARGO_PKG_VERSION");
-        assert!(text.contains(&format!("onrush {version}{SERVES}0.0.0.0:6969")), "{text}");
-        assert!(text.contains(":6969/announce"), "{text}");
-        assert!(text.contains(&state.display().to_string()), "{text}");
+        let serves = format!("onrush {}{SERVES}0.0.0.0:6969", env!("CARGO_PKG_VERSION"));
+        daemon.stop().exits(0, &[&serves, ":6969/announce", state.to_str().unwrap()]);
     });
 }
 
@@ -37,9 +32,7 @@ fn workers_are_pinned_as_logged() {
     daemon.check();
     let allowed = daemon.threads("Cpus_allowed_list");
     assert!(allowed.contains(&("worker-0".to_owned(), vcpu.to_string())), "{allowed:?}");
-    let text = daemon.stop().text();
-    let workers = text.lines().find(|line| line.contains("1 colocated")).expect(&text);
-    assert!(workers.contains(&format!("vCPU {vcpu}")), "{workers}");
+    daemon.stop().has_line(&["1 colocated", &format!("vCPU {vcpu}")]);
 }
 
 #[test]
@@ -56,48 +49,37 @@ fn threads_are_named_by_their_kind() {
         names.sort();
         names == ["socket-0", "socket-1", "swarm-0", "swarm-1", "swarm-2"]
     });
-    let text = daemon.stop().text();
-    assert!(text.contains("2 socket workers, 3 swarm workers"), "{text}");
+    daemon.stop().exits(0, &["2 socket workers, 3 swarm workers"]);
 }
 
 #[test]
 fn an_address_in_use_is_named_with_the_remedy() {
     let first = Launch::on_loopback().serve();
+    let remedy = format!("systemctl status {}", first.pid());
     for address in first.addresses() {
-        let address = address.to_string();
-        Launch::new(&["--listen", &address]).start().refusal(&[
-            &format!("{address} is taken"),
-            &format!("systemctl status {}", first.pid()),
-        ]);
-        // The other addresses are free again after the failure.
-        let free = free_address().to_string();
+        let (address, free) = (address.to_string(), free_address().to_string());
         let flags = ["--listen", &free, "--listen", &address, "--listen", "[::1]:0"];
-        Launch::new(&flags).start().refusal(&[&format!("{address} is taken")]);
+        Launch::new(&flags).start().refusal(&[&format!("{address} is taken"), &remedy]);
+        // The other addresses are free again after the failure.
         UdpSocket::bind(&free).unwrap();
     }
     first.check();
-    first.stop();
 }
 
+/// A low port without the capability, and an address of another host.
 #[test]
-fn an_address_of_another_host_names_the_remedy() {
-    // 192.0.2.0/24 and 2001:db8::/32 are reserved for documentation (RFC 5737, RFC 3849).
-    for (address, family) in [("192.0.2.7:6969", 4), ("[2001:db8::7]:6969", 6)] {
-        let ip = address.rsplit_once(':').unwrap().0.trim_matches(['[', ']']);
-        let sysctl = format!("net.ipv{family}.ip_nonlocal_bind");
-        Launch::new(&["--listen", address]).start().refusal(&[ip, "`ip addr`", &sysctl]);
-    }
-}
-
-#[test]
-fn a_low_port_without_the_capability_names_the_remedy() {
+fn an_address_that_cannot_be_bound_names_the_remedy() {
+    let [capability, unit] =
+        ["setcap cap_net_bind_service=+ep", "AmbientCapabilities=CAP_NET_BIND_SERVICE"];
     in_own_network(&[], || {
-        for address in ["127.0.0.1:81", "[::1]:81"] {
-            Launch::new(&["--listen", address]).run_as_nobody().start().refusal(&[
-                address,
-                "setcap cap_net_bind_service=+ep",
-                "AmbientCapabilities=CAP_NET_BIND_SERVICE",
-            ]);
+        for (address, parts) in [
+            ("127.0.0.1:81", ["127.0.0.1:81", capability, unit]),
+            ("[::1]:81", ["[::1]:81", capability, unit]),
+            // Reserved for documentation (RFC 5737, RFC 3849).
+            ("192.0.2.7:6969", ["192.0.2.7", "`ip addr`", "net.ipv4.ip_nonlocal_bind"]),
+            ("[2001:db8::7]:6969", ["2001:db8::7", "`ip addr`", "net.ipv6.ip_nonlocal_bind"]),
+        ] {
+            Launch::new(&["--listen", address]).run_as_nobody().start().refusal(&parts);
         }
     });
 }
@@ -124,14 +106,13 @@ fn a_clamped_buffer_causes_a_warning_with_the_sysctl() {
     let requested = (1 << 30) - 1;
     let config = format!("[socket]\nreceive_buffer = {requested}\nsend_buffer = {requested}\n");
     let daemon = Launch::on_loopback().run_as_nobody().config(&config).serve();
-    for address in daemon.addresses() {
+    daemon.check();
+    let addresses = daemon.addresses().to_vec();
+    let ended = daemon.stop();
+    for address in addresses {
         for (direction, sysctl) in [("receive", "rmem_max"), ("send", "wmem_max")] {
             let remedy = format!("sysctl -w net.core.{sysctl}={requested}");
-            let parts = [" WARN ", direction, &address.to_string(), &remedy];
-            let warns = |line: &String| parts.iter().all(|part| line.contains(part));
-            assert!(daemon.log().iter().any(warns), "{parts:?}: {:?}", daemon.log());
+            ended.has_line(&[" WARN ", direction, &address.to_string(), &remedy]);
         }
     }
-    daemon.check();
-    daemon.stop();
 }

@@ -8,10 +8,10 @@ use std::path::Path;
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
-use crate::harness::client::Client;
+use crate::blocks::{PREFIX, source};
 use crate::harness::messages::NO_STATE;
-use crate::harness::process::{Launch, mode, require_root};
-use crate::harness::swarms::set_aside;
+use crate::harness::{Client, Launch, mode, require_root, set_aside};
+use crate::history::announce_and_record;
 
 #[test]
 fn connection_ids_survive_a_kill_and_a_restart() {
@@ -31,7 +31,6 @@ fn connection_ids_survive_a_kill_and_a_restart() {
     for (address, id) in daemon.addresses().iter().zip(ids) {
         Client::new(*address).with_id(id).check_swarm();
     }
-    daemon.stop();
 }
 
 #[test]
@@ -49,13 +48,22 @@ fn without_a_writable_state_directory_the_daemon_warns_and_serves() {
         (launch_in(state.path()).run_as_nobody(), state.path()),
         (launch_in(state.path()).config(as_nobody), state.path()),
     ] {
-        let mut daemon = launch.start();
-        daemon.line_with(NO_STATE, &[" WARN ", "--state-dir", &directory.display().to_string()]);
-        daemon.serving();
+        let daemon = launch.serve();
         daemon.check();
-        daemon.stop();
+        let parts = [NO_STATE, " WARN ", "--state-dir", directory.to_str().unwrap()];
+        daemon.stop().has_line(&parts);
     }
     assert_eq!(fs::read_dir(state.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn without_a_state_directory_blocks_and_history_are_those_of_the_process() {
+    let daemon = Launch::on_loopback().admin_api("").flag("--state-dir", "/proc/nope").serve();
+    daemon.ctl(&["block", PREFIX]).prints(&["lost at the next restart"]);
+    let list = || daemon.ctl(&["--json", "blocks"]).json();
+    source(&daemon).assert_blocked(|| list()["blocks"][0]["refused"].as_u64().unwrap());
+    assert_eq!((&list()["blocks"][0]["refused"], &list()["lasting"]), (&1.into(), &false.into()));
+    announce_and_record(&daemon);
 }
 
 #[test]
@@ -64,10 +72,8 @@ fn a_key_readable_by_others_causes_a_warning() {
     let key = state.path().join("connection.key");
     fs::write(&key, format!("current {}\n", "00112233445566778899aabbccddeeff")).unwrap();
     fs::set_permissions(&key, PermissionsExt::from_mode(0o644)).unwrap();
-    let mut daemon = launch_in(state.path()).start();
-    daemon.line(&format!("chmod 600 {}", key.display()));
-    daemon.serving();
-    daemon.stop();
+    let warning = format!("chmod 600 {}", key.display());
+    launch_in(state.path()).serve().stop().exits(0, &[&warning]);
 }
 
 /// Other links and pipes: unit tests of each file.
@@ -84,7 +90,7 @@ fn a_key_behind_a_link_and_pipes_in_place_of_files_are_refused() {
         Launch::on_loopback().admin().config(&token),
         Launch::on_loopback().flag("--config", at("pipe")),
     ] {
-        launch.start().end().exits(2, &["not a regular file"]);
+        launch.run().exits(2, &["not a regular file"]);
     }
 }
 
@@ -109,11 +115,11 @@ fn damaged_files_are_set_aside_and_reported() {
 #[test]
 fn a_deny_list_that_denies_nothing_is_warned_of_once() {
     let config = "[access]\nmode = \"deny\"\n";
-    let ended = Launch::on_loopback().config(config).serve().stop();
-    let lines = ended.log.iter().filter(|line| line.contains("everything is served"));
-    assert_eq!(lines.count(), 1, "{}", ended.text());
-    let checked = Launch::on_loopback().config(config).flags(&["--check-config"]).start().end();
-    assert_eq!(checked.output.matches("everything is served").count(), 1, "{}", checked.output);
+    let log = Launch::on_loopback().config(config).serve().stop().text();
+    let checked = Launch::on_loopback().config(config).flags(&["--check-config"]).run();
+    for text in [log, checked.output] {
+        assert_eq!(text.matches("everything is served").count(), 1, "{text}");
+    }
 }
 
 fn launch_in(directory: &Path) -> Launch {

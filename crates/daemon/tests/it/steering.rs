@@ -1,8 +1,7 @@
 //! Steering by info hash: announces and scrapes arrive at the worker that owns their shard.
 //! Requests that arrive elsewhere travel over lanes, with the same replies.
 
-use crate::harness::client::Client;
-use crate::harness::process::Launch;
+use crate::harness::{Client, Launch};
 
 /// Clients, each of which announces to swarms of its own and scrapes them.
 const CLIENTS: usize = 100;
@@ -15,8 +14,7 @@ fn share_over_lanes(listen: &str, steering: bool) -> f64 {
     );
     let daemon = Launch::new(&["--listen", listen]).admin().config(&config).serve();
     for _ in 0..CLIENTS {
-        let mut client = Client::new(daemon.address());
-        client.connect();
+        let client = Client::new(daemon.address()).connected();
         (0..SWARMS).for_each(|_| client.check_swarm());
     }
     assert_eq!(daemon.metrics().sum("onrush_refused_requests_total", &[]), 0.0);

@@ -7,8 +7,7 @@ use std::path::Path;
 use onrush_proto::InfoHash;
 
 use crate::harness::messages::LIST_CHANGED;
-use crate::harness::packets::{leecher, random_hash};
-use crate::harness::process::{Daemon, Launch, eventually};
+use crate::harness::{Daemon, Launch, eventually, leecher, random_hash};
 
 const COURT: &str = "court order, see https://t.example/c";
 
@@ -85,5 +84,4 @@ fn each_list_refuses_with_its_text_and_is_counted_by_day() {
     assert_eq!(errors(&daemon, [added, ordered]), [COURT, COURT]);
     daemon.ctl(&["list", "show", &added.to_string()]).prints(&["court.txt", ": order 8"]);
     eventually("refusals are added to those of the day", || refused(&daemon) == [3, 4]);
-    daemon.stop();
 }

@@ -5,9 +5,8 @@ use std::process::Command;
 
 use nix::sys::signal::Signal;
 
-use crate::harness::packets::{leecher, random_hash};
-use crate::harness::process::{Launch, eventually, free_address};
 use crate::harness::terminal::Terminal;
+use crate::harness::{Launch, assert_parts, eventually, free_address, leecher, random_hash};
 
 /// A URL at which the kernel accepts connections without an answer, until the listener is dropped.
 fn silent_url() -> (TcpListener, String) {
@@ -33,31 +32,27 @@ fn without_a_terminal_top_prints_once() {
         gauges == [3.0, 3.0]
     });
     let url = format!("http://{}", daemon.admin());
-    let top = Launch::new(&["top", "--every", "1", "--url", &url]).start().end();
-    assert_eq!(top.code, Some(0), "{}", top.text());
+    let top = Launch::new(&["top", "--every", "1", "--url", &url]).run();
+    top.prints(&[]);
     let text = top.output;
-    let row = |begin: &str| {
-        let row = text.lines().find(|line| line.starts_with(begin));
-        row.unwrap_or_else(|| panic!("no row begins with {begin}: {text}")).to_owned()
+    let words = |begin: &str| {
+        let row = text.lines().find(|line| line.starts_with(begin)).expect(&text);
+        row.split_whitespace().collect::<Vec<_>>()
     };
-    assert!(row("onrush ").contains(&url) && row("onrush ").contains(&address.to_string()));
-    row("serving");
-    let (both, swarms) = (row("both"), row("swarms"));
-    assert_eq!(both.split_whitespace().collect::<Vec<_>>()[5..], ["3", "0", "3"], "{text}");
-    let swarms: Vec<&str> = swarms.split_whitespace().collect();
-    assert_eq!(swarms[1..4], ["3", "(0", "idle)"], "{text}");
+    assert_parts(&words("onrush ").join(" "), &[&url, &address.to_string()]);
+    words("serving");
+    assert_eq!(words("both")[5..], ["3", "0", "3"], "{text}");
+    assert_eq!(words("swarms")[1..4], ["3", "(0", "idle)"], "{text}");
     assert!(text.lines().filter(|line| line.starts_with("worker-")).count() == 2, "{text}");
     assert!(!text.contains('\u{1b}'), "no control sequences in a pipe");
-    daemon.stop();
 }
 
 #[test]
 fn an_unreachable_tracker_is_an_error_with_a_remedy() {
     let url = closed_url();
-    let top = Launch::new(&["top", "--once", "--url", &url]).start().end();
-    assert_eq!((top.code, top.output.as_str()), (Some(1), ""));
-    let error = top.text();
-    assert!(error.contains(&url) && error.contains("admin.listen"), "{error}");
+    let top = Launch::new(&["top", "--once", "--url", &url]).run();
+    top.exits(1, &[&url, "admin.listen"]);
+    assert_eq!(top.output, "");
 }
 
 /// `onrush top` on a terminal.
@@ -89,7 +84,7 @@ fn on_a_terminal_top_runs_until_a_key_and_restores_the_terminal() {
 /// rest is missing.
 #[test]
 fn top_ends_with_its_terminal() {
-    let (listener, silent) = silent_url();
+    let (_listener, silent) = silent_url();
     let closed = closed_url();
     for controls in [true, false] {
         for (url, shown) in [(&silent, "waiting"), (&closed, "control.sock?")] {
@@ -103,14 +98,13 @@ fn top_ends_with_its_terminal() {
             }
         }
     }
-    drop(listener);
 }
 
 /// In every state of a key that is being read. A view that gets no CPU time for a second after the
 /// signal ends as one whose terminal takes no output, with status 1.
 #[test]
 fn signals_end_top_and_restore_the_terminal() {
-    let (listener, url) = silent_url();
+    let (_listener, url) = silent_url();
     for signal in [Signal::SIGHUP, Signal::SIGINT, Signal::SIGTERM] {
         for keys in [&b""[..], b"?", b"\x1b["] {
             eventually("the view ends with status 0", || {
@@ -128,13 +122,12 @@ fn signals_end_top_and_restore_the_terminal() {
             });
         }
     }
-    drop(listener);
 }
 
 /// A connection that is stuck, or a terminal multiplexer that is stopped.
 #[test]
 fn a_signal_ends_top_on_a_terminal_that_takes_no_output() {
-    let (listener, url) = silent_url();
+    let (_listener, url) = silent_url();
     let mut terminal = top_on_a_terminal(&url, false);
     terminal.wait_for("waiting");
     terminal.stop_output();
@@ -142,5 +135,4 @@ fn a_signal_ends_top_on_a_terminal_that_takes_no_output() {
     terminal.signal(Signal::SIGTERM);
     assert_eq!(terminal.end().code(), Some(1));
     assert!(terminal.is_restored());
-    drop(listener);
 }

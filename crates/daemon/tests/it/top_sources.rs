@@ -8,18 +8,11 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 
 use crate::harness::flood::{NETWORK, during_a_flood};
-use crate::harness::http::TOKEN;
-use crate::harness::network::in_own_network;
-use crate::harness::packets::connect;
-use crate::harness::process::{Daemon, Ended, Launch, eventually};
+use crate::harness::{Daemon, Launch, TOKEN, connect, eventually, in_own_network};
 
+const PATH: &str = "/api/v1/sources/top?seconds=1";
 /// Requests of a second that show the sources of all.
 const ENOUGH: u64 = 200;
-
-fn good(ended: &Ended) -> &str {
-    assert_eq!(ended.code, Some(0), "{ended:?}");
-    &ended.output
-}
 
 fn launch() -> Daemon {
     Launch::on_loopback().flags(&["--workers", "2"]).admin_api("").serve()
@@ -33,7 +26,7 @@ fn top(daemon: &Daemon, flags: &[&str]) -> Value {
     let mut found = Value::Null;
     eventually("a second has enough requests", || {
         let ended = daemon.ctl(&flags);
-        good(&ended);
+        ended.prints(&[]);
         found = ended.json();
         found["sampled"].as_u64() > Some(ENOUGH)
     });
@@ -62,7 +55,7 @@ fn a_flood_of_one_network_is_named_first_and_a_block_ends_it() {
 
         let of = |kind: &str| top(&daemon, &["--by", "24", "--kind", kind])["sources"].take();
         assert_eq!(of("connect")[0]["source"], NETWORK);
-        good(&daemon.ctl(&["block", NETWORK, "--for", "1h", "--reason", "flood"]));
+        daemon.ctl(&["block", NETWORK, "--for", "1h", "--reason", "flood"]).prints(&[]);
         // A worker without CPU time applies it later.
         eventually("no connect of the network is answered", || {
             of("connect").as_array().unwrap().iter().all(|of| of["source"] != NETWORK)
@@ -74,7 +67,6 @@ fn a_flood_of_one_network_is_named_first_and_a_block_ends_it() {
             blocks["blocks"][0]["refused"].as_u64() > Some(100)
         });
     });
-    daemon.stop();
 }
 
 /// Asserts that nft accepts the rules that name the flood.
@@ -83,7 +75,9 @@ fn assert_nft_accepts(daemon: &Daemon) {
     let mut rules = String::new();
     eventually("the rules name the network", || {
         let flags = ["top-sources", "--seconds", "1", "--by", "24", "--format", "nft"];
-        rules = good(&daemon.ctl(&flags)).to_owned();
+        let ended = daemon.ctl(&flags);
+        ended.prints(&[]);
+        rules = ended.output;
         rules.contains(&element)
     });
     let nft = || {
@@ -97,27 +91,24 @@ fn assert_nft_accepts(daemon: &Daemon) {
 
 /// A connection whose request samples for 60 seconds.
 fn sampling(daemon: &Daemon) -> TcpStream {
-    let mut stream = begin(daemon.admin());
+    let begin = || {
+        let mut stream = TcpStream::connect(daemon.admin()).unwrap();
+        let head = format!(
+            "GET /api/v1/sources/top?seconds=60 HTTP/1.1\r\nHost: localhost\r\nAuthorization: \
+             Bearer {TOKEN}\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).unwrap();
+        stream
+    };
+    let mut stream = begin();
     eventually("the request samples", || {
         if daemon.call("GET", PATH, "").status == 409 {
             return true;
         }
         // The other request was first.
-        stream = begin(daemon.admin());
+        stream = begin();
         false
     });
-    stream
-}
-
-const PATH: &str = "/api/v1/sources/top?seconds=1";
-
-fn begin(admin: SocketAddr) -> TcpStream {
-    let mut stream = TcpStream::connect(admin).unwrap();
-    let head = format!(
-        "GET /api/v1/sources/top?seconds=60 HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer \
-         {TOKEN}\r\n\r\n"
-    );
-    stream.write_all(head.as_bytes()).unwrap();
     stream
 }
 
@@ -126,7 +117,7 @@ fn begin(admin: SocketAddr) -> TcpStream {
 fn one_request_at_a_time_samples_and_ends_with_its_connection_or_a_stop() {
     let daemon = launch();
     let first = sampling(&daemon);
-    assert!(daemon.call("GET", PATH, "").error(409).contains("60 s"));
+    daemon.call("GET", PATH, "").fails(409, &["60 s"]);
     daemon.ctl(&["top-sources", "--seconds", "1"]).exits(1, &["try again"]);
     drop(first);
     eventually("the first request has ended", || daemon.call("GET", PATH, "").status == 200);
@@ -151,9 +142,7 @@ fn a_wrong_request_is_refused_with_the_values_that_are_right() {
         ("kind=scrape", "kind=all|connect|announce|refused"),
         ("second=1", "seconds=1 to 60"),
     ] {
-        let error = daemon.call("GET", &format!("/api/v1/sources/top?{query}"), "").error(400);
-        assert!(error.contains(part), "{query}: {error}");
+        daemon.call("GET", &format!("/api/v1/sources/top?{query}"), "").fails(400, &[part]);
     }
     assert_eq!(daemon.get("/api/v1/sources/top").status, 401);
-    daemon.stop();
 }

@@ -1,12 +1,13 @@
 //! Upgrades: under load, with changes during the transfer, and with failures.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::UNIX_EPOCH;
 
 use nix::unistd::Uid;
@@ -14,19 +15,15 @@ use onrush_proto::InfoHash;
 use onrush_replica::handoff::PROTOCOL;
 
 use crate::control_socket::process_at;
-use crate::harness::client::Client;
-use crate::harness::http::{change_list, request_with_token};
 use crate::harness::messages::{
     ADMIN_LISTENS, NO_ADMIN, PEERS_RESTORED, SNAPSHOT, SUCCESSOR_FAILED, TOO_OLD, UPGRADE_BEGINS,
     UPGRADE_DONE, UPGRADE_FAILED, UPGRADE_LEFT, UPGRADE_RECEIVED, UPGRADE_REQUESTED,
     UPGRADE_RUNNING,
 };
-use crate::harness::network::in_own_network;
-use crate::harness::packets::{random_hash, seeder};
-use crate::harness::process::{
-    Daemon, Launch, SetOnDrop, TOKEN_FILE, eventually, free_address, mode,
+use crate::harness::{
+    Client, Daemon, Launch, PLACEMENTS, Peers, TOKEN_FILE, change_list, eventually, free_address,
+    in_own_network, launch_in, meanwhile, mode, random_hash, request_with_token, seeder,
 };
-use crate::harness::swarms::{PLACEMENTS, Peers, launch_in};
 use crate::snapshot::{FILE, age};
 
 /// Texts of responses to a change that is refused during an upgrade.
@@ -39,45 +36,25 @@ fn follower(state: &Path, flags: &[&str]) -> Daemon {
     launch_in(state, flags, "[log]\ntotals_every = 0\n").flags(&["--upgrade"]).start()
 }
 
-/// Announces sent while a test acts, each of which has to get its reply.
-#[derive(Default)]
-struct Load {
-    over: AtomicBool,
-    answered: AtomicUsize,
-}
-
-impl Load {
-    /// Announces to a set of swarms until `over` is set.
-    fn run(&self, number: u8, address: SocketAddr) {
-        let mut client = Client::at(Ipv4Addr::new(127, 0, 2, number).into(), address);
-        client.connect();
-        let hashes: Vec<_> = (0..BURST).map(|_| random_hash()).collect();
-        while !self.over.load(Ordering::Relaxed) {
+/// Runs `change` while four clients announce; each announce has to get its reply. The argument of
+/// `change` waits for 500 further replies. Returns the result of `change`.
+fn under_load<T>(address: SocketAddr, change: impl FnOnce(&dyn Fn()) -> T) -> T {
+    let answered = AtomicUsize::new(0);
+    let load = (1..=4).map(|number| {
+        let client = Client::at(Ipv4Addr::new(127, 0, 2, number).into(), address).connected();
+        let (hashes, answered) = ([(); BURST].map(|()| random_hash()), &answered);
+        move || {
             client.burst(&hashes);
-            self.answered.fetch_add(BURST, Ordering::Relaxed);
+            answered.fetch_add(BURST, Ordering::Relaxed);
         }
-    }
-
-    /// Waits for this many further replies.
-    fn await_replies(&self, count: usize) {
-        let before = self.answered.load(Ordering::Relaxed);
-        eventually("the load continues", || {
-            self.answered.load(Ordering::Relaxed) >= before + count
-        });
-    }
-}
-
-/// Runs `change` under load; its result.
-fn under_load<T>(address: SocketAddr, change: impl FnOnce(&Load) -> T) -> T {
-    let load = Load::default();
-    thread::scope(|scope| {
-        for number in 1..=4 {
-            let load = &load;
-            scope.spawn(move || load.run(number, address));
-        }
-        let _over = SetOnDrop(&load.over);
-        load.await_replies(500);
-        change(&load)
+    });
+    meanwhile(load, || {
+        let await_replies = || {
+            let enough = answered.load(Ordering::Relaxed) + 500;
+            eventually("the load continues", || answered.load(Ordering::Relaxed) >= enough);
+        };
+        await_replies();
+        change(&await_replies)
     })
 }
 
@@ -91,11 +68,11 @@ fn an_upgrade_loses_no_reply_and_no_peer() {
         let first = launch_in(state.path(), old, "[log]\ntotals_every = 0\n").serve();
         let address = first.address();
         let peers = Peers::announced_to(address);
-        let second = under_load(address, |load| {
+        let second = under_load(address, |await_replies| {
             let mut follower = follower(state.path(), new);
             assert_eq!(follower.serving(), [address]);
             follower.wait_for_line(UPGRADE_RECEIVED);
-            load.await_replies(500);
+            await_replies();
             follower
         });
         first.end().exits(0, &[UPGRADE_DONE]);
@@ -107,8 +84,7 @@ fn an_upgrade_loses_no_reply_and_no_peer() {
         assert_eq!(second.end().code, Some(0));
         peers.assert_served(address);
         third.wait_for_line(UPGRADE_RECEIVED);
-        let output = third.stop().text();
-        assert!(output.contains(SNAPSHOT), "{output}");
+        third.stop().exits(0, &[SNAPSHOT]);
     }
 }
 
@@ -135,13 +111,11 @@ fn errors_of_an_upgrade_are_named_and_the_predecessor_serves() {
     let mut stream = request_handoff(state.path(), 99);
     let mut response = String::new();
     stream.read_to_string(&mut response).unwrap_or(0);
-    let line = first.line("9.9.9");
-    assert!(line.contains("99"), "{line}");
+    first.line_with("9.9.9", &["99"]);
     let mut stream = UnixStream::connect(state.path().join("upgrade.sock")).unwrap();
     stream.write_all(b"\0\0\0\x02{}").unwrap();
     first.line(UPGRADE_FAILED);
     first.check();
-    first.stop();
 }
 
 /// Connects as a successor that speaks this version of the protocol.
@@ -161,6 +135,12 @@ pub(crate) fn with_admin(state: &Path, flags: &[&str], tables: &str) -> Daemon {
     launch.configured_admin().serve()
 }
 
+/// Upgrades a daemon by `onrush ctl` with these flags; the addresses of the successor.
+pub(crate) fn upgrade_by_ctl(daemon: &mut Daemon, flags: &[&str]) -> Vec<SocketAddr> {
+    daemon.ctl(&[&["upgrade"], flags].concat()).prints(&[]);
+    daemon.upgraded()
+}
+
 /// The process starts its successor with the same flags, on `onrush ctl upgrade` and on SIGUSR2,
 /// repeatedly.
 #[test]
@@ -170,15 +150,14 @@ fn a_running_process_starts_its_successor() {
     let address = daemon.address();
     let (first, flags) = (daemon.pid(), command_line(&daemon));
     let peers = Peers::announced_to(address);
-    under_load(address, |load| {
+    under_load(address, |await_replies| {
         let ended = daemon.ctl(&["upgrade"]);
-        assert_eq!(ended.code, Some(0), "{ended:?}");
+        ended.prints(&[]);
         assert_eq!(daemon.upgraded(), [address]);
         assert!(ended.output.starts_with(&format!("process {} ", daemon.pid())), "{ended:?}");
-        load.await_replies(500);
-        daemon.signal("USR2");
-        assert_eq!(daemon.upgraded(), [address]);
-        load.await_replies(500);
+        await_replies();
+        assert_eq!(daemon.upgrade(), [address]);
+        await_replies();
     });
     assert_ne!(daemon.pid(), first);
     peers.assert_served(address);
@@ -187,7 +166,7 @@ fn a_running_process_starts_its_successor() {
     assert!(parent != first && parent != std::process::id(), "{parent}");
     assert_eq!(command_line(&daemon), flags, "the same for `ps` and `systemctl status`");
     let ended = daemon.stop();
-    assert!(ended.text().contains(SNAPSHOT));
+    ended.exits(0, &[SNAPSHOT]);
     let requests: Vec<_> =
         ended.log.iter().filter(|line| line.contains(UPGRADE_REQUESTED)).collect();
     assert!(requests[0].contains("127.0.0.1:") && requests[1].contains("SIGUSR2"), "{requests:?}");
@@ -204,10 +183,9 @@ fn command_line(daemon: &Daemon) -> String {
 fn a_failed_successor_is_reported_and_the_predecessor_serves() {
     let state = tempfile::tempdir().unwrap();
     let mut daemon = with_admin(state.path(), PLACEMENTS[0], "listen = [\"127.0.0.1:0\"]");
-    let right = fs::read_to_string(daemon.home().join("onrush.toml")).unwrap();
+    let right = fs::read_to_string(daemon.config_path()).unwrap();
     daemon.configure(&format!("{right}\n[log]\nlevel = \"loud\"\n"));
-    let ended = daemon.ctl(&["upgrade"]);
-    ended.exits(1, &["exit code 2", "log.level"]);
+    daemon.ctl(&["upgrade"]).exits(1, &["exit code 2", "log.level"]);
     daemon.line_with(SUCCESSOR_FAILED, &["exit code 2"]);
     daemon.check();
     // An address of another program is an error where it is configured.
@@ -224,18 +202,14 @@ fn a_failed_successor_is_reported_and_the_predecessor_serves() {
     let mut stopped = request_handoff(state.path(), PROTOCOL.into());
     stopped.read_exact(&mut [0]).unwrap();
     daemon.signal("USR2");
-    let line = daemon.line("SIGUSR2: ");
-    assert!(line.contains(UPGRADE_RUNNING), "{line}");
-    let ended = daemon.ctl(&["upgrade"]);
-    ended.exits(1, &[UPGRADE_RUNNING]);
+    daemon.line_with("SIGUSR2: ", &[UPGRADE_RUNNING]);
+    daemon.ctl(&["upgrade"]).exits(1, &[UPGRADE_RUNNING]);
     daemon.ctl(&["reload"]).exits(1, &["reload"]);
     drop(stopped);
     daemon.line(UPGRADE_LEFT);
     daemon.check();
-    assert_eq!(daemon.ctl(&["upgrade"]).code, Some(0));
-    daemon.upgraded();
+    upgrade_by_ctl(&mut daemon, &[]);
     daemon.check();
-    daemon.stop();
 }
 
 /// A wildcard conflicts with the address of the predecessor and with that of another program: that
@@ -248,18 +222,16 @@ fn an_admin_address_that_is_in_use_after_the_upgrade_is_bound_later() {
         let (address, http) = (daemon.address(), daemon.admin());
         let other = TcpListener::bind(("127.0.0.2", http.port())).unwrap();
         let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, http.port()));
-        let text = fs::read_to_string(daemon.home().join("onrush.toml")).unwrap();
+        let text = fs::read_to_string(daemon.config_path()).unwrap();
         daemon.configure(&text.replace(&http.to_string(), &any.to_string()));
-        daemon.signal("USR2");
-        assert_eq!(daemon.upgraded(), [address]);
+        assert_eq!(daemon.upgrade(), [address]);
         daemon.wait_for_line(NO_ADMIN);
         let served = format!("http://{any}{ADMIN_LISTENS}");
         assert!(!daemon.log().iter().any(|line| line.contains(&served)), "{:?}", daemon.log());
         daemon.check();
         drop(other);
         daemon.wait_for_line(&served);
-        assert_eq!(daemon.ctl(&["health"]).code, Some(0));
-        daemon.stop();
+        daemon.ctl(&["health"]).prints(&[]);
     });
 }
 
@@ -272,34 +244,24 @@ fn list_changes_during_an_upgrade_apply_after_it() {
     let client = daemon.client();
     let hashes: Vec<InfoHash> = (0..200).map(|_| random_hash()).collect();
     hashes.iter().for_each(|hash| drop(client.announce(&seeder(*hash, 1_000))));
-    let (admin, over) = (daemon.admin(), AtomicBool::new(false));
-    let listed = thread::scope(|scope| {
-        let (over, hashes) = (&over, &hashes);
-        let changing = scope.spawn(move || {
-            let mut listed = Vec::new();
-            for hash in hashes {
-                // The last change is made after the upgrades, if not before.
-                while !over.load(Ordering::Relaxed) || listed.is_empty() {
-                    // Neither process may listen for a moment.
-                    let Ok(response) = change_list(admin, "POST", &[*hash]) else { continue };
-                    if response.status == 200 {
-                        listed.push(*hash);
-                        break;
-                    }
-                    let expected = REFUSED.iter().any(|part| response.body.contains(part));
-                    assert!(expected, "{response:?}");
-                }
-            }
-            listed
-        });
-        let end = SetOnDrop(over);
-        for _ in 0..3 {
-            daemon.signal("USR2");
-            daemon.upgraded();
+    let (admin, listed) = (daemon.admin(), Mutex::new(Vec::new()));
+    let mut next = hashes.iter().copied().peekable();
+    let change = || {
+        let Some(hash) = next.peek() else { return };
+        // Neither process may listen for a moment.
+        let Ok(response) = change_list(admin, "POST", &[*hash]) else { return };
+        if response.status == 200 {
+            listed.lock().unwrap().extend(next.next());
+        } else {
+            assert!(REFUSED.iter().any(|part| response.body.contains(part)), "{response:?}");
         }
-        drop(end);
-        changing.join().unwrap()
+    };
+    meanwhile([change], || {
+        (0..3).for_each(|_| drop(daemon.upgrade()));
+        // The last change is made after the upgrades, if not before.
+        eventually("a hash is listed", || !listed.lock().unwrap().is_empty());
     });
+    let listed = listed.into_inner().unwrap();
     let journal = fs::read_to_string(state.path().join("access.changes")).unwrap();
     for hash in &listed {
         client.announce_refused(&seeder(*hash, 1_000));
@@ -314,7 +276,6 @@ fn list_changes_during_an_upgrade_apply_after_it() {
             .is_ok_and(|response| response.status == 404)
     };
     eventually("all listed swarms are purged", || listed.iter().all(purged));
-    daemon.stop();
 }
 
 /// Peers with a long advertised interval are restored until they return, over a restart and an
@@ -339,8 +300,7 @@ fn the_advertised_interval_survives_restart_and_upgrade() {
     daemon.serving();
     peers.assert_served(daemon.address());
     for _ in 0..2 {
-        daemon.signal("USR2");
-        daemon.upgraded();
+        daemon.upgrade();
         peers.assert_served(daemon.address());
     }
     assert!(!daemon.log().iter().any(|line| line.contains(TOO_OLD)), "{:?}", daemon.log());
@@ -351,7 +311,7 @@ fn the_advertised_interval_survives_restart_and_upgrade() {
 fn workers_and_addresses_change_without_a_loss() {
     let state = tempfile::tempdir().unwrap();
     let mut daemon = with_admin(state.path(), &[], "listen = [\"127.0.0.1:0\"]");
-    let right = fs::read_to_string(daemon.home().join("onrush.toml")).unwrap();
+    let right = fs::read_to_string(daemon.config_path()).unwrap();
     let right = right.replace("listen = [\"127.0.0.1:0\"]\n", "");
     let write = |daemon: &Daemon, listen: &[SocketAddr], workers: &str| {
         let listen: Vec<_> = listen.iter().map(ToString::to_string).collect();
@@ -359,16 +319,8 @@ fn workers_and_addresses_change_without_a_loss() {
     };
     let (kept, other, new) = (free_address(), free_address(), free_address());
     write(&daemon, &[kept, other], "total = 4\nplacement = \"colocated\"");
-    let ended = daemon.ctl(&["reload"]);
-    assert_eq!(ended.code, Some(0), "{ended:?}");
-    let parts = ["onrush ctl upgrade", "listen, workers"];
-    assert!(parts.iter().all(|part| ended.output.contains(part)), "{ended:?}");
-    let upgrade = |daemon: &mut Daemon| {
-        let ended = daemon.ctl(&["upgrade"]);
-        assert_eq!(ended.code, Some(0), "{ended:?}");
-        daemon.upgraded()
-    };
-    assert_eq!(upgrade(&mut daemon), [kept, other]);
+    daemon.ctl(&["reload"]).prints(&["onrush ctl upgrade", "listen, workers"]);
+    assert_eq!(upgrade_by_ctl(&mut daemon, &[]), [kept, other]);
     let peers = Peers::announced_to(kept);
     let colocated = |number: u8| format!("total = {number}\nplacement = \"colocated\"");
     let split = "placement = \"split\"\nsocket = 3\nswarm = 2".to_owned();
@@ -381,13 +333,10 @@ fn workers_and_addresses_change_without_a_loss() {
         (vec![kept], colocated(5)),
     ] {
         write(&daemon, &listen, &workers);
-        under_load(kept, |load| {
-            let mut serving = upgrade(&mut daemon);
-            let mut listen = listen.clone();
-            serving.sort();
-            listen.sort();
-            assert_eq!(serving, listen);
-            load.await_replies(500);
+        under_load(kept, |await_replies| {
+            let serving: BTreeSet<_> = upgrade_by_ctl(&mut daemon, &[]).into_iter().collect();
+            assert_eq!(serving, listen.iter().copied().collect());
+            await_replies();
         });
         daemon.check();
         peers.assert_served(kept);
@@ -399,7 +348,6 @@ fn workers_and_addresses_change_without_a_loss() {
             assert!(foreign * 10 < local, "{foreign} of {local} at {workers}");
         }
     }
-    let log = daemon.stop().text();
     let changes = ["workers.total: 4 -> 2", "workers.placement: \"colocated\" -> \"split\""];
-    assert!(changes.iter().all(|change| log.contains(change)), "{log}");
+    daemon.stop().exits(0, &changes);
 }

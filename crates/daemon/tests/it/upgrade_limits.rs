@@ -3,21 +3,14 @@
 use std::fs;
 
 use crate::harness::messages::{SUCCESSOR_FAILED, UPGRADE_FAILED};
-use crate::harness::packets::random_hash;
-use crate::harness::process::{Daemon, eventually};
-use crate::harness::swarms::PLACEMENTS;
-use crate::upgrade::with_admin;
-
-fn upgrade(daemon: &mut Daemon, flags: &[&str]) {
-    daemon.ctl(&[&["upgrade"], flags].concat()).prints(&[]);
-    daemon.upgraded();
-}
+use crate::harness::{Daemon, PLACEMENTS, eventually, random_hash};
+use crate::upgrade::{upgrade_by_ctl, with_admin};
 
 #[track_caller]
 fn assert_refused(daemon: &Daemon, parts: &[&str]) {
-    let refused = daemon.call("POST", "/api/v1/upgrade", "").error(409);
-    assert!(parts.iter().all(|part| refused.contains(part)), "{refused}");
-    assert!(refused.contains("upgrade --force"), "{refused}");
+    let refused = daemon.call("POST", "/api/v1/upgrade", "");
+    refused.fails(409, parts);
+    refused.fails(409, &["upgrade --force"]);
     daemon.check();
 }
 
@@ -44,27 +37,25 @@ fn an_upgrade_that_would_drop_peers_or_most_of_a_list_is_refused_unless_forced()
     let mut daemon = with_admin(state.path(), PLACEMENTS[2], &tables);
     let client = daemon.client();
     (0..70).for_each(|_| client.burst(&[(); 16].map(|()| random_hash())));
-    let text = fs::read_to_string(daemon.home().join("onrush.toml")).unwrap();
+    let text = fs::read_to_string(daemon.config_path()).unwrap();
     daemon.configure(&text.replace("peers = 2000", "peers = 1000"));
     assert_refused(&daemon, &["limits.peers = 1000", "120 of the 1120"]);
     daemon.wait_for_line(UPGRADE_FAILED);
     daemon.line(SUCCESSOR_FAILED);
-    upgrade(&mut daemon, &["--force"]);
+    upgrade_by_ctl(&mut daemon, &["--force"]);
     let peers = || daemon.ctl(&["--json", "stats"]).json()["totals"]["peers"].as_u64();
     eventually("the gauge is set", || peers() == Some(1_000));
     assert!(is_forced(&daemon));
 
     daemon.configure(&text);
     write(600);
-    upgrade(&mut daemon, &[]);
+    upgrade_by_ctl(&mut daemon, &[]);
     assert!(!is_forced(&daemon), "the permission is not that of the next upgrade");
     // Compared with the most, which is part of the handoff, and not with what the predecessor read.
     write(400);
     assert_refused(&daemon, &[" 1000 ", " 400 ", "denied"]);
-    upgrade(&mut daemon, &["--force"]);
+    upgrade_by_ctl(&mut daemon, &["--force"]);
     write(300);
-    upgrade(&mut daemon, &[]);
-    let wrong = daemon.call("POST", "/api/v1/upgrade?force=perhaps", "").error(400);
-    assert!(wrong.contains("force"), "{wrong}");
-    daemon.stop();
+    upgrade_by_ctl(&mut daemon, &[]);
+    daemon.call("POST", "/api/v1/upgrade?force=perhaps", "").fails(400, &["force"]);
 }

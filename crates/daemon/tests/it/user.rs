@@ -6,10 +6,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 use nix::unistd::{Gid, Group};
 
-use crate::harness::client::Client;
 use crate::harness::messages::{AS_ROOT, NO_STATE};
-use crate::harness::network::in_own_network;
-use crate::harness::process::{Daemon, Launch, mode, nobody, require_root};
+use crate::harness::{Client, Daemon, Launch, in_own_network, mode, nobody, require_root};
 
 /// Ports below 1024 are bound before.
 #[test]
@@ -17,14 +15,21 @@ fn all_threads_change_user_and_drop_all_capabilities() {
     // Owners of sockets are found by port, so no other program may have a socket here.
     in_own_network(&[], || {
         let account = nobody();
-        for placement in ["colocated", "split"] {
-            let config =
-                format!("user = \"nobody\"\n[workers]\nplacement = \"{placement}\"\ntotal = 3\n");
+        // Root's group exists on every host, and the account `nobody` is not a member.
+        let root = Gid::from_raw(0);
+        let group = format!("group = \"{}\"\n", Group::from_gid(root).unwrap().unwrap().name);
+        for (placement, group, gid) in [
+            ("colocated", "", account.gid),
+            ("split", "", account.gid),
+            ("colocated", group.as_str(), root),
+        ] {
+            let workers = format!("[workers]\nplacement = \"{placement}\"\ntotal = 3\n");
+            let config = format!("user = \"nobody\"\n{group}{workers}");
             let daemon = Launch::new(&["--listen", ":80"]).config(&config).serve();
             assert!(daemon.threads("Uid").len() >= 4, "three workers and the main thread");
             assert_every_thread(&daemon, "Uid", &four(account.uid.as_raw()));
-            assert_every_thread(&daemon, "Gid", &four(account.gid.as_raw()));
-            assert_every_thread(&daemon, "Groups", &account.gid.to_string());
+            assert_every_thread(&daemon, "Gid", &four(gid.as_raw()));
+            assert_every_thread(&daemon, "Groups", &gid.to_string());
             for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
                 assert_every_thread(&daemon, set, "0000000000000000");
             }
@@ -33,21 +38,8 @@ fn all_threads_change_user_and_drop_all_capabilities() {
             for address in ["127.0.0.1:80", "[::1]:80"] {
                 Client::new(address.parse().unwrap()).connect_and_check();
             }
-            daemon.stop();
         }
     });
-}
-
-#[test]
-fn the_configured_group_is_used() {
-    require_root("changes group");
-    // Root's group exists on every host, and the account `nobody` is not a member.
-    let root = Group::from_gid(Gid::from_raw(0)).unwrap().unwrap();
-    let config = format!("user = \"nobody\"\ngroup = \"{}\"\n", root.name);
-    let daemon = Launch::on_loopback().config(&config).serve();
-    assert_every_thread(&daemon, "Uid", &four(nobody().uid.as_raw()));
-    assert_every_thread(&daemon, "Gid", &four(0));
-    daemon.stop();
 }
 
 #[test]
@@ -80,10 +72,7 @@ fn the_state_directory_belongs_to_the_configured_user() {
 #[test]
 fn running_as_root_without_a_user_causes_a_warning() {
     require_root("runs the daemon as root");
-    let mut daemon = Launch::on_loopback().start();
-    daemon.line_with(AS_ROOT, &[" WARN ", "user"]);
-    daemon.serving();
-    daemon.stop();
+    Launch::on_loopback().serve().stop().has_line(&[AS_ROOT, " WARN ", "user"]);
 }
 
 #[test]

@@ -4,9 +4,7 @@
 use std::env;
 use std::io::{self, Read, Write, pipe};
 use std::process::{self, Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{never, unbounded};
@@ -25,16 +23,17 @@ use onrush_commands::exit::{Exit, FAILED};
 use onrush_config::{Host, Settings};
 use onrush_control::Server;
 use onrush_control::history::History;
+use onrush_net::memory::{Conditions, Endpoint, Network, Options};
 use onrush_net::mio::drops::DropReasons;
-use onrush_net::{Drops, Received, Reply, Sent, Socket, Waker};
+use onrush_net::{Drops, Received, Reply, Sent, Socket};
 use onrush_swarm::ShardMap;
-use onrush_testing::memory_tracker::{rules, secrets};
+use onrush_testing::memory_tracker::{endpoints, rules, secrets};
 use onrush_tracker::access::Lists;
 use onrush_tracker::assemble::assemble;
 use onrush_tracker::clock::Clock;
 use onrush_tracker::running::{Running, WorkerFailure};
 
-use crate::harness::process::TIMEOUT;
+use crate::harness::TIMEOUT;
 
 #[test]
 fn a_failing_worker_ends_by_name_with_its_cause() {
@@ -50,7 +49,8 @@ fn a_failing_worker_ends_by_name_with_its_cause() {
         ("colocated", &[Wait, Never], "worker-0", "its socket failed: injected wait failure"),
     ] {
         let (settings, running, alive) = launched(placement, sockets);
-        assert_eq!(running.failures().recv_timeout(TIMEOUT).unwrap(), failure(name, cause));
+        let failure = WorkerFailure { name: name.to_owned(), cause: cause.to_owned() };
+        assert_eq!(running.failures().recv_timeout(TIMEOUT).unwrap(), failure);
         // No other worker failed, and all can be stopped.
         assert!(running.failures().is_empty());
         assert_eq!(running.members().len(), settings.placement.workers());
@@ -58,7 +58,7 @@ fn a_failing_worker_ends_by_name_with_its_cause() {
             "split" => _ = running.stop(),
             _ => drop(running),
         }
-        assert_eq!(alive.load(Ordering::SeqCst), 0);
+        assert_eq!(alive.strong_count(), 0);
     }
 }
 
@@ -122,9 +122,9 @@ fn without_a_failure_the_supervisor_runs_until_a_stop_signal() {
     }
     assert!(matches!(serving.run(&signals), End::Stopped));
     assert_eq!(signals.len(), 1, "signals after a stop are not handled");
-    assert_eq!(alive.load(Ordering::SeqCst), 2);
+    assert_eq!(alive.strong_count(), 2);
     serving.stop().1.unwrap();
-    assert_eq!(alive.load(Ordering::SeqCst), 0);
+    assert_eq!(alive.strong_count(), 0);
 }
 
 /// A tracker with these workers and no other part, and without a configuration file.
@@ -149,24 +149,27 @@ fn serving(running: Running, settings: Settings) -> Serving {
     Serving::new(tracker, settings, source, None)
 }
 
-fn failure(name: &str, cause: &str) -> WorkerFailure {
-    WorkerFailure { name: name.to_owned(), cause: cause.to_owned() }
-}
-
-/// A tracker with a worker for each of these sockets.
-fn launched(placement: &str, failures: &[Failure]) -> (Settings, Running, Arc<AtomicUsize>) {
+/// A tracker with a worker for each of these sockets, and the share of each socket that lives.
+fn launched(placement: &str, failures: &[Failure]) -> (Settings, Running, Weak<()>) {
     let total = match placement {
         "split" => format!("socket = {}\nswarm = 2", failures.len()),
         _ => format!("total = {}", failures.len()),
     };
     let config = format!("[workers]\nplacement = \"{placement}\"\n{total}\npin = \"off\"\n");
     let settings = Settings::for_test(&config);
-    let alive = Arc::new(AtomicUsize::new(0));
-    let sockets = failures.iter().map(|failure| FailingSocket::new(*failure, &alive)).collect();
+    let options = Options { blocking: true, ..Options::default() };
+    let network = Network::with_options(1, Conditions::default(), options);
+    let share = Arc::new(());
+    let socket = |(failure, inner): (&Failure, Endpoint)| {
+        let (failure, _share) = (*failure, share.clone());
+        FailingSocket { failure, receives: 0, waits: 0, inner, _share }
+    };
+    let endpoints = endpoints(&settings, &secrets(1), &network);
+    let sockets = failures.iter().zip(endpoints).map(socket).collect();
     let workers = assemble(&settings.workers(), &secrets(1), sockets, &rules(&settings));
     let running =
         Running::launch(&settings.workers(), Vec::new(), workers, Clock::start()).unwrap();
-    (settings, running, alive)
+    (settings, running, Arc::downgrade(&share))
 }
 
 /// How a socket fails.
@@ -187,37 +190,16 @@ struct FailingSocket {
     failure: Failure,
     receives: u32,
     waits: u32,
-    waker: TestWaker,
-    wakes: Receiver<()>,
-    alive: Arc<AtomicUsize>,
-}
-
-impl FailingSocket {
-    fn new(failure: Failure, alive: &Arc<AtomicUsize>) -> Self {
-        alive.fetch_add(1, Ordering::SeqCst);
-        let (waker, wakes) = channel();
-        Self {
-            failure,
-            receives: 0,
-            waits: 0,
-            waker: TestWaker(waker),
-            wakes,
-            alive: alive.clone(),
-        }
-    }
-}
-
-impl Drop for FailingSocket {
-    fn drop(&mut self) {
-        self.alive.fetch_sub(1, Ordering::SeqCst);
-    }
+    inner: Endpoint,
+    /// Shows how many sockets are open.
+    _share: Arc<()>,
 }
 
 impl Socket for FailingSocket {
-    type Waker = TestWaker;
+    type Waker = <Endpoint as Socket>::Waker;
 
-    fn waker(&self) -> TestWaker {
-        self.waker.clone()
+    fn waker(&self) -> Self::Waker {
+        self.inner.waker()
     }
 
     fn wait(&mut self, timeout: Duration) -> io::Result<()> {
@@ -225,36 +207,23 @@ impl Socket for FailingSocket {
         if self.failure == Failure::Wait && self.waits == 2 {
             return Err(io::Error::other("injected wait failure"));
         }
-        let woken = self.wakes.recv_timeout(timeout);
-        assert_ne!(woken, Err(RecvTimeoutError::Disconnected));
-        Ok(())
+        self.inner.wait(timeout)
     }
 
-    fn receive(&mut self, _: usize) -> io::Result<Received<'_>> {
+    fn receive(&mut self, limit: usize) -> io::Result<Received<'_>> {
         self.receives += 1;
         match (self.failure, self.receives) {
             (Failure::Error, 3) => Err(io::Error::other("injected receive failure")),
             (Failure::Panic, count @ 3) => panic!("injected panic on receive {count}"),
-            _ => Ok(Received::new(&[], &[])),
+            _ => self.inner.receive(limit),
         }
     }
 
-    fn send<'b>(&mut self, _: impl Iterator<Item = Reply<'b>>) -> Sent {
-        Sent::default()
+    fn send<'b>(&mut self, replies: impl Iterator<Item = Reply<'b>>) -> Sent {
+        self.inner.send(replies)
     }
 
     fn dropped(&self) -> Drops {
-        Drops::default()
-    }
-}
-
-/// Wakes a [`FailingSocket`].
-#[derive(Clone)]
-struct TestWaker(Sender<()>);
-
-impl Waker for TestWaker {
-    fn wake(&self) {
-        // The socket may have been dropped.
-        let _ = self.0.send(());
+        self.inner.dropped()
     }
 }

@@ -36,7 +36,7 @@ pub(crate) enum Doubt {
 
 /// The states of a peer, in order. Before the first one it was unknown.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct History(Vec<State>);
+pub(crate) struct History(pub(crate) Vec<State>);
 
 /// Possible states of a peer at some time: unknown, a leecher, a seeder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,10 +56,6 @@ impl Possible {
 }
 
 impl History {
-    pub(crate) fn push(&mut self, state: State) {
-        self.0.push(state);
-    }
-
     /// The announce that arrived then was answered.
     pub(crate) fn answered(&mut self, arrival: Sequence, reply: Sequence, second: i64) {
         for state in self.0.iter_mut().filter(|state| state.arrival == arrival) {

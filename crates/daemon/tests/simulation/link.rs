@@ -77,13 +77,6 @@ impl Drop for Side {
     }
 }
 
-impl Turns {
-    /// Lets the simulation go on. Returns whether this side goes on then.
-    fn pass(&self) -> bool {
-        self.waiting.send(()).is_ok() && self.go.recv().is_ok()
-    }
-}
-
 /// State that both sides share with the simulation.
 #[derive(Debug, Default)]
 pub(crate) struct Host {
@@ -97,7 +90,7 @@ impl Host {
         *self.time.lock().unwrap() = time;
     }
 
-    fn second(&self) -> u64 {
+    pub(crate) fn second(&self) -> u64 {
         self.time.lock().unwrap().second
     }
 
@@ -107,24 +100,43 @@ impl Host {
     }
 }
 
-/// Bytes from one side to the other.
+/// A connection.
 #[derive(Debug)]
 struct Wire {
-    bytes: VecDeque<u8>,
+    /// Bytes to each end.
+    bytes: [VecDeque<u8>; 2],
     is_open: bool,
 }
 
 /// One end; when it is dropped, the connection is closed.
 #[derive(Debug)]
-struct End {
-    from: Arc<Mutex<Wire>>,
-    to: Arc<Mutex<Wire>>,
+pub(crate) struct End {
+    wire: Arc<Mutex<Wire>>,
+    number: usize,
+}
+
+/// The two ends of a connection.
+pub(crate) fn pair() -> [End; 2] {
+    let wire = Wire { bytes: Default::default(), is_open: true };
+    let wire = Arc::new(Mutex::new(wire));
+    [0, 1].map(|number| End { wire: wire.clone(), number })
 }
 
 impl End {
+    /// The link of the side with these turns, in a process that has `started` then; `process` is
+    /// the other one.
+    pub(crate) fn link(
+        self,
+        host: Arc<Host>,
+        turns: Turns,
+        started: u64,
+        process: i32,
+    ) -> SimulatedLink {
+        SimulatedLink { end: Arc::new(self), host, turns: turns.into(), started, process }
+    }
+
     fn close(&self) {
-        self.from.lock().unwrap().is_open = false;
-        self.to.lock().unwrap().is_open = false;
+        self.wire.lock().unwrap().is_open = false;
     }
 }
 
@@ -138,7 +150,7 @@ impl Drop for End {
 #[derive(Clone, Debug)]
 pub(crate) struct SimulatedLink {
     end: Arc<End>,
-    host: Arc<Host>,
+    pub(crate) host: Arc<Host>,
     turns: Arc<Turns>,
     /// When this process has started.
     started: u64,
@@ -146,50 +158,25 @@ pub(crate) struct SimulatedLink {
     process: i32,
 }
 
-/// An end that no side has yet.
-pub(crate) struct Unclaimed(End);
-
-/// The two ends of a connection.
-pub(crate) fn pair() -> [Unclaimed; 2] {
-    let [one, other] = [(); 2].map(|()| {
-        let wire = Wire { bytes: VecDeque::new(), is_open: true };
-        Arc::new(Mutex::new(wire))
-    });
-    let (from, to) = (other.clone(), one.clone());
-    [Unclaimed(End { from: one, to: other }), Unclaimed(End { from, to })]
-}
-
-impl Unclaimed {
-    /// The link of the side with these turns, in a process that has `started` then; `process` is
-    /// the other one.
-    pub(crate) fn link(
-        self,
-        host: Arc<Host>,
-        turns: Turns,
-        started: u64,
-        process: i32,
-    ) -> SimulatedLink {
-        SimulatedLink { end: Arc::new(self.0), host, turns: turns.into(), started, process }
-    }
-}
-
 impl SimulatedLink {
     /// Waits until `attempt` succeeds, up to `limit` seconds.
-    fn until<T>(&self, limit: u64, mut attempt: impl FnMut() -> Option<T>) -> io::Result<T> {
+    pub(crate) fn until<T>(
+        &self,
+        limit: u64,
+        mut attempt: impl FnMut() -> Option<T>,
+    ) -> io::Result<T> {
         let deadline = self.host.second().saturating_add(limit);
         loop {
             if let Some(result) = attempt() {
                 self.host.steps.fetch_add(1, Ordering::Relaxed);
                 return Ok(result);
             }
-            if self.host.second() >= deadline || !self.turns.pass() {
+            // The simulation goes on, and then this side, unless it has to end.
+            let goes_on = || self.turns.waiting.send(()).is_ok() && self.turns.go.recv().is_ok();
+            if self.host.second() >= deadline || !goes_on() {
                 return Err(io::ErrorKind::TimedOut.into());
             }
         }
-    }
-
-    pub(crate) fn second(&self) -> u64 {
-        self.host.second()
     }
 
     /// Lets this many seconds pass.
@@ -227,8 +214,10 @@ impl Timed<'_> {
 impl Read for Timed<'_> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         self.link.until(self.left(), || {
-            let mut wire = self.link.end.from.lock().unwrap();
-            (!wire.bytes.is_empty() || !wire.is_open).then(|| wire.bytes.read(bytes))
+            let End { wire, number } = &*self.link.end;
+            let wire = &mut *wire.lock().unwrap();
+            let arrived = &mut wire.bytes[*number];
+            (!arrived.is_empty() || !wire.is_open).then(|| arrived.read(bytes))
         })?
     }
 }
@@ -236,11 +225,13 @@ impl Read for Timed<'_> {
 impl Write for Timed<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.link.until(self.left(), || {
-            let mut wire = self.link.end.to.lock().unwrap();
-            match CAPACITY.saturating_sub(wire.bytes.len()).min(bytes.len()) {
+            let End { wire, number } = &*self.link.end;
+            let wire = &mut *wire.lock().unwrap();
+            let sent = &mut wire.bytes[1 - number];
+            match CAPACITY.saturating_sub(sent.len()).min(bytes.len()) {
                 _ if !wire.is_open => Some(Err(io::ErrorKind::BrokenPipe.into())),
                 0 => None,
-                room => Some(wire.bytes.write(&bytes[..room])),
+                room => Some(sent.write(&bytes[..room])),
             }
         })?
     }
@@ -256,7 +247,7 @@ struct Unlimited(Arc<End>);
 
 impl Write for Unlimited {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.to.lock().unwrap().bytes.write(bytes)
+        self.0.wire.lock().unwrap().bytes[1 - self.0.number].write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {

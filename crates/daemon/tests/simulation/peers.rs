@@ -6,8 +6,8 @@ use std::collections::{BTreeSet, BinaryHeap};
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use onrush_net::Socket;
 use onrush_net::memory::{Endpoint, Network};
-use onrush_net::{Reply, Return, Socket};
 use onrush_proto::options::Options as Bep41;
 use onrush_proto::{
     Announce, Connect, ConnectionId, Event, Family, InfoHash, PeerId, Response, Scrape,
@@ -16,7 +16,7 @@ use onrush_proto::{
 use rand::RngExt;
 use rand::rngs::SmallRng;
 
-use onrush_testing::memory_tracker::{TRACKER_V4, TRACKER_V6};
+use onrush_testing::memory_tracker::send;
 
 use super::scenario::Addresses;
 
@@ -164,12 +164,7 @@ impl Peers {
         let id = TransactionId(self.transactions);
         let mut bytes = [0; 2048];
         let len = self.request(n, id, at, &mut bytes);
-        let tracker = match self.peers[n].family {
-            Family::V4 => TRACKER_V4,
-            Family::V6 => TRACKER_V6,
-        };
-        let to = Return::to(tracker.parse().unwrap(), n as u16);
-        self.endpoint.send(std::iter::once(Reply { bytes: &bytes[..len], to: &to }));
+        send(&mut self.endpoint, n as u16, &bytes[..len]);
         self.peers[n].waiting_for = Some((id, tries));
         self.schedule(n, at + REPLY_TIMEOUT * (1 << tries.min(MAX_DOUBLINGS)));
     }

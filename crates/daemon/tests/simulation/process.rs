@@ -43,7 +43,7 @@ pub(crate) struct Process {
 pub(crate) struct Starting {
     owners: Owners,
     settings: Arc<onrush_config::Settings>,
-    workers: Vec<Worker<SharedSocket>>,
+    pub(crate) workers: Vec<Worker<SharedSocket>>,
     started: u64,
     /// Length of the journal when it was read.
     journal_length: usize,
@@ -80,11 +80,6 @@ impl Starting {
     /// The list by which peers are loaded.
     pub(crate) fn access(&self) -> &Arc<AccessList> {
         &self.owners.access.lists().access
-    }
-
-    /// The handle to the workers.
-    pub(crate) fn orders(&self) -> Orders {
-        orders(&self.workers)
     }
 
     /// Takes the shards out of the workers, to load peers. In order.
@@ -143,7 +138,8 @@ impl Starting {
     }
 }
 
-fn orders(workers: &[Worker<SharedSocket>]) -> Orders {
+/// The handle to the workers of a process.
+pub(crate) fn orders(workers: &[Worker<SharedSocket>]) -> Orders {
     let Worker { mailboxes, owners, .. } = &workers[0];
     Orders::new(mailboxes, workers.len(), owners.clone())
 }
@@ -154,27 +150,22 @@ fn limit(rules: &mut Rules, most_peers: u64, shards: usize) {
 }
 
 impl Process {
-    /// The handle to the workers.
-    pub(crate) fn orders(&self) -> Orders {
-        orders(&self.workers)
-    }
-
     /// The rules in force.
     pub(crate) fn rules(&self) -> Rules {
         let mut rules = self.supervisor.rules();
-        limit(&mut rules, self.most_peers, self.orders().shards());
+        limit(&mut rules, self.most_peers, orders(&self.workers).shards());
         rules
     }
 
     /// Gives the rules in force to all workers.
     pub(crate) fn publish(&self) {
         let rules = Arc::new(self.rules());
-        self.orders().update_rules(&rules).expect("a worker takes its orders");
+        orders(&self.workers).update_rules(&rules).expect("a worker takes its orders");
     }
 
     /// Starts a removal of swarms.
     pub(crate) fn remove(&self, removal: &Removal) {
-        let started = swarm_removal::start(removal, &self.orders(), &self.removed.0);
+        let started = swarm_removal::start(removal, &orders(&self.workers), &self.removed.0);
         started.expect("a worker takes its orders");
     }
 

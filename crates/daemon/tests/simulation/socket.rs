@@ -51,6 +51,7 @@ impl Log {
 
 /// A socket of the in-process network. A clone is the same socket, as a descriptor that was passed
 /// to another process.
+#[derive(Clone)]
 pub(crate) struct SharedSocket {
     endpoint: Rc<RefCell<Endpoint>>,
     log: Log,
@@ -61,13 +62,6 @@ pub(crate) struct SharedSocket {
 impl SharedSocket {
     pub(crate) fn new(endpoint: Endpoint, log: Log) -> Self {
         let endpoint = Rc::new(RefCell::new(endpoint));
-        Self { endpoint, log, region: Vec::new(), slots: Vec::new() }
-    }
-}
-
-impl Clone for SharedSocket {
-    fn clone(&self) -> Self {
-        let (endpoint, log) = (self.endpoint.clone(), self.log.clone());
         Self { endpoint, log, region: Vec::new(), slots: Vec::new() }
     }
 }

@@ -2,10 +2,9 @@
 //! while requests go on, each on a thread that takes turns with the simulation.
 
 use std::io::{self, ErrorKind};
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use crossbeam_channel::{Receiver, unbounded};
 use onrush::upgrade::predecessor::{HandoffEvent, PredecessorSide};
 use onrush::upgrade::successor::{HandoffError, SuccessorSide};
 use onrush_config::settings::Listen;
@@ -19,7 +18,7 @@ use onrush_tracker::worker::SwarmSide;
 
 use super::clock::Time;
 use super::link::{Host, Side, SimulatedLink, pair};
-use super::process::{Process, Starting};
+use super::process::{Process, Starting, orders};
 
 /// Seconds by which peers may count as older after an upgrade, besides the time that the dump has
 /// taken: of the dump, of stored ages and of clocks.
@@ -54,30 +53,33 @@ pub(crate) struct Upgrade {
     successor: Side,
     /// The process that is to serve, once it has the commitment of its predecessor.
     new: Option<Starting>,
-    assembled: Sender<Assembled>,
+    exchange: Arc<Mutex<Exchange>>,
     /// When the successor has started.
     pub(crate) started: u64,
     begun: Time,
     plan: Plan,
-    /// The second at which the successor has loaded the dump.
-    loaded: Receiver<u64>,
     /// Seconds by which peers may count as older: ages are loaded as if the dump took no time, and
     /// it waits for stalled workers. `None` while peers are dumped.
     pub(crate) older: Option<i64>,
     /// Whether the successor could serve: the workers stop receiving.
     pub(crate) is_final: bool,
-    released: Receiver<Released>,
-    access: Sender<Arc<AccessList>>,
     /// The second before which nothing of the delta arrives; `None` until the successor serves.
     arrival: Option<u64>,
 }
 
-/// The shards that the successor loads peers into, the handle to its workers, and the list of
-/// permitted swarms.
-type Assembled = (Vec<SwarmSide>, Orders, Arc<AccessList>);
-
-/// The successor's shards with all peers of the dump, and its predecessor's commitment.
-type Released = (Vec<SwarmSide>, IntervalCommitment);
+/// What the simulation and the successor pass to each other.
+#[derive(Default)]
+struct Exchange {
+    /// The shards that the successor loads peers into, the handle to its workers, and the list of
+    /// permitted swarms.
+    assembled: Option<(Vec<SwarmSide>, Orders, Arc<AccessList>)>,
+    /// The second at which the successor has loaded the dump.
+    loaded: Option<u64>,
+    /// The successor's shards with all peers of the dump, and its predecessor's commitment.
+    released: Option<(Vec<SwarmSide>, IntervalCommitment)>,
+    /// The list with which the successor serves.
+    access: Option<Arc<AccessList>>,
+}
 
 /// The successor's part of an upgrade.
 struct Successor {
@@ -86,20 +88,18 @@ struct Successor {
     listen: Vec<Listen>,
     map: ShardMap,
     limit: u64,
-    assembled: Receiver<Assembled>,
-    loaded: Sender<u64>,
-    released: Sender<Released>,
-    access: Receiver<Arc<AccessList>>,
+    exchange: Arc<Mutex<Exchange>>,
 }
 
 impl Successor {
     fn run(self) -> Result<(), HandoffError> {
-        let link = &self.link;
+        let (link, exchange) = (&self.link, || self.exchange.lock().unwrap());
         let mut client = SuccessorSide::begin(link.clone(), &self.listen)?;
-        let (mut sides, orders, permitted) = self.assembled.try_recv().expect("a commitment");
+        let assembled = exchange().assembled.take();
+        let (mut sides, orders, permitted) = assembled.expect("a commitment");
         let shards = sides.iter_mut().map(|it| &mut it.shard).collect();
         client.load_peers(shards, self.map, &permitted, link.now(), self.limit, false)?;
-        self.loaded.send(link.second()).expect("an upgrade");
+        exchange().loaded = Some(link.host.second());
         if self.plan.failure == Some(Failure::InDump) {
             return Ok(());
         }
@@ -110,8 +110,8 @@ impl Successor {
         }
         link.sleep(self.plan.acquisition)?;
         client.acquire()?;
-        self.released.send((sides, commitment)).expect("an upgrade");
-        let Ok(access) = link.wait(&self.access, Duration::MAX) else { return Ok(()) };
+        exchange().released = Some((sides, commitment));
+        let Ok(access) = link.until(u64::MAX, || exchange().access.take()) else { return Ok(()) };
         delta::merge(link, (orders, self.map), access, client.stops, || ())?;
         Ok(())
     }
@@ -145,7 +145,7 @@ impl Upgrade {
                 current: None,
             },
             descriptors: Vec::new(),
-            orders: serving.orders(),
+            orders: orders(&serving.workers),
             limit,
             merging: Arc::default(),
             events: events_to,
@@ -154,22 +154,12 @@ impl Upgrade {
         let (shared, serving) = (host.clone(), serving.started);
         let predecessor =
             Side::new(move |turns| _ = server.serve(here.link(shared, turns, serving, process)));
-        let ((loaded_to, loaded), (released_to, released)) = (bounded(1), bounded(1));
-        let ((assembled, assembled_of), (access, access_of)) = (bounded(1), bounded(1));
-        let shared = host.clone();
+        let exchange = Arc::<Mutex<Exchange>>::default();
+        let (shared, exchange_of) = (host.clone(), exchange.clone());
         let successor = Side::new(move |turns| {
             let link = there.link(shared, turns, started, 0);
-            let successor = Successor {
-                link,
-                plan,
-                listen,
-                map,
-                limit,
-                assembled: assembled_of,
-                loaded: loaded_to,
-                released: released_to,
-                access: access_of,
-            };
+            let exchange = exchange_of;
+            let successor = Successor { link, plan, listen, map, limit, exchange };
             // The predecessor learns of a failure by the end of the connection.
             match successor.run() {
                 Err(HandoffError::Broken(error)) if !is_lost(&error) => panic!("{error}"),
@@ -182,23 +172,20 @@ impl Upgrade {
             events,
             successor,
             new: None,
-            assembled,
+            exchange,
             started,
             begun,
             plan,
-            loaded,
             older: None,
             is_final: false,
-            released,
-            access,
             arrival: None,
         }
     }
 
     /// The successor has assembled its workers, with the commitment of the predecessor.
     pub(crate) fn assembled(&mut self, mut new: Starting) {
-        let (orders, permitted) = (new.orders(), new.access().clone());
-        self.assembled.send((new.take_sides(), orders, permitted)).expect("the successor waits");
+        let assembled = (new.take_sides(), orders(&new.workers), new.access().clone());
+        self.exchange().assembled = Some(assembled);
         self.new = Some(new);
     }
 
@@ -210,7 +197,8 @@ impl Upgrade {
         if self.arrival.is_none_or(|at| at <= time.second) {
             self.successor.run();
         }
-        if let Ok(second) = self.loaded.try_recv() {
+        let loaded = self.exchange().loaded.take();
+        if let Some(second) = loaded {
             self.older = Some(OLDER + (second - self.begun.second) as i64);
         }
         self.host.steps() > before
@@ -223,7 +211,8 @@ impl Upgrade {
 
     /// The process that serves from now on, with the commitment of the predecessor.
     pub(crate) fn released(&mut self) -> (Starting, IntervalCommitment) {
-        let (sides, commitment) = self.released.try_recv().expect("the sockets are acquired");
+        let released = self.exchange().released.take();
+        let (sides, commitment) = released.expect("the sockets are acquired");
         let mut new = self.new.take().expect("one handoff");
         new.put_sides(sides);
         (new, commitment)
@@ -232,6 +221,10 @@ impl Upgrade {
     /// The successor serves with this list.
     pub(crate) fn serves(&mut self, access: Arc<AccessList>, time: Time) {
         self.arrival = Some(time.second + self.plan.arrival);
-        self.access.send(access).expect("the successor waits");
+        self.exchange().access = Some(access);
+    }
+
+    fn exchange(&self) -> MutexGuard<'_, Exchange> {
+        self.exchange.lock().unwrap()
     }
 }

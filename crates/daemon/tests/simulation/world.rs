@@ -27,7 +27,7 @@ use rand::{RngExt, SeedableRng};
 use super::clock::{Clocks, Step, Time};
 use super::coverage::Coverage;
 use super::limits::Limits;
-use super::model::{Model, Stored};
+use super::model::Model;
 use super::operator::{Disk, draw_changes};
 use super::peers::Peers;
 use super::process::{Process, Starting};
@@ -181,7 +181,7 @@ impl World {
         if on_second && !access.is_purge_scheduled() {
             self.model.end_removals(&access.lists().access);
         }
-        let in_doubt = !self.model.in_doubt().is_empty();
+        let in_doubt = !self.model.in_doubt.is_empty();
         if on_second || in_doubt || self.model.has_pending() {
             self.compare()?;
         }
@@ -216,9 +216,9 @@ impl World {
         let (mut unstored, mut stored) = (0, Vec::new());
         for (number, shard) in shards.into_iter().enumerate() {
             unstored += shard.totals().refused() + shard.totals().replaced;
-            if all || self.model.in_doubt().contains(&number) {
+            if all || self.model.in_doubt.contains(&number) {
                 shard.check();
-                stored.push(Stored { shard: number, swarms: shard.swarms(moment).collect() });
+                stored.push((number, shard.swarms(moment).collect()));
             }
         }
         self.model.audit(&stored, unstored, time)
@@ -227,15 +227,8 @@ impl World {
     fn finish(&mut self) {
         self.exited.push(self.serving.summary());
         let sum = |of: fn(&Summary) -> u64| self.exited.iter().map(of).sum::<u64>();
-        let Model { replies, busy: [busy_announces, busy_scrapes], .. } = self.model;
-        let Model { invalid_ids, late_replies, misjudged, .. } = self.model;
+        self.coverage += self.model.coverage;
         self.coverage = Coverage {
-            replies,
-            busy_announces,
-            busy_scrapes,
-            invalid_ids,
-            late_replies,
-            misjudged,
             dropped: self.network.counts().dropped,
             expired: sum(|it| it.expired),
             refused_full: sum(|it| it.refused_full),
@@ -264,7 +257,8 @@ impl World {
             Fault::Reload => {
                 self.disk.draw(&mut self.rng);
                 let (force, caller, responder) = (false, caller(), Responder::new(|_| ()));
-                self.request(Request::Reload { force, caller, responder }, time);
+                let request = Request::Reload { force, caller, responder };
+                self.on(Event::Request(request), time);
             }
             Fault::List { share } => self.change_list(*share, time),
             Fault::Upgrade(failure) => {
@@ -332,16 +326,12 @@ impl World {
     fn publish(&mut self, time: Time) {
         self.serving.publish();
         let rules = self.serving.rules();
-        let is_new = *rules.access != *self.model.access();
+        let is_new = *rules.access != *self.model.rules.access;
         self.model.set_rules(&rules, time.second);
         if is_new {
             self.coverage.new_lists += 1;
             self.model.begin_removal(|hash| !rules.access.permits(hash));
         }
-    }
-
-    fn request(&mut self, request: Request, time: Time) {
-        self.on(Event::Request(request), time);
     }
 
     /// Adds info hashes to the list and removes others.
@@ -350,7 +340,8 @@ impl World {
         let Some(changes) = draw_changes(&list, share, &mut self.rng) else { return };
         let (to, result) = bounded(1);
         let responder = Responder::new(move |result| to.send(result).expect("room"));
-        self.request(Request::ChangeList { changes, caller: caller(), responder }, time);
+        let request = Request::ChangeList { changes, caller: caller(), responder };
+        self.on(Event::Request(request), time);
         // Refused where nothing would be left of an allow list, or the sockets change hands.
         self.coverage.list_changes += u64::from(result.recv().expect("a response").is_ok());
     }

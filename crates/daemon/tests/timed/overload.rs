@@ -3,15 +3,12 @@
 //! follows from a load, also of requests refused as busy, is in the unit tests of `src/overload`.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::Duration;
 
-use crate::harness::client::Client;
 use crate::harness::messages::{FILTER_ON, OVERLOAD};
-use crate::harness::network::in_own_network;
-use crate::harness::packets::{connect, leecher, random_hash};
-use crate::harness::process::{Daemon, Launch, SetOnDrop, eventually};
+use crate::harness::{
+    Client, Daemon, Launch, connect, eventually, in_own_network, leecher, meanwhile, random_hash,
+};
 
 /// The totals' count of datagrams that the filter has dropped.
 const FILTERED: &str = "shed in the kernel ";
@@ -36,13 +33,7 @@ fn a_flood_lengthens_the_interval_and_is_filtered() {
         client.repeat_after(AGAIN);
         let peer = leecher(random_hash(), 4_001);
         assert_eq!(client.announce(&peer).interval, 1800);
-        let over = AtomicBool::new(false);
-        let interval = thread::scope(|scope| {
-            for part in 0..3 {
-                let over = &over;
-                scope.spawn(move || flood(tracker, part, over));
-            }
-            let _over = SetOnDrop(&over);
+        let interval = meanwhile((0..3).map(|part| flood(tracker, part)), || {
             daemon.line(FILTER_ON);
             daemon.line(FILTERED);
             client.announce(&peer).interval
@@ -57,7 +48,6 @@ fn a_flood_lengthens_the_interval_and_is_filtered() {
             new.repeat_after(AGAIN);
             new.connect();
         }
-        daemon.stop();
     });
 }
 
@@ -76,10 +66,10 @@ fn assert_reported(daemon: &Daemon, interval: u32) {
     assert_eq!(shown.sum("onrush_checksum_errors_total", &[]), 0.0);
 }
 
-/// Sends connects, and as many announces with connection ids of which the filter drops half, from
-/// many sources, faster than the worker can reply. The sockets accept no replies: what full buffers
-/// of other sockets lose counts as losses, as far as drops at the tracker's may be.
-fn flood(tracker: SocketAddr, part: u8, over: &AtomicBool) {
+/// Each call sends connects, and as many announces with connection ids of which the filter drops
+/// half, from many sources, faster than the worker can reply. The sockets accept no replies: what
+/// full buffers of other sockets lose counts as losses, as far as drops at the tracker's may be.
+fn flood(tracker: SocketAddr, part: u8) -> impl FnMut() + Send {
     let elsewhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 9));
     let connected = |n| {
         let socket = UdpSocket::bind((Ipv4Addr::new(127, 0, 1 + part, n), 0)).unwrap();
@@ -89,7 +79,7 @@ fn flood(tracker: SocketAddr, part: u8, over: &AtomicBool) {
     let sockets: Vec<UdpSocket> = (1..=SOURCES).map(connected).collect();
     let announce = leecher(random_hash(), 4_001);
     let packets: Vec<Vec<u8>> = (0..4).flat_map(|id| [connect(1), announce.bytes(id, 1)]).collect();
-    while !over.load(Ordering::Relaxed) {
+    move || {
         for (socket, bytes) in sockets.iter().zip(packets.iter().cycle()) {
             // Datagrams that a full buffer of the device refuses are sent in the next round.
             let _ = socket.send_to(bytes, tracker);

@@ -4,8 +4,7 @@
 use std::time::{Duration, Instant};
 
 use crate::harness::flood::{BURST, NETWORK, during_a_flood};
-use crate::harness::packets::connect;
-use crate::harness::process::Launch;
+use crate::harness::{Launch, connect};
 
 /// The flood's share of all datagrams.
 const SHARE: f64 = BURST as f64 / (2 * BURST + 1) as f64;
@@ -31,5 +30,4 @@ fn a_flood_of_one_network_is_named_within_a_second_with_its_share() {
         let flooders = csv.lines().filter(|line| line.starts_with("127.9.9.")).count();
         assert!(flooders >= 18 && csv.lines().count() == 21, "{csv}");
     });
-    daemon.stop();
 }

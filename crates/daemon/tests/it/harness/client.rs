@@ -1,14 +1,15 @@
 //! A client: a UDP socket that sends requests and checks the replies.
 
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use onrush_proto::{Family, InfoHash, ScrapeCounts};
 
-use crate::harness::packets::{self, Announce, AnnounceReply, leecher, random_hash, seeder};
-use crate::harness::process::TIMEOUT;
+use crate::harness::{
+    Announce, AnnounceReply, TIMEOUT, eventually, leecher, packets, random_hash, seeder,
+};
 
 /// The next transaction id, shared by all clients of the process, so that no reply can be taken for
 /// that of another request.
@@ -80,13 +81,17 @@ impl Client {
 
     /// Sends a datagram without waiting for a reply.
     pub(crate) fn send(&self, datagram: &[u8]) {
-        let sent = self.socket.send_to(datagram, self.tracker).expect("send a datagram");
-        assert_eq!(sent, datagram.len());
+        assert_eq!(self.try_send(datagram).expect("send a datagram"), datagram.len());
+    }
+
+    /// The same where that may fail.
+    pub(crate) fn try_send(&self, datagram: &[u8]) -> io::Result<usize> {
+        self.socket.send_to(datagram, self.tracker)
     }
 
     /// The next datagram, which must come from the tracker's address and port; `None` after the
     /// read time-out.
-    fn next_datagram(&self) -> Option<Vec<u8>> {
+    pub(crate) fn next_datagram(&self) -> Option<Vec<u8>> {
         let mut buffer = [0; 65_535];
         loop {
             match self.socket.recv_from(&mut buffer) {
@@ -134,6 +139,15 @@ impl Client {
         }
     }
 
+    /// Asserts that a connect gets no reply, and that `refused` counts it.
+    #[track_caller]
+    pub(crate) fn assert_blocked(&self, refused: impl Fn() -> u64) {
+        let before = refused();
+        self.send(&packets::connect(transaction()));
+        eventually("the connect is counted", || refused() > before);
+        assert!(!self.has_datagram());
+    }
+
     /// Connects, stores the connection id and returns it.
     pub(crate) fn connect(&mut self) -> u64 {
         let reply = self.exchange(&packets::connect(transaction()));
@@ -142,11 +156,18 @@ impl Client {
         self.id
     }
 
-    /// Connects to a tracker that may not listen yet.
-    pub(crate) fn await_tracker(&mut self) {
-        self.repeat_after(Duration::from_millis(20));
+    /// The same client with a connection id.
+    pub(crate) fn connected(mut self) -> Self {
         self.connect();
-        self.repeat_after(TIMEOUT);
+        self
+    }
+
+    /// The same with that of a tracker that may not listen yet.
+    pub(crate) fn connected_later(self) -> Self {
+        self.repeat_after(Duration::from_millis(20));
+        let client = self.connected();
+        client.repeat_after(TIMEOUT);
+        client
     }
 
     /// Announces with the client's connection id.

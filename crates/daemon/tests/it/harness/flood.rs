@@ -1,12 +1,8 @@
 //! A flood of one network beside honest clients.
 
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
+use std::net::{Ipv4Addr, UdpSocket};
 
-use crate::harness::client::Client;
-use crate::harness::packets::connect;
-use crate::harness::process::{Daemon, SetOnDrop};
+use crate::harness::{Client, Daemon, connect, meanwhile};
 
 /// Honest clients, all over the loopback network, and flooders in [`NETWORK`].
 const HONEST: u32 = 20_000;
@@ -20,26 +16,20 @@ pub(crate) const BURST: u32 = 8;
 
 /// Runs `test` while honest clients connect and flooders send `datagram`s.
 pub(crate) fn during_a_flood<T>(daemon: &Daemon, datagram: &[u8], test: impl FnOnce() -> T) -> T {
-    let over = AtomicBool::new(false);
-    thread::scope(|scope| {
-        let (tracker, stop) = (daemon.address(), &over);
-        scope.spawn(move || flood(tracker, datagram, stop));
-        let _over = SetOnDrop(stop);
-        test()
-    })
-}
-
-fn flood(tracker: SocketAddr, datagram: &[u8], over: &AtomicBool) {
+    let tracker = daemon.address();
     let at = |ip: u32| UdpSocket::bind((Ipv4Addr::from(ip), 0)).unwrap();
     let flooders: Vec<_> = (0..FLOODERS).map(|n| at(0x7F09_0900 + n)).collect();
     let connect = connect(7);
     let mut paced: Vec<_> = (0..PACED).map(|_| Client::new(tracker)).collect();
-    for number in (0..u32::MAX).take_while(|_| !over.load(Ordering::Relaxed)) {
+    let mut number = 0;
+    let send = || {
         at(0x7F10_0000 + number % HONEST * 677).send_to(&connect, tracker).unwrap();
         let flooder = &flooders[(number % FLOODERS) as usize];
         flooder.send_to(datagram, tracker).unwrap();
         if number % BURST == BURST - 1 {
             paced[(number / BURST % PACED) as usize].connect();
         }
-    }
+        number += 1;
+    };
+    meanwhile([send], test)
 }

@@ -9,7 +9,7 @@ use std::path::Path;
 use onrush_proto::InfoHash;
 use serde_json::Value;
 
-use crate::harness::process::{Daemon, TIMEOUT};
+use crate::harness::{Daemon, TIMEOUT, assert_parts};
 
 /// The token in the file `token` of each home directory.
 pub(crate) const TOKEN: &str = "of-the-tests-0123456789";
@@ -35,11 +35,11 @@ impl HttpResponse {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.body))
     }
 
-    /// The text of an error, which must have this status.
+    /// Asserts that it is an error with this status, whose text contains these parts.
     #[track_caller]
-    pub(crate) fn error(&self, status: u16) -> String {
+    pub(crate) fn fails(&self, status: u16, parts: &[&str]) {
         assert_eq!(self.status, status, "{}", self.body);
-        self.json()["error"].as_str().expect("an error message").to_owned()
+        assert_parts(self.json()["error"].as_str().expect("an error message"), parts);
     }
 }
 
@@ -54,6 +54,11 @@ pub(crate) fn request(
     let stream = TcpStream::connect(admin)?;
     stream.set_read_timeout(Some(TIMEOUT))?;
     exchange(stream, method, path, headers, body)
+}
+
+/// Whether a GET request without a token succeeds.
+pub(crate) fn is_up(admin: SocketAddr, path: &str) -> bool {
+    request(admin, "GET", path, "", "").is_ok_and(|response| response.status == 200)
 }
 
 /// Sends one request without a token to a control socket.

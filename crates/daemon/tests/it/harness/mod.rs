@@ -1,12 +1,19 @@
 //! Shared by the tests of the daemon: the process, its clients, their packets and floods, its admin
 //! side, log messages, terminals, and network namespaces.
 
-pub(crate) mod client;
+mod client;
 pub(crate) mod flood;
-pub(crate) mod http;
+mod http;
 pub(crate) mod messages;
-pub(crate) mod network;
+mod network;
 pub(crate) mod packets;
-pub(crate) mod process;
-pub(crate) mod swarms;
+mod process;
+mod swarms;
 pub(crate) mod terminal;
+
+pub(crate) use client::*;
+pub(crate) use http::*;
+pub(crate) use network::*;
+pub(crate) use packets::*;
+pub(crate) use process::*;
+pub(crate) use swarms::*;

@@ -3,21 +3,11 @@
 
 use std::net::SocketAddr;
 
-use onrush_proto::options::Options;
 use onrush_proto::scrape::{HASH_LEN, REQUEST_HEAD_LEN};
 use onrush_proto::{
     Connect, ConnectionId, Event, Family, InfoHash, PeerId, Response, Scrape, ScrapeCounts,
     TransactionId, announce, connect as wire,
 };
-
-/// The events of BEP 15, "Announce", and libtorrent's fourth.
-pub(crate) const COMPLETED: u32 = 1;
-/// See [`COMPLETED`].
-pub(crate) const STARTED: u32 = 2;
-/// See [`COMPLETED`].
-pub(crate) const STOPPED: u32 = 3;
-/// See [`COMPLETED`].
-pub(crate) const PAUSED: u32 = 4;
 
 /// An info hash, unique for each number.
 pub(crate) fn hash(number: u32) -> InfoHash {
@@ -50,56 +40,48 @@ pub(crate) fn scrape(id: u64, transaction: u32, hashes: &[InfoHash]) -> Vec<u8> 
 
 /// An announce request.
 #[derive(Clone, Debug)]
-pub(crate) struct Announce {
-    pub(crate) info_hash: InfoHash,
-    pub(crate) left: u64,
-    /// Also a number that is not defined.
-    pub(crate) event: u32,
-    pub(crate) num_want: i32,
-    pub(crate) port: u16,
-}
+pub(crate) struct Announce(onrush_proto::Announce<'static>);
 
 /// A leecher at `port` that leaves the number of peers to the tracker.
 pub(crate) fn leecher(info_hash: InfoHash, port: u16) -> Announce {
-    Announce { info_hash, left: 12_345, event: 0, num_want: -1, port }
+    Announce(onrush_proto::Announce {
+        info_hash,
+        peer_id: PeerId(*b"-ON0001-abcdefghijkl"),
+        downloaded: 1 << 40,
+        left: 12_345,
+        uploaded: 99,
+        key: 0xC0FF_EE00,
+        num_want: -1,
+        port,
+        ..onrush_proto::Announce::default()
+    })
 }
 
 /// A seeder at `port`.
 pub(crate) fn seeder(info_hash: InfoHash, port: u16) -> Announce {
-    Announce { left: 0, ..leecher(info_hash, port) }
+    let mut seeder = leecher(info_hash, port);
+    seeder.0.left = 0;
+    seeder
 }
 
 impl Announce {
     /// Sets the event.
-    pub(crate) fn event(self, event: u32) -> Self {
-        Self { event, ..self }
+    pub(crate) fn event(mut self, event: Event) -> Self {
+        self.0.event = event;
+        self
     }
 
     /// Sets the number of requested peers.
-    pub(crate) fn want(self, num_want: i32) -> Self {
-        Self { num_want, ..self }
+    pub(crate) fn want(mut self, num_want: i32) -> Self {
+        self.0.num_want = num_want;
+        self
     }
 
     /// The datagram (BEP 15, "Announce").
     pub(crate) fn bytes(&self, id: u64, transaction: u32) -> Vec<u8> {
-        let announce = onrush_proto::Announce {
-            connection_id: ConnectionId(id),
-            transaction_id: TransactionId(transaction),
-            info_hash: self.info_hash,
-            peer_id: PeerId(*b"-ON0001-abcdefghijkl"),
-            downloaded: 1 << 40,
-            left: self.left,
-            uploaded: 99,
-            event: Event::None,
-            ip: 0,
-            key: 0xC0FF_EE00,
-            num_want: self.num_want,
-            port: self.port,
-            options: Options(&[]),
-        };
+        let (connection_id, transaction_id) = (ConnectionId(id), TransactionId(transaction));
         let mut bytes = vec![0; announce::REQUEST_LEN];
-        announce.write(&mut bytes);
-        bytes[80..84].copy_from_slice(&self.event.to_be_bytes());
+        onrush_proto::Announce { connection_id, transaction_id, ..self.0 }.write(&mut bytes);
         bytes
     }
 }
@@ -111,8 +93,6 @@ pub(crate) struct AnnounceReply {
     pub(crate) leechers: u32,
     pub(crate) seeders: u32,
     pub(crate) peers: Vec<SocketAddr>,
-    /// Length of the datagram in bytes.
-    pub(crate) len: usize,
 }
 
 impl AnnounceReply {
@@ -126,7 +106,6 @@ impl AnnounceReply {
             leechers: head.leechers,
             seeders: head.seeders,
             peers: peers.iter().map(|peer| (peer.ip(), peer.port()).into()).collect(),
-            len: reply.len(),
         }
     }
 

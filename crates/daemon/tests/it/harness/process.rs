@@ -21,11 +21,10 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, Uid, User};
 use tempfile::TempDir;
 
-use crate::harness::client::Client;
-use crate::harness::http::TOKEN;
 use crate::harness::messages::{
     PEERS_RESTORED, READY, SERVES, STOPPED, UPGRADE_DONE, UPGRADE_RECEIVED,
 };
+use crate::harness::{Client, TOKEN};
 
 /// Deadline of every wait, for an event that is certain.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(120);
@@ -49,12 +48,31 @@ pub(crate) fn nobody() -> User {
 
 /// Sets a flag when it is dropped: ends a thread of a scope, which waits for it, also if the test
 /// fails.
-pub(crate) struct SetOnDrop<'a>(pub(crate) &'a AtomicBool);
+struct SetOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for SetOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
+}
+
+/// Runs `test` while a thread for each of these actions repeats it.
+pub(crate) fn meanwhile<T>(
+    actions: impl IntoIterator<Item = impl FnMut() + Send>,
+    test: impl FnOnce() -> T,
+) -> T {
+    let over = &AtomicBool::new(false);
+    thread::scope(|scope| {
+        for mut action in actions {
+            scope.spawn(move || {
+                while !over.load(Ordering::Relaxed) {
+                    action();
+                }
+            });
+        }
+        let _over = SetOnDrop(over);
+        test()
+    })
 }
 
 /// A free address for a daemon that does not log its own, or that starts repeatedly: a port outside
@@ -74,6 +92,14 @@ pub(crate) fn free_address() -> SocketAddr {
         }
     }
     panic!("no port is free on both 127.0.0.1 and ::1");
+}
+
+/// Asserts that a text contains these parts.
+#[track_caller]
+pub(crate) fn assert_parts(text: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(text.contains(part), "no {part:?} in {text}");
+    }
 }
 
 /// Fails unless the test has root's privileges over users and namespaces, which `scripts/test`
@@ -124,16 +150,21 @@ impl Launch {
     /// arguments.
     pub(crate) fn under(mut self, program: &[impl AsRef<OsStr>]) -> Self {
         let mut command = Command::new(&program[0]);
-        command.args(&program[1..]).arg(self.command.get_program()).args(self.command.get_args());
+        command.args(&program[1..]).arg(self.command.get_program()).stdin(Stdio::null());
+        self.replace(command);
+        self
+    }
+
+    /// Runs another program, with the arguments added and in the same environment.
+    fn replace(&mut self, mut command: Command) {
+        command.args(self.command.get_args());
         for (name, value) in self.command.get_envs() {
             match value {
                 Some(value) => command.env(name, value),
                 None => command.env_remove(name),
             };
         }
-        command.stdin(Stdio::null());
         self.command = command;
-        self
     }
 
     /// Sets an environment variable.
@@ -179,17 +210,19 @@ impl Launch {
         let mut command = Command::new("/proc/self/fd/0");
         // `nobody` may not have access to the build directory, but can execute an open file.
         command.stdin(File::open(env!("CARGO_BIN_EXE_onrush")).unwrap());
-        command.args(self.command.get_args()).env("HOME", self.home.path());
-        command.env_remove("STATE_DIRECTORY").env_remove("XDG_STATE_HOME");
-        command.env("ONRUSH_CONFIG", "");
         command.uid(account.uid.as_raw()).gid(account.gid.as_raw());
-        self.command = command;
+        self.replace(command);
         self
     }
 
     /// Starts the daemon.
     pub(crate) fn start(self) -> Daemon {
         self.start_with_log_to(Stdio::piped())
+    }
+
+    /// Starts the daemon and waits for its exit.
+    pub(crate) fn run(self) -> Ended {
+        self.start().end()
     }
 
     /// Starts the daemon and waits until it serves.
@@ -227,8 +260,8 @@ impl Launch {
             read_lines(log, sender, Line::Log);
         }
         let (log, output, addresses) = (Vec::new(), Vec::new(), Vec::new());
-        let home = self.home;
-        Daemon { child, successor: None, lines, log, output, read: 0, served: 0, addresses, home }
+        let (home, successor, ended) = (self.home, None, false);
+        Daemon { child, successor, lines, log, output, read: 0, served: 0, addresses, home, ended }
     }
 }
 
@@ -237,7 +270,8 @@ fn write_config(home: &Path, text: &str) {
     fs::write(home.join("onrush.toml"), text).unwrap();
 }
 
-/// A running daemon, killed when dropped.
+/// A running daemon. When it is dropped it is stopped, and must exit with code 0; if the test has
+/// failed, it is killed.
 pub(crate) struct Daemon {
     child: Child,
     /// The successor after an upgrade; its log is in the same pipe.
@@ -252,6 +286,8 @@ pub(crate) struct Daemon {
     /// The addresses of the listeners, once the daemon serves.
     addresses: Vec<SocketAddr>,
     home: TempDir,
+    /// Whether a test has waited for its exit.
+    ended: bool,
 }
 
 /// The result of a daemon that has exited.
@@ -271,15 +307,22 @@ impl Ended {
     /// Asserts that it has exited with status 0, and that its output contains these parts.
     #[track_caller]
     pub(crate) fn prints(&self, parts: &[&str]) {
-        assert_eq!(self.code, Some(0), "{self:?}");
-        assert!(parts.iter().all(|part| self.output.contains(part)), "{parts:?}: {self:?}");
+        self.exits(0, &[]);
+        assert_parts(&self.output, parts);
     }
 
     /// Asserts that it has exited with this status, and that its log contains these parts.
     #[track_caller]
     pub(crate) fn exits(&self, status: i32, parts: &[&str]) {
         assert_eq!(self.code, Some(status), "{self:?}");
-        assert!(parts.iter().all(|part| self.text().contains(part)), "{parts:?}: {self:?}");
+        assert_parts(&self.text(), parts);
+    }
+
+    /// Asserts that a line of its log contains these parts.
+    #[track_caller]
+    pub(crate) fn has_line(&self, parts: &[&str]) {
+        let has = |line: &String| parts.iter().all(|part| line.contains(part));
+        assert!(self.log.iter().any(has), "no line with {parts:?}: {self:?}");
     }
 
     /// The log as one text.
@@ -319,6 +362,12 @@ impl Daemon {
         self.serves(&serves)
     }
 
+    /// Starts a successor with SIGUSR2 and waits until it serves; its addresses.
+    pub(crate) fn upgrade(&mut self) -> Vec<SocketAddr> {
+        self.signal("USR2");
+        self.upgraded()
+    }
+
     /// Waits for a log line with `part`, in any order with other lines: several threads write.
     pub(crate) fn wait_for_line(&mut self, part: &str) {
         self.wait_for_since(0, part);
@@ -326,13 +375,19 @@ impl Daemon {
 
     /// Waits for a line with `part` that is not before the line `from`.
     fn wait_for_since(&mut self, from: usize, part: &str) -> String {
+        let at = self.place_since(from, part);
+        self.log[at].clone()
+    }
+
+    /// The same; the line's place in the log.
+    fn place_since(&mut self, from: usize, part: &str) -> usize {
         let deadline = Instant::now() + TIMEOUT;
         loop {
-            if let Some(line) = self.log[from..].iter().find(|line| line.contains(part)) {
-                return line.clone();
+            if let Some(at) = self.log[from..].iter().position(|line| line.contains(part)) {
+                return from + at;
             }
             if let Err(why) = self.read_line(deadline) {
-                self.no_line(part, why);
+                panic!("no line with `{part}` ({why}) in:\n{}", self.log.join("\n"));
             }
         }
     }
@@ -340,6 +395,11 @@ impl Daemon {
     /// The daemon's home directory.
     pub(crate) fn home(&self) -> &Path {
         self.home.path()
+    }
+
+    /// The path of its configuration file.
+    pub(crate) fn config_path(&self) -> PathBuf {
+        self.home().join("onrush.toml")
     }
 
     /// Replaces the text of the configuration file, in which HOME is the home directory.
@@ -375,9 +435,7 @@ impl Daemon {
 
     /// A client of the first listener, with a connection id.
     pub(crate) fn client(&self) -> Client {
-        let mut client = Client::new(self.address());
-        client.connect();
-        client
+        Client::new(self.address()).connected()
     }
 
     /// Checks the replies of every listener.
@@ -395,14 +453,20 @@ impl Daemon {
 
     /// Runs `onrush ctl` with the daemon's token.
     pub(crate) fn ctl(&self, arguments: &[&str]) -> Ended {
-        self.ctl_program()(arguments)
+        let url = format!("http://{}", self.admin());
+        let launch = Launch::new(&["ctl", "--url", &url]);
+        launch.flag("--token-file", self.home().join("token")).flags(arguments).run()
     }
 
     /// Runs `onrush ctl` with the daemon's configuration file: at the control socket, without a
     /// token.
     pub(crate) fn local_ctl(&self, arguments: &[&str]) -> Ended {
-        let launch = Launch::new(&["ctl"]).flag("--config", self.home().join("onrush.toml"));
-        launch.flags(arguments).start().end()
+        self.command(&["ctl"]).flags(arguments).run()
+    }
+
+    /// A command line with the daemon's configuration file.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Launch {
+        Launch::new(arguments).flag("--config", self.config_path())
     }
 
     /// The output of such a command, which has to succeed.
@@ -413,40 +477,17 @@ impl Daemon {
         ended.output
     }
 
-    /// [`ctl`](Self::ctl) for another thread.
-    pub(crate) fn ctl_program(&self) -> impl Fn(&[&str]) -> Ended + Send + Sync + use<> {
-        let (url, token) = (format!("http://{}", self.admin()), self.home().join("token"));
-        move |arguments| {
-            let launch = Launch::new(&["ctl", "--url", &url]).flag("--token-file", &token);
-            launch.flags(arguments).start().end()
-        }
-    }
-
     /// Waits for a log line with `part` after the last line waited for.
     pub(crate) fn line(&mut self, part: &str) -> String {
-        let deadline = Instant::now() + TIMEOUT;
-        loop {
-            while let Some(line) = self.log.get(self.read) {
-                self.read += 1;
-                if line.contains(part) {
-                    return line.clone();
-                }
-            }
-            if let Err(why) = self.read_line(deadline) {
-                self.no_line(part, why);
-            }
-        }
+        let at = self.place_since(self.read, part);
+        self.read = at + 1;
+        self.log[at].clone()
     }
 
     /// The same, and asserts that this line contains these parts.
     #[track_caller]
     pub(crate) fn line_with(&mut self, part: &str, parts: &[&str]) {
-        let line = self.line(part);
-        assert!(parts.iter().all(|part| line.contains(part)), "no {parts:?} in {line}");
-    }
-
-    fn no_line(&self, part: &str, why: RecvTimeoutError) -> ! {
-        panic!("no line with `{part}` ({why}) in:\n{}", self.log.join("\n"))
+        assert_parts(&self.line(part), parts);
     }
 
     /// Skips all lines so far.
@@ -478,6 +519,12 @@ impl Daemon {
 
     /// Waits for the exit.
     pub(crate) fn end(mut self) -> Ended {
+        self.await_exit()
+    }
+
+    /// The same for a daemon that is part of something else.
+    pub(crate) fn await_exit(&mut self) -> Ended {
+        self.ended = true;
         let deadline = Instant::now() + TIMEOUT;
         let why = loop {
             if let Err(why) = self.read_line(deadline) {
@@ -509,13 +556,17 @@ impl Daemon {
 
     /// Sends SIGTERM and waits for the exit, which must have code 0.
     pub(crate) fn stop(mut self) -> Ended {
+        self.stop_cleanly()
+    }
+
+    fn stop_cleanly(&mut self) -> Ended {
         self.signal("TERM");
         if self.successor.is_some() {
             // The exit code below is that of the predecessor.
             self.line(STOPPED);
         }
-        let ended = self.end();
-        assert_eq!(ended.code, Some(0), "{}", ended.text());
+        let ended = self.await_exit();
+        ended.exits(0, &[]);
         ended
     }
 
@@ -558,6 +609,9 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
+        if !self.ended && !thread::panicking() {
+            self.stop_cleanly();
+        }
         if let Some(successor) = self.successor {
             let _ = kill(Pid::from_raw(successor as i32), Signal::SIGKILL);
         }

@@ -4,11 +4,9 @@ use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 
-use onrush_proto::{InfoHash, ScrapeCounts};
+use onrush_proto::{Event, InfoHash, ScrapeCounts};
 
-use crate::harness::client::Client;
-use crate::harness::packets::{COMPLETED, STOPPED, leecher, random_hash, seeder};
-use crate::harness::process::Launch;
+use crate::harness::{Client, Launch, leecher, random_hash, seeder};
 
 /// A daemon with this state directory, these flags and a free port.
 pub(crate) fn launch_in(state: &Path, flags: &[&str], config: &str) -> Launch {
@@ -36,6 +34,13 @@ impl Peers {
         Self { state: swarm_state(address, &hashes), hashes }
     }
 
+    /// Asserts that a start restores all peers from its snapshot.
+    #[track_caller]
+    pub(crate) fn assert_restored(&self, launch: Launch) {
+        let daemon = launch.serve_restored();
+        self.assert_served(daemon.address());
+    }
+
     /// Asserts that the tracker at this address has all peers, and no others in these swarms.
     #[track_caller]
     pub(crate) fn assert_served(&self, address: SocketAddr) {
@@ -51,14 +56,13 @@ pub(crate) struct SwarmState {
 }
 
 pub(crate) fn swarm_state(address: SocketAddr, hashes: &[InfoHash]) -> SwarmState {
-    let mut client = Client::new(address);
-    client.connect();
+    let client = Client::new(address).connected();
     let counts = client.scrape(hashes);
     let peers = hashes.iter().map(|hash| {
         // The announcing client joins and leaves; the swarms are small enough for complete peer
         // lists.
         let mut peers = client.announce(&leecher(*hash, 9)).peers;
-        client.announce(&leecher(*hash, 9).event(STOPPED));
+        client.announce(&leecher(*hash, 9).event(Event::Stopped));
         peers.sort_unstable();
         peers
     });
@@ -67,17 +71,16 @@ pub(crate) fn swarm_state(address: SocketAddr, hashes: &[InfoHash]) -> SwarmStat
 }
 
 fn create_swarm(address: SocketAddr, number: u16) -> InfoHash {
-    let mut client = Client::at(Ipv4Addr::new(127, 0, 1, number as u8).into(), address);
-    client.connect();
+    let client = Client::at(Ipv4Addr::new(127, 0, 1, number as u8).into(), address).connected();
     let hash = random_hash();
     for port in 1_000..=1_000 + number {
         let seeds = (port - 1_000) % 3 == 0;
         client.announce(&if seeds { seeder(hash, port) } else { leecher(hash, port) });
         if port % 4 == 1 {
-            client.announce(&seeder(hash, port).event(COMPLETED));
+            client.announce(&seeder(hash, port).event(Event::Completed));
         }
         if number == 7 {
-            client.announce(&leecher(hash, port).event(STOPPED));
+            client.announce(&leecher(hash, port).event(Event::Stopped));
         }
     }
     hash

@@ -1,6 +1,6 @@
 //! Comparisons while nothing is in flight: counters, and all that is stored.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use onrush_proto::{Endpoint, InfoHash};
 use onrush_swarm::SwarmView;
@@ -16,27 +16,16 @@ use super::{Model, within};
 /// swarms, and the block, which is empty for all addresses.
 pub(super) type Scope = (usize, Option<InfoHash>, Vec<u8>);
 
-/// Content of a shard.
-pub(crate) struct Stored {
-    pub(crate) shard: usize,
-    pub(crate) swarms: Vec<SwarmView>,
-}
-
 impl Model {
-    /// The shards in which some peers are in doubt for other reasons than their age.
-    pub(crate) fn in_doubt(&self) -> &BTreeSet<usize> {
-        &self.in_doubt
-    }
-
-    /// Compares what some shards store with what they should, and the number of newcomers
-    /// that all shards have not stored and of peers that they have replaced.
+    /// Compares what some shards store, by number, with what they should, and the number of
+    /// newcomers that all shards have not stored and of peers that they have replaced.
     pub(crate) fn audit(
         &mut self,
-        shards: &[Stored],
+        shards: &[(usize, Vec<SwarmView>)],
         unstored: u64,
         at: Time,
     ) -> Result<(), String> {
-        for Stored { shard, swarms } in shards {
+        for (shard, swarms) in shards {
             let mut stored = BTreeMap::new();
             for swarm in swarms {
                 let hash = swarm.info_hash;
@@ -109,7 +98,7 @@ impl Model {
         // It may also have expired, or have been removed with its swarm.
         let alive = self.alive(state.seen.0, second).0 && !self.doubtful.contains(&hash);
         self.unstored.add(alive);
-        self.misjudged += u64::from(alive && doubt == Doubt::Misjudged);
+        self.coverage.misjudged += u64::from(alive && doubt == Doubt::Misjudged);
     }
 
     /// No shard stores more peers than its share, and no source more than its limit, except for
@@ -166,9 +155,11 @@ impl Model {
     ) -> Result<(), String> {
         let equal = |what: &str, found: u64, expected: u64| within(what, found, expected, expected);
         equal("datagrams received", received, self.requests)?;
-        equal("replies", replies, self.replies)?;
-        equal("refused as busy", refused(Ok(Refusal::Busy)), self.busy.iter().sum())?;
-        equal("invalid ids", refused(Err(UdpRefusal::ConnectionId)), self.invalid_ids)?;
+        let seen = &self.coverage;
+        equal("replies", replies, seen.replies)?;
+        let busy = seen.busy_announces + seen.busy_scrapes;
+        equal("refused as busy", refused(Ok(Refusal::Busy)), busy)?;
+        equal("invalid ids", refused(Err(UdpRefusal::ConnectionId)), seen.invalid_ids)?;
         let silent = Refusal::ALL.iter().filter(|refusal| refusal.text().is_none());
         let silent: u64 = silent.map(|refusal| refused(Ok(*refusal))).sum::<u64>()
             + UdpRefusal::ALL.iter().map(|refusal| refused(Err(*refusal))).sum::<u64>();

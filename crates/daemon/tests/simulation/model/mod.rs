@@ -28,12 +28,12 @@ use onrush_tracker::refusal::Refusal;
 use onrush_tracker::rules::Rules;
 
 use super::clock::Time;
+use super::coverage::Coverage;
 use super::history::{Doubt, History, Possible, Sequence, State};
 use super::ids::IssuedIds;
 use super::limits::{Count, Created, Limits};
 use super::socket::Passed;
 use audit::Scope;
-pub(crate) use audit::Stored;
 
 /// The longest time for which a worker takes no turn, seconds.
 pub(crate) const LONGEST_STALL: u64 = 15;
@@ -46,7 +46,8 @@ fn slack(lifetime: i64) -> i64 {
 
 /// A naive tracker.
 pub(crate) struct Model {
-    rules: Rules,
+    /// The rules in force.
+    pub(crate) rules: Rules,
     limits: Limits,
     map: ShardMap,
     /// The rules so far: since which datagram and second.
@@ -63,7 +64,7 @@ pub(crate) struct Model {
     /// When the process that serves has started, in seconds of the run.
     started: u64,
     /// Shards in which some peers are in doubt for other reasons than their age.
-    in_doubt: BTreeSet<usize>,
+    pub(crate) in_doubt: BTreeSet<usize>,
     /// Newcomers that were not stored, and peers that were replaced.
     unstored: Count,
     /// Excess over a limit since an upgrade, which limits neither shards nor sources.
@@ -79,17 +80,10 @@ pub(crate) struct Model {
     upgrading_since: Option<Sequence>,
     /// Whether the successor serves, and has not got the changes since then.
     incomplete: bool,
-    /// Requests and replies so far.
-    pub(crate) requests: u64,
-    pub(crate) replies: u64,
-    /// Announces and scrapes refused as busy.
-    pub(crate) busy: [u64; 2],
-    /// Requests with an invalid id.
-    pub(crate) invalid_ids: u64,
-    /// Replies a second or more after their requests.
-    pub(crate) late_replies: u64,
-    /// Peers not stored or replaced because sources share cells of a table.
-    pub(crate) misjudged: u64,
+    /// Requests so far.
+    requests: u64,
+    /// Replies, requests refused as busy, invalid ids, late replies, misjudged newcomers.
+    pub(crate) coverage: Coverage,
 }
 
 #[derive(Default)]
@@ -164,17 +158,8 @@ impl Model {
             upgrading_since: None,
             incomplete: false,
             requests: 0,
-            replies: 0,
-            busy: [0; 2],
-            invalid_ids: 0,
-            late_replies: 0,
-            misjudged: 0,
+            coverage: Coverage::default(),
         }
-    }
-
-    /// The list in force.
-    pub(crate) fn access(&self) -> &AccessList {
-        &self.rules.access
     }
 
     /// New rules are in force, for every datagram that is received from now on.
@@ -209,13 +194,15 @@ impl Model {
     /// Nothing is in flight: requests without a reply were refused as busy.
     pub(crate) fn settle(&mut self) {
         for Pending { arrival, kind, .. } in std::mem::take(&mut self.pending) {
-            self.busy[usize::from(matches!(kind, Kind::Scrape(_)))] += 1;
-            if let Kind::Announce(Asked { announcer, hash, completes, .. }) = kind {
-                let swarm = self.swarms.entry(hash).or_default();
-                swarm.completed.1 -= u32::from(completes.1);
-                if let Some(history) = swarm.peers.get_mut(&announcer) {
-                    history.refused(arrival);
-                }
+            let Kind::Announce(Asked { announcer, hash, completes, .. }) = kind else {
+                self.coverage.busy_scrapes += 1;
+                continue;
+            };
+            self.coverage.busy_announces += 1;
+            let swarm = self.swarms.entry(hash).or_default();
+            swarm.completed.1 -= u32::from(completes.1);
+            if let Some(history) = swarm.peers.get_mut(&announcer) {
+                history.refused(arrival);
             }
         }
         if self.upgrading_since.is_none() {
@@ -237,33 +224,28 @@ impl Model {
         bytes: &[u8],
         at: Time,
     ) -> Option<(TransactionId, AtOnce)> {
-        let (id, kind) = match Request::parse(bytes) {
-            Ok(Request::Connect(connect)) => {
-                return Some((connect.transaction_id, AtOnce::Connect));
-            }
-            Ok(Request::Announce(announce)) => {
-                if !self.ids.accepts(announce.connection_id, from.ip(), at.unix) {
-                    self.invalid_ids += 1;
-                    return None;
-                }
-                (announce.transaction_id, self.announce(&announce, from, at))
-            }
-            Ok(Request::Scrape(scrape)) => {
-                if !self.ids.accepts(scrape.connection_id, from.ip(), at.unix) {
-                    self.invalid_ids += 1;
-                    return None;
-                }
-                (scrape.transaction_id, self.scrape(&scrape))
-            }
-            Err(_) => return None,
+        let request = Request::parse(bytes).ok()?;
+        let (id, transaction) = match &request {
+            Request::Connect(connect) => return Some((connect.transaction_id, AtOnce::Connect)),
+            Request::Announce(announce) => (announce.connection_id, announce.transaction_id),
+            Request::Scrape(scrape) => (scrape.connection_id, scrape.transaction_id),
+        };
+        if !self.ids.accepts(id, from.ip(), at.unix) {
+            self.coverage.invalid_ids += 1;
+            return None;
+        }
+        let kind = match &request {
+            Request::Announce(announce) => self.announce(announce, from, at),
+            Request::Scrape(scrape) => self.scrape(scrape),
+            Request::Connect(_) => return None,
         };
         match kind {
             Ok(kind) => {
-                let (arrival, second, transaction) = (self.sequence, at.second, id);
+                let (arrival, second) = (self.sequence, at.second);
                 self.pending.push(Pending { arrival, second, from, transaction, kind });
                 None
             }
-            Err(text) => Some((id, AtOnce::Error(text))),
+            Err(text) => Some((transaction, AtOnce::Error(text))),
         }
     }
 
@@ -312,7 +294,7 @@ impl Model {
         let completes = (completes && !before.kinds[1], completes && !known_seeder);
         swarm.completed.1 += u32::from(completes.1);
         let seeder_or_stopped = (!stop).then_some(seeder);
-        swarm.peers.entry(announcer).or_default().push(State {
+        swarm.peers.entry(announcer).or_default().0.push(State {
             arrival,
             reply: Sequence::MAX,
             seeder: seeder_or_stopped,
@@ -333,7 +315,7 @@ impl Model {
         at: Time,
         at_once: &mut Vec<(SocketAddr, TransactionId, AtOnce)>,
     ) -> Result<(), String> {
-        self.replies += 1;
+        self.coverage.replies += 1;
         let family = Family::of(to.ip());
         let reply = Response::parse(bytes, family).map_err(|bad| format!("{bad:?}"))?;
         let id = reply.transaction_id();
@@ -357,7 +339,7 @@ impl Model {
             return Err("a reply without a request".into());
         };
         let Pending { arrival, second, kind, .. } = self.pending.remove(place);
-        self.late_replies += u64::from(at.second > second);
+        self.coverage.late_replies += u64::from(at.second > second);
         self.displace_by_pending(at);
         match (kind, reply) {
             (Kind::Scrape(hashes), Response::Scrape(_, counts)) => {
@@ -386,13 +368,11 @@ impl Model {
 
     /// The interval is one that was in force between the arrival and now, give or take its jitter.
     fn compare_interval(&self, found: u32, arrival: Sequence, second: u64) -> Result<(), String> {
-        let mut eras = self.eras.iter().rev();
         let mut expected = Vec::new();
-        for (since, at, rules) in &mut eras {
-            let most = u64::from(rules.interval) * u64::from(rules.interval_jitter_percent) / 100;
-            let (least, most) =
-                (u64::from(rules.interval) - most, u64::from(rules.interval) + most);
-            expected.push(least..=most);
+        for (since, at, rules) in self.eras.iter().rev() {
+            let interval = u64::from(rules.interval);
+            let jitter = interval * u64::from(rules.interval_jitter_percent) / 100;
+            expected.push(interval - jitter..=interval + jitter);
             // A worker that has stalled takes new rules later.
             if *since < arrival && at + LONGEST_STALL < second {
                 break;
@@ -468,15 +448,16 @@ impl Model {
         (must, may)
     }
 
-    /// The least and the greatest number of peers of each kind between `from` and now; `own` is
-    /// the announcer, and what it may be.
-    fn counts(
+    /// Compares the numbers of peers of each kind between `from` and now; `own` is the announcer,
+    /// and what it may be.
+    fn compare_counts(
         &self,
         hash: InfoHash,
         own: Option<(Endpoint, Possible)>,
+        (leechers, seeders): (u32, u32),
         from: Sequence,
         at: Time,
-    ) -> ([u32; 2], [u32; 2]) {
+    ) -> Result<(), String> {
         let (mut must, mut may) = ([0; 2], [0; 2]);
         let mut count = |possible: Possible| {
             for (kind, count) in may.iter_mut().enumerate() {
@@ -492,18 +473,6 @@ impl Model {
             }
         }
         own.into_iter().for_each(|(_, possible)| count(possible));
-        (must, may)
-    }
-
-    fn compare_counts(
-        &self,
-        hash: InfoHash,
-        own: Option<(Endpoint, Possible)>,
-        (leechers, seeders): (u32, u32),
-        from: Sequence,
-        at: Time,
-    ) -> Result<(), String> {
-        let (must, may) = self.counts(hash, own, from, at);
         within("leechers", leechers, must[0], may[0])?;
         within("seeders", seeders, must[1], may[1])
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use onrush_proto::{Endpoint, InfoHash};
 
 use super::super::clock::Time;
-use super::super::history::{Doubt, History, Possible, Sequence};
+use super::super::history::{Doubt, History, Possible};
 use super::super::limits::{Count, Found, NewcomerOutcome, Occupied, add_alike};
 use super::{Asked, Kind, Model, Pending};
 
@@ -150,31 +150,19 @@ impl Model {
             .map(|second| Time { second, ..at }.since(self.started).moment.0 / 60)
     }
 
-    /// The peers besides a newcomer in its shard, with what each may be.
+    /// The peers besides a newcomer in its shard, with what each may have been since its announce.
     fn others(&self, asked: &Asked, at: Time) -> Vec<(InfoHash, Endpoint, Possible)> {
-        let shard = self.map.shard_of(&asked.hash);
-        let mut others = self.peers_of(shard, asked.arrival, at.second);
-        others.retain(|(hash, endpoint, _)| (*hash, *endpoint) != (asked.hash, asked.announcer));
-        others
-    }
-
-    /// The peers of a shard, with what each may have been since `from`.
-    fn peers_of(
-        &self,
-        shard: usize,
-        from: Sequence,
-        second: u64,
-    ) -> Vec<(InfoHash, Endpoint, Possible)> {
-        let mut peers = Vec::new();
-        for (hash, swarm) in self.swarms.iter().filter(|(hash, _)| self.map.shard_of(hash) == shard)
-        {
-            let possible = swarm.peers.keys().map(|endpoint| {
-                let possible = self.possible(*hash, *endpoint, from, self.sequence, second);
-                (*hash, *endpoint, possible)
+        let (shard, from) = (self.map.shard_of(&asked.hash), asked.arrival);
+        let mut others = Vec::new();
+        for (&hash, swarm) in self.swarms.iter().filter(|it| self.map.shard_of(it.0) == shard) {
+            let others_here = swarm.peers.keys().filter_map(|&endpoint| {
+                let peer = self.possible(hash, endpoint, from, self.sequence, at.second);
+                let is_other = (hash, endpoint) != (asked.hash, asked.announcer);
+                (is_other && peer.kinds != [false; 2]).then_some((hash, endpoint, peer))
             });
-            peers.extend(possible.filter(|(.., peer)| peer.kinds != [false; 2]));
+            others.extend(others_here);
         }
-        peers
+        others
     }
 
     /// An upgrade may bring back peers whose swarm was removed since it began. It loses none: the
