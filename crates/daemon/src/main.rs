@@ -112,10 +112,10 @@ fn serve(
     for warning in tracker.warnings.iter().chain(&host_warnings) {
         log::warn!("{warning}");
     }
-    let greeting = startup_lines::lines(&settings, &tracker);
+    let startup_lines = startup_lines::lines(&settings, &tracker);
     let source = ConfigSource { flags: cli.flags, host };
     let mut serving = Serving::new(tracker, settings, source, Some(program));
-    for line in greeting {
+    for line in startup_lines {
         log::info!("{line}");
     }
     Ok(match serving.run(&signals) {

@@ -25,7 +25,7 @@ pub struct Notice {
 pub enum Repeats {
     /// `limits.warnings_per_minute` of this key. The next one has the number of those held back.
     Limited(&'static str),
-    /// One a minute of this key. Each has the current numbers, so those held back are not counted.
+    /// One a minute of this key. The number of those held back would add nothing.
     OnceAMinute(&'static str),
 }
 

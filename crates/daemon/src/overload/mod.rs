@@ -66,7 +66,8 @@ pub struct ProcessState {
     pub summary: Summary,
     /// Whether datagrams that the kernel's filter drops can be told from losses.
     pub reasons_known: bool,
-    /// Whether the kernel steers announces for this process.
+    /// Whether this process has steering attached. The supervisor clears it while the sockets are
+    /// released to a successor.
     pub is_steering: bool,
 }
 

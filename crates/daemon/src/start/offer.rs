@@ -42,7 +42,7 @@ impl Tracker {
                 admin: self.admin.address().into_iter().collect(),
                 current: None,
             };
-            let server = PredecessorSide {
+            let side = PredecessorSide {
                 handoff,
                 descriptors,
                 orders: self.running.orders().clone(),
@@ -50,7 +50,7 @@ impl Tracker {
                 merging,
                 events,
             };
-            server.listen(&path, self.clock)
+            side.listen(&path, self.clock)
         });
         if let Err(error) | Ok(Some(error)) = &listening {
             self.warnings.push(format!(

@@ -1,4 +1,5 @@
-//! Puts a configuration that was read again into force, or reports why it was rejected.
+//! Puts a configuration that was read again into force, or reports why it was rejected. Either all
+//! changes apply at once, or the file has a problem and nothing changes.
 
 use std::sync::Arc;
 

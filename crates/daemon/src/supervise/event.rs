@@ -1,4 +1,4 @@
-//! Events: the inputs of the supervisor, from the other threads of the process.
+//! Events: the inputs of the supervisor, from other threads, and the results of effects.
 
 use std::path::PathBuf;
 

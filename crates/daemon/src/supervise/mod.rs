@@ -257,7 +257,7 @@ impl Supervisor {
     }
 
     /// Ends; while the sockets are released to a successor, only after the handoff has completed,
-    /// failed or timed out.
+    /// failed or timed out. A second request ends at once.
     fn end(&mut self, end: End, time: Time, effects: &mut Effects) {
         if self.upgrade.is_releasing() && self.ending.is_none() {
             self.ending = Some((end, time.now + RELEASE_TIMEOUT));

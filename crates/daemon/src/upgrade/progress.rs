@@ -80,8 +80,8 @@ impl Upgrade {
 
     /// Whether the sockets are being released: from the moment at which the successor could serve
     /// until the handoff completes or fails. Meanwhile changes of lists and blocks are refused,
-    /// since the successor has read them already; it steers announces, and the outcome decides
-    /// how this process ends.
+    /// since the successor, which reads them once more after the release, could miss them; it
+    /// steers announces, and the outcome decides how this process ends.
     pub fn is_releasing(&self) -> bool {
         self.is_releasing
     }

@@ -8,6 +8,7 @@ use std::fs::{self, File};
 use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::fcntl::{Flock, FlockArg};
@@ -177,7 +178,9 @@ struct Trackers {
 impl Drop for Trackers {
     fn drop(&mut self) {
         processes(self.group).iter().for_each(|process| _ = send_kill(process.id));
-        self.daemon.await_exit();
+        if !thread::panicking() {
+            self.daemon.await_exit();
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 use std::fs;
 use std::net::TcpListener;
 
-use onrush_proto::Event;
+use onrush_proto::{Event, InfoHash};
 
 use crate::harness::messages::{ADMIN_LISTENS, NO_ADMIN, PURGED_ONE};
 use crate::harness::{
@@ -111,8 +111,8 @@ fn the_admin_api_requires_the_token() {
 fn swarms_are_looked_up_and_wrong_requests_name_what_is_right() {
     let daemon = serve("");
     let client = daemon.client();
-    let base32 = "VOV2XK5LVOV2XK5LVOV2XK5LVOV2XK5L";
-    let hash = base32.parse().unwrap();
+    let base32 = "AAAQEAYEAUDAOCAJBIFQYDIOB4IBCEQT";
+    let hash = InfoHash(std::array::from_fn(|byte| byte as u8));
     client.announce(&seeder(hash, 8_000));
     client.announce(&leecher(hash, 7_000));
     let get = |path: &str| daemon.call("GET", path, "");

@@ -108,8 +108,10 @@ fn end_by_panic() -> ! {
     let (settings, running, _) = launched("colocated", &[Failure::Never, Failure::Panic]);
     let mut serving = serving(running, settings);
     let End::WorkerFailed(failure) = serving.run(&never()) else { panic!("no failure") };
-    exit::report(Exit::failed(failure));
-    process::exit(FAILED.into())
+    let exit = Exit::failed(failure);
+    let code = exit.code;
+    exit::report(exit);
+    process::exit(code.into())
 }
 
 #[test]

@@ -62,7 +62,7 @@ pub(crate) struct Upgrade {
     /// it waits for stalled workers. `None` while peers are dumped.
     pub(crate) older: Option<i64>,
     /// Whether the successor could serve: the workers stop receiving.
-    pub(crate) is_final: bool,
+    pub(crate) is_releasing: bool,
     /// The second before which nothing of the delta arrives; `None` until the successor serves.
     arrival: Option<u64>,
 }
@@ -94,25 +94,25 @@ struct Successor {
 impl Successor {
     fn run(self) -> Result<(), HandoffError> {
         let (link, exchange) = (&self.link, || self.exchange.lock().unwrap());
-        let mut client = SuccessorSide::begin(link.clone(), &self.listen)?;
+        let mut side = SuccessorSide::begin(link.clone(), &self.listen)?;
         let assembled = exchange().assembled.take();
         let (mut sides, orders, permitted) = assembled.expect("a commitment");
         let shards = sides.iter_mut().map(|it| &mut it.shard).collect();
-        client.load_peers(shards, self.map, &permitted, link.now(), self.limit, false)?;
+        side.load_peers(shards, self.map, &permitted, link.now(), self.limit, false)?;
         exchange().loaded = Some(link.host.second());
         if self.plan.failure == Some(Failure::InDump) {
             return Ok(());
         }
         link.sleep(self.plan.start)?;
-        let commitment = client.wait_for_release()?;
+        let commitment = side.wait_for_release()?;
         if self.plan.failure == Some(Failure::Paused) {
             return Ok(());
         }
         link.sleep(self.plan.acquisition)?;
-        client.acquire()?;
+        side.acquire()?;
         exchange().released = Some((sides, commitment));
         let Ok(access) = link.until(u64::MAX, || exchange().access.take()) else { return Ok(()) };
-        delta::merge(link, (orders, self.map), access, client.stops, || ())?;
+        delta::merge(link, (orders, self.map), access, side.stops, || ())?;
         Ok(())
     }
 }
@@ -134,7 +134,7 @@ impl Upgrade {
         begun: Time,
     ) -> Self {
         let (events_to, events) = unbounded();
-        let server = PredecessorSide {
+        let side = PredecessorSide {
             handoff: Handoff {
                 version: "test".to_owned(),
                 process: 0,
@@ -153,7 +153,7 @@ impl Upgrade {
         let (host, [here, there]) = (Arc::<Host>::default(), pair());
         let (shared, serving) = (host.clone(), serving.started);
         let predecessor =
-            Side::new(move |turns| _ = server.serve(here.link(shared, turns, serving, process)));
+            Side::new(move |turns| _ = side.serve(here.link(shared, turns, serving, process)));
         let exchange = Arc::<Mutex<Exchange>>::default();
         let (shared, exchange_of) = (host.clone(), exchange.clone());
         let successor = Side::new(move |turns| {
@@ -177,7 +177,7 @@ impl Upgrade {
             begun,
             plan,
             older: None,
-            is_final: false,
+            is_releasing: false,
             arrival: None,
         }
     }

@@ -376,7 +376,7 @@ impl World {
         for event in events.try_iter() {
             worked = true;
             match (&event, &mut self.upgrade) {
-                (HandoffEvent::Ready { .. }, Some(upgrade)) => upgrade.is_final = true,
+                (HandoffEvent::Ready { .. }, Some(upgrade)) => upgrade.is_releasing = true,
                 (HandoffEvent::Failed, _) => self.fail_upgrade(time),
                 _ => {}
             }
@@ -392,7 +392,7 @@ impl World {
 
     fn fail_upgrade(&mut self, time: Time) {
         self.trace.push(format!("{} s: the upgrade has failed", time.second));
-        match self.upgrade.take().is_some_and(|upgrade| upgrade.is_final) {
+        match self.upgrade.take().is_some_and(|upgrade| upgrade.is_releasing) {
             true => self.coverage.failed_pauses += 1,
             false => self.coverage.failed_dumps += 1,
         }

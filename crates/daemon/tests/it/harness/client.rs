@@ -162,7 +162,7 @@ impl Client {
         self
     }
 
-    /// The same with that of a tracker that may not listen yet.
+    /// The same client with a connection id, from a tracker that may not listen yet.
     pub(crate) fn connected_later(self) -> Self {
         self.repeat_after(Duration::from_millis(20));
         let client = self.connected();

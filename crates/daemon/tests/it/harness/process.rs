@@ -10,6 +10,7 @@ use std::os::unix;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -63,6 +64,8 @@ pub(crate) fn meanwhile<T>(
 ) -> T {
     let over = &AtomicBool::new(false);
     thread::scope(|scope| {
+        // First, as making an action may fail, too.
+        let _over = SetOnDrop(over);
         for mut action in actions {
             scope.spawn(move || {
                 while !over.load(Ordering::Relaxed) {
@@ -70,7 +73,6 @@ pub(crate) fn meanwhile<T>(
                 }
             });
         }
-        let _over = SetOnDrop(over);
         test()
     })
 }
@@ -609,14 +611,21 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        if !self.ended && !thread::panicking() {
-            self.stop_cleanly();
-        }
+        // A process that does not stop is killed before the test fails.
+        let stop = AssertUnwindSafe(|| {
+            if !self.ended && !thread::panicking() {
+                self.stop_cleanly();
+            }
+        });
+        let stopped = catch_unwind(stop);
         if let Some(successor) = self.successor {
             let _ = kill(Pid::from_raw(successor as i32), Signal::SIGKILL);
         }
         let _ = self.child.kill();
         let _ = self.child.wait();
+        if let Err(failure) = stopped {
+            resume_unwind(failure);
+        }
     }
 }
 
