@@ -80,7 +80,8 @@ pub(crate) enum Needs {
 }
 
 /// The code of a check, with a client of its own, which connects with its first request that needs
-/// a connection id. A check that tolerates an error connects before, as that error is a failure.
+/// a connection id. A check that tolerates errors of its requests calls `connect` first: an error
+/// of the connect is always a failure.
 pub(crate) type Run = fn(&Fixture<'_>, &Client<'_>) -> CheckResult;
 
 /// One expectation of a tracker, and the code that checks it.

@@ -19,7 +19,8 @@ pub const STOPPED: u32 = 3;
 /// An announce as checks vary it.
 #[derive(Clone, Debug)]
 pub struct AnnounceRequest {
-    /// Its fields. Connection id, event and options are those of the datagram.
+    /// The fields. `bytes` replaces their connection id, event and options by its argument and the
+    /// two fields below.
     pub fields: Announce<'static>,
     /// The event's number, which need not be a defined one.
     pub event: u32,

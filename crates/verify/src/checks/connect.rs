@@ -98,6 +98,7 @@ fn another_address(fixture: &Fixture<'_>, client: &Client<'_>) -> CheckResult {
     let Some(other) = fixture.second_client()? else {
         return skipped("this host has one source address (name two with --source)");
     };
+    other.connect()?;
     let sources = &fixture.target.sources;
     let outside = fixture.target.external(sources[0]);
     if fixture.target.external(sources[1]) == outside {

@@ -228,6 +228,8 @@ fn families(fixture: &Fixture<'_>, client: &Client<'_>) -> CheckResult {
     };
     let source = if also.ip().is_loopback() { also.ip() } else { unspecified(also) };
     let there = Client::new(fixture.target, also, (source, 0))?;
+    client.connect()?;
+    there.connect()?;
     client.announce_all(&[fixture.leecher(40_001), fixture.seeder(40_002)])?;
     there.announce_all(&fixture.leechers([40_003, 40_004, 40_005]))?;
     // A peer of the other family breaks the layout or has an unknown port.
