@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use onrush_toml_keys::Problem;
 
 /// The file that the package installs.
-pub const PACKAGED: &str = "/etc/onrush/onrush.toml";
+pub(crate) const PACKAGED: &str = "/etc/onrush/onrush.toml";
 
-/// The file to read: the one `given` by a flag, else that of `$ONRUSH_CONFIG`, else [`PACKAGED`] if
+/// The file to read: the one `given` by a flag, else that of `$ONRUSH_CONFIG`, else `PACKAGED` if
 /// it exists. An empty variable means none.
 pub fn config_file(given: Option<PathBuf>) -> Option<PathBuf> {
     select(given, env::var_os("ONRUSH_CONFIG"), Path::new(PACKAGED))

@@ -1,4 +1,5 @@
-//! The configuration of the daemon: a file and flags, resolved into settings for this host.
+//! The configuration of the daemon: a file and flags, resolved into settings for this host, and the
+//! facts of the host that these need.
 //!
 //! | module | contents |
 //! |---|---|

@@ -103,8 +103,8 @@ impl Drops {
 
 /// Wakes a waiting [`Socket`], or another sleeping thread.
 pub trait Waker: Send + Sync + 'static {
-    /// Makes the current or the next [`Socket::wait`] return. Cheap when a wake-up is already
-    /// pending.
+    /// Makes the current or the next sleep return ([`Socket::wait`] of a socket): a wake before the
+    /// sleep is not lost. Cheap when a wake-up is already pending.
     fn wake(&self);
 }
 

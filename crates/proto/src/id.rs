@@ -27,9 +27,9 @@ pub struct ConnectionId(pub u64);
 pub struct TransactionId(pub u32);
 
 /// Bytes of an info hash in hexadecimal.
-pub const HEX_LEN: usize = 40;
+const HEX_LEN: usize = 40;
 /// Bytes of an info hash in base32 (RFC 4648, section 6): 160 bits fill them without padding.
-pub const BASE32_LEN: usize = 32;
+const BASE32_LEN: usize = 32;
 
 impl InfoHash {
     /// Reads 40 hexadecimal digits, or 32 base32 characters (RFC 4648, section 6) as in older

@@ -208,17 +208,23 @@ pub fn merge(
     if from.fill_buf().is_ok_and(|bytes| !bytes.is_empty()) {
         begun();
     }
-    let mut delta = Delta::new(from, map, access, link.now());
-    let mut merge_parts = || {
-        while let Some(steps) = delta.next(&|| link.now())? {
-            run_on_shards(&orders, link, steps)?;
-        }
-        Ok(Merged { counts: delta.counts, full: delta.full() })
-    };
-    let merged = merge_parts();
+    let delta = Delta::new(from, map, access, link.now());
+    let merged = merge_parts(delta, &orders, link);
     // A peer that stopped here meanwhile may have been stored again by the merge.
     let stopped = run_on_shards(&orders, link, own_stops(stops, orders.shards()));
     merged.and_then(|merged| stopped.map(|()| merged))
+}
+
+/// Merges all parts of a delta.
+fn merge_parts(
+    mut delta: Delta<impl Read>,
+    orders: &Orders,
+    link: &impl Link,
+) -> io::Result<Merged> {
+    while let Some(steps) = delta.next(&|| link.now())? {
+        run_on_shards(orders, link, steps)?;
+    }
+    Ok(Merged { counts: delta.counts, full: delta.full() })
 }
 
 fn log_merged(merged: io::Result<Merged>) {

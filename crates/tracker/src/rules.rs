@@ -44,7 +44,7 @@ pub struct Rules {
 
 impl Rules {
     /// The time in which expiry visits every peer once.
-    pub fn sweep_period(&self) -> Duration {
+    pub(crate) fn sweep_period(&self) -> Duration {
         let seconds = (self.shard.peer_lifetime / 8).clamp(1, MAX_SWEEP_PERIOD);
         Duration::from_secs(seconds.into())
     }

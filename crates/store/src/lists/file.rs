@@ -222,7 +222,8 @@ fn next_line(from: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<Option<b
 }
 
 impl<T> EntryFormat<T> {
-    /// Reads at most `most` entries of the file at `path` behind those that were `found`.
+    /// Reads entries into `found`, which is empty and has room for those that are likely; more than
+    /// `most` are an error. `path` is for errors.
     fn read_all(
         &self,
         path: &Path,

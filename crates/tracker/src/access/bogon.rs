@@ -18,7 +18,7 @@ pub(crate) fn is_bogon_v4(ip: Ipv4Addr) -> bool {
     }
 }
 
-/// The same for IPv6. An IPv4-mapped address is checked as its IPv4 one.
+/// The same for IPv6. The caller converts IPv4-mapped addresses first: this refuses all of them.
 pub(crate) fn is_bogon_v6(ip: Ipv6Addr) -> bool {
     match ip.segments() {
         [0x2001, 0x0db8, ..] => true,            // documentation (RFC 3849)

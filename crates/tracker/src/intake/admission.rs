@@ -33,7 +33,7 @@ pub struct AnnounceFields {
 /// The admission rules, as one member uses them.
 #[derive(Clone, Debug)]
 pub struct Admission {
-    /// The rules in force. Scrapes of refused hashes report zeros.
+    /// The rules in force; replaced as a whole.
     pub rules: Rules,
     /// The number of the member, by which its counters of refused requests are found.
     member: usize,

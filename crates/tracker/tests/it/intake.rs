@@ -235,7 +235,7 @@ fn source_port_0_gets_no_reply() {
 /// blocked sources and neither of their neighbours get no reply.
 #[test]
 fn sources_are_refused_as_configured() {
-    // The last is the IPv4 address that it contains.
+    // The last is IPv4-mapped: it counts as its IPv4 address.
     let private = [
         "10.1.2.3:1",
         "127.0.0.1:1",
