@@ -19,7 +19,7 @@ use onrush_control::api::Problem;
 use onrush_control::api::admin::{ExportReport, SnapshotReport};
 use onrush_control::request::Responder;
 use onrush_replica::delta::CompletedHandoff;
-use onrush_replica::handoff::{Current, IntervalCommitment};
+use onrush_replica::handoff::{InheritedState, IntervalCommitment};
 use onrush_store::blocks::Block;
 use onrush_store::lists::journal::ReplayedList;
 use onrush_tracker::access::overlay::ListChange;
@@ -76,7 +76,7 @@ pub enum Effect {
     KillSuccessor,
     /// Send the state that a successor inherits, with the snapshot that this process could not
     /// read.
-    SendInherited(Box<Current>, Sender<Current>),
+    SendInherited(Box<InheritedState>, Sender<InheritedState>),
     /// Notify the service manager.
     Notify(ServiceState),
     /// End the process.

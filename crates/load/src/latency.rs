@@ -22,6 +22,13 @@ impl<const DIGITS: u8> Default for Latencies<DIGITS> {
     }
 }
 
+impl<const DIGITS: u8> Latencies<DIGITS> {
+    /// Adds those of another distribution.
+    pub fn add(&mut self, other: &Self) {
+        self.0.add(&other.0).expect("both have the same bounds");
+    }
+}
+
 /// Latencies in microseconds; all 0 without replies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Latency {

@@ -193,7 +193,7 @@ impl Report {
         let lost: u64 = answered().map(|kind| kind.lost).sum();
         let mut all = Latencies::<3>::default();
         for kind in &tally.kinds {
-            all.0 += &kind.latency.0;
+            all.add(&kind.latency);
         }
         let announces = tally.kinds[Kind::Announce as usize].right;
         let sent: u64 = tally.kinds.iter().map(|kind| kind.requests).sum();

@@ -112,7 +112,7 @@ impl Tally {
             mine.right += theirs.right;
             mine.wrong += theirs.wrong;
             mine.lost += theirs.lost;
-            mine.latency.0 += &theirs.latency.0;
+            mine.latency.add(&theirs.latency);
         }
         for (mine, theirs) in self.findings.iter_mut().zip(&other.findings) {
             mine.count += theirs.count;
@@ -127,7 +127,7 @@ impl Tally {
         self.sent += other.sent;
         self.waits += other.waits;
         self.batches += other.batches;
-        self.behind.0 += &other.behind.0;
+        self.behind.add(&other.behind);
         self.unsent += other.unsent;
         self.no_room += other.no_room;
     }

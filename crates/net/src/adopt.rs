@@ -21,7 +21,7 @@ impl Adopted {
     /// Checks that these sockets can be served from.
     ///
     /// # Errors
-    /// What is wrong, with the remedy.
+    /// A text that names the unusable socket or address, and the remedy.
     pub fn new(sockets: Vec<UdpSocket>) -> Result<Self, String> {
         let refused = |step: &'static str| {
             move |cause: io::Error| format!("{step} of a socket that was passed: {cause}")

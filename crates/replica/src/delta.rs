@@ -313,7 +313,7 @@ impl<R: Read> Delta<R> {
             Part::Peers(mut blocks) => {
                 let mut block = Vec::new();
                 let unix = blocks.next(&mut block).map_err(io::Error::other)?;
-                self.counts = blocks.read;
+                self.counts = blocks.read();
                 let Some(unix) = unix else { return Ok(None) };
                 self.part = Part::Peers(blocks);
                 let block = Arc::new(block);

@@ -69,12 +69,12 @@ pub struct Handoff {
     /// The addresses of its admin server: one, or none.
     pub admin: Vec<SocketAddr>,
     /// State that may have changed since it began to serve; `None` unless a handoff was requested.
-    pub current: Option<Current>,
+    pub current: Option<InheritedState>,
 }
 
-/// The part of a handoff that changes while a process serves.
+/// The state that a successor inherits and that changes while its predecessor serves.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Current {
+pub struct InheritedState {
     /// Interval commitment to honour.
     pub commitment: IntervalCommitment,
     /// The snapshot that was not loaded and must not be overwritten, if so. It may be readable now.
@@ -207,7 +207,7 @@ mod tests {
             passed: true,
             shard_key: [1, 2, 3, 4, u32::MAX],
             admin: admin.iter().map(|address| address.parse().unwrap()).collect(),
-            current: Some(Current {
+            current: Some(InheritedState {
                 commitment: IntervalCommitment { lifetime: 7200, seconds: 3780 },
                 unread: Some(Box::new(Unread {
                     path: PathBuf::new(),

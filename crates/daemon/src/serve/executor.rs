@@ -25,7 +25,7 @@ use onrush_control::history::History;
 use onrush_control::view::View;
 use onrush_net::mio::drops::DropReasons;
 use onrush_net::steering::Steering;
-use onrush_replica::handoff::Current;
+use onrush_replica::handoff::InheritedState;
 use onrush_tracker::access::AccessList;
 use onrush_tracker::clock::Clock;
 use onrush_tracker::running::Running;
@@ -120,7 +120,7 @@ impl Executor {
             Effect::SendInherited(inherited, to) => {
                 let unread = self.files.snapshots.unread().cloned().map(Box::new);
                 // The successor may have given up.
-                let _ = to.send(Current { unread, ..*inherited });
+                let _ = to.send(InheritedState { unread, ..*inherited });
             }
             Effect::Notify(state) => notify_manager(&state),
             Effect::End(_) => {}

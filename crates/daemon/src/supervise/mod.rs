@@ -43,7 +43,7 @@ use onrush_control::caller::Caller;
 use onrush_control::request::Request;
 use onrush_control::stall::{STALL_REPORTED, StallDetector};
 use onrush_control::view::InForce;
-use onrush_replica::handoff::Current;
+use onrush_replica::handoff::InheritedState;
 use onrush_tracker::member::Member;
 use onrush_tracker::rules::Rules;
 use reload::Reload;
@@ -241,13 +241,15 @@ impl Supervisor {
     }
 
     fn on_handoff(&mut self, event: HandoffEvent, time: Time, effects: &mut Effects) {
-        let inherited = Current {
-            commitment: self.overload.full_commitment(time.now),
+        let Self { settings, access, overload, upgrade, .. } = self;
+        let commitment = overload.full_commitment(time.now);
+        let inherited = || InheritedState {
+            commitment,
             unread: None,
-            list_entries: self.access.entry_high_water_mark().clone(),
-            values: self.settings.shown(),
+            list_entries: access.entry_high_water_mark().clone(),
+            values: settings.shown(),
         };
-        if let Some(completed) = self.upgrade.on(event, inherited, time.now, effects) {
+        if let Some(completed) = upgrade.on(event, commitment, inherited, time.now, effects) {
             effects.push(Effect::End(End::Handoff(completed)));
         } else if !self.upgrade.is_releasing()
             && let Some((end, _)) = self.ending.take()

@@ -18,7 +18,7 @@ use onrush_swarm::{Interest, Shard, Totals};
 use onrush_replica::delta::{CompletedHandoff, Since};
 use onrush_replica::dump;
 use onrush_replica::handoff::{
-    Current, Handoff, IntervalCommitment, Message, PROTOCOL, unexpected,
+    Handoff, InheritedState, IntervalCommitment, Message, PROTOCOL, unexpected,
 };
 use onrush_replica::link::{Link, UnixLink};
 use onrush_store::state_file;
@@ -51,7 +51,8 @@ const MAIN_THREAD_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pause after a failed accept, and after a failed bind.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// What this process gives to a successor, and the workers and the main thread that take part.
+/// The predecessor's side of a handoff: the description and the descriptors for the successor, and
+/// the channels to the workers and the main thread of this process.
 pub struct PredecessorSide {
     /// The description of the handoff.
     pub handoff: Handoff,
@@ -75,7 +76,7 @@ pub enum HandoffEvent {
         /// Its process id.
         process: i32,
         /// For the state that it inherits.
-        inherited: Sender<Current>,
+        inherited: Sender<InheritedState>,
     },
     /// The successor could serve. The sockets are released after the reply; from then on the main
     /// thread makes no changes that the successor would miss.

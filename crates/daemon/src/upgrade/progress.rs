@@ -9,7 +9,7 @@ use crate::effect::{Effect, Effects};
 use onrush_control::api;
 use onrush_control::request::Responder;
 use onrush_replica::delta::CompletedHandoff;
-use onrush_replica::handoff::Current;
+use onrush_replica::handoff::{InheritedState, IntervalCommitment};
 
 /// Time for a successor to request the handoff: lists of millions of entries take seconds to load.
 const START_TIMEOUT: Duration = Duration::from_secs(180);
@@ -144,12 +144,14 @@ impl Upgrade {
         self.responder = launch.responder;
     }
 
-    /// Handles the progress of a handoff to a successor, which gets the `inherited` state. Returns
-    /// the handoff once the successor has the sockets.
+    /// Handles the progress of a handoff to a successor, which gets the `inherited` state when it
+    /// requests the handoff, and the interval `commitment` at the release. Returns the handoff once
+    /// the successor has the sockets.
     pub fn on(
         &mut self,
         event: HandoffEvent,
-        inherited: Current,
+        commitment: IntervalCommitment,
+        inherited: impl FnOnce() -> InheritedState,
         now: Instant,
         effects: &mut Effects,
     ) -> Option<CompletedHandoff> {
@@ -157,9 +159,9 @@ impl Upgrade {
             HandoffEvent::Requested { process, inherited: to } => {
                 self.process = Some(process);
                 self.set_deadline(|_| None);
-                effects.push(Effect::SendInherited(Box::new(inherited), to));
+                effects.push(Effect::SendInherited(Box::new(inherited()), to));
             }
-            HandoffEvent::Ready { process, version, commitment } => {
+            HandoffEvent::Ready { process, version, commitment: to } => {
                 self.is_releasing = true;
                 // The successor reads the history once it has the sockets.
                 effects.push(Effect::WriteHistory);
@@ -168,8 +170,8 @@ impl Upgrade {
                         .reply(responder, Ok(api::Successor { process: process as u32, version }));
                 }
                 // The successor may have given up.
-                let send = move |last| commitment.send(last).unwrap_or_default();
-                effects.reply(Responder::new(send), inherited.commitment);
+                let send = move |last| to.send(last).unwrap_or_default();
+                effects.reply(Responder::new(send), commitment);
             }
             HandoffEvent::Failed => {
                 let was_releasing = std::mem::take(&mut self.is_releasing);

@@ -127,7 +127,7 @@ fn a_disk_that_refuses_the_last_snapshot_keeps_the_previous_one() {
         let ended = daemon.end();
         ended.exits(3, &[]);
         assert_parts(ended.log.last().unwrap(), &["onrush.snapshot", "lost"]);
-        ended.has_line(&["the final snapshot failed", "onrush.snapshot", fault.error()]);
+        ended.has_line("the final snapshot failed", &["onrush.snapshot", fault.error()]);
         fault.end(disk);
         peers.assert_restored(launch(disk, ""));
     });

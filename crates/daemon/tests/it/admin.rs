@@ -205,7 +205,7 @@ fn a_default_admin_address_in_use_is_a_warning() {
         daemon.wait_for_line(NO_ADMIN);
         daemon.check();
         let ended = daemon.stop();
-        ended.has_line(&[NO_ADMIN, "admin.listen: 127.0.0.1:6970"]);
+        ended.has_line(NO_ADMIN, &["admin.listen: 127.0.0.1:6970"]);
         assert!(!ended.text().contains(ADMIN_LISTENS), "{ended:?}");
     });
 }

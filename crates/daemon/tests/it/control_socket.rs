@@ -118,7 +118,7 @@ fn without_the_socket_the_tracker_serves_and_warns() {
     fs::create_dir(&socket).unwrap();
     let daemon = Launch::on_loopback().flag("--state-dir", state.path()).serve();
     daemon.check();
-    daemon.stop().has_line(&[socket.to_str().unwrap(), " WARN ", "onrush ctl"]);
+    daemon.stop().has_line(socket.to_str().unwrap(), &[" WARN ", "onrush ctl"]);
 }
 
 #[test]

@@ -209,8 +209,8 @@ fn flags_overridden_by_passed_sockets_cause_a_warning() {
     Client::new(address).connected_later();
     assert_eq!(daemon.serving(), [address]);
     let ended = daemon.stop();
-    ended.has_line(&[" WARN ", "sockets", "1 of 3 workers"]);
-    ended.has_line(&[" WARN ", &address.to_string(), "--listen"]);
+    ended.has_line("1 of 3 workers", &[" WARN ", "sockets"]);
+    ended.has_line("`listen` of ", &[" WARN ", "--listen", &address.to_string()]);
 }
 
 #[test]

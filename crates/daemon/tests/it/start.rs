@@ -32,7 +32,7 @@ fn workers_are_pinned_as_logged() {
     daemon.check();
     let allowed = daemon.threads("Cpus_allowed_list");
     assert!(allowed.contains(&("worker-0".to_owned(), vcpu.to_string())), "{allowed:?}");
-    daemon.stop().has_line(&["1 colocated", &format!("vCPU {vcpu}")]);
+    daemon.stop().has_line("1 colocated", &[&format!("vCPU {vcpu}")]);
 }
 
 #[test]
@@ -106,13 +106,13 @@ fn a_clamped_buffer_causes_a_warning_with_the_sysctl() {
     let requested = (1 << 30) - 1;
     let config = format!("[socket]\nreceive_buffer = {requested}\nsend_buffer = {requested}\n");
     let daemon = Launch::on_loopback().run_as_nobody().config(&config).serve();
-    daemon.check();
-    let addresses = daemon.addresses().to_vec();
-    let ended = daemon.stop();
-    for address in addresses {
+    for address in daemon.addresses() {
         for (direction, sysctl) in [("receive", "rmem_max"), ("send", "wmem_max")] {
             let remedy = format!("sysctl -w net.core.{sysctl}={requested}");
-            ended.has_line(&[" WARN ", direction, &address.to_string(), &remedy]);
+            let parts = [" WARN ", direction, &address.to_string(), &remedy];
+            let warns = |line: &String| parts.iter().all(|part| line.contains(part));
+            assert!(daemon.log().iter().any(warns), "{parts:?}: {:?}", daemon.log());
         }
     }
+    daemon.check();
 }

@@ -48,10 +48,10 @@ fn without_a_writable_state_directory_the_daemon_warns_and_serves() {
         (launch_in(state.path()).run_as_nobody(), state.path()),
         (launch_in(state.path()).config(as_nobody), state.path()),
     ] {
-        let daemon = launch.serve();
+        let mut daemon = launch.start();
+        daemon.line_with(NO_STATE, &[" WARN ", "--state-dir", directory.to_str().unwrap()]);
+        daemon.serving();
         daemon.check();
-        let parts = [NO_STATE, " WARN ", "--state-dir", directory.to_str().unwrap()];
-        daemon.stop().has_line(&parts);
     }
     assert_eq!(fs::read_dir(state.path()).unwrap().count(), 0);
 }
@@ -72,8 +72,9 @@ fn a_key_readable_by_others_causes_a_warning() {
     let key = state.path().join("connection.key");
     fs::write(&key, format!("current {}\n", "00112233445566778899aabbccddeeff")).unwrap();
     fs::set_permissions(&key, PermissionsExt::from_mode(0o644)).unwrap();
-    let warning = format!("chmod 600 {}", key.display());
-    launch_in(state.path()).serve().stop().exits(0, &[&warning]);
+    let mut daemon = launch_in(state.path()).start();
+    daemon.line(&format!("chmod 600 {}", key.display()));
+    daemon.serving();
 }
 
 /// Other links and pipes: unit tests of each file.

@@ -72,7 +72,9 @@ fn the_state_directory_belongs_to_the_configured_user() {
 #[test]
 fn running_as_root_without_a_user_causes_a_warning() {
     require_root("runs the daemon as root");
-    Launch::on_loopback().serve().stop().has_line(&[AS_ROOT, " WARN ", "user"]);
+    let mut daemon = Launch::on_loopback().start();
+    daemon.line_with(AS_ROOT, &[" WARN ", "user"]);
+    daemon.serving();
 }
 
 #[test]

@@ -67,7 +67,7 @@ pub(crate) struct Upgrade {
     arrival: Option<u64>,
 }
 
-/// What the simulation and the successor pass to each other.
+/// Values passed between the simulation and the thread of the successor.
 #[derive(Default)]
 struct Exchange {
     /// The shards that the successor loads peers into, the handle to its workers, and the list of

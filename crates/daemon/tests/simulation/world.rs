@@ -15,7 +15,7 @@ use onrush_control::caller::Caller;
 use onrush_control::request::{Request, Responder};
 use onrush_net::memory::{Network, Options};
 use onrush_replica::delta::{self, CompletedHandoff};
-use onrush_replica::handoff::Current;
+use onrush_replica::handoff::InheritedState;
 use onrush_swarm::{Shard, ShardMap};
 use onrush_testing::memory_tracker::{endpoints, secrets};
 use onrush_tracker::assemble::{Secrets, shard_map};
@@ -359,7 +359,7 @@ impl World {
     }
 
     /// The successor reads the configuration, and adopts the commitment.
-    fn assemble_successor(&mut self, current: &Current, time: Time) {
+    fn assemble_successor(&mut self, current: &InheritedState, time: Time) {
         let upgrade = self.upgrade.as_mut().expect("an upgrade");
         let limits = (upgrade.started, self.most_peers);
         let (sockets, disk, clocks) = (self.sockets.clone(), &self.disk, &self.clocks);

@@ -24,7 +24,7 @@ impl Recent {
         self.right += std::mem::take(&mut other.right);
         self.wrong += std::mem::take(&mut other.wrong);
         self.lost += std::mem::take(&mut other.lost);
-        self.latency.0 += &other.latency.0;
+        self.latency.add(&other.latency);
         other.latency.0.reset();
     }
 

@@ -329,6 +329,14 @@ fn a_full_send_buffer_drops_and_counts_and_does_not_block() {
         assert!(sent.datagrams > 5 && sent.blocked() > 100, "{sent:?}");
         assert_eq!(sent.datagrams + sent.unsent, 200, "{sent:?}");
         assert_eq!(sent.failed(), 0, "{sent:?}");
+
+        // The kernel drops the datagrams that wait. The socket has room again, and no error of the
+        // addresses that do not resolve.
+        ip("link del here");
+        let (mut client, to) = receiver();
+        let sent = server.send([Reply { bytes: &[1; 500], to: &to }].into_iter());
+        assert_eq!((sent.datagrams, sent.unsent), (1, 0), "{sent:?}");
+        assert_eq!(drain(&mut client).len(), 1);
     });
 }
 

@@ -68,8 +68,7 @@ impl std::ops::AddAssign for Loaded {
 #[derive(Debug)]
 pub struct BlockReader<R> {
     from: R,
-    /// Records and peers read so far.
-    pub read: SnapshotCounts,
+    read: SnapshotCounts,
     /// When the snapshot was written, in seconds since 1970.
     pub unix: u64,
 }
@@ -128,6 +127,11 @@ impl<R: Read> BlockReader<R> {
         self.read += Records::new(records).count()?;
         Ok(Some(head.unix))
     }
+
+    /// Records and peers read so far.
+    pub fn read(&self) -> SnapshotCounts {
+        self.read
+    }
 }
 
 /// Reads a whole snapshot and checks it; returns its numbers of records and peers. Calls `progress`
@@ -144,7 +148,7 @@ pub fn verify(
     while blocks.next(&mut rest)?.is_some() {
         progress();
     }
-    let read = blocks.read;
+    let read = blocks.read();
     if from.read(&mut [0])? != 0 {
         return Err(Damage::TrailingBytes.into());
     }

@@ -320,11 +320,11 @@ impl Ended {
         assert_parts(&self.text(), parts);
     }
 
-    /// Asserts that a line of its log contains these parts.
+    /// Asserts that its log has a line with `part`, and that the first one contains these parts.
     #[track_caller]
-    pub(crate) fn has_line(&self, parts: &[&str]) {
-        let has = |line: &String| parts.iter().all(|part| line.contains(part));
-        assert!(self.log.iter().any(has), "no line with {parts:?}: {self:?}");
+    pub(crate) fn has_line(&self, part: &str, parts: &[&str]) {
+        let line = self.log.iter().find(|line| line.contains(part));
+        assert_parts(line.unwrap_or_else(|| panic!("no line with `{part}`: {self:?}")), parts);
     }
 
     /// The log as one text.
@@ -381,7 +381,8 @@ impl Daemon {
         self.log[at].clone()
     }
 
-    /// The same; the line's place in the log.
+    /// Waits for a line with `part` that is not before the line `from`. Returns its place in the
+    /// log.
     fn place_since(&mut self, from: usize, part: &str) -> usize {
         let deadline = Instant::now() + TIMEOUT;
         loop {
@@ -524,7 +525,7 @@ impl Daemon {
         self.await_exit()
     }
 
-    /// The same for a daemon that is part of something else.
+    /// Waits for the exit of a daemon that the caller keeps.
     pub(crate) fn await_exit(&mut self) -> Ended {
         self.ended = true;
         let deadline = Instant::now() + TIMEOUT;
