@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::net::SocketAddr;
 
 use onrush_config::reload::ShownValues;
-use onrush_store::lists::EntryHighWaterMark;
+use onrush_store::lists::shrinkage::EntryHighWaterMark;
 use onrush_store::snapshot::load::Unread;
 use serde::{Deserialize, Serialize};
 

@@ -8,6 +8,7 @@
 
 pub mod listener;
 
+mod acceptor;
 mod auth;
 mod host;
 mod observation;
@@ -23,38 +24,19 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use axum::Router;
-use hyper::Request;
-use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper::service::{Service, service_fn};
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
-use tokio::task::{AbortHandle, yield_now};
+use tokio::task::AbortHandle;
 use tokio::time::{interval, sleep, timeout};
-use tokio_io_timeout::TimeoutStream;
 
 pub use listener::{AdminError, Bound, bind, bind_later};
 
-use crate::caller::Caller;
-use crate::connections::Slot;
 use crate::readiness::Readiness;
 use crate::state::ServerState;
 use crate::token::Token;
 use crate::view::View;
-use listener::{RETRY_INTERVAL, listening};
+use acceptor::Acceptor;
 use onrush_config::settings::AdminSettings;
-use onrush_net::connection_limits::Source;
-use stream::WatchedStream;
-
-/// Maximum lifetime of a connection, in multiples of `admin.timeout`.
-const CONNECTION_LIFETIME: u32 = 30;
-
-/// Maximum size of a request's head, in bytes.
-const MAX_HEAD: usize = 16 << 10;
 
 /// How often the turn counters are read while no request does.
 const OBSERVE_INTERVAL: Duration = Duration::from_secs(1);
@@ -62,10 +44,6 @@ const OBSERVE_INTERVAL: Duration = Duration::from_secs(1);
 /// At shutdown: time limit for responses in progress, and how often they are checked.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
 const DRAIN_INTERVAL: Duration = Duration::from_millis(10);
-
-/// Time limit for the request's head on a connection of the reserve, if `admin.timeout` is longer.
-/// In tests connections last as long as `admin.timeout` permits.
-const RESERVE_TIMEOUT: Duration = if cfg!(test) { Duration::MAX } else { Duration::from_secs(2) };
 
 /// The log line about the admin side.
 fn announcement(address: SocketAddr, settings: &AdminSettings) -> String {
@@ -78,6 +56,7 @@ fn announcement(address: SocketAddr, settings: &AdminSettings) -> String {
 
 /// The running HTTP server. Dropping it stops the thread.
 pub struct Server {
+    state: Arc<ServerState>,
     acceptor: Acceptor,
     address: Option<SocketAddr>,
     announcement: Option<String>,
@@ -105,9 +84,7 @@ impl Server {
         let (stop, stopped) = oneshot::channel();
         let runtime =
             Builder::new_current_thread().enable_all().build().map_err(AdminError::Start)?;
-        let (all, reserve) = (state.clone(), state.clone());
-        let (all, reserve) = (routes::router(all, settings), routes::reserve_router(reserve));
-        let acceptor = Acceptor { state: state.clone(), all, reserve };
+        let acceptor = Acceptor::new(state.clone(), settings);
         let address = bound.as_ref().map(|bound| bound.address);
         let announced = bound.as_ref().filter(|bound| bound.listener.is_some());
         let announced = announced.map(|bound| announcement(bound.address, settings));
@@ -115,7 +92,7 @@ impl Server {
             let text = announcement(bound.address, settings);
             acceptor.clone().accept_tcp(bound, text)
         });
-        let (observed, draining) = (state.clone(), state);
+        let (observed, draining) = (state.clone(), state.clone());
         let handle = runtime.handle().clone();
         let (begun, has_begun) = std::sync::mpsc::channel();
         let run = move || {
@@ -147,6 +124,7 @@ impl Server {
         // Fails only if `begin` panics.
         let _ = has_begun.recv();
         Ok(Self {
+            state,
             acceptor,
             address,
             announcement: announced,
@@ -189,17 +167,17 @@ impl Server {
 
     /// Publishes the view of a tracker that has started.
     pub fn serve(&self, view: View) {
-        self.acceptor.state.serve(view);
+        self.state.serve(view);
     }
 
     /// Replaces the token.
     pub fn set_token(&self, token: Option<Token>) {
-        self.acceptor.state.set_token(token);
+        self.state.set_token(token);
     }
 
     /// Reports the tracker as not ready from now on, because it is about to stop.
     pub fn stopping(&self) {
-        self.acceptor.state.set_readiness(Readiness::Stopping);
+        self.state.set_readiness(Readiness::Stopping);
     }
 }
 
@@ -221,104 +199,6 @@ async fn observe(state: Arc<ServerState>) {
     loop {
         ticks.tick().await;
         state.observe_turns(Instant::now());
-    }
-}
-
-/// Accepts connections, and starts a task for each.
-#[derive(Clone)]
-struct Acceptor {
-    state: Arc<ServerState>,
-    /// The routes of ordinary connections.
-    all: Router,
-    /// Those of the reserve.
-    reserve: Router,
-}
-
-impl Acceptor {
-    /// Accepts connections at the TCP address, once it is bound.
-    async fn accept_tcp(self, bound: Bound, text: String) {
-        let (address, is_bound) = (bound.address, bound.listener.is_some());
-        let listener = match listening(bound, &self.state).await {
-            Ok(listener) => listener,
-            Err(error) => return log::error!("HTTP is not served at {address}: {error}"),
-        };
-        if !is_bound {
-            log::info!("{text}");
-        }
-        loop {
-            let Some((stream, peer)) = accepted(listener.accept().await).await else { continue };
-            let _ = stream.set_nodelay(true);
-            self.serve(stream, Caller::Address(peer), Source::of(peer.ip())).await;
-        }
-    }
-
-    /// Accepts connections at the control socket.
-    async fn accept_local(self, listener: tokio::net::UnixListener) {
-        loop {
-            let Some((stream, _)) = accepted(listener.accept().await).await else { continue };
-            // The user at the time of connecting.
-            let Ok(user) = stream.peer_cred().map(|peer| peer.uid()) else { continue };
-            self.serve(stream, Caller::User(user), Source::User(user)).await;
-        }
-    }
-
-    /// Starts a task that serves a connection. Without a place for it, the connection is closed.
-    async fn serve(
-        &self,
-        stream: impl AsyncRead + AsyncWrite + Send + 'static,
-        caller: Caller,
-        source: Source,
-    ) {
-        let Self { state, all, reserve } = self;
-        let Some(slot) = state.connections.admit(source, Instant::now()) else { return };
-        let (router, number) = (if slot.in_reserve { reserve } else { all }, slot.number);
-        let task = tokio::spawn(serve(stream, caller, router.clone(), state.timeout, slot));
-        state.connections.serves(number, task.abort_handle());
-        // The connection reads a request that has arrived before further ones can displace it.
-        yield_now().await;
-    }
-}
-
-/// The accepted connection; `None` after a failure and a pause.
-async fn accepted<T>(result: io::Result<T>) -> Option<T> {
-    match result {
-        Ok(accepted) => Some(accepted),
-        Err(error) => {
-            // Most likely out of file descriptors: without a pause this would be a busy loop.
-            log::debug!("HTTP: cannot accept: {error}");
-            sleep(RETRY_INTERVAL).await;
-            None
-        }
-    }
-}
-
-/// Serves one connection until it closes or exceeds a time limit, then frees its slot.
-async fn serve(
-    stream: impl AsyncRead + AsyncWrite + Send + 'static,
-    caller: Caller,
-    router: Router,
-    limit: Duration,
-    slot: Slot,
-) {
-    let mut stream = TimeoutStream::new(stream);
-    // A client that does not read its response must not keep the connection.
-    stream.set_write_timeout(Some(limit));
-    let mut server = http1::Builder::new();
-    let head_limit = if slot.in_reserve { limit.min(RESERVE_TIMEOUT) } else { limit };
-    server.timer(TokioTimer::new()).header_read_timeout(head_limit).max_buf_size(MAX_HEAD);
-    server.keep_alive(!slot.in_reserve);
-    let stream = WatchedStream { stream: TokioIo::new(Box::pin(stream)), slot: &slot };
-    let router = TowerToHyperService::new(router);
-    let service = service_fn(|mut request: Request<Incoming>| {
-        request.extensions_mut().insert(caller);
-        let (in_use, response) = (slot.in_use(), router.call(request));
-        async { response.await.map(|r| r.map(|body| in_use.producing(body))) }
-    });
-    let connection = server.serve_connection(stream, service);
-    let mut connection = std::pin::pin!(connection);
-    if timeout(limit * CONNECTION_LIFETIME, connection.as_mut()).await.is_err() {
-        connection.as_mut().graceful_shutdown();
-        let _ = timeout(limit, connection).await;
     }
 }
 

@@ -6,17 +6,15 @@ use std::os::unix::net::UnixStream;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 
 use super::*;
-use crate::connections::Connections;
 use crate::token::TOKEN_KEY;
 use onrush_config::Settings;
 use onrush_config::settings::Listen;
 
 /// Deadline of every wait.
-const DEADLINE: Duration = Duration::from_secs(60);
+pub(super) const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Settings by which no time limit of a connection applies before [`DEADLINE`].
 pub(super) fn settings() -> AdminSettings {
@@ -24,12 +22,12 @@ pub(super) fn settings() -> AdminSettings {
 }
 
 /// Settings whose time limits apply soon: only for connections that are not expected to last.
-fn short_limits() -> AdminSettings {
+pub(super) fn short_limits() -> AdminSettings {
     AdminSettings { timeout: Duration::from_millis(200), ..settings() }
 }
 
 /// Polls until a condition is true.
-fn eventually(what: &str, condition: impl Fn() -> bool) {
+pub(super) fn eventually(what: &str, condition: impl Fn() -> bool) {
     let deadline = Instant::now() + DEADLINE;
     while !condition() {
         assert!(Instant::now() < deadline, "{what}");
@@ -177,7 +175,7 @@ fn keep_alive_clients_do_not_keep_others_out() {
                 }
             }
         }
-        let connections = &server.acceptor.state.connections;
+        let connections = &server.state.connections;
         let open = connections.counters.connections.get();
         assert!(open <= settings().connections as u64, "{open}");
         assert_eq!(connections.counters.rejected.get(), 0);
@@ -206,7 +204,7 @@ fn silent_connections_do_not_keep_others_out() {
 }
 
 /// The head of a request that has a body of ten bytes.
-fn head_without_a_body() -> String {
+pub(super) fn head_without_a_body() -> String {
     format!(
         "POST /api/v1/list HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n\
          Content-Type: application/json\r\nContent-Length: 10\r\n\r\n"
@@ -217,7 +215,7 @@ fn head_without_a_body() -> String {
 #[test]
 fn health_is_answered_while_all_connections_are_in_use() {
     let server = serving(&AdminSettings { connections: 8, ..settings() });
-    let state = &server.acceptor.state;
+    let state = &server.state;
     let new = || connect(&server, [127, 0, 0, 1].into());
     // In use until the body arrives.
     let mut slow: Vec<_> = (0..8).map(|_| new()).collect();
@@ -239,39 +237,6 @@ fn health_is_answered_while_all_connections_are_in_use() {
     }
     assert_eq!(ask(&mut new(), "/openapi.json").unwrap().0, 200);
     assert_eq!(state.connections.counters.rejected.get(), 1);
-}
-
-/// Over ordinary connections, and over those of the reserve.
-#[test]
-fn requests_that_do_not_arrive_are_cut_off() {
-    let settings = AdminSettings { connections: 1, ..short_limits() };
-    let state = Arc::new(ServerState::new(None, &settings));
-    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
-    // The response to a client that has sent this before the time limits begin, and no more.
-    let response_to = |sent: &str, slot: Slot| {
-        let (mut client, stream) = UnixStream::pair().unwrap();
-        client.write_all(sent.as_bytes()).unwrap();
-        stream.set_nonblocking(true).unwrap();
-        let router = routes::router(state.clone(), &settings);
-        runtime.block_on(async {
-            let stream = tokio::net::UnixStream::from_std(stream).unwrap();
-            serve(stream, Caller::User(0), router, settings.timeout, slot).await;
-        });
-        io::read_to_string(client).unwrap()
-    };
-    let admit =
-        || state.connections.admit(Source::of([127, 0, 0, 1].into()), Instant::now()).unwrap();
-    let response = response_to(&head_without_a_body(), admit());
-    assert!(response.starts_with("HTTP/1.1 408 "), "{response}");
-    let heads = ["", "GET /health HT"];
-    heads.iter().for_each(|head| drop(response_to(head, admit())));
-    let ordinary = admit();
-    let _in_use = ordinary.in_use();
-    for head in heads {
-        let slot = admit();
-        assert!(slot.in_reserve);
-        response_to(head, slot);
-    }
 }
 
 #[test]
@@ -345,45 +310,6 @@ fn a_path_that_is_not_utf_8_is_a_json_error() {
         let (status, text) = response(&mut stream).unwrap();
         assert!(status == 400 && text.contains("{\"error\":"), "{text}");
     }
-}
-
-/// A client that reads a long response slowly is not idle before it has read all of it, though
-/// hyper has all of it in its buffers.
-#[test]
-fn a_connection_that_is_being_written_to_is_not_closed_for_another() {
-    // More than the buffers of two sockets take.
-    const LENGTH: usize = 64 << 20;
-    let long = Router::new().route("/long", axum::routing::get(async || vec![b'.'; LENGTH]));
-    let connections = Connections::new(1, 10 * DEADLINE);
-    let admit = || connections.admit(Source::of([127, 0, 0, 1].into()), Instant::now()).unwrap();
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    client.set_read_timeout(Some(DEADLINE)).unwrap();
-    let (stream, _) = listener.accept().unwrap();
-    stream.set_nonblocking(true).unwrap();
-    let slot = admit();
-    let server = thread::spawn(move || {
-        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async {
-            let caller = Caller::Address(stream.peer_addr().unwrap());
-            let stream = TcpStream::from_std(stream).unwrap();
-            serve(stream, caller, long, 10 * DEADLINE, slot).await;
-        });
-    });
-    client.write_all(b"GET /long HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
-    // The body has been produced when its first byte arrives.
-    let mut read = Vec::new();
-    while !read.ends_with(b"\r\n\r\n.") {
-        read.push(0);
-        let last = read.len() - 1;
-        client.read_exact(&mut read[last..]).unwrap();
-    }
-    assert!(admit().in_reserve);
-    client.read_exact(&mut vec![0; LENGTH - 1]).unwrap();
-    eventually("the connection is idle", || !admit().in_reserve);
-    assert_eq!(connections.counters.evicted.get(), 1);
-    drop(client);
-    server.join().unwrap();
 }
 
 /// The token is needed at the control socket only by users other than root and that of the process.

@@ -93,8 +93,8 @@ pub enum ListFault {
     Lost {
         /// Plural name of the entries.
         name: &'static str,
-        /// The most entries of the list, as [`EntryHighWaterMark`](super::EntryHighWaterMark)
-        /// counts them.
+        /// The most entries of the list, as counted by
+        /// [`EntryHighWaterMark`](super::shrinkage::EntryHighWaterMark).
         most: usize,
         /// Entries of the list that was read.
         now: usize,

@@ -5,14 +5,13 @@
 //! |---|---|
 //! | [`mod@file`] | files of entries and their comments, line by line |
 //! | [`journal`] | what was added and removed, over restarts |
+//! | [`shrinkage`] | a list that has lost most of its entries is refused |
 
 pub mod file;
 pub mod journal;
+pub mod shrinkage;
 
-use std::path::PathBuf;
 use std::sync::Arc;
-
-use serde::{Deserialize, Serialize};
 
 use onrush_config::Settings;
 use onrush_config::settings::{Access, Listed};
@@ -41,76 +40,6 @@ pub fn load(settings: &Settings, progress: &mut dyn FnMut()) -> Result<Lists, Li
     let access = access_list(&settings.access, most, progress)?;
     let blocked = Arc::new(AddressSet::new(blocks));
     Ok(Lists { access: Arc::new(access), blocked, ..Lists::open() })
-}
-
-/// The most entries of each list since the last start without an upgrade, or the last forced reload
-/// or upgrade. A list that is read again is compared with it, and not with the one in force, which
-/// may be half of a file already. It is part of a handoff.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EntryHighWaterMark {
-    /// The kind of the list of info hashes: `allow` or `deny`. After a change it is another list.
-    pub kind: Option<String>,
-    /// Info hashes.
-    pub info_hashes: usize,
-    /// Blocks of blocked addresses.
-    pub blocks: usize,
-}
-
-impl EntryHighWaterMark {
-    /// The entries of these lists.
-    pub fn of(lists: &Lists) -> Self {
-        Self {
-            kind: lists.access.kind().map(|kind| kind.name().to_owned()),
-            info_hashes: lists.access.len(),
-            blocks: lists.blocked.blocks(),
-        }
-    }
-
-    /// The numbers once lists that were `read` for `settings` are in force. Fewer blocks are no
-    /// loss if they contain all addresses that are `blocked` so far, where these are known.
-    ///
-    /// # Errors
-    /// [`ListFault::Lost`], when a list with a file has lost more than half of its entries.
-    pub fn with(
-        &self,
-        settings: &Settings,
-        blocked: Option<&AddressSet>,
-        read: &Lists,
-    ) -> Result<Self, ListError> {
-        let now = Self::of(read);
-        let file = match &settings.access {
-            Access::Allow(listed) | Access::Deny(listed) => listed.files.first(),
-            Access::Open => None,
-        };
-        let file = file.filter(|_| self.kind == now.kind).map(|file| &file.path);
-        let info_hashes = most(file, INFO_HASHES.name, self.info_hashes, now.info_hashes)?;
-        let file = settings.blocked_file.as_ref();
-        let blocks = match most(file, BLOCKS.name, self.blocks, now.blocks) {
-            Err(_) if blocked.is_some_and(|old| read.blocked.contains_all(old)) => now.blocks,
-            most => most?,
-        };
-        Ok(Self { kind: now.kind, info_hashes, blocks })
-    }
-
-    /// Follows a list of info hashes that was changed on request from `before` entries to `now`.
-    pub fn follow_change(&mut self, before: usize, now: usize) {
-        self.info_hashes = (self.info_hashes + now).saturating_sub(before);
-    }
-}
-
-/// The most entries of a list with `most` so far and `now` at present. Without a file the
-/// configuration has the intended entries.
-fn most(
-    file: Option<&PathBuf>,
-    name: &'static str,
-    most: usize,
-    now: usize,
-) -> Result<usize, ListError> {
-    match file {
-        None => Ok(now),
-        Some(file) if now < most.div_ceil(2) => Err(ListFault::Lost { name, most, now }.of(file)),
-        Some(_) => Ok(most.max(now)),
-    }
 }
 
 /// The list of info hashes that the settings describe, with the files that they name, which may
@@ -169,7 +98,6 @@ fn entries(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::ffi::OsString;
     use std::path::Path;
 
     use onrush_proto::InfoHash;
@@ -224,101 +152,8 @@ mod tests {
         assert!(error.contains("/b: ") && error.contains("more than 4 info hashes"), "{error}");
     }
 
-    #[test]
-    fn a_list_that_lost_more_than_half_of_its_entries_is_refused() {
-        let loss = |from: (&str, usize, usize), to: (&str, usize, usize)| {
-            let [from, to] =
-                [from, to].map(|(mode, hashes, blocks)| lists(mode, hashes, &singles(blocks)));
-            lost(EntryHighWaterMark::of(&from.1).with(&to.0, Some(&from.1.blocked), &to.1))
-        };
-        assert_eq!(loss(("deny", 100, 100), ("deny", 50, 50)), None);
-        assert_eq!(loss(("deny", 100, 9), ("deny", 49, 0)), Some(("hashes".into(), 100, 49)));
-        assert_eq!(loss(("allow", 101, 9), ("allow", 50, 0)), Some(("hashes".into(), 101, 50)));
-        assert_eq!(loss(("deny", 100, 120), ("deny", 900, 0)), Some(("blocks".into(), 120, 0)));
-        assert_eq!(loss(("deny", 1, 9), ("deny", 0, 9)), Some(("hashes".into(), 1, 0)));
-        // Another list.
-        assert_eq!(loss(("deny", 900, 9), ("allow", 1, 9)), None);
-        // Without files the configuration has the intended entries.
-        let (_, force) = lists("deny", 900, &singles(200));
-        let settings = Settings::for_test("[access]\nmode = \"deny\"\n");
-        let read = load(&settings, &mut || {}).unwrap();
-        let now = EntryHighWaterMark::of(&force).with(&settings, None, &read).unwrap();
-        assert_eq!((now.info_hashes, now.blocks), (0, 0));
-    }
-
-    #[test]
-    fn repeated_reloads_do_not_halve_a_list_each_time() {
-        let (_, mut force) = lists("deny", 100, &singles(100));
-        let mut most = EntryHighWaterMark::of(&force);
-        let mut reload = |hashes, blocks| {
-            let (settings, read) = lists("deny", hashes, &singles(blocks));
-            let with = most.with(&settings, Some(&force.blocked), &read);
-            if let Ok(with) = &with {
-                (most, force) = (with.clone(), read);
-            }
-            lost(with)
-        };
-        assert_eq!(reload(50, 60), None);
-        assert_eq!(reload(49, 60), Some(("hashes".into(), 100, 49)));
-        assert_eq!(reload(50, 49), Some(("blocks".into(), 100, 49)));
-        // A refused length is forgotten; an accepted and larger one counts.
-        assert_eq!(reload(120, 50), None);
-        assert_eq!(reload(59, 50), Some(("hashes".into(), 120, 59)));
-        // Entries that were removed on request are not lost.
-        most.follow_change(120, 80);
-        let (settings, read) = lists("deny", 41, &singles(50));
-        assert_eq!(lost(most.with(&settings, Some(&force.blocked), &read)), None);
-    }
-
-    /// The first part of a file of ranges is a loss, and so is a part with its widest range.
-    #[test]
-    fn blocked_sources_may_be_rewritten_as_ranges() {
-        let (_, force) = lists("deny", 1, &singles(200));
-        let most = EntryHighWaterMark::of(&force);
-        let with = |blocks: &str| {
-            let (settings, read) = lists("deny", 1, blocks);
-            most.with(&settings, Some(&force.blocked), &read)
-        };
-        assert_eq!(with("10.0.0.0/24\n").unwrap().blocks, 1);
-        assert_eq!(with("10.0.0.0-10.0.0.199\n2001:db8::/32\n").unwrap().blocks, 2);
-        assert_eq!(lost(with("10.0.0.0/25\n")), Some(("blocks".into(), 200, 1)));
-        let wide = format!("11.0.0.0/8\n{}", singles(98));
-        assert_eq!(lost(with(&wide)), Some(("blocks".into(), 200, 99)));
-    }
-
     fn unlabelled(path: &Path) -> ListFile {
         ListFile { path: path.to_owned(), error: None }
-    }
-
-    /// Settings and lists with this many info hashes and these blocks in files.
-    fn lists(mode: &str, hashes: usize, blocks: &str) -> (Settings, Lists) {
-        let directory = tempfile::tempdir().unwrap();
-        let at = |name: &str| directory.path().join(name);
-        let hashes: String = (0..hashes).map(|n| format!("{n:040x}\n")).collect();
-        std::fs::write(at("hashes"), hashes).unwrap();
-        std::fs::write(at("blocks"), blocks).unwrap();
-        let (file, blocked) = (at("hashes"), at("blocks"));
-        let settings = Settings::for_test(&format!(
-            "[access]\nmode = \"{mode}\"\nfiles = [{file:?}]\nblocked_file = {blocked:?}\n"
-        ));
-        let lists = load(&settings, &mut || {}).unwrap();
-        (settings, lists)
-    }
-
-    /// Lines of this many addresses, one after the other.
-    fn singles(number: usize) -> String {
-        (0..number).map(|n| format!("10.0.0.{n}\n")).collect()
-    }
-
-    /// The file whose list was refused, and the numbers of the error.
-    fn lost(with: Result<EntryHighWaterMark, ListError>) -> Option<(OsString, usize, usize)> {
-        match with {
-            Ok(_) => None,
-            Err(ListError { path, fault: ListFault::Lost { most, now, .. } }) => {
-                Some((path.file_name().unwrap().to_owned(), most, now))
-            }
-            Err(other) => panic!("{other}"),
-        }
     }
 
     /// A truncated file must not stop all service.
