@@ -12,9 +12,9 @@ const NOT_LASTING: &str = "lost at the next restart, as there is no state direct
 /// A block that was made.
 pub fn blocked(update: &BlockUpdate) -> String {
     let BlockUpdate { block, replaced, blocks, lasting } = update;
-    let mut text = format!("{} is blocked {}", block.prefix, ends(block.ends_in));
+    let mut text = format!("{} is blocked {}", block.prefix, lasts(block.seconds));
     if let Some(former) = replaced {
-        let _ = write!(text, "; replaced a block {}{}", ends(former.ends_in), because(former));
+        let _ = write!(text, "; replaced a block {}{}", lasts(former.ends_in), because(former));
     }
     let until = if *lasting { String::new() } else { format!("; {NOT_LASTING}") };
     format!("{text}; blocks now: {}{until}\n", grouped(*blocks))
@@ -58,8 +58,8 @@ pub fn list(list: &BlockList) -> String {
     text
 }
 
-fn ends(ends_in: Option<u64>) -> String {
-    ends_in.map_or_else(
+fn lasts(seconds: Option<u64>) -> String {
+    seconds.map_or_else(
         || "until it is unblocked".to_owned(),
         |seconds| format!("for {}", duration(seconds as f64)),
     )
@@ -84,6 +84,14 @@ mod tests {
             reason: "flood".to_owned(),
             by: "user 0".to_owned(),
         }
+    }
+
+    /// Also where a second has passed before the response.
+    #[test]
+    fn a_block_that_was_made_has_the_time_that_was_requested() {
+        let block = BlockEntry { ends_in: Some(7_199), ..block("192.0.2.0/24", Some(7_200)) };
+        let update = BlockUpdate { block, replaced: None, blocks: 1, lasting: true };
+        assert!(blocked(&update).contains("192.0.2.0/24 is blocked for 2 h;"));
     }
 
     #[test]
