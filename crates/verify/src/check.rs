@@ -80,8 +80,8 @@ pub(crate) enum Needs {
 }
 
 /// The code of a check, with a client of its own, which connects with its first request that needs
-/// a connection id. A check that tolerates errors of its requests calls `connect` first: an error
-/// of the connect is always a failure.
+/// a connection id. A check that accepts an error as the reply to an announce or a scrape calls
+/// [`Client::connect`] first, so that a failed connect still fails the check.
 pub(crate) type Run = fn(&Fixture<'_>, &Client<'_>) -> CheckResult;
 
 /// One expectation of a tracker, and the code that checks it.

@@ -39,10 +39,10 @@ const RESERVE_TIMEOUT: Duration = if cfg!(test) { Duration::MAX } else { Duratio
 /// Accepts connections, and starts a task for each.
 #[derive(Clone)]
 pub(super) struct Acceptor {
-    state: Arc<ServerState>,
+    pub(super) state: Arc<ServerState>,
     /// The routes of ordinary connections.
     all: Router,
-    /// Those of the reserve.
+    /// The routes of connections of the reserve.
     reserve: Router,
 }
 

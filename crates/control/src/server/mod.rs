@@ -56,7 +56,6 @@ fn announcement(address: SocketAddr, settings: &AdminSettings) -> String {
 
 /// The running HTTP server. Dropping it stops the thread.
 pub struct Server {
-    state: Arc<ServerState>,
     acceptor: Acceptor,
     address: Option<SocketAddr>,
     announcement: Option<String>,
@@ -92,7 +91,7 @@ impl Server {
             let text = announcement(bound.address, settings);
             acceptor.clone().accept_tcp(bound, text)
         });
-        let (observed, draining) = (state.clone(), state.clone());
+        let (observed, draining) = (state.clone(), state);
         let handle = runtime.handle().clone();
         let (begun, has_begun) = std::sync::mpsc::channel();
         let run = move || {
@@ -124,7 +123,6 @@ impl Server {
         // Fails only if `begin` panics.
         let _ = has_begun.recv();
         Ok(Self {
-            state,
             acceptor,
             address,
             announcement: announced,
@@ -167,17 +165,17 @@ impl Server {
 
     /// Publishes the view of a tracker that has started.
     pub fn serve(&self, view: View) {
-        self.state.serve(view);
+        self.acceptor.state.serve(view);
     }
 
     /// Replaces the token.
     pub fn set_token(&self, token: Option<Token>) {
-        self.state.set_token(token);
+        self.acceptor.state.set_token(token);
     }
 
     /// Reports the tracker as not ready from now on, because it is about to stop.
     pub fn stopping(&self) {
-        self.state.set_readiness(Readiness::Stopping);
+        self.acceptor.state.set_readiness(Readiness::Stopping);
     }
 }
 

@@ -175,7 +175,7 @@ fn keep_alive_clients_do_not_keep_others_out() {
                 }
             }
         }
-        let connections = &server.state.connections;
+        let connections = &server.acceptor.state.connections;
         let open = connections.counters.connections.get();
         assert!(open <= settings().connections as u64, "{open}");
         assert_eq!(connections.counters.rejected.get(), 0);
@@ -215,7 +215,7 @@ pub(super) fn head_without_a_body() -> String {
 #[test]
 fn health_is_answered_while_all_connections_are_in_use() {
     let server = serving(&AdminSettings { connections: 8, ..settings() });
-    let state = &server.state;
+    let state = &server.acceptor.state;
     let new = || connect(&server, [127, 0, 0, 1].into());
     // In use until the body arrives.
     let mut slow: Vec<_> = (0..8).map(|_| new()).collect();

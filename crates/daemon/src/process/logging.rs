@@ -19,7 +19,7 @@ const CAPACITY: usize = 1 << 20;
 /// Time for the last entries at the end of the process, if the log is not read or the journal
 /// hangs.
 const END_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time for the message of a panic. If the panic ends the process, that begins after this time.
+/// Time limit for writing the message of a panic, which is written before the process may end.
 const PANIC_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The entries on their way to the log.

@@ -330,8 +330,8 @@ fn a_full_send_buffer_drops_and_counts_and_does_not_block() {
         assert_eq!(sent.datagrams + sent.unsent, 200, "{sent:?}");
         assert_eq!(sent.failed(), 0, "{sent:?}");
 
-        // The kernel drops the datagrams that wait. The socket has room again, and no error of the
-        // addresses that do not resolve.
+        // The kernel drops the datagrams that wait for an address to resolve. The socket has room
+        // again, and reports no error for them.
         ip("link del here");
         let (mut client, to) = receiver();
         let sent = server.send([Reply { bytes: &[1; 500], to: &to }].into_iter());
