@@ -19,8 +19,8 @@
 
 #[cfg(not(target_os = "linux"))]
 compile_error!(
-    "the daemon is for Linux: capabilities, steering and signals are Linux's (the crates proto, \
-     net and swarm are portable)"
+    "the daemon is for Linux: capabilities, steering and signals are Linux's (the crates proto \
+     and swarm are portable)"
 );
 
 pub mod access;

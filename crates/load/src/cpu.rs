@@ -88,7 +88,6 @@ impl Meter {
 mod tests {
     use super::*;
 
-    #[cfg(target_os = "linux")]
     #[test]
     fn cpu_time_grows_with_work() {
         let before = Cpu::of("thread-self").unwrap();

@@ -49,7 +49,7 @@ const SEND_BURSTS: usize = 64;
 const SEARCH_EVERY: Nanos = 50_000_000;
 /// A worker waits until this long before the next request is due, and spins for the rest: a wait
 /// ends late by the kernel's timer slack (50 us, prctl(2)) and by the time of a wake-up.
-const SPIN_BEFORE_SEND: Nanos = if cfg!(target_os = "linux") { 100_000 } else { 2_000_000 };
+const SPIN_BEFORE_SEND: Nanos = 100_000;
 /// A worker spins this long for the replies to a burst, as the time of a wake-up (some 20 us) would
 /// be a large part of a fast tracker's latency.
 const SPIN_AFTER_SEND: Nanos = 50_000;

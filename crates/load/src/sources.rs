@@ -66,7 +66,7 @@ pub fn addresses(
             continue;
         }
         let local = of_family.clone().all(|target| target.ip().is_loopback());
-        if local && !v6 && cfg!(target_os = "linux") {
+        if local && !v6 {
             let host = |n| IpAddr::from([127, 1, (n / 250) as u8, (1 + n % 250) as u8]);
             all.extend((0..count.min(MAX_SOURCES)).map(host));
         } else {
@@ -208,7 +208,6 @@ mod tests {
         }
     }
 
-    #[cfg(target_os = "linux")]
     #[test]
     fn loopback_targets_have_many_sources() {
         let targets = ["127.0.0.1:6969".parse().unwrap(), "[::1]:6969".parse().unwrap()];

@@ -8,7 +8,7 @@ use std::io;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AffinityError {
-    /// The system lacks the call, or refuses it.
+    /// The system refuses the call.
     #[error("cannot read which vCPUs this process may use: {0}")]
     Unreadable(io::Error),
     /// The vCPU is not in the process's mask, or offline.
@@ -20,7 +20,7 @@ pub enum AffinityError {
         /// The vCPU.
         cpu: usize,
     },
-    /// The system does not support pinning, or refuses it.
+    /// The system refuses to pin the thread.
     #[error("cannot pin a thread to vCPU {cpu}: {cause}")]
     Refused {
         /// The vCPU.
@@ -125,8 +125,7 @@ fn order(cpus: &[usize], siblings: impl Fn(usize) -> Option<Vec<usize>>) -> Vec<
     ranked.into_iter().map(|(_, cpu)| cpu).collect()
 }
 
-/// Systems with affinity masks.
-#[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
+/// Affinity masks, by the kernel's calls.
 mod mask {
     use std::io;
 
@@ -144,20 +143,6 @@ mod mask {
         // 0 is the calling thread (sched_setaffinity(2)).
         sched_setaffinity(Pid::from_raw(0), &set)?;
         Ok(())
-    }
-}
-
-/// Systems without affinity masks.
-#[cfg(not(any(target_os = "linux", target_os = "android", target_os = "freebsd")))]
-mod mask {
-    use std::io;
-
-    pub(super) fn allowed() -> io::Result<Vec<usize>> {
-        Ok((0..std::thread::available_parallelism()?.get()).collect())
-    }
-
-    pub(super) fn pin(_: usize) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
     }
 }
 

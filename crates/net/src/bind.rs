@@ -149,14 +149,10 @@ impl BoundSocket {
     /// (docs/decisions/0014). IPv6 has an identification only in fragments. Returns whether the
     /// option was set.
     pub(crate) fn set_fragments(&self, may: bool) -> bool {
-        #[cfg(any(target_os = "linux", target_os = "android"))]
-        if self.address.is_ipv4() {
-            let mode = if may { libc::IP_PMTUDISC_WANT } else { libc::IP_PMTUDISC_DO };
-            let option = libc::IP_MTU_DISCOVER;
-            return sys::set_option(self.as_fd(), libc::IPPROTO_IP, option, &mode).is_ok();
-        }
-        let _ = may;
-        false
+        let mode = if may { libc::IP_PMTUDISC_WANT } else { libc::IP_PMTUDISC_DO };
+        let option = libc::IP_MTU_DISCOVER;
+        self.address.is_ipv4()
+            && sys::set_option(self.as_fd(), libc::IPPROTO_IP, option, &mode).is_ok()
     }
 
     /// Whether the kernel reports for each datagram the local address that it was sent to (enabled
@@ -473,12 +469,9 @@ fn enable_local_reports(socket: &BoundSocket) -> io::Result<()> {
         IpAddr::V6(_) => {
             sys::set_option(socket.as_fd(), libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, &1)?;
         }
-        #[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
         IpAddr::V4(_) => {
             sys::set_option(socket.as_fd(), libc::IPPROTO_IP, libc::IP_PKTINFO, &1)?;
         }
-        #[cfg(not(any(target_os = "linux", target_os = "android", target_vendor = "apple")))]
-        IpAddr::V4(_) => return Err(io::ErrorKind::Unsupported.into()),
     }
     Ok(())
 }
@@ -496,18 +489,13 @@ fn set_buffer(socket: &BoundSocket, direction: Direction, asked: usize) -> io::R
             Direction::Send => plain.send_buffer_size()?,
         };
         // Linux reports twice the requested size (socket(7)).
-        Ok(if cfg!(any(target_os = "linux", target_os = "android")) {
-            counted / 2
-        } else {
-            counted
-        })
+        Ok(counted / 2)
     };
-    // Some systems refuse a size instead of clamping it; the size read back covers both.
+    // The kernel clamps the size; the size read back shows it.
     let _ = match direction {
         Direction::Receive => plain.set_recv_buffer_size(asked),
         Direction::Send => plain.set_send_buffer_size(asked),
     };
-    #[cfg(any(target_os = "linux", target_os = "android"))]
     if given()? < asked {
         // Exceeds the sysctl limit with CAP_NET_ADMIN (docs/decisions/0009); without that
         // capability the size stays, and a notice reports it.

@@ -15,7 +15,7 @@ const SK_MEMINFO_DROPS: usize = 8;
 /// wrong checksum that was found late, or a filter. The kernel does not tell them apart by socket.
 ///
 /// # Errors
-/// Where the system has no such counter (anything but Linux).
+/// Where the kernel has no such counter (before Linux 4.12).
 pub(crate) fn socket_drops(fd: BorrowedFd<'_>) -> io::Result<u32> {
     Ok(memory(fd)?[SK_MEMINFO_DROPS])
 }
@@ -24,24 +24,16 @@ pub(crate) fn socket_drops(fd: BorrowedFd<'_>) -> io::Result<u32> {
 /// bytes. The memory of an empty datagram is not zero.
 ///
 /// # Errors
-/// Where the system has no such counter (anything but Linux).
+/// Where the kernel has no such counter (before Linux 4.12).
 pub fn untaken(socket: BorrowedFd<'_>) -> io::Result<u32> {
     Ok(memory(socket)?[SK_MEMINFO_WMEM_ALLOC])
 }
 
 /// The counters of SO_MEMINFO.
 fn memory(fd: BorrowedFd<'_>) -> io::Result<[u32; 9]> {
-    #[cfg(any(target_os = "linux", target_os = "android"))]
-    {
-        let mut words = [0u32; 9];
-        crate::sys::get_option(fd, libc::SOL_SOCKET, libc::SO_MEMINFO, &mut words)?;
-        Ok(words)
-    }
-    #[cfg(not(any(target_os = "linux", target_os = "android")))]
-    {
-        let _ = fd;
-        Err(io::ErrorKind::Unsupported.into())
-    }
+    let mut words = [0u32; 9];
+    crate::sys::get_option(fd, libc::SOL_SOCKET, libc::SO_MEMINFO, &mut words)?;
+    Ok(words)
 }
 
 /// Extends a 32-bit counter that wraps to 64 bits; it must be read at least once per wrap.
@@ -81,7 +73,6 @@ mod tests {
     }
 
     #[test]
-    #[cfg(target_os = "linux")]
     fn a_full_buffer_is_counted() {
         let any = "127.0.0.1:0".parse().unwrap();
         let (server, _) = bind_client(any, Buffers { receive: 4096, send: 0 }).unwrap();
@@ -102,7 +93,6 @@ mod tests {
     }
 
     #[test]
-    #[cfg(target_os = "linux")]
     fn what_a_receiver_has_not_taken_is_counted() {
         let (here, there) = UnixDatagram::pair().unwrap();
         assert_eq!(untaken(here.as_fd()).unwrap(), 0);

@@ -1,5 +1,5 @@
 //! Batched UDP: datagrams between the kernel and a worker. It does not depend on BitTorrent, and
-//! has the project's only `unsafe`.
+//! has the project's only `unsafe`. It is for Linux.
 //!
 //! # The contract of a backend
 //!
@@ -31,12 +31,12 @@
 //! | [`filter`] | which datagrams the kernel drops before it queues them (classic BPF) |
 //! | [`affinity`] | the vCPUs of the process, pinning a thread to one |
 //! | [`connection_limits`] | which connections of a server stay open |
-//! | [`clock`] | how wrong the wall clock may be (Linux) |
+//! | [`clock`] | how wrong the wall clock may be |
 //! | [`name_service`] | names of users and hosts in a static program (glibc) |
-//! | [`mio`] | the portable backend; recvmmsg and sendmmsg on Linux |
-//! | [`mio::drops`] | why the kernel dropped datagrams (Linux) |
+//! | [`mio`] | the kernel's sockets as a backend: recvmmsg and sendmmsg |
+//! | [`mio::drops`] | why the kernel dropped datagrams |
 //! | [`memory`] | a network within the process: loss, delay and reordering from a seed |
-//! | [`raw`] | datagrams from any source address, for load tests (Linux) |
+//! | [`raw`] | datagrams from any source address, for load tests |
 
 #![allow(unsafe_code, reason = "system calls without a safe wrapper")]
 #![cfg_attr(not(test), warn(clippy::disallowed_types, clippy::print_stdout))]
@@ -45,9 +45,7 @@
 pub mod adopt;
 pub mod affinity;
 pub mod bind;
-#[cfg(any(target_os = "linux", target_os = "android"))]
 mod bpf;
-#[cfg(target_os = "linux")]
 pub mod clock;
 pub mod connection_limits;
 mod counters;
@@ -59,7 +57,6 @@ mod name;
 #[cfg(target_env = "gnu")]
 pub mod name_service;
 pub mod notice;
-#[cfg(any(target_os = "linux", target_os = "android"))]
 pub mod raw;
 pub mod regroup;
 pub mod socket;

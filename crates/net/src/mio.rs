@@ -1,8 +1,7 @@
-//! The reference backend: readiness and wake-ups by mio on every Unix; on Linux batches by
-//! `recvmmsg` and `sendmmsg`, and replies to one client grouped by UDP_SEGMENT.
+//! The reference backend: readiness and wake-ups by mio, batches by `recvmmsg` and `sendmmsg`, and
+//! replies to one client grouped by UDP_SEGMENT.
 
 pub mod drops;
-#[cfg(any(target_os = "linux", target_os = "android"))]
 mod filter_program;
 mod inbox;
 mod outbox;
@@ -17,7 +16,6 @@ use crate::bind::BoundSocket;
 use crate::counters::{self, Wrapping};
 use crate::filter::Filter;
 use crate::socket::{Buffers, Drops, Received, Reply, Sent, Socket};
-use crate::sys::message::Calls;
 use drops::DropReasons;
 use inbox::Inbox;
 use outbox::Outbox;
@@ -32,13 +30,10 @@ pub struct Options {
     /// Datagrams per batch, clamped to 1 to 1024 (the kernel's limit per call). Each takes about
     /// 2.3 kB of memory.
     pub batch: usize,
-    /// Whether each datagram takes a system call of its own, as on systems without `recvmmsg`. On
-    /// Linux this serves to test that path.
-    pub portable: bool,
-    /// Whether replies to one client are grouped (Linux, not with `portable`).
+    /// Whether replies to one client are grouped.
     pub segmentation: bool,
-    /// Whether the kernel may coalesce datagrams that one sender sent in one call (UDP_GRO, Linux);
-    /// each still arrives in a slot of its own. Saves a client the cost of each datagram, or, over
+    /// Whether the kernel may coalesce datagrams that one sender sent in one call (UDP_GRO); each
+    /// still arrives in a slot of its own. Saves a client the cost of each datagram, or, over
     /// loopback, its sender. Takes 2 MiB, and a dropped coalesced message counts as one datagram in
     /// [`Socket::dropped`].
     pub coalesced: bool,
@@ -46,7 +41,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { batch: 128, portable: false, segmentation: true, coalesced: false }
+        Self { batch: 128, segmentation: true, coalesced: false }
     }
 }
 
@@ -74,13 +69,11 @@ impl Backend {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let batch = options.batch.clamp(1, 1024);
-        let calls = calls(options.portable);
-        let segmentation = options.segmentation && calls != Calls::Single;
         let coalesced = options.coalesced && coalesce(&sockets);
         Ok(Self {
             readiness: Readiness::new(&sockets)?,
-            inbox: Inbox::new(batch, calls, coalesced),
-            outbox: Outbox::new(batch, sockets.len(), calls, segmentation),
+            inbox: Inbox::new(batch, coalesced),
+            outbox: Outbox::new(batch, sockets.len(), options.segmentation),
             drops: sockets.iter().map(dropped_so_far).collect::<Vec<_>>().into(),
             sockets,
             reasons: None,
@@ -121,7 +114,6 @@ impl Socket for Backend {
         self.readiness.waker.clone()
     }
 
-    /// Timeouts are in nanoseconds on Linux, and rounded up to milliseconds elsewhere.
     fn wait(&mut self, timeout: Duration) -> io::Result<()> {
         if self.inbox.has_unsplit() {
             return Ok(());
@@ -161,14 +153,9 @@ impl Socket for Backend {
     }
 
     fn set_filter(&mut self, filter: Option<&Filter>) -> io::Result<()> {
-        #[cfg(any(target_os = "linux", target_os = "android"))]
         for socket in &self.sockets {
             filter_program::set(socket, filter)?;
             self.has_filter |= filter.is_some();
-        }
-        #[cfg(not(any(target_os = "linux", target_os = "android")))]
-        if filter.is_some() {
-            return Err(io::ErrorKind::Unsupported.into());
         }
         self.has_filter = filter.is_some();
         Ok(())
@@ -176,7 +163,7 @@ impl Socket for Backend {
 
     fn dropped(&self) -> Drops {
         let mut drops = self.drops.borrow_mut();
-        // A system without drop counters reports zero.
+        // A kernel without drop counters reports zero.
         let count = |(socket, drops): (&BoundSocket, &mut Wrapping)| {
             counters::socket_drops(socket.as_fd()).map_or(0, |now| drops.update(now))
         };
@@ -199,27 +186,9 @@ impl Socket for Backend {
 /// Enables UDP_GRO; returns whether any socket supports it. Messages are split whether or not the
 /// kernel coalesces on their socket.
 fn coalesce(sockets: &[BoundSocket]) -> bool {
-    #[cfg(any(target_os = "linux", target_os = "android"))]
-    {
-        let set = |socket: &BoundSocket| {
-            crate::sys::set_option(socket.as_fd(), libc::SOL_UDP, libc::UDP_GRO, &1).is_ok()
-        };
-        // Set on every socket, whatever the result on the others.
-        sockets.iter().filter(|socket| set(socket)).count() > 0
-    }
-    #[cfg(not(any(target_os = "linux", target_os = "android")))]
-    {
-        let _ = sockets;
-        false
-    }
-}
-
-/// How this system makes its calls.
-fn calls(portable: bool) -> Calls {
-    #[cfg(any(target_os = "linux", target_os = "android"))]
-    if !portable {
-        return Calls::Many;
-    }
-    let _ = portable;
-    Calls::Single
+    let set = |socket: &BoundSocket| {
+        crate::sys::set_option(socket.as_fd(), libc::SOL_UDP, libc::UDP_GRO, &1).is_ok()
+    };
+    // Set on every socket, whatever the result on the others.
+    sockets.iter().filter(|socket| set(socket)).count() > 0
 }

@@ -9,8 +9,7 @@
 //! +------+----+-------+-----+       +------+----+----------+-------+-------+
 //! ```
 //!
-//! Ports and addresses are big endian, the rest is the host's. On the BSDs (macOS too) the family
-//! is a length byte and a family byte.
+//! Ports and addresses are big endian, the rest is the host's.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
@@ -27,12 +26,12 @@ pub(crate) fn encode(address: SocketAddr) -> ([u8; MAX_LEN], u8) {
     name[2..4].copy_from_slice(&address.port().to_be_bytes());
     match address {
         SocketAddr::V4(address) => {
-            name[..2].copy_from_slice(&family(libc::AF_INET, V4_LEN));
+            name[..2].copy_from_slice(&(libc::AF_INET as u16).to_ne_bytes());
             name[4..8].copy_from_slice(&address.ip().octets());
             (name, V4_LEN)
         }
         SocketAddr::V6(address) => {
-            name[..2].copy_from_slice(&family(libc::AF_INET6, V6_LEN));
+            name[..2].copy_from_slice(&(libc::AF_INET6 as u16).to_ne_bytes());
             name[4..8].copy_from_slice(&address.flowinfo().to_ne_bytes());
             name[8..24].copy_from_slice(&address.ip().octets());
             name[24..].copy_from_slice(&address.scope_id().to_ne_bytes());
@@ -69,20 +68,6 @@ pub(crate) fn encode_ip(ip: IpAddr) -> [u8; 16] {
             bytes
         }
         IpAddr::V6(ip) => ip.octets(),
-    }
-}
-
-/// The first two bytes of a name.
-fn family(family: libc::c_int, len: u8) -> [u8; 2] {
-    if cfg!(any(
-        target_os = "linux",
-        target_os = "android",
-        target_os = "solaris",
-        target_os = "illumos"
-    )) {
-        (family as u16).to_ne_bytes()
-    } else {
-        [len, family as u8]
     }
 }
 

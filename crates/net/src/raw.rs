@@ -11,7 +11,7 @@ use nix::errno::Errno;
 use socket2::{Domain, Protocol, Type};
 
 use crate::socket::{Cause, Return, Sent};
-use crate::sys::message::{Calls, Outbound};
+use crate::sys::message::Outbound;
 
 /// Protocol number of UDP in both families (RFC 768).
 const UDP: u8 = 17;
@@ -97,7 +97,7 @@ impl RawSender {
             sent.calls += 1;
             // SAFETY: bytes and name are fields of `self`, which nothing changes before `clear`.
             // Reason: one call for a batch, as for the replies of a server.
-            match unsafe { self.outbound.send(self.socket.as_fd(), first, Calls::Many) } {
+            match unsafe { self.outbound.send(self.socket.as_fd(), first) } {
                 Ok(count) => {
                     let done = &self.spans[first..first + count];
                     sent.datagrams += count as u64;

@@ -8,7 +8,7 @@
 //! and the kernel falls back to its own hash of the addresses.
 //!
 //! Steering is a hint, never a guarantee: a burst cut by UDP_SEGMENT is steered by its first packet
-//! on loopback, and systems other than Linux do not steer at all.
+//! on loopback.
 //!
 //! Sources: `Documentation/networking/filter.rst` (classic BPF), socket(7) on
 //! SO_ATTACH_REUSEPORT_CBPF. That payload offset 0 is the first byte behind the UDP header was
@@ -159,7 +159,6 @@ pub fn detach(group: &Group) -> io::Result<()> {
 }
 
 /// The program itself.
-#[cfg(any(target_os = "linux", target_os = "android"))]
 mod kernel {
     use std::io;
     use std::os::fd::AsFd;
@@ -225,24 +224,5 @@ mod kernel {
         }
         program.push(statement(libc::BPF_RET | libc::BPF_A, 0));
         program
-    }
-}
-
-/// Systems without steering.
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
-mod kernel {
-    use std::io;
-
-    use super::Function;
-    use crate::bind::BoundSocket;
-
-    /// No program can be attached.
-    pub(super) fn detach(_: &BoundSocket) -> io::Result<()> {
-        Ok(())
-    }
-
-    /// Always fails.
-    pub(super) fn attach(_: &BoundSocket, _: &Function, _: &[u16]) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
     }
 }

@@ -30,7 +30,6 @@ pub(crate) fn set_option<T: Plain>(
 }
 
 /// Reads a socket option into `value`; returns how many bytes the kernel wrote.
-#[cfg(any(target_os = "linux", target_os = "android"))]
 pub(crate) fn get_option<T: Plain>(
     fd: BorrowedFd<'_>,
     level: c_int,
@@ -47,7 +46,6 @@ pub(crate) fn get_option<T: Plain>(
 }
 
 /// The bound of the wall clock's error in microseconds, by adjtimex(2).
-#[cfg(target_os = "linux")]
 pub(crate) fn clock_error() -> Result<u64, Errno> {
     let mut state = mem::MaybeUninit::<libc::timex>::zeroed();
     // SAFETY: the kernel writes within `state`, of which zero bytes are a valid value; its `modes`
@@ -82,11 +80,9 @@ pub(crate) unsafe trait Plain {}
 // SAFETY: any four bytes are an int.
 unsafe impl Plain for c_int {}
 // SAFETY: any bytes are an array of integers.
-#[cfg(any(target_os = "linux", target_os = "android"))]
 unsafe impl<const N: usize> Plain for [u32; N] {}
 
 /// Attaches a classic BPF program (`struct sock_fprog`) by the socket option `option`.
-#[cfg(any(target_os = "linux", target_os = "android"))]
 pub(crate) fn attach_program(
     fd: BorrowedFd<'_>,
     option: c_int,
@@ -99,5 +95,4 @@ pub(crate) fn attach_program(
 }
 
 // SAFETY: a length and a pointer, repr(C); only ever passed to the kernel, which checks both.
-#[cfg(any(target_os = "linux", target_os = "android"))]
 unsafe impl Plain for libc::sock_fprog {}

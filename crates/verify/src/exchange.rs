@@ -466,19 +466,12 @@ pub(crate) fn receive(
 
 /// Makes the socket report datagrams that the host of `to` refuses, as if it were connected, which
 /// would hide replies from other addresses.
-#[cfg(target_os = "linux")]
 pub(crate) fn report_refusals(socket: &UdpSocket, to: SocketAddr) -> io::Result<()> {
     use nix::sys::socket::{setsockopt, sockopt};
     match to {
         SocketAddr::V4(_) => setsockopt(socket, sockopt::Ipv4RecvErr, &true)?,
         SocketAddr::V6(_) => setsockopt(socket, sockopt::Ipv6RecvErr, &true)?,
     }
-    Ok(())
-}
-
-/// Other systems report them for connected sockets only: a closed port is silent there.
-#[cfg(not(target_os = "linux"))]
-pub(crate) fn report_refusals(_: &UdpSocket, _: SocketAddr) -> io::Result<()> {
     Ok(())
 }
 

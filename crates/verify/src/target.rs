@@ -58,7 +58,7 @@ impl Target {
         timeout: Duration,
     ) -> Self {
         let loopback = address.ip().is_loopback() && address.is_ipv4();
-        let sources = match (sources, loopback && cfg!(target_os = "linux")) {
+        let sources = match (sources, loopback) {
             ([], true) => (1..=LOOPBACK_SOURCES).map(|n| [127, 0, 77, n].into()).collect(),
             ([], false) => vec![local],
             (given, _) => given.to_vec(),

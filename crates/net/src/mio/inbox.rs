@@ -13,7 +13,7 @@ use nix::errno::Errno;
 use crate::bind::BoundSocket;
 use crate::name;
 use crate::socket::{Received, Return, Slot};
-use crate::sys::message::{Arrived, COALESCED_BYTES, Calls, Inbound, SLOT_BYTES};
+use crate::sys::message::{Arrived, COALESCED_BYTES, Inbound, SLOT_BYTES};
 
 /// Consecutive errors that are attributed to the network; after more the socket is unusable.
 const MAX_ERRORS: usize = 16;
@@ -31,7 +31,6 @@ pub(super) struct Inbox {
     /// Places of `inbound`, and the number in use by the batch.
     places: usize,
     used: usize,
-    calls: Calls,
     /// Whether messages may be coalesced.
     coalesced: bool,
     /// Received messages that are not fully split yet, in order.
@@ -50,7 +49,7 @@ struct Coalesced {
 
 impl Inbox {
     /// Space for `batch` datagrams.
-    pub(super) fn new(batch: usize, calls: Calls, coalesced: bool) -> Self {
+    pub(super) fn new(batch: usize, coalesced: bool) -> Self {
         let nowhere = Return::to(([0, 0, 0, 0], 0).into(), 0);
         let empty = Slot { offset: 0, len: 0, source: nowhere.peer(), reply_to: nowhere };
         let slots = vec![empty; batch].into();
@@ -65,7 +64,6 @@ impl Inbox {
             filled: 0,
             places,
             used: 0,
-            calls,
             coalesced,
             unsplit: VecDeque::with_capacity(messages),
             joined: 0,
@@ -122,7 +120,7 @@ impl Inbox {
         let room = if self.coalesced { self.places } else { limit } - self.used;
         let mut last = Errno::EIO;
         for _ in 0..MAX_ERRORS {
-            match self.inbound.receive(socket.as_fd(), self.used, room, self.calls) {
+            match self.inbound.receive(socket.as_fd(), self.used, room) {
                 Ok(count) => {
                     if self.coalesced {
                         self.accept_coalesced(count, number);

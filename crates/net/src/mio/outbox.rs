@@ -16,7 +16,7 @@ use nix::errno::Errno;
 use crate::bind::BoundSocket;
 use crate::name;
 use crate::socket::{Cause, Reply, Return, Sent};
-use crate::sys::message::{Calls, Outbound};
+use crate::sys::message::Outbound;
 
 /// The most datagrams in a group (UDP_MAX_SEGMENTS was 64 before it became 128).
 const MAX_SEGMENTS: u16 = 64;
@@ -70,7 +70,6 @@ pub(super) struct Outbox {
     spare: Outbound,
     /// Whether the socket may send fragments for the rest of its round.
     fragments: bool,
-    calls: Calls,
     capacity: usize,
     pub(super) count: Segmentation,
 }
@@ -144,7 +143,7 @@ impl SocketQueue {
 
 impl Outbox {
     /// For `sockets` sockets and rounds of at most `capacity` replies.
-    pub(super) fn new(capacity: usize, sockets: usize, calls: Calls, segmentation: bool) -> Self {
+    pub(super) fn new(capacity: usize, sockets: usize, segmentation: bool) -> Self {
         let queue = SocketQueue { first: NONE, last: NONE, segmentation, refusals: 0 };
         Self {
             round: Vec::with_capacity(capacity),
@@ -157,7 +156,6 @@ impl Outbox {
             messages: Vec::with_capacity(capacity),
             spare: Outbound::new(1),
             fragments: false,
-            calls,
             capacity,
             count: Segmentation::default(),
         }
@@ -309,7 +307,7 @@ impl Outbox {
             sent.calls += 1;
             // SAFETY: `round` borrows every reply that `lay_out` has just put into messages.
             // Reason: the kernel reads replies from the batches they were written into.
-            let result = unsafe { self.outbound.send(socket.as_fd(), done, self.calls) };
+            let result = unsafe { self.outbound.send(socket.as_fd(), done) };
             match result {
                 Ok(count) => {
                     let full = count == all;
@@ -387,7 +385,7 @@ impl Outbox {
             sent.calls += 1;
             // SAFETY: `reply` borrows the only bytes and the only name in the message.
             // Reason: as in `transmit`.
-            match unsafe { self.spare.send(socket.as_fd(), 0, self.calls) } {
+            match unsafe { self.spare.send(socket.as_fd(), 0) } {
                 Ok(_) => {
                     sent.datagrams += 1;
                     sent.bytes += reply.bytes.len() as u64;
@@ -487,7 +485,7 @@ mod tests {
     #[test]
     fn refusals_are_counted_by_cause() {
         let to = Return::to("127.0.0.1:9".parse().unwrap(), 0);
-        let mut outbox = Outbox::new(8, 1, Calls::Many, true);
+        let mut outbox = Outbox::new(8, 1, true);
         for (error, cause) in [
             (Errno::EPERM, Cause::Permission),
             (Errno::ENETUNREACH, Cause::Unreachable),
@@ -509,7 +507,6 @@ mod tests {
 
     /// EIO comes from paths that transform packets (IPsec), which a test cannot easily set up: the
     /// test passes the error in.
-    #[cfg(target_os = "linux")]
     #[test]
     fn a_group_that_the_device_refuses_is_sent_one_by_one() {
         let (sockets, client) = ([socket()], socket());
@@ -520,7 +517,7 @@ mod tests {
             let len = client.as_udp().recv(&mut bytes).unwrap();
             bytes[..len].to_vec()
         };
-        let mut outbox = Outbox::new(8, 1, Calls::Many, true);
+        let mut outbox = Outbox::new(8, 1, true);
         let mut sent = Sent::default();
         for refusals in 1..=u64::from(MAX_REFUSALS) {
             outbox.begin(key(&to), 0, &round[0]);

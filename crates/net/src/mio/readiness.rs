@@ -211,18 +211,8 @@ fn sleep(poll: &Poll, sockets: &[BoundSocket], timeout: Duration) -> io::Result<
 }
 
 /// poll(2) with a timeout in nanoseconds.
-#[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
 fn poll_fds(fds: &mut [PollFd<'_>], timeout: Duration) -> nix::Result<i32> {
     nix::poll::ppoll(fds, Some(timeout.into()), None)
-}
-
-/// poll(2) with a timeout that is rounded up to milliseconds: a caller that waits until a point in
-/// time must not wake before it.
-#[cfg(not(any(target_os = "linux", target_os = "android", target_os = "freebsd")))]
-fn poll_fds(fds: &mut [PollFd<'_>], timeout: Duration) -> nix::Result<i32> {
-    let timeout = timeout.as_nanos().div_ceil(1_000_000).min(i32::MAX as u128);
-    let timeout = nix::poll::PollTimeout::try_from(timeout).unwrap_or(nix::poll::PollTimeout::MAX);
-    nix::poll::poll(fds, timeout)
 }
 
 /// Wakes a [`Backend`](super::Backend). Only the first wake-up since the backend last woke costs a

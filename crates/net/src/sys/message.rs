@@ -1,19 +1,15 @@
 //! Batches of datagrams in the kernel's own form: headers, names, control messages and bytes are
 //! laid out once; afterwards only their lengths are rewritten.
 //!
-//! `recvmmsg` fills [`Inbound`] and `sendmmsg` sends [`Outbound`]; where these calls do not exist,
-//! or with [`Calls::Single`], `recvmsg` and `sendmsg` handle one message each. `recv_from` and
-//! `send_to` would be simpler there, but do not report the local address: a host with several
-//! addresses would reply from the wrong one. With one code path for headers, tokens and control
-//! messages, the conformance tests on Linux cover what another Unix runs. The price is two system
-//! calls per request and reply: 3.9 to 4.7 us instead of 3.1 to 4.0 us over loopback (2026-11-20, 2
-//! vCPUs, 16 to 25 % more in each of five interleaved runs).
+//! `recvmmsg` fills [`Inbound`] and `sendmmsg` sends [`Outbound`]. A system call for each datagram
+//! would take 16 to 25 % more time per request and reply: 3.9 to 4.7 us instead of 3.1 to 4.0 us
+//! over loopback (2026-11-20, 2 vCPUs, five interleaved runs).
 
 use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::{mem, ptr};
 
-use libc::{c_int, c_uint, cmsghdr, iovec, msghdr};
+use libc::{c_int, c_uint, cmsghdr, iovec, mmsghdr, msghdr};
 use nix::errno::Errno;
 
 use super::fixed::Fixed;
@@ -29,29 +25,6 @@ pub(crate) const COALESCED_BYTES: usize = 1 << 16;
 /// Bytes for control messages: the larger of the two local addresses (40) and a segment size (24,
 /// in either direction).
 const CONTROL_BYTES: usize = 64;
-
-/// How many datagrams go through one system call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Calls {
-    /// A whole batch (Linux).
-    #[cfg(any(target_os = "linux", target_os = "android"))]
-    Many,
-    /// One.
-    Single,
-}
-
-#[cfg(any(target_os = "linux", target_os = "android"))]
-use libc::mmsghdr;
-
-/// A message and the number of its bytes transferred, as Linux declares it.
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
-#[repr(C)]
-#[allow(non_camel_case_types)]
-#[derive(Debug)]
-struct mmsghdr {
-    msg_hdr: msghdr,
-    msg_len: c_uint,
-}
 
 /// Space for control messages, aligned for their headers.
 #[derive(Clone, Copy, Debug)]
@@ -114,42 +87,22 @@ impl Inbound {
         fd: BorrowedFd<'_>,
         first: usize,
         count: usize,
-        calls: Calls,
     ) -> Result<usize, Errno> {
         assert!(count > 0 && first + count <= self.headers.len());
         let headers = self.headers.pointer(first);
-        match calls {
-            #[cfg(any(target_os = "linux", target_os = "android"))]
-            Calls::Many => {
-                // SAFETY: `count` headers from `first` on are ours (asserted above), and all that
-                // they point to belongs to `self`, which is borrowed exclusively.
-                // Reason: one call for a batch; std has only one datagram per call.
-                let received = unsafe {
-                    libc::recvmmsg(
-                        fd.as_raw_fd(),
-                        headers,
-                        count as c_uint,
-                        libc::MSG_DONTWAIT as _,
-                        ptr::null_mut(),
-                    )
-                };
-                Errno::result(received).map(|received| received as usize)
-            }
-            Calls::Single => one_by_one(count, |i| {
-                // SAFETY: as above; `i < count`. The sockets are nonblocking as well.
-                // Reason: the local address comes only as a control message.
-                unsafe {
-                    let header = headers.add(i);
-                    let len = libc::recvmsg(
-                        fd.as_raw_fd(),
-                        &raw mut (*header).msg_hdr,
-                        libc::MSG_DONTWAIT,
-                    );
-                    (*header).msg_len = len.max(0) as c_uint;
-                    len
-                }
-            }),
-        }
+        // SAFETY: `count` headers from `first` on are ours (asserted above), and all that they
+        // point to belongs to `self`, which is borrowed exclusively.
+        // Reason: one call for a batch; std has only one datagram per call.
+        let received = unsafe {
+            libc::recvmmsg(
+                fd.as_raw_fd(),
+                headers,
+                count as c_uint,
+                libc::MSG_DONTWAIT as _,
+                ptr::null_mut(),
+            )
+        };
+        Errno::result(received).map(|received| received as usize)
     }
 
     /// Calls `each` with the offset and the metadata of each message in `places`, and prepares
@@ -210,7 +163,6 @@ fn metadata(header: &msghdr) -> Metadata {
         let mut message = libc::CMSG_FIRSTHDR(header);
         while let Some(control) = message.as_ref() {
             match (control.cmsg_level, control.cmsg_type) {
-                #[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
                 (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
                     let info = libc::CMSG_DATA(message).cast::<libc::in_pktinfo>();
                     // `ipi_spec_dst` is an address of this host even for a broadcast, `ipi_addr` is
@@ -226,7 +178,6 @@ fn metadata(header: &msghdr) -> Metadata {
                     // A multicast address cannot be a source address.
                     metadata.local = (address[0] != 0xFF).then_some(address);
                 }
-                #[cfg(any(target_os = "linux", target_os = "android"))]
                 (libc::SOL_UDP, libc::UDP_GRO) => {
                     let segment = ptr::read_unaligned(libc::CMSG_DATA(message).cast::<c_int>());
                     metadata.segment = u16::try_from(segment).ok().filter(|segment| *segment > 0);
@@ -314,52 +265,18 @@ impl Outbound {
     /// # Safety
     /// All bytes and all [`Return`]s given since the last [`clear`](Self::clear) are still
     /// borrowed.
-    pub(crate) unsafe fn send(
-        &mut self,
-        fd: BorrowedFd<'_>,
-        first: usize,
-        calls: Calls,
-    ) -> Result<usize, Errno> {
+    pub(crate) unsafe fn send(&mut self, fd: BorrowedFd<'_>, first: usize) -> Result<usize, Errno> {
         assert!(first < self.messages);
         let count = self.messages - first;
         let headers = self.headers.pointer(first);
-        match calls {
-            #[cfg(any(target_os = "linux", target_os = "android"))]
-            Calls::Many => {
-                // SAFETY: `count` headers from `first` on were written since `clear`; names and
-                // bytes live by this function's contract, the rest belongs to `self`.
-                // Reason: one call for a batch; std has only one datagram per call.
-                let sent = unsafe {
-                    libc::sendmmsg(
-                        fd.as_raw_fd(),
-                        headers,
-                        count as c_uint,
-                        libc::MSG_DONTWAIT as _,
-                    )
-                };
-                Errno::result(sent).map(|sent| sent as usize)
-            }
-            Calls::Single => one_by_one(count, |i| {
-                // SAFETY: as above; `i < count`.
-                // Reason: the local address can be set only by a control message.
-                unsafe {
-                    let header = &raw const (*headers.add(i)).msg_hdr;
-                    libc::sendmsg(fd.as_raw_fd(), header, libc::MSG_DONTWAIT)
-                }
-            }),
-        }
+        // SAFETY: `count` headers from `first` on were written since `clear`; names and bytes live
+        // by this function's contract, the rest belongs to `self`.
+        // Reason: one call for a batch; std has only one datagram per call.
+        let sent = unsafe {
+            libc::sendmmsg(fd.as_raw_fd(), headers, count as c_uint, libc::MSG_DONTWAIT as _)
+        };
+        Errno::result(sent).map(|sent| sent as usize)
     }
-}
-
-/// Runs `call` for 0, 1 ... `count - 1` until one fails; like the batched calls, it returns an
-/// error only if the first one failed.
-fn one_by_one(count: usize, mut call: impl FnMut(usize) -> isize) -> Result<usize, Errno> {
-    for i in 0..count {
-        if call(i) < 0 {
-            return if i == 0 { Err(Errno::last()) } else { Ok(i) };
-        }
-    }
-    Ok(count)
 }
 
 /// The place of bytes, for the kernel, which only reads them although the type is mutable.
@@ -371,7 +288,7 @@ fn part_of(bytes: &[u8]) -> iovec {
 /// A header of zeros.
 fn empty_header() -> mmsghdr {
     // SAFETY: integers and pointers, for which zero is a value.
-    // Reason: some systems have padding fields that cannot be named portably.
+    // Reason: some C libraries (musl) have padding fields, which cannot be named.
     unsafe { mem::zeroed() }
 }
 
@@ -381,11 +298,9 @@ fn write_controls(control: &mut Control, to: &Return, segment: Option<u16>) -> u
     if to.has_local {
         len = write_local(control, to);
     }
-    #[cfg(any(target_os = "linux", target_os = "android"))]
     if let Some(segment) = segment {
         len += write_control(control, len, libc::SOL_UDP, libc::UDP_SEGMENT, segment);
     }
-    debug_assert!(cfg!(any(target_os = "linux", target_os = "android")) || segment.is_none());
     len
 }
 
@@ -402,18 +317,13 @@ fn write_local(control: &mut Control, to: &Return) -> usize {
         };
         return write_control(control, 0, libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, info);
     }
-    #[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
-    {
-        let [a, b, c, d, ..] = to.local;
-        let info = libc::in_pktinfo {
-            ipi_ifindex: 0,
-            ipi_spec_dst: libc::in_addr { s_addr: u32::from_ne_bytes([a, b, c, d]) },
-            ipi_addr: libc::in_addr { s_addr: 0 },
-        };
-        write_control(control, 0, libc::IPPROTO_IP, libc::IP_PKTINFO, info)
-    }
-    #[cfg(not(any(target_os = "linux", target_os = "android", target_vendor = "apple")))]
-    0
+    let [a, b, c, d, ..] = to.local;
+    let info = libc::in_pktinfo {
+        ipi_ifindex: 0,
+        ipi_spec_dst: libc::in_addr { s_addr: u32::from_ne_bytes([a, b, c, d]) },
+        ipi_addr: libc::in_addr { s_addr: 0 },
+    };
+    write_control(control, 0, libc::IPPROTO_IP, libc::IP_PKTINFO, info)
 }
 
 /// Writes one control message at `offset` and returns its length.

@@ -1,6 +1,5 @@
-//! The contract of a backend, point by point (see the crate's documentation), on every backend: mio
-//! with batched calls, mio with one call per datagram, mio with coalesced messages, and the
-//! in-memory network.
+//! The contract of a backend, point by point (see the crate's documentation), on every backend:
+//! mio, mio with coalesced messages, and the in-memory network.
 //!
 //! A new backend implements [`Rig`] and adds one line at the end.
 
@@ -36,18 +35,12 @@ trait Rig {
 
 /// The mio backend over the kernel's loopback.
 struct Kernel {
-    portable: bool,
     coalesced: bool,
 }
 
 impl Kernel {
     fn options(&self, batch: usize) -> mio::Options {
-        mio::Options {
-            batch,
-            portable: self.portable,
-            segmentation: true,
-            coalesced: self.coalesced,
-        }
+        mio::Options { batch, segmentation: true, coalesced: self.coalesced }
     }
 }
 
@@ -613,13 +606,6 @@ macro_rules! conformance_of {
     };
 }
 
-conformance_of!(mio_batched, crate::conformance::Kernel { portable: false, coalesced: false });
-conformance_of!(mio_portable, crate::conformance::Kernel { portable: true, coalesced: false });
-#[cfg(target_os = "linux")]
-conformance_of!(mio_coalesced, crate::conformance::Kernel { portable: false, coalesced: true });
-#[cfg(target_os = "linux")]
-conformance_of!(
-    mio_portable_coalesced,
-    crate::conformance::Kernel { portable: true, coalesced: true }
-);
+conformance_of!(mio_batched, crate::conformance::Kernel { coalesced: false });
+conformance_of!(mio_coalesced, crate::conformance::Kernel { coalesced: true });
 conformance_of!(in_memory, crate::conformance::Memory::new());

@@ -4,8 +4,6 @@
 
 mod bind;
 mod conformance;
-#[cfg(target_os = "linux")]
 mod filter;
 mod memory;
-#[cfg(target_os = "linux")]
 mod steering;
