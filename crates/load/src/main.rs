@@ -268,25 +268,18 @@ fn check_host(args: &Args) -> anyhow::Result<()> {
 fn write(args: &Args, report: &Report) -> anyhow::Result<()> {
     let output = &args.output;
     let printed = print(output.report.json.as_deref(), &report.to_table(), report);
-    let written = |path: &Path, result: std::io::Result<()>| {
-        result.with_context(|| format!("cannot write {}", path.display()))
-    };
-    let html = output.html.as_deref();
-    let html = html.map_or(Ok(()), |path| written(path, std::fs::write(path, report.to_html())));
-    let hgrm = output.hgrm.as_deref();
-    let hgrm = hgrm.map_or(Ok(()), |path| written(path, report.write_hgrm(path)));
-    printed.and(html).and(hgrm)
+    let html = output.html.as_deref().map_or(Ok(()), |path| {
+        let written = std::fs::write(path, report.to_html());
+        written.with_context(|| format!("cannot write {}", path.display()))
+    });
+    printed.and(html)
 }
 
 /// Checks that the requested files can be written, before time is spent on measuring.
 fn check_files(args: &Args) -> anyhow::Result<()> {
     let output = &args.output;
-    let hgrm = output.hgrm.as_ref().map(|path| match path.is_dir() {
-        true => path.join("all.hgrm"),
-        false => path.clone(),
-    });
     let json = output.report.json.clone().filter(|path| path.as_os_str() != "-");
-    for path in [json, output.html.clone(), hgrm].into_iter().flatten() {
+    for path in [json, output.html.clone()].into_iter().flatten() {
         // Opening and closing a pipe would signal the end of the file to its reader.
         if path.exists() && !path.is_file() && !path.is_dir() {
             continue;

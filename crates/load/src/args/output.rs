@@ -29,9 +29,4 @@ pub struct OutputArgs {
     /// Write the report with its plots as one self-contained HTML page.
     #[arg(long, value_name = "FILE", help_heading = None)]
     pub html: Option<PathBuf>,
-
-    /// Write latencies by percentile, in microseconds, in HdrHistogram's text format: those of all
-    /// requests to a file, or, to an existing directory, all.hgrm and one file per kind.
-    #[arg(long, value_name = "FILE-OR-DIR", help_heading = RARELY)]
-    pub hgrm: Option<PathBuf>,
 }

@@ -199,7 +199,6 @@ fn unusable_arguments_exit_with_2() {
         (&silent, "--source 192.0.2.77", "192.0.2.77"),
         (&silent, "--json /nowhere/at/all", "cannot write /nowhere/at/all"),
         (&silent, "--html /nowhere/page", "cannot write /nowhere/page"),
-        (&silent, "--hgrm /nowhere/file", "cannot write /nowhere/file"),
         (&tracker.targets(), "--tracker-pid 4294967294", "4294967294"),
     ] {
         let output = load(targets, more);
@@ -297,11 +296,7 @@ fn pages_and_distributions_are_written() {
     let dir = tempfile::tempdir().unwrap();
     let page = dir.path().join("report.html");
     let own = std::process::id();
-    let more = format!(
-        "--quiet --json - --tracker-pid {own} --html {} --hgrm {}",
-        page.display(),
-        dir.path().display()
-    );
+    let more = format!("--quiet --json - --tracker-pid {own} --html {}", page.display());
     let output = load(&tracker.targets(), &more);
     let report = report(&output);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
@@ -315,11 +310,7 @@ fn pages_and_distributions_are_written() {
     assert!(tracker_report.peak_rss >= tracker_report.rss && tracker_report.rss > 1 << 20);
     assert!(tracker_report.drops.is_some());
     assert!(!report.environment.unwrap().kernel.is_empty());
-    for (name, curve) in
-        [("all", &report.curve), ("announce", &report.kinds[Kind::Announce as usize].curve)]
-    {
-        let text = std::fs::read_to_string(dir.path().join(format!("{name}.hgrm"))).unwrap();
+    for curve in [&report.curve, &report.kinds[Kind::Announce as usize].curve] {
         assert!(curve.last().unwrap().count > 0);
-        assert!(text.contains(&format!("Total count    = {:>12}]", curve.last().unwrap().count)));
     }
 }
