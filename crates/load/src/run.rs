@@ -68,11 +68,8 @@ pub fn run(
     beside: Vec<Beside<'_>>,
     mut warnings: Vec<String>,
 ) -> anyhow::Result<Report> {
-    let options = Options {
-        segmentation: settings.load.bursts,
-        coalesced: settings.load.coalescing,
-        ..Options::default()
-    };
+    let options =
+        Options { segmentation: settings.load.bursts, coalesced: true, ..Options::default() };
     let open = |_| Network::open(&plan.population.addresses, targets, options);
     let networks: Vec<_> = (0..settings.load.workers).map(open).collect::<anyhow::Result<_>>()?;
     let notices = networks.last().map(|network| network.notices.iter().map(ToString::to_string));

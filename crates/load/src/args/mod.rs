@@ -114,7 +114,6 @@ impl Args {
             limit: pace.in_flight.map(|count| count as usize),
             burst: target.burst as usize,
             bursts: !target.no_bursts,
-            coalescing: !target.no_coalescing,
             warmup: pace.warmup.as_secs_f64(),
             timeout: pace.timeout.as_secs_f64(),
             seed,

@@ -34,11 +34,6 @@ pub struct TargetArgs {
     /// the kernel steers as one datagram.
     #[arg(long, help_heading = RARELY)]
     pub no_bursts: bool,
-
-    /// Receive every reply by itself, also those that were sent as one segment (UDP_GRO off).
-    /// Over loopback the tracker then pays for splitting them.
-    #[arg(long, help_heading = RARELY)]
-    pub no_coalescing: bool,
 }
 
 impl TargetArgs {

@@ -41,8 +41,6 @@ pub struct LoadSettings {
     pub burst: usize,
     /// Whether requests of equal length are adjacent in a burst and sent in segments (UDP_SEGMENT).
     pub bursts: bool,
-    /// Whether replies may be received in segments (UDP_GRO).
-    pub coalescing: bool,
     /// Seconds of load before the measured window.
     pub warmup: f64,
     /// Seconds after which a request is lost.
@@ -67,7 +65,6 @@ impl Default for LoadSettings {
             limit: None,
             burst: 32,
             bursts: true,
-            coalescing: true,
             warmup: 2.0,
             timeout: 1.0,
             seed: 1,

@@ -44,12 +44,11 @@ pub(super) fn setup(report: &Report) -> Vec<Fact> {
     let (setup, load) = (&report.setup, &report.setup.load);
     let sum = |[v4, v6]: [u32; 2]| grouped(u64::from(v4) + u64::from(v6));
     let segments = if load.bursts { "grouped" } else { "single" };
-    let replies = if load.coalescing { "" } else { ", replies one by one" };
     vec![
         ("tracker", setup.targets.join(", ")),
         ("profile", setup.profile.name.clone()),
         ("pace", load.pace.describe()),
-        ("bursts", format!("of {}, {segments}{replies}", load.burst)),
+        ("bursts", format!("of {}, {segments}", load.burst)),
         ("seed", load.seed.to_string()),
         ("swarms", grouped(setup.swarms)),
         ("peers", sum(setup.peers)),
