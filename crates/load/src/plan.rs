@@ -321,7 +321,7 @@ mod tests {
         let plan = plan(Profile::real(), 5);
         let mut chance = plan.chance(0);
         let (mut announces, mut plain, mut seeders) = (0.0, 0.0, 0.0);
-        let mut sizes = std::collections::BTreeMap::new();
+        let mut lengths = std::collections::BTreeMap::new();
         for n in 0..200_000 {
             let Some(PlannedRequest::Announce { peer, event, seeder }) =
                 plan.next(&mut chance, Family::V4, n % 8)
@@ -331,7 +331,7 @@ mod tests {
             announces += 1.0;
             plain += f64::from(u8::from(event == Event::None));
             seeders += f64::from(u8::from(seeder));
-            *sizes.entry(plan.client(Family::V4, peer).announce_len()).or_insert(0.0) += 1.0;
+            *lengths.entry(plan.client(Family::V4, peer).options.len()).or_insert(0.0) += 1.0;
         }
         let profile = &plan.profile;
         let events = &profile.events;
@@ -339,12 +339,12 @@ mod tests {
         assert!((plain / announces - (1.0 - with_event)).abs() < 0.004, "{plain} of {announces}");
         // The variance of a population of 13,000 peers exceeds that of the draws.
         assert!((seeders / announces - profile.seeders).abs() < 0.02);
-        for (len, count) in &sizes {
-            let of_len = profile.clients.iter().filter(|client| client.announce_len() == *len);
+        for (len, count) in &lengths {
+            let of_len = profile.clients.iter().filter(|client| client.options.len() == *len);
             let meant: f64 = of_len.map(|client| client.weight).sum::<f64>() / 100.0;
-            assert!((count / announces - meant).abs() < 0.02, "{len} bytes");
+            assert!((count / announces - meant).abs() < 0.02, "{len} bytes of options");
         }
-        assert_eq!(sizes.keys().copied().collect::<Vec<_>>(), [98, 100, 109, 130]);
+        assert_eq!(lengths.keys().copied().collect::<Vec<_>>(), [0, 2, 11, 32]);
     }
 
     #[test]

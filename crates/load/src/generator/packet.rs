@@ -181,6 +181,7 @@ mod tests {
     use crate::plan::population::{Addresses, Population};
     use crate::plan::profile::Swarms;
     use onrush_proto::Request;
+    use onrush_proto::announce::REQUEST_LEN;
     use onrush_proto::endpoint::Endpoint;
 
     fn plan() -> Plan {
@@ -219,7 +220,7 @@ mod tests {
             assert_eq!(announce.left == 0, seeder);
             assert_eq!(announce.num_want, if peer % 2 == 0 { 0 } else { client.num_want });
             assert_eq!(announce.event, event);
-            assert_eq!(bytes.len(), client.announce_len());
+            assert_eq!(bytes.len(), REQUEST_LEN + client.options.len());
             let wire = Endpoint::new("127.0.0.1".parse().unwrap(), announce.port);
             assert_eq!(plan.population.places(&member).of(wire.as_bytes()), Some(member.place));
         }

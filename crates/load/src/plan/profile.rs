@@ -6,7 +6,6 @@ pub mod consistency;
 pub mod read;
 mod text;
 
-use onrush_proto::announce::REQUEST_LEN;
 use onrush_toml_keys::{Key, integer, keys, number, table, tables, text as characters, word};
 use serde::{Deserialize, Serialize};
 
@@ -222,13 +221,6 @@ impl Events {
     }
 }
 
-impl Client {
-    /// Bytes of its announces.
-    pub fn announce_len(&self) -> usize {
-        REQUEST_LEN + self.options.len()
-    }
-}
-
 impl Profile {
     /// The built-in profile of this name.
     pub fn named(name: &str) -> Option<Self> {
@@ -261,10 +253,13 @@ impl Profile {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use onrush_proto::announce::REQUEST_LEN;
 
     #[test]
     fn announces_of_the_real_mix_have_the_sizes_seen_in_the_wild() {
-        let mut sizes: Vec<_> = Profile::real().clients.iter().map(Client::announce_len).collect();
+        let clients = Profile::real().clients;
+        let mut sizes: Vec<_> =
+            clients.iter().map(|client| REQUEST_LEN + client.options.len()).collect();
         sizes.sort_unstable();
         sizes.dedup();
         assert_eq!(sizes, [98, 100, 109, 130]);
