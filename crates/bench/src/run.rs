@@ -2,10 +2,9 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::time::{Instant, SystemTime};
+use std::time::SystemTime;
 
 use anyhow::Context as _;
-use onrush_text::times::duration;
 
 use crate::contender::floor::MODEL;
 use crate::prepare::Prepared;
@@ -31,13 +30,10 @@ pub fn run(
     let mut raw = Raw::create(directory)?;
     let scratch = tempfile::tempdir().context("cannot make a directory")?;
     let rounds = Rounds { prepared, stop, scratch: scratch.path() };
-    let ahead = steps.iter().map(|(_, case)| plan.settings.seconds(case)).sum();
-    let mut clock = Clock { ahead, ..Clock::default() };
     // Peers in a reply of the floor, by load.
     let mut peers = HashMap::new();
     for (number, (round, case)) in steps.iter().enumerate() {
         let started = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let at = Instant::now();
         let outcome = rounds.round(*round, case, peers.get(&case.mix).copied().unwrap_or(0))?;
         if let RoundOutcome::Measured(measured) = &outcome
             && case.variant.is_called(MODEL)
@@ -45,9 +41,7 @@ pub fn run(
             let count = measured.most.peers_per_reply.unwrap_or(0.0).round();
             peers.insert(case.mix, count as usize);
         }
-        clock.done(plan.settings.seconds(case), at.elapsed().as_secs_f64());
-        let (position, total, left) = (number + 1, steps.len(), duration(clock.left()));
-        say(&format!("{position} of {total}, {left} left: {}", line(*round, case, &outcome)));
+        say(&format!("{} of {}: {}", number + 1, steps.len(), line(*round, case, &outcome)));
         let started = started.as_secs();
         raw.append(&Record { round: *round, started, case: (*case).clone(), outcome })?;
     }
@@ -67,43 +61,9 @@ fn line(round: u32, case: &Case, outcome: &RoundOutcome) -> String {
     format!("round {round} of {}: {result}", called(case))
 }
 
-/// Estimates the remaining time: the estimate of the rest, times the error of the estimate so far.
-#[derive(Debug, Default)]
-struct Clock {
-    /// Estimated seconds of the remaining rounds.
-    ahead: f64,
-    foreseen: f64,
-    taken: f64,
-}
-
-impl Clock {
-    fn done(&mut self, foreseen: f64, taken: f64) {
-        self.ahead -= foreseen;
-        self.foreseen += foreseen;
-        self.taken += taken;
-    }
-
-    fn left(&self) -> f64 {
-        let factor = if self.foreseen > 0.0 { self.taken / self.foreseen } else { 1.0 };
-        (self.ahead * factor).max(0.0)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_time_left_is_corrected_by_the_time_taken() {
-        let mut clock = Clock { ahead: 40.0, ..Clock::default() };
-        assert_eq!(clock.left(), 40.0);
-        clock.done(10.0, 15.0);
-        assert_eq!(clock.left(), 45.0);
-        clock.done(10.0, 15.0);
-        assert_eq!(clock.left(), 30.0);
-        clock.done(20.0, 1.0);
-        assert_eq!(clock.left(), 0.0);
-    }
 
     #[test]
     fn a_failed_round_is_marked() {
