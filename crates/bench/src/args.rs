@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use clap::{Args as Group, Parser, Subcommand};
 
-use crate::cpus::CpuMode;
 use crate::mix::Mix;
 use crate::plan::BenchSettings;
 
@@ -101,11 +100,6 @@ pub struct Selection {
     /// Workers of the load, each on a core [default: the remaining cores]
     #[arg(long, value_name = "N,N", value_delimiter = ',')]
     pub load_workers: Vec<usize>,
-
-    /// The unit of a core [default: subsequent-one-per-pair where cores have siblings (SMT), else
-    /// subsequent]
-    #[arg(long, value_name = "MODE")]
-    pub cpu_mode: Option<CpuMode>,
 
     /// The settings of the measurements.
     #[command(flatten)]

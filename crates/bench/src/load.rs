@@ -155,7 +155,7 @@ impl Load<'_> {
 
     /// The arguments that determine the population.
     fn arguments(&self, mix: &str) -> Vec<String> {
-        let (port, seed, workers) = (self.port, self.seed, self.seats.load_workers);
+        let (port, seed, workers) = (self.port, self.seed, self.seats.load.len());
         let line = format!("{mix} --target 127.0.0.1:{port} --seed {seed} --workers {workers}");
         let mut arguments: Vec<String> = line.split(' ').map(Into::into).collect();
         if let Some(swarms) = self.dose.swarms {
@@ -167,11 +167,8 @@ impl Load<'_> {
         arguments
     }
 
-    /// Pins each worker where there is a vCPU per worker; otherwise workers share the set.
+    /// The arguments that pin each worker.
     fn pins(&self) -> Vec<String> {
-        if self.seats.load.len() != self.seats.load_workers {
-            return Vec::new();
-        }
         let cpus: Vec<_> = self.seats.load.iter().map(ToString::to_string).collect();
         vec!["--pin".into(), cpus.join(",")]
     }
@@ -230,29 +227,24 @@ mod tests {
     use crate::contender::tests::script;
 
     #[test]
-    fn workers_are_pinned_where_each_has_a_vcpu() {
+    fn each_worker_is_pinned() {
         let dose = LoadSettings { seconds: 1.0, warmup: 0.5, swarms: Some(1000) };
-        let of = |units: &[Vec<usize>]| {
-            let seats = &Assignment::new(units, 1, 2).unwrap();
-            let load = Load {
-                mix: Mix::Spread,
-                seats,
-                dose: &dose,
-                checked: true,
-                seed: 7,
-                port: 7000,
-                directory: Path::new("/tmp"),
-            };
-            (load.pins(), load.arguments("--profile classic"))
+        let seats = &Assignment::new(&[0, 4, 5], 1, 2).unwrap();
+        let load = Load {
+            mix: Mix::Spread,
+            seats,
+            dose: &dose,
+            checked: true,
+            seed: 7,
+            port: 7000,
+            directory: Path::new("/tmp"),
         };
-        let (pins, arguments) = of(&[vec![0], vec![4], vec![5]]);
-        assert_eq!(pins, ["--pin", "4,5"]);
-        let text = arguments.join(" ");
+        assert_eq!(load.pins(), ["--pin", "4,5"]);
+        let text = load.arguments("--profile classic").join(" ");
         assert_eq!(
             text,
             "--profile classic --target 127.0.0.1:7000 --seed 7 --workers 2 --swarms 1000"
         );
-        assert!(of(&[vec![0, 16], vec![4, 20], vec![5, 21]]).0.is_empty());
     }
 
     #[test]

@@ -12,12 +12,13 @@ pub fn facts() -> Vec<(String, String)> {
     environment.facts().into_iter().map(|(name, text)| (name.to_owned(), text)).collect()
 }
 
-/// The vCPUs that this process may use, grouped by core (SMT siblings), in order of the first.
+/// The first vCPU of each core that this process may use. Its siblings (SMT) stay idle.
 ///
 /// # Errors
 /// When the affinity mask cannot be read.
-pub fn cores() -> Result<Vec<Vec<usize>>, AffinityError> {
-    Ok(affinity::cores(&affinity::allowed()?))
+pub fn cores() -> Result<Vec<usize>, AffinityError> {
+    let cores = affinity::cores(&affinity::allowed()?);
+    Ok(cores.iter().map(|core| core[0]).collect())
 }
 
 /// A limit of socket buffers in bytes (`rmem_max` or `wmem_max`), for processes without
@@ -33,6 +34,6 @@ mod tests {
     #[test]
     fn this_host_has_cores() {
         let cores = cores().unwrap();
-        assert!(cores.iter().all(|core| !core.is_empty()) && !cores.is_empty(), "{cores:?}");
+        assert!(!cores.is_empty() && cores.is_sorted(), "{cores:?}");
     }
 }

@@ -96,8 +96,8 @@ fn show(plan: &Plan) {
             "{:9} tracker on vCPU {} ({} cores), {} load workers on {}: {} [{}]",
             case.mix.to_string(),
             format_list(&seats.tracker),
-            seats.tracker_cores,
-            seats.load_workers,
+            seats.tracker.len(),
+            seats.load.len(),
             format_list(&seats.load),
             case.variant.name(),
             case.variant.split()

@@ -9,7 +9,7 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use crate::contender::{Found, Listed, unique};
-use crate::cpus::{Assignment, CpuMode};
+use crate::cpus::Assignment;
 use crate::load::{LoadSettings, Published};
 use crate::mix::Mix;
 use crate::record::Case;
@@ -74,10 +74,6 @@ pub struct BenchSettings {
     #[arg(long)]
     #[serde(default)]
     pub wildcard: bool,
-
-    /// The unit of a core, by the command line and the host.
-    #[arg(skip = CpuMode::Subsequent)]
-    pub mode: CpuMode,
 
     /// The baseline of ratios: a tracker, or one of its variants ("onrush (split)")
     #[arg(long, value_name = "NAME", default_value = "onrush")]
@@ -197,10 +193,9 @@ pub(crate) mod tests {
 
     #[test]
     fn what_is_named_twice_is_measured_once() {
-        let units = CpuMode::SplitPairs.units(&[vec![0, 2], vec![1, 3]]);
         let contenders = found();
         let of = |cores: &[usize], mixes: &[Mix]| {
-            let (seats, _) = sweep(&units, cores, &[]);
+            let (seats, _) = sweep(&[0, 1], cores, &[]);
             cases(&contenders, &seats, mixes)
         };
         let once = of(&[1], &[Mix::Spread, Mix::Bursts]);
@@ -210,8 +205,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_whitelist_and_the_published_tool_do_not_go_together() {
-        let units = CpuMode::Subsequent.units(&[vec![0], vec![1]]);
-        let (seats, _) = sweep(&units, &[], &[]);
+        let (seats, _) = sweep(&[0, 1], &[], &[]);
         let mut contenders = found();
         let mixes = [Mix::Spread, Mix::Published];
         let debians = cases(&contenders, &seats, &mixes);

@@ -6,7 +6,7 @@ use anyhow::{Context as _, bail};
 
 use crate::args::Selection;
 use crate::contender::{ALL, Found, Listed, Search, unique};
-use crate::cpus::{CpuMode, sweep};
+use crate::cpus::sweep;
 use crate::load::{Published, Tools};
 use crate::machine::{self, buffer_limit};
 use crate::mix::Mix;
@@ -68,17 +68,15 @@ pub fn plan(
     present: &[Found],
     listed: Vec<Listed>,
     tools: &Tools,
-    cores: &[Vec<usize>],
+    cpus: &[usize],
     command: String,
 ) -> anyhow::Result<Plan> {
-    let mode = what.cpu_mode.unwrap_or_else(|| CpuMode::for_cores(cores));
-    let units = mode.units(cores);
-    let (seats, mut notices) = sweep(&units, &what.cores, &what.load_workers);
+    let (seats, mut notices) = sweep(cpus, &what.cores, &what.load_workers);
     if seats.is_empty() {
         bail!(
-            "{} cores ({mode}) are too few for a tracker and its load: at least one for each is \
-             needed, as each would otherwise measure the other. {}",
-            units.len(),
+            "{} cores are too few for a tracker and its load: at least one for each is needed, as \
+             each would otherwise measure the other. {}",
+            cpus.len(),
             notices.join("; ")
         );
     }
@@ -90,7 +88,6 @@ pub fn plan(
         bail!("none of the trackers is installed (onrush-bench list)");
     }
     let mut settings = what.settings.clone();
-    settings.mode = mode;
     settings.shares.sort_unstable();
     settings.shares.dedup();
     if what.no_latency {
@@ -215,23 +212,20 @@ mod tests {
         }
     }
 
-    fn planned(line: &str, cores: &[Vec<usize>]) -> anyhow::Result<Plan> {
+    fn planned(line: &str, cpus: &[usize]) -> anyhow::Result<Plan> {
         let tools = Tools { ours: "nowhere".into(), published: None };
-        plan(&what(line), &present(), Vec::new(), &tools, cores, "test".into())
+        plan(&what(line), &present(), Vec::new(), &tools, cpus, "test".into())
     }
 
     #[test]
     fn one_vcpu_is_not_enough() {
-        let error = planned("", &[vec![0]]).unwrap_err().to_string();
+        let error = planned("", &[0]).unwrap_err().to_string();
         assert!(error.contains("at least one for each"), "{error}");
-        // One core with two hyperthreads is not enough where whole cores are assigned.
-        assert!(planned("--cpu-mode split-pairs", &[vec![0, 1]]).is_err());
-        assert!(planned("--cpu-mode subsequent", &[vec![0, 1]]).is_ok());
     }
 
     #[test]
     fn what_was_cut_is_said() {
-        let two = [vec![0], vec![1]];
+        let two = [0, 1];
         let plan = planned("--cores 1,2 --mix spread,published", &two).unwrap();
         assert!(plan.cases.iter().all(|case| case.mix == Mix::Spread));
         for start in ["left out: 2 tracker cores", "left out: the load by aquatic_udp_load_test"] {
@@ -247,7 +241,7 @@ mod tests {
 
     #[test]
     fn rounds_fit_into_the_time() {
-        let two = [vec![0], vec![1]];
+        let two = [0, 1];
         let seconds = |plan: &Plan| -> f64 {
             plan.steps().iter().map(|(_, case)| plan.settings.seconds(case)).sum()
         };
@@ -270,12 +264,12 @@ mod tests {
 
     #[test]
     fn a_baseline_is_somebody_who_is_measured() {
-        let two = [vec![0], vec![1]];
+        let two = [0, 1];
         for (asked, name) in
             [("aquatic", "aquatic_udp"), ("onrush", "onrush"), ("onrush (split)", "onrush (split)")]
         {
             let mut notices = Vec::new();
-            let (seats, _) = sweep(&CpuMode::Subsequent.units(&two), &[], &[]);
+            let (seats, _) = sweep(&two, &[], &[]);
             let cases = cases(&present(), &seats, &[Mix::Spread]);
             assert_eq!(baseline(asked, &cases, &mut notices).unwrap(), name);
             assert!(notices.is_empty(), "{notices:?}");
@@ -296,7 +290,7 @@ mod tests {
         let tester = script(program.path(), Published::PROGRAM, "");
         let published = Some(Published::new(tester).unwrap());
         let tools = Tools { ours: "nowhere".into(), published };
-        let two = [vec![0], vec![1]];
+        let two = [0, 1];
         let notices = |present: &[Found]| {
             let what = what("--mix published");
             plan(&what, present, Vec::new(), &tools, &two, "test".into()).unwrap().notices

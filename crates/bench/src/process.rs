@@ -252,7 +252,7 @@ mod tests {
     }
 
     fn first_cpu() -> [usize; 1] {
-        [crate::machine::cores().unwrap()[0][0]]
+        [crate::machine::cores().unwrap()[0]]
     }
 
     #[test]

@@ -175,7 +175,7 @@ pub(crate) mod tests {
 
     /// A result in round `round`, with rates around `rate`.
     pub(crate) fn measured(variant: Variant, round: u32, rate: f64) -> Record {
-        let seats = Assignment::new(&[vec![0], vec![1]], 1, 1).unwrap();
+        let seats = Assignment::new(&[0, 1], 1, 1).unwrap();
         let case = Case { variant, seats, mix: Mix::Spread };
         let outcome = RoundOutcome::Measured(Box::new(figures(rate)));
         Record { round, started: 1_790_000_000, case, outcome }

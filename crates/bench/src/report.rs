@@ -65,11 +65,7 @@ fn text(summary: &Summary) -> String {
         format!("{name} {}: {text}", version.as_deref().unwrap_or("**absent**"))
     });
     list(&mut text, "Contenders and load testers", listed);
-    let own = [
-        ("vCPUs are handed out", settings.mode.to_string()),
-        ("onrush-bench", plan.version.clone()),
-        ("command", format!("`{}`", plan.command)),
-    ];
+    let own = [("onrush-bench", plan.version.clone()), ("command", format!("`{}`", plan.command))];
     let machine = plan.machine.iter().map(|(name, value)| (name.as_str(), value.clone()));
     list(&mut text, "Machine", machine.chain(own).map(|(name, value)| format!("{name}: {value}")));
     text
@@ -89,8 +85,8 @@ fn table(text: &mut String, summary: &Summary) {
         let Case { seats, variant, mix } = case;
         let mut cells = vec![
             mix.to_string(),
-            format!("{} ({})", seats.tracker_cores, format_list(&seats.tracker)),
-            format!("{} ({})", seats.load_workers, format_list(&seats.load)),
+            format!("{} ({})", seats.tracker.len(), format_list(&seats.tracker)),
+            format!("{} ({})", seats.load.len(), format_list(&seats.load)),
             variant.name(),
             variant.split(),
         ];
@@ -117,7 +113,7 @@ fn figures(row: &Row, summary: &Summary, shares: &BTreeSet<u32>) -> Vec<String> 
     let mut rate = spread(&row.rate, grouped);
     let beside = |other: &&Row| {
         let (own, other) = (&row.case, &other.case);
-        (own.mix, own.seats.tracker_cores) == (other.mix, other.seats.tracker_cores)
+        (own.mix, own.seats.tracker.len()) == (other.mix, other.seats.tracker.len())
     };
     let best = summary.rows.iter().filter(beside).map(|row| row.rate.median).reduce(f64::max);
     if best == Some(row.rate.median) {

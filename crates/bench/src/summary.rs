@@ -194,7 +194,7 @@ fn ratio(row: &Row, base: &Row, records: &[Record]) -> Option<[f64; 2]> {
 pub(crate) fn called(case: &Case) -> String {
     let split = case.variant.split();
     let split = if split.is_empty() { split } else { format!(", {split}") };
-    let (cores, workers) = (case.seats.tracker_cores, case.seats.load_workers);
+    let (cores, workers) = (case.seats.tracker.len(), case.seats.load.len());
     format!("{}{split} ({}, {cores} cores, {workers} load workers)", case.variant.name(), case.mix)
 }
 

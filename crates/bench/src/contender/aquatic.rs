@@ -42,8 +42,8 @@ fn defaults(program: &Path) -> Option<String> {
 fn variants(found: &Found, seats: &Assignment) -> Vec<Variant> {
     let mut variants = Vec::new();
     for kind in kinds(&defaults(&found.program).unwrap_or_default()) {
-        let of = |n| Variant::new("aquatic_udp", Some(kind), &[(WORKERS, n)]);
-        variants.extend(seats.tracker_workers().into_iter().map(of));
+        let workers = seats.tracker.len();
+        variants.push(Variant::new("aquatic_udp", Some(kind), &[(WORKERS, workers)]));
     }
     variants
 }

@@ -19,7 +19,7 @@ pub const FLOOR: Contender = Contender {
                that is not measured; all of its replies count",
     by_name: true,
     checked: false,
-    variants: |_, seats| match seats.tracker_cores {
+    variants: |_, seats| match seats.tracker.len() {
         1 => vec![Variant::new("floor", None, &[])],
         _ => Vec::new(),
     },

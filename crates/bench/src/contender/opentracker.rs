@@ -41,10 +41,10 @@ fn version(program: &Path) -> Option<String> {
 }
 
 fn variants(_: &Found, seats: &Assignment) -> Vec<Variant> {
-    let mut workers = seats.tracker_workers();
-    if seats.tracker_cores == 1 {
-        workers.insert(0, 0);
-    }
+    let workers = match seats.tracker.len() {
+        1 => vec![0, 1],
+        cores => vec![cores],
+    };
     workers.into_iter().map(|n| Variant::new("opentracker", None, &[(WORKERS, n)])).collect()
 }
 

@@ -51,13 +51,12 @@ fn variants(found: &Found, seats: &Assignment) -> Vec<Variant> {
     let name = found.contender.name;
     let colocated = |n| Variant::new(name, Some(COLOCATED), &[(WORKERS, n)]);
     let split = |s, w| Variant::new(name, Some(SPLIT), &[(SOCKET, s), (SWARM, w)]);
-    let mut variants: Vec<_> = seats.tracker_workers().into_iter().map(colocated).collect();
-    for total in seats.tracker_workers() {
-        // One swarm worker in seven is the daemon's default; one in four suits
-        // costlier swarms than those of the cost model.
-        for swarm in [total.div_ceil(7), total.div_ceil(4)] {
-            variants.push(split(total.saturating_sub(swarm).max(1), swarm));
-        }
+    let total = seats.tracker.len();
+    let mut variants = vec![colocated(total)];
+    // One swarm worker in seven is the daemon's default; one in four suits costlier swarms than
+    // those of the cost model.
+    for swarm in [total.div_ceil(7), total.div_ceil(4)] {
+        variants.push(split(total.saturating_sub(swarm).max(1), swarm));
     }
     // With one or two workers in all there is one of each kind.
     unique(variants)
@@ -92,23 +91,21 @@ mod tests {
 
     #[test]
     fn every_capacity_has_both_placements() {
-        let of = |cores, threads| -> Vec<_> {
-            let unit = |core| (0..threads).map(|thread| core + 100 * thread).collect();
-            let units: Vec<_> = (0..=cores).map(unit).collect();
-            let variants = found()[0].variants(&Assignment::new(&units, cores, 1).unwrap());
+        let of = |cores| -> Vec<_> {
+            let cpus: Vec<_> = (0..=cores).collect();
+            let variants = found()[0].variants(&Assignment::new(&cpus, cores, 1).unwrap());
             variants.iter().map(|v| format!("{} {}", v.name(), v.split())).collect()
         };
         assert_eq!(
-            of(1, 1),
+            of(1),
             ["onrush (colocated) workers: 1", "onrush (split) socket workers: 1, swarm workers: 1"]
         );
         assert_eq!(
-            of(8, 1),
+            of(8),
             ["onrush (colocated) workers: 8", "onrush (split) socket workers: 6, swarm workers: 2",]
         );
-        assert_eq!(of(1, 2).len(), 3, "{:?}", of(1, 2));
         let before = Found { contender: &BEFORE, ..found()[0].clone() };
-        let seats = Assignment::new(&[vec![0], vec![1]], 1, 1).unwrap();
+        let seats = Assignment::new(&[0, 1], 1, 1).unwrap();
         assert_eq!(before.variants(&seats)[0].name(), "onrush-before (colocated)");
     }
 

@@ -63,7 +63,7 @@ impl Published {
         let log = fs::read_to_string(load.directory.join(format!("{}.log", Self::PROGRAM)))?;
         let mut point = point(&log, used)
             .with_context(|| format!("aquatic_udp_load_test: {}", child.output_tail()))?;
-        let workers = load.seats.load_workers;
+        let workers = load.seats.load.len();
         point.load_percent = busy.percent(Duration::from_secs(seconds), workers);
         let share = point.load_percent.map(|percent| percent / 100.0 * workers as f64);
         point.load_per_reply = share.map(|share| share / point.rate * 1e6);
@@ -74,7 +74,7 @@ impl Published {
         let mut text = self.defaults.clone();
         for (key, value) in [
             ("server_address", format!("\"127.0.0.1:{}\"", load.port)),
-            ("workers", load.seats.load_workers.to_string()),
+            ("workers", load.seats.load.len().to_string()),
             ("duration", duration.to_string()),
         ] {
             set(&mut text, key, &value)?;
@@ -167,7 +167,7 @@ mod tests {
         let tool = Published { program: "nowhere".into(), defaults: defaults.into() };
         let dose = LoadSettings { seconds: 5.0, warmup: 0.1, swarms: None };
         let of = |mix| {
-            let seats = &Assignment::new(&[vec![0], vec![1]], 1, 1).unwrap();
+            let seats = &Assignment::new(&[0, 1], 1, 1).unwrap();
             let (dose, directory) = (&dose, Path::new("/tmp"));
             let load = Load { mix, seats, dose, checked: true, seed: 1, port: 7000, directory };
             tool.config(&load, 10).unwrap()

@@ -31,11 +31,11 @@ pub(super) fn picture(summary: &Summary) -> String {
 fn panel(summary: &Summary, mix: Mix) -> String {
     let rows: Vec<_> = summary.rows.iter().filter(|row| row.case.mix == mix).collect();
     let names = unique(rows.iter().map(|row| row.case.variant.name()));
-    let cores: BTreeSet<_> = rows.iter().map(|row| row.case.seats.tracker_cores).collect();
+    let cores: BTreeSet<_> = rows.iter().map(|row| row.case.seats.tracker.len()).collect();
     let best = |name: &str, cores: usize| -> Option<&Row> {
         let of = rows
             .iter()
-            .filter(|row| row.case.variant.name() == name && row.case.seats.tracker_cores == cores);
+            .filter(|row| row.case.variant.name() == name && row.case.seats.tracker.len() == cores);
         of.copied().max_by(|a, b| a.rate.median.total_cmp(&b.rate.median))
     };
     if let [only] = cores.iter().copied().collect::<Vec<_>>()[..] {
@@ -97,7 +97,7 @@ mod tests {
     fn several_cores_are_lines() {
         let mut summary = example();
         let mut wide = summary.rows[0].clone();
-        wide.case.seats.tracker_cores = 2;
+        wide.case.seats.tracker.push(1);
         summary.rows.push(wide);
         let svg = picture(&summary);
         assert!(svg.contains("Replies per second") && svg.contains("tracker cores"), "{svg}");

@@ -3,18 +3,18 @@
 
 use super::*;
 use crate::contender::{Listed, Variant};
-use crate::cpus::{Assignment, CpuMode};
+use crate::cpus::Assignment;
 use crate::mix::Mix;
 use crate::plan::tests::example;
 use crate::record::tests::figures;
 use crate::record::{Case, Measured, Point, Raw, Record, RoundOutcome};
 
 fn cases() -> Vec<Case> {
-    let units: Vec<_> = (0..16).map(|core| vec![core, core + 16]).collect();
+    let cpus: Vec<_> = (0..16).collect();
     let mut cases = Vec::new();
     for mix in [Mix::Spread, Mix::Published] {
         for cores in [1, 2] {
-            let seats = Assignment::new(&units, cores, 8).unwrap();
+            let seats = Assignment::new(&cpus, cores, 8).unwrap();
             let variants = [
                 Variant::new("onrush", Some("colocated"), &[("workers", cores)]),
                 Variant::new("aquatic_udp", Some("io_uring"), &[("socket workers", cores)]),
@@ -32,7 +32,7 @@ fn plan() -> Plan {
         version: version.map(Into::into),
         text: text.into(),
     };
-    let mut plan = Plan {
+    Plan {
         created: 1_795_219_200,
         command: "onrush-bench run --out results --rounds 2".into(),
         machine: vec![
@@ -51,15 +51,13 @@ fn plan() -> Plan {
         cases: cases(),
         notices: vec!["clamped: aquatic_udp asks for more than it gets".into()],
         ..example(2)
-    };
-    plan.settings.mode = CpuMode::SplitPairs;
-    plan
+    }
 }
 
 /// Made-up figures: aquatic at 0.8 of ours, torrust at half, with wrong replies and failing on two
 /// cores: once, and under the published load always.
 fn outcome(case: &Case, round: u32) -> RoundOutcome {
-    let (cores, published) = (case.seats.tracker_cores as f64, case.mix == Mix::Published);
+    let (cores, published) = (case.seats.tracker.len() as f64, case.mix == Mix::Published);
     let (factor, torrust) = match case.variant.tracker.as_str() {
         "onrush" => (1.0, false),
         "aquatic_udp" => (0.8, false),
