@@ -61,43 +61,13 @@ pub const NAMES: [&str; SOFTWARE.len()] = {
     names
 };
 
-/// A column of [`SOFTWARE`] in one list, each entry with its index in [`NAMES`].
-macro_rules! listed {
-    ($column:tt, [$none:expr; $len:literal]) => {{
-        let mut list = [($none, 0); $len];
-        let (mut len, mut index) = (0, 0);
-        while index < SOFTWARE.len() {
-            let mut rest = SOFTWARE[index].$column;
-            while let [entry, after @ ..] = rest {
-                list[len] = (*entry, index);
-                len += 1;
-                rest = after;
-            }
-            index += 1;
-        }
-        assert!(len == list.len());
-        list
-    }};
-}
-
-/// The codes of all software.
-const CODES: [([u8; 2], usize); 38] = listed!(1, [[0; 2]; 38]);
-
-/// The prefixes of all software.
-const PREFIXES: [(&[u8], usize); 5] = listed!(2, [&[] as &[u8]; 5]);
-
 /// The index in [`NAMES`] of the software of a peer id.
 pub fn index_of(peer_id: &PeerId) -> usize {
-    match peer_id.0 {
-        [b'-', a, b, ..] => {
-            let known = CODES.iter().find(|(code, _)| *code == [a, b]);
-            known.map_or(0, |(_, index)| *index)
-        }
-        ref id => {
-            let known = PREFIXES.iter().find(|(prefix, _)| id.starts_with(prefix));
-            known.map_or(0, |(_, index)| *index)
-        }
-    }
+    let is_known = |(_, codes, prefixes): &Software| match peer_id.0 {
+        [b'-', a, b, ..] => codes.contains(&[a, b]),
+        ref id => prefixes.iter().any(|prefix| id.starts_with(prefix)),
+    };
+    SOFTWARE.iter().position(is_known).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -132,7 +102,7 @@ mod tests {
     fn names_and_codes_are_unique_and_every_name_has_a_prefix() {
         assert_eq!(NAMES.iter().collect::<std::collections::BTreeSet<_>>().len(), NAMES.len());
         assert!(SOFTWARE[1..].iter().all(|(_, codes, prefixes)| codes.len() + prefixes.len() > 0));
-        let codes: std::collections::BTreeSet<_> = CODES.iter().map(|(code, _)| code).collect();
-        assert_eq!(codes.len(), CODES.len());
+        let codes: Vec<_> = SOFTWARE.iter().flat_map(|(_, codes, _)| *codes).collect();
+        assert_eq!(codes.iter().collect::<std::collections::BTreeSet<_>>().len(), codes.len());
     }
 }
