@@ -2,7 +2,7 @@
 //! populations, and the memory freed when all peers have expired. Each population has a process of
 //! its own, which receives it in pieces, so that the process's memory holds nothing but the shard.
 //!
-//! `cargo run --release -p onrush-lab [--features jemalloc|mimalloc] --bin memory -- [NUMBER]`
+//! `cargo run --release -p onrush-lab [--features jemalloc] --bin memory -- [NUMBER]`
 
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};

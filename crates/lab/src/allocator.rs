@@ -1,4 +1,4 @@
-//! The allocator that an example is built with: the feature `jemalloc` or `mimalloc`, or the
+//! The allocator that a program is built with: jemalloc by the feature `jemalloc`, else the
 //! system's.
 
 use std::fs;
@@ -7,18 +7,8 @@ use std::fs;
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-#[cfg(all(feature = "mimalloc", not(feature = "jemalloc")))]
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 /// Its name.
-pub const NAME: &str = if cfg!(feature = "jemalloc") {
-    "jemalloc"
-} else if cfg!(feature = "mimalloc") {
-    "mimalloc"
-} else {
-    "system"
-};
+pub const NAME: &str = if cfg!(feature = "jemalloc") { "jemalloc" } else { "system" };
 
 /// Bytes of this process that are in memory. /proc/self/statm would be cheaper to read, but its
 /// figures come from counters per CPU that are not exact (proc_pid_statm(5)).
