@@ -5,6 +5,7 @@ enabled; the torrent is private, aria2 has no DHT node to contact, and the names
 """
 
 import json
+import re
 import signal
 import subprocess
 
@@ -17,6 +18,15 @@ PORT = 16881
 class Peer:
     """A running client, whose process ends on SIGTERM."""
 
+    @classmethod
+    def version(cls):
+        """The first number with a dot in what its command prints."""
+        done = subprocess.run(cls.version_command, capture_output=True, text=True, timeout=120)
+        found = re.search(r"\d+(\.\d+)+", done.stdout + done.stderr)
+        if done.returncode != 0 or not found:
+            raise Failure(f"{cls.version_command}: {done.stdout}{done.stderr}")
+        return found[0]
+
     def stop(self):
         return self.process.stop()
 
@@ -25,15 +35,12 @@ class Libtorrent(Peer):
     """libtorrent through its Python binding (see peer_libtorrent.py)."""
 
     name = "libtorrent"
+    version_command = [VENV_PYTHON, "-c", "import libtorrent; print(libtorrent.__version__)"]
 
     def __init__(self, host, torrent, directory, log):
         script = ROOT / "scripts" / "clients" / "peer_libtorrent.py"
         command = host.command(VENV_PYTHON, script, host.address, PORT, torrent.path, directory)
         self.process = Process(self.name, command, log, stdin=subprocess.PIPE)
-
-    @staticmethod
-    def version():
-        return _output([VENV_PYTHON, "-c", "import libtorrent; print(libtorrent.__version__)"]).strip()
 
     def reannounce(self):
         self.process.write("reannounce")
@@ -50,6 +57,7 @@ class Transmission(Peer):
     """transmission-daemon with its own configuration; it loads torrents from a watched directory."""
 
     name = "transmission"
+    version_command = ["transmission-daemon", "--version"]
 
     def __init__(self, host, torrent, directory, log, also=()):
         home = directory.parent / f"{directory.name}.transmission"
@@ -78,15 +86,12 @@ class Transmission(Peer):
         command = host.command("transmission-daemon", "--foreground", "--config-dir", home)
         self.process = Process(self.name, command, log)
 
-    @staticmethod
-    def version():
-        return _output(["transmission-daemon", "--version"]).split()[1]
-
 
 class Aria2(Peer):
     """aria2c. A leecher keeps running as a seeder, as aria2 announces `completed` only while it seeds."""
 
     name = "aria2"
+    version_command = ["aria2c", "--version"]
 
     def __init__(self, host, torrent, directory, log, interval=0):
         command = host.command(
@@ -111,20 +116,9 @@ class Aria2(Peer):
         )
         self.process = Process(self.name, command, log)
 
-    @staticmethod
-    def version():
-        return _output(["aria2c", "--version"]).split()[2]
-
     def stop(self):
         # On SIGTERM aria2 exits without announcing `stopped`.
         return self.process.stop(signal.SIGINT)
 
 
 CLIENTS = {client.name: client for client in (Libtorrent, Transmission, Aria2)}
-
-
-def _output(command):
-    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=120)
-    if done.returncode != 0:
-        raise Failure(f"{command}: {done.stdout}{done.stderr}")
-    return done.stdout + done.stderr

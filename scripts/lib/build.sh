@@ -3,6 +3,12 @@
 # source_commit: what --version and reports show; another commit is built again.
 source_commit() { echo "${ONRUSH_COMMIT:-$(git describe --always --dirty 2>/dev/null || echo unknown)}"; }
 
+# in_target [NAME]: prints the path of cargo's target directory, or of a directory in it, which is made.
+in_target() {
+  local place="${CARGO_TARGET_DIR:-target}/${1:-}"
+  mkdir -p "$place" && (cd "$place" && pwd)
+}
+
 # release_cargo ARGUMENT...: cargo for release builds. Programs contain the places of panics; the directories of this
 # machine are replaced in them, so that a build of the same source elsewhere has the same bytes (scripts/supply-chain).
 release_cargo() {
@@ -81,5 +87,5 @@ functional_build() {
     return
   fi
   cargo build --quiet --locked -p onrush -p onrush-load -p onrush-bench --bins >&2 &&
-    (cd "${CARGO_TARGET_DIR:-target}/debug" && pwd)
+    in_target debug
 }

@@ -3,10 +3,9 @@
 
 # The tracker refuses the state directories of tests if their group may write to them.
 umask 022
-target="${CARGO_TARGET_DIR:-target}"
-mkdir -p "$target/test-logs"
-logs="$(cd "$target/test-logs" && pwd)"
-target="$(cd "$target" && pwd)"
+. scripts/lib/build.sh
+target="$(in_target)"
+logs="$(in_target test-logs)"
 # Results of a run that was interrupted.
 rm -f "$logs"/*.result
 passed=0

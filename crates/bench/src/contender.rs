@@ -156,14 +156,16 @@ pub struct Launch {
 }
 
 impl Launch {
-    /// A program that reads `config` from `file`, which is written here and named after `option`.
+    /// A program that reads `config` from a file in `directory`, which is written here and named
+    /// after `option`.
     pub(crate) fn configured(
         program: &Path,
-        option: &str,
-        file: &Path,
+        directory: &Path,
+        [option, file]: [&str; 2],
         config: &str,
     ) -> anyhow::Result<Self> {
-        fs::write(file, config).with_context(|| format!("cannot write {}", file.display()))?;
+        let file = directory.join(file);
+        fs::write(&file, config).with_context(|| format!("cannot write {}", file.display()))?;
         let arguments = vec![option.into(), file.display().to_string()];
         Ok(Self { program: program.to_owned(), arguments, ..Self::default() })
     }

@@ -117,7 +117,6 @@ impl Load<'_> {
         let line = format!("{mix} --duration {seconds} --warmup {warmup} --tracker-pid {pid}");
         let mut arguments = self.arguments(&line);
         arguments.extend(["--json".into(), file.display().to_string()]);
-        arguments.extend(self.pins());
         match (rate, self.mix.in_flight()) {
             (Some(rate), _) => arguments.extend(["--rate".into(), format!("{rate:.1}")]),
             (None, Some(limit)) => arguments.extend(["--in-flight".into(), limit.to_string()]),
@@ -153,10 +152,12 @@ impl Load<'_> {
         Ok(())
     }
 
-    /// The arguments that determine the population.
+    /// The arguments that determine the population, and workers each on a vCPU of its own.
     fn arguments(&self, mix: &str) -> Vec<String> {
-        let (port, seed, workers) = (self.port, self.seed, self.seats.load.len());
-        let line = format!("{mix} --target 127.0.0.1:{port} --seed {seed} --workers {workers}");
+        let (port, seed, cpus) = (self.port, self.seed, &self.seats.load);
+        let pins = cpus.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+        let line = format!("{mix} --target 127.0.0.1:{port} --seed {seed}");
+        let line = format!("{line} --workers {} --pin {pins}", cpus.len());
         let mut arguments: Vec<String> = line.split(' ').map(Into::into).collect();
         if let Some(swarms) = self.dose.swarms {
             arguments.extend(["--swarms".into(), swarms.to_string()]);
@@ -165,12 +166,6 @@ impl Load<'_> {
             arguments.push("--strangers".into());
         }
         arguments
-    }
-
-    /// The arguments that pin each worker.
-    fn pins(&self) -> Vec<String> {
-        let cpus: Vec<_> = self.seats.load.iter().map(ToString::to_string).collect();
-        vec!["--pin".into(), cpus.join(",")]
     }
 
     /// Runs onrush-load with these arguments to its end.
@@ -239,11 +234,10 @@ mod tests {
             port: 7000,
             directory: Path::new("/tmp"),
         };
-        assert_eq!(load.pins(), ["--pin", "4,5"]);
         let text = load.arguments("--profile classic").join(" ");
         assert_eq!(
             text,
-            "--profile classic --target 127.0.0.1:7000 --seed 7 --workers 2 --swarms 1000"
+            "--profile classic --target 127.0.0.1:7000 --seed 7 --workers 2 --pin 4,5 --swarms 1000"
         );
     }
 

@@ -27,8 +27,8 @@ pub const AQUATIC: Contender = Contender {
     variants,
     launch: |found, variant, setup| {
         let defaults = defaults(&found.program).context("aquatic_udp -p prints nothing")?;
-        let file = setup.directory.join("aquatic.toml");
-        Launch::configured(&found.program, "-c", &file, &config(&defaults, variant, setup)?)
+        let config = config(&defaults, variant, setup)?;
+        Launch::configured(&found.program, setup.directory, ["-c", "aquatic.toml"], &config)
     },
     missing_variant: |found| missing_variant(&defaults(&found.program).unwrap_or_default()),
     ..USUAL

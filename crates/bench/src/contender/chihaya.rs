@@ -14,8 +14,8 @@ pub const CHIHAYA: Contender = Contender {
                (crates/bencher) sets it; it has no number of workers",
     version,
     launch: |found, _, setup| {
-        let file = setup.directory.join("chihaya.yaml");
-        Launch::configured(&found.program, "--config", &file, &config(setup))
+        let (config, file) = (config(setup), ["--config", "chihaya.yaml"]);
+        Launch::configured(&found.program, setup.directory, file, &config)
     },
     ..USUAL
 };

@@ -63,10 +63,11 @@ fn launch(found: &Found, variant: &Variant, setup: &Setup) -> anyhow::Result<Lau
             .and_then(|_| fs::set_permissions(&program, Permissions::from_mode(0o755)))
             .with_context(|| format!("cannot copy {}", found.program.display()))?;
     }
-    let file = setup.directory.join("opentracker.conf");
-    let launch = Launch::configured(&program, "-f", &file, &config(variant, setup))?;
+    let config = config(variant, setup);
+    let launch =
+        Launch::configured(&program, setup.directory, ["-f", "opentracker.conf"], &config)?;
     // Readable by the account `nobody` under any umask.
-    fs::set_permissions(&file, Permissions::from_mode(0o644))?;
+    fs::set_permissions(&launch.arguments[1], Permissions::from_mode(0o644))?;
     // As root it would change its user and lose the parent-death signal of the bench.
     Ok(Launch { unprivileged: true, ..launch })
 }

@@ -27,12 +27,7 @@ pub const ONRUSH: Contender = Contender {
     variants,
     launch: |found, variant, setup| {
         let config = config(variant, setup, buffer_limit("rmem_max"), buffer_limit("wmem_max"));
-        Launch::configured(
-            &found.program,
-            "--config",
-            &setup.directory.join("onrush.toml"),
-            &config,
-        )
+        Launch::configured(&found.program, setup.directory, ["--config", "onrush.toml"], &config)
     },
     ..USUAL
 };

@@ -48,8 +48,8 @@ impl Published {
 
     pub(super) fn run(&self, load: &Load, pid: u32, stop: &Stop) -> anyhow::Result<Point> {
         let seconds = Self::seconds(load.dose);
-        let file = load.directory.join("aquatic_load.toml");
-        let launch = Launch::configured(&self.program, "-c", &file, &self.config(load, seconds)?)?;
+        let (config, file) = (self.config(load, seconds)?, ["-c", "aquatic_load.toml"]);
+        let launch = Launch::configured(&self.program, load.directory, file, &config)?;
         let before = Cpu::of(pid).context("the tracker has ended")?;
         let mut child = Child::start(&launch, &load.seats.load, load.directory)?;
         let (own, mut busy) = (child.pid(), Busy::default());
