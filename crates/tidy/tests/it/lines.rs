@@ -8,15 +8,15 @@ use onrush_tidy::{crate_of, demand, sources};
 /// [`GROWTH`] beyond its row. The commit that raises a row says why; one that removes more than
 /// [`SLACK`] lowers it.
 const BUDGETS: [(&str, [usize; 2]); 19] = [
-    ("bench", [2_392, 1_252]),
+    ("bench", [2_285, 1_203]),
     ("commands", [3_125, 1_396]),
     ("config", [1_799, 1_069]),
     ("control", [4_170, 1_921]),
     ("daemon", [6_183, 11_975]),
     ("fuzz", [423, 0]),
-    ("lab", [1_072, 681]),
-    ("load", [6_993, 4_972]),
-    ("net", [3_706, 2_440]),
+    ("lab", [1_002, 681]),
+    ("load", [6_893, 4_933]),
+    ("net", [3_458, 2_419]),
     ("proto", [692, 759]),
     ("replica", [629, 332]),
     ("store", [2_024, 1_311]),
@@ -26,7 +26,7 @@ const BUDGETS: [(&str, [usize; 2]); 19] = [
     ("tidy", [169, 777]),
     ("toml-keys", [1_082, 499]),
     ("tracker", [4_267, 2_527]),
-    ("verify", [2_419, 1_102]),
+    ("verify", [2_328, 1_102]),
 ];
 /// Growth beyond a row, percent.
 const GROWTH: usize = 3;
