@@ -188,8 +188,10 @@ class Case:
         before = self.host.read(CONFIG)
         with self.host.rewritten(CONFIG, before.replace("interval = 1800", "interval = 900")):
             self.host.run("systemctl", "reload", "onrush")
-            changed = "announce.interval: 1800 -> 900"
-            self.host.until("the reload in the log", lambda: changed in self.host.journal("onrush", since))
+            # The reload has waited until it is in force, as the user of the unit requested it.
+            uid = self.host.run("id", "-u", "onrush").stdout.strip()
+            journal = self.host.journal("onrush", since)
+            assert f"reloaded by user {uid}: announce.interval: 1800 -> 900" in journal, journal
             self.host.until("the end of the reload", lambda: self.host.show("onrush", "ActiveState") == "active")
             assert self.host.main_pid("onrush.service") == pid
             # systemd ends a service that sends RELOADING=1 and never READY=1.
@@ -229,16 +231,43 @@ class Case:
         assert missing.count('\nfiles = ["/etc/onrush/denied.txt"]') == 1
         for text, error in [(before + "\nnonsense\n", "onrush.toml:"), (missing, "`access.files.0`")]:
             with self.host.rewritten(CONFIG, text):
-                reload = self.host.run("systemctl", "reload", "onrush", check=False)
-                assert reload.returncode != 0, reload
-                # The tracker got no signal, and serves on.
-                journal = self.host.journal("onrush", since)
-                assert error in journal and "SIGHUP" not in journal, journal
+                self._reload_fails(error, since)
                 assert self.host.main_pid("onrush.service") == pid
-                assert self.host.show("onrush", "ActiveState") == "active"
-                assert_served(self.host)
         self.host.run("systemctl", "reload", "onrush")
-        self.host.until("the reload in the log", lambda: "SIGHUP" in self.host.journal("onrush", since))
+        # SIGHUP reloads too.
+        self.host.run("systemctl", "kill", "--kill-whom=main", "--signal=SIGHUP", "onrush")
+        self.host.until("the reload in the log", lambda: "reloaded by SIGHUP" in self.host.journal("onrush", since))
+
+    def _reload_fails(self, error, since):
+        """`systemctl reload` fails with an error in the journal, and the tracker serves on."""
+        reload = self.host.run("systemctl", "reload", "onrush", check=False)
+        assert reload.returncode != 0, reload
+        assert error in self.host.journal("onrush", since, "-p", "err"), self.host.journal("onrush", since)
+        self.host.until("the end of the reload", lambda: self.host.show("onrush", "ActiveState") == "active")
+        assert_served(self.host)
+
+    def a_reload_of_a_list_that_lost_most_of_its_entries_fails(self):
+        """The configuration itself is valid: only the tracker knows how long the list was."""
+        listed = "/etc/onrush/denied.txt"
+        entries = [f"{number:040x}\n" for number in range(90)]
+        self.host.write(listed, "".join(entries))
+        text = self.host.read(CONFIG).replace('mode = "open"', 'mode = "deny"')
+        with self.host.rewritten(CONFIG, text.replace("\nfiles = []", f'\nfiles = ["{listed}"]', 1)):
+            _, since = self.start()
+            assert self._last_reload() == "1"
+            self.host.write(listed, "".join(entries[:3]))
+            self._reload_fails("--force", since)
+            assert self._last_reload() == "0"
+            entry = self.host.run("onrush", "ctl", "list", "show", entries[80].strip()).stdout
+            assert "is listed, and not served" in entry, entry
+            self.host.write(listed, "".join(entries[:80]))
+            self.host.run("systemctl", "reload", "onrush")
+            assert self._last_reload() == "1"
+
+    def _last_reload(self):
+        """The metric onrush_last_reload_successful."""
+        _, text = get(self.host, "/metrics")
+        return re.search(r"(?m)^onrush_last_reload_successful (\d)", text)[1]
 
     def the_check_tells_the_running_service_from_another_program(self):
         self.start()
@@ -367,6 +396,8 @@ class Case:
         journal = self.host.journal(None, since)
         # systemd must accept the successor as its own child, or it would not notice its exit.
         assert "not our child" not in journal and "does not belong to" not in journal, journal
+        # Only the main process notifies.
+        assert "reception only permitted" not in journal, journal
         return self.host.main_pid("onrush.service")
 
     def _signal(self):

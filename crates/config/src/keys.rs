@@ -27,8 +27,15 @@ use crate::values::{
 pub const MAX_WORKERS: usize = 1024;
 /// The words of `workers.placement`.
 pub const PLACEMENTS: &[&str] = &["auto", "split", "colocated"];
+/// The key of the level of the log.
+pub const LOG_LEVEL: &str = "log.level";
 /// The words of `log.level`.
 pub const LEVELS: &[&str] = &["off", "error", "warn", "info", "debug", "trace"];
+/// The word of a level.
+pub fn level_word(level: LevelFilter) -> &'static str {
+    LEVELS[level as usize]
+}
+
 /// The words of `log.format`.
 pub const LOG_FORMATS: &[&str] = &["text", "json"];
 /// The longest interval, in seconds.

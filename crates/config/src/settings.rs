@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use log::LevelFilter;
 use onrush_proto::InfoHash;
 use onrush_swarm::{ShardSettings, SourceLimits};
 use onrush_toml_keys::{Value, Values};
@@ -17,6 +18,7 @@ pub use crate::keys::{
     AdminSettings, ConnectionSettings, ExportSettings, Limits, LogSettings, OverloadSettings,
     ScrapeSettings, SnapshotSettings, SocketSettings,
 };
+use crate::keys::{LOG_LEVEL, level_word};
 use crate::values::{ListFile, ListenAt};
 pub use crate::values::{Listen, LogFormat};
 
@@ -83,6 +85,15 @@ impl Settings {
     /// The path of the Unix socket at which the admin side is served, below `state_dir`.
     pub fn control_socket(&self) -> Option<PathBuf> {
         self.state_dir.as_ref().map(|directory| directory.join(CONTROL_SOCKET))
+    }
+
+    /// These settings with another `log.level`.
+    #[must_use]
+    pub fn with_log_level(&self, level: LevelFilter) -> Self {
+        let mut settings = self.clone();
+        settings.log.level = level;
+        settings.values.insert(LOG_LEVEL.to_owned(), level_word(level).into());
+        settings
     }
 
     /// The settings of the workers.

@@ -14,7 +14,8 @@ pub fn in_force(settings: &Settings) -> Vec<ConfigValue> {
         let given = settings.values.get(&key);
         let default = given == defaults.get(&key);
         let value = given.cloned().or_else(|| derived(settings, &key));
-        ConfigValue { value: value.map(|value| value.to_string()), default, key }
+        let value = value.map(|value| value.to_string());
+        ConfigValue { value, default, changed_by: None, key }
     };
     SCHEMA.leaves().into_iter().map(|(key, _)| of(key)).collect()
 }

@@ -14,14 +14,14 @@ use onrush_tracker::access::overlay::ListChange;
 /// A request. The main thread answers each one through its [`Responder`].
 #[derive(Debug)]
 pub enum Request {
-    /// Reload the configuration. The error lists everything that is wrong with it.
+    /// Reload the configuration.
     Reload {
         /// Whether a list that lost most of its entries is accepted.
         force: bool,
         /// Its sender.
         caller: Caller,
-        /// Gets the result.
-        responder: Responder<Result<ReloadReport, String>>,
+        /// Gets the result. The error lists everything that is wrong with the configuration.
+        responder: Responder<Result<ReloadReport, Problem>>,
     },
     /// Write the full scrape to its file.
     Export(Responder<Result<ExportReport, String>>),

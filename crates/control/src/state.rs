@@ -118,7 +118,7 @@ impl ServerState {
     pub(crate) fn snapshot(&self) -> Result<StatsSnapshot, Problem> {
         let view = self.serving()?;
         let View { parts, started: (start, started), .. } = view;
-        let InForce { settings, lists, overload } = view.in_force();
+        let InForce { settings, lists, overload, last_reload, .. } = view.in_force();
         let stalled_for = self.observe_turns(Instant::now()).into_iter();
         let states = stalled_for.zip(parts.mailboxes.iter()).map(|(stalled_for, mailbox)| {
             let (lane_waiting, lane_capacity) = mailbox.requests.depth();
@@ -130,6 +130,7 @@ impl ServerState {
             addresses: parts.addresses.clone(),
             lists,
             overload,
+            last_reload,
             settings,
             readiness: self.readiness(),
             time: unix(SystemTime::now()),
@@ -208,7 +209,13 @@ mod tests {
             candidate: Box::new(|_, _| AccessList::Open),
         };
         let settings = Arc::new(settings);
-        let in_force = InForce { settings, lists: Lists::open(), overload: Default::default() };
+        let in_force = InForce {
+            settings,
+            log_level_by: None,
+            lists: Lists::open(),
+            overload: Default::default(),
+            last_reload: Default::default(),
+        };
         state.serve(View::new(parts, in_force, crossbeam_channel::bounded(1).0));
         (state, workers)
     }

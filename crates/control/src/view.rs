@@ -9,7 +9,8 @@ use crossbeam_channel::{Sender, TrySendError};
 use onrush_swarm::ShardMap;
 
 use crate::api::admin::ConfigDifference;
-use crate::api::stats::Overload;
+use crate::api::stats::{LastReload, Overload};
+use crate::caller::Caller;
 use crate::files::Files;
 use crate::history::History;
 use crate::mutex::lock;
@@ -62,15 +63,19 @@ pub type Candidate = Box<dyn Fn(&Settings, Vec<[u8; 20]>) -> AccessList + Send +
 /// Reads the configuration again and compares it with settings.
 pub type Compare = Box<dyn Fn(&Settings) -> Result<Vec<ConfigDifference>, Problems> + Send + Sync>;
 
-/// The settings and lists in force.
+/// The settings, the lists and other state in force.
 #[derive(Clone, Debug)]
 pub struct InForce {
-    /// The settings.
+    /// The settings, with the level of the log that a request has changed.
     pub settings: Arc<Settings>,
+    /// The sender of that request.
+    pub log_level_by: Option<Caller>,
     /// The access lists.
     pub lists: Lists,
     /// The overload level.
     pub overload: Overload,
+    /// The last reload.
+    pub last_reload: LastReload,
 }
 
 impl View {

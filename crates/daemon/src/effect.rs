@@ -33,6 +33,8 @@ pub enum Effect {
     Notice(Notice),
     /// Send the rules in force to the workers, and show what is in force to other threads.
     Publish,
+    /// Show what is in force to other threads: the rules are unchanged.
+    Show,
     /// Respond to a request, with the value that the responder holds.
     Reply(Responder<()>),
     /// Write a record to disk, and report it by `Event::Recorded`.

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use onrush::Tracker;
 use onrush_config::Settings;
+use onrush_text::version::version;
 
 /// The lines that describe a tracker that has just started.
 pub(super) fn lines(settings: &Settings, tracker: &Tracker) -> Vec<String> {
@@ -14,7 +15,7 @@ pub(super) fn lines(settings: &Settings, tracker: &Tracker) -> Vec<String> {
         if steered { "; the kernel steers announces to their shard's worker" } else { "" };
     let by = if settings.sockets_passed { " (sockets by systemd)" } else { "" };
     let mut lines = vec![
-        format!("onrush {} serves {}{by}", env!("CARGO_PKG_VERSION"), addresses.join(" and ")),
+        format!("onrush {} serves {}{by}", version(), addresses.join(" and ")),
         format!("workers: {}{steering}", settings.workers_line()),
         format!("announces: {}", settings.announce_line()),
         format!("limits: {}; state: {}", settings.limits_line(), settings.state_line()),

@@ -32,6 +32,7 @@
 //! | [`affinity`] | the vCPUs of the process, pinning a thread to one |
 //! | [`connection_limits`] | which connections of a server stay open |
 //! | [`clock`] | how wrong the wall clock may be |
+//! | [`signal`] | the sender of a signal |
 //! | [`name_service`] | names of users and hosts in a static program (glibc) |
 //! | [`mio`] | the kernel's sockets as a backend: recvmmsg and sendmmsg |
 //! | [`mio::drops`] | why the kernel dropped datagrams |
@@ -59,6 +60,7 @@ pub mod name_service;
 pub mod notice;
 pub mod raw;
 pub mod regroup;
+pub mod signal;
 pub mod socket;
 pub mod steering;
 mod sys;

@@ -170,7 +170,7 @@ pub fn read_stops(from: &mut impl Read, mut each: impl FnMut(Stop)) -> io::Resul
 /// Starts a thread that receives the delta and merges it into the shards of running workers. It
 /// waits for the list in force, which permits the swarms, and clears `merging` when it ends.
 /// `stops` are the readers of this process's own stops, one for each shard. The thread calls
-/// `begun` when the delta begins to arrive.
+/// `begun` when the delta begins to arrive, or the predecessor has ended without one.
 ///
 /// # Errors
 /// When the thread cannot be started.
@@ -205,9 +205,9 @@ pub fn merge(
     begun: impl FnOnce(),
 ) -> io::Result<Merged> {
     let mut from = BufReader::with_capacity(256 << 10, link.reader());
-    if from.fill_buf().is_ok_and(|bytes| !bytes.is_empty()) {
-        begun();
-    }
+    // Its error is that of the delta.
+    let _ = from.fill_buf();
+    begun();
     let delta = Delta::new(from, map, access, link.now());
     let merged = merge_parts(delta, &orders, link);
     // A peer that stopped here meanwhile may have been stored again by the merge.

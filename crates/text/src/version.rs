@@ -2,8 +2,9 @@
 
 use std::sync::LazyLock;
 
-/// The package's version, followed by the commit if `ONRUSH_COMMIT` was set at build time
-/// (`ONRUSH_COMMIT=$(git describe --always --dirty) cargo build`): `0.1.0 (30029cd)`.
+/// The package's version, followed by the commit that `ONRUSH_COMMIT` names at build time
+/// (`ONRUSH_COMMIT=$(git describe --always --dirty) cargo build`): `0.1.0 (30029cd)`; otherwise
+/// `0.1.0 (unknown build)`.
 pub fn version() -> &'static str {
     static TEXT: LazyLock<String> =
         LazyLock::new(|| format(env!("CARGO_PKG_VERSION"), option_env!("ONRUSH_COMMIT")));
@@ -11,10 +12,9 @@ pub fn version() -> &'static str {
 }
 
 fn format(version: &str, commit: Option<&str>) -> String {
-    match commit.filter(|commit| !commit.is_empty()) {
-        Some(commit) => format!("{version} ({commit})"),
-        None => version.to_owned(),
-    }
+    let commit =
+        commit.filter(|commit| !["", "unknown"].contains(commit)).unwrap_or("unknown build");
+    format!("{version} ({commit})")
 }
 
 #[cfg(test)]
@@ -22,12 +22,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_commit_follows_the_version_where_it_is_known() {
+    fn the_commit_follows_the_version_and_its_absence_is_named() {
         assert_eq!(format("0.1.0", Some("30029cd-dirty")), "0.1.0 (30029cd-dirty)");
-        assert_eq!(
-            (format("0.1.0", None), format("0.1.0", Some(""))),
-            ("0.1.0".into(), "0.1.0".into())
-        );
+        for none in [None, Some(""), Some("unknown")] {
+            assert_eq!(format("0.1.0", none), "0.1.0 (unknown build)");
+        }
         assert!(version().starts_with(env!("CARGO_PKG_VERSION")));
     }
 }

@@ -25,7 +25,12 @@ pub fn health(health: &Health, ready: &Ready) -> String {
         [] => "no worker is stalled".to_owned(),
         stalled => format!("stalled for 5 s or more: {}", stalled.join(", ")),
     };
-    format!("{}: {}\n{workers}\n", if ready.ready { "ready" } else { "not ready" }, ready.stage)
+    let log = match health.log_level {
+        Some(_) => "the log is off, also for errors: see log.level in `onrush ctl config`\n",
+        None => "",
+    };
+    let is_ready = if ready.ready { "ready" } else { "not ready" };
+    format!("{is_ready}: {}\n{workers}\n{log}", ready.stage)
 }
 
 /// Counters and stored peers.
@@ -105,10 +110,16 @@ pub fn export(written: &ExportReport) -> String {
 
 /// The values in force, as lines of a configuration file.
 pub fn config(report: &ConfigReport) -> String {
-    let line = |ConfigValue { key, value, default }: &ConfigValue| match value {
-        None => format!("# {key} is not set\n"),
-        Some(value) if *default => format!("{key} = {value}  # default\n"),
-        Some(value) => format!("{key} = {value}\n"),
+    let line = |ConfigValue { key, value, default, changed_by }: &ConfigValue| {
+        let comment = match changed_by {
+            Some(by) => format!("  # by {by}, until the next reload"),
+            None if *default => "  # default".to_owned(),
+            None => String::new(),
+        };
+        match value {
+            None => format!("# {key} is not set\n"),
+            Some(value) => format!("{key} = {value}{comment}\n"),
+        }
     };
     report.keys.iter().map(line).collect()
 }
@@ -222,7 +233,12 @@ mod tests {
     #[test]
     fn stalled_workers_are_named() {
         let ready = Ready { ready: true, stage: "serving".into() };
-        let stalled = Health { status: "stalled".into(), stalled: vec!["worker-1".into()] };
-        assert_eq!(health(&stalled, &ready), "ready: serving\nstalled for 5 s or more: worker-1\n");
+        let workers = vec!["worker-1".into()];
+        let stalled = Health { status: "stalled".into(), stalled: workers, log_level: None };
+        let text = "ready: serving\nstalled for 5 s or more: worker-1\n";
+        assert_eq!(health(&stalled, &ready), text);
+        let silent = Health { log_level: Some("off".into()), ..stalled };
+        let shown = health(&silent, &ready);
+        assert!(shown.strip_prefix(text).is_some_and(|log| log.contains("off")), "{shown}");
     }
 }

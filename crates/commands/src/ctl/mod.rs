@@ -92,7 +92,7 @@ impl Requests<'_> {
                 let body = json!({ "level": level }).to_string();
                 let answer = client.post("/api/v1/log-level", &body)?;
                 self.show(answer, |former: &LogLevel| {
-                    format!("log level {level} until the next reload; it was {}\n", former.level)
+                    format!("log level: {} -> {level} until the next reload\n", former.level)
                 })
             }
             Action::Snapshot { to } => self.snapshot(to.as_deref()),

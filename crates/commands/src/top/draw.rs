@@ -145,6 +145,9 @@ fn health(now: Option<&Stats>) -> Vec<Row> {
         all if all > STALLS => items.push(vec![alarm(format!("and {} more", all - STALLS))]),
         _ => {}
     }
+    if now.log_level == "off" {
+        items.push(vec![alarm("the log is off")]);
+    }
     let overload = match now.overload.step {
         0 => faint("no overload"),
         step => alarm(format!("overload step {step} of 8")),

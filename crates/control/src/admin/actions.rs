@@ -28,6 +28,7 @@ const FORCE: &str = "?force=true or false";
     (status = 200, description = "Which keys have changed, and which need an upgrade or a restart",
      body = ReloadReport),
     (status = 400, description = "The query is wrong"),
+    (status = 409, description = "An upgrade is under way: the old configuration stays in force"),
     (status = 422, description = "The configuration is wrong, or a list lost more than half of its \
                                   entries: the old ones stay in force"),
     (status = 504, description = "Not read within two minutes; it may still take effect"),
@@ -39,12 +40,7 @@ pub(crate) async fn reload(
 ) -> Result<Json<ReloadReport>, Problem> {
     let ForceQuery { force } = input::query(query, FORCE)?;
     let request = |responder| Request::Reload { force, caller, responder };
-    let reloaded = main_thread(state.serving()?, LONG_TIMEOUT, request).await?;
-    reloaded.map(Json).map_err(|errors| {
-        let error =
-            format!("the configuration is wrong, and the old one stays in force:\n{errors}");
-        Problem::new(StatusCode::UNPROCESSABLE_ENTITY, error)
-    })
+    main_thread(state.serving()?, LONG_TIMEOUT, request).await?.map(Json)
 }
 
 /// Writes the full scrape to its file, as SIGUSR1 does, and responds when the file is complete. If

@@ -6,36 +6,30 @@ use axum::Json;
 use axum::extract::State;
 use axum::extract::rejection::JsonRejection;
 use axum::http::StatusCode;
-use log::LevelFilter;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use super::input;
 use super::wait::main_thread;
 use crate::api::Problem;
-use crate::api::admin::{ConfigDifferences, ConfigReport, ConfigValue, LogLevel};
+use crate::api::admin::{ConfigDifferences, ConfigReport, LogLevel};
 use crate::caller::Caller;
 use crate::in_force::in_force;
 use crate::request::Request;
 use crate::state::SharedState;
-use onrush_config::keys::LEVELS;
+use crate::view::InForce;
+use onrush_config::keys::{LEVELS, LOG_LEVEL, level_word};
 
 /// The values of all keys that are in force: of the file, of flags, defaults, and derived ones.
 #[cfg_attr(test, utoipa::path(get, path = "/api/v1/config", responses(
     (status = 200, description = "All keys", body = ConfigReport),
 )))]
 pub(crate) async fn config(State(state): SharedState) -> Result<Json<ConfigReport>, Problem> {
-    let keys = in_force(&state.serving()?.in_force().settings).into_iter();
-    Ok(Json(ConfigReport { keys: keys.map(|key| with_level(key, log::max_level())).collect() }))
-}
-
-/// The key with the level that is in force, which a request may have changed.
-fn with_level(key: ConfigValue, level: LevelFilter) -> ConfigValue {
-    let value = Some(format!("\"{}\"", level.to_string().to_lowercase()));
-    match key.key == "log.level" && key.value != value {
-        true => ConfigValue { value, default: false, ..key },
-        false => key,
-    }
+    let InForce { settings, log_level_by, .. } = state.serving()?.in_force();
+    let mut keys = in_force(&settings);
+    let level = keys.iter_mut().find(|key| key.key == LOG_LEVEL);
+    level.into_iter().for_each(|key| key.changed_by = log_level_by.map(|by| by.to_string()));
+    Ok(Json(ConfigReport { keys }))
 }
 
 /// Reads the file again, with the flags of the start, and compares it with what is in force.
@@ -79,5 +73,5 @@ pub(crate) async fn log_level(
     })?;
     let request = |responder| Request::LogLevel { level, caller, responder };
     let former = main_thread(state.serving()?, state.timeout, request).await?;
-    Ok(Json(LogLevel { level: former.to_string().to_lowercase() }))
+    Ok(Json(LogLevel { level: level_word(former).to_owned() }))
 }

@@ -173,6 +173,9 @@ pub struct ConfigValue {
     pub value: Option<String>,
     /// Whether neither the file nor a flag sets another value than the default.
     pub default: bool,
+    /// The sender of the request that has changed it until the next reload; absent where none has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changed_by: Option<String>,
 }
 
 /// Differences of the configuration file from the values in force.

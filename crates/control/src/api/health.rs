@@ -10,6 +10,9 @@ pub struct Health {
     pub status: String,
     /// The workers that took no turn for five seconds.
     pub stalled: Vec<String>,
+    /// `off` where the log is off, errors included; otherwise absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log_level: Option<String>,
 }
 
 /// Readiness of the tracker to answer requests.

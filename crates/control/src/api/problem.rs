@@ -59,6 +59,12 @@ impl Problem {
         )
     }
 
+    /// 422: the configuration, or a file that it names, is not put into force.
+    pub fn rejected(problems: &str) -> Self {
+        let error = format!("the configuration in force stays:\n{problems}");
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, error)
+    }
+
     /// 500: the tracker tried, and failed.
     pub fn failed(error: impl Into<String>) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, error)

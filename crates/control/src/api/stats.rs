@@ -93,8 +93,12 @@ pub struct Stats {
     pub list: ListState,
     /// The overload level.
     pub overload: Overload,
+    /// The last reload of the configuration.
+    pub last_reload: LastReload,
     /// Files written by the daemon.
     pub files: Files,
+    /// The lowest level that is logged: `off`, `error`, `warn`, `info`, `debug` or `trace`.
+    pub log_level: String,
     /// Counter: log lines lost because the log was not read in time.
     pub lost_log_lines: u64,
     /// The admin side itself.
@@ -295,6 +299,16 @@ pub struct Overload {
     pub step: u32,
     /// Gauge: the announce interval sent to clients, in seconds, before jitter.
     pub interval: u32,
+}
+
+/// The last reload of the configuration; until the first one, the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
+pub struct LastReload {
+    /// Gauge: whether it put the configuration into force, and was not rejected.
+    pub successful: bool,
+    /// Gauge: its time, in seconds since 1970.
+    pub time: u64,
 }
 
 /// Files written by the daemon.

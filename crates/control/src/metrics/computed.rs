@@ -122,6 +122,13 @@ declare_computed! {
         => |all, to| to.put(&[], all.lists.blocked.len() as f64);
     Gauge "onrush_source_blocks" [] "Blocks of sources made by `onrush ctl block`"
         => |all, to| to.put(&[], all.lists.blocks.len() as f64);
+    Gauge "onrush_last_reload_successful" []
+        "1 if the last reload put the configuration into force, 0 if it was rejected; the start is \
+         a successful one"
+        => |all, to| to.put(&[], flag(all.last_reload.successful));
+    Gauge "onrush_last_reload_timestamp_seconds" []
+        "Time of the last reload, successful or not, or of the start, in seconds since 1970"
+        => |all, to| to.put(&[], all.last_reload.time as f64);
     Counter "onrush_file_writes" [file, outcome]
         "Writes of a file; after a failed write the previous file stays in place"
         => |all, to| files(all).into_iter().for_each(|(file, writes)| {
@@ -135,6 +142,9 @@ declare_computed! {
         => |all, to| each_written(all, to, |writes, _| writes.bytes as f64);
     Gauge "onrush_file_write_duration_seconds" [file] "Duration of the last successful write"
         => |all, to| each_written(all, to, |writes, _| writes.seconds);
+    Gauge "onrush_log_level" []
+        "The lowest level that is logged: 0 off, 1 error, 2 warn, 3 info, 4 debug, 5 trace"
+        => |all, to| to.put(&[], f64::from(all.settings.log.level as u8));
     Counter "onrush_lost_log_lines" []
         "Log lines lost because the log was not read in time"
         => |all, to| to.put(&[], all.lost_log_lines as f64);

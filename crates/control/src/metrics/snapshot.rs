@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::process::Process;
-use crate::api::stats::{Files, Overload};
+use crate::api::stats::{Files, LastReload, Overload};
 pub use crate::connections::AdminCounters;
 use crate::readiness::Readiness;
 use onrush_config::Settings;
@@ -29,6 +29,8 @@ pub struct StatsSnapshot {
     pub lists: Lists,
     /// The overload level.
     pub overload: Overload,
+    /// The last reload.
+    pub last_reload: LastReload,
     /// Readiness of the tracker.
     pub readiness: Readiness,
     /// Time of the snapshot: seconds since 1970.
@@ -77,6 +79,7 @@ impl StatsSnapshot {
             addresses: Vec::new(),
             lists: Lists::open(),
             overload: Overload { step: 0, interval: settings.announce.interval },
+            last_reload: LastReload { successful: true, time: 1_780_000_000 },
             settings: Arc::new(settings),
             readiness: Readiness::Serving,
             time: 1_790_000_000.25,

@@ -10,6 +10,7 @@ use crate::api::stats::{
     ListState, Memory, Software, Stats, Totals, WorkerStats,
 };
 use onrush_config::Settings;
+use onrush_config::keys::level_word;
 use onrush_tracker::access::{AccessList, ListKind, Lists};
 use onrush_tracker::clients;
 use onrush_tracker::limits::Placement;
@@ -55,7 +56,9 @@ impl Stats {
             },
             list: ListState::of(&snapshot.lists, settings),
             overload: snapshot.overload,
+            last_reload: snapshot.last_reload,
             files: snapshot.files,
+            log_level: level_word(settings.log.level).to_owned(),
             lost_log_lines: snapshot.lost_log_lines,
             admin,
         }

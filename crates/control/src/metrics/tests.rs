@@ -11,7 +11,7 @@ use super::process::Process;
 use super::prometheus::write;
 use super::snapshot::{StatsSnapshot, WorkerState};
 use super::text::Format;
-use crate::api::stats::{FileStats, Files, Overload, Stats};
+use crate::api::stats::{FileStats, Files, LastReload, Overload, Stats};
 use crate::connections::AdminCounters;
 use onrush_config::Settings;
 use onrush_tracker::access::addresses::{AddressBlock, AddressSet, network};
@@ -26,7 +26,7 @@ use onrush_tracker::metrics::{
 
 /// Samples of the computed series, of two workers that [`full_snapshot`] fills. Each number of the
 /// first worker begins with 1, of the second with 2.
-const COMPUTED: [(&str, f64); 61] = [
+const COMPUTED: [(&str, f64); 64] = [
     ("onrush_announces_per_sample", 64.0),
     ("onrush_worker_stalled{worker=\"worker-0\"}", 0.0),
     ("onrush_worker_stalled{worker=\"worker-1\"}", 1.0),
@@ -43,6 +43,8 @@ const COMPUTED: [(&str, f64); 61] = [
     ("onrush_readiness{stage=\"stopping\"}", 0.0),
     ("onrush_overload_step", 5.0),
     ("onrush_announce_interval_seconds", 2345.0),
+    ("onrush_last_reload_successful", 0.0),
+    ("onrush_last_reload_timestamp_seconds", 1_780_000_321.0),
     ("onrush_peers_limit", 21.0),
     ("onrush_idle_swarms_limit", 22.0),
     ("onrush_list_entries_limit", 23.0),
@@ -60,6 +62,7 @@ const COMPUTED: [(&str, f64); 61] = [
     ("onrush_file_last_written_timestamp_seconds{file=\"export\"}", 43.0),
     ("onrush_file_bytes{file=\"export\"}", 44.0),
     ("onrush_file_write_duration_seconds{file=\"export\"}", 0.045),
+    ("onrush_log_level", 4.0),
     ("onrush_lost_log_lines_total", 46.0),
     ("onrush_admin_requests_total", 51.0),
     ("onrush_admin_connections", 52.0),
@@ -165,6 +168,7 @@ fn full_snapshot() -> StatsSnapshot {
     let mut settings = Settings::for_test("[workers]\ntotal = 2\nplacement = \"colocated\"\n");
     (settings.limits.peers, settings.limits.idle_swarms) = (21, 22);
     (settings.limits.list_entries, settings.admin.connections) = (23, 24);
+    settings.log.level = log::LevelFilter::Debug;
     let members = members(&[Role::Both; 2]);
     let numbers = members.iter().zip([10_000, 20_000]);
     numbers.for_each(|(member, from)| fill(&member.metrics, from));
@@ -179,6 +183,7 @@ fn full_snapshot() -> StatsSnapshot {
         states: vec![state(10_000, 4), state(20_000, 5)],
         lists: lists(),
         overload: Overload { step: 5, interval: 2345 },
+        last_reload: LastReload { successful: false, time: 1_780_000_321 },
         uptime: Duration::from_millis(12_500),
         files: Files {
             snapshot: FileStats {

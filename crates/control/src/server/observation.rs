@@ -7,6 +7,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use log::LevelFilter;
 
 use crate::api::history::History;
 use crate::api::stats::Stats;
@@ -17,6 +18,7 @@ use crate::metrics::text::Format;
 use crate::readiness::Readiness;
 use crate::state::{SharedState, unix};
 use crate::view::InForce;
+use onrush_config::keys::level_word;
 
 /// Liveness: every worker took a turn within the last five seconds.
 #[cfg_attr(test, utoipa::path(get, path = "/health", responses(
@@ -24,15 +26,16 @@ use crate::view::InForce;
     (status = 503, description = "The named workers take no turns", body = Health),
 )))]
 pub(super) async fn health(State(state): SharedState) -> Response {
-    respond(state.stalled(Instant::now()))
+    respond(state.stalled(Instant::now()), log::max_level())
 }
 
-fn respond(stalled: Vec<String>) -> Response {
+fn respond(stalled: Vec<String>, level: LevelFilter) -> Response {
     let (code, status) = match stalled.is_empty() {
         true => (StatusCode::OK, "ok"),
         false => (StatusCode::SERVICE_UNAVAILABLE, "stalled"),
     };
-    (code, Json(Health { status: status.to_owned(), stalled })).into_response()
+    let log_level = (level == LevelFilter::Off).then(|| level_word(level).to_owned());
+    (code, Json(Health { status: status.to_owned(), stalled, log_level })).into_response()
 }
 
 /// Readiness: all sockets are bound and saved state is loaded.
@@ -107,8 +110,8 @@ mod tests {
 
     #[test]
     fn stalled_workers_make_the_tracker_unhealthy() {
-        assert_eq!(respond(Vec::new()).status(), StatusCode::OK);
-        let stalled = respond(vec!["worker-1".to_owned()]);
+        assert_eq!(respond(Vec::new(), LevelFilter::Off).status(), StatusCode::OK);
+        let stalled = respond(vec!["worker-1".to_owned()], LevelFilter::Info);
         assert_eq!(stalled.status(), StatusCode::SERVICE_UNAVAILABLE);
     }
 }

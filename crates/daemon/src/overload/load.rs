@@ -14,9 +14,14 @@ const BUSY: f64 = 0.5;
 /// counts as busy: the time of a turn is added to the counters at its end.
 const STALL_COUNTS_AS_BUSY: Duration = Duration::from_millis(500);
 
+/// A second that lasts for so long is one in which this process did not run.
+pub const PAUSE: Duration = Duration::from_secs(5);
+
 /// The load of one second.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Load {
+    /// Time since the second before: more than one if this process did not run.
+    pub elapsed: Duration,
     /// The load of each worker.
     pub workers: Vec<WorkerLoad>,
     /// Datagrams received.
@@ -96,9 +101,10 @@ impl Readings {
     /// Call every second with all members, always in the same order, and how long each has been
     /// `stalled`. The first call returns the load of the time before as that of one second.
     pub fn tick(&mut self, members: &[Member], stalled: &[Duration], now: Instant) -> Load {
-        let elapsed = self.at.replace(now).map_or(1.0, |at| now.duration_since(at).as_secs_f64());
+        let second = Duration::from_secs(1);
+        let elapsed = self.at.replace(now).map_or(second, |at| now.duration_since(at));
         self.workers.resize(members.len(), Reading::default());
-        let mut load = Load::default();
+        let mut load = Load { elapsed, ..Load::default() };
         for ((member, last), stalled) in members.iter().zip(&mut self.workers).zip(stalled) {
             let new = Reading::of(&member.metrics);
             let old = std::mem::replace(last, new);
@@ -107,7 +113,7 @@ impl Readings {
             let worker = WorkerLoad {
                 received: new.received.saturating_sub(old.received),
                 lost: new.lost.saturating_sub(old.lost),
-                is_busy: busy >= BUSY * elapsed || *stalled >= STALL_COUNTS_AS_BUSY,
+                is_busy: busy >= BUSY * elapsed.as_secs_f64() || *stalled >= STALL_COUNTS_AS_BUSY,
             };
             load.received += worker.received;
             load.lost += worker.lost;
@@ -156,6 +162,7 @@ mod tests {
         let load = readings.tick(&members, &RUNS, start + Duration::from_secs(1));
         let worker = |lost, is_busy| WorkerLoad { received: 10, lost, is_busy };
         let expected = Load {
+            elapsed: Duration::from_secs(1),
             workers: vec![worker(500, false), worker(599, false), worker(700, true)],
             received: 30,
             lost: 1_799,

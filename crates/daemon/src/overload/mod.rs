@@ -69,6 +69,8 @@ pub struct ProcessState {
     /// Whether this process has steering attached. The supervisor clears it while the sockets are
     /// released to a successor.
     pub is_steering: bool,
+    /// How long the host has been suspended since its boot.
+    pub suspended: Duration,
 }
 
 impl Overload {
@@ -406,7 +408,8 @@ mod tests {
             }
             fixture.now += Duration::from_secs(1);
             let summary = Summary::default();
-            let state = ProcessState { summary, reasons_known: true, is_steering };
+            let suspended = Duration::ZERO;
+            let state = ProcessState { summary, reasons_known: true, is_steering, suspended };
             let mut effects = Effects::default();
             let stalled = [Duration::ZERO; 2];
             fixture.overload.tick(&members, &stalled, &state, fixture.now, &mut effects);

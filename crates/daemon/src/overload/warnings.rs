@@ -5,7 +5,7 @@ use std::mem;
 use std::time::Instant;
 
 use super::limit_warnings::LimitWarnings;
-use super::load::Load;
+use super::load::{Load, PAUSE};
 use crate::effect::Effects;
 use crate::notice::{Notice, Repeats};
 use onrush_tracker::metrics::{Summary, UNSENT};
@@ -27,6 +27,10 @@ const UNSENT_REMEDIES: [&str; UNSENT.len()] = [
     "for another cause: `strace -f -e trace=sendmmsg,sendmsg -p PID` shows it",
 ];
 
+/// Why the kernel drops datagrams of a process that runs, and the remedy.
+const FULL_BUFFERS: &str = "within a second because receive buffers were full: raise \
+                            net.core.rmem_max and socket.receive_buffer, or give the tracker more \
+                            workers";
 /// Why requests are refused as busy, and the remedy: with busy workers, and with idle ones.
 const BUSY_REMEDY: &str = "the workers of their swarms do not keep up: add workers (workers.swarm \
                            where the placement is split, otherwise workers.total)";
@@ -40,6 +44,8 @@ pub(super) struct Warnings {
     limits: LimitWarnings,
     sent: u64,
     unsent: [u64; UNSENT.len()],
+    /// The end of the last pause of this process.
+    resumed: Option<Instant>,
 }
 
 impl Warnings {
@@ -51,13 +57,17 @@ impl Warnings {
         now: Instant,
         effects: &mut Effects,
     ) {
+        if load.elapsed >= PAUSE {
+            self.resumed = Some(now);
+        }
         if load.lost > 0 {
-            let notice = Notice::warn(format!(
-                "the kernel dropped {} datagrams within a second because receive buffers were \
-                 full: raise net.core.rmem_max and socket.receive_buffer, or give the tracker \
-                 more workers",
-                load.lost
-            ));
+            // The cause of a drop is known some seconds later.
+            let cause = match self.resumed {
+                Some(at) if now.duration_since(at) <= PAUSE => "while this process did not run",
+                _ => FULL_BUFFERS,
+            };
+            let notice =
+                Notice::warn(format!("the kernel dropped {} datagrams {cause}", load.lost));
             effects.notice(notice.with(Repeats::Limited("drops")));
         }
         if load.refused > 0 {

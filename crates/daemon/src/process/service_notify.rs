@@ -1,6 +1,7 @@
 //! Notifications to the service manager, by sd_notify(3): datagrams to the Unix socket that
 //! `$NOTIFY_SOCKET` names. Without a manager they do nothing.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 pub use sd_notify::NotifyState;
@@ -9,6 +10,16 @@ pub use sd_notify::NotifyState;
 const EXTENSION: Duration = Duration::from_secs(30);
 /// How often the timeout is extended.
 const EXTEND_EVERY: Duration = Duration::from_secs(5);
+
+/// Whether this process is the main one of its unit.
+static IS_MAIN: AtomicBool = AtomicBool::new(true);
+
+/// States whether the manager follows this process. It takes notifications of the main process of a
+/// unit only (NotifyAccess=main), and logs a warning for each of another one: none is sent until it
+/// has learned of a successor, and after it has learned of the next one.
+pub fn set_main(is_main: bool) {
+    IS_MAIN.store(is_main, Ordering::Release);
+}
 
 /// A reload has begun. [`NotifyState::Ready`] ends it, whether it succeeds or fails.
 pub fn reloading() {
@@ -39,8 +50,11 @@ fn extension_due(last: &mut Option<Instant>, now: Instant) -> bool {
     due
 }
 
-/// Sends a notification. A failure is logged and has no other effect.
+/// Sends a notification of the main process. A failure is logged and has no other effect.
 pub fn send(state: &[NotifyState<'_>]) {
+    if !IS_MAIN.load(Ordering::Acquire) {
+        return;
+    }
     // The tracker serves whether or not the manager receives its notifications.
     if let Err(error) = sd_notify::notify(state) {
         log::debug!("cannot notify the service manager: {error}");

@@ -18,6 +18,7 @@ use crate::state_files::StateFiles;
 use crate::supervise::Supervisor;
 use crate::supervise::config_source::{ConfigSource, LoadedConfig};
 use crate::supervise::event::Event;
+use crate::time::suspended;
 use crate::upgrade::launcher::StartedSuccessor;
 use crate::upgrade::program::Program;
 use onrush_control::Server;
@@ -72,7 +73,7 @@ impl Executor {
         self.history.record_refused(self.clock.now().unix, refused);
         self.files.tick(self.running.orders(), &self.history, self.clock, now);
         let (reasons_known, is_steering) = (self.drop_reasons.are_known(), self.steering.is_some());
-        ProcessState { summary, reasons_known, is_steering }
+        ProcessState { summary, reasons_known, is_steering, suspended: suspended() }
     }
 
     /// Carries out an effect. Returns its result, where the supervisor needs it.
@@ -81,6 +82,7 @@ impl Executor {
         match effect {
             Effect::Notice(notice) => self.log(notice, now),
             Effect::Publish => self.publish(supervisor),
+            Effect::Show => self.view.publish(supervisor.in_force()),
             Effect::Reply(reply) => reply.respond(()),
             Effect::Record(record) => {
                 let records = self.files.records();
@@ -135,6 +137,7 @@ impl Executor {
         }
         // The watchdog's timeout starts anew for that process.
         service_notify::send(&[NotifyState::MainPid(process as u32), NotifyState::Watchdog]);
+        service_notify::set_main(false);
     }
 
     fn log(&mut self, notice: Notice, now: Instant) {

@@ -67,7 +67,7 @@ impl Serving {
             (Arc::new(settings), source.clone()),
             running.members().clone(),
             Service { addresses, watchdog: sd_notify::watchdog_enabled() },
-            Instant::now(),
+            Time::of(clock),
         );
         let journal = files.records().map(|records| records.journal.clone());
         let parts = Parts {
@@ -135,7 +135,10 @@ impl Serving {
         let successor_exited = successor.map_or_else(never, |started| started.exited.clone());
         Some(select! {
             // Without a thread that receives signals, nothing could stop the process.
-            recv(signals) -> signal => Event::Signal(signal.unwrap_or(Signal::Stop)),
+            recv(signals) -> signal => {
+                let ended = |_| Signal::Stop("the thread for signals has ended".to_owned());
+                Event::Signal(signal.unwrap_or_else(ended))
+            }
             recv(self.requests) -> request => Event::Request(request.ok()?),
             recv(results.loaded.1) -> loaded => Event::Loaded(loaded.ok()?.map(Box::new)),
             recv(results.merged.1) -> list => Event::Merged(list.ok()),

@@ -31,8 +31,10 @@ impl Tracker {
             merging.clone(),
             std::mem::take(&mut side.stops),
             // Before its first byte, the predecessor has named this one as the main process.
-            // Earlier notifications were ignored (NotifyAccess=main).
-            || service_notify::send(&[NotifyState::Ready, NotifyState::Watchdog]),
+            || {
+                service_notify::set_main(true);
+                service_notify::send(&[NotifyState::Ready, NotifyState::Watchdog]);
+            },
         )
         .map_err(StartError::Threads)?;
         self.overload.adopt(side.wait_for_release()?, Instant::now());

@@ -33,6 +33,7 @@ use crate::overload::Overload;
 use crate::process::{service_notify, switch_user, user};
 use crate::state_files::{Records, StateFiles};
 use crate::time::Time;
+use crate::upgrade::launcher;
 use crate::upgrade::predecessor::HandoffEvent;
 use crate::upgrade::progress::Upgrade;
 use crate::upgrade::successor::{HandoffError, SuccessorSide};
@@ -172,6 +173,8 @@ impl Tracker {
     /// # Errors
     /// [`StartError`]; the predecessor keeps serving.
     pub fn start_as_successor(settings: &Settings, force: bool) -> Result<Self, StartError> {
+        // Until it is, the predecessor is; with a unit of its own this one is from the beginning.
+        service_notify::set_main(!launcher::is_successor());
         let mut start = Start::begin(settings, |listen| admin::bind_or_wait(settings, listen))?;
         let mut side = SuccessorSide::request(settings, start.clock)?;
         let (mut group, pending) = sockets::take(settings, &mut side)?;

@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use log::LevelFilter;
+
 use super::Supervisor;
 use super::config_source::LoadedConfig;
 use super::reload::ReloadResult;
@@ -12,7 +14,9 @@ use crate::host_check::refusals;
 use crate::time::Time;
 use onrush_config::keys;
 use onrush_config::reload::{Changes, KeyChange, joined};
+use onrush_control::api::Problem;
 use onrush_control::api::admin::ReloadReport;
+use onrush_control::api::stats::LastReload;
 use onrush_control::request::Responder;
 
 /// Why a configuration is not put into force: the successor may have read another one.
@@ -31,7 +35,7 @@ impl Supervisor {
         if self.upgrade.is_running() {
             effects.warn(format!("reload requested by {by}: {UPGRADING}"));
             if let Some(responder) = responder {
-                effects.reply(responder, Err(UPGRADING.to_owned()));
+                effects.reply(responder, Err(Problem::conflict(UPGRADING)));
             }
             return;
         }
@@ -46,12 +50,18 @@ impl Supervisor {
         time: Time,
         effects: &mut Effects,
     ) {
-        let result = loaded.and_then(|loaded| self.apply(loaded, time, effects));
-        if let Err(problems) = &result {
+        let result = match self.upgrade.is_running() {
+            // The successor also continues to read the journal at the length that it has seen.
+            true => Err(Problem::conflict(UPGRADING)),
+            false => loaded
+                .and_then(|loaded| self.apply(loaded, time, effects))
+                .map_err(|problems| Problem::rejected(&problems)),
+        };
+        self.last_reload = LastReload { successful: result.is_ok(), time: time.unix };
+        if let Err(Problem { error, .. }) = &result {
             let by = self.reload.requested_by();
-            effects.error(format!(
-                "reload by {by} was rejected; the configuration in force stays:\n{problems}"
-            ));
+            effects.error(format!("reload by {by} was rejected: {error}"));
+            effects.push(Effect::Show);
         }
         self.access.reload_ended();
         self.reload.finish(&result, effects);
@@ -68,10 +78,6 @@ impl Supervisor {
         time: Time,
         effects: &mut Effects,
     ) -> Result<ReloadReport, String> {
-        // The successor also continues to read the journal at the length that it has seen.
-        if self.upgrade.is_running() {
-            return Err(UPGRADING.to_owned());
-        }
         // Keys that change now may contradict the running values of keys that need a restart.
         let Changes { settings, mut changed, restart } =
             Changes::new(&self.settings, loaded.settings, &self.source.host)
@@ -83,8 +89,12 @@ impl Supervisor {
             .reconfigure(lists, &mut changed, time.now, effects)
             .map_err(|error| self.source.problem(refusals::list(&error, &settings)))?;
         self.settings = Arc::new(settings);
-        self.log_level = self.settings.log.level;
-        effects.push(Effect::SetLog(self.log_control(self.log_level)));
+        self.log_level_by = None;
+        // The entry about another level is written at every level.
+        let level = self.settings.log.level;
+        let is_other = changed.iter().any(|change| change.key == keys::LOG_LEVEL);
+        let for_entry = if is_other { level.max(LevelFilter::Info) } else { level };
+        effects.push(Effect::SetLog(self.log_control(for_entry)));
         self.overload.reconfigure(&self.settings, time.now);
         effects.push(Effect::ReconfigureFiles(self.settings.clone()));
         effects.push(Effect::SetToken(loaded.token));
@@ -92,6 +102,7 @@ impl Supervisor {
         let mut notices = loaded.notices;
         notices.extend(self.access.lists().access.warning().map(str::to_owned));
         report(&self.reload.requested_by(), &notices, &changed, &restart, effects);
+        effects.push(Effect::SetLog(self.log_control(level)));
         Ok(ReloadReport { changed: keys_of(changed), restart: keys_of(restart), notices })
     }
 }

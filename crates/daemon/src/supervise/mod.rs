@@ -11,10 +11,12 @@
 //! | [`event`] | the inputs: signals, requests, results of threads, seconds |
 //! | [`config_source`] | reads the configuration |
 //! | [`reload`], `apply` | it is read again on request, compared, and put into force |
+//! | `clocks` | a process that did not run, and a wall clock that was set |
 //! | `service_notifications` | ready, status and watchdog for the service manager |
 //! | `totals_log` | totals in the log |
 
 mod apply;
+mod clocks;
 pub mod config_source;
 pub mod event;
 pub mod reload;
@@ -35,15 +37,19 @@ use crate::process::signals::Signal;
 use crate::time::Time;
 use crate::upgrade::predecessor::HandoffEvent;
 use crate::upgrade::progress::Upgrade;
+use clocks::Clocks;
 use config_source::ConfigSource;
 use event::Event;
 use onrush_config::Settings;
+use onrush_config::keys::level_word;
 use onrush_config::settings::LogFormat;
+use onrush_control::api::stats::LastReload;
 use onrush_control::caller::Caller;
 use onrush_control::request::Request;
 use onrush_control::stall::{STALL_REPORTED, StallDetector};
 use onrush_control::view::InForce;
 use onrush_replica::handoff::InheritedState;
+use onrush_text::times::duration;
 use onrush_tracker::member::Member;
 use onrush_tracker::rules::Rules;
 use reload::Reload;
@@ -62,12 +68,16 @@ pub struct Supervisor {
     overload: Overload,
     upgrade: Upgrade,
     reload: Reload,
+    last_reload: LastReload,
     /// All members, always in the same order.
     members: Arc<[Member]>,
+    clocks: Clocks,
     stalls: StallDetector,
     notifications: ServiceNotifications,
     totals: Totals,
-    log_level: LevelFilter,
+    /// The sender of the request that has changed the level of the log until the next reload.
+    log_level_by: Option<Caller>,
+    began: Instant,
     /// An end that waits for the outcome of a handoff, and its deadline.
     ending: Option<(End, Instant)>,
 }
@@ -98,7 +108,7 @@ impl Supervisor {
         (settings, source): (Arc<Settings>, ConfigSource),
         members: Arc<[Member]>,
         service: Service<'_>,
-        now: Instant,
+        Time { now, unix }: Time,
     ) -> Self {
         let Owners { access, overload, upgrade } = owners;
         Self {
@@ -106,23 +116,28 @@ impl Supervisor {
             overload,
             upgrade,
             reload: Reload::default(),
+            last_reload: LastReload { successful: true, time: unix },
             members,
+            clocks: Clocks::default(),
             stalls: StallDetector::new(now),
             notifications: ServiceNotifications::new(service.addresses, service.watchdog, now),
             totals: Totals::new(&settings, now),
-            log_level: settings.log.level,
+            log_level_by: None,
             settings,
             source,
+            began: now,
             ending: None,
         }
     }
 
-    /// The settings, lists and overload level in force.
+    /// The settings, the lists and other state in force, for other threads.
     pub fn in_force(&self) -> InForce {
         InForce {
             settings: self.settings.clone(),
+            log_level_by: self.log_level_by,
             lists: self.access.lists().clone(),
             overload: self.overload.pressure(),
+            last_reload: self.last_reload,
         }
     }
 
@@ -168,7 +183,12 @@ impl Supervisor {
             Signal::Reload => self.start_reload("SIGHUP", false, None, effects),
             Signal::Export => effects.push(Effect::Export(None)),
             Signal::Upgrade(at) => self.upgrade.on_signal(at, effects),
-            Signal::Stop => self.end(End::Stopped, time, effects),
+            Signal::Stop(by) => {
+                // At once: the workers and the snapshot take a while.
+                let served = time.now.duration_since(self.began).as_secs_f64();
+                effects.info(format!("stopping after {}: {by}", duration(served)));
+                self.end(End::Stopped, time, effects);
+            }
         }
     }
 
@@ -213,13 +233,15 @@ impl Supervisor {
         caller: Caller,
         effects: &mut Effects,
     ) -> LevelFilter {
-        let former = std::mem::replace(&mut self.log_level, level);
-        // The change is logged at both levels.
-        effects.push(Effect::SetLog(self.log_control(level.max(former))));
-        effects.info(format!(
-            "log level changed by {caller}: {former} -> {level} until the next reload"
-        ));
+        let former = self.settings.log.level;
+        self.settings = Arc::new(self.settings.with_log_level(level));
+        self.log_level_by = Some(caller);
+        // The entry is written at every level.
+        effects.push(Effect::SetLog(self.log_control(LevelFilter::Info)));
+        let (old, new) = (level_word(former), level_word(level));
+        effects.info(format!("log level: {old} -> {new} until the next reload, by {caller}"));
         effects.push(Effect::SetLog(self.log_control(level)));
+        effects.push(Effect::Show);
         former
     }
 
@@ -277,6 +299,7 @@ impl Supervisor {
     /// Periodic work, once a second.
     fn tick(&mut self, state: &ProcessState, time: Time, effects: &mut Effects) {
         let (members, summary, now) = (self.members.clone(), &state.summary, time.now);
+        self.clocks.tick(time, state.suspended, effects);
         let turns = members.iter().map(|member| member.metrics.turns.get());
         let stalled = self.stalls.observe(turns, now);
         warn_of_stalls(&members, &stalled, effects);

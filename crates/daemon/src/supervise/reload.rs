@@ -2,6 +2,7 @@
 //! runs.
 
 use crate::effect::{Effect, Effects};
+use onrush_control::api::Problem;
 use onrush_control::api::admin::ReloadReport;
 use onrush_control::request::Responder;
 
@@ -36,8 +37,8 @@ impl Requests {
     }
 }
 
-/// The outcome of a reload, or the problems of the configuration.
-pub type ReloadResult = Result<ReloadReport, String>;
+/// The outcome of a reload, or why the configuration is not put into force.
+pub type ReloadResult = Result<ReloadReport, Problem>;
 
 impl Reload {
     /// Starts to read the configuration. If it is being read already, it is read once more

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::*;
 use config_source::LoadedConfig;
 use onrush_config::{Flags, Host, keys, keys::owner};
+use onrush_control::api::Problem;
 use onrush_control::api::blocks::BlockRequest;
 use onrush_control::request::Responder;
 use onrush_proto::InfoHash;
@@ -22,6 +23,7 @@ struct Fixture {
     supervisor: Supervisor,
     members: Arc<[Member]>,
     time: Time,
+    suspended: Duration,
     directory: tempfile::TempDir,
 }
 
@@ -29,6 +31,7 @@ impl Fixture {
     fn new(text: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let (settings, now) = (parse(text, &directory), Instant::now());
+        let time = Time { now, unix: 1_000 };
         let lists = lists::load(&settings, &mut || {}).unwrap();
         let role = onrush_tracker::member::Role::Both;
         let members: Arc<[Member]> =
@@ -41,13 +44,14 @@ impl Fixture {
         let source = ConfigSource { flags: Flags::default(), host: Host::default() };
         let settings = (Arc::new(settings), source);
         let supervisor =
-            Supervisor::new(owners, settings, members.clone(), Service::default(), now);
-        Self { supervisor, members, time: Time { now, unix: 1_000 }, directory }
+            Supervisor::new(owners, settings, members.clone(), Service::default(), time);
+        Self { supervisor, members, time, suspended: Duration::ZERO, directory }
     }
 
     fn tick(&mut self) -> Effects {
         let summary = Summary::of(self.members.iter().map(|member| &*member.metrics));
-        let state = ProcessState { summary, reasons_known: true, is_steering: false };
+        let (reasons_known, suspended) = (true, self.suspended);
+        let state = ProcessState { summary, reasons_known, is_steering: false, suspended };
         self.on(Event::Tick(Box::new(state)))
     }
 
@@ -149,7 +153,7 @@ fn visible(owner: &str, fixture: &mut Fixture, effects: &Effects) -> String {
             _ => String::new(),
         },
         owner::LOG => {
-            let control = find(|effect| matches!(effect, Effect::SetLog(_)));
+            let control = effects.0.iter().rfind(|effect| matches!(effect, Effect::SetLog(_)));
             let lines = (0..30).map(|_| {
                 let effects = fixture.second(0);
                 let is_info = |it: &&Effect| match it {
@@ -158,7 +162,7 @@ fn visible(owner: &str, fixture: &mut Fixture, effects: &Effects) -> String {
                 };
                 effects.0.iter().filter(is_info).count()
             });
-            format!("{control} {}", lines.sum::<usize>())
+            format!("{control:?} {}", lines.sum::<usize>())
         }
         owner::ADMIN => {
             let token = find(|effect| matches!(effect, Effect::SetToken(_)));
@@ -248,6 +252,49 @@ fn a_stalled_member_is_named() {
     }
 }
 
+/// Drops of a pause, which are counted up to some seconds after it, are no reason for larger buffers.
+#[test]
+fn a_pause_of_the_process_is_named_and_explains_its_drops() {
+    const DROPS: &str = "the kernel dropped 2000 datagrams ";
+    let mut fixture = Fixture::new("");
+    fixture.second(2_000).assert_logged(&[DROPS, "net.core.rmem_max"]);
+    fixture.time.now += Duration::from_secs(36);
+    fixture.time.unix += 37;
+    let resumed = fixture.second(2_000);
+    resumed.assert_logged(&["this process did not run for 37 s", "SIGSTOP"]);
+    for effects in [resumed, fixture.second(2_000)] {
+        effects.assert_logged(&[DROPS, "while this process did not run"]);
+        let text = format!("{:?}", effects.notices());
+        assert!(!text.contains("rmem_max") && !text.contains("wall clock"), "{text}");
+    }
+    for _ in 0..6 {
+        fixture.second(0);
+    }
+    fixture.second(2_000).assert_logged(&[DROPS, "net.core.rmem_max"]);
+}
+
+/// The monotonic clock stands still while the host is suspended, and never jumps.
+#[test]
+fn a_wall_clock_that_is_set_is_told_from_a_host_that_was_suspended() {
+    let mut fixture = Fixture::new("");
+    fixture.time.unix = 1_000_000;
+    // Seconds of the wall clock and of a suspension in a second of the monotonic clock.
+    for (wall, suspended, expected) in [
+        (1, 0, None),
+        (10, 0, None),
+        (7_201, 0, Some("the wall clock jumped by +2 h: ")),
+        (-17_999, 0, Some("the wall clock jumped by -5 h: ")),
+        (3_601, 3_600, Some("this process did not run for 1 h ")),
+        (1, 0, None),
+    ] {
+        fixture.time.unix = fixture.time.unix.saturating_add_signed(wall);
+        fixture.suspended += Duration::from_secs(suspended);
+        let notices = fixture.second(0).notices();
+        assert_eq!(notices.len(), usize::from(expected.is_some()), "{notices:?}");
+        expected.into_iter().for_each(|text| assert!(notices[0].text.starts_with(text)));
+    }
+}
+
 /// The tracker stops as at any other time if the outcome stays unknown.
 #[test]
 fn a_stop_waits_five_seconds_while_the_sockets_change_hands() {
@@ -255,7 +302,10 @@ fn a_stop_waits_five_seconds_while_the_sockets_change_hands() {
     let commitment = crossbeam_channel::bounded(1).0;
     let ready = HandoffEvent::Ready { process: 7, version: "1".to_owned(), commitment };
     fixture.on(Event::Handoff(ready));
-    let mut seconds = vec![fixture.on(Event::Signal(Signal::Stop))];
+    fixture.time.now += Duration::from_secs(7_200);
+    let signal = Signal::Stop("SIGTERM of process 1, user 0".to_owned());
+    let mut seconds = vec![fixture.on(Event::Signal(signal))];
+    seconds[0].assert_logged(&["stopping after 2 h: SIGTERM of process 1, user 0"]);
     seconds.extend((1..=5).map(|_| fixture.second(0)));
     let stops = |effects: Effects| {
         let last = effects.0.iter().rev().take(3).map(|it| format!("{it:?}")).collect::<String>();
@@ -272,7 +322,14 @@ fn a_configuration_that_was_being_read_when_an_upgrade_began_is_rejected() {
     let (current, _to_successor) = crossbeam_channel::bounded(1);
     fixture.on(Event::Handoff(HandoffEvent::Requested { process: 7, inherited: current }));
     let effects = format!("{:?}", fixture.reload("[announce]\ninterval = 900\n"));
-    assert!(effects.contains("rejected") && !effects.contains("Publish"), "{effects}");
+    assert!(effects.contains("rejected: an upgrade is under way"), "{effects}");
+    assert!(!effects.contains("Publish"), "{effects}");
+    // A further one is refused before it reads anything, and not called wrong.
+    let request = |caller, responder| Request::Reload { force: false, caller, responder };
+    let (refused, effects) = fixture.request(request);
+    let upgrading = "an upgrade is under way: reload when it is over";
+    assert_eq!(refused, Some(Err(Problem::conflict(upgrading))));
+    effects.assert_logged(&["requested by 127.0.0.1:9", upgrading]);
     fixture.on(Event::Handoff(HandoffEvent::Failed));
     let effects = format!("{:?}", fixture.reload("[announce]\ninterval = 900\n"));
     assert!(effects.contains("announce.interval") && effects.contains("Publish"), "{effects}");
@@ -296,6 +353,24 @@ fn the_log_has_what_a_reload_changes_and_for_whom() {
     rejected.assert_logged(&["reload by 127.0.0.1:9 ", "was rejected", "onrush.toml:2:1: why"]);
     assert!(format!("{rejected:?}").contains("Notify(Ready"), "{rejected:?}");
     assert_eq!(fixture.supervisor.rules().announce.interval, 2400, "it stays in force");
+}
+
+/// An alert tells from it that the file on the disk is not in force.
+#[test]
+fn the_last_reload_is_shown_with_its_result_and_time() {
+    let mut fixture = Fixture::new(BASE);
+    let shown = |fixture: &Fixture| {
+        let LastReload { successful, time } = fixture.supervisor.in_force().last_reload;
+        (successful, time)
+    };
+    assert_eq!(shown(&fixture), (true, 1_000), "the start");
+    fixture.time.unix = 2_000;
+    let rejected = fixture.on(Event::Loaded(Err("onrush.toml:2:1: why".to_owned())));
+    assert!(rejected.0.iter().any(|effect| matches!(effect, Effect::Show)), "{rejected:?}");
+    assert_eq!(shown(&fixture), (false, 2_000));
+    fixture.time.unix = 3_000;
+    fixture.reload(BASE);
+    assert_eq!(shown(&fixture), (true, 3_000));
 }
 
 /// The file may have changed since the reading began. The service manager waits for the last one.
@@ -330,7 +405,7 @@ fn a_list_that_lost_most_of_its_entries_needs_force() {
     ] {
         let reloaded = fixture.reload_list(entries, force);
         assert_eq!(reloaded.is_ok(), accepted, "{entries}: {reloaded:?}");
-        if let Err(error) = reloaded {
+        if let Err(Problem { error, .. }) = reloaded {
             let numbers = [" 300 ".to_owned(), format!(" {entries} ")];
             assert!(numbers.iter().all(|part| error.contains(part)), "{error}");
             assert!(error.contains("reload --force"), "{error}");
@@ -344,23 +419,56 @@ fn a_list_that_lost_most_of_its_entries_needs_force() {
     assert_eq!(accepted, [true, true, false]);
 }
 
+/// The entries about the level that pass the level at that moment, and the level in the end.
+fn written_of_level(effects: &Effects) -> (Vec<&str>, LevelFilter) {
+    let (mut written, mut level) = (Vec::new(), LevelFilter::Off);
+    for effect in &effects.0 {
+        match effect {
+            Effect::SetLog(control) => level = control.level,
+            Effect::Notice(notice) if notice.level <= level && notice.text.contains("level") => {
+                written.push(notice.text.as_str());
+            }
+            _ => {}
+        }
+    }
+    (written, level)
+}
+
+/// Each change is one entry, also one that turns the log off, and is shown as in force.
 #[test]
 fn the_level_of_the_log_lasts_until_the_next_reload() {
+    use LevelFilter::{Debug, Error, Info, Off, Warn};
     let mut fixture = Fixture::new("");
-    let mut change = |level| {
-        let request = |caller, responder| Request::LogLevel { level, caller, responder };
-        let (former, effects) = fixture.request(request);
-        effects.assert_logged(&["127.0.0.1:9", "until the next reload", &format!("-> {level}")]);
-        former.unwrap()
+    let shown = |fixture: &Fixture| {
+        let InForce { settings, log_level_by, .. } = fixture.supervisor.in_force();
+        (settings.log.level, settings.values["log.level"].clone(), log_level_by.is_some())
     };
-    let [info, warn, off] = [LevelFilter::Info, LevelFilter::Warn, LevelFilter::Off];
-    assert_eq!((change(warn), change(off)), (info, warn));
-    let effects = fixture.reload("");
-    let level = effects.0.iter().find_map(|effect| match effect {
-        Effect::SetLog(control) => Some(control.level),
-        _ => None,
-    });
-    assert_eq!(level, Some(info));
+    let mut former = Info;
+    for (level, change) in [
+        (Debug, "info -> debug"),
+        (Warn, "debug -> warn"),
+        (Error, "warn -> error"),
+        (Off, "error -> off"),
+    ] {
+        let request = |caller, responder| Request::LogLevel { level, caller, responder };
+        let (replied, effects) = fixture.request(request);
+        assert_eq!(replied, Some(former));
+        let entry =
+            format!("log level: {change} until the next reload, by 127.0.0.1:9 (admin API)");
+        assert_eq!(written_of_level(&effects), (vec![entry.as_str()], level));
+        assert!(effects.0.iter().any(|effect| matches!(effect, Effect::Show)), "{effects:?}");
+        let word = keys::level_word(level);
+        assert_eq!(shown(&fixture), (level, word.into(), true));
+        former = level;
+    }
+    let returned = fixture.reload("");
+    returned.assert_logged(&["log.level: \"off\" -> \"info\""]);
+    assert_eq!(shown(&fixture), (Info, "info".into(), false));
+    // A file that turns the log off.
+    let effects = fixture.reload("[log]\nlevel = \"off\"\n");
+    let (written, level) = written_of_level(&effects);
+    assert!(written.len() == 1 && written[0].contains("\"info\" -> \"off\""), "{written:?}");
+    assert_eq!(level, Off);
 }
 
 #[test]

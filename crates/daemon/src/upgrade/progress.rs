@@ -4,8 +4,11 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use log::Level;
+
 use super::predecessor::HandoffEvent;
 use crate::effect::{Effect, Effects};
+use crate::notice::Notice;
 use onrush_control::api;
 use onrush_control::request::Responder;
 use onrush_replica::delta::CompletedHandoff;
@@ -118,7 +121,7 @@ impl Upgrade {
                 return;
             }
         };
-        refuse(launch, why, effects);
+        refuse(launch, Level::Warn, &why, effects);
     }
 
     /// The program of the successor was started, or could not be.
@@ -131,7 +134,7 @@ impl Upgrade {
         let Some(launch) = self.launching.take() else { return };
         let path = match result {
             Ok(path) => path,
-            Err(why) => return refuse(launch, why, effects),
+            Err(why) => return refuse(launch, Level::Error, &why, effects),
         };
         let with_force = if launch.force { " with force" } else { "" };
         effects.info(format!(
@@ -216,9 +219,41 @@ impl Upgrade {
     }
 }
 
-fn refuse(launch: Launch, why: String, effects: &mut Effects) {
-    match launch.responder {
-        Some(responder) => effects.reply(responder, Err(why)),
-        None => effects.warn(format!("{}: {why}", launch.by)),
+/// This process keeps serving because of `why`, without a successor.
+fn refuse(launch: Launch, level: Level, why: &str, effects: &mut Effects) {
+    let Launch { by, responder, .. } = launch;
+    effects.notice(Notice::new(level, format!("upgrade requested by {by}: {why}")));
+    if let Some(responder) = responder {
+        effects.reply(responder, Err(why.to_owned()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+
+    /// Requested by a command or by a signal.
+    #[test]
+    fn a_successor_that_cannot_be_started_is_an_error_of_the_log() {
+        let now = Instant::now();
+        for by in ["user 0", "SIGUSR2"] {
+            let (mut upgrade, mut effects) = (Upgrade::new(true, now), Effects::default());
+            let (to, replied) = channel();
+            let responder = Responder::new(move |reply| drop(to.send(reply)));
+            let responder = (by == "user 0").then_some(responder);
+            upgrade.start(by.to_owned(), false, responder, &mut effects);
+            let why = "cannot start /usr/bin/onrush: No such file or directory";
+            upgrade.launched(Err(why.to_owned()), now, &mut effects);
+            let notices = effects.notices();
+            let [Notice { level: Level::Error, text, .. }] = &notices[..] else {
+                panic!("{notices:?}")
+            };
+            assert!(text.contains(by) && text.ends_with(why), "{text}");
+            effects.send_replies();
+            let reply = (by == "user 0").then(|| Err(why.to_owned()));
+            assert_eq!(replied.try_recv().ok(), reply);
+            assert!(!upgrade.is_running());
+        }
     }
 }

@@ -65,7 +65,7 @@ fn without_free_descriptors_the_tracker_serves_and_refuses_upgrades() {
     });
     daemon.skip();
     daemon.signal("USR2");
-    daemon.line_with("SIGUSR2: ", &[" WARN ", "Too many open files"]);
+    daemon.line_with("SIGUSR2: ", &[" ERROR ", "Too many open files"]);
     let cpu = cpu_seconds(pid);
     load.answered(MEASURED);
     let cpu = cpu_seconds(pid) - cpu;

@@ -54,11 +54,19 @@ fn config_shows_what_is_in_force_and_how_the_file_differs() {
 #[test]
 fn the_level_of_the_log_changes() {
     let mut daemon = serve("");
-    assert_parts(&daemon.local_output(&["log-level", "warn"]), &["warn", "info"]);
-    daemon.line_with("until the next reload", &["INFO -> WARN", "changed by "]);
-    assert_parts(&daemon.local_output(&["config"]), &["log.level = \"warn\"\n"]);
-    let again = daemon.local_ctl(&["--json", "log-level", "debug"]).json();
-    assert_eq!(again["level"], "warn");
+    assert_parts(&daemon.local_output(&["log-level", "error"]), &["info -> error"]);
+    daemon.line_with("log level: ", &["info -> error", "by user "]);
+    let shown = daemon.local_output(&["config"]);
+    assert_parts(&shown, &["log.level = \"error\"  # by user ", "until the next reload"]);
+    let differs = daemon.local_output(&["config", "--diff"]);
+    assert_eq!(differs, "log.level: \"error\", in the file \"info\" (by reload)\n");
+    let again = daemon.local_ctl(&["--json", "log-level", "off"]).json();
+    assert_eq!(again["level"], "error");
+    daemon.line_with("log level: ", &["error -> off", "by user "]);
+    assert_parts(&daemon.local_output(&["health"]), &["the log is off"]);
+    assert_parts(&daemon.local_output(&["metrics"]), &["\nonrush_log_level 0"]);
+    assert_parts(&daemon.local_output(&["reload"]), &["changed: log.level\n"]);
+    assert!(!daemon.local_output(&["health"]).contains("log"));
     assert_eq!(daemon.local_ctl(&["log-level", "loud"]).code, Some(2));
 }
 

@@ -1,11 +1,16 @@
 //! Under a service manager: notifications and passed sockets. The manager is the test itself, or
 //! `systemd-socket-activate` (package systemd); `scripts/unit-test` tests the unit under systemd.
 
-use std::io::ErrorKind;
+use std::io::IoSliceMut;
 use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
 
+use nix::errno::Errno;
+use nix::sys::socket::{
+    ControlMessageOwned, MsgFlags, UnixCredentials, recvmsg, setsockopt, sockopt::PassCred,
+};
 use tempfile::TempDir;
 
 use crate::harness::{
@@ -26,6 +31,7 @@ impl NotifySocket {
         let place = tempfile::tempdir().unwrap();
         let socket = UnixDatagram::bind(place.path().join("notify")).unwrap();
         socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+        setsockopt(&socket, PassCred, &true).unwrap();
         Self { socket, place }
     }
 
@@ -48,12 +54,24 @@ impl NotifySocket {
 
     /// The next message, if one arrives within the read time-out.
     fn receive(&self) -> Option<String> {
-        let mut bytes = [0; 4096];
-        match self.socket.recv(&mut bytes) {
-            Ok(length) => Some(String::from_utf8(bytes[..length].to_vec()).unwrap()),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => None,
-            Err(error) => panic!("{error}"),
-        }
+        self.receive_from().map(|(_, message)| message)
+    }
+
+    /// The process that has sent the next message, and the message.
+    fn receive_from(&self) -> Option<(u32, String)> {
+        let (mut bytes, mut control) = ([0; 4096], nix::cmsg_space!(UnixCredentials));
+        let mut parts = [IoSliceMut::new(&mut bytes)];
+        let (descriptor, flags) = (self.socket.as_raw_fd(), MsgFlags::empty());
+        let (sender, length) =
+            match recvmsg::<()>(descriptor, &mut parts, Some(&mut control), flags) {
+                Ok(message) => match message.cmsgs().unwrap().next() {
+                    Some(ControlMessageOwned::ScmCredentials(of)) => (of.pid(), message.bytes),
+                    other => panic!("{other:?}"),
+                },
+                Err(Errno::EAGAIN) => return None,
+                Err(error) => panic!("{error}"),
+            };
+        Some((sender as u32, String::from_utf8(bytes[..length].to_vec()).unwrap()))
     }
 
     /// The messages up to the first one of which a line starts with one of these words, and the
@@ -143,6 +161,29 @@ fn loading_and_writing_a_snapshot_extend_the_timeout() {
         notify.assert_next(&[stopping, extend], "stop");
         assert_eq!(daemon.end().code, Some(0));
     }
+}
+
+/// systemd takes notifications of the main process only, and logs a warning for each other one.
+#[test]
+fn in_an_upgrade_only_the_main_process_notifies() {
+    let (notify, state) = (NotifySocket::new(), tempfile::tempdir().unwrap());
+    let launch = Launch::on_loopback().flag("--state-dir", state.path());
+    let mut daemon = notify.launch(launch).serve();
+    // Sending and loading peers extends a time-out.
+    daemon.client().announce(&seeder(random_hash(), 4_001));
+    let first = daemon.pid();
+    daemon.upgrade();
+    let (mut messages, second) = (Vec::new(), daemon.pid());
+    eventually("the successor sends its status", || {
+        messages.extend(notify.receive_from());
+        let is_last = |(sender, text): &(u32, String)| *sender == second && text.contains("STATUS");
+        messages.last().is_some_and(is_last)
+    });
+    let named = format!("MAINPID={second}\n");
+    let change = messages.iter().position(|(_, text)| text.starts_with(&named)).unwrap();
+    let sender = |at| if at <= change { first } else { second };
+    assert!(messages.iter().enumerate().all(|(at, (by, _))| *by == sender(at)), "{messages:?}");
+    assert!(messages[change..].iter().any(|(_, text)| text.contains("READY=1")), "{messages:?}");
 }
 
 /// Loading a list of millions extends the time-out too, at the start and during a reload.

@@ -18,7 +18,9 @@ fn by_default_port_6969_of_both_families_is_served() {
             Client::new(address.parse().unwrap()).connect_and_check();
         }
         let state = daemon.home().join(".local/state/onrush");
-        let serves = format!("onrush {}{SERVES}0.0.0.0:6969", env!("CARGO_PKG_VERSION"));
+        // With the build, as in `--version`.
+        let printed = Launch::new(&["--version"]).run().output;
+        let serves = format!(" {printed}{SERVES}0.0.0.0:6969");
         daemon.stop().exits(0, &[&serves, ":6969/announce", state.to_str().unwrap()]);
     });
 }

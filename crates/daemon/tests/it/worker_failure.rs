@@ -119,7 +119,7 @@ fn without_a_failure_the_supervisor_runs_until_a_stop_signal() {
     let (settings, running, alive) = launched("colocated", &[Failure::Never, Failure::Never]);
     let mut serving = serving(running, settings);
     let (sender, signals) = unbounded();
-    for signal in [Signal::Reload, Signal::Export, Signal::Stop, Signal::Reload] {
+    for signal in [Signal::Reload, Signal::Export, Signal::Stop(String::new()), Signal::Reload] {
         sender.send(signal).unwrap();
     }
     assert!(matches!(serving.run(&signals), End::Stopped));

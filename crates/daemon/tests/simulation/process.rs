@@ -130,7 +130,7 @@ impl Starting {
             (self.settings, source),
             members.collect(),
             Service::default(),
-            now,
+            onrush::time::Time { now, unix: time.unix },
         );
         let (workers, started, most_peers) = (self.workers, self.started, self.most_peers);
         let (stalled, removed) = (vec![0; workers.len()], unbounded());

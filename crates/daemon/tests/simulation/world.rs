@@ -275,7 +275,8 @@ impl World {
             self.on(Event::Loaded(Ok(Box::new(loaded))), time);
         }
         let summary = self.serving.summary();
-        let tick = ProcessState { summary, reasons_known: true, is_steering: true };
+        let suspended = Duration::ZERO;
+        let tick = ProcessState { summary, reasons_known: true, is_steering: true, suspended };
         self.on(Event::Tick(Box::new(tick)), time);
         self.coverage.purged += self.serving.removed();
     }

@@ -142,9 +142,11 @@ fn stalls_drops_and_overload_are_highlighted() {
     ill.totals.lost = [("kernel_drops".to_owned(), 90)].into();
     ill.totals.shard.refused_full = 3;
     ill.overload.step = 3;
+    ill.log_level = "off".to_owned();
     let view = after([reading(1), ill]);
     let all = lines(&view, 120);
-    shows(&all, "serving", &["worker-1 stalled for 7 s", "overload step 3 of 8"]);
+    let parts = ["worker-1 stalled for 7 s", "the log is off", "overload step 3 of 8"];
+    shows(&all, "serving", &parts);
     shows(&all, "lost", &["kernel drops 90/s 90 total"]);
     shows(&all, "peers", &["not stored 3/s"]);
     let mut cells = Buffer::empty(Rect::new(0, 0, 120, all.len() as u16 + 1));
