@@ -2,14 +2,16 @@
 //! record before them is lost, and none that is appended afterwards.
 #![no_main]
 
+use std::collections::BTreeMap;
 use std::slice;
+use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
 use onrush_proto::InfoHash;
 use onrush_store::lists::journal::{JournalContents, addition};
 use onrush_tracker::access::ListKind;
 use onrush_tracker::access::origins::comment;
-use onrush_tracker::access::overlay::ListChange;
+use onrush_tracker::access::overlay::{Author, ListChange};
 
 /// Bytes of the input for each record.
 const RECORD: usize = 22;
@@ -23,7 +25,10 @@ fuzz_target!(|bytes: &[u8]| {
         let info_hash = InfoHash(bytes[2..].try_into().expect("20 bytes"));
         let text = String::from_utf8_lossy(&bytes[2..]);
         let comment = (bytes[1] & 2 == 0).then(|| comment(&text));
-        (kind(bytes[0]), ListChange { info_hash, listed: bytes[1] & 1 == 0, comment })
+        let author = Author { unix: bytes[2].into(), name: "user 0".to_owned() };
+        let author = (bytes[1] & 4 == 0).then(|| Arc::new(author));
+        let change = ListChange::new(info_hash, bytes[1] & 1 == 0);
+        (kind(bytes[0]), ListChange { comment, author, ..change })
     };
     let records: Vec<(ListKind, ListChange)> = records.chunks(RECORD).map(record).collect();
     let mut file = Vec::new();
@@ -36,11 +41,18 @@ fuzz_target!(|bytes: &[u8]| {
     let later = (ListKind::Deny, ListChange::new(InfoHash([7; 20]), true));
     append(&mut file, &later);
     for kind in [ListKind::Deny, ListKind::Allow] {
-        let read = JournalContents::read(file.as_slice(), kind).expect("memory can be read");
-        let of_kind = |(of, change): &(ListKind, ListChange)| (*of == kind).then(|| change.clone());
-        let before: Vec<ListChange> = records.iter().filter_map(of_kind).collect();
-        assert!(read.changes.starts_with(&before));
-        assert!(kind != later.0 || read.changes.last() == Some(&later.1));
-        assert!(read.unreadable <= tail.split(|byte| *byte == b'\n').count());
+        let read = |file: &[u8]| JournalContents::read(file, kind).expect("memory can be read");
+        let (all, of_tail) = (read(&file), read(tail));
+        let of_kind = records.iter().filter(|(of, _)| *of == kind);
+        let before: BTreeMap<_, _> = of_kind.map(|(_, it)| (it.info_hash, it.listed)).collect();
+        // A line of the tail may be a change or a reset.
+        let is_lost = |(hash, listed): (&InfoHash, &bool)| {
+            all.changes.get(hash).is_none_or(|change| change.listed != *listed)
+                && !of_tail.changes.contains_key(hash)
+                && *hash != later.1.info_hash
+        };
+        assert!(tail.contains(&b'=') || !before.iter().any(is_lost));
+        assert!(kind != later.0 || all.changes.contains_key(&later.1.info_hash));
+        assert!(all.damaged <= tail.split(|byte| *byte == b'\n').count());
     }
 });

@@ -6,9 +6,12 @@ use std::fmt;
 use log::LevelFilter;
 
 use crate::api::Problem;
-use crate::api::admin::{ExportReport, ListUpdate, ReloadReport, SnapshotReport, Successor};
+use crate::api::admin::{
+    ExportReport, ListChanges, ListUpdate, ReloadReport, SnapshotReport, Successor,
+};
 use crate::api::blocks::{BlockList, BlockRequest, BlockUpdate};
 use crate::caller::Caller;
+use onrush_proto::InfoHash;
 use onrush_tracker::access::overlay::ListChange;
 
 /// A request. The main thread answers each one through its [`Responder`].
@@ -46,14 +49,23 @@ pub enum Request {
         /// Receives the former level.
         responder: Responder<LevelFilter>,
     },
-    /// Add info hashes to the access list or remove them.
+    /// Add info hashes to the access list, remove them, or reset them.
     ChangeList {
-        /// Later ones override earlier ones.
+        /// Later ones override earlier ones. Either all are resets, or none.
         changes: Vec<ListChange>,
         /// Its sender.
         caller: Caller,
         /// Gets the result.
         responder: Responder<Result<ListUpdate, Problem>>,
+    },
+    /// The changes that the files of the access list do not have.
+    ListChanges {
+        /// The first info hash.
+        from: InfoHash,
+        /// Most changes.
+        limit: usize,
+        /// Gets them.
+        responder: Responder<ListChanges>,
     },
     /// All blocks of sources.
     Blocks(Responder<BlockList>),

@@ -118,7 +118,7 @@ impl ServerState {
     pub(crate) fn snapshot(&self) -> Result<StatsSnapshot, Problem> {
         let view = self.serving()?;
         let View { parts, started: (start, started), .. } = view;
-        let InForce { settings, lists, overload, last_reload, .. } = view.in_force();
+        let InForce { settings, lists, overrides, overload, last_reload, .. } = view.in_force();
         let stalled_for = self.observe_turns(Instant::now()).into_iter();
         let states = stalled_for.zip(parts.mailboxes.iter()).map(|(stalled_for, mailbox)| {
             let (lane_waiting, lane_capacity) = mailbox.requests.depth();
@@ -129,6 +129,7 @@ impl ServerState {
             states: states.collect(),
             addresses: parts.addresses.clone(),
             lists,
+            list_overrides: overrides.map_or(0, |overrides| overrides.entries),
             overload,
             last_reload,
             settings,
@@ -183,10 +184,11 @@ mod tests {
     use crate::view::Parts;
     use onrush_config::Settings;
     use onrush_swarm::ShardMap;
-    use onrush_tracker::access::{AccessList, Lists};
+    use onrush_tracker::access::Lists;
     use onrush_tracker::member::{Member, Role};
     use onrush_tracker::metrics::WorkerMetrics;
     use onrush_tracker::orders::Orders;
+    use std::collections::BTreeMap;
 
     /// The state of a tracker with two workers; the test sets their turn counters.
     fn state() -> (ServerState, [Arc<WorkerMetrics>; 2]) {
@@ -206,13 +208,15 @@ mod tests {
             history: Arc::new(History::new(Instant::now())),
             lost_log_lines: || 0,
             compare: Box::new(|_| Ok(Vec::new())),
-            candidate: Box::new(|_, _| AccessList::Open),
+            candidate: Box::new(|_, _, _| unreachable!()),
         };
         let settings = Arc::new(settings);
         let in_force = InForce {
             settings,
             log_level_by: None,
             lists: Lists::open(),
+            overrides: None,
+            most_entries: BTreeMap::new(),
             overload: Default::default(),
             last_reload: Default::default(),
         };

@@ -1,6 +1,7 @@
 //! The tracker's state as the main thread publishes it to other threads. Workers never read it, so
 //! none of them can wait for its mutex.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Instant, SystemTime};
@@ -8,7 +9,7 @@ use std::time::{Instant, SystemTime};
 use crossbeam_channel::{Sender, TrySendError};
 use onrush_swarm::ShardMap;
 
-use crate::api::admin::ConfigDifference;
+use crate::api::admin::{ConfigDifference, ListOverrides};
 use crate::api::stats::{LastReload, Overload};
 use crate::caller::Caller;
 use crate::files::Files;
@@ -16,7 +17,7 @@ use crate::history::History;
 use crate::mutex::lock;
 use crate::request::Request;
 use onrush_config::{Problems, Settings};
-use onrush_tracker::access::{AccessList, Lists};
+use onrush_tracker::access::{AccessList, ListKind, Lists};
 use onrush_tracker::lanes::Mailbox;
 use onrush_tracker::member::Member;
 use onrush_tracker::orders::Orders;
@@ -53,12 +54,24 @@ pub struct Parts {
     pub lost_log_lines: fn() -> u64,
     /// Reads the configuration again and compares it with these settings.
     pub compare: Compare,
-    /// The access list of these settings with these entries in place of its files.
+    /// The access list that a reload would put into force with other files.
     pub candidate: Candidate,
 }
 
-/// Makes an access list of settings with these entries in place of its files.
-pub type Candidate = Box<dyn Fn(&Settings, Vec<[u8; 20]>) -> AccessList + Send + Sync>;
+/// Makes the access list of this kind that a reload would put into force if these were its files:
+/// the name and the entries of each.
+pub type Candidate =
+    Box<dyn Fn(&InForce, ListKind, Vec<(String, Vec<[u8; 20]>)>) -> CandidateList + Send + Sync>;
+
+/// An access list that a reload would put into force.
+pub struct CandidateList {
+    /// The list, with changes on request.
+    pub list: AccessList,
+    /// Changes that override its files; `None` if there are none.
+    pub overrides: Option<ListOverrides>,
+    /// That a reload refuses it, perhaps only without force, and why.
+    pub refused: Option<String>,
+}
 
 /// Reads the configuration again and compares it with settings.
 pub type Compare = Box<dyn Fn(&Settings) -> Result<Vec<ConfigDifference>, Problems> + Send + Sync>;
@@ -72,6 +85,10 @@ pub struct InForce {
     pub log_level_by: Option<Caller>,
     /// The access lists.
     pub lists: Lists,
+    /// Changes that override files of the list; `None` if there are none.
+    pub overrides: Option<ListOverrides>,
+    /// The numbers of entries with which a reload compares those of the list's files, by name.
+    pub most_entries: BTreeMap<String, usize>,
     /// The overload level.
     pub overload: Overload,
     /// The last reload.

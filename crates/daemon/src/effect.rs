@@ -2,6 +2,7 @@
 //! state touch neither files nor threads nor workers; every way in which they act on the rest of
 //! the process is a variant of [`Effect`].
 
+use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -125,10 +126,15 @@ pub struct RecordError {
     pub error: String,
 }
 
+impl fmt::Display for RecordError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} cannot be written: {}", self.path.display(), self.error)
+    }
+}
+
 impl From<RecordError> for Problem {
-    fn from(RecordError { path, error }: RecordError) -> Self {
-        let path = path.display();
-        Self::failed(format!("nothing has changed, as {path} cannot be written: {error}"))
+    fn from(error: RecordError) -> Self {
+        Self::failed(format!("nothing has changed, as {error}"))
     }
 }
 

@@ -10,7 +10,7 @@ use onrush_store::snapshot::load::Unread;
 use serde::{Deserialize, Serialize};
 
 /// The version of this protocol. Processes of different versions do not upgrade each other.
-pub const PROTOCOL: u32 = 7;
+pub const PROTOCOL: u32 = 8;
 
 /// Upper bound of a message, bytes.
 pub(crate) const MAX_LEN: usize = 1 << 20;
@@ -216,7 +216,7 @@ mod tests {
                 })),
                 list_entries: EntryHighWaterMark {
                     kind: Some("deny".into()),
-                    info_hashes: 1_000_000,
+                    files: [("deny.txt".into(), 1_000_000)].into(),
                     blocks: 7,
                 },
                 values: [("announce.interval".into(), "1800".into())].into(),

@@ -23,6 +23,7 @@ Examples:
   onrush ctl list add 0123456789abcdef0123456789abcdef01234567 \\
     --reason 'court order 4711'
   onrush ctl list check new.txt            what another list would remove
+  onrush ctl list changes                  what differs from the list's files
   onrush ctl snapshot --to peers.snapshot  a backup of all peers
   onrush ctl metrics | grep dropped        what Prometheus reads
   onrush ctl --json stats | jq .totals.peers
@@ -100,7 +101,7 @@ pub enum Action {
     },
     /// Reload the configuration and print which keys changed
     Reload {
-        /// Accept a list that lost more than half of its entries
+        /// Accept a file of a list that lost more than half of its entries
         #[arg(long)]
         force: bool,
     },

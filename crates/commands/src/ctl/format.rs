@@ -131,10 +131,12 @@ pub fn config_differences(report: &ConfigDifferences) -> String {
         let ConfigDifference { key, in_force, file, applied_by } = difference;
         format!("{key}: {}, in the file {} (by {applied_by})\n", value(in_force), value(file))
     };
-    match report.differences.as_slice() {
+    let mut text = match report.differences.as_slice() {
         [] => "the file has the values in force\n".to_owned(),
-        differences => differences.iter().map(line).collect(),
-    }
+        differences => differences.iter().map(line).collect::<String>(),
+    };
+    report.overrides.iter().for_each(|it| text.push_str(&format!("note: {it}\n")));
+    text
 }
 
 /// The snapshot that was written.

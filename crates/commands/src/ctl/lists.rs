@@ -2,17 +2,23 @@
 
 use std::collections::HashMap;
 use std::fmt::Write;
+use std::fs::File;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 use onrush_proto::InfoHash;
 
 use super::format::aligned;
-use onrush_control::api::admin::{ListCheck, ListEntry, ListPart, ListReport, ListUpdate};
+use onrush_control::api::admin::{
+    ChangedEntry, ListChanges, ListCheck, ListEntry, ListPart, ListReport, ListUpdate,
+};
 use onrush_control::client::ClientError;
-use onrush_store::lists::file::{INFO_HASHES, read_stream, read_with_comments};
+use onrush_store::lists::file::{
+    INFO_HASHES, ListError, ListFault, read_stream, read_with_comments,
+};
 use onrush_text::numbers::grouped;
-use onrush_text::times::date;
+use onrush_text::times::{date, date_time};
 
 /// Bytes of lines per request: well under the default of admin.max_body.
 const CHUNK: usize = 400_000;
@@ -38,13 +44,22 @@ pub enum List {
     },
     /// Remove info hashes, immediately and permanently
     Remove(Named),
+    /// Show all changes that the list's files do not have: when, by whom, and whether they override
+    /// a file, as the removal of its entry does
+    Changes,
+    /// Drop changes immediately, so that the list's files decide about these info hashes again
+    Reset(Named),
     /// Print the list in force, one info hash per line, with its comment
     Export,
-    /// Show what a reload would change if these files were access.files: entries, swarms removed
+    /// Show what a reload would change if these files were access.files: entries, swarms removed,
+    /// and whether it would refuse them (exit status 1)
     Check {
-        /// The files, in the format of access.files; - is standard input
+        /// The files, in the format of access.files; - is standard input, and pipes are read, too
         #[arg(required = true)]
         files: Vec<PathBuf>,
+        /// Check them as a list of this mode, like the first one [default: the mode in force]
+        #[arg(long, value_parser = clap::builder::PossibleValuesParser::new(["allow", "deny"]))]
+        mode: Option<String>,
     },
 }
 
@@ -96,7 +111,7 @@ impl Named {
     }
 }
 
-/// The info hashes of a file; - is standard input. Calls `comment` for each that has one.
+/// The info hashes of a file or pipe; - is standard input. Calls `comment` for each that has one.
 ///
 /// # Errors
 /// When the file cannot be read, or a line is not an info hash.
@@ -104,25 +119,46 @@ pub fn read_list(
     path: &Path,
     comment: &mut dyn FnMut(&[u8; 20], &str),
 ) -> Result<Vec<[u8; 20]>, ClientError> {
-    let read = match path.as_os_str() == "-" {
-        true => {
-            let input = std::io::stdin().lock();
-            read_stream(input, "standard input".as_ref(), &INFO_HASHES, comment)
-        }
-        false => read_with_comments(path, usize::MAX, &INFO_HASHES, &mut || {}, comment),
+    let read = if path.as_os_str() == "-" {
+        let input = std::io::stdin().lock();
+        read_stream(input, "standard input".as_ref(), &INFO_HASHES, comment)
+    } else if path.metadata().is_ok_and(|it| it.file_type().is_fifo()) {
+        let unreadable = |error| ListError { path: path.to_owned(), fault: ListFault::Read(error) };
+        let pipe = File::open(path).map_err(unreadable);
+        pipe.and_then(|pipe| read_stream(pipe, path, &INFO_HASHES, comment))
+    } else {
+        read_with_comments(path, usize::MAX, &INFO_HASHES, &mut || {}, comment)
     };
     read.map_err(|error| ClientError::Usage(format!("onrush: {error}\n")))
 }
 
+/// The query by which the tracker finds each of these files in the request for a check.
+pub fn files_query(files: &[(&Path, usize)]) -> String {
+    let file = |(path, entries): &(&Path, usize)| {
+        let mut text = String::new();
+        for byte in path.file_name().unwrap_or_default().as_encoded_bytes() {
+            match byte.is_ascii_alphanumeric() || b"-._".contains(byte) {
+                true => text.push(char::from(*byte)),
+                false => drop(write!(text, "%{byte:02X}")),
+            }
+        }
+        format!("{text}:{entries}")
+    };
+    files.iter().map(file).collect::<Vec<_>>().join("/")
+}
+
 /// Changes that other files of the list would make.
 pub fn check(check: &ListCheck) -> String {
-    let ListCheck { mode, entries, added, removed, swarms, peers, examined } = check;
+    let ListCheck { mode, entries, added, removed, swarms, peers, examined, .. } = check;
     let [entries, added, removed] = [entries, added, removed].map(|number| grouped(*number));
     let [swarms, examined, peers] = [swarms, examined, peers].map(|number| grouped(*number));
-    aligned(&[
+    let mut text = aligned(&[
         ("list", format!("{mode}, {entries} info hashes: {added} added, {removed} removed")),
         ("removes", format!("{swarms} of {examined} swarms, with {peers} peers")),
-    ])
+    ]);
+    check.overrides.iter().for_each(|it| text.push_str(&format!("note: {it}\n")));
+    check.refused.iter().for_each(|why| text.push_str(&format!("{why}\n")));
+    text
 }
 
 /// The mode and length of the list, and what its parts refused until `now`, in seconds since 1970.
@@ -134,8 +170,12 @@ pub fn report(report: &ListReport, now: u64) -> String {
         "allow" => format!("only the {entries} listed info hashes are served"),
         _ => format!("every info hash except the {entries} listed ones is served"),
     };
+    let overrides = match list.overrides {
+        0 => String::new(),
+        some => format!("; overridden entries of its files: {}", grouped(some)),
+    };
     let published = if list.published { "; it is published at /lists" } else { "" };
-    let mut text = format!("{}: {what}{published}\n", list.mode);
+    let mut text = format!("{}: {what}{overrides}{published}\n", list.mode);
     if report.parts.is_empty() {
         return text;
     }
@@ -168,11 +208,31 @@ pub fn entry(entry: &ListEntry) -> String {
     format!("{info_hash} is {listed}, and {served}{by}{comment}\n")
 }
 
+/// All changes, as a table.
+pub fn changes(all: &ListChanges) -> String {
+    let mut text = format!("{:<40} {:<8} {:<20} by\n", "info hash", "change", "time");
+    for ChangedEntry { info_hash, listed, overrides, time, by, comment } in &all.changes {
+        let change = if *listed { "added" } else { "removed" };
+        let time = time.map_or_else(|| "unknown".to_owned(), date_time);
+        let by = by.as_deref().unwrap_or("unknown");
+        let overrides = if *overrides { ", overrides a file" } else { "" };
+        let comment = comment.as_ref().map(|comment| format!(": {comment}")).unwrap_or_default();
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{info_hash} {change:<8} {time:<20} {by}{overrides}{comment}");
+    }
+    let [total, overrides] = [all.total, all.overrides].map(grouped);
+    let _ = writeln!(text, "changes: {total}; of them override a file: {overrides}");
+    text
+}
+
 /// The result of a change of the list.
 pub fn changed(changed: &ListUpdate) -> String {
-    let ListUpdate { mode, entries, changed, lasting } = changed;
-    let until =
-        if *lasting { "" } else { "; lost at the next restart, as there is no state directory" };
+    let ListUpdate { mode, entries, changed, lasting, unrecorded } = changed;
+    let until = match unrecorded {
+        Some(why) => format!("; in force until the restart or the next upgrade: {why}"),
+        None if *lasting => String::new(),
+        None => "; lost at the next restart, as there is no state directory".to_owned(),
+    };
     format!("{changed} changed; the {mode} list has {entries} info hashes{until}\n")
 }
 
@@ -222,6 +282,12 @@ court.txt            0            0            0            3
         assert_eq!(lines, expected);
         let named = Named { info_hashes: vec![one.clone()], file: None };
         assert_eq!(named.chunks(None, NOW).unwrap(), [[one]]);
+    }
+
+    #[test]
+    fn a_query_has_the_encoded_name_and_the_length_of_each_file() {
+        let files = [(Path::new("/x/a b:ü.txt"), 2), (Path::new("-"), 0)];
+        assert_eq!(files_query(&files), "a%20b%3A%C3%BC.txt:2/-:0");
     }
 
     #[test]

@@ -14,7 +14,7 @@ pub mod lists;
 pub mod sources;
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -33,7 +33,7 @@ use crate::exit::print;
 use crate::exit::{Exit, FAILED, GOOD};
 use crate::format::{Printable, escaped};
 use onrush_control::api::Successor;
-use onrush_control::api::admin::{ListUpdate, LogLevel, SnapshotReport};
+use onrush_control::api::admin::{ListChanges, ListCheck, ListUpdate, LogLevel, SnapshotReport};
 use onrush_control::api::blocks::BlockRequest;
 use onrush_control::api::stats::Stats;
 
@@ -102,7 +102,7 @@ impl Requests<'_> {
             }
             Action::Export => self.show(client.post("/api/v1/export", "")?, format::export),
             Action::Upgrade { force } => self.upgrade(*force, Duration::from_secs(timeout)),
-            Action::List(list) => self.list(list),
+            Action::List(list) => return self.list(list),
             Action::Block { prefix, seconds, reason, force } => {
                 let (prefix, seconds, force) = (prefix.clone(), *seconds, *force);
                 let block = BlockRequest { prefix, seconds, reason: reason.clone(), force };
@@ -126,9 +126,9 @@ impl Requests<'_> {
         Ok((text?, GOOD))
     }
 
-    fn list(&self, action: &List) -> Result<String, ClientError> {
+    fn list(&self, action: &List) -> Result<(String, u8), ClientError> {
         let client = self.client;
-        match action {
+        let text = match action {
             List::Show { info_hash: None } => {
                 self.get("/api/v1/list", |report| lists::report(report, now()))
             }
@@ -136,23 +136,51 @@ impl Requests<'_> {
                 self.get(&format!("/api/v1/list/{hash}"), lists::entry)
             }
             List::Add { named, reason } => {
-                self.change(named, reason.as_deref(), |body| client.post("/api/v1/list", body))
+                let add = |body: &str| client.post("/api/v1/list", body);
+                return self.change(named, reason.as_deref(), add);
             }
             List::Remove(named) => {
-                self.change(named, None, |body| client.delete("/api/v1/list", body))
+                return self.change(named, None, |body| client.delete("/api/v1/list", body));
+            }
+            List::Changes => self.changes(),
+            List::Reset(named) => {
+                let reset = |body: &str| client.delete("/api/v1/list/changes", body);
+                return self.change(named, None, reset);
             }
             List::Export => {
                 let mut to = Printable::new(io::stdout().lock());
                 client.download("/api/v1/list/export", &mut to).map(|()| String::new())
             }
-            List::Check { files } => {
-                let mut body = Vec::new();
-                for file in files {
-                    body.extend(read_list(file, &mut |_, _| {})?.concat());
-                }
-                self.show(client.post_bytes("/api/v1/list/check", body)?, lists::check)
-            }
+            List::Check { files, mode } => return self.check(files, mode.as_deref()),
+        };
+        Ok((text?, GOOD))
+    }
+
+    /// What a reload with these files would change, and the exit status: whether it accepts them.
+    fn check(&self, files: &[PathBuf], mode: Option<&str>) -> Result<(String, u8), ClientError> {
+        let (mut body, mut parts) = (Vec::new(), Vec::new());
+        for file in files {
+            let hashes = read_list(file, &mut |_, _| {})?;
+            parts.push((file.as_path(), hashes.len()));
+            body.extend(hashes.concat());
         }
+        let mode = mode.map(|mode| format!("&mode={mode}")).unwrap_or_default();
+        let path = format!("/api/v1/list/check?files={}{mode}", lists::files_query(&parts));
+        let answer = self.client.post_bytes(&path, body)?;
+        let is_refused = answer.json::<ListCheck>()?.refused.is_some();
+        Ok((self.show(answer, lists::check)?, if is_refused { FAILED } else { GOOD }))
+    }
+
+    /// All changes of the list, page by page.
+    fn changes(&self) -> Result<String, ClientError> {
+        let mut all = ListChanges { next: Some("0".repeat(40)), ..ListChanges::default() };
+        while let Some(from) = all.next.take() {
+            let path = format!("/api/v1/list/changes?limit=10000&from={from}");
+            let page: ListChanges = self.client.get(&path)?.json()?;
+            all.changes.extend(page.changes);
+            all = ListChanges { changes: all.changes, ..page };
+        }
+        Ok(if self.json { format!("{}\n", json!(all)) } else { lists::changes(&all) })
     }
 
     fn get<T: DeserializeOwned>(
@@ -174,24 +202,25 @@ impl Requests<'_> {
         }
     }
 
-    /// Sends the info hashes in chunks and sums up the results.
+    /// Sends the info hashes in chunks and sums up the results; also the exit status: whether all
+    /// changes are recorded.
     fn change(
         &self,
         named: &Named,
         reason: Option<&str>,
         send: impl Fn(&str) -> Result<Response, ClientError>,
-    ) -> Result<String, ClientError> {
+    ) -> Result<(String, u8), ClientError> {
         let mut sum: Option<ListUpdate> = None;
         for chunk in named.chunks(reason, now())? {
             let update: ListUpdate = send(&json!({ "info_hashes": chunk }).to_string())?.json()?;
             let before = sum.map_or(0, |sum| sum.changed);
             sum = Some(ListUpdate { changed: update.changed + before, ..update });
         }
-        match sum {
-            None => Err(ClientError::Usage("onrush: the file has no info hash\n".to_owned())),
-            Some(sum) if self.json => Ok(format!("{}\n", json!(sum))),
-            Some(sum) => Ok(lists::changed(&sum)),
-        }
+        let Some(sum) = sum else {
+            return Err(ClientError::Usage("onrush: the file has no info hash\n".to_owned()));
+        };
+        let code = if sum.unrecorded.is_some() { FAILED } else { GOOD };
+        Ok((if self.json { format!("{}\n", json!(sum)) } else { lists::changed(&sum) }, code))
     }
 
     /// Starts an upgrade and waits until the successor answers.

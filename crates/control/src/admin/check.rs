@@ -1,34 +1,40 @@
-//! `POST /api/v1/list/check`: what another file of the access list would change.
+//! `POST /api/v1/list/check`: what other files of the access list would change.
 
 use std::sync::Arc;
 
 use axum::Json;
 use axum::body::{Body, to_bytes};
-use axum::extract::State;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use onrush_proto::InfoHash;
 use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
 use super::LONG_TIMEOUT;
+use super::input;
 use super::wait::gathered;
 use crate::api::Problem;
-use crate::api::admin::ListCheck;
+use crate::api::admin::{CheckQuery, ListCheck};
 use crate::state::SharedState;
-use crate::view::View;
-use onrush_tracker::access::AccessList;
+use crate::view::{CandidateList, View};
+use onrush_tracker::access::{AccessList, ListKind};
 
 /// Length of an info hash in the body.
 const LENGTH: usize = 20;
+/// A query.
+const EXAMPLE: &str = "?mode=allow|deny&files=NAME:ENTRIES/NAME:ENTRIES";
 
-/// Changes that a list would make in place of the file of the access list: entries, and swarms that
-/// would be removed. The body has the info hashes of the new file, of 20 bytes each. Nothing
-/// changes. The workers examine every swarm, in small steps between their turns.
+/// Changes that a list would make in place of the files of the access list: entries, and swarms
+/// that would be removed; and whether a reload would accept it. The body has the info hashes of the
+/// new files, of 20 bytes each. Nothing changes. The workers examine every swarm, in small steps
+/// between their turns.
 #[cfg_attr(test, utoipa::path(post, path = "/api/v1/list/check",
+    params(CheckQuery),
     request_body(content = Vec<u8>, content_type = "application/octet-stream"),
     responses(
         (status = 200, description = "The effect", body = ListCheck),
-        (status = 400, description = "The length of the body is no multiple of 20"),
+        (status = 400, description = "The body or the query is wrong"),
         (status = 409, description = "There is no list"),
         (status = 413, description = "The list is longer than limits.list_entries"),
         (status = 429, description = "Another such request is running"),
@@ -37,12 +43,19 @@ const LENGTH: usize = 20;
 ))]
 pub(crate) async fn check(
     State(state): SharedState,
+    query: Result<Query<CheckQuery>, QueryRejection>,
     body: Body,
 ) -> Result<Json<ListCheck>, Problem> {
+    let CheckQuery { mode, files } = input::query(query, EXAMPLE)?;
     let view = state.serving()?;
     let in_force = view.in_force();
-    let Some(kind) = in_force.lists.access.kind() else {
-        return Err(Problem::no_list());
+    let kind = match mode.as_deref() {
+        None => in_force.lists.access.kind().ok_or_else(|| {
+            let Problem { error, .. } = Problem::no_list();
+            Problem::conflict(format!("{error}, or check a list of this mode with --mode"))
+        })?,
+        Some(mode) => ListKind::named(mode)
+            .ok_or_else(|| Problem::bad_request(format!("no mode {mode:?}: write {EXAMPLE}")))?,
     };
     let _walks = state.walk()?;
     // Not limited by admin.max_body: a list has a limit of its own.
@@ -51,20 +64,22 @@ pub(crate) async fn check(
         let error = "the list has more entries than limits.list_entries, or did not arrive";
         Problem::new(StatusCode::PAYLOAD_TOO_LARGE, error)
     })?;
-    let hashes = read(&body)?;
+    let files = read(&body, files.as_deref().unwrap_or(&format!(":{}", body.len() / LENGTH)))?;
     let parts = view.parts.clone();
     // Millions of entries are sorted and compared.
     let compare = move || {
-        let former = in_force.lists.access;
-        let list = Arc::new((parts.candidate)(&in_force.settings, hashes));
-        let (added, removed) = (missing(&list, &former), missing(&former, &list));
-        (list, added, removed)
+        let former = &in_force.lists.access;
+        let CandidateList { list, overrides, refused } = (parts.candidate)(&in_force, kind, files);
+        let (mode, entries) = (kind.name().to_owned(), list.len() as u64);
+        let (added, removed) = (missing(&list, former), missing(former, &list));
+        let rest = ListCheck::default();
+        let check = ListCheck { mode, entries, added, removed, overrides, refused, ..rest };
+        (Arc::new(list), check)
     };
     let failed = |_| Problem::unavailable("the tracker is stopping");
-    let (list, added, removed) = spawn_blocking(compare).await.map_err(failed)?;
-    let counts = count(view, &list).await?;
-    let (mode, entries) = (kind.name().to_owned(), list.len() as u64);
-    Ok(Json(ListCheck { mode, entries, added, removed, ..counts }))
+    let (list, check) = spawn_blocking(compare).await.map_err(failed)?;
+    let ListCheck { swarms, peers, examined, .. } = count(view, &list).await?;
+    Ok(Json(ListCheck { swarms, peers, examined, ..check }))
 }
 
 /// Counts the swarms of all shards, and those that a list does not permit.
@@ -87,21 +102,31 @@ async fn count(view: &View, list: &Arc<AccessList>) -> Result<ListCheck, Problem
     Ok(sum)
 }
 
-/// The info hashes of a body.
-fn read(body: &[u8]) -> Result<Vec<[u8; LENGTH]>, Problem> {
-    let (hashes, []) = body.as_chunks::<LENGTH>() else {
-        return Err(Problem::bad_request(format!(
-            "the body has {} bytes: send info hashes of {LENGTH} bytes each",
-            body.len()
-        )));
+/// The names and info hashes of the `files` of which a body consists.
+fn read(body: &[u8], files: &str) -> Result<Vec<(String, Vec<[u8; LENGTH]>)>, Problem> {
+    let (mut hashes, rest) = body.as_chunks::<LENGTH>();
+    let mut file = |text: &str| {
+        let (name, entries) = text.rsplit_once(':')?;
+        let (own, others) = hashes.split_at_checked(entries.parse().ok()?)?;
+        hashes = others;
+        Some((name.to_owned(), own.to_vec()))
     };
-    Ok(hashes.to_vec())
+    let read = files.split('/').map(&mut file).collect::<Option<Vec<_>>>();
+    read.filter(|_| hashes.is_empty() && rest.is_empty()).ok_or_else(|| {
+        let bytes = body.len();
+        Problem::bad_request(format!(
+            "the body has {bytes} bytes: send info hashes of {LENGTH} bytes each, and the number \
+             of each file's: {EXAMPLE}"
+        ))
+    })
 }
 
-/// The number of entries of a list that another one does not have.
+/// The number of entries of a list that another one does not have, or not with their meaning.
 fn missing(list: &AccessList, other: &AccessList) -> u64 {
-    let (Some(list), Some(other)) = (list.set(), other.set()) else { return 0 };
-    list.iter().filter(|hash| !other.contains(&InfoHash(**hash))).count() as u64
+    let other = other.set().filter(|_| list.kind() == other.kind());
+    let is_missing =
+        |hash: &&[u8; LENGTH]| !other.is_some_and(|other| other.contains(&InfoHash(**hash)));
+    list.set().map_or(0, |list| list.iter().filter(is_missing).count() as u64)
 }
 
 #[cfg(test)]
@@ -116,10 +141,15 @@ mod tests {
     }
 
     #[test]
-    fn a_body_has_whole_info_hashes() {
-        assert_eq!(read(&[7; 40]).unwrap(), [[7; LENGTH]; 2]);
-        assert_eq!(read(&[]).unwrap(), [[0; LENGTH]; 0]);
-        assert!(read(&[7; 41]).unwrap_err().error.contains("41 bytes"));
+    fn a_body_has_whole_info_hashes_of_each_file() {
+        let file = |name: &str, entries: usize| (name.to_owned(), vec![[7; LENGTH]; entries]);
+        let both = read(&[7; 60], "a:b.txt:2/c:1").unwrap();
+        assert_eq!(both, [file("a:b.txt", 2), file("c", 1)]);
+        assert_eq!(read(&[], ":0").unwrap(), [file("", 0)]);
+        for (bytes, files) in [(41, ":2"), (40, ":1"), (40, ":3"), (40, "a:1/"), (40, "2")] {
+            let error = read(&vec![7; bytes], files).unwrap_err().error;
+            assert!(error.contains(&format!("{bytes} bytes")), "{error}");
+        }
     }
 
     #[test]
@@ -127,5 +157,6 @@ mod tests {
         assert_eq!(missing(&deny(&[1, 2, 3]), &deny(&[2])), 2);
         assert_eq!(missing(&deny(&[2]), &deny(&[1, 2, 3])), 0);
         assert_eq!(missing(&AccessList::Open, &deny(&[1])), 0);
+        assert_eq!(missing(&deny(&[1]), &AccessList::Open), 1);
     }
 }

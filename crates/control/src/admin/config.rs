@@ -43,7 +43,7 @@ pub(crate) async fn differences(
     State(state): SharedState,
 ) -> Result<Json<ConfigDifferences>, Problem> {
     let view = state.serving()?;
-    let (parts, settings) = (view.parts.clone(), view.in_force().settings);
+    let (parts, InForce { settings, overrides, .. }) = (view.parts.clone(), view.in_force());
     // A thread of its own: a file system that hangs must not stop this one.
     let compared = spawn_blocking(move || (parts.compare)(&settings));
     let compared = timeout(state.timeout, compared).await;
@@ -52,7 +52,7 @@ pub(crate) async fn differences(
     let differences = compared
         .map_err(failed)?
         .map_err(|problems| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, problems.to_string()))?;
-    Ok(Json(ConfigDifferences { differences }))
+    Ok(Json(ConfigDifferences { differences, overrides }))
 }
 
 /// Changes the lowest level that is logged. A reload returns to that of the configuration.

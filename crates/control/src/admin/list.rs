@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use axum::extract::rejection::{JsonRejection, PathRejection};
-use axum::extract::{Path, State};
+use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
+use axum::extract::{Path, Query, State};
 use axum::response::Response;
 use axum::{Extension, Json};
 use onrush_proto::InfoHash;
@@ -12,7 +12,9 @@ use onrush_proto::InfoHash;
 use super::input;
 use super::wait::main_thread;
 use crate::api::Problem;
-use crate::api::admin::{ListEntries, ListEntry, ListPart, ListReport, ListUpdate};
+use crate::api::admin::{
+    ChangesQuery, ListChanges, ListEntries, ListEntry, ListPart, ListReport, ListUpdate,
+};
 use crate::api::stats::ListState;
 use crate::caller::Caller;
 use crate::list_text::list_text;
@@ -28,7 +30,7 @@ use onrush_tracker::access::overlay::ListChange;
 )))]
 pub(crate) async fn state(State(state): SharedState) -> Result<Json<ListReport>, Problem> {
     let view = state.serving()?;
-    let InForce { lists, settings, .. } = view.in_force();
+    let InForce { lists, settings, overrides, .. } = view.in_force();
     let by_day = view.parts.history.refused_by_day();
     let part = |(name, refused): (&str, u64)| {
         let of_part =
@@ -37,7 +39,8 @@ pub(crate) async fn state(State(state): SharedState) -> Result<Json<ListReport>,
         ListPart { name: name.to_owned(), refused, by_day }
     };
     let parts = lists.refused_by_part().map(part).collect();
-    Ok(Json(ListReport { list: ListState::of(&lists, &settings), parts }))
+    let overrides = overrides.map_or(0, |overrides| overrides.entries);
+    Ok(Json(ListReport { list: ListState::of(&lists, overrides, &settings), parts }))
 }
 
 /// State of one info hash: listed or not, and why.
@@ -77,7 +80,8 @@ pub(crate) async fn export(State(state): SharedState) -> Result<Response, Proble
 /// Adds info hashes to the list: all of them, or none where one is invalid. Swarms that are no
 /// longer permitted are removed.
 #[cfg_attr(test, utoipa::path(post, path = "/api/v1/list", request_body = ListEntries, responses(
-    (status = 200, description = "The list contains them", body = ListUpdate),
+    (status = 200, description = "The list contains them; until the restart, if `unrecorded` says \
+                                  why they could not be written to disk", body = ListUpdate),
     (status = 400, description = "An entry of the body is no info hash"),
     (status = 409, description = "There is no list, or it would be too long"),
 )))]
@@ -86,12 +90,13 @@ pub(crate) async fn add(
     Extension(caller): Extension<Caller>,
     entries: Result<Json<ListEntries>, JsonRejection>,
 ) -> Result<Json<ListUpdate>, Problem> {
-    change(&state, caller, entries, true).await
+    change(&state, caller, entries, |hash| ListChange::new(hash, true)).await
 }
 
 /// Removes info hashes from the list: all of them, or none where one is invalid.
 #[cfg_attr(test, utoipa::path(delete, path = "/api/v1/list", request_body = ListEntries, responses(
-    (status = 200, description = "The list does not contain them", body = ListUpdate),
+    (status = 200, description = "The list does not contain them; until the restart, if \
+                                  `unrecorded` says why", body = ListUpdate),
     (status = 400, description = "An entry of the body is no info hash"),
     (status = 409, description = "There is no list, or the allow list would be empty"),
 )))]
@@ -100,21 +105,56 @@ pub(crate) async fn remove(
     Extension(caller): Extension<Caller>,
     entries: Result<Json<ListEntries>, JsonRejection>,
 ) -> Result<Json<ListUpdate>, Problem> {
-    change(&state, caller, entries, false).await
+    change(&state, caller, entries, |hash| ListChange::new(hash, false)).await
+}
+
+/// The changes that the files of the list do not have, by info hash.
+#[cfg_attr(test, utoipa::path(get, path = "/api/v1/list/changes", operation_id = "list_changes",
+    params(ChangesQuery), responses(
+    (status = 200, description = "A part of the changes, and their number", body = ListChanges),
+    (status = 400, description = "Not an info hash, or a limit out of range"),
+)))]
+pub(crate) async fn changes(
+    State(state): SharedState,
+    query: Result<Query<ChangesQuery>, QueryRejection>,
+) -> Result<Json<ListChanges>, Problem> {
+    let ChangesQuery { from, limit } = input::query(query, "?from=INFO_HASH&limit=1 to 10000")?;
+    input::check_range("limit", limit as u64, 1..=10_000)?;
+    let from = from.map_or(Ok(InfoHash([0; 20])), |from| input::parse_info_hash(&from))?;
+    let request = |responder| Request::ListChanges { from, limit, responder };
+    main_thread(state.serving()?, state.timeout, request).await.map(Json)
+}
+
+/// Drops changes, so that these info hashes are again as the files of the list say: all of them, or
+/// none where one is invalid.
+#[cfg_attr(test, utoipa::path(delete, path = "/api/v1/list/changes", operation_id = "reset_list",
+    request_body = ListEntries, responses(
+    (status = 200, description = "There is no change of them", body = ListUpdate),
+    (status = 400, description = "An entry of the body is no info hash"),
+    (status = 409, description = "There is no list, the allow list would be empty, or a reload or \
+                                  an upgrade is in progress"),
+)))]
+pub(crate) async fn reset(
+    State(state): SharedState,
+    Extension(caller): Extension<Caller>,
+    entries: Result<Json<ListEntries>, JsonRejection>,
+) -> Result<Json<ListUpdate>, Problem> {
+    let reset = |hash| ListChange { is_reset: true, ..ListChange::new(hash, false) };
+    change(&state, caller, entries, reset).await
 }
 
 async fn change(
     state: &ServerState,
     caller: Caller,
     entries: Result<Json<ListEntries>, JsonRejection>,
-    listed: bool,
+    change: impl Fn(InfoHash) -> ListChange,
 ) -> Result<Json<ListUpdate>, Problem> {
     let entries = input::body(entries, "{\"info_hashes\": [\"...\"]}")?;
     // A map, so that a repeated info hash counts once.
     let hashes: BTreeMap<InfoHash, Option<Arc<str>>> =
         entries.info_hashes.iter().map(|line| parse_entry(line)).collect::<Result<_, _>>()?;
-    let change = |(info_hash, comment)| ListChange { info_hash, listed, comment };
-    let changes = hashes.into_iter().map(change).collect();
+    let changes = hashes.into_iter().map(|(hash, comment)| ListChange { comment, ..change(hash) });
+    let changes = changes.collect();
     let request = |responder| Request::ChangeList { changes, caller, responder };
     main_thread(state.serving()?, state.timeout, request).await?.map(Json)
 }

@@ -39,6 +39,7 @@ pub(crate) fn routes() -> Vec<Route> {
         ("/log-level", post(config::log_level)),
         ("/list", get(list::state).post(list::add).delete(list::remove)),
         ("/list/export", get(list::export)),
+        ("/list/changes", get(list::changes).delete(list::reset)),
         ("/list/check", post(check::check)),
         ("/list/{info_hash}", get(list::entry)),
         ("/blocks", get(blocks::list).post(blocks::block).delete(blocks::unblock)),

@@ -7,6 +7,7 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use super::stats::ListState;
+use onrush_text::times::date;
 
 /// Info hashes to add to the access list, or to remove from it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,6 +31,91 @@ pub struct ListUpdate {
     pub changed: u64,
     /// Whether the change survives a restart; it does with a state directory.
     pub lasting: bool,
+    /// Why it could not be recorded there, if so. It is in force until the restart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unrecorded: Option<String>,
+}
+
+/// Query of `/list/changes`.
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(utoipa::IntoParams), into_params(parameter_in = Query))]
+#[serde(deny_unknown_fields)]
+pub struct ChangesQuery {
+    /// The first info hash; for further changes the `next` of the response before.
+    #[serde(default)]
+    pub from: Option<String>,
+    /// Maximum number of changes, 1 to 10,000.
+    #[serde(default = "default_changes")]
+    #[cfg_attr(test, param(default = 1000, minimum = 1, maximum = 10000))]
+    pub limit: usize,
+}
+
+fn default_changes() -> usize {
+    1_000
+}
+
+/// Changes on request that the files of the access list do not have.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
+pub struct ListChanges {
+    /// Number of all changes.
+    pub total: u64,
+    /// Number of those that override a file.
+    pub overrides: u64,
+    /// The changes from the first info hash on.
+    pub changes: Vec<ChangedEntry>,
+    /// The first info hash that is not shown here; absent at the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+/// A change that the files of the access list do not have.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
+pub struct ChangedEntry {
+    /// In hexadecimal.
+    pub info_hash: String,
+    /// Whether the change has added it; otherwise it has removed it.
+    pub listed: bool,
+    /// Whether the change overrides a file: it has removed an entry of one.
+    pub overrides: bool,
+    /// When, in seconds since 1970; absent for changes of former versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time: Option<u64>,
+    /// User or address of its author.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// Why it was added.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub comment: Option<String>,
+}
+
+/// Changes that override files of the access list: entries of the files that are not in force.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
+pub struct ListOverrides {
+    /// Number of these entries.
+    pub entries: u64,
+    /// The change of the first one by info hash.
+    pub first: ChangedEntry,
+}
+
+impl fmt::Display for ListOverrides {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { entries, first: ChangedEntry { info_hash, time, by, .. } } = self;
+        let (entry, is, first) = match entries {
+            1 => ("entry", "is", ""),
+            _ => ("entries", "are", "the first is "),
+        };
+        let at = time.map_or_else(|| "at an unknown time".to_owned(), date);
+        let by = by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
+        write!(
+            f,
+            "{entries} {entry} of the list's files {is} overridden by changes on request: \
+             {first}{info_hash}, removed {at}{by}; `onrush ctl list changes` shows all, `onrush \
+             ctl list reset INFO_HASH` returns to the file"
+        )
+    }
 }
 
 /// State of one info hash in the access list.
@@ -109,7 +195,22 @@ pub struct SnapshotReport {
     pub seconds: f64,
 }
 
-/// Effect of a list that would replace the file of the access list.
+/// Query of `/list/check`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(utoipa::IntoParams), into_params(parameter_in = Query))]
+#[serde(deny_unknown_fields)]
+pub struct CheckQuery {
+    /// `allow` or `deny`: the mode to check; by default the one in force.
+    #[serde(default)]
+    pub mode: Option<String>,
+    /// The files of which the body consists, as `NAME:ENTRIES`, with a slash between two. A file is
+    /// compared with the one of `access.files` that has its name, otherwise with that in its place.
+    /// By default the body is one file without a name.
+    #[serde(default)]
+    pub files: Option<String>,
+}
+
+/// Effect of a list that would replace the files of the access list.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct ListCheck {
@@ -128,6 +229,13 @@ pub struct ListCheck {
     pub peers: u64,
     /// Number of swarms examined.
     pub examined: u64,
+    /// Changes that would override the files; absent if there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overrides: Option<ListOverrides>,
+    /// That a reload would refuse the list, perhaps only without force, and why; absent if it would
+    /// not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
 }
 
 /// Query of `/reload` and `/upgrade`.
@@ -184,6 +292,9 @@ pub struct ConfigValue {
 pub struct ConfigDifferences {
     /// The keys whose values in the file would have an effect.
     pub differences: Vec<ConfigDifference>,
+    /// Changes that override files of the access list; absent if there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overrides: Option<ListOverrides>,
 }
 
 /// A key whose value in the file would have an effect.

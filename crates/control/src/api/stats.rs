@@ -285,6 +285,9 @@ pub struct ListState {
     pub mode: String,
     /// Number of listed info hashes.
     pub entries: u64,
+    /// Number of entries of its files that a change removes.
+    #[serde(default)]
+    pub overrides: u64,
     /// Gauge: blocked ranges of source addresses.
     pub blocked_sources: u64,
     /// Whether `/lists` publishes the list.

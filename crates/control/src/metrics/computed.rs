@@ -113,6 +113,9 @@ declare_computed! {
         => |all, to| to.put(&[], all.settings.limits.list_entries as f64);
     Gauge "onrush_list_entries" [mode] "Info hashes on the access list in force"
         => |all, to| to.put(&[mode_name(&all.lists.access)], all.lists.access.len() as f64);
+    Gauge "onrush_list_overrides" []
+        "Entries of the access list's files that changes on request remove"
+        => |all, to| to.put(&[], all.list_overrides as f64);
     Counter "onrush_list_refused_announces" [list]
         "Announces that a file of the access list has refused"
         => |all, to| all.lists.refused_by_part().for_each(|(name, refused)| {

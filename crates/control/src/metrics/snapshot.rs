@@ -27,6 +27,8 @@ pub struct StatsSnapshot {
     pub settings: Arc<Settings>,
     /// The access lists in force.
     pub lists: Lists,
+    /// Entries of the list's files that changes override.
+    pub list_overrides: u64,
     /// The overload level.
     pub overload: Overload,
     /// The last reload.
@@ -78,6 +80,7 @@ impl StatsSnapshot {
             members,
             addresses: Vec::new(),
             lists: Lists::open(),
+            list_overrides: 0,
             overload: Overload { step: 0, interval: settings.announce.interval },
             last_reload: LastReload { successful: true, time: 1_780_000_000 },
             settings: Arc::new(settings),

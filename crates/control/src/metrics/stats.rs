@@ -54,7 +54,7 @@ impl Stats {
                 list_entries: settings.limits.list_entries as u64,
                 admin_connections: settings.admin.connections as u64,
             },
-            list: ListState::of(&snapshot.lists, settings),
+            list: ListState::of(&snapshot.lists, snapshot.list_overrides, settings),
             overload: snapshot.overload,
             last_reload: snapshot.last_reload,
             files: snapshot.files,
@@ -210,11 +210,12 @@ impl Clients {
 }
 
 impl ListState {
-    /// The state of these lists.
-    pub(crate) fn of(lists: &Lists, settings: &Settings) -> Self {
+    /// The state of these lists, with this number of overridden entries.
+    pub(crate) fn of(lists: &Lists, overrides: u64, settings: &Settings) -> Self {
         Self {
             mode: mode_name(&lists.access).to_owned(),
             entries: lists.access.len() as u64,
+            overrides,
             blocked_sources: lists.blocked.len() as u64,
             published: settings.admin.publish_lists,
         }

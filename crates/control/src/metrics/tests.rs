@@ -26,7 +26,7 @@ use onrush_tracker::metrics::{
 
 /// Samples of the computed series, of two workers that [`full_snapshot`] fills. Each number of the
 /// first worker begins with 1, of the second with 2.
-const COMPUTED: [(&str, f64); 64] = [
+const COMPUTED: [(&str, f64); 65] = [
     ("onrush_announces_per_sample", 64.0),
     ("onrush_worker_stalled{worker=\"worker-0\"}", 0.0),
     ("onrush_worker_stalled{worker=\"worker-1\"}", 1.0),
@@ -50,6 +50,7 @@ const COMPUTED: [(&str, f64); 64] = [
     ("onrush_list_entries_limit", 23.0),
     ("onrush_admin_connections_limit", 24.0),
     ("onrush_list_entries{mode=\"deny\"}", 25.0),
+    ("onrush_list_overrides", 28.0),
     ("onrush_blocked_source_ranges", 26.0),
     ("onrush_source_blocks", 27.0),
     ("onrush_file_writes_total{file=\"snapshot\",outcome=\"written\"}", 31.0),
@@ -182,6 +183,7 @@ fn full_snapshot() -> StatsSnapshot {
     StatsSnapshot {
         states: vec![state(10_000, 4), state(20_000, 5)],
         lists: lists(),
+        list_overrides: 28,
         overload: Overload { step: 5, interval: 2345 },
         last_reload: LastReload { successful: false, time: 1_780_000_321 },
         uptime: Duration::from_millis(12_500),

@@ -1,8 +1,12 @@
 //! Changes of the list of info hashes by the admin API, without reading the list's files again.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
+use onrush_proto::InfoHash;
+
+use super::changes_in_force::ChangesInForce;
 use super::diff::ListDiff;
 use super::{AccessControl, ConcurrentWork, Pending};
 use crate::effect::{ChangeRecord, Effect, Effects, RecordError};
@@ -11,16 +15,18 @@ use onrush_control::api::Problem;
 use onrush_control::api::admin::ListUpdate;
 use onrush_control::caller::Caller;
 use onrush_control::request::Responder;
-use onrush_tracker::access::overlay::{ListChange, OverlaySet};
+use onrush_tracker::access::overlay::{Author, ListChange, OverlaySet};
 use onrush_tracker::access::{AccessList, ListKind, Lists};
 
 /// Recent changes, which a reload or a merge in progress has not seen.
 #[derive(Default)]
 pub(super) struct RecentChanges {
-    /// Changes since a reload began, which may have read the journal before; without a journal, all
-    /// changes. Each is of a kind: adding to the deny list is the opposite of adding to the allow
-    /// list.
+    /// Changes since a reload began, which may have read the journal before; without a journal all
+    /// changes, and those from the first one in `unrecorded` on. Each is of a kind: adding to the
+    /// deny list is the opposite of adding to the allow list.
     pub(super) since_reload: Vec<(ListKind, ListChange)>,
+    /// Changes in force that could not be written to the journal. The next record has them, too.
+    unrecorded: Vec<(ListKind, ListChange)>,
     /// Changes since the merge in progress began.
     since_merge: Vec<ListChange>,
     /// The list being merged.
@@ -33,10 +39,14 @@ pub(super) struct PlannedChange {
     changes: Vec<ListChange>,
     /// Those that change the list.
     effective: Vec<ListChange>,
+    /// Those that are to be recorded.
+    recorded: Vec<ListChange>,
     kind: ListKind,
     list: Arc<AccessList>,
     /// Whether a reload may miss it.
     for_reload: bool,
+    /// Whether it is refused if it cannot be recorded.
+    needs_record: bool,
     caller: Caller,
     responder: ListResponder,
 }
@@ -45,22 +55,34 @@ pub(super) struct PlannedChange {
 type ListResponder = Responder<Result<ListUpdate, Problem>>;
 
 impl RecentChanges {
-    /// Applies the changes that lists read by the current reload may lack.
-    pub(super) fn repeat(&self, read: &mut Lists) {
+    /// Applies the changes that lists read by the current reload may lack, to `in_force` as well.
+    pub(super) fn repeat(&self, read: &mut Lists, in_force: &mut ChangesInForce) {
         let of_kind = self.since_reload.iter().filter(|(of, _)| Some(*of) == read.access.kind());
         let changes: Vec<_> = of_kind.map(|(_, change)| change.clone()).collect();
         if !changes.is_empty() {
+            in_force.follow(&read.access, &changes);
             read.access = Arc::new(read.access.with(&changes));
         }
     }
 
     /// Records changes for a merge in progress and, if it may miss them, for a reload.
     fn record(&mut self, kind: ListKind, changes: &[ListChange], for_reload: bool) {
-        if for_reload {
+        if changes.iter().any(|change| change.is_reset) {
+            let reset: HashSet<InfoHash> = changes.iter().map(|change| change.info_hash).collect();
+            self.since_reload
+                .retain(|(of, change)| *of != kind || !reset.contains(&change.info_hash));
+        } else if for_reload {
             self.since_reload.extend(changes.iter().map(|change| (kind, change.clone())));
         }
         if self.merging.is_some() {
             self.since_merge.extend_from_slice(changes);
+        }
+    }
+
+    /// A reload has ended: the next one finds the changes until now in the journal, if any.
+    pub(super) fn reload_ended(&mut self, has_journal: bool) {
+        if has_journal && self.unrecorded.is_empty() {
+            self.since_reload.clear();
         }
     }
 
@@ -75,8 +97,8 @@ impl RecentChanges {
 }
 
 impl AccessControl {
-    /// Adds hashes to the list and removes others, at once and across restarts. The list may have
-    /// `limit` entries. Responds when the change is in force, or why it is refused.
+    /// Adds hashes to the list and removes others, at once and across restarts, or resets some. The
+    /// list may have `limit` entries. Responds when the change is in force, or why it is refused.
     pub fn change(
         &mut self,
         (changes, caller, responder): (Vec<ListChange>, Caller, ListResponder),
@@ -85,6 +107,10 @@ impl AccessControl {
         time: Time,
         effects: &mut Effects,
     ) {
+        let author = Arc::new(Author { unix: time.unix, name: caller.to_string() });
+        let changes = changes.into_iter();
+        let changes: Vec<ListChange> =
+            changes.filter_map(|it| self.in_force.resolve(it, author.clone())).collect();
         let (kind, list, effective) = match self.check_change(&changes, limit, concurrent) {
             Ok(checked) => checked,
             Err(error) => return effects.reply(responder, Err(error)),
@@ -92,12 +118,27 @@ impl AccessControl {
         // Changes without effect are not recorded, unless a reload or upgrade in progress may have
         // read a different list.
         let may_differ = concurrent.reload || concurrent.upgrade;
-        let recorded = if may_differ { &changes } else { &effective };
+        let new = if may_differ { &changes } else { &effective };
+        let former = self.changes.unrecorded.iter().filter(|(of, _)| *of == kind);
+        let recorded: Vec<ListChange> =
+            former.map(|(_, change)| change).chain(new).cloned().collect();
         let record = ChangeRecord::ListChanges(kind, recorded.clone());
-        let for_reload = concurrent.reload || !self.is_lasting;
+        let for_reload =
+            concurrent.reload || !self.is_lasting || !self.changes.since_reload.is_empty();
+        // The successor reads the record.
+        let needs_record = concurrent.upgrade || changes.iter().any(|change| change.is_reset);
         let (list, has_record) = (Arc::new(list), !recorded.is_empty());
-        let change =
-            PlannedChange { changes, effective, kind, list, for_reload, caller, responder };
+        let change = PlannedChange {
+            changes,
+            effective,
+            recorded,
+            kind,
+            list,
+            for_reload,
+            needs_record,
+            caller,
+            responder,
+        };
         match has_record {
             true => self.record(record, Pending::List(change), time, effects),
             false => self.finish_change(change, Ok(()), time.now, effects),
@@ -112,6 +153,11 @@ impl AccessControl {
         concurrent: ConcurrentWork,
     ) -> Result<(ListKind, AccessList, Vec<ListChange>), Problem> {
         concurrent.permit_change()?;
+        // A reload or a successor may have read another file.
+        if (concurrent.reload || concurrent.upgrade) && changes.iter().any(|it| it.is_reset) {
+            let error = "a reload or an upgrade is in progress: repeat the request when it is over";
+            return Err(Problem::conflict(error));
+        }
         let former = &self.lists.access;
         let (Some(kind), Some(listing)) = (former.kind(), former.set()) else {
             return Err(Problem::no_list());
@@ -131,8 +177,8 @@ impl AccessControl {
         Ok((kind, list, effective.collect()))
     }
 
-    /// Puts a change into force whose record was written: one that was confirmed must survive a
-    /// crash.
+    /// Puts a change into force whose record was written, as one that was confirmed must survive a
+    /// crash. Where the disk refuses it, a takedown is in force nevertheless, until the restart.
     pub(super) fn finish_change(
         &mut self,
         change: PlannedChange,
@@ -140,30 +186,44 @@ impl AccessControl {
         now: Instant,
         effects: &mut Effects,
     ) {
-        let PlannedChange { changes, effective, kind, list, for_reload, caller, responder } =
+        let (for_reload, needs_record) = (change.for_reload, change.needs_record);
+        let PlannedChange { changes, effective, recorded, kind, list, caller, responder, .. } =
             change;
-        if let Err(error) = result {
-            return effects.reply(responder, Err(error.into()));
+        if let Err(error) = &result
+            && needs_record
+        {
+            return effects.reply(responder, Err(error.clone().into()));
         }
-        self.changes.record(kind, &changes, for_reload);
+        self.changes.unrecorded.retain(|(of, _)| *of != kind);
+        let unrecorded = result.err().map(|error| error.to_string());
+        if unrecorded.is_some() {
+            self.changes.unrecorded.extend(recorded.into_iter().map(|change| (kind, change)));
+        }
+        self.changes.record(kind, &changes, for_reload || unrecorded.is_some());
+        self.in_force.follow(&self.lists.access, &effective);
         let former = std::mem::replace(&mut self.lists.access, list.clone());
-        self.entry_high_water_mark.follow_change(former.len(), list.len());
         self.purge.update(&list, &effective, former, now);
         self.changes.merge(&list, effects);
         let (mode, entries) = (kind.name(), list.len());
-        effects.info(match effective.as_slice() {
+        let text = match effective.as_slice() {
             [] => format!("{mode} list: a change by {caller} has no effect"),
             some => {
                 let diff = ListDiff::of(some);
                 format!("{mode} list changed by {caller}: {diff}; entries now: {entries}")
             }
-        });
+        };
+        match &unrecorded {
+            None => effects.info(text),
+            Some(why) => effects
+                .warn(format!("{text}; in force until the restart or the next upgrade: {why}")),
+        }
         effects.push(Effect::Publish);
         let update = ListUpdate {
             mode: mode.to_owned(),
             entries: entries as u64,
             changed: effective.len() as u64,
-            lasting: self.is_lasting,
+            lasting: self.is_lasting && unrecorded.is_none(),
+            unrecorded,
         };
         effects.reply(responder, Ok(update));
     }
@@ -189,7 +249,8 @@ impl AccessControl {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use onrush_proto::InfoHash;
+    use crate::access::ListReload;
+    use onrush_config::Settings;
     use onrush_store::blocks::Block;
     use onrush_tracker::access::set::InfoHashSet;
     use std::sync::mpsc::{Receiver, channel};
@@ -269,18 +330,98 @@ mod tests {
             "{effects:?}"
         );
         assert!(access.lists().access.permits(hash(1)) && result.try_recv().is_err());
-        let mut failed = Effects::default();
-        let error = RecordError { path: "j".into(), error: "full".into() };
-        access.recorded(Err(error), time(), &mut failed);
-        assert_eq!(failed.send_replies().len(), 0);
-        assert!(result.recv().unwrap().unwrap_err().error.contains("j cannot be written: full"));
-        assert!(access.lists().access.permits(hash(1)), "nothing has changed");
-        let (_, result) = request(&mut access, change(), ConcurrentWork::default());
         let mut recorded = Effects::default();
         access.recorded(Ok(()), time(), &mut recorded);
         assert!(matches!(recorded.send_replies()[..], [Effect::Notice(_), Effect::Publish]));
         assert!(result.recv().unwrap().is_ok_and(|update| update.lasting));
         assert!(!access.lists().access.permits(hash(1)));
+    }
+
+    /// A takedown cannot wait for room on a disk. A reload keeps the change, a later record has it.
+    #[test]
+    fn a_change_that_cannot_be_recorded_is_in_force_and_is_recorded_later() {
+        let mut access = deny_list();
+        access.is_lasting = true;
+        let full = || RecordError { path: "j".into(), error: "full".into() };
+        let change = |access: &mut AccessControl, number, result: Result<(), RecordError>| {
+            let added = vec![ListChange::new(hash(number), true)];
+            let (planned, reply) = request(access, added, ConcurrentWork::default());
+            let recorded = planned.0.into_iter().find_map(|effect| match effect {
+                Effect::Record(ChangeRecord::ListChanges(_, changes)) => Some(changes),
+                _ => None,
+            });
+            let recorded = recorded.unwrap_or_default();
+            let recorded: Vec<InfoHash> = recorded.iter().map(|it| it.info_hash).collect();
+            let mut effects = Effects::default();
+            access.recorded(result, time(), &mut effects);
+            let notices = effects.notices();
+            effects.send_replies();
+            (recorded, reply.recv().unwrap().unwrap(), notices)
+        };
+        let (recorded, update, log) = change(&mut access, 1, Err(full()));
+        assert_eq!((recorded, update.lasting), (vec![hash(1)], false));
+        assert_eq!(update.unrecorded.unwrap(), "j cannot be written: full");
+        assert!(log[0].level == log::Level::Warn && log[0].text.contains("until the restart"));
+        for _ in 0..2 {
+            let settings = Settings::for_test("[access]\nmode = \"deny\"\n");
+            let read = onrush_store::lists::load(&settings, &mut || {}).unwrap();
+            let reload = ListReload { settings: &settings, read, replayed: None, forced: false };
+            let (mut keys, mut effects) = (Vec::new(), Effects::default());
+            access.reconfigure(reload, &mut keys, time().now, &mut effects).unwrap();
+            access.reload_ended();
+            assert!(!access.lists().access.permits(hash(1)));
+        }
+        // The same request again: it has no effect, and is recorded.
+        let (recorded, update, _) = change(&mut access, 1, Ok(()));
+        assert_eq!((recorded, update.changed, update.lasting), (vec![hash(1)], 0, true));
+        assert_eq!(change(&mut access, 2, Ok(())).0, [hash(2)]);
+
+        // A successor would miss it.
+        let upgrade = ConcurrentWork { upgrade: true, ..ConcurrentWork::default() };
+        let added = vec![ListChange::new(hash(3), true)];
+        let (_, reply) = request(&mut access, added, upgrade);
+        let mut effects = Effects::default();
+        access.recorded(Err(full()), time(), &mut effects);
+        effects.send_replies();
+        assert!(reply.recv().unwrap().unwrap_err().error.contains("nothing has changed, as j "));
+        assert!(access.lists().access.permits(hash(3)));
+    }
+
+    #[test]
+    fn a_reset_returns_to_the_file_and_is_refused_while_another_file_may_be_read() {
+        let listed = OverlaySet::new(InfoHashSet::new(vec![hash(1).0, hash(2).0]));
+        let lists = Lists { access: Arc::new(AccessList::Deny(listed)), ..Lists::open() };
+        let mut access = AccessControl::new(lists, 1);
+        let change = |number, listed| ListChange::new(hash(number), listed);
+        let reset = |number| ListChange { is_reset: true, ..change(number, false) };
+        let changes = vec![change(1, false), change(2, false), change(3, true)];
+        request(&mut access, changes, ConcurrentWork::default());
+        let overrides = access.overrides().unwrap().to_string();
+        let by = format!("{}, removed 1970-01-01 by 127.0.0.1:9 ", hash(1));
+        assert!(overrides.starts_with("2 entries ") && overrides.contains(&by), "{overrides}");
+        for concurrent in [
+            ConcurrentWork { reload: true, ..ConcurrentWork::default() },
+            ConcurrentWork { upgrade: true, ..ConcurrentWork::default() },
+        ] {
+            let (effects, result) = request(&mut access, vec![reset(1)], concurrent);
+            effects.send_replies();
+            assert!(result.recv().unwrap().unwrap_err().error.contains("repeat"));
+        }
+        let resets = [1, 3, 9].map(reset).to_vec();
+        let (effects, result) = request(&mut access, resets, ConcurrentWork::default());
+        effects.assert_logged(&["127.0.0.1:9", &format!("added {}; ", hash(1)), "removed "]);
+        effects.send_replies();
+        assert_eq!(result.recv().unwrap().unwrap().changed, 2);
+        assert_eq!([1, 2, 3].map(|n| access.lists().access.permits(hash(n))), [false, true, true]);
+        assert_eq!(access.overrides().unwrap().first.info_hash, hash(2).to_string());
+        // Without a state directory changes are repeated on a file that is read again; the reset
+        // ones are not.
+        let settings = Settings::for_test("[access]\nmode = \"deny\"\n");
+        let read = onrush_store::lists::load(&settings, &mut || {}).unwrap();
+        let reload = ListReload { settings: &settings, read, replayed: None, forced: true };
+        let (mut keys, mut effects) = (Vec::new(), Effects::default());
+        access.reconfigure(reload, &mut keys, time().now, &mut effects).unwrap();
+        assert!(access.lists().access.is_empty() && access.overrides().is_none());
     }
 
     #[test]

@@ -30,7 +30,7 @@ impl ListDiff {
     /// The difference that these changes make; each must have an effect.
     pub(super) fn of(changes: &[ListChange]) -> Self {
         let mut diff = Self::default();
-        for ListChange { info_hash, listed, comment } in changes {
+        for ListChange { info_hash, listed, comment, .. } in changes {
             let part = if *listed { &mut diff.added } else { &mut diff.removed };
             part.add(*info_hash);
             if diff.comment.is_none() {

@@ -7,6 +7,7 @@
 //! | `block_requests` | blocks made and removed by the admin API |
 //! | `candidate` | the list that a reload would put into force |
 //! | `changes` | changes of the list of info hashes by the admin API |
+//! | `changes_in_force` | those of them that the files of the list do not have |
 //! | `diff` | differences of lists, for the log |
 //! | `reload` | lists that a reload has read |
 //! | [`purge`] | removal of swarms that the list no longer permits |
@@ -15,6 +16,7 @@ mod block_requests;
 pub mod blocks;
 mod candidate;
 mod changes;
+mod changes_in_force;
 mod diff;
 pub mod purge;
 mod reload;
@@ -28,8 +30,11 @@ use block_requests::PlannedBlock;
 use blocks::Blocks;
 pub use candidate::candidate;
 use changes::{PlannedChange, RecentChanges};
+use changes_in_force::ChangesInForce;
 use onrush_config::Settings;
 use onrush_control::api::Problem;
+use onrush_control::api::admin::{ListChanges, ListOverrides};
+use onrush_proto::InfoHash;
 use onrush_store::blocks::Block;
 use onrush_store::lists::file::ListError;
 use onrush_store::lists::journal::ReplayedList;
@@ -50,6 +55,7 @@ pub struct AccessControl {
     /// process.
     is_lasting: bool,
     blocks: Blocks,
+    in_force: ChangesInForce,
     changes: RecentChanges,
     /// The change that waits for its record. Records are written one at a time.
     pending: Option<Pending>,
@@ -99,6 +105,7 @@ impl AccessControl {
             lists,
             is_lasting: false,
             blocks: Blocks::new(members),
+            in_force: ChangesInForce::default(),
             changes: RecentChanges::default(),
             pending: None,
             purge: Purge::default(),
@@ -116,10 +123,25 @@ impl AccessControl {
         &self.entry_high_water_mark
     }
 
+    /// The changes of the list that override its files; `None` if there are none.
+    pub fn overrides(&self) -> Option<ListOverrides> {
+        self.in_force.overrides()
+    }
+
+    /// At most `limit` changes that the files of the list do not have, from this info hash on.
+    pub fn shown_changes(&self, from: InfoHash, limit: usize) -> ListChanges {
+        self.in_force.shown(&self.lists.access, from, limit)
+    }
+
     /// Whether a removal of swarms is due later.
     pub fn is_purge_scheduled(&self) -> bool {
         self.purge.is_scheduled()
     }
+}
+
+/// The changes of a journal that override files of its list; `None` if there are none.
+pub fn overrides(replayed: &ReplayedList) -> Option<ListOverrides> {
+    ChangesInForce::of(replayed.changes()).overrides()
 }
 
 /// Steps of a start.
@@ -129,13 +151,13 @@ impl AccessControl {
     pub fn begin_records(&mut self, replayed: &ReplayedList) {
         self.is_lasting = true;
         self.lists.access = Arc::new(replayed.compacted());
-        self.entry_high_water_mark = EntryHighWaterMark::of(&self.lists);
+        self.in_force = ChangesInForce::of(replayed.changes());
     }
 
     /// Compares the lists of a start with those of the predecessor.
     ///
     /// # Errors
-    /// A [`ListError`], when a list has less than half of the predecessor's entries.
+    /// A [`ListError`], when a file has less than half of the predecessor's entries.
     pub fn compare_with(
         &mut self,
         predecessor: &EntryHighWaterMark,
@@ -157,8 +179,8 @@ impl AccessControl {
             return;
         }
         let access = &self.lists.access;
+        self.in_force.follow(access, changes);
         let changed = Arc::new(access.with(changes));
-        self.entry_high_water_mark.follow_change(access.len(), changed.len());
         // Peers were loaded by the former list.
         let former = std::mem::replace(&mut self.lists.access, changed);
         self.purge.start(&self.lists.access, former, now);
@@ -204,12 +226,9 @@ impl AccessControl {
             Some(Pending::List(change)) => self.finish_change(change, result, time.now, effects),
             Some(Pending::Block(block)) => self.finish_block(block, result, time, effects),
             Some(Pending::ExpiredBlocks) => {
-                if let Err(RecordError { path, error }) = result {
-                    effects.warn(format!(
-                        "blocks that have ended stay in {} until the next change: it cannot be \
-                         written: {error}",
-                        path.display()
-                    ));
+                if let Err(error) = result {
+                    let what = "blocks that have ended stay in their file until the next change";
+                    effects.warn(format!("{what}: {error}"));
                 }
             }
             None => {}

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::AccessControl;
+use super::changes_in_force::ChangesInForce;
 use super::diff::ListDiff;
 use crate::effect::{Effect, Effects};
 use onrush_config::Settings;
@@ -41,7 +42,9 @@ impl AccessControl {
         effects: &mut Effects,
     ) -> Result<(), ListError> {
         let ListReload { settings, mut read, replayed, forced } = reload;
-        self.changes.repeat(&mut read);
+        let changes = replayed.iter().flat_map(ReplayedList::changes);
+        let mut in_force = ChangesInForce::of(changes);
+        self.changes.repeat(&mut read, &mut in_force);
         self.entry_high_water_mark = match forced {
             true => EntryHighWaterMark::of(&read),
             false => self.entry_high_water_mark.with(settings, Some(&self.lists.blocked), &read)?,
@@ -51,6 +54,7 @@ impl AccessControl {
         {
             effects.push(Effect::CompactJournal(replayed));
         }
+        self.in_force = in_force;
         let former = self.lists.access.clone();
         self.replace(read, changed, effects);
         self.compile_blocks();
@@ -59,16 +63,15 @@ impl AccessControl {
         Ok(())
     }
 
-    /// A reload has ended: the next one finds the changes until now in the journal.
+    /// A reload has ended.
     pub fn reload_ended(&mut self) {
-        if self.is_lasting {
-            self.changes.since_reload.clear();
-        }
+        self.changes.reload_ended(self.is_lasting);
     }
 
     fn replace(&mut self, read: Lists, changed: &mut Vec<KeyChange>, effects: &mut Effects) {
         let lists = &mut self.lists;
-        let before = EntryHighWaterMark::of(lists);
+        let lengths = |lists: &Lists| [lists.access.len(), lists.blocked.len()];
+        let before = lengths(lists);
         let mut add = |keys: &[&str]| {
             if !changed.iter().any(|change| keys.contains(&change.key.as_str())) {
                 let what = "other entries".to_owned();
@@ -93,10 +96,10 @@ impl AccessControl {
             lists.blocked = read.blocked;
             add(&["access.blocked", "access.blocked_file"]);
         }
-        let now = EntryHighWaterMark::of(lists);
+        let now = lengths(lists);
         let more = if difference.is_empty() { difference } else { format!("; {difference}") };
-        let hashes = ("info hashes", before.info_hashes, now.info_hashes, more.as_str());
-        let blocks = ("blocked addresses", before.blocks, now.blocks, "");
+        let hashes = ("info hashes", before[0], now[0], more.as_str());
+        let blocks = ("blocked address ranges", before[1], now[1], "");
         for (name, before, now, more) in [hashes, blocks] {
             if before + now > 0 {
                 effects.info(format!(

@@ -19,9 +19,11 @@ use nix::unistd::{Uid, User};
 use onrush_config::{Refused, Settings};
 use onrush_control::{TOKEN_KEY, Token};
 use onrush_store::atomic_file::check_directory;
+use onrush_store::lists::journal::Journal;
 use onrush_store::state::State;
 use onrush_tracker::access::Lists;
 
+use crate::access;
 use crate::process::switch_user;
 use crate::process::user::{self, UserError};
 use onrush_config::state_dirs::state_dirs;
@@ -83,7 +85,16 @@ pub fn check(settings: &Settings, config: Option<&Path>) -> Findings {
         Err(error) => refused.push(refusals::token(&error)),
     }
     let lists = onrush_store::lists::load(settings, &mut || {});
-    let lists = lists.map_err(|error| refused.push(refusals::list(&error, settings))).ok();
+    let mut lists = lists.map_err(|error| refused.push(refusals::list(&error, settings))).ok();
+    let mut journals = directories.iter().map(|directory| Journal::new(directory));
+    if let Some(lists) = &mut lists
+        && let Some(journal) = journals.find(|journal| journal.length() > 0)
+    {
+        let replayed = journal.replay((*lists.access).clone());
+        notes.extend(access::overrides(&replayed).map(|overrides| overrides.to_string()));
+        notes.extend(replayed.warning);
+        lists.access = replayed.list.into();
+    }
     Findings { refused, notes, lists, users: users(&user, service.as_ref()) }
 }
 

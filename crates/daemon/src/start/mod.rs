@@ -300,6 +300,7 @@ impl<'a> Start<'a> {
             self.warnings.extend(replayed.warning.into_iter().chain(compaction));
         }
         self.warnings.extend(self.access.lists().access.warning().map(str::to_owned));
+        self.warnings.extend(self.access.overrides().map(|overrides| overrides.to_string()));
     }
 
     /// Continues the blocks of sources, where no other process changes them.

@@ -101,6 +101,7 @@ impl Supervisor {
         effects.push(Effect::Publish);
         let mut notices = loaded.notices;
         notices.extend(self.access.lists().access.warning().map(str::to_owned));
+        notices.extend(self.access.overrides().map(|overrides| overrides.to_string()));
         report(&self.reload.requested_by(), &notices, &changed, &restart, effects);
         effects.push(Effect::SetLog(self.log_control(level)));
         Ok(ReloadReport { changed: keys_of(changed), restart: keys_of(restart), notices })

@@ -136,6 +136,8 @@ impl Supervisor {
             settings: self.settings.clone(),
             log_level_by: self.log_level_by,
             lists: self.access.lists().clone(),
+            overrides: self.access.overrides(),
+            most_entries: self.access.entry_high_water_mark().files.clone(),
             overload: self.overload.pressure(),
             last_reload: self.last_reload,
         }
@@ -211,6 +213,9 @@ impl Supervisor {
                 let (limit, change) =
                     (self.settings.limits.list_entries, (changes, caller, responder));
                 self.access.change(change, limit, concurrent, time, effects);
+            }
+            Request::ListChanges { from, limit, responder } => {
+                effects.reply(responder, self.access.shown_changes(from, limit));
             }
             Request::Blocks(responder) => {
                 effects.reply(responder, self.access.shown_blocks(time));

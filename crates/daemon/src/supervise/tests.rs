@@ -411,12 +411,17 @@ fn a_list_that_lost_most_of_its_entries_needs_force() {
             assert!(error.contains("reload --force"), "{error}");
         }
     }
-    // Entries that were removed on request are not missing from a file that lacks them, too.
-    let hash = |n: u8| InfoHash([[0; 19].as_slice(), &[n]].concat().try_into().unwrap());
-    let removed = (8..20).map(|n| ListChange::new(hash(n), false));
-    assert!(fixture.change_list(removed.collect()));
-    let accepted = [20, 8, 3].map(|entries| fixture.reload_list(entries, false).is_ok());
-    assert_eq!(accepted, [true, true, false]);
+    // An entry that was removed on request stays removed, and is named.
+    let first = InfoHash([0; 20]);
+    assert!(fixture.change_list(vec![ListChange::new(first, false)]));
+    let notices = fixture.reload_list(20, false).unwrap().notices;
+    let parts = ["1 entry of", &first.to_string(), "by 127.0.0.1:9 "];
+    assert!(parts.iter().all(|part| notices[0].contains(part)), "{notices:?}");
+    // Changes on request do not count.
+    let added = (8..90).map(|n| ListChange::new(InfoHash([n; 20]), true));
+    assert!(fixture.change_list(added.collect()));
+    let accepted = [20, 9, 0, 10].map(|entries| fixture.reload_list(entries, false).is_ok());
+    assert_eq!(accepted, [true, false, false, true]);
 }
 
 /// The entries about the level that pass the level at that moment, and the level in the end.

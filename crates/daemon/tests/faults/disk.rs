@@ -75,40 +75,41 @@ fn a_disk_that_refuses_a_snapshot_costs_only_that_snapshot() {
     });
 }
 
+/// A takedown does not wait for room on a disk.
 #[test]
-fn a_disk_that_refuses_a_list_change_refuses_only_that_change() {
+fn a_list_change_that_a_disk_refuses_is_in_force_until_the_restart() {
     let tables = "[access]\nmode = \"deny\"\n";
     with_each_fault(|fault, disk| {
         let daemon = launch(disk, tables).serve();
         let load = Load::start("127.0.3.4", daemon.address());
-        let add = |daemon: &Daemon, number| daemon.change_list("POST", &[hash(number)]);
-        let is_added = |daemon: &Daemon, number| add(daemon, number).status == 200;
-        assert!((1_000..1_200).all(|number| is_added(&daemon, number)));
+        let add = |daemon: &Daemon, number| daemon.change_list("POST", &[hash(number)]).json();
+        let is_lasting = |daemon: &Daemon, number| add(daemon, number)["lasting"] == true;
+        assert!((1_000..1_200).all(|number| is_lasting(&daemon, number)));
         fault.begin(disk);
         // A block of the disk may have room for the first changes.
-        let (added, refused): (Vec<u32>, Vec<u32>) =
-            (1_200..1_400).partition(|number| is_added(&daemon, *number));
-        assert!(refused.len() > 100, "{} refused", refused.len());
-        add(&daemon, refused[0]).fails(500, &["access.changes", fault.error()]);
-        let assert_applied = |daemon: &Daemon| {
-            let (client, of) = (daemon.client(), |number| leecher(hash(number), 1_000));
-            for number in (1_000..1_200).chain(added.clone()) {
-                client.announce_refused(&of(number));
-            }
-            refused.iter().for_each(|number| drop(client.announce(&of(*number))));
+        let (added, unrecorded): (Vec<u32>, Vec<u32>) =
+            (1_200..1_400).partition(|number| is_lasting(&daemon, *number));
+        assert!(unrecorded.len() > 100, "{} unrecorded", unrecorded.len());
+        let again = daemon.ctl(&["list", "add", &hash(unrecorded[0]).to_string()]);
+        assert_eq!(again.code, Some(1), "{again:?}");
+        assert_parts(&again.output, &["until the restart", "access.changes", fault.error()]);
+        let assert_refused = |daemon: &Daemon| {
+            let client = daemon.client();
+            (1_000..1_400).for_each(|n| drop(client.announce_refused(&leecher(hash(n), 1_000))));
         };
-        assert_applied(&daemon);
+        assert_refused(&daemon);
         fault.end(disk);
         // The refused writes have left nothing behind.
         let text = daemon.kill().text();
-        assert!(!text.contains("panicked"), "{text}");
+        assert!(text.contains("until the restart") && !text.contains("panicked"), "{text}");
         let daemon = launch(disk, tables).serve();
-        assert_applied(&daemon);
-        assert!(refused.iter().all(|number| is_added(&daemon, *number)));
+        let (client, of) = (daemon.client(), |number| leecher(hash(number), 1_000));
+        (1_000..1_200).chain(added).for_each(|n| drop(client.announce_refused(&of(n))));
+        unrecorded.iter().for_each(|number| drop(client.announce(&of(*number))));
+        assert!(unrecorded.iter().all(|number| is_lasting(&daemon, *number)));
         daemon.kill();
         let daemon = launch(disk, tables).serve();
-        let client = daemon.client();
-        (1_000..1_400).for_each(|n| drop(client.announce_refused(&leecher(hash(n), 1_000))));
+        assert_refused(&daemon);
         daemon.stop();
         load.end();
     });
@@ -152,7 +153,7 @@ fn a_disk_that_refuses_does_not_prevent_an_upgrade() {
         load.until("the admin side listens again", || is_up(daemon.admin(), "/health"));
         if fault == DiskFault::ReadOnly {
             // The last block of the journal has room.
-            daemon.change_list("POST", &[later]).fails(500, &[]);
+            assert_eq!(daemon.change_list("POST", &[later]).json()["lasting"], false);
         }
         fault.end(disk);
         assert_eq!(daemon.change_list("POST", &[later]).status, 200, "{fault:?}");

@@ -2,8 +2,15 @@
 //! of the log, snapshot, list. At the control socket, without a token.
 
 use std::fs;
+use std::thread;
 
-use crate::harness::{Daemon, Launch, Peers, assert_parts, leecher, mode, random_hash, seeder};
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
+
+use crate::harness::messages::{LIST_CHANGED, PURGED_ONE};
+use crate::harness::{
+    Daemon, Ended, Launch, Peers, assert_parts, leecher, mode, random_hash, seeder,
+};
 use crate::snapshot::FILE;
 
 /// The begin of each configuration.
@@ -135,7 +142,99 @@ fn the_list_is_exported_and_another_file_is_checked() {
     assert_eq!(daemon.local_ctl(&check).code, Some(2));
     daemon.stop();
 
+    // Before the first list, of a pipe and of standard input.
     let open = serve("");
-    fs::write(&new, &names[0]).unwrap();
-    open.local_ctl(&["list", "check", new.to_str().unwrap()]).exits(1, &["access.mode"]);
+    let lines = names[..2].join("\n");
+    fs::write(&new, &lines).unwrap();
+    open.local_ctl(&["list", "check", new.to_str().unwrap()]).exits(1, &["access.mode", "--mode"]);
+    let pipe = list.path().join("pipe");
+    mkfifo(&pipe, Mode::S_IRWXU).unwrap();
+    let writer = pipe.clone();
+    let write = thread::spawn(move || fs::write(writer, lines).unwrap());
+    let checked = open.local_ctl(&["list", "check", "--mode", "deny", pipe.to_str().unwrap()]);
+    checked.prints(&["deny, 2 info hashes: 2 added, 0 removed"]);
+    write.join().unwrap();
+    let from = ["sh", "-c", "exec \"$@\" <\"$0\"", new.to_str().unwrap()];
+    let check = open.command(&["ctl", "list", "check", "--mode", "allow", "-"]).under(&from).run();
+    check.prints(&["allow, 2 info hashes: 2 added, 0 removed"]);
+}
+
+#[test]
+fn a_check_refuses_what_a_reload_refuses() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    let lines = |number: usize| (0..number).map(|n| format!("{n:040x}\n")).collect::<String>();
+    fs::write(at("a"), lines(90)).unwrap();
+    fs::write(at("b"), lines(9)).unwrap();
+    let tables = format!("[access]\nmode = \"deny\"\nfiles = [{:?}, {:?}]\n", at("a"), at("b"));
+    let daemon = serve(&tables);
+    fs::write(at("new"), lines(44).repeat(3)).unwrap();
+    let check = |files: &[&str]| {
+        let files: Vec<_> = files.iter().map(|file| at(file).display().to_string()).collect();
+        let arguments = ["list", "check"].into_iter().chain(files.iter().map(String::as_str));
+        daemon.local_ctl(&arguments.collect::<Vec<_>>())
+    };
+    let refused = |ended: Ended, parts: &[&str]| {
+        assert_eq!(ended.code, Some(1), "{ended:?}");
+        assert_parts(&ended.output, parts);
+    };
+    check(&["a", "b"]).prints(&["0 removed"]);
+    // By its name, in whatever place; a file without a namesake by its place.
+    check(&["b"]).prints(&["81 removed"]);
+    let reason = ["46 removed", "a reload refuses this without --force", " 44 ", " 90 "];
+    refused(check(&["new", "b"]), &reason);
+    check(&["b", "new"]).prints(&["46 removed"]);
+    fs::write(at("a"), lines(44)).unwrap();
+    refused(check(&["b", "a"]), &reason);
+    daemon.local_ctl(&["reload"]).exits(1, &["/a: ", "--force", " 44 ", " 90 "]);
+    daemon.local_ctl(&["reload", "--force"]).prints(&[]);
+    check(&["b", "a"]).prints(&["0 removed"]);
+}
+
+/// What has been removed on request stays in force when a later file has it: everything that reads
+/// the file says so.
+#[test]
+fn an_overridden_entry_is_named_until_it_is_reset() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("denied");
+    let [denied, added] = [(); 2].map(|()| random_hash());
+    let name = denied.to_string();
+    fs::write(&file, format!("{denied}\n")).unwrap();
+    let list = format!("[access]\nmode = \"deny\"\nfiles = [{file:?}]\n");
+    let mut daemon = serve(&list);
+    daemon.local_output(&["list", "remove", &name]);
+    daemon.local_output(&["list", "add", &added.to_string(), "--reason", "order 7"]);
+    let named = |ended: Ended| ended.prints(&["1 entry of", &name, "removed 20", "by user 0"]);
+    let assert_overrides = |daemon: &Daemon, number: u32| {
+        let metrics = daemon.local_output(&["metrics"]);
+        assert!(metrics.contains(&format!("\nonrush_list_overrides {number}\n")), "{metrics}");
+    };
+    named(daemon.local_ctl(&["reload"]));
+    daemon.line_with("1 entry of", &[" WARN ", &name]);
+    named(daemon.local_ctl(&["config", "--diff"]));
+    named(daemon.local_ctl(&["list", "check", file.to_str().unwrap()]));
+    named(Launch::new(&["--check-config"]).flag("--config", daemon.config_path()).run());
+    daemon.local_ctl(&["list", "show"]).prints(&["overridden entries of its files: 1"]);
+    assert_overrides(&daemon, 1);
+    let changes = daemon.local_output(&["list", "changes"]);
+    let line = |hash: &str| changes.lines().find(|line| line.contains(hash)).unwrap();
+    assert_parts(line(&name), &["removed", "by user 0", "overrides a file"]);
+    assert_parts(line(&added.to_string()), &["added", "user 0", "order 7"]);
+    let json = daemon.local_ctl(&["--json", "list", "changes"]).json();
+    assert_eq!((&json["total"], &json["overrides"]), (&2.into(), &1.into()), "{json}");
+    // Over an upgrade and a restart, too.
+    daemon.upgrade();
+    named(daemon.local_ctl(&["config", "--diff"]));
+    drop(daemon.client().announce(&leecher(denied, 7_000)));
+    daemon.local_ctl(&["list", "reset", &name]).prints(&["1 changed", "deny list has 2 "]);
+    daemon.line_with(LIST_CHANGED, &["by user 0", &format!("added {denied}")]);
+    daemon.line(PURGED_ONE);
+    daemon.client().announce_refused(&leecher(denied, 7_000));
+    assert_overrides(&daemon, 0);
+    let same = daemon.local_output(&["config", "--diff"]);
+    assert_eq!(same, "the file has the values in force");
+    // Once the file lacks it, too.
+    fs::write(&file, "").unwrap();
+    daemon.local_ctl(&["reload", "--force"]).prints(&[]);
+    drop(daemon.client().announce(&leecher(denied, 7_000)));
 }

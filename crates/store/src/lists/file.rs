@@ -18,7 +18,7 @@ use thiserror::Error;
 /// Bad lines that an error lists.
 const SHOWN: usize = 10;
 /// Maximum bytes of a line, with its comment.
-const MAX_LINE: u64 = 4096;
+pub(super) const MAX_LINE: u64 = 4096;
 /// Bad lines after which reading stops: the file is not a list.
 const MAX_BAD: usize = 10_000;
 /// Lines between two reports of progress.
@@ -83,20 +83,20 @@ pub enum ListFault {
          and rename it over this one, then reload"
     )]
     Changed,
-    /// The list lost so many entries that its file may be incomplete.
+    /// The file lost so many entries that it may be incomplete.
     #[error(
-        "the list has {now} {name}, and has had {most} since the last start without an upgrade, \
-         or the last forced reload or upgrade: its file may be incomplete; if it is not, apply it \
-         with `onrush ctl reload --force`, or in an upgrade with `upgrade --force` or after a \
-         reload that accepts it"
+        "the file has {now} {name}, and has had {most} since the last start without an upgrade, or \
+         the last forced reload or upgrade, each counted once: it may be incomplete; if it is not, \
+         apply it with `onrush ctl reload --force`, or in an upgrade with `upgrade --force` or \
+         after a reload that accepts it"
     )]
     Lost {
         /// Plural name of the entries.
         name: &'static str,
-        /// The most entries of the list, as counted by
+        /// The most distinct entries of the file, as counted by
         /// [`EntryHighWaterMark`](super::shrinkage::EntryHighWaterMark).
         most: usize,
-        /// Entries of the list that was read.
+        /// Distinct entries of the file that was read.
         now: usize,
     },
     /// More entries than `limits.list_entries`.
@@ -209,7 +209,7 @@ impl WrongLines {
 
 /// Reads the next line with its end. Returns whether it is whole, and `None` at the end of the
 /// file. The rest of a line longer than [`MAX_LINE`] is skipped.
-fn next_line(from: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<Option<bool>> {
+pub(super) fn next_line(from: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<Option<bool>> {
     line.clear();
     if from.by_ref().take(MAX_LINE).read_until(b'\n', line)? == 0 {
         return Ok(None);

@@ -19,7 +19,7 @@ use onrush_config::values::ListFile;
 use onrush_tracker::access::addresses::AddressSet;
 use onrush_tracker::access::origins::{OriginsBuilder, Part};
 use onrush_tracker::access::overlay::OverlaySet;
-use onrush_tracker::access::set::InfoHashSet;
+use onrush_tracker::access::set::{InfoHashSet, sort_distinct};
 use onrush_tracker::access::{AccessList, Lists};
 
 use file::{BLOCKS, INFO_HASHES, ListError, ListFault, read_with_comments};
@@ -32,13 +32,12 @@ use file::{BLOCKS, INFO_HASHES, ListError, ListFault, read_with_comments};
 /// No part of any list is then used.
 pub fn load(settings: &Settings, progress: &mut dyn FnMut()) -> Result<Lists, ListError> {
     let most = settings.limits.list_entries;
-    let (blocks, file) = (&settings.blocked, &settings.blocked_file);
-    let mut blocks = blocks.clone();
-    if let Some(file) = file {
-        blocks.extend(read_with_comments(file, most, &BLOCKS, progress, &mut |_, _| {})?);
-    }
+    let in_file = match &settings.blocked_file {
+        Some(file) => read_with_comments(file, most, &BLOCKS, progress, &mut |_, _| {})?,
+        None => Vec::new(),
+    };
     let access = access_list(&settings.access, most, progress)?;
-    let blocked = Arc::new(AddressSet::new(blocks));
+    let blocked = Arc::new(AddressSet::new(in_file).with(settings.blocked.iter().copied()));
     Ok(Lists { access: Arc::new(access), blocked, ..Lists::open() })
 }
 
@@ -74,6 +73,7 @@ fn entries(
     let part = |file: Option<&ListFile>| Part {
         name: file.map_or("access.info_hashes".into(), |file| file.name().into()),
         error: file.and_then(|file| file.error.as_ref()).unwrap_or(&listed.error).as_str().into(),
+        entries: 0,
     };
     let mut hashes: Vec<[u8; 20]> = Vec::new();
     let mut origins = OriginsBuilder::new(part(listed.files.first()));
@@ -82,12 +82,14 @@ fn entries(
         let comment = &mut |hash: &[u8; 20], comment: &str| origins.entry(number, *hash, comment);
         let left = most - hashes.len();
         let read = read_with_comments(&file.path, left, &INFO_HASHES, progress, comment);
-        let read = read.map_err(|error| match error.fault {
+        let mut read = read.map_err(|error| match error.fault {
             // The limit is that of all files together.
             ListFault::Long { name, .. } => ListFault::Long { most, name }.of(&file.path),
             _ => error,
         })?;
         read.iter().for_each(|hash| origins.entry(number, *hash, ""));
+        sort_distinct(&mut read, progress);
+        origins.set_entries(number, read.len());
         if hashes.is_empty() { hashes = read } else { hashes.extend(read) }
     }
     hashes.extend(listed.hashes.iter().map(|hash| hash.0));

@@ -1,6 +1,6 @@
-//! A list that is read again and has lost most of its entries is refused.
+//! A file of a list that is read again and has lost most of its entries is refused.
 
-use std::path::PathBuf;
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
@@ -10,25 +10,27 @@ use onrush_config::settings::Access;
 use onrush_tracker::access::Lists;
 use onrush_tracker::access::addresses::AddressSet;
 
-/// The most entries of each list since the last start without an upgrade, or the last forced reload
-/// or upgrade. A list that is read again is compared with it, and not with the one in force, which
-/// may be half of a file already. It is part of a handoff.
+/// The most distinct entries of each file since the last start without an upgrade, or the last
+/// forced reload or upgrade. A file that is read again is compared with it, and not with the list
+/// in force, which may be half of a file already, and has changes on request. It is part of a
+/// handoff.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EntryHighWaterMark {
     /// The kind of the list of info hashes: `allow` or `deny`. After a change it is another list.
     pub kind: Option<String>,
-    /// Info hashes.
-    pub info_hashes: usize,
-    /// Blocks of blocked addresses.
+    /// Info hashes, by the name of the file.
+    pub files: BTreeMap<String, usize>,
+    /// Blocks of the file of blocked addresses.
     pub blocks: usize,
 }
 
 impl EntryHighWaterMark {
-    /// The entries of these lists.
+    /// The entries of the files of these lists.
     pub fn of(lists: &Lists) -> Self {
+        let files = lists.access.parts().iter().map(|part| (part.name.to_string(), part.entries));
         Self {
             kind: lists.access.kind().map(|kind| kind.name().to_owned()),
-            info_hashes: lists.access.len(),
+            files: files.collect(),
             blocks: lists.blocked.blocks(),
         }
     }
@@ -37,46 +39,48 @@ impl EntryHighWaterMark {
     /// loss if they contain all addresses that are `blocked` so far, where these are known.
     ///
     /// # Errors
-    /// [`ListFault::Lost`], when a list with a file has lost more than half of its entries.
+    /// [`ListFault::Lost`], when a file has lost more than half of its entries.
     pub fn with(
         &self,
         settings: &Settings,
         blocked: Option<&AddressSet>,
         read: &Lists,
     ) -> Result<Self, ListError> {
-        let now = Self::of(read);
-        let file = match &settings.access {
-            Access::Allow(listed) | Access::Deny(listed) => listed.files.first(),
-            Access::Open => None,
+        let mut now = Self::of(read);
+        let files = match &settings.access {
+            Access::Allow(listed) | Access::Deny(listed) if self.kind == now.kind => &*listed.files,
+            _ => &[],
         };
-        let file = file.filter(|_| self.kind == now.kind).map(|file| &file.path);
-        let info_hashes = most(file, INFO_HASHES.name, self.info_hashes, now.info_hashes)?;
-        let file = settings.blocked_file.as_ref();
-        let blocks = match most(file, BLOCKS.name, self.blocks, now.blocks) {
-            Err(_) if blocked.is_some_and(|old| read.blocked.contains_all(old)) => now.blocks,
-            most => most?,
-        };
-        Ok(Self { kind: now.kind, info_hashes, blocks })
-    }
-
-    /// Follows a list of info hashes that was changed on request from `before` entries to `now`.
-    pub fn follow_change(&mut self, before: usize, now: usize) {
-        self.info_hashes = (self.info_hashes + now).saturating_sub(before);
+        for file in files {
+            let most = self.files.get(&*file.name()).copied().unwrap_or(0);
+            if let Some(entries) = now.files.get_mut(&*file.name()) {
+                *entries =
+                    check(INFO_HASHES.name, most, *entries).map_err(|it| it.of(&file.path))?;
+            }
+        }
+        if let Some(file) = &settings.blocked_file {
+            now.blocks = match check(BLOCKS.name, self.blocks, now.blocks) {
+                Err(_)
+                    if now.blocks > 0
+                        && blocked.is_some_and(|old| read.blocked.contains_all(old)) =>
+                {
+                    now.blocks
+                }
+                most => most.map_err(|it| it.of(file))?,
+            };
+        }
+        Ok(now)
     }
 }
 
-/// The most entries of a list with `most` so far and `now` at present. Without a file the
-/// configuration has the intended entries.
-fn most(
-    file: Option<&PathBuf>,
-    name: &'static str,
-    most: usize,
-    now: usize,
-) -> Result<usize, ListError> {
-    match file {
-        None => Ok(now),
-        Some(file) if now < most.div_ceil(2) => Err(ListFault::Lost { name, most, now }.of(file)),
-        Some(_) => Ok(most.max(now)),
+/// The most distinct entries of a file with `most` so far and `now` at present.
+///
+/// # Errors
+/// [`ListFault::Lost`], when the file has lost more than half of them.
+pub fn check(name: &'static str, most: usize, now: usize) -> Result<usize, ListFault> {
+    match now < most.div_ceil(2) {
+        true => Err(ListFault::Lost { name, most, now }),
+        false => Ok(most.max(now)),
     }
 }
 
@@ -105,7 +109,7 @@ mod tests {
         let settings = Settings::for_test("[access]\nmode = \"deny\"\n");
         let read = load(&settings, &mut || {}).unwrap();
         let now = EntryHighWaterMark::of(&force).with(&settings, None, &read).unwrap();
-        assert_eq!((now.info_hashes, now.blocks), (0, 0));
+        assert_eq!(now.blocks, 0);
     }
 
     #[test]
@@ -126,10 +130,6 @@ mod tests {
         // A refused length is forgotten; an accepted and larger one counts.
         assert_eq!(reload(120, 50), None);
         assert_eq!(reload(59, 50), Some(("hashes".into(), 120, 59)));
-        // Entries that were removed on request are not lost.
-        most.follow_change(120, 80);
-        let (settings, read) = lists("deny", 41, &singles(50));
-        assert_eq!(lost(most.with(&settings, Some(&force.blocked), &read)), None);
     }
 
     /// The first part of a file of ranges is a loss, and so is a part with its widest range.
@@ -146,6 +146,51 @@ mod tests {
         assert_eq!(lost(with("10.0.0.0/25\n")), Some(("blocks".into(), 200, 1)));
         let wide = format!("11.0.0.0/8\n{}", singles(98));
         assert_eq!(lost(with(&wide)), Some(("blocks".into(), 200, 99)));
+    }
+
+    /// Whatever entries others files and the configuration have, and however often a line is
+    /// repeated.
+    #[test]
+    fn each_file_is_judged_alone_by_its_distinct_entries() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        let read = |first: &str, second: &str, blocked: &str| {
+            for (name, text) in [("first", first), ("second", second), ("blocked", blocked)] {
+                std::fs::write(at(name), text).unwrap();
+            }
+            let inline: Vec<String> = (0..90).map(|n| format!("\"{:040x}\"", 1_000 + n)).collect();
+            let sources: Vec<String> = (0..90).map(|n| format!("\"192.0.2.{n}\"")).collect();
+            let settings = Settings::for_test(&format!(
+                "[access]\nmode = \"deny\"\ninfo_hashes = [{}]\nfiles = [{:?}, {:?}]\n\
+                 blocked = [{}]\nblocked_file = {:?}\n",
+                inline.join(", "),
+                at("first"),
+                at("second"),
+                sources.join(", "),
+                at("blocked")
+            ));
+            let lists = load(&settings, &mut || {}).unwrap();
+            (settings, lists)
+        };
+        let hashes = |from: usize, number: usize| -> String {
+            (from..from + number).map(|n| format!("{n:040x}\n")).collect()
+        };
+        let (twenty, forty) = (hashes(0, 20), hashes(20, 40));
+        let (_, before) = read(&twenty, &forty, &singles(40));
+        let most = EntryHighWaterMark::of(&before);
+        let loss = |first: &str, second: &str, blocked: &str| {
+            let (settings, read) = read(first, second, blocked);
+            lost(most.with(&settings, Some(&before.blocked), &read))
+        };
+        let singles_of = singles(40);
+        assert_eq!(loss(&hashes(0, 10), &hashes(20, 20), &singles_of), None);
+        assert_eq!(loss("", &forty, &singles_of), Some(("first".into(), 20, 0)));
+        assert_eq!(loss(&twenty, &hashes(0, 19), &singles_of), Some(("second".into(), 40, 19)));
+        let repeated = hashes(0, 1).repeat(20);
+        assert_eq!(loss(&repeated, &forty, &singles_of), Some(("first".into(), 20, 1)));
+        let repeated = "10.0.0.1\n".repeat(40);
+        assert_eq!(loss(&twenty, &forty, &repeated), Some(("blocked".into(), 40, 1)));
+        assert_eq!(loss(&twenty, &forty, ""), Some(("blocked".into(), 40, 0)));
     }
 
     /// Settings and lists with this many info hashes and these blocks in files.

@@ -98,14 +98,15 @@ impl AddressSet {
     /// The set of these blocks, which may be in any order and overlap. A block of IPv4-mapped
     /// addresses counts as IPv4.
     pub fn new(blocks: impl IntoIterator<Item = AddressBlock>) -> Self {
-        Self::default().with(blocks)
+        let set = Self::default().with(blocks);
+        Self { blocks: set.v4.joined + set.v6.joined, ..set }
     }
 
-    /// The set with these blocks added. Takes time proportional to the length of both.
+    /// The set with these blocks added, which [`blocks`](Self::blocks) does not count. Takes time
+    /// proportional to the length of both.
     pub fn with(&self, blocks: impl IntoIterator<Item = AddressBlock>) -> Self {
-        let (mut v4, mut v6, mut number) = (self.v4.to_vec(), self.v6.to_vec(), self.blocks);
+        let (mut v4, mut v6) = (self.v4.to_vec(), self.v6.to_vec());
         for block in blocks {
-            number += 1;
             match block {
                 AddressBlock::V4(first, last) => v4.push((first.into(), last.into())),
                 AddressBlock::V6(first, last) => {
@@ -116,7 +117,7 @@ impl AddressSet {
                 }
             }
         }
-        Self { v4: Ranges::new(v4), v6: Ranges::new(v6), blocks: number }
+        Self { v4: Ranges::new(v4), v6: Ranges::new(v6), blocks: self.blocks }
     }
 
     /// Whether the set is empty.
@@ -130,7 +131,7 @@ impl AddressSet {
         self.v4.firsts.len() + self.v6.firsts.len()
     }
 
-    /// The number of blocks that it was made of.
+    /// The number of distinct blocks that it was made of.
     pub fn blocks(&self) -> usize {
         self.blocks
     }
@@ -198,6 +199,8 @@ struct Ranges<N> {
     lasts: Box<[N]>,
     /// The number of ranges that begin before each bucket. Empty below [`MIN_INDEXED`] ranges.
     before: Box<[u32]>,
+    /// The number of distinct ranges that were joined to these.
+    joined: usize,
 }
 
 /// Number of ranges from which on an index of 256 KiB pays.
@@ -206,6 +209,8 @@ const MIN_INDEXED: usize = 1024;
 impl<N: Number> Ranges<N> {
     fn new(mut ranges: Vec<(N, N)>) -> Self {
         ranges.sort_unstable();
+        ranges.dedup();
+        let number = ranges.len();
         let mut joined: Vec<(N, N)> = Vec::with_capacity(ranges.len());
         for (first, last) in ranges {
             match joined.last_mut() {
@@ -226,7 +231,7 @@ impl<N: Number> Ranges<N> {
                 before.push(at as u32);
             }
         }
-        Self { firsts: firsts.into(), lasts: lasts.into(), before: before.into() }
+        Self { firsts: firsts.into(), lasts: lasts.into(), before: before.into(), joined: number }
     }
 
     fn to_vec(&self) -> Vec<(N, N)> {
@@ -322,7 +327,8 @@ mod tests {
     #[test]
     fn a_set_contains_another_whatever_the_blocks_of_both() {
         let set = |blocks: &[&str]| AddressSet::new(blocks.iter().map(|text| block(text).unwrap()));
-        let singles = set(&["192.0.2.0", "192.0.2.1", "192.0.2.3", "2001:db8::1"]);
+        let mapped = "::ffff:192.0.2.1";
+        let singles = set(&["192.0.2.0", "192.0.2.1", mapped, "192.0.2.3", "2001:db8::1"]);
         assert_eq!((singles.blocks(), singles.len()), (4, 3));
         let joined = set(&["192.0.2.0/31", "192.0.2.3", "2001:db8::1"]);
         let wider = set(&["192.0.2.0/24", "2001:db8::/32"]);

@@ -127,7 +127,7 @@ impl AccessList {
 
     /// The list after `changes`; of several for one info hash the last counts. An open list has no
     /// changes.
-    pub fn with(&self, changes: &[ListChange]) -> Self {
+    pub fn with<'a>(&self, changes: impl IntoIterator<Item = &'a ListChange>) -> Self {
         self.map(|listing| listing.with(changes))
     }
 
@@ -205,5 +205,10 @@ impl ListKind {
             Self::Allow => "allow",
             Self::Deny => "deny",
         }
+    }
+
+    /// The kind with this name.
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::Allow, Self::Deny].into_iter().find(|kind| kind.name() == name)
     }
 }

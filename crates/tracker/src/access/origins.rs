@@ -21,6 +21,8 @@ pub struct Part {
     pub name: Box<str>,
     /// The text of the error for its info hashes.
     pub error: Box<str>,
+    /// The number of distinct entries of its file, also those that other files have.
+    pub entries: usize,
 }
 
 /// The origins of the entries of a list. Immutable, shared by all workers.
@@ -95,6 +97,11 @@ impl OriginsBuilder {
         self.parts.len() - 1
     }
 
+    /// Sets the number of distinct entries of this part's file.
+    pub fn set_entries(&mut self, part: usize, entries: usize) {
+        self.parts[part].entries = entries;
+    }
+
     /// Adds an entry of this part. Of several for one info hash the first counts.
     ///
     /// # Panics
@@ -143,7 +150,7 @@ mod tests {
     use super::*;
 
     fn part(name: &str) -> Part {
-        Part { name: name.into(), error: format!("error of {name}").into() }
+        Part { name: name.into(), error: format!("error of {name}").into(), entries: 0 }
     }
 
     proptest! {

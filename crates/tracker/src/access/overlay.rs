@@ -20,14 +20,27 @@ pub struct ListChange {
     pub info_hash: InfoHash,
     /// Whether the info hash is listed after the change.
     pub listed: bool,
+    /// Whether the change is a reset: it returns the info hash to what the files of the list say.
+    pub is_reset: bool,
     /// Why, for an info hash that is in no file.
     pub comment: Option<Arc<str>>,
+    /// Its author, if known.
+    pub author: Option<Arc<Author>>,
+}
+
+/// When and by whom a change was requested.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Author {
+    /// Seconds since 1970.
+    pub unix: u64,
+    /// The user or address.
+    pub name: String,
 }
 
 impl ListChange {
-    /// A change without a comment.
+    /// A change without a comment, by an unknown author.
     pub fn new(info_hash: InfoHash, listed: bool) -> Self {
-        Self { info_hash, listed, comment: None }
+        Self { info_hash, listed, is_reset: false, comment: None, author: None }
     }
 }
 
@@ -76,7 +89,7 @@ impl OverlaySet {
 
     /// Whether a change has an effect on the set or on a comment.
     pub fn is_changed_by(&self, change: &ListChange) -> bool {
-        let ListChange { info_hash, listed, comment } = change;
+        let ListChange { info_hash, listed, comment, .. } = change;
         let is_commented = *listed
             && comment.is_some()
             && !self.base.contains(info_hash)
@@ -118,17 +131,6 @@ impl OverlaySet {
         self.len() == 0
     }
 
-    /// The changes since the set was loaded or merged, each info hash once.
-    pub fn changes(&self) -> impl Iterator<Item = ListChange> {
-        let change = |listed| {
-            move |hash: &[u8; 20]| {
-                let comment = self.comments.get(hash).cloned();
-                ListChange { info_hash: InfoHash(*hash), listed, comment }
-            }
-        };
-        self.added.iter().map(change(true)).chain(self.removed.iter().map(change(false)))
-    }
-
     /// Whether there are enough changes for a merge to pay.
     pub fn should_merge(&self) -> bool {
         self.added.len() + self.removed.len() > MAX_CHANGES
@@ -147,11 +149,11 @@ impl OverlaySet {
 
     /// The set after `changes`; of several for one info hash the last counts. Takes time
     /// proportional to the number of all changes.
-    pub fn with(&self, changes: &[ListChange]) -> Self {
+    pub fn with<'a>(&self, changes: impl IntoIterator<Item = &'a ListChange>) -> Self {
         let mut added: HashSet<[u8; 20]> = self.added.iter().copied().collect();
         let mut removed: HashSet<[u8; 20]> = self.removed.iter().copied().collect();
         let mut comments = self.comments.clone();
-        for ListChange { info_hash, listed, comment } in changes {
+        for ListChange { info_hash, listed, comment, .. } in changes {
             let InfoHash(hash) = *info_hash;
             match comment {
                 _ if !listed && !comments.contains_key(&hash) => {}
@@ -236,7 +238,7 @@ mod tests {
 
     #[test]
     fn info_hashes_that_are_added_have_their_own_comments() {
-        let part = Part { name: "".into(), error: "".into() };
+        let part = Part { name: "".into(), error: "".into(), entries: 0 };
         let mut builder = OriginsBuilder::new(part);
         builder.entry(0, [1; 20], "in the file");
         let base = InfoHashSet::new(vec![[1; 20], [2; 20]]);
@@ -266,11 +268,9 @@ mod tests {
         let shown = [Some("in the file"), None, Some("new")].map(|it| it.map(str::to_owned));
         assert_eq!(comments(&changed), shown);
         assert_eq!(comments(&changed.merged()), shown);
-        let again: Vec<_> = changed.changes().collect();
-        assert_eq!(set.with(&again), changed);
         let removed = changed.with(&[change(2, false, None), change(3, false, None)]);
         assert_eq!(comments(&removed)[1..], [None, None]);
-        assert_eq!(removed.changes().count(), 1);
+        assert_eq!((removed.added.len(), removed.removed.len()), (0, 1));
     }
 
     proptest! {
@@ -295,7 +295,7 @@ mod tests {
                 listing = listing.with(&list);
                 if merge {
                     let merged = listing.merged();
-                    prop_assert!(merged == listing && merged.changes().next().is_none());
+                    prop_assert!(merged == listing && !merged.has_changes());
                     listing = merged;
                 }
                 prop_assert!(listing.iter().eq(&set));

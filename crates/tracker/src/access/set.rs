@@ -47,18 +47,8 @@ impl InfoHashSet {
     /// # Panics
     /// When there are 2^32 or more.
     pub fn with_progress(mut hashes: Vec<[u8; 20]>, progress: &mut dyn FnMut()) -> Self {
-        let mut steps = 0usize;
-        let mut step = || {
-            steps += 1;
-            if steps.is_multiple_of(STEP) {
-                progress();
-            }
-        };
-        hashes.sort_unstable_by(|one, other| {
-            step();
-            one.cmp(other)
-        });
-        hashes.dedup();
+        sort_distinct(&mut hashes, progress);
+        let mut step = every_step(progress);
         let hashes = hashes.into_boxed_slice();
         let len = u32::try_from(hashes.len()).expect("fewer than 2^32 info hashes");
         let parts = (2 * hashes.len()).div_ceil(PER_TWO_BUCKETS).max(1);
@@ -146,6 +136,27 @@ impl InfoHashSet {
     fn is_in_part(&self, hash: &[u8; 20], part: usize) -> bool {
         let (start, end) = (self.buckets[part].start(), self.buckets[part + 1].start());
         self.hashes[start..end].binary_search(hash).is_ok()
+    }
+}
+
+/// Sorts info hashes, and removes repeated ones. Calls `progress` about every 10 ms.
+pub fn sort_distinct(hashes: &mut Vec<[u8; 20]>, progress: &mut dyn FnMut()) {
+    let mut step = every_step(progress);
+    hashes.sort_unstable_by(|one, other| {
+        step();
+        one.cmp(other)
+    });
+    hashes.dedup();
+}
+
+/// Calls `progress` at every [`STEP`]th call.
+fn every_step(progress: &mut dyn FnMut()) -> impl FnMut() {
+    let mut steps = 0usize;
+    move || {
+        steps += 1;
+        if steps.is_multiple_of(STEP) {
+            progress();
+        }
     }
 }
 

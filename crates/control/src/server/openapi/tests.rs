@@ -51,6 +51,8 @@ use onrush_config::Settings;
         admin::check::check,
         admin::list::add,
         admin::list::remove,
+        admin::list::changes,
+        admin::list::reset,
         admin::blocks::list,
         admin::blocks::block,
         admin::blocks::unblock,

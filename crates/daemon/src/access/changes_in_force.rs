@@ -1,0 +1,155 @@
+//! The changes in force: what the files of the list do not have, with the authors.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use onrush_control::api::admin::{ChangedEntry, ListChanges, ListOverrides};
+use onrush_proto::InfoHash;
+use onrush_tracker::access::AccessList;
+use onrush_tracker::access::overlay::{Author, ListChange};
+
+/// The changes of a list that its files do not have.
+#[derive(Debug, Default)]
+pub(super) struct ChangesInForce {
+    changes: BTreeMap<InfoHash, Change>,
+    /// Those that remove an entry of a file.
+    overrides: BTreeSet<InfoHash>,
+}
+
+#[derive(Debug)]
+struct Change {
+    listed: bool,
+    author: Option<Arc<Author>>,
+}
+
+impl ChangesInForce {
+    /// These changes, which the files of the list do not have.
+    pub(super) fn of<'a>(changes: impl IntoIterator<Item = &'a ListChange>) -> Self {
+        let mut of = Self::default();
+        changes.into_iter().for_each(|change| of.set(change, !change.listed));
+        of
+    }
+
+    /// Follows changes of a list that was `list` before.
+    pub(super) fn follow(&mut self, list: &AccessList, changes: &[ListChange]) {
+        let mut in_files = HashMap::new();
+        for change in changes {
+            let hash = &change.info_hash;
+            let in_file = *in_files.entry(*hash).or_insert_with(|| match self.changes.get(hash) {
+                Some(change) => !change.listed,
+                None => list.set().is_some_and(|set| set.contains(hash)),
+            });
+            self.set(change, in_file);
+        }
+    }
+
+    fn set(&mut self, change: &ListChange, in_file: bool) {
+        let ListChange { info_hash, listed, author, .. } = change;
+        if *listed == in_file {
+            self.changes.remove(info_hash);
+            self.overrides.remove(info_hash);
+            return;
+        }
+        let change = Change { listed: *listed, author: author.clone() };
+        self.changes.insert(*info_hash, change);
+        if in_file {
+            self.overrides.insert(*info_hash);
+        }
+    }
+
+    /// A requested change by its author. A reset of an info hash without a change is `None`.
+    pub(super) fn resolve(&self, change: ListChange, author: Arc<Author>) -> Option<ListChange> {
+        let author = Some(author);
+        if !change.is_reset {
+            return Some(ListChange { author, ..change });
+        }
+        let listed = !self.changes.get(&change.info_hash)?.listed;
+        Some(ListChange { listed, author, comment: None, ..change })
+    }
+
+    /// At most `limit` changes of `list`, from this info hash on.
+    pub(super) fn shown(&self, list: &AccessList, from: InfoHash, limit: usize) -> ListChanges {
+        let mut rest = self.changes.range(from..);
+        let shown = rest.by_ref().take(limit).map(|(hash, change)| {
+            let set = list.set().filter(|_| change.listed);
+            let comment = set.and_then(|set| set.comment(hash)).map(str::to_owned);
+            ChangedEntry { comment, ..entry(hash, change) }
+        });
+        ListChanges {
+            changes: shown.collect(),
+            total: self.changes.len() as u64,
+            overrides: self.overrides.len() as u64,
+            next: rest.next().map(|(hash, _)| hash.to_string()),
+        }
+    }
+
+    /// The changes that override a file; `None` if there are none.
+    pub(super) fn overrides(&self) -> Option<ListOverrides> {
+        let first = self.overrides.first()?;
+        let first = entry(first, self.changes.get(first)?);
+        Some(ListOverrides { entries: self.overrides.len() as u64, first })
+    }
+}
+
+fn entry(hash: &InfoHash, change: &Change) -> ChangedEntry {
+    let author = change.author.as_ref();
+    ChangedEntry {
+        info_hash: hash.to_string(),
+        listed: change.listed,
+        overrides: !change.listed,
+        time: author.map(|author| author.unix),
+        by: author.map(|author| author.name.clone()),
+        comment: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use onrush_tracker::access::overlay::OverlaySet;
+    use onrush_tracker::access::set::InfoHashSet;
+
+    proptest! {
+        /// Compared with the set of the file, over batches in which info hashes are repeated.
+        #[test]
+        fn changes_are_the_difference_to_the_file(
+            file in proptest::collection::btree_set(0u8..20, 0..20),
+            batches in proptest::collection::vec(
+                proptest::collection::vec((0u8..20, any::<bool>()), 0..8), 0..6),
+        ) {
+            let hash = |number: u8| InfoHash([number; 20]);
+            let base = InfoHashSet::new(file.iter().map(|number| hash(*number).0).collect());
+            let mut list = AccessList::Deny(OverlaySet::new(base));
+            let (mut listed, mut in_force) = (file.clone(), ChangesInForce::default());
+            for batch in batches {
+                let changes: Vec<ListChange> =
+                    batch.iter().map(|(number, to)| ListChange::new(hash(*number), *to)).collect();
+                in_force.follow(&list, &changes);
+                // A merge forgets which entries are those of the file.
+                list = list.with(&changes).merged();
+                for (number, to) in batch {
+                    if to { listed.insert(number) } else { listed.remove(&number) };
+                }
+            }
+            let shown = in_force.shown(&list, hash(0), 30);
+            let found = shown.changes.iter().map(|it| (it.info_hash.clone(), it.overrides));
+            let differing = file.symmetric_difference(&listed);
+            let expected =
+                differing.map(|number| (hash(*number).to_string(), file.contains(number)));
+            prop_assert!(found.eq(expected), "{:?}", shown);
+            prop_assert_eq!(shown.overrides as usize, file.difference(&listed).count());
+            let first = file.difference(&listed).next().map(|number| hash(*number).to_string());
+            prop_assert_eq!(in_force.overrides().map(|it| it.first.info_hash), first);
+            // Page by page.
+            let (mut from, mut pages) = (Some(hash(0)), Vec::new());
+            while let Some(first) = from {
+                let page = in_force.shown(&list, first, 3);
+                pages.extend(page.changes);
+                from = page.next.map(|next| next.parse().unwrap());
+            }
+            prop_assert_eq!(pages, shown.changes);
+        }
+    }
+}
