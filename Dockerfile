@@ -36,7 +36,7 @@ USER 65534:65534
 EXPOSE 6969/udp
 VOLUME ["/var/lib/onrush"]
 ENV STATE_DIRECTORY=/var/lib/onrush
-# By the control socket in the state directory. A tracker that loads a large snapshot is not ready for seconds.
-HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 CMD ["/onrush", "ctl", "health"]
+# By the control socket in the state directory; the command waits for 5 s at most. A tracker that loads a large snapshot is not ready for seconds.
+HEALTHCHECK --interval=10s --timeout=10s --start-period=60s --retries=3 CMD ["/onrush", "ctl", "health"]
 ENTRYPOINT ["/onrush"]
 CMD ["--config", "/etc/onrush/onrush.toml"]

@@ -9,11 +9,13 @@ use std::time::Duration;
 use clap::Args;
 use nix::unistd::{Uid, User};
 
-use onrush_config::config_file::config_file;
-use onrush_config::{Flags, Host, Settings};
+use onrush_config::{Host, Settings};
 use onrush_control::client::{Client, ClientError};
 use onrush_control::{TOKEN_KEY, Token, TokenError};
 
+use crate::configuration::Configuration;
+use crate::exit::Exit;
+use crate::lock_holder::LockHolder;
 use onrush_config::state_dirs::state_dirs;
 
 /// The admin side of a tracker.
@@ -31,24 +33,48 @@ pub struct Admin {
 }
 
 impl Admin {
-    /// A client with the token in `token_file`, else in that of the configuration.
-    ///
-    /// # Errors
-    /// When the URL, the configuration or the token file is wrong.
-    pub fn client(
+    /// Reaches the tracker with the token in `token_file`, else with that of the configuration, and
+    /// calls `run`. `fail` is the end after an error. Errors of the configuration are a warning
+    /// behind both.
+    pub fn reach(
         &self,
         token_file: Option<&Path>,
         timeout: Duration,
-    ) -> Result<Client, ClientError> {
-        let token = Token::load("--token-file", token_file).map_err(|error| usage(&error))?;
+        run: impl FnOnce(Client) -> Result<Exit, ClientError>,
+        fail: impl FnOnce(ClientError) -> Exit,
+    ) -> Exit {
+        let token = match Token::load("--token-file", token_file) {
+            Ok(token) => token,
+            Err(error) => return fail(usage(&error)),
+        };
         if let (Some(url), None) = (&self.url, &self.config) {
             // A token of this host's tracker is not for another one.
-            return Client::new(url, token, timeout);
+            return Client::new(url, token, timeout).and_then(run).unwrap_or_else(fail);
         }
-        let config = config_file(self.config.clone());
-        let (settings, wrong) = self.settings(config.as_deref())?;
+        let configuration = match Configuration::read(self.config.clone(), &Host::environment()) {
+            Ok(configuration) => configuration,
+            Err(problems) => return fail(ClientError::Usage(problems.to_string())),
+        };
+        let result = self.client(&configuration, token, timeout).and_then(run);
+        let result = result.map_err(|error| match &self.url {
+            Some(_) => error,
+            None => explained(error, &configuration),
+        });
+        let mut exit = result.unwrap_or_else(fail);
+        exit.text.push_str(&configuration.warning);
+        exit
+    }
+
+    /// A client of the tracker with this configuration.
+    fn client(
+        &self,
+        configuration: &Configuration,
+        token: Option<Token>,
+        timeout: Duration,
+    ) -> Result<Client, ClientError> {
+        let settings = &configuration.settings;
         let mut denied = None;
-        let sockets = sockets(&settings, config.as_deref());
+        let sockets = sockets(settings, configuration.deciding_file());
         for socket in sockets.iter().filter(|_| self.url.is_none()) {
             match Client::at_socket(socket, token.clone(), timeout) {
                 Ok(client) => return Ok(client),
@@ -56,46 +82,34 @@ impl Admin {
                 Err(_) => {}
             }
         }
-        if let Some(wrong) = wrong {
-            return Err(wrong);
-        }
+        let hint = match denied {
+            Some(denied) => Some(as_other_user(denied)),
+            None if self.url.is_none() => Some(no_socket(&sockets, configuration)),
+            None => None,
+        };
         let url = match (&self.url, settings.admin.listen) {
             (Some(url), _) => url.clone(),
             // At the default address there may be the tracker of another state directory.
-            (None, Some(listen)) if denied.is_some() || !is_only_at_its_socket(&settings) => {
+            (None, Some(listen)) if denied.is_some() || !is_only_at_its_socket(settings) => {
                 format!("http://{}", reachable(listen.address))
             }
-            (None, _) => return Err(absent(&sockets, denied)),
+            (None, _) => {
+                let url = joined(&sockets);
+                let cause = hint.unwrap_or_else(|| "no state directory is known".to_owned());
+                return Err(ClientError::Unreachable { url, cause });
+            }
         };
-        over_http(&url, &settings, token, denied, timeout)
-    }
-
-    /// The settings of the configuration. A tracker whose next configuration is wrong can still be
-    /// found at its default place: then they are the defaults, with the error.
-    fn settings(
-        &self,
-        config: Option<&Path>,
-    ) -> Result<(Settings, Option<ClientError>), ClientError> {
-        let load = |config: Option<&Path>| {
-            let flags = Flags::of_file(config.map(Path::to_owned));
-            let loaded = Settings::load(&flags, &Host::environment());
-            loaded.map_err(|problems| ClientError::Usage(problems.to_string()))
-        };
-        match load(config) {
-            Ok((settings, _)) => Ok((settings, None)),
-            Err(wrong) if self.config.is_some() => Err(wrong),
-            Err(wrong) => Ok((load(None)?.0, Some(wrong))),
-        }
+        over_http(&url, settings, token, hint, timeout)
     }
 }
 
-/// A client of `url` with this token, else with that of the settings. A socket that is `denied` to
-/// this user is the remedy where the token is missing.
+/// A client of `url` with this token, else with that of the settings. `hint` is the remedy where
+/// the token is missing.
 fn over_http(
     url: &str,
     settings: &Settings,
     token: Option<Token>,
-    denied: Option<&PathBuf>,
+    hint: Option<String>,
     timeout: Duration,
 ) -> Result<Client, ClientError> {
     let token_file = settings.admin.token_file.as_deref().filter(|_| token.is_none());
@@ -104,13 +118,13 @@ fn over_http(
         Err(TokenError::Read { path, cause, .. })
             if cause.kind() == ErrorKind::PermissionDenied =>
         {
-            (None, Some(path))
+            (None, Some(as_other_user(&path)))
         }
         loaded => (loaded.map_err(|error| usage(&error))?, None),
     };
     let client = Client::new(url, token.or(configured), timeout)?;
-    Ok(match denied.or(unreadable.as_ref()) {
-        Some(path) => client.with_hint(as_other_user(path)),
+    Ok(match unreadable.or(hint) {
+        Some(hint) => client.with_hint(hint),
         None => client,
     })
 }
@@ -132,12 +146,53 @@ fn is_only_at_its_socket(settings: &Settings) -> bool {
     named("state_dir") && !named("admin.listen")
 }
 
-/// The error of a tracker that is not found at its socket, and is not to be looked for elsewhere.
-fn absent(sockets: &[PathBuf], denied: Option<&PathBuf>) -> ClientError {
-    let paths: Vec<_> = sockets.iter().map(|path| path.display().to_string()).collect();
-    let cause =
-        denied.map_or_else(|| "no tracker listens there".to_owned(), |path| as_other_user(path));
-    ClientError::Unreachable { url: paths.join(" or "), cause }
+fn joined(paths: &[PathBuf]) -> String {
+    let paths: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
+    paths.join(" or ")
+}
+
+/// Which sockets were looked for, and why there.
+fn no_socket(sockets: &[PathBuf], configuration: &Configuration) -> String {
+    let directories: Vec<_> =
+        sockets.iter().filter_map(|path| path.parent().map(Path::to_owned)).collect();
+    let is_named = configuration.settings.values.contains_key("state_dir");
+    let origin = match (is_named, &configuration.file) {
+        (true, Some(file)) => format!("state_dir of {}", file.display()),
+        (true, None) => "ONRUSH_STATE_DIR".to_owned(),
+        (false, _) => "no state_dir is configured".to_owned(),
+    };
+    format!(
+        "no control.sock in {} ({origin}); is this the tracker's configuration? (--config FILE)",
+        joined(&directories)
+    )
+}
+
+/// The error of a tracker that does not answer, with what the lock of its state directory says.
+fn explained(error: ClientError, configuration: &Configuration) -> ClientError {
+    let what = match &error {
+        ClientError::Unreachable { url, cause } => format!("{url} cannot be reached: {cause}"),
+        ClientError::Late { .. } => error.to_string(),
+        _ => return error,
+    };
+    let directories = state_dirs(&configuration.settings, configuration.deciding_file());
+    let holders: Vec<_> = directories.iter().map(|path| (path, LockHolder::of(path))).collect();
+    let holder = holders.iter().find(|(_, holder)| matches!(holder, LockHolder::Process(..)));
+    ClientError::Silent(match holder {
+        Some((directory, LockHolder::Process(process, state))) => format!(
+            "{what}\n  process {process} holds {}/lock and does not answer (state {state})",
+            directory.display()
+        ),
+        None if !holders.is_empty()
+            && holders.iter().all(|(_, holder)| *holder == LockHolder::None) =>
+        {
+            let locks: Vec<_> = directories.iter().map(|path| path.join("lock")).collect();
+            format!(
+                "{what}\n  not running: nothing holds {}; see `systemctl status onrush`",
+                joined(&locks)
+            )
+        }
+        _ => return error,
+    })
 }
 
 /// The remedy for a file or socket that this user may not use.
@@ -147,7 +202,11 @@ fn as_other_user(path: &Path) -> String {
     let owner = owner(path).or_else(|| owner(path.parent()?)).filter(|owner| *owner != 0);
     let user = owner.and_then(|owner| User::from_uid(Uid::from_raw(owner)).ok().flatten());
     let sudo = user.map_or_else(String::new, |user| format!(", or with sudo -u {}", user.name));
-    format!("this user may not use {}: run the command as root{sudo}", path.display())
+    let denied = format!("this user may not use {}", path.display());
+    match Uid::effective().is_root() {
+        true => denied,
+        false => format!("{denied}: run the command as root{sudo}"),
+    }
 }
 
 /// The address for a local client: an unspecified address becomes loopback.
@@ -163,6 +222,7 @@ fn reachable(mut address: SocketAddr) -> SocketAddr {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use onrush_config::Flags;
 
     #[test]
     fn the_socket_of_the_service_is_that_of_the_packaged_file_only() {
@@ -188,6 +248,7 @@ mod tests {
     #[test]
     fn the_remedy_for_a_denied_socket_names_a_user_other_than_root() {
         let hint = as_other_user(Path::new("/proc/1/none/control.sock"));
-        assert!(hint.contains("as root") && !hint.contains("sudo -u root"), "{hint}");
+        assert!(!hint.contains("sudo -u root"), "{hint}");
+        assert_ne!(hint.contains("as root"), Uid::effective().is_root(), "{hint}");
     }
 }

@@ -66,10 +66,11 @@ pub(crate) fn print_or(text: &str, code: u8, failed: fn(String) -> Exit) -> Exit
 
 impl From<ClientError> for Exit {
     fn from(error: ClientError) -> Self {
-        match error {
-            ClientError::Usage(problems) => Self::wrong(problems),
-            // It may have the text of a server.
-            failure => Self::failed(format::escaped(&failure.to_string())),
+        // It may have the text of a server, or a path that another user has chosen.
+        let text = error.to_string();
+        match (error, format::escaped(&text)) {
+            (ClientError::Usage(_), problems) => Self::wrong(problems),
+            (_, failure) => Self::failed(failure),
         }
     }
 }

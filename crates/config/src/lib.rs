@@ -16,6 +16,7 @@
 //! | [`reload`] | from a changed file to the settings that apply without a restart |
 //! | `summary` | the settings in a few lines |
 //! | [`state_dirs`] | where the state directory of a tracker may be |
+//! | [`service_unit`] | the user of the packaged unit |
 //! | [`socket_holders`] | which processes hold an address of this host |
 //! | [`export_format`] | the format of an export, by the name of its file |
 //! | [`secret_file`] | who may read a file with a secret |
@@ -32,6 +33,7 @@ mod refused;
 pub mod reload;
 mod resolve;
 pub mod secret_file;
+pub mod service_unit;
 pub mod settings;
 pub mod socket_holders;
 pub mod state_dirs;
@@ -42,6 +44,7 @@ pub use flags::Flags;
 pub use host::{Host, Passed};
 pub use onrush_toml_keys::{Absent, Problem, Problems, Value, regular_file, seconds};
 pub use refused::{Places, Refused};
+pub use resolve::InPart;
 pub use settings::Settings;
 
 /// The default file, with every key and its documentation: `onrush --print-config`.

@@ -66,26 +66,24 @@ impl Flags {
     /// The places of all values. Settings do not keep them, so the file is read once more; if that
     /// fails, problems name the file alone.
     pub fn places(&self) -> Places {
-        let mut document = self.document().unwrap_or_else(|_| {
-            let name = self.config.as_ref().map(|path| path.display().to_string());
-            Document::parse(&SCHEMA, SCHEMA.defaults(), &name.unwrap_or_default(), "")
-        });
-        // The notice was given when the configuration was read.
+        let mut document = self.document();
+        // These and the notice were given when the configuration was read.
+        document.forget_problems();
         let _ = self.apply(&mut document);
         Places(document)
     }
 
     /// The file that `--config` names with those over it, or the defaults.
-    pub(crate) fn document(&self) -> Result<Document, Problems> {
+    pub(crate) fn document(&self) -> Document {
         let Some(path) = &self.config else {
-            return Ok(Document::parse(&SCHEMA, SCHEMA.defaults(), "the defaults", ""));
+            return Document::parse(&SCHEMA, SCHEMA.defaults(), "the defaults", "");
         };
-        let mut document = Document::load(&SCHEMA, SCHEMA.defaults(), path)?;
+        let mut document = Document::load(&SCHEMA, SCHEMA.defaults(), path);
         match files_over(path) {
             Ok(files) => files.iter().for_each(|file| document.load_over(file)),
             Err(problem) => document.add(problem),
         }
-        Ok(document)
+        document
     }
 }
 

@@ -7,7 +7,7 @@ mod workers;
 use std::time::Duration;
 
 use onrush_swarm::shard::MAX_PEER_LIFETIME;
-use onrush_text::numbers::bytes;
+use onrush_text::numbers::{bytes, grouped};
 use onrush_toml_keys::{Document, Problems, Values};
 use onrush_tracker::limits::Placement;
 
@@ -16,11 +16,14 @@ use crate::flags::Flags;
 use crate::host::Host;
 use crate::keys::{File, MAX_INTERVAL, SCHEMA};
 use crate::placement::auto_spin;
-use crate::settings::{Access, BYTES_PER_PEER, Listed, Listen, Settings};
+use crate::settings::{Access, BYTES_PER_PEER, CONTROL_SOCKET, Listed, Listen, Settings};
 use crate::values::{AccessMode, ListenAt};
 
 /// The default of `limits.peers`, if memory permits.
 const PEERS: u64 = 20_000_000;
+
+/// Bytes of the path of a Unix socket (unix(7)).
+const MAX_SOCKET_PATH: usize = 107;
 
 /// The remedy for a time that has to be as long as the interval.
 const NOT_BELOW: &str =
@@ -33,7 +36,17 @@ impl Settings {
     /// # Errors
     /// Everything that is wrong with file and flags.
     pub fn load(flags: &Flags, host: &Host) -> Result<(Self, Vec<String>), Problems> {
-        resolve(flags.document()?, flags, host)
+        let (settings, notices, found) = resolve(flags.document(), flags, host);
+        found.map(|()| (settings, notices))
+    }
+
+    /// The same for programs that look for a running tracker, which may run with a file that has
+    /// errors by now. Wrong values are the defaults.
+    pub fn load_in_part(flags: &Flags, host: &Host) -> InPart {
+        let document = flags.document();
+        let is_partial = document.is_partial();
+        let (settings, _, found) = resolve(document, flags, host);
+        InPart { settings, is_partial, problems: found.err() }
     }
 
     /// The same for the text of a file called `name`.
@@ -46,7 +59,9 @@ impl Settings {
         flags: &Flags,
         host: &Host,
     ) -> Result<(Self, Vec<String>), Problems> {
-        resolve(Document::parse(&SCHEMA, SCHEMA.defaults(), name, text), flags, host)
+        let document = Document::parse(&SCHEMA, SCHEMA.defaults(), name, text);
+        let (settings, notices, found) = resolve(document, flags, host);
+        found.map(|()| (settings, notices))
     }
 
     /// Settings for tests: the text of a file on a host of which nothing is known.
@@ -61,15 +76,28 @@ impl Settings {
     /// Resolves values that come from settings.
     pub(crate) fn of_values(values: Values, host: &Host) -> Result<Self, Problems> {
         let document = Document::parse(&SCHEMA, values, "the configuration", "");
-        Ok(resolve(document, &Flags::default(), host)?.0)
+        let (settings, _, found) = resolve(document, &Flags::default(), host);
+        found.map(|()| settings)
     }
+}
+
+/// Settings of a configuration that may have errors.
+#[derive(Debug)]
+pub struct InPart {
+    /// The settings.
+    pub settings: Settings,
+    /// Whether a file could not be read, or only up to an error of its syntax: keys that it has may
+    /// be missing.
+    pub is_partial: bool,
+    /// Everything that is wrong.
+    pub problems: Option<Problems>,
 }
 
 fn resolve(
     mut document: Document,
     flags: &Flags,
     host: &Host,
-) -> Result<(Settings, Vec<String>), Problems> {
+) -> (Settings, Vec<String>, Result<(), Problems>) {
     let notices = flags.apply(&mut document).into_iter().collect();
     Resolution { file: document.read(), document, host, notices }.settings()
 }
@@ -82,7 +110,7 @@ struct Resolution<'h> {
 }
 
 impl Resolution<'_> {
-    fn settings(mut self) -> Result<(Settings, Vec<String>), Problems> {
+    fn settings(mut self) -> (Settings, Vec<String>, Result<(), Problems>) {
         let placement = self.placement();
         let placement = self.by_sockets(placement);
         let pin = self.pin(placement);
@@ -92,11 +120,11 @@ impl Resolution<'_> {
         self.resolve_overload();
         self.resolve_limits(placement);
         self.check_identity();
+        self.check_state_dir();
         self.check_export();
         self.check_admin();
         let Self { file, document, host, notices } = self;
         let values = document.values().clone();
-        document.finish()?;
         let settings = Settings {
             listen,
             sockets_passed: host.passed.is_some(),
@@ -125,7 +153,7 @@ impl Resolution<'_> {
             log: file.log,
             values,
         };
-        Ok((settings, notices))
+        (settings, notices, document.finish())
     }
 
     fn listen(&mut self) -> Vec<Listen> {
@@ -190,8 +218,8 @@ impl Resolution<'_> {
             limits.peers = PEERS.min(fit).max(1_000);
         } else if let Some(memory) = memory.filter(|memory| *memory < most) {
             self.notices.push(format!(
-                "limits.peers = {} may take {}, but this host has {}",
-                limits.peers,
+                "limits.peers, {}, may take {}, but this host has {}",
+                grouped(limits.peers),
                 bytes(most),
                 bytes(memory)
             ));
@@ -262,6 +290,18 @@ impl Resolution<'_> {
                 let remedy = "write the text as `error` in [access]";
                 self.document.problem(&key, what, Some(remedy));
             }
+        }
+    }
+
+    fn check_state_dir(&mut self) {
+        let most = MAX_SOCKET_PATH - CONTROL_SOCKET.len() - 1;
+        let length = self.file.state_dir.as_ref().map_or(0, |path| path.as_os_str().len());
+        if length > most {
+            let what = format!(
+                "the path has {length} bytes, and with more than {most} the sockets for `onrush \
+                 ctl` and upgrades cannot be made in it"
+            );
+            self.document.problem("state_dir", what, Some("name a directory with a shorter path"));
         }
     }
 

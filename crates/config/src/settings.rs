@@ -26,8 +26,8 @@ pub use crate::values::{Listen, LogFormat};
 /// takes 58 to 61 bytes (crates/lab/programs/memory.rs). The text of `limits.peers` has it, too.
 pub const BYTES_PER_PEER: u64 = 64;
 
-/// The name of the control socket in the state directory.
-const CONTROL_SOCKET: &str = "control.sock";
+/// The name of the control socket in the state directory. That of the upgrade socket is as long.
+pub(crate) const CONTROL_SOCKET: &str = "control.sock";
 
 /// The settings of a daemon.
 #[derive(Clone, Debug, PartialEq)]

@@ -17,3 +17,8 @@ pub fn state_dirs(settings: &Settings, config: Option<&Path>) -> Vec<PathBuf> {
     let of_service = is_service.then(|| SERVICE_STATE.into());
     settings.state_dir.iter().cloned().chain(of_service).collect()
 }
+
+/// Whether the settings of a file are those of the packaged service.
+pub fn are_of_service(settings: &Settings, config: Option<&Path>) -> bool {
+    config.is_some() && state_dirs(settings, config).iter().any(|path| path == SERVICE_STATE)
+}

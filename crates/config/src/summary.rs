@@ -1,7 +1,7 @@
 //! The settings in a few lines: what `--check-config` writes and the log begins with.
 
 use onrush_net::affinity::format_list;
-use onrush_text::numbers::{bytes, thousandths};
+use onrush_text::numbers::{bytes, grouped, thousandths};
 use onrush_tracker::limits::Placement;
 
 use crate::host::Host;
@@ -63,18 +63,18 @@ impl Settings {
     /// The greatest number of peers, and their memory.
     pub fn limits_line(&self) -> String {
         let memory = bytes(self.limits.peers.saturating_mul(BYTES_PER_PEER));
-        format!("{} peers (up to about {memory})", self.limits.peers)
+        format!("{} peers (up to about {memory})", grouped(self.limits.peers))
     }
 
     fn access_line(&self) -> String {
         let of = |listed: &Listed| {
-            let inline = listed.hashes.len();
+            let inline = grouped(listed.hashes.len());
             let files: Vec<_> =
                 listed.files.iter().map(|file| file.path.display().to_string()).collect();
-            match (files.join(" and "), inline) {
-                (files, inline) if files.is_empty() => format!("{inline} info hashes"),
-                (files, 0) => format!("those of {files}"),
-                (files, inline) => format!("those of {files} and {inline} more"),
+            match files.join(" and ") {
+                files if files.is_empty() => format!("{inline} info hashes"),
+                files if listed.hashes.is_empty() => format!("those of {files}"),
+                files => format!("those of {files} and {inline} more"),
             }
         };
         let list = match &self.access {

@@ -40,8 +40,9 @@ impl FromStr for ListenAt {
             }));
         };
         let (ip, canonical) = (address.ip(), address.ip().to_canonical());
-        if ip.is_multicast() {
-            return Err(format!("{ip} is a multicast address; write a unicast address"));
+        if ip.is_multicast() || ip == Ipv4Addr::BROADCAST {
+            let kind = if ip.is_multicast() { "multicast" } else { "broadcast" };
+            return Err(format!("{ip} is a {kind} address; write a unicast address"));
         }
         // IPv6 sockets are opened with IPV6_V6ONLY and would not receive datagrams for it.
         if ip != canonical {
@@ -267,6 +268,7 @@ mod tests {
         }
         assert!(error("224.0.0.1:6969").contains("224.0.0.1 is a multicast address"));
         assert!(error("[ff02::1]:6969").contains("multicast"));
+        assert!(error("255.255.255.255:6969").contains("255.255.255.255 is a broadcast address"));
         assert!(error("[::ffff:1.2.3.4]:80").ends_with("write `1.2.3.4:80`"));
         for text in ["", ":", "localhost:6969", "70000", ":70000", "+6969", "1.2.3.4:", "1.2.3:6"] {
             assert!(error(text).starts_with("write an address and a port"), "{text}");

@@ -2,7 +2,6 @@
 
 use std::error::Error;
 use std::io::{self, Write};
-use std::os::unix::net;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -10,7 +9,7 @@ use axum::body::Body;
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, LOCATION};
 use hyper::{Method, Request};
 use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
@@ -22,16 +21,12 @@ use tokio::time::timeout;
 use crate::api::Problem;
 use crate::token::Token;
 
-/// Maximum size of a response, in bytes. `/metrics` of a thousand workers is a tenth of it.
-const MAX_RESPONSE: usize = 256 << 20;
+/// Maximum size of a response that is held in memory, in bytes: statistics of a thousand workers,
+/// or a configuration with 100,000 info hashes. [`Client::download`] has none.
+const MAX_RESPONSE: usize = 8 << 20;
 
 /// Why there is no response.
 type Cause = Box<dyn Error + Send + Sync>;
-
-/// A part of a response cannot be written to its place on this side.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-struct Unwritten(io::Error);
 
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]
@@ -62,6 +57,9 @@ pub enum ClientError {
         /// The time that the request had.
         limit: Duration,
     },
+    /// No tracker answers, and this host says why.
+    #[error("{0}")]
+    Silent(String),
     /// The tracker has answered, but this program cannot write the result; with its remedy.
     #[error("{0}")]
     Local(String),
@@ -107,8 +105,8 @@ enum Place {
 }
 
 /// The remedy where the token is missing, if nothing more is known.
-const HINT: &str = "run this command as root or as the tracker's user, on the tracker's host and \
-                    without --url, or give the token with --token-file";
+const HINT: &str = "give the token with --token-file, or run this command on the tracker's host \
+                    without --url";
 
 /// A response.
 #[derive(Clone, Debug)]
@@ -170,7 +168,12 @@ impl Client {
     /// # Errors
     /// When no process listens there, or this user may not connect.
     pub fn at_socket(path: &Path, token: Option<Token>, timeout: Duration) -> io::Result<Self> {
-        net::UnixStream::connect(path)?;
+        // Without waiting: many connections may queue at a process that hangs.
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        match runtime.block_on(UnixStream::connect(path)) {
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
+            _ => {}
+        }
         Ok(Self {
             url: path.display().to_string(),
             place: Place::Socket(path.to_owned()),
@@ -268,11 +271,8 @@ impl Client {
         runtime.shutdown_background();
         let late = || ClientError::Late { url: self.url.clone(), limit: self.timeout };
         let response = sent.map_err(|_| late())?;
-        let (status, text) = response.map_err(|cause| match cause.downcast::<Unwritten>() {
-            Ok(error) => ClientError::Local(format!(
-                "the response cannot be written: {error}\n  make room where it is written to, and \
-                 run the command again: what is written is incomplete"
-            )),
+        let (status, text) = response.map_err(|cause| match cause.downcast::<ClientError>() {
+            Ok(error) => *error,
             Err(cause) => unreachable(cause),
         })?;
         Ok(Response { status, text, url: format!("{}{path}", self.url) })
@@ -303,18 +303,27 @@ impl Client {
             Place::Tcp(address) => send_over(TcpStream::connect(address).await?, request).await,
             Place::Socket(path) => send_over(UnixStream::connect(path).await?, request).await,
         }?;
-        let (status, mut body) = (response.status(), response.into_body());
+        let status = response.status();
+        if let Some(to) = response.headers().get(LOCATION).filter(|_| status.is_redirection()) {
+            let to = String::from_utf8_lossy(to.as_bytes());
+            let text = format!("a redirect to {to}: write the URL of the tracker itself as --url");
+            return Ok((status.as_u16(), text));
+        }
+        let mut body = response.into_body();
         let mut to = to.filter(|_| status.is_success());
         let mut text = Vec::new();
         while let Some(frame) = body.frame().await {
             let Ok(data) = frame?.into_data() else { continue };
             match &mut to {
-                Some(to) => to.write_all(&data).map_err(Unwritten)?,
-                None if text.len() + data.len() > MAX_RESPONSE => return Err("too long".into()),
+                Some(to) => to.write_all(&data).map_err(unwritten)?,
+                None if text.len() + data.len() > MAX_RESPONSE => {
+                    let what = format!("the response has more than {MAX_RESPONSE} bytes");
+                    return Err(ClientError::Unexpected(self.url.clone(), what).into());
+                }
                 None => text.extend_from_slice(&data),
             }
         }
-        to.map_or(Ok(()), |to| to.flush()).map_err(Unwritten)?;
+        to.map_or(Ok(()), |to| to.flush()).map_err(unwritten)?;
         Ok((status.as_u16(), String::from_utf8(text)?))
     }
 
@@ -332,10 +341,20 @@ impl Client {
         Err(ClientError::Refused(match (response.status, &self.hint) {
             (401 | 403, Some(hint)) => format!("{error}\n  {hint}"),
             (401, None) => format!("{error}\n  {HINT}"),
+            (400, _) => return Err(ClientError::Usage(format!("onrush: {error}\n"))),
             (404, _) if !self.base.is_empty() => format!("{} answers 404: {error}", response.url),
+            (300..400, _) => format!("{} answers with {error}", response.url),
+            (status, _) if error.is_empty() => format!("{} answers {status}", response.url),
             _ => error,
         }))
     }
+}
+
+fn unwritten(error: io::Error) -> ClientError {
+    ClientError::Local(format!(
+        "the response cannot be written: {error}\n  make room where it is written to, and run the \
+         command again: what is written is incomplete"
+    ))
 }
 
 /// Sends a request over a new connection.
@@ -436,6 +455,26 @@ mod tests {
         server.join().unwrap();
         assert!(matches!(error, ClientError::Local(_)), "{error}");
         assert!(error.to_string().contains("make room"), "{error}");
+    }
+
+    #[test]
+    fn a_response_without_end_is_read_up_to_a_limit_and_a_redirect_is_named() {
+        let chunk = format!("10000\r\n{}\r\n", "x".repeat(1 << 16));
+        let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".to_owned();
+        let endless =
+            Box::leak((head + &chunk.repeat(MAX_RESPONSE / (1 << 16) + 1)).into_boxed_str());
+        let (url, server) = serve_once(endless);
+        let error = client(&url).unwrap().get("/stats.json").unwrap_err();
+        // The client closes the connection before the end.
+        let _ = server.join();
+        assert!(matches!(error, ClientError::Unexpected(..)), "{error}");
+        assert!(error.to_string().contains("8388608 bytes"), "{error}");
+
+        let redirect = "HTTP/1.1 301 Moved\r\nLocation: https://b.example/\r\n\r\n";
+        let (url, server) = serve_once(redirect);
+        let error = client(&url).unwrap().get("/stats.json").unwrap_err().to_string();
+        server.join().unwrap();
+        assert!(error.contains("redirect to https://b.example/: write "), "{error}");
     }
 
     #[test]

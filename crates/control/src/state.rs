@@ -21,6 +21,10 @@ use onrush_config::settings::AdminSettings;
 /// The state as an argument of the routes.
 pub(crate) type SharedState = State<Arc<ServerState>>;
 
+/// The tracker begins to look for its state directory, or has none.
+const NO_SOCKET: &str = "this tracker has no control socket: it has no state directory that it can \
+                         write to (its log says why)";
+
 /// State of the HTTP server.
 pub(crate) struct ServerState {
     /// `admin.timeout`: time limit for a response that depends on another thread.
@@ -38,6 +42,8 @@ pub(crate) struct ServerState {
     readiness: Mutex<Readiness>,
     view: OnceLock<View>,
     token: Mutex<Option<Token>>,
+    /// Where no token is needed, or why there is no such place.
+    socket: Mutex<String>,
     stalls: Mutex<StallDetector>,
 }
 
@@ -53,6 +59,7 @@ impl ServerState {
             readiness: Mutex::new(Readiness::Starting),
             view: OnceLock::new(),
             token: Mutex::new(token),
+            socket: Mutex::new(NO_SOCKET.to_owned()),
             stalls: Mutex::new(StallDetector::new(Instant::now())),
         }
     }
@@ -164,6 +171,15 @@ impl ServerState {
     /// Replaces the token.
     pub(crate) fn set_token(&self, token: Option<Token>) {
         *lock(&self.token) = token;
+    }
+
+    /// Where no token is needed, or why there is no such place.
+    pub(crate) fn socket(&self) -> String {
+        lock(&self.socket).clone()
+    }
+
+    pub(crate) fn set_socket(&self, text: String) {
+        *lock(&self.socket) = text;
     }
 
     /// Whether a request is in progress.

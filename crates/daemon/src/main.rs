@@ -6,7 +6,7 @@ mod startup_lines;
 use std::process::ExitCode;
 
 use clap::Parser;
-use onrush::cli::{Cli, Command, check};
+use onrush::cli::{Cli, Command, check, hinted};
 use onrush::effect::End;
 use onrush::process::{self, log_output, logging, signals, socket_activation, user};
 use onrush::serve::Serving;
@@ -22,6 +22,7 @@ use onrush_config::settings::LogFormat;
 use onrush_config::{Flags, Host, Passed, Problems, Settings, print_config};
 use onrush_net::{adopt::Adopted, affinity};
 use onrush_store::lists::file::{ListError, ListFault};
+use onrush_text::numbers::grouped;
 
 fn main() -> ExitCode {
     process::exit::report(run())
@@ -34,7 +35,7 @@ fn run() -> Exit {
     // Early, since the file may be replaced by the next version.
     let program = Program::current();
     log_output::register();
-    let mut cli = match Cli::try_parse() {
+    let mut cli = match Cli::try_parse().map_err(hinted) {
         // The journal gets an error as any other; a terminal gets it with colors.
         Err(error) if error.use_stderr() && log_output::is_journal() => {
             return Exit::wrong(error);
@@ -133,9 +134,9 @@ fn serve(
             let (summary, written) = serving.stop();
             log::info!(
                 "stopped: {} datagrams in, {} out, {} refused",
-                summary.datagrams,
-                summary.sent,
-                summary.refused_in_all(),
+                grouped(summary.datagrams),
+                grouped(summary.sent),
+                grouped(summary.refused_in_all()),
             );
             written.map_or_else(Exit::lost_peers, |()| Exit::good())
         }

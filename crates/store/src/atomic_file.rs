@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -51,6 +51,14 @@ impl AtomicFile {
         let lock = Flock::lock(file.try_clone()?, FlockArg::LockExclusiveNonblock).ok();
         let file = BufWriter::with_capacity(256 << 10, file);
         Ok(Self { file, _lock: lock, temporary, path: path.to_owned(), unsynced: 0 })
+    }
+
+    /// Gives the file to another user and group.
+    ///
+    /// # Errors
+    /// When this user may not.
+    pub fn set_owner(&self, user: u32, group: u32) -> io::Result<()> {
+        fchown(self.file.get_ref(), Some(user), Some(group))
     }
 
     /// Syncs the file and renames it into place. Returns its length in bytes. A directory that

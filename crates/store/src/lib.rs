@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`state`] | the state directory, opened at start: its lock and the key |
 //! | [`state_file`] | opens the files of the state directory, without following links |
+//! | [`state_socket`] | sockets in it, made again if their files are lost |
 //! | [`lock`], [`key_file`] | the lock of the state directory; the secrets of connection ids |
 //! | [`snapshot`] | the peers in a file |
 //! | [`blocks`] | sources that were blocked while the tracker ran |
@@ -23,3 +24,4 @@ pub mod lock;
 pub mod snapshot;
 pub mod state;
 pub mod state_file;
+pub mod state_socket;

@@ -1,11 +1,9 @@
-//! Opens the files and sockets of the state directory. Symbolic links are not followed: a user who
+//! Opens the files of the state directory. Symbolic links are not followed: a user who
 //! can write to the directory could otherwise make the tracker write to any file with its rights.
 //! Nor are files opened that are not regular, such as a pipe, which would be waited for.
 
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _};
-use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::UnixListener;
 use std::path::Path;
 
 use nix::errno::Errno;
@@ -63,23 +61,9 @@ pub fn is_damaged(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof)
 }
 
-/// Listens at a Unix socket with these permissions. Call only with the lock of the directory: what
-/// is at the path is then left over from a process that has exited, and is removed.
-///
-/// # Errors
-/// When the path is a directory, or the socket cannot be made.
-pub fn bind_socket(path: &Path, mode: u32) -> io::Result<UnixListener> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let listener = UnixListener::bind(path)?;
-    fs::set_permissions(path, Permissions::from_mode(mode))?;
-    Ok(listener)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::symlink;
     use std::path::PathBuf;
 
@@ -147,23 +131,5 @@ mod tests {
         assert!(fs::symlink_metadata(at("file")).unwrap().is_file());
         assert_eq!(fs::read_to_string(at("file")).unwrap(), "new");
         assert_eq!(fs::read_to_string(at("other")).unwrap(), "precious");
-    }
-
-    #[test]
-    fn a_socket_replaces_a_stale_one_and_a_link_but_not_the_file_behind_the_link() {
-        let directory = tempfile::tempdir().unwrap();
-        let (path, other) = (directory.path().join("socket"), directory.path().join("other"));
-        drop(bind_socket(&path, 0o600).unwrap());
-        for mode in [0o660, 0o600] {
-            let _listener = bind_socket(&path, mode).unwrap();
-            let permissions = fs::symlink_metadata(&path).unwrap().permissions();
-            assert_eq!(permissions.mode() & 0o777, mode);
-        }
-        fs::write(&other, "precious").unwrap();
-        fs::remove_file(&path).unwrap();
-        symlink(&other, &path).unwrap();
-        let _listener = bind_socket(&path, 0o660).unwrap();
-        assert!(!fs::symlink_metadata(&path).unwrap().is_symlink());
-        assert_eq!(fs::read_to_string(&other).unwrap(), "precious");
     }
 }

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::Read;
+use std::mem;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -31,6 +32,9 @@ pub struct Document {
     /// Misspelled tables: the name that is probably meant, and the one in a file.
     misspelled: BTreeMap<&'static str, String>,
     problems: Problems,
+    /// Whether a file could be read in part at most, so that contradictions between keys are no
+    /// news.
+    is_partial: bool,
     /// Where the values that are being read come from.
     reading: Origin,
 }
@@ -50,33 +54,40 @@ impl Document {
     /// Reads `text` over `base`, which has every key that is not derived; `name` stands for the
     /// file in messages.
     pub fn parse(schema: &'static Schema, base: Values, name: &str, text: &str) -> Self {
-        let mut document = Self {
+        let mut document = Self::new(schema, base);
+        document.read_file(name, text);
+        document
+    }
+
+    /// Reads a file over `base`. That it cannot be read, is longer than [`MAX_FILE_LEN`] or is not
+    /// UTF-8 is a problem.
+    pub fn load(schema: &'static Schema, base: Values, path: &Path) -> Self {
+        let mut document = Self::new(schema, base);
+        document.load_over(path);
+        document
+    }
+
+    fn new(schema: &'static Schema, base: Values) -> Self {
+        Self {
             schema,
             files: Vec::new(),
             values: base,
             origins: BTreeMap::new(),
             misspelled: BTreeMap::new(),
             problems: Problems::default(),
+            is_partial: false,
             reading: Origin::File(0),
-        };
-        document.read_file(name, text);
-        document
-    }
-
-    /// Reads a file over `base`.
-    ///
-    /// # Errors
-    /// When it cannot be read, is longer than [`MAX_FILE_LEN`] or is not UTF-8.
-    pub fn load(schema: &'static Schema, base: Values, path: &Path) -> Result<Self, Problems> {
-        Ok(Self::parse(schema, base, &path.display().to_string(), &text_of(path)?))
+        }
     }
 
     /// Reads another file over the values so far. One that cannot be read is a problem.
     pub fn load_over(&mut self, path: &Path) {
-        match text_of(path) {
-            Ok(text) => self.read_file(&path.display().to_string(), &text),
-            Err(problem) => self.problems.add(|| problem),
-        }
+        let text = text_of(path).unwrap_or_else(|problem| {
+            self.problems.add(|| problem);
+            self.is_partial = true;
+            String::new()
+        });
+        self.read_file(&path.display().to_string(), &text);
     }
 
     fn read_file(&mut self, name: &str, text: &str) {
@@ -87,7 +98,14 @@ impl Document {
         let (root, errors) = DeTable::parse_recoverable(text);
         match errors.as_slice() {
             [] => self.table(self.schema.keys, root.get_ref(), ""),
-            errors => self.syntax(errors),
+            errors => {
+                let first = self.syntax(errors);
+                let (root, _) = DeTable::parse_recoverable(&text[..first]);
+                // A part of the keys: a problem in it may be none once the syntax is corrected.
+                let problems = mem::take(&mut self.problems);
+                self.table(self.schema.keys, root.get_ref(), "");
+                self.problems = problems;
+            }
         }
     }
 
@@ -171,6 +189,9 @@ impl Document {
     /// Adds a problem with the value of a key that was accepted by itself, or with an entry of a
     /// list (`listen.0`).
     pub fn problem(&mut self, path: &str, what: String, remedy: Option<&str>) {
+        if self.is_partial {
+            return;
+        }
         let place = |file: &Source| Some(At::Place(file.place(self.span(file, path)?)));
         let at = match self.origin_of(path) {
             Some(Origin::Named(name)) => Some(At::Named(name.to_string())),
@@ -184,6 +205,17 @@ impl Document {
     /// Whether any problem was found so far.
     pub fn has_problems(&self) -> bool {
         self.problems.total() > 0
+    }
+
+    /// Whether a file could not be read, or only up to an error of its syntax.
+    pub fn is_partial(&self) -> bool {
+        self.is_partial
+    }
+
+    /// Forgets the problems so far, which are reported already.
+    pub fn forget_problems(&mut self) {
+        self.problems = Problems::default();
+        self.is_partial = false;
     }
 
     /// Ends reading.
@@ -210,14 +242,16 @@ impl Document {
         span
     }
 
-    /// Errors of the TOML parser, one per line. Keys are not read: the parser's recovery may have
-    /// put them anywhere.
-    fn syntax(&mut self, errors: &[Error]) {
-        let Some(source) = self.files.last() else { return };
+    /// Errors of the TOML parser, one per line. Returns where the line of the first one begins:
+    /// from there on the parser's recovery may have put keys anywhere.
+    fn syntax(&mut self, errors: &[Error]) -> usize {
+        self.is_partial = true;
+        let Some(source) = self.files.last() else { return 0 };
         let end = source.text.len();
-        let mut last_line = 0;
+        let (mut last_line, mut first) = (0, end);
         for error in errors {
             let span = error.span().unwrap_or(end..end);
+            first = first.min(span.start);
             let line = source.line_of(span.start);
             if line == last_line {
                 continue;
@@ -229,6 +263,8 @@ impl Document {
                 Problem::new(At::Place(source.place(span)), "", what, Some(remedy))
             });
         }
+        let before = &source.text.as_bytes()[..first.min(end)];
+        before.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1)
     }
 
     fn table(&mut self, keys: &'static [Key], entries: &DeTable<'_>, path: &str) {

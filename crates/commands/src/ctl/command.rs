@@ -32,12 +32,13 @@ Examples:
 Notes:
   Root and the tracker's user reach it at the socket control.sock in its state
   directory, without a token. Others use HTTP, where all but health, stats,
-  metrics and version need the token of admin.token_file.
+  metrics and version need the token of admin.token_file. Errors of the
+  configuration file are a warning on standard error, behind the answer.
 
 Exit status:
   0  done; health: ready, and no worker is stalled
   1  the tracker refused, could not be reached, or is not healthy
-  2  the command line or the configuration file is wrong";
+  2  the command line is wrong, or the configuration file does not exist";
 
 /// Query or control a running tracker through its admin side
 #[derive(Clone, Debug, Args)]
@@ -51,17 +52,16 @@ pub struct Ctl {
     #[arg(long, value_name = "FILE", global = true)]
     pub token_file: Option<PathBuf>,
 
-    /// Wait this long for a reply
+    /// Wait this long for a reply [default: 30, of health 5]
     #[arg(
         long,
         value_name = "SECONDS",
-        default_value_t = 30,
         global = true,
         value_parser = clap::value_parser!(u64).range(1..=3600)
     )]
-    pub timeout: u64,
+    pub timeout: Option<u64>,
 
-    /// Print the JSON reply
+    /// Print the JSON reply; an error as the object {"error": TEXT}, on standard output too
     #[arg(long, global = true)]
     pub json: bool,
 
@@ -165,6 +165,11 @@ pub enum Action {
 }
 
 impl Action {
+    /// The default of `--timeout`, in seconds. Monitoring gives up after ten.
+    pub fn timeout(&self) -> u64 {
+        if matches!(self, Self::Health) { 5 } else { 30 }
+    }
+
     /// How long the tracker takes to answer in any case, in seconds.
     pub fn duration(&self) -> u64 {
         match self {

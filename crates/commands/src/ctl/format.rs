@@ -132,7 +132,8 @@ pub fn config_differences(report: &ConfigDifferences) -> String {
         format!("{key}: {}, in the file {} (by {applied_by})\n", value(in_force), value(file))
     };
     let mut text = match report.differences.as_slice() {
-        [] => "the file has the values in force\n".to_owned(),
+        [] => "the file has the values in force; for the contents of lists: onrush ctl list check\n"
+            .to_owned(),
         differences => differences.iter().map(line).collect::<String>(),
     };
     report.overrides.iter().for_each(|it| text.push_str(&format!("note: {it}\n")));
@@ -150,9 +151,9 @@ pub fn snapshot(written: &SnapshotReport) -> String {
 pub fn swarm(swarm: &Swarm) -> String {
     let mut lines = vec![
         ("info hash", swarm.info_hash.clone()),
-        ("seeders", swarm.seeders.to_string()),
-        ("leechers", swarm.leechers.to_string()),
-        ("completed", swarm.completed.to_string()),
+        ("seeders", grouped(swarm.seeders)),
+        ("leechers", grouped(swarm.leechers)),
+        ("completed", grouped(swarm.completed)),
     ];
     if let Some(seconds) = swarm.idle_for {
         lines.push(("idle", format!("no peers for {}", duration(f64::from(seconds)))));
@@ -162,18 +163,22 @@ pub fn swarm(swarm: &Swarm) -> String {
 
 /// The largest swarms.
 pub fn top(largest: &LargestSwarms) -> String {
+    if largest.swarms.is_empty() {
+        return "there are no swarms yet\n".to_owned();
+    }
     let mut text = format!(
         "{:>9} {:>9} {:>9} {:>9}  info hash\n",
         "peers", "seeders", "leechers", "completed"
     );
     for swarm in &largest.swarms {
         let Swarm { info_hash, seeders, leechers, completed, .. } = swarm;
-        let peers = u64::from(*seeders) + u64::from(*leechers);
+        let peers = grouped(u64::from(*seeders) + u64::from(*leechers));
+        let [seeders, leechers, completed] = [seeders, leechers, completed].map(grouped);
         // Writing to a string cannot fail.
         let _ = writeln!(text, "{peers:>9} {seeders:>9} {leechers:>9} {completed:>9}  {info_hash}");
     }
     let (shown, by) = (largest.swarms.len(), word(largest.by));
-    let _ = writeln!(text, "{shown} of {} swarms, by {by}", largest.examined);
+    let _ = writeln!(text, "{shown} of {} swarms, by {by}", grouped(largest.examined));
     text
 }
 

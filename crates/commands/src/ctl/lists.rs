@@ -167,7 +167,9 @@ pub fn report(report: &ListReport, now: u64) -> String {
     let entries = grouped(list.entries);
     let what = match list.mode.as_str() {
         "open" => "no list, every info hash is served".to_owned(),
+        "allow" if list.entries == 1 => "only the 1 listed info hash is served".to_owned(),
         "allow" => format!("only the {entries} listed info hashes are served"),
+        _ if list.entries == 1 => "every info hash except the 1 listed one is served".to_owned(),
         _ => format!("every info hash except the {entries} listed ones is served"),
     };
     let overrides = match list.overrides {

@@ -13,7 +13,8 @@ pub mod format;
 pub mod lists;
 pub mod sources;
 
-use std::io;
+use std::io::{self, Read as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
@@ -24,8 +25,10 @@ use serde_json::json;
 use command::Action;
 pub use command::Ctl;
 use lists::{List, Named, read_list};
+use onrush_config::regular_file;
 use onrush_control::client::{Client, ClientError, Response};
 use onrush_store::atomic_file::AtomicFile;
+use onrush_store::snapshot::format::MAGIC;
 use onrush_store::state_file;
 use onrush_text::version::version;
 
@@ -39,15 +42,21 @@ use onrush_control::api::stats::Stats;
 
 /// Runs the action and prints its result.
 pub fn run(ctl: &Ctl) -> Exit {
-    let timeout = Duration::from_secs(ctl.timeout + ctl.action.duration());
-    let client = ctl.admin.client(ctl.token_file.as_deref(), timeout);
-    let result = client.and_then(|client| {
-        Requests { json: ctl.json, client: &client }.perform(&ctl.action, ctl.timeout)
-    });
-    match result {
-        Ok((text, code)) => print(&escaped(&text), code),
-        Err(error) => error.into(),
-    }
+    let limit = ctl.timeout.unwrap_or_else(|| ctl.action.timeout());
+    let timeout = Duration::from_secs(limit + ctl.action.duration());
+    let perform = |client: Client| {
+        let (text, code) =
+            Requests { json: ctl.json, client: &client }.perform(&ctl.action, limit)?;
+        Ok(print(&escaped(&text), code))
+    };
+    let fail = |error: ClientError| match Exit::from(error) {
+        Exit { code, text } if ctl.json => {
+            let error = text.trim_end().trim_start_matches("onrush: ");
+            print(&format!("{}\n", json!({ "error": error })), code)
+        }
+        exit => exit,
+    };
+    ctl.admin.reach(ctl.token_file.as_deref(), timeout, perform, fail)
 }
 
 /// Seconds since 1970.
@@ -55,14 +64,30 @@ fn now() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// Copies a snapshot. It has the addresses of clients: only this user may read the copy. A link in
-/// place of the snapshot is not followed: the tracker's user could have root read any file by it.
+/// Copies a snapshot. It has the addresses of clients: only the tracker's user, who needs it in
+/// place of a lost one, may read the copy. A link in place of the snapshot is not followed: the
+/// tracker's user could have root read any file by it.
 fn copy(path: &Path, to: &Path) -> io::Result<u64> {
     // The file that is open stays as it is when the tracker renames the next one into its place.
     let mut from = state_file::open(path)?;
     let mut copy = AtomicFile::create(to, 0o600)?;
+    let owner = from.metadata()?;
+    copy.set_owner(owner.uid(), owner.gid())?;
     io::copy(&mut from, &mut copy)?;
     copy.finish()
+}
+
+/// Why a copy of a snapshot must not replace what is at its path.
+fn irreplaceable(path: &Path) -> Option<String> {
+    let mut head = Vec::new();
+    let read = regular_file::open(path)
+        .and_then(|file| file.take(MAGIC.len() as u64).read_to_end(&mut head));
+    match read {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => Some(error.to_string()),
+        Ok(_) if MAGIC.starts_with(&head) => None,
+        Ok(_) => Some("there is a file that is no snapshot".to_owned()),
+    }
 }
 
 /// Time between two polls for the successor.
@@ -82,7 +107,7 @@ impl Requests<'_> {
         let text = match action {
             Action::Health => return self.health(),
             Action::Stats => self.get("/stats.json", format::stats),
-            Action::Metrics => client.get("/metrics").map(|answer| answer.text),
+            Action::Metrics => self.download("/metrics"),
             Action::Version => self.version(),
             Action::Config { diff: false } => self.get("/api/v1/config", format::config),
             Action::Config { diff: true } => {
@@ -147,10 +172,7 @@ impl Requests<'_> {
                 let reset = |body: &str| client.delete("/api/v1/list/changes", body);
                 return self.change(named, None, reset);
             }
-            List::Export => {
-                let mut to = Printable::new(io::stdout().lock());
-                client.download("/api/v1/list/export", &mut to).map(|()| String::new())
-            }
+            List::Export => self.download("/api/v1/list/export"),
             List::Check { files, mode } => return self.check(files, mode.as_deref()),
         };
         Ok((text?, GOOD))
@@ -189,6 +211,12 @@ impl Requests<'_> {
         format: impl FnOnce(&T) -> String,
     ) -> Result<String, ClientError> {
         self.show(self.client.get(path)?, format)
+    }
+
+    /// Prints a long text.
+    fn download(&self, path: &str) -> Result<String, ClientError> {
+        let mut to = Printable::new(io::stdout().lock());
+        self.client.download(path, &mut to).map(|()| String::new())
     }
 
     fn show<T: DeserializeOwned>(
@@ -260,7 +288,7 @@ impl Requests<'_> {
         })
     }
 
-    /// Writes a snapshot; copies it `to` a file, as this user.
+    /// Writes a snapshot; copies it `to` a file of the tracker's user.
     fn snapshot(&self, to: Option<&Path>) -> Result<String, ClientError> {
         if to.is_some() && !self.client.is_local() {
             return Err(ClientError::Usage(
@@ -268,6 +296,12 @@ impl Requests<'_> {
                  or as the tracker's user, without --url\n"
                     .to_owned(),
             ));
+        }
+        if let Some((to, why)) = to.and_then(|to| Some((to, irreplaceable(to)?))) {
+            return Err(ClientError::Usage(format!(
+                "onrush: {} is not replaced: {why}\n  name another file with --to, or remove it\n",
+                to.display()
+            )));
         }
         let answer = self.client.post("/api/v1/snapshot", "")?;
         if let Some(to) = to {

@@ -23,12 +23,12 @@ use clap::Args as ClapArgs;
 use onrush_net::affinity;
 use serde::Serialize;
 
+use crate::configuration::Configuration;
 use crate::exit::print_or;
 use crate::exit::{Exit, FAILED, GOOD, WRONG};
 pub use facts::Facts;
 use facts::Records;
-use onrush_config::config_file::config_file;
-use onrush_config::{Flags, Host, Settings};
+use onrush_config::{Host, Settings};
 
 const AFTER_HELP: &str = "\
 Notes:
@@ -39,7 +39,7 @@ Notes:
 Exit status:
   0  no problems
   1  problems were found
-  2  the host cannot be read, or the configuration is wrong";
+  2  the host cannot be read, or the configuration file does not exist";
 
 /// The file of permanent sysctls. No package has a file of this name, which one in /etc would
 /// replace (sysctl.d(5)).
@@ -141,12 +141,12 @@ pub fn checks(facts: &Facts) -> Vec<Finding> {
 
 /// Runs the checks and prints their findings.
 pub fn run(doctor: &Doctor) -> Exit {
-    let flags = Flags::of_file(config_file(doctor.config.clone()));
     let host = Host::here(affinity::cores_first(&affinity::allowed().unwrap_or_default()));
-    let settings = match Settings::load(&flags, &host) {
-        Ok((settings, _)) => settings,
-        Err(problems) => return Exit::wrong(problems),
-    };
+    let Configuration { settings, warning, .. } =
+        match Configuration::read(doctor.config.clone(), &host) {
+            Ok(configuration) => configuration,
+            Err(problems) => return Exit::wrong(problems),
+        };
     let mut facts = Facts::gather(&doctor.root, &settings, &host, false);
     facts.records = doctor.name.as_deref().map(Records::look_up);
     if facts.files.is_empty() {
@@ -167,7 +167,9 @@ pub fn run(doctor: &Doctor) -> Exit {
     let problems = findings.iter().any(|finding| finding.severity == Severity::Problem);
     // Exit status 1 means that the host has problems.
     let not_written = |why| Exit { code: WRONG, ..Exit::failed(why) };
-    print_or(&text, if problems { FAILED } else { GOOD }, not_written)
+    let mut exit = print_or(&text, if problems { FAILED } else { GOOD }, not_written);
+    exit.text.push_str(&warning);
+    exit
 }
 
 /// A warning for the log at start that names the problems of this host, if there are any. Skips the

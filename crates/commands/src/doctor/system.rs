@@ -5,6 +5,7 @@ use std::path::Path;
 
 use nix::sys::statvfs::statvfs;
 use onrush_config::Settings;
+use onrush_config::service_unit::service_user;
 use onrush_config::settings::BYTES_PER_PEER;
 use onrush_net::clock::UNSYNCHRONISED;
 use onrush_store::snapshot;
@@ -178,9 +179,13 @@ fn user(facts: &Facts) -> Option<Finding> {
     if !facts.root? || facts.settings.user.is_some() {
         return Some(Finding::ok("user", "the tracker does not stay root"));
     }
-    let runs = match facts.tracker {
-        Some(pid) => format!("process {pid}, the tracker, runs"),
-        None => "the tracker would run".to_owned(),
+    let runs = match (facts.tracker, service_user(&facts.files.root)) {
+        (Some(pid), _) => format!("process {pid}, the tracker, runs"),
+        (None, Some(user)) => {
+            let what = format!("onrush.service, which does not run, has the user {user}");
+            return Some(Finding::ok("user", what));
+        }
+        (None, None) => "the tracker would run".to_owned(),
     };
     Some(
         Finding::note("user", format!("{runs} as root, which it does not need"))

@@ -539,6 +539,13 @@ fn root_is_a_note_unless_the_tracker_changes_user() {
     finds_after("user", Severity::Ok, "", |facts| {
         (facts.root, facts.settings.user) = (Some(true), Some("onrush".into()));
     });
+    // A service that is stopped is started by its unit, not by this shell.
+    let unit = "usr/lib/systemd/system/onrush.service";
+    let mut facts = Made::new(&[(unit, "[Service]\nUser=onrush\n")]).facts();
+    facts.root = Some(true);
+    finds_in(&facts, "user", Severity::Ok, "the user onrush");
+    facts.tracker = Some(77);
+    finds_in(&facts, "user", Note, "process 77, the tracker, runs as root");
 }
 
 #[test]

@@ -44,7 +44,7 @@ Exit status:
   0  ended on request, or the view was printed
   1  the terminal cannot be used or was closed; with --once also: the tracker
      refused or could not be reached
-  2  the command line or the configuration file is wrong";
+  2  the command line is wrong, or the configuration file does not exist";
 
 fn after_help() -> String {
     [EXAMPLES, KEYS, FIGURES, NOTES, EXIT_STATUS].join("\n\n")

@@ -36,36 +36,32 @@ const COLUMNS: u16 = 120;
 
 /// Shows the view until a key or a signal ends it, or prints it once.
 pub fn run(top: &Top) -> Exit {
-    let client = match top.admin.client(None, TIMEOUT) {
-        Ok(client) => client,
-        Err(error) => return error.into(),
-    };
-    if top.once || !stdout().is_terminal() {
-        return once(top, &client);
-    }
-    match screen::run(top, client) {
-        Ok(()) => Exit::good(),
-        Err(error) => {
-            Exit::failed(format!("the terminal cannot be used: {error} (--once prints text)"))
+    let show = |client| {
+        if top.once || !stdout().is_terminal() {
+            return once(top, &client);
         }
-    }
+        Ok(match screen::run(top, client) {
+            Ok(()) => Exit::good(),
+            Err(error) => {
+                Exit::failed(format!("the terminal cannot be used: {error} (--once prints text)"))
+            }
+        })
+    };
+    top.admin.reach(None, TIMEOUT, show, Exit::from)
 }
 
 /// Prints one view, of two readings.
-fn once(top: &Top, client: &Client) -> Exit {
+fn once(top: &Top, client: &Client) -> Result<Exit, ClientError> {
     let mut view = View::new(client.url());
     for reading in 0..2 {
         if reading > 0 {
             #[expect(clippy::disallowed_methods, reason = "the interval of the view")]
             thread::sleep(Duration::from_secs(top.every));
         }
-        match read(client) {
-            Ok(stats) => view.take(Ok(stats)),
-            Err(failure) => return failure.into(),
-        }
+        view.take(Ok(read(client)?));
     }
     let lines = draw::lines(&view, COLUMNS);
-    print(&(lines.join("\n") + "\n"), GOOD)
+    Ok(print(&(lines.join("\n") + "\n"), GOOD))
 }
 
 /// One reading.

@@ -263,7 +263,7 @@ fn the_summary_reports_the_effect_on_this_host() {
         ("workers ", &["2 colocated", "vCPU 1,3"]),
         ("vCPUs ", &["4 usable: 0-3"]),
         ("announce ", &["1800 s", "5 %", "3600 s", "200 peers", "67 "]),
-        ("limits ", &["20000000 peers", "1.19 GiB"]),
+        ("limits ", &["20,000,000 peers", "1.19 GiB"]),
         ("access ", &[]),
         ("state ", &["/home/op/.local/state/onrush"]),
         ("admin ", &["http://127.0.0.1:6970", "admin.token_file"]),
@@ -311,6 +311,17 @@ fn state_dir_is_by_flag_then_file_then_environment() {
     assert_eq!(with("", &[], &Host::default()).unwrap().0.state_dir, None);
 }
 
+/// Sockets have paths of at most 107 bytes (unix(7)).
+#[test]
+fn a_state_directory_that_is_too_long_for_sockets_is_an_error() {
+    let directory = |length| format!("state_dir = \"/{}\"", "d".repeat(length - 1));
+    assert!(with(&directory(94), &[], &host(4)).is_ok());
+    let problems = problems(&directory(95));
+    for part in ["onrush.toml:1:13: `state_dir`: ", "95 bytes", "more than 94"] {
+        assert!(problems.contains(part), "{problems}");
+    }
+}
+
 #[test]
 fn memory_limits_the_default_number_of_peers() {
     let small = Host { memory: Some(1 << 30), ..host(4) };
@@ -318,7 +329,7 @@ fn memory_limits_the_default_number_of_peers() {
     let text = "[limits]\npeers = 20_000_000";
     assert_eq!(with(text, &[], &small).unwrap().0.limits.peers, 20_000_000);
     let all = notices(text, &[], &small);
-    let parts = ["limits.peers = 20000000", "1.19 GiB", "1 GiB"];
+    let parts = ["limits.peers, 20,000,000,", "1.19 GiB", "1 GiB"];
     assert!(all.len() == 1 && parts.iter().all(|part| all[0].contains(part)), "{all:?}");
 }
 

@@ -35,9 +35,9 @@ function path(points, gap, name, x, y) {
   }
   return path;
 }
-// A time of the axis in its largest whole unit.
-function age(seconds) {
-  const [size, unit] = [[86400, 'd'], [3600, 'h'], [60, 'min'], [1, 's']].find(([size]) => seconds % size === 0);
+// A time in the largest unit of which `step` is a multiple: labels of an axis have the unit of their distance.
+function age(seconds, step) {
+  const [size, unit] = [[86400, 'd'], [3600, 'h'], [60, 'min'], [1, 's']].find(([size]) => step % size === 0);
   return `${seconds / size} ${unit}`;
 }
 class Chart {
@@ -109,7 +109,7 @@ class Chart {
     const labels = [];
     for (let ago = 0; ago <= length; ago += apart) {
       const anchor = ago === 0 ? 'end' : ago === length ? 'start' : 'middle';
-      labels.push(svg('text', { x: x(ago), y, 'text-anchor': anchor }, ago === 0 ? 'now' : `−${age(ago)}`));
+      labels.push(svg('text', { x: x(ago), y, 'text-anchor': anchor }, ago === 0 ? 'now' : `−${age(ago, apart)}`));
     }
     return labels;
   }

@@ -26,17 +26,19 @@ pub(super) async fn authorize(
     let (status, error) = match state.is_token(given.map_or("", |(_, token)| token.trim())) {
         Some(true) => return Ok(next.run(request).await),
         Some(false) if given.is_some() => {
-            (StatusCode::UNAUTHORIZED, "this is not the token of admin.token_file")
+            (StatusCode::UNAUTHORIZED, "this is not the token of admin.token_file".to_owned())
         }
         Some(false) => (
             StatusCode::UNAUTHORIZED,
-            "send the token of admin.token_file: `Authorization: Bearer TOKEN`",
+            "send the token of admin.token_file: `Authorization: Bearer TOKEN`".to_owned(),
         ),
         None => (
             StatusCode::FORBIDDEN,
-            "the admin API is off for clients without a token: use `onrush ctl` on the tracker's \
-             host as root or as the tracker's user, or write a token into a file, set \
-             admin.token_file and reload",
+            format!(
+                "the admin API needs a token, and none is set: {}; for other clients write a token \
+                 into a file, set admin.token_file and reload",
+                state.socket()
+            ),
         ),
     };
     Err(Problem::new(status, error))

@@ -20,6 +20,7 @@ use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::os::unix::net::UnixListener;
+use std::path::Path;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -133,18 +134,31 @@ impl Server {
         })
     }
 
-    /// Serves a Unix socket too. Its users are known to the kernel: root and the user of this
-    /// process need no token.
+    /// Serves a Unix socket too, in place of the one before. Its users are known to the kernel: root
+    /// and the user of this process need no token.
     ///
     /// # Errors
     /// When the socket cannot be registered.
     pub fn serve_socket(&mut self, listener: UnixListener) -> io::Result<()> {
         listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
         let _runtime = self.runtime.enter();
         let listener = tokio::net::UnixListener::from_std(listener)?;
         let accepting = tokio::spawn(self.acceptor.clone().accept_local(listener));
-        self.socket = Some(accepting.abort_handle());
+        if let Some(before) = self.socket.replace(accepting.abort_handle()) {
+            before.abort();
+        }
+        let path = address.as_pathname().map(Path::display);
+        let at = path.map_or_else(String::new, |path| format!(" at its control socket {path}"));
+        self.acceptor
+            .state
+            .set_socket(format!("root and the tracker's user need none with `onrush ctl`{at}"));
         Ok(())
+    }
+
+    /// Says to clients without a token `why` there is no Unix socket.
+    pub fn lacks_socket(&self, why: &str) {
+        self.acceptor.state.set_socket(format!("this tracker has no control socket: {why}"));
     }
 
     /// Whether a Unix socket is served.

@@ -6,6 +6,7 @@ use onrush_commands::exit::{Exit, GOOD, print};
 use onrush_config::config_file::files_over;
 use onrush_config::settings::Access;
 use onrush_config::{Flags, Host, Settings, regular_file};
+use onrush_text::numbers::grouped;
 
 use crate::host_check::{self, Findings};
 
@@ -55,11 +56,11 @@ fn report(
     let lists = findings.lists.as_ref();
     if let Some(lists) = lists {
         if settings.access != Access::Open {
-            let listed = lists.access.len();
+            let listed = grouped(lists.access.len());
             report.push_str(&format!("  list      {listed} info hashes\n"));
         }
         if !lists.blocked.is_empty() {
-            let ranges = lists.blocked.len();
+            let ranges = grouped(lists.blocked.len());
             report.push_str(&format!("  blocked   {ranges} address ranges\n"));
         }
     }

@@ -2,6 +2,7 @@
 
 pub mod check;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{Parser, Subcommand};
 
 use onrush_commands::ctl::Ctl;
@@ -114,6 +115,28 @@ pub struct Cli {
     /// A subcommand in place of serving.
     #[command(subcommand)]
     pub command: Option<Command>,
+}
+
+/// The error of a command line, with the command of onrush for what other programs have there.
+pub fn hinted(mut error: clap::Error) -> clap::Error {
+    let kinds = [ContextKind::InvalidSubcommand, ContextKind::InvalidArg];
+    let hint = match kinds.iter().find_map(|kind| error.get(*kind)) {
+        Some(ContextValue::String(word)) => match word.as_str() {
+            "reload" => "`onrush ctl reload` reloads the configuration",
+            "status" => "`onrush ctl health` says whether it serves, `onrush top` shows it live",
+            "stop" | "start" | "restart" => "use `systemctl`; SIGTERM stops the process",
+            "-t" => "`onrush --config FILE --check-config` checks a configuration",
+            _ => "",
+        },
+        _ => "",
+    };
+    if hint.is_empty() {
+        return error;
+    }
+    error.remove(ContextKind::SuggestedSubcommand);
+    error.remove(ContextKind::SuggestedArg);
+    error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![hint.into()]));
+    error
 }
 
 /// Subcommands.

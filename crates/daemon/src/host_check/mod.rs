@@ -26,7 +26,8 @@ use onrush_tracker::access::Lists;
 use crate::access;
 use crate::process::switch_user;
 use crate::process::user::{self, UserError};
-use onrush_config::state_dirs::state_dirs;
+use onrush_config::service_unit;
+use onrush_config::state_dirs::{are_of_service, state_dirs};
 
 /// The findings of a check.
 pub struct Findings {
@@ -53,7 +54,7 @@ struct ServiceUser {
 /// file of the settings.
 pub fn check(settings: &Settings, config: Option<&Path>) -> Findings {
     let (mut refused, mut notes) = (Vec::new(), Vec::new());
-    let service = service_user(settings).unwrap_or_else(|error| {
+    let service = service_user(settings, config, Path::new("/")).unwrap_or_else(|error| {
         refused.push(refusals::user(&error));
         None
     });
@@ -116,19 +117,28 @@ pub fn export(settings: &Settings) -> Option<Refused> {
 }
 
 /// The user that the configuration names, else the owner of the state directory: a tracker of
-/// another user refuses it. `None` if that is the current user.
-fn service_user(settings: &Settings) -> Result<Option<ServiceUser>, UserError> {
-    let found = match (&settings.user, &settings.state_dir) {
+/// another user refuses it. Before the first start of the service it is the user of the unit below
+/// `root`. `None` if that is the current user.
+fn service_user(
+    settings: &Settings,
+    config: Option<&Path>,
+    root: &Path,
+) -> Result<Option<ServiceUser>, UserError> {
+    let directory = settings.state_dir.as_deref();
+    let owned = directory.and_then(|path| Some((path, fs::metadata(path).ok()?.uid())));
+    let found = match (&settings.user, owned) {
         (Some(name), _) => {
             let (account, _) = user::find(name, settings.group.as_deref())?;
             Some((account, "`user`".to_owned()))
         }
-        (None, Some(directory)) => {
-            let owner = fs::metadata(directory).map_or(0, |metadata| metadata.uid());
+        (None, Some((directory, owner))) => {
             let account = User::from_uid(Uid::from_raw(owner)).ok().flatten();
             let source = format!("the owner of {}", directory.display());
             account.filter(|_| owner != 0).map(|account| (account, source))
         }
+        (None, None) if are_of_service(settings, config) => service_unit::service_user(root)
+            .and_then(|name| user::find(&name, None).ok())
+            .map(|(account, _)| (account, "User= of onrush.service".to_owned())),
         (None, None) => None,
     };
     Ok(found.filter(|(account, _)| account.uid != Uid::effective()).map(|(account, source)| {
@@ -146,5 +156,27 @@ fn users(checked: &str, service: Option<&ServiceUser>) -> String {
             "checked as user {checked}, but the service runs as {name} ({source}): check as root \
              to see what {name} may do"
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Its state directory does not exist yet.
+    #[test]
+    fn before_the_first_start_the_user_is_that_of_the_unit() {
+        let root = tempfile::tempdir().unwrap();
+        let units = root.path().join("usr/lib/systemd/system");
+        fs::create_dir_all(&units).unwrap();
+        fs::write(units.join("onrush.service"), "[Service]\nUser=nobody\n").unwrap();
+        let settings = Settings::for_test("");
+        let user = |config: &str| {
+            let found = service_user(&settings, Some(Path::new(config)), root.path()).unwrap();
+            found.map(|service| (service.name, service.source))
+        };
+        let (name, source) = user("/etc/onrush/onrush.toml").unwrap();
+        assert_eq!((name.as_str(), source.as_str()), ("nobody", "User= of onrush.service"));
+        assert_eq!(user("/srv/second.toml"), None);
     }
 }

@@ -36,6 +36,7 @@ struct Json<'a> {
 impl Entry {
     /// An entry of a module.
     pub fn new(level: Level, module: &'static str, text: String) -> Self {
+        let text = text.trim_end_matches('\n').to_owned();
         Self { time: SystemTime::now(), level, module: Some(module), text }
     }
 
@@ -47,8 +48,7 @@ impl Entry {
 
     /// The final message of a process that fails.
     pub fn last(text: &str) -> Self {
-        let text = text.trim_end_matches('\n').to_owned();
-        Self { module: None, ..Self::new(Level::Error, IDENTIFIER, text) }
+        Self { module: None, ..Self::new(Level::Error, IDENTIFIER, text.to_owned()) }
     }
 
     /// Bytes of memory.
@@ -155,7 +155,7 @@ mod tests {
         let text = |entry: Entry, colors| written(|into| entry.to_text(colors, into));
         let head = "2026-11-18T11:06:40.007Z";
         let plain = format!("{head} WARN  [onrush::here] first\nsecond\n");
-        assert_eq!(text(entry("first\nsecond"), false), plain);
+        assert_eq!(text(entry("first\nsecond\n"), false), plain);
         let colored = format!("{head} \x1b[33mWARN \x1b[0m [onrush::here] first\n");
         assert_eq!(text(entry("first"), true), colored);
         assert_eq!(text(Entry::last("onrush: why\n  remedy\n"), true), "onrush: why\n  remedy\n");

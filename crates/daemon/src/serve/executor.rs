@@ -72,6 +72,7 @@ impl Executor {
         let refused = supervisor.access().lists().refused_by_part();
         self.history.record_refused(self.clock.now().unix, refused);
         self.files.tick(self.running.orders(), &self.history, self.clock, now);
+        self.files.serve_control(&mut self.admin);
         let (reasons_known, is_steering) = (self.drop_reasons.are_known(), self.steering.is_some());
         ProcessState { summary, reasons_known, is_steering, suspended: suspended() }
     }

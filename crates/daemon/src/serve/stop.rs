@@ -10,6 +10,7 @@ use super::Serving;
 use super::executor::Executor;
 use crate::process::service_notify;
 use onrush_replica::delta::{self, CompletedHandoff};
+use onrush_text::numbers::grouped;
 use onrush_tracker::metrics::Summary;
 
 /// Time for the last history to be written.
@@ -43,7 +44,7 @@ impl Serving {
         let progress = &mut service_notify::progress();
         match delta::write(to.0, &mut shards, &mut since, clock.now(), progress) {
             Ok(delta) => {
-                let peers = delta.v4 + delta.v6;
+                let peers = grouped(delta.v4 + delta.v6);
                 log::info!("handoff complete: process {process} serves; delta sent: {peers} peers");
             }
             Err(error) => {

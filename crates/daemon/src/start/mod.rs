@@ -153,7 +153,6 @@ impl Tracker {
         let mut start = Start::begin(settings, server::bind)?;
         let mut group = sockets::open(settings, passed)?;
         let secrets = Secrets::random(start.open_state(None)?);
-        start.files.bind_control(settings, &mut start.warnings);
         start.files.serve_control(&mut start.admin);
         start.replay_journal(true);
         start.load_blocks();
@@ -179,7 +178,11 @@ impl Tracker {
         let mut side = SuccessorSide::request(settings, start.clock)?;
         let (mut group, pending) = sockets::take(settings, &mut side)?;
         let keys = start.open_state(side.lock.take())?;
-        start.files.control = side.control.take();
+        if let (Some(socket), Some(listener)) = (&start.files.control, side.control.take()) {
+            if let Ok(mut socket) = socket.lock() {
+                socket.adopt(listener);
+            }
+        }
         let journal_length = start.files.records().map_or(0, |records| records.journal.length());
         start.replay_journal(false);
         let current = side.handoff.current.take();
@@ -200,7 +203,6 @@ impl Tracker {
         let mut tracker = start.into_tracker(workers, &group, map)?;
         let merging = Arc::default();
         tracker.acquire_sockets(&mut side, pending, settings, (journal_length, &merging))?;
-        tracker.files.bind_control(settings, &mut tracker.warnings);
         tracker.steering = sockets::steer(settings, map, &mut group);
         if tracker.steering.is_none() {
             tracker.warnings.extend(sockets::stop_steering(&group));

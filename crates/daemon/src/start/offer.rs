@@ -1,8 +1,7 @@
 //! The last step of a start: the process listens for a successor, which gets its sockets.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::UnixListener;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -12,7 +11,7 @@ use onrush_net::regroup::AddressSockets;
 
 use super::Tracker;
 use crate::upgrade::SOCKET;
-use crate::upgrade::predecessor::PredecessorSide;
+use crate::upgrade::predecessor::{PredecessorSide, unavailable};
 use onrush_config::Settings;
 use onrush_replica::handoff::{Handoff, Section, SectionKind};
 use onrush_store::lock::StateLock;
@@ -31,7 +30,7 @@ impl Tracker {
         let (Some(lock), Some(directory)) = (&self.files.lock, &settings.state_dir) else { return };
         let (events, handoffs) = unbounded();
         let path = directory.join(SOCKET);
-        let sections = sections(group, lock, self.files.control.as_ref());
+        let sections = sections(group, lock);
         let listening = sections.and_then(|(sections, descriptors)| {
             let handoff = Handoff {
                 version: version().to_owned(),
@@ -45,18 +44,16 @@ impl Tracker {
             let side = PredecessorSide {
                 handoff,
                 descriptors,
+                control: self.files.control.clone(),
                 orders: self.running.orders().clone(),
                 limit: settings.limits.peers,
                 merging,
                 events,
             };
-            side.listen(&path, self.clock)
+            side.listen(path.clone(), self.clock)
         });
         if let Err(error) | Ok(Some(error)) = &listening {
-            self.warnings.push(format!(
-                "upgrades without downtime are unavailable: cannot listen at {}: {error}",
-                path.display()
-            ));
+            self.warnings.push(unavailable(path.display(), error));
         }
         if listening.is_ok() {
             self.handoffs = handoffs;
@@ -65,20 +62,13 @@ impl Tracker {
 }
 
 /// The descriptors that a successor gets, by section.
-fn sections(
-    group: Group,
-    lock: &StateLock,
-    control: Option<&UnixListener>,
-) -> io::Result<(Vec<Section>, Vec<Vec<OwnedFd>>)> {
+fn sections(group: Group, lock: &StateLock) -> io::Result<(Vec<Section>, Vec<Vec<OwnedFd>>)> {
     let mut all = Vec::new();
     for AddressSockets { address, sockets } in group.into_address_sockets() {
         let sockets = sockets.into_iter().map(OwnedFd::from).collect();
         all.push((SectionKind::Udp(address), sockets));
     }
     all.push((SectionKind::Lock, lock.share()?));
-    if let Some(control) = control {
-        all.push((SectionKind::Control, vec![control.as_fd().try_clone_to_owned()?]));
-    }
     let of = |(kind, descriptors): (_, Vec<OwnedFd>)| {
         (Section { kind, count: descriptors.len() }, descriptors)
     };

@@ -1,51 +1,54 @@
 //! The control socket: a Unix socket in the state directory at which root and the tracker's
 //! user need no token for the admin API. It is part of a handoff, so that it is never closed.
 
-use std::fs;
+use std::io;
+use std::sync::{Arc, Mutex};
 
 use super::StateFiles;
-use onrush_config::Settings;
 use onrush_control::Server;
-use onrush_store::state_file;
+use onrush_store::state_socket::StateSocket;
 
 /// Permissions of the socket: its group may read what the admin side serves without a token.
-const MODE: u32 = 0o660;
+pub(super) const MODE: u32 = 0o660;
+
+/// The control socket. A handoff holds the lock, so that the socket is not made again after the
+/// successor has received it.
+pub type ControlSocket = Arc<Mutex<StateSocket>>;
 
 impl StateFiles {
-    /// Binds the socket, unless it was part of a handoff. Without the lock of the directory,
-    /// another process may have it.
-    pub fn bind_control(&mut self, settings: &Settings, warnings: &mut Vec<String>) {
-        let Some(path) = settings.control_socket().filter(|_| self.lock.is_some()) else { return };
-        if self.control.is_some() {
-            return;
-        }
-        match state_file::bind_socket(&path, MODE) {
-            Ok(listener) => self.control = Some(listener),
-            Err(error) => warnings.push(format!(
-                "`onrush ctl` needs the admin token: cannot listen at {}: {error}; correct this \
-                 and restart",
-                path.display()
-            )),
-        }
-    }
-
-    /// Serves the admin side at the socket, unless that is done already.
+    /// Serves the admin side at the socket. Call when the tracker starts and every second: makes
+    /// the socket if there is none or its file is lost, unless a handoff is under way.
     pub fn serve_control(&self, admin: &mut Server) {
-        let Some(listener) = self.control.as_ref().filter(|_| !admin.serves_socket()) else {
+        let socket = self.control.as_ref().and_then(|socket| socket.try_lock().ok());
+        let Some(mut socket) = socket else { return };
+        let (renewed, is_served) = (socket.renew(), admin.serves_socket());
+        if renewed.is_none() && (is_served || socket.listener().is_none()) {
             return;
-        };
-        let served = listener.try_clone().and_then(|listener| admin.serve_socket(listener));
-        if let Err(error) = served {
-            log::warn!("`onrush ctl` needs the admin token: no control socket: {error}");
+        }
+        let listener = || socket.listener().ok_or(io::ErrorKind::NotConnected)?.try_clone();
+        let bound = renewed.unwrap_or(Ok(())).and_then(|()| admin.serve_socket(listener()?));
+        let path = socket.path().display();
+        match bound {
+            Ok(()) if is_served => {
+                log::warn!("the control socket was lost, and is made again: {path}")
+            }
+            Ok(()) => {}
+            Err(error) => {
+                let why = format!("cannot listen at {path}: {error}");
+                log::warn!(
+                    "`onrush ctl` needs the admin token until there is a control socket: {why}"
+                );
+                admin.lacks_socket(&why);
+            }
         }
     }
 
-    /// Removes the socket: the tracker stops.
+    /// Removes the socket, as the tracker stops. During a handoff it is left behind, and replaced
+    /// by the next start.
     pub fn remove_control(&mut self) {
-        let address = self.control.take().and_then(|listener| listener.local_addr().ok());
-        if let Some(path) = address.as_ref().and_then(|address| address.as_pathname()) {
-            // Left behind, it is replaced by the next start.
-            let _ = fs::remove_file(path);
+        let socket = self.control.take();
+        if let Some(mut socket) = socket.as_ref().and_then(|socket| socket.try_lock().ok()) {
+            socket.remove();
         }
     }
 }

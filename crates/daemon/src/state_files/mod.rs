@@ -24,10 +24,11 @@ mod periodic_file;
 mod records;
 pub mod snapshots;
 
-use std::os::unix::net::UnixListener;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use commitment::CommitmentFile;
+pub use control_socket::ControlSocket;
 pub use exports::ExportResponder;
 use exports::Exports;
 use history::HistoryFile;
@@ -37,6 +38,7 @@ use onrush_control::history::History;
 use onrush_replica::handoff::IntervalCommitment;
 use onrush_store::lock::StateLock;
 use onrush_store::snapshot;
+use onrush_store::state_socket::StateSocket;
 use onrush_tracker::clock::Clock;
 use onrush_tracker::orders::Orders;
 pub use records::Records;
@@ -50,8 +52,8 @@ const ABORT_TIMEOUT: Duration = Duration::from_secs(3);
 pub struct StateFiles {
     /// Held until the end.
     pub lock: Option<StateLock>,
-    /// The control socket.
-    pub control: Option<UnixListener>,
+    /// The control socket; `None` without the lock, as another process may have it then.
+    pub control: Option<ControlSocket>,
     /// When peers are written to disk.
     pub snapshots: Snapshots,
     exports: Exports,
@@ -64,11 +66,13 @@ impl StateFiles {
     /// In the state directory, if the process has or shares its `lock`.
     pub fn new(settings: &Settings, lock: Option<StateLock>, now: Instant) -> Self {
         let directory = settings.state_dir.as_deref().filter(|_| lock.is_some());
+        let control = settings.control_socket().filter(|_| lock.is_some());
+        let control = control.map(|path| StateSocket::new(path, control_socket::MODE));
         let snapshot = directory.filter(|_| settings.snapshot.enabled);
         let snapshot = snapshot.map(|directory| directory.join(snapshot::FILE));
         Self {
             lock,
-            control: None,
+            control: control.map(|socket| Arc::new(Mutex::new(socket))),
             snapshots: Snapshots::new(snapshot, settings.snapshot.every, now),
             exports: Exports::new(settings.export.clone(), now),
             records: directory.map(Records::new),

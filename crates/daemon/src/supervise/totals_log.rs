@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use crate::effect::Effects;
 use onrush_config::Settings;
 use onrush_proto::Event;
+use onrush_text::numbers::grouped;
 use onrush_tracker::limits::Placement;
 use onrush_tracker::metrics::{LOSSES, Summary};
 
@@ -49,18 +50,19 @@ impl Totals {
         let last = std::mem::replace(&mut self.last, now);
         let since = |now: u64, last: u64| now.saturating_sub(last);
         let seconds = elapsed.as_secs_f64().max(0.001);
-        let rate = |now: u64, last: u64| (since(now, last) as f64 / seconds).round() as u64;
+        let rate = |now: u64, last: u64| grouped(since(now, last) as f64 / seconds);
+        let count = |now: u64, last: u64| grouped(since(now, last));
         let mut line = format!(
             "in {}/s, out {}/s: connect {}, announce {}, scrape {}",
             rate(now.datagrams, last.datagrams),
             rate(now.sent, last.sent),
-            since(now.connects, last.connects),
-            since(now.announces, last.announces),
-            since(now.scrapes, last.scrapes),
+            count(now.connects, last.connects),
+            count(now.announces, last.announces),
+            count(now.scrapes, last.scrapes),
         );
         let events = |event: Event| {
             let at = event.to_wire() as usize;
-            since(now.events[at], last.events[at])
+            count(now.events[at], last.events[at])
         };
         let _ = write!(
             line,
@@ -82,7 +84,7 @@ impl Totals {
             .zip(last.only_refused())
             .map(|((reason, now), (_, last))| (reason, since(now, last)))
             .filter(|(_, count)| *count > 0)
-            .map(|(reason, count)| format!("{reason} {count}"))
+            .map(|(reason, count)| format!("{reason} {}", grouped(count)))
             .collect();
         if !refused.is_empty() {
             let _ = write!(line, "; refused: {}", refused.join(", "));
@@ -95,17 +97,17 @@ impl Totals {
             ("announcers not stored", since(now.not_stored(), last.not_stored())),
         ];
         for (what, count) in lost.chain(others).filter(|(_, count)| *count > 0) {
-            let _ = write!(line, "; {what} {count}");
+            let _ = write!(line, "; {what} {}", grouped(count));
         }
         let _ = write!(
             line,
             "; swarms {} (+{} idle), peers {} ({} IPv4, {} IPv6, {} seeders)",
-            now.swarms,
-            now.idle_swarms,
-            now.peers_v4 + now.peers_v6,
-            now.peers_v4,
-            now.peers_v6,
-            now.seeders(),
+            grouped(now.swarms),
+            grouped(now.idle_swarms),
+            grouped(now.peers_v4 + now.peers_v6),
+            grouped(now.peers_v4),
+            grouped(now.peers_v6),
+            grouped(now.seeders()),
         );
         line
     }

@@ -1,11 +1,11 @@
 //! The predecessor's side of a handoff: it waits at a Unix socket for a successor, and keeps
 //! serving when the handoff fails.
 
+use std::fmt::Display;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixListener;
-use std::path::Path;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -15,13 +15,15 @@ use crossbeam_channel::{Sender, bounded};
 use onrush_net::descriptors::Peer;
 use onrush_swarm::{Interest, Shard, Totals};
 
+use crate::state_files::ControlSocket;
 use onrush_replica::delta::{CompletedHandoff, Since};
 use onrush_replica::dump;
 use onrush_replica::handoff::{
-    Handoff, InheritedState, IntervalCommitment, Message, PROTOCOL, unexpected,
+    Handoff, InheritedState, IntervalCommitment, Message, PROTOCOL, Section, SectionKind,
+    unexpected,
 };
 use onrush_replica::link::{Link, UnixLink};
-use onrush_store::state_file;
+use onrush_store::state_socket::StateSocket;
 use onrush_text::version::version;
 use onrush_tracker::clock::{Clock, Now};
 use onrush_tracker::orders::Orders;
@@ -48,7 +50,7 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time for the main thread to reply.
 const MAIN_THREAD_TIMEOUT: Duration = Duration::from_secs(5);
-/// Pause after a failed accept, and after a failed bind.
+/// Pause after a failed accept, and time between two looks at the file of the socket.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// The predecessor's side of a handoff: the description and the descriptors for the successor, and
@@ -58,6 +60,8 @@ pub struct PredecessorSide {
     pub handoff: Handoff,
     /// The descriptors of each section of the handoff.
     pub descriptors: Vec<Vec<OwnedFd>>,
+    /// The control socket, which may be made again until a handoff begins.
+    pub control: Option<ControlSocket>,
     /// Sends orders to the workers.
     pub orders: Orders,
     /// `limits.peers`.
@@ -94,57 +98,48 @@ pub enum HandoffEvent {
     Completed(CompletedHandoff),
 }
 
-/// Binds the upgrade socket. This process holds the directory's lock.
-fn bind(path: &Path) -> io::Result<UnixListener> {
-    state_file::bind_socket(path, 0o600)
-}
-
-/// Binds the upgrade socket as soon as it can be bound.
-fn bind_later(path: &Path) -> UnixListener {
-    loop {
-        #[expect(clippy::disallowed_methods, reason = "a path becomes free without an event")]
-        thread::sleep(RETRY);
-        match bind(path) {
-            Ok(listener) => {
-                let path = path.display();
-                log::info!("upgrades without downtime are available: listening at {path}");
-                return listener;
-            }
-            Err(error) => log::debug!("{}: {error}", path.display()),
-        }
-    }
+/// The warning without the upgrade socket.
+pub fn unavailable(path: impl Display, error: &io::Error) -> String {
+    format!("upgrades without downtime are unavailable: cannot listen at {path}: {error}")
 }
 
 impl PredecessorSide {
     /// Listens at `path`, on a thread of its own, for a successor. If the socket cannot be bound,
-    /// the thread tries again until it can, and the first error is returned as `Some`: the disk may
-    /// be full or read-only for a while.
+    /// or its file is lost, the thread makes it as soon as it can, and the first error is returned
+    /// as `Some`: the disk may be full or read-only for a while.
     ///
     /// # Errors
     /// When the thread cannot be started.
-    pub fn listen(self, path: &Path, clock: Clock) -> io::Result<Option<io::Error>> {
-        let (first, failed) = match bind(path) {
-            Ok(listener) => (Some(listener), None),
-            Err(error) => (None, Some(error)),
-        };
-        let path = path.to_owned();
+    pub fn listen(self, path: PathBuf, clock: Clock) -> io::Result<Option<io::Error>> {
+        let mut socket = StateSocket::new(path, 0o600);
+        let failed = socket.bind().err();
         thread::Builder::new().name("upgrade".into()).spawn(move || {
-            let listener = first.unwrap_or_else(|| bind_later(&path));
-            for stream in listener.incoming() {
-                let link = stream.and_then(|it| UnixLink::new(it, WRITE_TIMEOUT, clock));
-                match link.map(|link| self.serve(link)) {
+            loop {
+                let stream = socket.accept(RETRY).transpose();
+                let link = stream.map(|it| UnixLink::new(it?, WRITE_TIMEOUT, clock));
+                match link.map(|link| Ok::<_, io::Error>(self.serve(link?))) {
                     // The next successor connects to the present one.
-                    Ok(true) => return,
-                    Ok(false) => {}
-                    Err(error) => {
-                        // Probably out of descriptors: without a pause this would be a busy loop.
+                    Some(Ok(true)) => return,
+                    Some(Ok(false)) | None => {}
+                    Some(Err(error)) => {
+                        // The socket could not be bound, or descriptors have run out: without a
+                        // pause this would be a busy loop.
                         log::debug!("cannot accept a connection at the upgrade socket: {error}");
                         #[expect(
                             clippy::disallowed_methods,
-                            reason = "descriptors become free without an event"
+                            reason = "neither ends with an event"
                         )]
                         thread::sleep(RETRY);
                     }
+                }
+                let path = socket.path().to_owned();
+                let path = path.display();
+                match socket.renew() {
+                    Some(Ok(())) => {
+                        log::info!("upgrades without downtime are available: listening at {path}");
+                    }
+                    Some(Err(error)) => log::warn!("{}", unavailable(path, &error)),
+                    None => {}
                 }
             }
         })?;
@@ -214,8 +209,17 @@ impl PredecessorSide {
     ) -> io::Result<CompletedHandoff> {
         let requested = |inherited| HandoffEvent::Requested { process, inherited };
         let current = Some(self.ask_main_thread(&link, requested)?);
-        link.send(&Message::Handoff(Handoff { current, ..self.handoff.clone() }))?;
+        let mut handoff = Handoff { current, ..self.handoff.clone() };
+        let control = self.control.as_ref().and_then(|socket| socket.lock().ok());
+        let listener = control.as_ref().and_then(|socket| socket.listener());
+        let listener = listener.map(|it| it.as_fd().try_clone_to_owned()).transpose()?;
+        let kind = SectionKind::Control;
+        handoff.sections.extend(listener.iter().map(|_| Section { kind, count: 1 }));
+        link.send(&Message::Handoff(handoff))?;
         link.send_descriptors(&self.descriptors)?;
+        if let Some(listener) = listener {
+            link.send_descriptors(&[vec![listener]])?;
+        }
         // The successor binds further sockets, and may read long lists.
         let keeps = match link.receive(LOAD_TIMEOUT) {
             Ok(Message::Accept { keeps }) => keeps,

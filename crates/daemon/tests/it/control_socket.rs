@@ -3,11 +3,13 @@
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::harness::{
-    Daemon, Ended, Launch, TOKEN, eventually, meanwhile, mode, request_at, require_root,
+    Daemon, Ended, Launch, TOKEN, assert_parts, eventually, meanwhile, mode, request_at,
+    require_root,
 };
 
 /// The state directory in a configuration file.
@@ -108,6 +110,99 @@ fn a_socket_left_by_a_kill_is_replaced_and_a_living_one_is_not() {
     assert_eq!(process_at(&socket), pid);
     daemon.stop();
     assert!(!socket.exists());
+}
+
+/// The tracker serves on, so a saved error is no reason for an alarm.
+#[test]
+fn a_running_tracker_is_found_by_a_file_that_has_errors_by_now() {
+    let daemon = Launch::on_loopback().config(LOCAL).serve();
+    let socket = socket_of(&daemon);
+    for (text, place) in [
+        (format!("{LOCAL}[announce]\nintervall = 500\n"), "`announce.intervall`"),
+        (format!("{LOCAL}connections = 0\n"), "`admin.connections`"),
+        (format!("{LOCAL}[announce\n"), "syntax: "),
+        (format!("{LOCAL}listen = 5\n"), "syntax: "),
+    ] {
+        daemon.configure(&text);
+        for command in [&["ctl", "health"][..], &["ctl", "list", "show"], &["top", "--once"]] {
+            let ended = run(&daemon, command);
+            ended.prints(&[]);
+            assert_parts(&ended.text(), &["warning: ", "onrush.toml:", place]);
+        }
+        assert_parts(&run(&daemon, &["top", "--once"]).output, &[socket.to_str().unwrap()]);
+        run(&daemon, &["ctl", "reload"]).exits(1, &["onrush.toml:", place]);
+        run(&daemon, &["--check-config"]).exits(2, &[place]);
+    }
+    // The exit status is that of the command.
+    run(&daemon, &["ctl", "swarm", &"0".repeat(40)]).exits(1, &["warning: "]);
+}
+
+#[test]
+fn lost_sockets_are_made_again_and_an_upgrade_hands_them_over() {
+    let mut daemon = Launch::on_loopback().config(LOCAL).serve();
+    let (control, upgrade) = (socket_of(&daemon), daemon.home().join("state/upgrade.sock"));
+    for _ in 0..2 {
+        [&control, &upgrade].map(|socket| fs::remove_file(socket).unwrap());
+        let answers = || request_at(&control, "GET", "/health").is_ok();
+        eventually("both are made again", || UnixStream::connect(&upgrade).is_ok() && answers());
+        assert_eq!([mode(&control), mode(&upgrade)], [0o660, 0o600]);
+        run(&daemon, &["ctl", "upgrade"]).prints(&[]);
+        daemon.upgraded();
+        let pid = u64::from(daemon.pid());
+        eventually("the successor answers", || process_at(&control) == pid);
+    }
+    daemon.stop();
+    assert!(!control.exists());
+}
+
+/// The first message to those whose tracker is elsewhere.
+#[test]
+fn errors_name_the_socket_that_was_looked_for_and_that_of_the_tracker() {
+    require_root("runs ctl as root");
+    let daemon = Launch::on_loopback().admin().config(STATE).serve();
+    let other = daemon.home().join("other.toml");
+    let (elsewhere, http) = (daemon.home().join("elsewhere"), daemon.admin());
+    let text = format!("state_dir = {elsewhere:?}\n[admin]\nlisten = \"{http}\"\n");
+    fs::write(&other, text).unwrap();
+    let ended = Launch::new(&["ctl", "reload"]).flag("--config", &other).run();
+    let looked_for =
+        format!("no control.sock in {} (state_dir of {})", elsewhere.display(), other.display());
+    let socket = socket_of(&daemon);
+    ended.exits(1, &[&looked_for, socket.to_str().unwrap()]);
+    let url = format!("http://{http}");
+    let by_url = Launch::new(&["ctl", "--url", &url, "reload"]).run();
+    by_url.exits(1, &[socket.to_str().unwrap()]);
+    for ended in [ended, by_url] {
+        assert!(!ended.text().contains("command as root"), "{ended:?}");
+    }
+    // Without a writable state directory there is none.
+    let daemon = Launch::on_loopback().admin().flag("--state-dir", "/dev/null/state").serve();
+    let url = format!("http://{}", daemon.admin());
+    let ended = Launch::new(&["ctl", "--url", &url, "reload"]).run();
+    ended.exits(1, &["no control socket", "state directory"]);
+}
+
+#[test]
+fn health_tells_a_tracker_that_hangs_from_one_that_does_not_run() {
+    let daemon = Launch::on_loopback().config(LOCAL).serve();
+    let lock = daemon.home().join("state/lock");
+    daemon.signal("STOP");
+    let hangs = run(&daemon, &["ctl", "health"]);
+    daemon.signal("CONT");
+    let holds = format!("process {} holds {}", daemon.pid(), lock.display());
+    hangs.exits(1, &["within 5 s", &holds, "(state T)"]);
+    let json = run(&daemon, &["ctl", "--json", "swarm", &"0".repeat(40)]);
+    assert_eq!((json.code, json.json()["error"].is_string()), (Some(1), true), "{json:?}");
+    daemon.signal("TERM");
+    eventually("the socket is removed", || !socket_of(&daemon).exists());
+    let nothing = format!("not running: nothing holds {}", lock.display());
+    eventually("the process has ended", || {
+        let ended = run(&daemon, &["ctl", "health"]);
+        ended.exits(1, &[]);
+        ended.text().contains(&nothing)
+    });
+    run(&daemon, &["ctl", "health"]).exits(1, &[&nothing, "systemctl status onrush"]);
+    daemon.end();
 }
 
 /// A file at the path that cannot be replaced costs the socket only.

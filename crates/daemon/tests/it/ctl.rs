@@ -43,9 +43,15 @@ fn swarms_and_statistics_are_shown() {
     let stats = daemon.ctl(&["--json", "stats"]);
     assert!(stats.code == Some(0) && stats.json()["totals"]["announces"] == 3, "{stats:?}");
 
+    let empty = Launch::on_loopback().admin_api("").serve().ctl(&["top-swarms"]);
+    empty.prints(&["no swarms"]);
     let unknown = random_hash().to_string();
     daemon.ctl(&["swarm", &unknown]).exits(1, &[&unknown]);
-    daemon.ctl(&["swarm", "nonsense"]).exits(1, &["40 hexadecimal digits"]);
+    daemon.ctl(&["swarm", "nonsense"]).exits(2, &["40 hexadecimal digits"]);
+    let json = daemon.ctl(&["--json", "swarm", "nonsense"]);
+    let error = json.json()["error"].as_str().unwrap().to_owned();
+    assert!(json.code == Some(2) && error.contains("40 hexadecimal digits"), "{json:?}");
+    assert_eq!(json.text(), "");
 }
 
 #[test]
@@ -68,7 +74,7 @@ fn list_and_reload_commands_work() {
     assert!(removed["changed"] == 12_345 && removed["entries"] == 0, "{removed}");
     fs::write(&file, format!("{name}\nno hash\n")).unwrap();
     daemon.ctl(&["list", "add", "--file", path]).exits(2, &[":2: "]);
-    daemon.ctl(&["list", "add", "nonsense"]).exits(1, &["\"nonsense\""]);
+    daemon.ctl(&["list", "add", "nonsense"]).exits(2, &["\"nonsense\""]);
 
     daemon.ctl(&["reload"]).prints(&[]);
     daemon.configure("[log]\nlevel = \"loud\"\n");
@@ -107,6 +113,17 @@ fn help_has_examples_and_exit_status() {
         ["Examples:", "onrush ctl health", "Exit status:", "top-swarms", "admin.token_file"];
     ctl(&["--help"]).prints(&parts);
     ctl(&["helth"]).exits(2, &["health"]);
+    // Words of other programs.
+    for (word, command) in [
+        ("reload", "onrush ctl reload"),
+        ("status", "onrush ctl health"),
+        ("stop", "systemctl"),
+        ("-t", "--check-config"),
+    ] {
+        let ended = Launch::new(&[word]).run();
+        ended.exits(2, &[command]);
+        assert!(!ended.text().contains("similar"), "{ended:?}");
+    }
 }
 
 /// A server at the other end of `--url` may be any program.
@@ -117,6 +134,7 @@ fn text_of_a_hostile_server_does_not_control_the_terminal() {
     let in_json = "\\u001b]0;title\\u0007\u{9b}2J\u{7f}\u{202e}";
     let error = format!("{{\"error\": \"{in_json}\"}}");
     let reloaded = format!("{{\"changed\": [], \"restart\": [], \"notices\": [\"{in_json}\"]}}");
+    let path = "/nonexistent/\u{1b}[2J";
     let health = format!("{{\"status\": \"ok\", \"stalled\": [\"{in_json}\"]}}");
     for (arguments, status, body) in [
         (&["metrics"][..], "200 OK", format!("{evil} 1\n")),
@@ -126,6 +144,7 @@ fn text_of_a_hostile_server_does_not_control_the_terminal() {
         (&["stats"], "500 Error", evil.to_owned()),
         (&["--json", "stats"], "200 OK", evil.to_owned()),
         (&["--json", "health"], "200 OK", health),
+        (&["list", "check", path], "200 OK", String::new()),
         (&["top", "--once"], "500 Error", error),
     ] {
         let url = answering(status, &body);

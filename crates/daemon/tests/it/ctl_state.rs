@@ -2,6 +2,7 @@
 //! of the log, snapshot, list. At the control socket, without a token.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::thread;
 
 use nix::sys::stat::Mode;
@@ -9,7 +10,8 @@ use nix::unistd::mkfifo;
 
 use crate::harness::messages::{LIST_CHANGED, PURGED_ONE};
 use crate::harness::{
-    Daemon, Ended, Launch, Peers, assert_parts, leecher, mode, random_hash, seeder,
+    Daemon, Ended, Launch, Peers, assert_parts, leecher, mode, nobody, random_hash, require_root,
+    seeder,
 };
 use crate::snapshot::FILE;
 
@@ -91,12 +93,33 @@ fn a_snapshot_is_written_at_once_and_copied() {
     let copy = other.path().join("onrush.snapshot");
     daemon.local_output(&["snapshot", "--to", copy.to_str().unwrap()]);
     assert_eq!(mode(&copy), 0o600);
+    // It replaces an earlier one, and no other file.
+    let other_file = other.path().join("precious");
+    fs::write(&other_file, "precious").unwrap();
+    for (to, code) in [(&copy, 0), (&other_file, 2), (&other.path().to_owned(), 2)] {
+        let ended = daemon.local_ctl(&["snapshot", "--to", to.to_str().unwrap()]);
+        let parts: &[&str] = if code == 0 { &[] } else { &[to.to_str().unwrap(), "--to"] };
+        ended.exits(code, parts);
+    }
+    assert_eq!(fs::read_to_string(&other_file).unwrap(), "precious");
     let second = Launch::on_loopback().flag("--state-dir", other.path()).serve();
     assert_eq!(second.client().counts(hash).seeders, 3);
     second.stop();
 
     let remote = ["--url", "http://127.0.0.1:1", "snapshot", "--to", copy.to_str().unwrap()];
     Launch::new(&["ctl"]).flags(&remote).run().exits(2, &["--to"]);
+}
+
+/// The tracker's user needs it in place of a lost one.
+#[test]
+fn a_copy_by_root_belongs_to_the_trackers_user() {
+    require_root("copies as root");
+    let daemon = Launch::on_loopback().config(LOCAL).run_as_nobody().serve();
+    let other = tempfile::tempdir().unwrap();
+    let copy = other.path().join("copy");
+    daemon.local_output(&["snapshot", "--to", copy.to_str().unwrap()]);
+    let (metadata, nobody) = (copy.metadata().unwrap(), nobody());
+    assert_eq!((metadata.uid(), metadata.gid()), (nobody.uid.as_raw(), nobody.gid.as_raw()));
 }
 
 #[test]

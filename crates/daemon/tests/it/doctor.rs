@@ -37,10 +37,15 @@ fn problems_have_an_exit_status() {
 }
 
 #[test]
-fn an_unreadable_host_and_a_wrong_configuration_exit_with_2() {
+fn an_unreadable_host_exits_with_2_and_a_wrong_configuration_is_a_warning() {
     let nothing = tempfile::tempdir().unwrap();
     doctor(nothing.path(), &[]).exits(2, &["/proc"]);
-    Launch::new(&["doctor"]).config("nonsense\n").run().exits(2, &["onrush.toml:1"]);
+    let host = host(4_194_304);
+    let with = |config: &str| Launch::new(&["doctor"]).flag("--root", host.path()).config(config);
+    with(&format!("{CONFIG}nonsense\n")).run().prints(&["0 problems"]);
+    let ended = with(&format!("unknown = 1\n{CONFIG}")).run();
+    ended.prints(&["0 problems"]);
+    assert_parts(&ended.text(), &["onrush.toml:1", "`unknown`"]);
 }
 
 #[test]

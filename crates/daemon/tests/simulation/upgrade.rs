@@ -145,6 +145,7 @@ impl Upgrade {
                 current: None,
             },
             descriptors: Vec::new(),
+            control: None,
             orders: orders(&serving.workers),
             limit,
             merging: Arc::default(),

@@ -17,6 +17,7 @@ use super::format::{
 };
 use crate::damaged_file::set_aside;
 use crate::state_file;
+use onrush_text::numbers::grouped;
 use onrush_tracker::access::AccessList;
 use onrush_tracker::clock::Now;
 
@@ -385,15 +386,15 @@ impl Unread {
 impl std::fmt::Display for Loaded {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Restored { stored, expired, full, .. } = self.peers;
-        write!(f, "loaded {stored} peers of a snapshot from {} s ago", self.age)?;
-        if expired > 0 {
-            write!(f, ", {expired} expired")?;
-        }
-        if full > 0 {
-            write!(f, ", {full} above limits.peers")?;
-        }
-        if self.forbidden > 0 {
-            write!(f, ", {} swarms refused by the access list", self.forbidden)?;
+        write!(f, "loaded {} peers of a snapshot from {} s ago", grouped(stored), self.age)?;
+        for (number, what) in [
+            (expired, "expired"),
+            (full, "above limits.peers"),
+            (self.forbidden, "swarms refused by the access list"),
+        ] {
+            if number > 0 {
+                write!(f, ", {} {what}", grouped(number))?;
+            }
         }
         Ok(())
     }

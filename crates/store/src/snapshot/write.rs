@@ -12,6 +12,7 @@ use crate::atomic_file::AtomicFile;
 
 use super::encode::{Block, Encoder};
 use super::format::{self, SnapshotCounts};
+use onrush_text::numbers::grouped;
 use onrush_tracker::clock::Now;
 
 /// Swarms and peers per step of a walk after the workers have stopped.
@@ -96,7 +97,8 @@ pub struct SnapshotSummary {
 impl std::fmt::Display for SnapshotSummary {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { counts: SnapshotCounts { records, v4, v6 }, bytes, seconds } = *self;
-        let (peers, size) = (v4 + v6, onrush_text::numbers::bytes(bytes));
+        let (peers, records) = (grouped(v4 + v6), grouped(records));
+        let size = onrush_text::numbers::bytes(bytes);
         write!(f, "{peers} peers in {records} swarms, {size} in {seconds:.2} s")
     }
 }

@@ -144,7 +144,7 @@ fn files_are_read_over_files() {
          [[clients]]\nweight = 1\nwants = 1\n[[clients]]\nweight = 0\nwants = 2\n",
     );
     let second = file("2", "[limits]\nconnections = 6\n[[clients]]\nweight = 0.5\nwants = 3\n");
-    let mut document = Document::load(&SCHEMA, SCHEMA.defaults(), &first).unwrap();
+    let mut document = Document::load(&SCHEMA, SCHEMA.defaults(), &first);
     document.load_over(&second);
     let server: Server = document.read();
     assert_eq!(server.listen, ["1.2.3.4:5".parse().unwrap()]);
@@ -349,6 +349,26 @@ fn a_problem_in_a_misspelled_table_is_at_its_value() {
     assert!(shown[1].starts_with("s.toml:2:12: `limits.lifetime`: short"), "{problems}");
 }
 
+/// For programs that need a value of a file whatever the rest of it is like.
+#[test]
+fn keys_before_an_error_of_the_syntax_are_read() {
+    for (end, count) in [
+        ("[log]\nlevel = \n", 1),
+        ("[log\n", 1),
+        ("user = 'b'\n", 1),
+        ("listen = [\n  '1.2.3.4:5',\n[log]\n", 1),
+    ] {
+        let mut document = parse(&format!("user = 'a'\nunknown = 1\n{end}[limits]\nlifetime = 1"));
+        document.problem("user", "may be in order once the syntax is".to_owned(), None);
+        assert!(document.is_partial());
+        assert_eq!(document.read::<Server>().user.as_deref(), Some("a"), "{end}");
+        let problems = document.finish().unwrap_err();
+        assert_eq!(problems.total(), count, "{problems}");
+        assert!(problems.to_string().contains("syntax: "), "{problems}");
+    }
+    assert!(!parse("user = 1").is_partial());
+}
+
 #[test]
 fn rejected_values_are_known() {
     let document = parse("[limits]\nlifetime = 1\nconnections = 2\n");
@@ -361,7 +381,7 @@ fn unreadable_files_are_problems() {
     let directory = tempfile::tempdir().unwrap();
     let load = |name: &str| {
         let path = directory.path().join(name);
-        Document::load(&SCHEMA, SCHEMA.defaults(), &path).unwrap_err().to_string()
+        Document::load(&SCHEMA, SCHEMA.defaults(), &path).finish().unwrap_err().to_string()
     };
     assert!(load("missing.toml").contains("missing.toml: the file cannot be read: No such file"));
     fs::write(directory.path().join("latin1.toml"), b"# ok\nuser = \"J\xf6rg\"\n").unwrap();

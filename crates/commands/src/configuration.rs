@@ -1,0 +1,52 @@
+//! The configuration of a tracker as its commands read it: an error in the file of a tracker that
+//! serves is a warning.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use onrush_config::config_file::config_file;
+use onrush_config::{Flags, Host, InPart, Problems, Settings};
+
+/// What can be read of a configuration.
+pub(crate) struct Configuration {
+    /// The file, if there is one.
+    pub(crate) file: Option<PathBuf>,
+    /// The settings, with the defaults in place of values that are wrong or cannot be read.
+    pub(crate) settings: Settings,
+    /// Whether keys that the file has may be missing.
+    is_partial: bool,
+    /// Lines about the errors; empty without any.
+    pub(crate) warning: String,
+}
+
+impl Configuration {
+    /// Reads the `named` file, else that of `$ONRUSH_CONFIG` or the package.
+    ///
+    /// # Errors
+    /// When the file does not exist: then the command line is wrong.
+    pub(crate) fn read(named: Option<PathBuf>, host: &Host) -> Result<Self, Problems> {
+        let file = config_file(named);
+        let read = Settings::load_in_part(&Flags::of_file(file.clone()), host);
+        let InPart { settings, is_partial, problems } = read;
+        let warning = match problems {
+            Some(problems) if file.as_deref().is_some_and(is_missing) => return Err(problems),
+            Some(problems) => {
+                format!(
+                    "onrush: warning: the configuration is read as far as possible:\n{problems}"
+                )
+            }
+            None => String::new(),
+        };
+        Ok(Self { file, settings, is_partial, warning })
+    }
+
+    /// The file, where it decides which tracker is meant: a file that does not say where its
+    /// tracker is stands for the packaged one.
+    pub(crate) fn deciding_file(&self) -> Option<&Path> {
+        self.file.as_deref().filter(|_| !self.is_partial)
+    }
+}
+
+fn is_missing(path: &Path) -> bool {
+    path.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound)
+}
