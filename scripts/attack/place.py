@@ -19,7 +19,8 @@ PORT, ADMIN_PORT = 6969, 6980
 V4, V6 = "10.77.0.1", "fd77::1"
 ADMIN = f"{V4}:{ADMIN_PORT}"
 # Blocks of addresses in the namespace of the load. The spoofed ones lead nowhere.
-LOCAL = ["10.78.0.0/24", "10.79.0.0/16", "10.80.0.0/16", "fd78::/64", "fd79::/32", "fd80::/32"]
+LOCAL = ["10.78.0.0/24", "10.79.0.0/16", "10.80.0.0/16", "10.96.0.0/11", "fd78::/64", "fd79::/32", "fd80::/32",
+         "fd90::/16"]
 SPOOFED = ["10.128.0.0/9", "fda0::/16"]
 # A run is disturbed if what is not part of it takes a vCPU away for more than this share of the time.
 DISTURBED = 0.05

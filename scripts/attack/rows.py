@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 
+import admin
 import half
 import load
 import peers
@@ -140,13 +141,93 @@ def one_source(settings, _):
 @on_tracker()
 def one_source_ports(_, process):
     """65,534 ports of one address in a swarm of 200."""
-    honest, ports = 200, 65_534
+    return lists(process, ["10.80.0.1"], 65_534)
+
+
+@on_tracker()
+def one_network_lists(_, process):
+    """16 addresses of a /24 in a swarm of 100 seeders and 100 leechers, each with more ports than it may have there."""
+    return lists(process, peers.sources("10.80.0.0/24", 16), 128)
+
+
+def lists(process, attackers, ports):
+    honest = 200
     before = place.highest_memory(process.pid)
-    share = peers.honest_share(honest, ports)
-    failures = load.excess(before, place.highest_memory(process.pid), honest + ports)
-    if share < 0.7:
-        failures.append(f"honest peers are {share:.2%} of lists, less than 70 %")
+    share = peers.honest_share(honest, attackers, ports)
+    failures = load.excess(before, place.highest_memory(process.pid), honest + len(attackers) * ports)
+    failures += less("honest peers in lists", share, 0.7)
     return dict(honest_share=share, figure=f"{share:.2%} of lists", failures=failures)
+
+
+def less(what, share, least):
+    """Failures in a share."""
+    return [f"{what}: {share:.2%}, less than {least:.0%}"] if share < least else []
+
+
+def full(version, block):
+    """A full tracker, 65,536 sources of one /16 or /32: a source within its limit keeps its peers, and newcomers find
+    room."""
+    @on_tracker(config="[limits]\npeers = 100_000\n")
+    def row(*_):
+        kept, stored = peers.crowded(version, block, 65_536)
+        failures = less("peers of a source of 800 that stay", kept, 0.9) + less("newcomers stored", stored, 0.8)
+        return dict(kept=kept, stored=stored, figure=f"kept {kept:.1%}, new {stored:.1%}", failures=failures)
+    return row
+
+
+@on_tracker(config="[limits]\nidle_swarms = 10_000\n")
+def idle_counts(*_):
+    """More idle swarms than are stored, with a `completed` repeated by one source: those with a `completed` of three
+    sources stay."""
+    kept, evicted = peers.kept_counts(peers.sources("10.80.0.0/24", 16), 11_000)
+    failures = [f"{kept} of 70 counts are kept"] if kept < 70 else []
+    failures += [] if evicted else ["no idle swarm was evicted"]
+    return dict(kept=kept, evicted=evicted, figure=f"{kept} of 70 kept", failures=failures)
+
+
+@on_tracker()
+def admin_pipelining(*_):
+    """64 connections of four addresses with pipelined requests at the admin side: others are served."""
+    with admin.Pipelining(peers.sources("10.80.0.0/24", 4), 16) as busy:
+        statuses = []
+        for source in peers.networks(60):
+            statuses.append(admin.status(source, "/stats.json"))
+            busy.over.wait(0.25)
+    served = statuses.count(200)
+    failures = [f"{served} of 60 requests got status 200"] if served < 60 else []
+    return dict(served=served, figure=f"{served} of 60 served", failures=failures)
+
+
+# Bursts of a flood of connects: seconds from one to the next, and of each.
+PATTERNS = [(16, 1), (14, 2), (16, 0.3)]
+
+
+def alternating(where, settings):
+    """Bursts that begin under pressure: no connect is dropped, and newcomers fare as in a tracker that sheds nothing.
+
+    The tracker has a tenth of a vCPU, so that the bursts exceed what it can do.
+    """
+    watch, shares, failures, slow = place.Watch(where), [], [], []
+    for config in ("", half.UNFILTERED):
+        shares.append([])
+        for period, burst in PATTERNS:
+            with where.tracker(config) as process, place.limited(process, 0.1):
+                before = load.attack("connects", honest=200, rate=150_000, seconds=8)
+                report = load.attack("bursts", "--period", period, "--burst", burst, "--newcomers", 300, honest=200,
+                                     rate=150_000, seconds=period * (3 if settings.strict else 1))
+            shares[-1].append(load.percent(report["newcomers"]))
+            for run in (before, report):
+                failures += run["failures"] + load.memory(run)
+                if half.filtered(run):
+                    failures.append(f"{half.filtered(run)} datagrams were shed, though all are connects or valid")
+            if not config and not before["tracker"]["step"][0]:
+                slow.append("the flood before the bursts has led to no step")
+    for (period, burst), shed, plain in zip(PATTERNS, *shares):
+        if shed < plain - 2:
+            slow.append(f"{burst} s of {period}: {shed:.1f} % of newcomers, without shedding {plain:.1f} %")
+    note = "newcomers " + ", ".join(f"{shed:.1f} ({plain:.1f})" for shed, plain in zip(*shares)) + " %"
+    return dict(report=report, newcomers=shares, note=note, failures=failures, slow=slow,
+                disturbances=watch.disturbances())
 
 
 def highest_rate():
@@ -222,6 +303,12 @@ ROWS = [
     ("bad-checksums-trickle", trickle),
     ("one-source", one_source),
     ("one-source-ports", one_source_ports),
+    ("one-network-lists", one_network_lists),
+    ("full-v4", full(4, "10.80.0.0/16")),
+    ("full-v6", full(6, "fd80::/32")),
+    ("idle-counts", idle_counts),
+    ("admin-pipelining", admin_pipelining),
+    ("bursts-after-flood", alternating),
     ("half-guessed-ids", half.row),
 ]
 

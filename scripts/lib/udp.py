@@ -6,6 +6,13 @@ import struct
 import time
 
 MAGIC = 0x41727101980
+CONNECT = struct.pack(">QII", MAGIC, 0, 0)
+
+
+def announce(connection_id, info_hash, port, left=1, event=2, wanted=50):
+    """An announce as a datagram."""
+    return connection_id + struct.pack(
+        ">II20s20sQQQIIIiH", 1, 0, info_hash, b"-qB5000-abcdefghijkl", 0, left, 0, event, 0, 7, wanted, port)
 
 
 class Client:
@@ -28,7 +35,7 @@ class Client:
 
     def connect(self):
         """Gets the connection id of the requests that follow."""
-        reply, = self.exchange(struct.pack(">QII", MAGIC, 0, 0))
+        reply, = self.exchange(CONNECT)
         assert len(reply) == 16, reply
         self.id = reply[8:]
 
@@ -40,10 +47,9 @@ class Client:
             return False
         return True
 
-    def request(self, info_hash, port, left=1, event=2, wanted=50):
+    def request(self, info_hash, port, **more):
         """An announce as a datagram."""
-        return self.id + struct.pack(
-            ">II20s20sQQQIIIiH", 1, 0, info_hash, b"-qB5000-abcdefghijkl", 0, left, 0, event, 0, 7, wanted, port)
+        return announce(self.id, info_hash, port, **more)
 
     def announce(self, info_hash, port, **more):
         """(interval, leechers, seeders, [(address, port)])."""
@@ -52,10 +58,10 @@ class Client:
         peers = struct.iter_unpack(f">{width}sH", reply[20:])
         return *struct.unpack(">III", reply[8:20]), [(socket.inet_ntop(family, ip), port) for ip, port in peers]
 
-    def scrape(self, info_hash):
-        """(seeders, completed, leechers)."""
-        reply, = self.exchange(self.id + struct.pack(">II20s", 2, 0, info_hash))
-        return struct.unpack(">III", reply[8:])
+    def scrape(self, *info_hashes):
+        """(seeders, completed, leechers) of the first info hash, then of the others."""
+        reply, = self.exchange(self.id + struct.pack(">II", 2, 0) + b"".join(info_hashes))
+        return struct.unpack(f">{3 * len(info_hashes)}I", reply[8:])
 
     def exchange(self, *requests):
         """The replies to requests, which get transaction ids. A late reply to an earlier request is ignored."""

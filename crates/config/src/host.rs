@@ -95,22 +95,55 @@ impl Host {
 /// The CPU quota and memory of the process with this id (or `self`), read from /proc and /sys below
 /// `root`; the other fields are empty.
 pub fn granted(root: &Path, process: &str) -> Host {
-    let file = root.join("proc").join(process).join("cgroup");
-    let own = ProcessCGroups::from_file(file).map_or_else(|_| Vec::new(), |groups| groups.0);
-    let top = root.join("sys/fs/cgroup");
-    let unified = own.iter().find(|group| group.hierarchy == 0);
-    let unified = unified.map_or_else(Vec::new, |group| with_parents(&top, &group.pathname));
-    let v1 = own.iter().find(|group| group.controllers.iter().any(|name| name == "memory"));
-    let v1 = v1.map_or_else(Vec::new, |group| with_parents(&top.join("memory"), &group.pathname));
+    let [cpu, memory] = ["cpu", "memory"].map(|controller| groups(root, process, controller));
     let installed = fs::read_to_string(root.join("proc/meminfo")).ok();
     // "max" does not parse: no limit.
-    let limits = unified.iter().filter_map(|group| read(group, "memory.max")?.trim().parse().ok());
-    let v1 = v1.iter().filter_map(|group| memory_limit_v1(&read(group, "memory.limit_in_bytes")?));
+    let limits = memory.iter().filter_map(|group| read(group, "memory.max")?.trim().parse().ok());
+    let v1 = memory.iter().filter_map(|it| memory_limit_v1(&read(it, "memory.limit_in_bytes")?));
     Host {
-        cpu_quota: unified.iter().filter_map(|group| cpu_quota(&read(group, "cpu.max")?)).min(),
+        cpu_quota: cpu.iter().filter_map(|group| cpu_quota(&read(group, "cpu.max")?)).min(),
         memory: limits.chain(v1).chain(installed.and_then(|text| mem_total(&text))).min(),
         ..Host::default()
     }
+}
+
+/// Periods of CPU quotas, counted since the groups were made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QuotaPeriods {
+    /// Periods in which a process of the group ran.
+    pub all: u64,
+    /// Those of them in which the group had used up its quota, and its processes stood still.
+    pub throttled: u64,
+}
+
+/// The periods of all quotas that apply to the process with this id (or `self`), read from /proc
+/// and /sys below `root`. Control groups of both versions have them in `cpu.stat`.
+pub fn quota_periods(root: &Path, process: &str) -> QuotaPeriods {
+    let mut periods = QuotaPeriods::default();
+    for group in groups(root, process, "cpu") {
+        for line in read(&group, "cpu.stat").unwrap_or_default().lines() {
+            match line.split_once(' ') {
+                Some(("nr_periods", count)) => periods.all += count.parse().unwrap_or(0),
+                Some(("nr_throttled", count)) => periods.throttled += count.parse().unwrap_or(0),
+                _ => {}
+            }
+        }
+    }
+    periods
+}
+
+/// The directories of the control groups of a process that may limit it: those of version 2, and
+/// those of version 1 for this controller.
+fn groups(root: &Path, process: &str, controller: &str) -> Vec<PathBuf> {
+    let file = root.join("proc").join(process).join("cgroup");
+    let own = ProcessCGroups::from_file(file).map_or_else(|_| Vec::new(), |groups| groups.0);
+    let top = root.join("sys/fs/cgroup");
+    let directories = own.iter().filter_map(|group| {
+        let v1 = group.controllers.iter().any(|name| name == controller);
+        let top = if v1 { top.join(controller) } else { top.clone() };
+        (v1 || group.hierarchy == 0).then(|| with_parents(&top, &group.pathname))
+    });
+    directories.flatten().collect()
 }
 
 /// Installed memory in bytes. Not parsed by procfs, which needs fields that sandboxes leave out.
@@ -211,6 +244,28 @@ mod tests {
         assert_eq!(granted(root.path(), "7"), limited);
         let unlimited = Host { memory: Some(4 << 20), ..Host::default() };
         assert_eq!(granted(root.path(), "8"), unlimited);
+    }
+
+    /// Of both versions, and of every group above.
+    #[test]
+    fn periods_of_quotas_are_counted() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |file: &str, text: &str| {
+            let path = root.path().join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        write("proc/7/cgroup", "0::/a/b\n");
+        write("proc/8/cgroup", "2:cpu,cpuacct:/c\n1:memory:/a\n");
+        write("sys/fs/cgroup/cpu.stat", "usage_usec 7\n");
+        write("sys/fs/cgroup/a/cpu.stat", "usage_usec 5\nnr_periods 20\nnr_throttled 3\n");
+        write("sys/fs/cgroup/a/b/cpu.stat", "nr_periods 10\nnr_throttled 9\nthrottled_usec 4\n");
+        write("sys/fs/cgroup/cpu/c/cpu.stat", "nr_periods 4\nnr_throttled 2\nthrottled_time 1\n");
+        let periods = |process| {
+            let QuotaPeriods { all, throttled } = quota_periods(root.path(), process);
+            (all, throttled)
+        };
+        assert_eq!(["7", "8", "9"].map(periods), [(30, 12), (4, 2), (0, 0)]);
     }
 
     #[test]

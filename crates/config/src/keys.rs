@@ -516,11 +516,13 @@ keys! {
         /// publish what they deny.
         pub publish_lists: bool = switch().default("false").on_reload(owner::ADMIN),
 
-        /// The maximum number of concurrent connections. One source, an IPv4 address or an IPv6
-        /// /64, may have a quarter of them, at least 8; behind a proxy all clients are one source.
-        /// Beyond either limit the connection that has been idle longest is closed, and if
-        /// none is idle, one whose client has read a response for longer than admin.timeout. If
-        /// there is none, a request gets status 503, except /health and /ready.
+        /// The maximum number of concurrent connections. One source, an IPv4 address, 127.0.0.0/8
+        /// or an IPv6 /64, may have a quarter of them, at least 8; behind a proxy all clients are
+        /// one source. Beyond either limit another connection is closed: one with more than 100
+        /// requests without a pause, else the one that has been idle longest, else one whose
+        /// request is incomplete, else one whose client reads responses and has not paused for
+        /// longer than admin.timeout, or whose source has more connections. If there is none, a
+        /// request gets status 503, except /health and /ready.
         pub connections: usize = integer(1..=4096, "connections").default("64"),
 
         /// The maximum length of a request body. A longer one gets status 413.

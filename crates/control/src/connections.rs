@@ -4,9 +4,9 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use axum::body::{Body, Bytes};
 use http_body_util::BodyExt;
-use onrush_net::connection_limits::{Activity, Limits, Source, Table};
+use hyper::body::{Body, Bytes};
+use onrush_net::connection_limits::{Event, Limits, Source, Table};
 use onrush_tracker::declare_counters;
 use tokio::task::AbortHandle;
 
@@ -33,8 +33,8 @@ AdminCounters (AdminStats) {
         Counter All "onrush_admin_requests" [] "HTTP requests answered" { requests }
         Gauge All "onrush_admin_connections" [] "Open HTTP connections" { connections }
         Counter All "onrush_admin_evicted_connections" []
-            "HTTP connections, idle or read slowly, closed for another one because too many were \
-             open"
+            "HTTP connections, idle, incomplete, read slowly or without a pause, closed for \
+             another one because too many were open"
             { evicted }
         Counter All "onrush_admin_rejected_connections" []
             "HTTP connections refused because too many were in use"
@@ -105,11 +105,6 @@ impl Connections {
         }
     }
 
-    /// Changes what an open connection does.
-    fn update(&self, number: u64, change: impl FnOnce(Activity) -> Activity) {
-        lock(&self.open).update(number, change);
-    }
-
     /// Whether a connection at the control socket was accepted whose request has not arrived.
     pub(crate) fn awaits_user(&self) -> bool {
         let open = lock(&self.open);
@@ -127,24 +122,21 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    /// Marks the connection as in use until the value is dropped, and then until the response is
-    /// [`written`](Self::written).
-    pub(crate) fn in_use(&self) -> InUse {
-        let mut open = lock(&self.connections.open);
-        open.update(self.number, |_| Activity::Serving);
-        if let Some(connection) = open.value(self.number) {
-            connection.served = true;
-        }
-        drop(open);
-        InUse { connections: self.connections.clone(), number: self.number }
+    /// Records an event of the connection.
+    pub(crate) fn observe(&self, event: Event) {
+        lock(&self.connections.open).observe(self.number, event);
     }
 
-    /// Call whenever all bytes of responses so far are written.
-    pub(crate) fn written(&self) {
-        self.connections.update(self.number, |activity| match activity {
-            Activity::Writing(_) => Activity::Idle(Instant::now()),
-            unchanged => unchanged,
-        });
+    /// Records that a request has begun. The first report is for the request's body, the second one
+    /// for that of the response.
+    pub(crate) fn begin_request(&self) -> (Report, Report) {
+        self.observe(Event::Head);
+        if let Some(connection) = lock(&self.connections.open).value(self.number) {
+            connection.served = true;
+        }
+        let (number, connections) = (self.number, &self.connections);
+        let report = |event| Report { connections: connections.clone(), number, event };
+        (report(Event::Received), report(Event::Produced))
     }
 }
 
@@ -156,32 +148,28 @@ impl Drop for Slot {
     }
 }
 
-/// A request in progress on a connection.
+/// Records an event of a connection when it is dropped.
 #[derive(Debug)]
-pub(crate) struct InUse {
+pub(crate) struct Report {
     connections: Arc<Connections>,
     number: u64,
+    event: Event,
 }
 
-impl InUse {
-    /// The body of the response to the request, which begins now. The connection is in use until
-    /// the whole body is produced.
-    pub(crate) fn producing(
+impl Report {
+    /// The body, which owns the report from now on: a body is dropped once all of it is taken, or
+    /// the rest of it is not wanted.
+    pub(crate) fn at_the_end_of<B: Body<Data = Bytes>>(
         self,
-        body: Body,
-    ) -> impl hyper::body::Body<Data = Bytes, Error = axum::Error> + use<> {
-        self.connections.update(self.number, |_| Activity::Producing(Instant::now()));
-        // The closure owns the request in progress, and is dropped with the body.
+        body: B,
+    ) -> impl Body<Data = Bytes, Error = B::Error> + use<B> {
         body.inspect_err(move |_| _ = &self)
     }
 }
 
-impl Drop for InUse {
+impl Drop for Report {
     fn drop(&mut self) {
-        self.connections.update(self.number, |activity| match activity {
-            Activity::Producing(since) => Activity::Writing(since),
-            _ => Activity::Writing(Instant::now()),
-        });
+        lock(&self.connections.open).observe(self.number, self.event);
     }
 }
 
@@ -200,18 +188,23 @@ mod tests {
         lock(&slot.connections.open).contains(slot.number)
     }
 
+    /// The whole request arrives. The report is made when its response is in buffers.
+    fn in_use(slot: &Slot) -> Report {
+        slot.begin_request().1
+    }
+
     #[test]
     fn a_connection_is_idle_once_its_response_is_written() {
         let all = Connections::new(2, TIMEOUT);
         let [first, second] = ["10.0.0.1", "10.0.0.2"].map(|address| admit(&all, address));
-        let in_use = first.in_use();
+        let first_in_use = in_use(&first);
         // The bytes written belong to the previous response.
-        first.written();
-        drop(second.in_use());
+        first.observe(Event::Written);
+        drop(in_use(&second));
         assert!(admit(&all, "10.0.0.3").in_reserve, "served, and not written");
-        drop(in_use);
+        drop(first_in_use);
         assert!(admit(&all, "10.0.0.3").in_reserve, "produced, but not written");
-        first.written();
+        first.observe(Event::Written);
         assert!(!admit(&all, "10.0.0.3").in_reserve);
         assert_eq!([&first, &second].map(is_open), [false, true]);
         assert_eq!((all.counters.evicted.get(), all.counters.rejected.get()), (1, 0));
@@ -225,14 +218,15 @@ mod tests {
     fn a_connection_whose_body_is_produced_too_slowly_is_closed_if_none_is_idle() {
         let all = Connections::new(2, TIMEOUT);
         let [first, second] = ["10.0.0.1", "10.0.0.2"].map(|address| admit(&all, address));
-        let _serving = first.in_use();
-        let body = second.in_use().producing(Body::empty());
+        let _serving = in_use(&first);
+        let body = in_use(&second).at_the_end_of(http_body_util::Empty::new());
+        second.observe(Event::Body);
         let admit_later = |address: &str, seconds| {
             let now = Instant::now() + Duration::from_secs(seconds);
             all.admit(Source::of(address.parse().unwrap()), now).unwrap()
         };
         // A part of it was written.
-        second.written();
+        second.observe(Event::Written);
         assert!(admit_later("10.0.0.3", 50).in_reserve);
         let fourth = admit_later("10.0.0.4", 101);
         assert!(!fourth.in_reserve && is_open(&first) && !is_open(&second));
@@ -246,7 +240,7 @@ mod tests {
         assert!(!all.awaits_user(), "clients over TCP are not waited for");
         let slot = all.admit(Source::User(0), Instant::now()).unwrap();
         assert!(all.awaits_user());
-        drop(slot.in_use());
+        drop(slot.begin_request());
         assert!(!all.awaits_user());
     }
 

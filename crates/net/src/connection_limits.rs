@@ -3,8 +3,9 @@
 //!
 //! The table knows connections by number. What accepts, serves and closes them is the caller's.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
 /// The limits of a [`Table`].
@@ -16,14 +17,17 @@ pub struct Limits {
     pub per_source: usize,
     /// Connections beyond these limits.
     pub reserve: usize,
-    /// How long a response may be written before its connection may be closed for another one.
+    /// How long after its last pause a connection that is written to may be closed for another.
     pub timeout: Duration,
 }
+
+/// Requests without a pause beyond which a connection is closed before all others.
+const MOST_WITHOUT_PAUSE: u32 = 100;
 
 /// Whose connections are counted together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Source {
-    /// An IPv4 address, or the /64 of an IPv6 address.
+    /// An IPv4 address, 127.0.0.0/8 as a whole, or the /64 of an IPv6 address.
     Network(IpAddr),
     /// A user of this host. It has places of its own, outside of [`Limits::places`].
     User(u32),
@@ -34,24 +38,97 @@ impl Source {
     pub fn of(address: IpAddr) -> Self {
         Self::Network(match address.to_canonical() {
             IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64).into(),
+            v4 if v4.is_loopback() => Ipv4Addr::LOCALHOST.into(),
             v4 => v4,
         })
     }
 }
 
-/// State of a connection, for the choice of the one to close.
+/// What happens on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Activity {
-    /// No request since then: its last response was written or, before the first, it was accepted.
-    Idle(Instant),
-    /// A request is served, from the end of its head to the beginning of the response's body.
-    Serving,
-    /// The response's body is produced since then, as fast as the client takes it.
-    Producing(Instant),
-    /// Its body began then, the whole response is in buffers, and the client may not have taken all
-    /// of it.
-    Writing(Instant),
+pub enum Event {
+    /// The head of a request has arrived.
+    Head,
+    /// The whole request has arrived, or the rest of it is not read.
+    Received,
+    /// The response's body begins. It is produced as fast as the client takes it.
+    Body,
+    /// The whole response is in buffers, and the client may not have taken all of it.
+    Produced,
+    /// All bytes of responses so far are written.
+    Written,
+    /// No byte of the client has arrived that was not read: a pause, if all is written.
+    Waits(Instant),
 }
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Activity {
+    Idle,
+    Receiving,
+    Serving,
+    Producing,
+    Writing,
+}
+
+/// The past of a connection, for the choice of the one to close.
+#[derive(Clone, Copy, Debug)]
+struct Progress {
+    activity: Activity,
+    /// When a pause began for the last time; before the first one, when it was accepted.
+    paused: Instant,
+    /// Requests since then.
+    requests: u32,
+}
+
+impl Progress {
+    fn new(accepted: Instant) -> Self {
+        Self { activity: Activity::Idle, paused: accepted, requests: 0 }
+    }
+
+    fn apply(&mut self, event: Event) {
+        self.activity = match (event, self.activity) {
+            (Event::Head, _) => {
+                self.requests = self.requests.saturating_add(1);
+                Activity::Receiving
+            }
+            (Event::Received, Activity::Receiving) => Activity::Serving,
+            (Event::Body, _) => Activity::Producing,
+            (Event::Produced, _) => Activity::Writing,
+            (Event::Written, Activity::Writing) => Activity::Idle,
+            // Bytes of a head that arrive one by one are no pauses.
+            (Event::Waits(now), Activity::Idle) if self.requests > 0 => {
+                (self.paused, self.requests) = (now, 0);
+                Activity::Idle
+            }
+            (_, unchanged) => unchanged,
+        };
+    }
+
+    fn rank(&self, number: u64) -> Rank {
+        let class = match self.activity {
+            Activity::Serving => Class::Serving,
+            _ if self.requests > MOST_WITHOUT_PAUSE => Class::WithoutPause,
+            Activity::Idle => Class::Idle,
+            Activity::Receiving => Class::Receiving,
+            Activity::Producing | Activity::Writing => Class::Written,
+        };
+        (class, self.paused, number)
+    }
+}
+
+/// Connections in the order in which they are closed for others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Class {
+    WithoutPause,
+    Idle,
+    Receiving,
+    Written,
+    Serving,
+}
+
+/// The order in which connections are closed for others: by class, and in each of them the one that
+/// paused first.
+type Rank = (Class, Instant, u64);
 
 /// The open connections, each with a value of the caller.
 #[derive(Debug)]
@@ -69,24 +146,8 @@ pub struct Table<T> {
 struct Connection<T> {
     source: Source,
     in_reserve: bool,
-    activity: Activity,
+    progress: Progress,
     value: T,
-}
-
-/// The order in which connections are closed for others: idle ones, then those whose response is
-/// being written, then the others, and the oldest first.
-type Rank = (u8, Option<Instant>, u64);
-
-const IDLE: u8 = 0;
-const WRITING: u8 = 1;
-const SERVING: u8 = 2;
-
-fn rank(activity: Activity, number: u64) -> Rank {
-    match activity {
-        Activity::Idle(since) => (IDLE, Some(since), number),
-        Activity::Producing(since) | Activity::Writing(since) => (WRITING, Some(since), number),
-        Activity::Serving => (SERVING, None, number),
-    }
 }
 
 /// The place of a new connection.
@@ -113,11 +174,13 @@ impl<T> Table<T> {
         }
     }
 
-    /// The place for a new connection. Where the source has its share, or all places are taken, the
-    /// connection that has been idle longest is closed. If none is idle, the one whose response has
-    /// been written longest, if that is longer than the timeout: a client that takes a little
-    /// before each timeout keeps its connection otherwise. If there is none, the place is in the
-    /// reserve. `None` if that is in use, too.
+    /// The place for a new connection. Where the source has its share, or all places are taken,
+    /// another one is closed: one with more than a hundred requests without a pause, else the one
+    /// that has been idle longest, else one whose request is incomplete, else one that is written
+    /// to, if its last pause is longer ago than the timeout: a client that takes a little before
+    /// each timeout of a write keeps its connection otherwise. Else, for a place that is not of its
+    /// own share, a connection of the source with the most, if that has more than this one will
+    /// have. If there is none, the place is in the reserve. `None` if that is in use, too.
     pub fn admit(&mut self, source: Source, value: T, now: Instant) -> Option<Admission<T>> {
         let limits = self.limits;
         let of_source = self.by_source.get(&source);
@@ -126,16 +189,17 @@ impl<T> Table<T> {
             closed = of_source.and_then(|of_source| self.closable(of_source, now));
             in_reserve = closed.is_none();
         } else if matches!(source, Source::Network(_)) && self.places.len() >= limits.places {
-            closed = self.closable(&self.places, now);
+            let own = of_source.map_or(0, BTreeSet::len);
+            closed = self.closable(&self.places, now).or_else(|| self.of_largest_source(own));
             in_reserve = closed.is_none();
         }
         if in_reserve && self.reserve.len() >= limits.reserve {
             closed = Some(self.closable(&self.reserve, now)?);
         }
-        let (number, activity) = (self.next, Activity::Idle(now));
+        let (number, progress) = (self.next, Progress::new(now));
         self.next += 1;
         let closed = closed.and_then(|number| self.remove(number));
-        let connection = Connection { source, in_reserve, activity, value };
+        let connection = Connection { source, in_reserve, progress, value };
         self.update_sets(number, &connection, true);
         self.open.insert(number, connection);
         Some(Admission { number, in_reserve, closed })
@@ -143,18 +207,29 @@ impl<T> Table<T> {
 
     /// The first connection of a set that may be closed for another one.
     fn closable(&self, of: &BTreeSet<Rank>, now: Instant) -> Option<u64> {
-        match *of.first()? {
-            (IDLE, _, number) => Some(number),
-            (WRITING, Some(since), number) => {
-                (now.saturating_duration_since(since) > self.limits.timeout).then_some(number)
-            }
-            _ => None,
-        }
+        let (class, paused, number) = *of.first()?;
+        let may_close = match class {
+            Class::WithoutPause | Class::Idle | Class::Receiving => true,
+            Class::Written => now.saturating_duration_since(paused) > self.limits.timeout,
+            Class::Serving => false,
+        };
+        may_close.then_some(number)
+    }
+
+    /// The first connection of the source that has the most ones, for a source with `own` ones. Its
+    /// response may be written for less than the timeout.
+    fn of_largest_source(&self, own: usize) -> Option<u64> {
+        let networks =
+            self.by_source.iter().filter(|(source, _)| matches!(source, Source::Network(_)));
+        let of_largest =
+            networks.map(|(_, of)| of).max_by_key(|of| (of.len(), Reverse(of.first())))?;
+        let (class, _, number) = *of_largest.first()?;
+        (of_largest.len() > own + 1 && class != Class::Serving).then_some(number)
     }
 
     /// Adds the rank of a connection to its sets, or removes it.
     fn update_sets(&mut self, number: u64, connection: &Connection<T>, add: bool) {
-        let rank = rank(connection.activity, number);
+        let rank = connection.progress.rank(number);
         let change = |set: &mut BTreeSet<Rank>| {
             if add { set.insert(rank) } else { set.remove(&rank) }
         };
@@ -172,11 +247,11 @@ impl<T> Table<T> {
         }
     }
 
-    /// Changes the state of a connection. Ignored where it has been closed.
-    pub fn update(&mut self, number: u64, change: impl FnOnce(Activity) -> Activity) {
+    /// Records an event of a connection. Ignored where it has been closed.
+    pub fn observe(&mut self, number: u64, event: Event) {
         if let Some(mut connection) = self.open.remove(&number) {
             self.update_sets(number, &connection, false);
-            connection.activity = change(connection.activity);
+            connection.progress.apply(event);
             self.update_sets(number, &connection, true);
             self.open.insert(number, connection);
         }
@@ -230,12 +305,56 @@ mod tests {
         assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
         assert_eq!(of("192.0.2.1"), of("::ffff:192.0.2.1"));
         assert_ne!(of("192.0.2.1"), of("192.0.2.2"));
+        assert_eq!(of("127.0.0.1"), of("127.9.0.4"));
+    }
+
+    fn source(nth: u8) -> Source {
+        Source::of([192, 0, 2, nth].into())
+    }
+
+    /// Requests that arrive without a pause, the last of whose responses is being written.
+    fn answer(table: &mut Table<()>, number: u64, requests: u32) {
+        for _ in 0..requests {
+            for event in [Event::Written, Event::Head, Event::Received, Event::Produced] {
+                table.observe(number, event);
+            }
+        }
+    }
+
+    #[test]
+    fn the_time_to_write_to_a_connection_begins_with_its_last_pause() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut table = Table::new(Limits { places: 1, ..LIMITS });
+        table.admit(source(1), (), at(0));
+        // A pause after the response to the first one.
+        answer(&mut table, 0, 1);
+        table.observe(0, Event::Written);
+        table.observe(0, Event::Waits(at(5)));
+        // Two without a pause: the second one does not begin the time anew.
+        answer(&mut table, 0, 2);
+        table.observe(0, Event::Waits(at(14)));
+        assert!(table.admit(source(2), (), at(15)).unwrap().in_reserve);
+        assert!(!table.admit(source(3), (), at(16)).unwrap().in_reserve);
+        assert!(!table.contains(0));
+    }
+
+    #[test]
+    fn a_connection_without_pauses_is_closed_before_idle_ones() {
+        let now = Instant::now();
+        let mut table = Table::new(Limits { places: 2, ..LIMITS });
+        table.admit(source(1), (), now);
+        table.admit(source(2), (), now);
+        answer(&mut table, 1, MOST_WITHOUT_PAUSE);
+        assert_eq!(table.closable(&table.places, now), Some(0));
+        answer(&mut table, 1, 1);
+        assert_eq!(table.closable(&table.places, now), Some(1));
     }
 
     /// The same limits, by reading all connections each time.
     #[derive(Default)]
     struct Model {
-        open: Vec<(u64, Source, bool, Activity)>,
+        open: Vec<(u64, Source, bool, Progress)>,
         next: u64,
     }
 
@@ -249,7 +368,7 @@ mod tests {
                 let closed = self.close(of_source, now);
                 (closed.is_some(), closed)
             } else if !is_user && self.count(ordinary) >= LIMITS.places {
-                let closed = self.close(ordinary, now);
+                let closed = self.close(ordinary, now).or_else(|| self.close_of_largest(source));
                 (closed.is_some(), closed)
             } else {
                 (true, None)
@@ -260,7 +379,7 @@ mod tests {
             }
             let number = self.next;
             self.next += 1;
-            self.open.push((number, source, !room, Activity::Idle(now)));
+            self.open.push((number, source, !room, Progress::new(now)));
             Some(Admission { number, in_reserve: !room, closed })
         }
 
@@ -268,31 +387,69 @@ mod tests {
             self.open.iter().filter(|(_, source, in_reserve, _)| of(*source, *in_reserve)).count()
         }
 
-        /// Closes the connection idle longest, or the one written longest and too long.
+        /// Closes the first connection of the source with the most, if that has two more.
+        fn close_of_largest(&mut self, own: Source) -> Option<u64> {
+            let ranks = |source: Source| {
+                let of_source = move |(_, of, in_reserve, _): &&(u64, Source, bool, Progress)| {
+                    *of == source && !in_reserve
+                };
+                let of_source = self.open.iter().filter(of_source);
+                of_source.map(|(number, .., progress)| progress.rank(*number)).collect::<Vec<_>>()
+            };
+            let least = |ranks: &Vec<Rank>| Reverse(ranks.iter().min().copied());
+            let largest =
+                (1..5).map(|n| ranks(source(n))).max_by_key(|it| (it.len(), least(it)))?;
+            let (class, _, closed) = largest.iter().min().copied()?;
+            let may_close = largest.len() > ranks(own).len() + 1 && class != Class::Serving;
+            self.open.retain(|(number, ..)| !may_close || *number != closed);
+            may_close.then_some(closed)
+        }
+
+        /// Closes the first connection of the first class that has one.
         fn close(&mut self, of: impl Fn(Source, bool) -> bool, now: Instant) -> Option<u64> {
-            let of = self.open.iter().filter(|(_, source, in_reserve, _)| of(*source, *in_reserve));
-            let idle = of.clone().filter_map(|(number, .., activity)| match activity {
-                Activity::Idle(since) => Some((*since, *number)),
-                _ => None,
-            });
-            let slow = of.filter_map(|(number, .., activity)| match activity {
-                Activity::Producing(since) | Activity::Writing(since)
-                    if now - *since > LIMITS.timeout =>
-                {
-                    Some((*since, *number))
-                }
-                _ => None,
-            });
-            let (_, closed) = idle.min().or_else(|| slow.min())?;
+            let first = |belongs: &dyn Fn(&Progress) -> bool| {
+                let of = self.open.iter().filter(|(_, source, in_reserve, progress)| {
+                    of(*source, *in_reserve) && belongs(progress)
+                });
+                of.map(|(number, .., progress)| (progress.paused, *number)).min()
+            };
+            let is = |activity| move |progress: &Progress| progress.activity == activity;
+            let (_, closed) = first(&|progress| {
+                progress.requests > MOST_WITHOUT_PAUSE && progress.activity != Activity::Serving
+            })
+            .or_else(|| first(&is(Activity::Idle)))
+            .or_else(|| first(&is(Activity::Receiving)))
+            .or_else(|| {
+                first(&|progress| {
+                    matches!(progress.activity, Activity::Producing | Activity::Writing)
+                        && now - progress.paused > LIMITS.timeout
+                })
+            })?;
             self.open.retain(|(number, ..)| *number != closed);
             Some(closed)
         }
     }
 
+    #[test]
+    fn a_source_with_most_connections_makes_room_for_others() {
+        let now = Instant::now();
+        let mut table = Table::new(LIMITS);
+        for (number, of) in [1, 2, 2, 2].into_iter().enumerate() {
+            table.admit(source(of), (), now);
+            answer(&mut table, number as u64, 1);
+        }
+        for (other, closed) in [(3, 1), (4, 2)] {
+            assert!(!table.admit(source(other), (), now).unwrap().in_reserve);
+            assert!(!table.contains(closed));
+            answer(&mut table, u64::from(other) + 1, 1);
+        }
+        assert!(table.admit(source(5), (), now).unwrap().in_reserve, "all have one");
+    }
+
     proptest! {
         #[test]
         fn the_table_agrees_with_its_model(
-            steps in prop::collection::vec((0..8u32, 0..5u32, 0..9usize), 1..200),
+            steps in prop::collection::vec((0..11u32, 0..5u32, 0..9usize), 1..200),
         ) {
             let (mut table, mut model) = (Table::new(LIMITS), Model::default());
             let start = Instant::now();
@@ -301,22 +458,27 @@ mod tests {
                 if step < 3 {
                     let source = match source {
                         0 => Source::User(0),
-                        n => Source::of([192, 0, 2, n as u8].into()),
+                        n => self::source(n as u8),
                     };
                     let expected = model.admit(source, now);
                     prop_assert_eq!(table.admit(source, model.next.wrapping_sub(1), now), expected);
-                } else if step == 7 && nth < model.open.len() {
+                } else if step == 10 && nth < model.open.len() {
                     let (number, ..) = model.open.remove(nth);
                     prop_assert_eq!(table.remove(number), Some(number));
-                } else if let Some(open) = model.open.get_mut(nth) {
-                    let number = open.0;
-                    open.3 = match step {
-                        3 => Activity::Serving,
-                        4 => Activity::Writing(now),
-                        5 => Activity::Producing(now),
-                        _ => Activity::Idle(now),
+                } else if let Some((number, .., progress)) = model.open.get_mut(nth) {
+                    let (event, times) = match step {
+                        3 => (Event::Head, 1),
+                        4 => (Event::Head, MOST_WITHOUT_PAUSE + 1),
+                        5 => (Event::Received, 1),
+                        6 => (Event::Body, 1),
+                        7 => (Event::Produced, 1),
+                        8 => (Event::Written, 1),
+                        _ => (Event::Waits(now), 1),
                     };
-                    table.update(number, |_| open.3);
+                    for _ in 0..times {
+                        progress.apply(event);
+                        table.observe(*number, event);
+                    }
                 }
                 prop_assert_eq!(table.len(), model.open.len());
                 prop_assert!(model.open.iter().all(|(number, ..)| table.contains(*number)));

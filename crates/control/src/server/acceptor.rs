@@ -1,5 +1,6 @@
 //! Accepts connections and serves their requests, within time limits.
 
+use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,7 +25,7 @@ use crate::caller::Caller;
 use crate::connections::Slot;
 use crate::state::ServerState;
 use onrush_config::settings::AdminSettings;
-use onrush_net::connection_limits::Source;
+use onrush_net::connection_limits::{Event, Source};
 
 /// Maximum lifetime of a connection, in multiples of `admin.timeout`.
 const CONNECTION_LIFETIME: u32 = 30;
@@ -126,12 +127,18 @@ async fn serve(
     let head_limit = if slot.in_reserve { limit.min(RESERVE_TIMEOUT) } else { limit };
     server.timer(TokioTimer::new()).header_read_timeout(head_limit).max_buf_size(MAX_HEAD);
     server.keep_alive(!slot.in_reserve);
-    let stream = WatchedStream { stream: TokioIo::new(Box::pin(stream)), slot: &slot };
+    let slot = &slot;
+    let stream = WatchedStream { stream: TokioIo::new(Box::pin(stream)), slot, waits: false };
     let router = TowerToHyperService::new(router);
     let service = service_fn(|mut request: Request<Incoming>| {
         request.extensions_mut().insert(caller);
-        let (in_use, response) = (slot.in_use(), router.call(request));
-        async { response.await.map(|r| r.map(|body| in_use.producing(body))) }
+        let (received, produced) = slot.begin_request();
+        let response = router.call(request.map(|body| received.at_the_end_of(body)));
+        async move {
+            let response = response.await?;
+            slot.observe(Event::Body);
+            Ok::<_, Infallible>(response.map(|body| produced.at_the_end_of(body)))
+        }
     });
     let connection = server.serve_connection(stream, service);
     let mut connection = std::pin::pin!(connection);
@@ -148,6 +155,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
     use std::thread;
 
+    use axum::routing::get;
     use tokio::net::TcpStream;
     use tokio::runtime::Builder;
 
@@ -180,7 +188,8 @@ mod tests {
         let heads = ["", "GET /health HT"];
         heads.iter().for_each(|head| drop(response_to(head, admit())));
         let ordinary = admit();
-        let _in_use = ordinary.in_use();
+        let (received, _in_use) = ordinary.begin_request();
+        drop(received);
         for head in heads {
             let slot = admit();
             assert!(slot.in_reserve);
@@ -188,43 +197,92 @@ mod tests {
         }
     }
 
-    /// A client that reads a long response slowly is not idle before it has read all of it, though
-    /// hyper has all of it in its buffers.
-    #[test]
-    fn a_connection_that_is_being_written_to_is_not_closed_for_another() {
-        // More than the buffers of two sockets take.
-        const LENGTH: usize = 64 << 20;
-        let long = Router::new().route("/long", axum::routing::get(async || vec![b'.'; LENGTH]));
-        let connections = Connections::new(1, 10 * DEADLINE);
-        let admit =
-            || connections.admit(Source::of([127, 0, 0, 1].into()), Instant::now()).unwrap();
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        client.set_read_timeout(Some(DEADLINE)).unwrap();
-        let (stream, _) = listener.accept().unwrap();
-        stream.set_nonblocking(true).unwrap();
-        let slot = admit();
-        let server = thread::spawn(move || {
-            let runtime = Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(async {
-                let caller = Caller::Address(stream.peer_addr().unwrap());
-                let stream = TcpStream::from_std(stream).unwrap();
-                serve(stream, caller, long, 10 * DEADLINE, slot).await;
+    /// A connection, the only one that has a place, over which a client gets a hundred short
+    /// responses and then a long one, of which it has read the first byte.
+    struct Busy {
+        connections: Arc<Connections>,
+        client: std::net::TcpStream,
+        server: thread::JoinHandle<()>,
+    }
+
+    /// More than the buffers of two sockets take.
+    const LENGTH: usize = 64 << 20;
+
+    impl Busy {
+        /// The client sends all requests at once, or each one after the response to the previous.
+        fn new(at_once: bool) -> Self {
+            let router = Router::new()
+                .route("/short", get(async || "!"))
+                .route("/long", get(async || vec![b'.'; LENGTH]));
+            let connections = Connections::new(1, 10 * DEADLINE);
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let mut client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            client.set_read_timeout(Some(DEADLINE)).unwrap();
+            let (stream, _) = listener.accept().unwrap();
+            stream.set_nonblocking(true).unwrap();
+            let slot = admit(&connections);
+            let server = thread::spawn(move || {
+                let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+                runtime.block_on(async {
+                    let caller = Caller::Address(stream.peer_addr().unwrap());
+                    let stream = TcpStream::from_std(stream).unwrap();
+                    serve(stream, caller, router, 10 * DEADLINE, slot).await;
+                });
             });
-        });
-        client.write_all(b"GET /long HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
-        // The body has been produced when its first byte arrives.
+            let request = |path| format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+            let mut sent = String::new();
+            for _ in 0..100 {
+                sent += &request("/short");
+                if !at_once {
+                    client.write_all(sent.as_bytes()).unwrap();
+                    read_to(&mut client, b"!");
+                    sent.clear();
+                }
+            }
+            sent += &request("/long");
+            client.write_all(sent.as_bytes()).unwrap();
+            // The body has been produced when its first byte arrives.
+            read_to(&mut client, b"\r\n\r\n.");
+            Self { connections, client, server }
+        }
+
+        fn end(self) {
+            drop(self.client);
+            self.server.join().unwrap();
+        }
+    }
+
+    fn admit(connections: &Arc<Connections>) -> Slot {
+        connections.admit(Source::of([127, 0, 0, 1].into()), Instant::now()).unwrap()
+    }
+
+    fn read_to(client: &mut std::net::TcpStream, end: &[u8]) {
         let mut read = Vec::new();
-        while !read.ends_with(b"\r\n\r\n.") {
+        while !read.ends_with(end) {
             read.push(0);
             let last = read.len() - 1;
             client.read_exact(&mut read[last..]).unwrap();
         }
-        assert!(admit().in_reserve);
-        client.read_exact(&mut vec![0; LENGTH - 1]).unwrap();
-        eventually("the connection is idle", || !admit().in_reserve);
+    }
+
+    /// A client that reads a long response slowly is not idle before it has read all of it, though
+    /// hyper has all of it in its buffers. The requests before it had pauses between them.
+    #[test]
+    fn a_connection_that_is_being_written_to_is_not_closed_for_another() {
+        let mut busy = Busy::new(false);
+        let connections = busy.connections.clone();
+        assert!(admit(&connections).in_reserve);
+        busy.client.read_exact(&mut vec![0; LENGTH - 1]).unwrap();
+        eventually("the connection is idle", || !admit(&connections).in_reserve);
         assert_eq!(connections.counters.evicted.get(), 1);
-        drop(client);
-        server.join().unwrap();
+        busy.end();
+    }
+
+    #[test]
+    fn a_connection_that_is_being_written_to_without_a_pause_is_closed_for_another() {
+        let busy = Busy::new(true);
+        assert!(!admit(&busy.connections).in_reserve);
+        assert_eq!(busy.connections.counters.evicted.get(), 1);
+        busy.end();
     }
 }

@@ -1,17 +1,15 @@
 //! The server over loopback: states, slow clients, crowds of clients, hosts.
 
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, TcpListener};
+use std::net::TcpListener;
 use std::os::unix::net::UnixStream;
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering};
-
-use tokio::runtime::Runtime;
 
 use super::*;
 use crate::token::TOKEN_KEY;
 use onrush_config::Settings;
 use onrush_config::settings::Listen;
+use onrush_net::connection_limits::Source;
 
 /// Deadline of every wait.
 pub(super) const DEADLINE: Duration = Duration::from_secs(60);
@@ -83,7 +81,7 @@ fn privileges_are_dropped_before_the_start_returns() {
 #[test]
 fn a_client_that_does_not_read_is_disconnected() {
     let server = serving(&short_limits());
-    let mut stream = connect(&server, [127, 0, 0, 1].into());
+    let mut stream = connect(&server);
     stream.set_write_timeout(Some(DEADLINE)).unwrap();
     let request = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n";
     let error = loop {
@@ -107,17 +105,8 @@ fn serving(settings: &AdminSettings) -> Server {
 
 const TOKEN: &str = "of-the-tests-0123456789";
 
-/// A connection from one of the addresses of loopback.
-fn connect(server: &Server, source: IpAddr) -> std::net::TcpStream {
-    static RUNTIME: LazyLock<Runtime> =
-        LazyLock::new(|| Builder::new_current_thread().enable_all().build().unwrap());
-    let stream = RUNTIME.block_on(async {
-        let socket = tokio::net::TcpSocket::new_v4().unwrap();
-        socket.bind((source, 0).into()).unwrap();
-        socket.connect(server.address().unwrap()).await.unwrap()
-    });
-    let stream = stream.into_std().unwrap();
-    stream.set_nonblocking(false).unwrap();
+fn connect(server: &Server) -> std::net::TcpStream {
+    let stream = std::net::TcpStream::connect(server.address().unwrap()).unwrap();
     stream.set_read_timeout(Some(DEADLINE)).unwrap();
     stream
 }
@@ -152,26 +141,22 @@ fn is_closed(stream: &mut std::net::TcpStream) -> bool {
 }
 
 /// Clients that keep their connections, ask again and again, and connect anew when they are cut off
-/// do not keep others out, whether they are of one source or of many.
+/// do not keep others out.
 #[test]
 fn keep_alive_clients_do_not_keep_others_out() {
-    for (clients, sources) in [(64, 1), (200, 1), (64, 64), (200, 200)] {
+    for clients in [64, 200] {
         let server = serving(&settings());
-        let source = |nth: usize| IpAddr::from([127, 0, 1, (nth % sources) as u8]);
-        let mut kept: Vec<_> = (0..clients).map(|nth| connect(&server, source(nth))).collect();
+        let mut kept: Vec<_> = (0..clients).map(|_| connect(&server)).collect();
         for round in 0..3 {
             for (nth, client) in kept.iter_mut().enumerate() {
                 if ask(client, "/openapi.json").is_none() {
-                    *client = connect(&server, source(nth));
+                    *client = connect(&server);
                     assert_eq!(ask(client, "/openapi.json").unwrap().0, 200);
                 }
-                // Others, also of the same source.
                 if nth % 10 == round {
-                    for source in [source(nth), [127, 0, 0, 1].into()] {
-                        let mut other = connect(&server, source);
-                        assert_eq!(ask(&mut other, "/health").unwrap().0, 200);
-                        assert_eq!(ask(&mut other, "/openapi.json").unwrap().0, 200);
-                    }
+                    let mut other = connect(&server);
+                    assert_eq!(ask(&mut other, "/health").unwrap().0, 200);
+                    assert_eq!(ask(&mut other, "/openapi.json").unwrap().0, 200);
                 }
             }
         }
@@ -189,16 +174,15 @@ fn silent_connections_do_not_keep_others_out() {
     let server = serving(&settings());
     let mut silent: Vec<_> = (0..200u8)
         .map(|nth| {
-            let mut stream = connect(&server, [127, 0, 1, nth].into());
+            let mut stream = connect(&server);
             if nth % 2 == 0 {
                 stream.write_all(b"GET /openapi.json HT").unwrap();
             }
             stream
         })
         .collect();
-    for nth in 0..100u8 {
-        let mut other = connect(&server, [127, 0, 2, nth].into());
-        assert_eq!(ask(&mut other, "/openapi.json").unwrap().0, 200);
+    for _ in 0..100 {
+        assert_eq!(ask(&mut connect(&server), "/openapi.json").unwrap().0, 200);
     }
     assert!(silent[..136].iter_mut().all(is_closed), "at once, not after admin.timeout");
 }
@@ -211,16 +195,29 @@ pub(super) fn head_without_a_body() -> String {
     )
 }
 
+/// Requests whose body does not arrive make room, also for others of the same source.
+#[test]
+fn incomplete_requests_do_not_keep_others_out() {
+    let server = serving(&settings());
+    let requests = &server.acceptor.state.connections.counters.requests;
+    let mut half: Vec<_> = (0..40).map(|_| connect(&server)).collect();
+    // Some have been closed for others.
+    half.iter_mut().for_each(|it| drop(it.write_all(head_without_a_body().as_bytes())));
+    eventually("the places of the source are in use", || requests.get() >= 16);
+    assert_eq!(ask(&mut connect(&server), "/openapi.json").unwrap().0, 200);
+}
+
 /// Connections in use are not closed for others: these use the reserve.
 #[test]
 fn health_is_answered_while_all_connections_are_in_use() {
     let server = serving(&AdminSettings { connections: 8, ..settings() });
     let state = &server.acceptor.state;
-    let new = || connect(&server, [127, 0, 0, 1].into());
-    // In use until the body arrives.
-    let mut slow: Vec<_> = (0..8).map(|_| new()).collect();
-    slow.iter_mut().for_each(|it| it.write_all(head_without_a_body().as_bytes()).unwrap());
-    eventually("all connections are in use", || state.connections.counters.requests.get() == 8);
+    let new = || connect(&server);
+    let source = Source::of([127, 0, 0, 1].into());
+    let slots: Vec<_> =
+        (0..8).map(|_| state.connections.admit(source, Instant::now()).unwrap()).collect();
+    // The requests have arrived.
+    let in_use: Vec<_> = slots.iter().map(|slot| slot.begin_request().1).collect();
     let mut other = new();
     let (status, rejected) = ask(&mut other, "/openapi.json").unwrap();
     assert!(status == 503 && is_closed(&mut other), "{rejected}");
@@ -231,10 +228,7 @@ fn health_is_answered_while_all_connections_are_in_use() {
     assert_eq!(ask(&mut new(), "/health").unwrap().0, 200);
     let (status, ready) = ask(&mut new(), "/ready").unwrap();
     assert!(status == 503 && ready.contains("\"starting\""), "{ready}");
-    for stream in &mut slow {
-        stream.write_all(b"{        }").unwrap();
-        response(stream).expect("it was not closed");
-    }
+    drop((in_use, slots));
     assert_eq!(ask(&mut new(), "/openapi.json").unwrap().0, 200);
     assert_eq!(state.connections.counters.rejected.get(), 1);
 }
@@ -242,7 +236,7 @@ fn health_is_answered_while_all_connections_are_in_use() {
 #[test]
 fn slow_heads_are_cut_off() {
     let server = serving(&short_limits());
-    let mut stream = connect(&server, [127, 0, 0, 1].into());
+    let mut stream = connect(&server);
     let pause = Duration::from_millis(10);
     stream.set_read_timeout(Some(pause)).unwrap();
     // Fewer bytes than a head may have.
@@ -262,7 +256,7 @@ fn only_known_hosts_are_served() {
     let server = serving(&settings);
     let port = server.address().unwrap().port();
     let status = |target: &str, version: &str, headers: &str| {
-        let mut stream = connect(&server, [127, 0, 0, 1].into());
+        let mut stream = connect(&server);
         write!(stream, "GET {target} HTTP/{version}\r\n{headers}\r\n").unwrap();
         response(&mut stream).unwrap()
     };
@@ -303,7 +297,7 @@ fn only_known_hosts_are_served() {
 fn a_path_that_is_not_utf_8_is_a_json_error() {
     let server = serving(&settings());
     for path in ["/api/v1/swarm/%ff", "/api/v1/list/%ff"] {
-        let mut stream = connect(&server, [127, 0, 0, 1].into());
+        let mut stream = connect(&server);
         let authorization = format!("Authorization: Bearer {TOKEN}");
         write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n{authorization}\r\n\r\n")
             .unwrap();

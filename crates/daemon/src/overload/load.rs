@@ -2,13 +2,15 @@
 
 use std::time::{Duration, Instant};
 
+use onrush_config::host::QuotaPeriods;
 use onrush_tracker::member::Member;
 use onrush_tracker::metrics::WorkerMetrics;
 use onrush_tracker::refusal::Refusal;
 
 /// Share of a second with work from which on a worker that loses datagrams cannot keep up. A worker
 /// that loses them while it is mostly idle has too small a buffer for bursts: neither longer
-/// intervals nor other steering help.
+/// intervals nor other steering help. In a second with this share of throttled periods every worker
+/// counts as busy: one whose work fits into the rest of the quota sleeps when it is stopped.
 const BUSY: f64 = 0.5;
 /// A worker without a turn for so long is stalled, as an idle one takes four in a second. It
 /// counts as busy: the time of a turn is added to the counters at its end.
@@ -40,6 +42,8 @@ pub struct Load {
     pub refused_by_busy: u64,
     /// Datagrams that the kernel's filter dropped.
     pub filtered: u64,
+    /// Periods of CPU quotas.
+    pub quota: QuotaPeriods,
 }
 
 /// The load of a worker in one second.
@@ -49,7 +53,8 @@ pub struct WorkerLoad {
     pub received: u64,
     /// Datagrams lost because a receive buffer was full.
     pub lost: u64,
-    /// Whether the worker was in turns with work for at least half of the second, or stalled.
+    /// Whether the worker was in turns with work for at least half of the second, or stalled, or
+    /// all were throttled.
     pub is_busy: bool,
 }
 
@@ -70,6 +75,7 @@ impl Load {
 pub struct Readings {
     at: Option<Instant>,
     workers: Vec<Reading>,
+    quota: QuotaPeriods,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -98,13 +104,27 @@ impl Reading {
 }
 
 impl Readings {
-    /// Call every second with all members, always in the same order, and how long each has been
-    /// `stalled`. The first call returns the load of the time before as that of one second.
-    pub fn tick(&mut self, members: &[Member], stalled: &[Duration], now: Instant) -> Load {
+    /// Call every second with all members, always in the same order, how long each has been
+    /// `stalled`, and all periods of quotas so far. The first call returns the load of the time
+    /// before as that of one second.
+    pub fn tick(
+        &mut self,
+        members: &[Member],
+        stalled: &[Duration],
+        quota: QuotaPeriods,
+        now: Instant,
+    ) -> Load {
         let second = Duration::from_secs(1);
         let elapsed = self.at.replace(now).map_or(second, |at| now.duration_since(at));
         self.workers.resize(members.len(), Reading::default());
-        let mut load = Load { elapsed, ..Load::default() };
+        let old = std::mem::replace(&mut self.quota, quota);
+        // The process may have moved to another group.
+        let quota = QuotaPeriods {
+            all: quota.all.saturating_sub(old.all),
+            throttled: quota.throttled.saturating_sub(old.throttled),
+        };
+        let is_throttled = quota.throttled > 0 && quota.throttled as f64 >= BUSY * quota.all as f64;
+        let mut load = Load { elapsed, quota, ..Load::default() };
         for ((member, last), stalled) in members.iter().zip(&mut self.workers).zip(stalled) {
             let new = Reading::of(&member.metrics);
             let old = std::mem::replace(last, new);
@@ -113,7 +133,9 @@ impl Readings {
             let worker = WorkerLoad {
                 received: new.received.saturating_sub(old.received),
                 lost: new.lost.saturating_sub(old.lost),
-                is_busy: busy >= BUSY * elapsed.as_secs_f64() || *stalled >= STALL_COUNTS_AS_BUSY,
+                is_busy: is_throttled
+                    || busy >= BUSY * elapsed.as_secs_f64()
+                    || *stalled >= STALL_COUNTS_AS_BUSY,
             };
             load.received += worker.received;
             load.lost += worker.lost;
@@ -140,6 +162,7 @@ mod tests {
     const SPLIT: [Role; 3] = [Role::Socket, Role::Shard, Role::Shard];
     const COLOCATED: [Role; 3] = [Role::Both; 3];
     const RUNS: [Duration; 3] = [Duration::ZERO; 3];
+    const NO_QUOTA: QuotaPeriods = QuotaPeriods { all: 0, throttled: 0 };
 
     fn members(roles: [Role; 3]) -> [Member; 3] {
         roles.map(|role| Member::new(role, 0, Arc::default()))
@@ -151,7 +174,7 @@ mod tests {
         let workers = members.each_ref().map(|member| &member.metrics);
         let (mut readings, start) = (Readings::default(), Instant::now());
         workers.iter().for_each(|worker| worker.incoming.v4.datagrams.add(1_000));
-        assert_eq!(readings.tick(&members, &RUNS, start).received, 3_000);
+        assert_eq!(readings.tick(&members, &RUNS, NO_QUOTA, start).received, 3_000);
         for (worker, milliseconds) in workers.iter().zip([400, 499, 600]) {
             worker.turn_times.observe(milliseconds * 1_000_000);
             worker.kernel_drops.add(100 + milliseconds);
@@ -159,7 +182,7 @@ mod tests {
             worker.incoming.v4.refused[Refusal::Busy as usize].add(3);
             worker.kernel_shed.add(5);
         }
-        let load = readings.tick(&members, &RUNS, start + Duration::from_secs(1));
+        let load = readings.tick(&members, &RUNS, NO_QUOTA, start + Duration::from_secs(1));
         let worker = |lost, is_busy| WorkerLoad { received: 10, lost, is_busy };
         let expected = Load {
             elapsed: Duration::from_secs(1),
@@ -170,14 +193,36 @@ mod tests {
             refused: 9,
             refused_by_busy: 9,
             filtered: 15,
+            quota: NO_QUOTA,
         };
         assert_eq!(load, expected);
         assert_eq!((load.arrived(), load.pressed_out()), (1_829, 709));
         // 0.6 s of work within two seconds.
         workers[0].turn_times.observe(600_000_000);
         workers[0].kernel_drops.add(7);
-        let load = readings.tick(&members, &RUNS, start + Duration::from_secs(3));
+        let load = readings.tick(&members, &RUNS, NO_QUOTA, start + Duration::from_secs(3));
         assert_eq!((load.lost, load.lost_by_busy), (7, 0));
+    }
+
+    /// A worker that drains its buffer within the rest of a quota is idle by the time of its turns.
+    #[test]
+    fn workers_are_busy_while_a_quota_stops_the_process() {
+        let members = members(COLOCATED);
+        members[0].metrics.turn_times.observe(300_000_000);
+        let (mut readings, mut second) = (Readings::default(), 0);
+        let mut now = Instant::now();
+        let mut busy = |all, throttled| {
+            (second, now) = (second + 1, now + Duration::from_secs(1));
+            members[0].metrics.kernel_drops.add(second);
+            let load = readings.tick(&members, &RUNS, QuotaPeriods { all, throttled }, now);
+            (load.workers[0].is_busy, load.lost_by_busy)
+        };
+        assert_eq!(busy(0, 0), (false, 0));
+        assert_eq!(busy(10, 4), (false, 0));
+        assert_eq!(busy(20, 9), (true, 3), "in half of the periods");
+        assert_eq!(busy(30, 9), (false, 0));
+        assert_eq!(busy(5, 5), (false, 0), "another group");
+        assert_eq!(busy(15, 14), (true, 6));
     }
 
     /// Worker 0 refuses 50 requests. In the split placement it has no shard.
@@ -207,7 +252,7 @@ mod tests {
             workers[0].incoming.v4.refused[Refusal::Busy as usize].add(20);
             workers[0].incoming.v6.refused[Refusal::Busy as usize].add(30);
             let stalled = stalled.map(Duration::from_millis);
-            let load = Readings::default().tick(&members, &stalled, Instant::now());
+            let load = Readings::default().tick(&members, &stalled, NO_QUOTA, Instant::now());
             let expected = (50, pressure, pressure);
             let found = (load.refused, load.refused_by_busy, load.pressed_out());
             assert_eq!(found, expected, "{roles:?} {busy:?} {stalled:?}");

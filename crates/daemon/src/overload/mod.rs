@@ -26,6 +26,7 @@ use std::time::{Duration, Instant};
 use crate::effect::{Effect, Effects, SteeringChange};
 use crate::notice::{Notice, Repeats};
 use onrush_config::Settings;
+use onrush_config::host::QuotaPeriods;
 use onrush_config::settings::OverloadSettings;
 use onrush_control::api::stats;
 use onrush_swarm::Moment;
@@ -64,6 +65,8 @@ pub struct Overload {
 pub struct ProcessState {
     /// The sum of the counters of all members.
     pub summary: Summary,
+    /// Periods of CPU quotas so far.
+    pub quota: QuotaPeriods,
     /// Whether datagrams that the kernel's filter drops can be told from losses.
     pub reasons_known: bool,
     /// Whether this process has steering attached. The supervisor clears it while the sockets are
@@ -112,7 +115,7 @@ impl Overload {
         effects: &mut Effects,
     ) {
         self.check_filters(members, now, effects);
-        let load = self.readings.tick(members, stalled, now);
+        let load = self.readings.tick(members, stalled, state.quota, now);
         self.warnings.tick(&load, &state.summary, now, effects);
         if state.is_steering {
             self.adapt_steering(&load, now, effects);
@@ -171,8 +174,8 @@ impl Overload {
         }
         match change {
             Some(StepChange::Up { lost, refused }) => effects.warn(format!(
-                "overload: workers are busy, {lost} % of datagrams are lost and {refused} % are \
-                 refused as busy; the interval is {interval} s now"
+                "overload: {lost} % of datagrams are lost and {refused} % are refused as busy; the \
+                 interval is {interval} s now"
             )),
             Some(StepChange::Down) => effects.info(format!(
                 "overload: few datagrams are lost or refused now; the interval is {interval} s now"
@@ -408,8 +411,9 @@ mod tests {
             }
             fixture.now += Duration::from_secs(1);
             let summary = Summary::default();
-            let suspended = Duration::ZERO;
-            let state = ProcessState { summary, reasons_known: true, is_steering, suspended };
+            let (quota, suspended) = (QuotaPeriods::default(), Duration::ZERO);
+            let state =
+                ProcessState { summary, quota, reasons_known: true, is_steering, suspended };
             let mut effects = Effects::default();
             let stalled = [Duration::ZERO; 2];
             fixture.overload.tick(&members, &stalled, &state, fixture.now, &mut effects);

@@ -2,9 +2,10 @@
 //! minute without pressure.
 //!
 //! A second is under pressure when busy workers have lost, or refused as busy, more than the
-//! configured share of its datagrams. A single burst can cause one such second. So a step up needs
-//! pressure in most seconds of a window. Toward a step down, a second of pressure subtracts one
-//! from the number of calm seconds, and does not reset it.
+//! configured share of its datagrams; from the fifth second in succession with such losses on, also
+//! when idle workers have, as bursts do not last. A single burst can cause one second of pressure.
+//! So a step up needs pressure in most seconds of a window. Toward a step down, a second of pressure
+//! subtracts one from the number of calm seconds, and does not reset it.
 
 use std::collections::VecDeque;
 
@@ -12,7 +13,7 @@ use super::load::Load;
 
 /// The highest step.
 pub const STEPS: u32 = 8;
-/// Seconds of the window, and between two steps up.
+/// Seconds of the window, between two steps up, and after which losses are no burst.
 const WINDOW: usize = 5;
 /// Seconds of a window under pressure for a step up.
 const PRESSED: usize = 3;
@@ -24,7 +25,7 @@ const ENOUGH: u64 = 100;
 /// A step up or down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepChange {
-    /// Up, because of busy workers.
+    /// Up, because of pressure.
     Up {
         /// Percentage of datagrams lost.
         lost: u64,
@@ -41,6 +42,8 @@ pub struct StepPolicy {
     step: u32,
     /// Whether each of the last seconds was under pressure.
     window: VecDeque<bool>,
+    /// Seconds in succession in which more than the permitted share was lost or refused.
+    losing_for: usize,
     calm_for: u32,
     /// Seconds until the next step up: the last one has to take effect first.
     settling: u32,
@@ -60,9 +63,12 @@ impl StepPolicy {
     /// Call every second with its load and the permitted percentage of losses (0 switches the
     /// steps off).
     pub fn tick(&mut self, limit: u32, load: &Load) -> Option<StepChange> {
-        let (all, out) = (load.arrived(), load.pressed_out());
+        let (all, gone) = (load.arrived(), load.lost + load.refused);
         let (limit, enough) = (u64::from(limit), all >= ENOUGH && limit > 0);
-        let pressed = enough && out * 100 > limit * all;
+        let exceeds = |out: u64| enough && out * 100 > limit * all;
+        self.losing_for = if exceeds(gone) { self.losing_for + 1 } else { 0 };
+        let out = if self.losing_for >= WINDOW { gone } else { load.pressed_out() };
+        let pressed = exceeds(out);
         let calm = !enough || out * 200 <= limit * all;
         self.window.push_back(pressed);
         if self.window.len() > WINDOW {
@@ -77,7 +83,7 @@ impl StepPolicy {
         if pressed && self.is_pressed() && self.settling == 0 && self.step < STEPS {
             (self.step, self.settling, self.calm_for) = (self.step + 1, WINDOW as u32, 0);
             let percent = |count: u64| count * 100 / all;
-            let (lost, refused) = (percent(load.lost_by_busy), percent(load.refused_by_busy));
+            let (lost, refused) = (percent(load.lost), percent(load.refused));
             return Some(StepChange::Up { lost, refused });
         }
         if calm && self.step > 0 && self.calm_for >= CALM {
@@ -127,19 +133,29 @@ mod tests {
         assert_eq!(steps(&mut StepPolicy::default(), 100, &second(0, 80, true)), []);
     }
 
+    /// Of idle workers they are no pressure before the fifth second in succession.
     #[test]
-    fn losses_of_idle_workers_never_cause_a_step() {
-        assert_eq!(steps(&mut StepPolicy::default(), 100, &second(500, 5_000, false)), []);
-    }
-
-    #[test]
-    fn requests_refused_as_busy_are_pressure() {
-        let mut policy = StepPolicy::default();
-        let idle = Load { received: 1_000, refused: 500, ..Load::default() };
-        assert_eq!(steps(&mut policy, 60, &idle), []);
-        let busy = Load { refused_by_busy: 500, ..idle };
-        let up = steps(&mut policy, 60, &busy);
-        assert_eq!((up.len(), up[0].1), (8, StepChange::Up { lost: 0, refused: 50 }));
+    fn losses_and_refusals_are_pressure_of_busy_workers_or_if_they_last() {
+        let refused = Load { received: 1_000, refused: 500, ..Load::default() };
+        for (idle, busy, lost, refused) in [
+            (second(500, 500, false), second(500, 500, true), 50, 0),
+            (refused.clone(), Load { refused_by_busy: 500, ..refused }, 0, 50),
+        ] {
+            let up = StepChange::Up { lost, refused };
+            let mut policy = StepPolicy::default();
+            assert_eq!(steps(&mut policy, 3, &busy), [(3, up)]);
+            let mut policy = StepPolicy::default();
+            for _ in 0..20 {
+                assert_eq!(steps(&mut policy, 4, &idle), []);
+                assert_eq!(
+                    steps(&mut policy, 1, &second(1_000, 50, false)),
+                    [],
+                    "5 % is permitted"
+                );
+            }
+            assert_eq!(steps(&mut policy, 7, &idle), [(7, up)]);
+            assert_eq!(steps(&mut policy, 60, &idle).len(), 7);
+        }
     }
 
     /// A burst of 85,000 datagrams within 0.12 s, every five seconds and every twelve: the step

@@ -8,6 +8,7 @@ use super::limit_warnings::LimitWarnings;
 use super::load::{Load, PAUSE};
 use crate::effect::Effects;
 use crate::notice::{Notice, Repeats};
+use onrush_config::host::QuotaPeriods;
 use onrush_tracker::metrics::{Summary, UNSENT};
 
 /// A warning of replies that the kernel did not accept is due if they are one of so many.
@@ -28,9 +29,10 @@ const UNSENT_REMEDIES: [&str; UNSENT.len()] = [
 ];
 
 /// Why the kernel drops datagrams of a process that runs, and the remedy.
-const FULL_BUFFERS: &str = "within a second because receive buffers were full: raise \
-                            net.core.rmem_max and socket.receive_buffer, or give the tracker more \
-                            workers";
+const FULL_BUFFERS: &str = "within a second because receive buffers were full";
+const DROPS_REMEDY: &str = "raise net.core.rmem_max and socket.receive_buffer, or give the tracker \
+                            more workers";
+
 /// Why requests are refused as busy, and the remedy: with busy workers, and with idle ones.
 const BUSY_REMEDY: &str = "the workers of their swarms do not keep up: add workers (workers.swarm \
                            where the placement is split, otherwise workers.total)";
@@ -62,9 +64,16 @@ impl Warnings {
         }
         if load.lost > 0 {
             // The cause of a drop is known some seconds later.
-            let cause = match self.resumed {
-                Some(at) if now.duration_since(at) <= PAUSE => "while this process did not run",
-                _ => FULL_BUFFERS,
+            let cause = match (self.resumed, load.quota) {
+                (Some(at), _) if now.duration_since(at) <= PAUSE => {
+                    "while this process did not run".to_owned()
+                }
+                (_, QuotaPeriods { throttled: 0, .. }) => format!("{FULL_BUFFERS}: {DROPS_REMEDY}"),
+                (_, QuotaPeriods { all, throttled }) => format!(
+                    "{FULL_BUFFERS}: the CPU quota of its control group stopped the tracker in \
+                     {throttled} of {all} periods (cpu.stat): raise CPUQuota= of the service, or \
+                     cpu.max"
+                ),
             };
             let notice =
                 Notice::warn(format!("the kernel dropped {} datagrams {cause}", load.lost));
@@ -112,11 +121,18 @@ mod tests {
 
     #[test]
     fn losses_and_refusals_are_reported_with_number_and_remedy() {
+        let quota = QuotaPeriods { all: 10, throttled: 9 };
         for (load, number, remedy, repeats) in [
             (
                 Load { lost: 11, ..Load::default() },
                 "dropped 11 datagrams",
                 "raise net.core.rmem_max and socket.receive_buffer",
+                Repeats::Limited("drops"),
+            ),
+            (
+                Load { lost: 11, quota, ..Load::default() },
+                "dropped 11 datagrams",
+                "9 of 10 periods",
                 Repeats::Limited("drops"),
             ),
             (
@@ -135,6 +151,7 @@ mod tests {
             let notices = warned(&mut Warnings::default(), &load, &Summary::default());
             let [Notice { text, repeats: found, .. }] = &notices[..] else { panic!("{notices:?}") };
             assert!(text.contains(number) && text.contains(remedy), "{text}");
+            assert!(load.quota.throttled == 0 || !text.contains("rmem_max"), "{text}");
             assert_eq!(*found, Some(repeats));
         }
         assert_eq!(warned(&mut Warnings::default(), &Load::default(), &Summary::default()), []);

@@ -2,6 +2,7 @@
 //! main thread acts on workers, files, threads, other processes and the log while the tracker
 //! serves.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -21,6 +22,7 @@ use crate::supervise::event::Event;
 use crate::time::suspended;
 use crate::upgrade::launcher::StartedSuccessor;
 use crate::upgrade::program::Program;
+use onrush_config::host::quota_periods;
 use onrush_control::Server;
 use onrush_control::history::History;
 use onrush_control::view::View;
@@ -74,7 +76,8 @@ impl Executor {
         self.files.tick(self.running.orders(), &self.history, self.clock, now);
         self.files.serve_control(&mut self.admin);
         let (reasons_known, is_steering) = (self.drop_reasons.are_known(), self.steering.is_some());
-        ProcessState { summary, reasons_known, is_steering, suspended: suspended() }
+        let (quota, suspended) = (quota_periods(Path::new("/"), "self"), suspended());
+        ProcessState { summary, quota, reasons_known, is_steering, suspended }
     }
 
     /// Carries out an effect. Returns its result, where the supervisor needs it.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::*;
 use config_source::LoadedConfig;
+use onrush_config::host::QuotaPeriods;
 use onrush_config::{Flags, Host, keys, keys::owner};
 use onrush_control::api::Problem;
 use onrush_control::api::blocks::BlockRequest;
@@ -50,8 +51,13 @@ impl Fixture {
 
     fn tick(&mut self) -> Effects {
         let summary = Summary::of(self.members.iter().map(|member| &*member.metrics));
-        let (reasons_known, suspended) = (true, self.suspended);
-        let state = ProcessState { summary, reasons_known, is_steering: false, suspended };
+        let state = ProcessState {
+            summary,
+            quota: QuotaPeriods::default(),
+            reasons_known: true,
+            is_steering: false,
+            suspended: self.suspended,
+        };
         self.on(Event::Tick(Box::new(state)))
     }
 

@@ -11,6 +11,7 @@ use onrush::supervise::config_source::LoadedConfig;
 use onrush::supervise::event::Event;
 use onrush::time::Time as DaemonTime;
 use onrush::upgrade::predecessor::HandoffEvent;
+use onrush_config::host::QuotaPeriods;
 use onrush_control::caller::Caller;
 use onrush_control::request::{Request, Responder};
 use onrush_net::memory::{Network, Options};
@@ -275,8 +276,13 @@ impl World {
             self.on(Event::Loaded(Ok(Box::new(loaded))), time);
         }
         let summary = self.serving.summary();
-        let suspended = Duration::ZERO;
-        let tick = ProcessState { summary, reasons_known: true, is_steering: true, suspended };
+        let tick = ProcessState {
+            summary,
+            quota: QuotaPeriods::default(),
+            reasons_known: true,
+            is_steering: true,
+            suspended: Duration::ZERO,
+        };
         self.on(Event::Tick(Box::new(tick)), time);
         self.coverage.purged += self.serving.removed();
     }

@@ -163,7 +163,7 @@ const TABLE: &[(Fault, CheckOutcome, &[&str])] = {
         (OneIdForAll, Fails, &["connect-id-from-another-address"]),
         (IdPerPort, Differs, &["connect-id-from-another-port"]),
         (StrictLength, Fails, &["connect-extra-bytes"]),
-        (AnyMagic, Differs, &["connect-wrong-magic"]),
+        (AnyMagic, Fails, &["connect-wrong-magic"]),
         (AnswersBadIds, Fails, &["announce-bad-id", "scrape-bad-id"]),
         (ServesBadIds, Fails, &["announce-bad-id", "announce-no-amplification", "scrape-bad-id"]),
         (AnswersJunk, Fails, &["junk", "unknown-action-unproven"]),
