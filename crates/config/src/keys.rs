@@ -296,7 +296,8 @@ keys! {
             .on_reload(owner::OVERLOAD),
 
         /// How long the count of completed downloads is stored after the last peer of a swarm has
-        /// left. limits.idle_swarms limits the number of such swarms.
+        /// left. limits.idle_swarms limits the number of such swarms. A source counts once per
+        /// swarm in this time, or in an hour if that is longer.
         pub(crate) completed_retention: u32 =
             integer(0..=604_800, "seconds").default("86_400").on_reload(owner::RULES),
     }
@@ -406,14 +407,16 @@ keys! {
 
         /// The maximum number of peers of one source in one swarm: an IPv4 address or an IPv6 /64.
         /// Beyond it, new peers of the source get replies and are not stored. `trusted_sources`
-        /// exempts large networks behind NAT. A /24 or a /48 may have 16 times as many. 0 disables
-        /// the limit.
+        /// exempts large networks behind NAT. A /24 or a /48 may have 16 times as many. In swarms
+        /// of more than 128 peers a count is up to 8 too high or too low, so values below 16 refuse
+        /// some sources with a single peer there. 0 disables the limit.
         pub source_peers_per_swarm: u32 =
             integer(0..=1_000_000, "peers").default("64"),
 
         /// The maximum number of peers of one source in all swarms, otherwise like
-        /// `source_peers_per_swarm`. It is divided among the workers with swarms. With 0, a tracker
-        /// with `peers` peers stores no new ones.
+        /// `source_peers_per_swarm`; a /16 of IPv4 or a /32 of IPv6 may have 256 times as many. It
+        /// is divided among the workers with swarms. With 0, a tracker with `peers` peers stores no
+        /// new ones.
         pub source_peers: Option<u64> = integer(0..=MAX_PEERS, "peers")
             .derived("100000, at most 1 % of `peers`, and at least 64", "50_000"),
 
@@ -431,8 +434,8 @@ keys! {
             .on_reload(owner::RULES),
 
         /// The maximum number of swarms without peers, which are stored for their count of
-        /// completed downloads and take about 100 bytes each. Beyond it, the oldest are removed
-        /// early, first those with a count of 1.
+        /// completed downloads and take about 100 bytes each. Beyond it, those with the least
+        /// counts are removed early (1, 2 to 3, 4 to 15 and so on), the oldest first.
         pub idle_swarms: u64 =
             integer(0..=MAX_IDLE_SWARMS, "swarms").default("1_000_000"),
 

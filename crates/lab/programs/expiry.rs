@@ -28,8 +28,8 @@ fn main() {
         let pass = PERIOD.as_secs() as u32;
         run(&mut side, 0, |_, second| second == pass).print(population, "stay");
         // Second by second, so that no backlog builds up.
-        run(&mut side, pass, |_, second| second == LIFETIME + 8 - pass);
-        run(&mut side, LIFETIME + 8, |side, _| is_empty(&side.shard)).print(population, "go");
+        run(&mut side, pass, |_, second| second == LIFETIME + 16 - pass);
+        run(&mut side, LIFETIME + 16, |side, _| is_empty(&side.shard)).print(population, "go");
     }
 }
 

@@ -97,7 +97,7 @@ fn measure(number: usize) {
     // Until a pass has found no peer, and so the tables of the index have shrunk as well.
     let mut empty = false;
     loop {
-        let swept = shard.sweep(Moment(LIFETIME + 8), SWEEP);
+        let swept = shard.sweep(Moment(LIFETIME + 16), SWEEP);
         if swept.pass_finished && empty {
             break;
         }

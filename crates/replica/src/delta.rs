@@ -26,15 +26,15 @@ use onrush_tracker::clock::Now;
 use onrush_tracker::orders::Orders;
 
 /// Seconds added to the ages of the dump, so that the same peer in the delta counts as more recent:
-/// ages have units of four seconds and clocks of two processes, and may be off by two units each.
-pub const OLDER_IN_DUMP: u32 = 32;
+/// ages have units of eight seconds and clocks of two processes, and may be off by two units each.
+pub const OLDER_IN_DUMP: u32 = 64;
 /// Seconds added to the ages of the delta, so that an announce to the successor counts as more
 /// recent.
-const OLDER_IN_DELTA: u32 = 16;
+const OLDER_IN_DELTA: u32 = 32;
 /// Seconds added to the age of a stop, so that a peer that has announced again since stays.
-const OLDER_STOPS: u32 = 8;
+const OLDER_STOPS: u32 = 16;
 /// Twice the unit of stored ages, seconds.
-const MARGIN: u32 = 8;
+const MARGIN: u32 = 16;
 /// Swarms, peers or stops merged per step.
 const STEP: usize = 64;
 /// Time for each shard to merge a part.
@@ -408,11 +408,14 @@ mod tests {
     const NOW: Now = Now { moment: Moment(1 << 20), unix: 1_800_000_000 };
 
     fn shard() -> Shard {
+        shard_of(10)
+    }
+
+    fn shard_of(max_peers: u64) -> Shard {
         // At the limit, newcomers replace peers of sources that occupy more.
         let sources = SourceLimits { peers: 100, ..SourceLimits::default() };
-        let (peer_lifetime, max_peers) = (1_800, 10);
         let settings =
-            ShardSettings { peer_lifetime, max_peers, sources, ..ShardSettings::default() };
+            ShardSettings { peer_lifetime: 1_800, max_peers, sources, ..ShardSettings::default() };
         Shard::new(settings, [1; 16], 1)
     }
 
@@ -471,8 +474,9 @@ mod tests {
 
     #[test]
     fn a_peer_that_was_replaced_after_the_dump_is_replaced_in_the_successor() {
-        let (mut old, mut new) = (shard(), shard());
-        for port in 0..10 {
+        // Restored peers are settled, and weigh an eighth of their source's.
+        let (mut old, mut new) = (shard_of(40), shard_of(40));
+        for port in 0..40 {
             restore(&mut old, port, 100);
             restore(&mut new, port, 100);
         }
@@ -488,7 +492,7 @@ mod tests {
         let mut batch = ShardBatch::<(), ()>::new(1, 0, 4_096);
         batch.push_announce(newcomer, ()).unwrap();
         old.serve(&mut batch, NOW.moment);
-        assert_eq!((old.totals().replaced, old.totals().peers()), (1, 10));
+        assert_eq!((old.totals().replaced, old.totals().peers()), (1, 40));
         let bytes = delta_of(std::slice::from_mut(&mut old), vec![reader]);
         assert_eq!(merge(&bytes, &mut new, &|| later(0)), 0);
         assert_eq!(endpoints(&new), endpoints(&old));

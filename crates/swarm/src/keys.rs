@@ -20,21 +20,24 @@ pub(crate) struct Keys {
     pub(crate) counts_sources: bool,
 }
 
-/// Bytes of an endpoint that name its source, and its network.
-pub(crate) const fn prefixes(family: Family) -> [usize; 2] {
+/// Bytes of an endpoint that name its source, its network, and its block.
+pub(crate) const fn prefixes(family: Family) -> [usize; 3] {
     match family {
-        Family::V4 => [4, 3],
-        Family::V6 => [8, 6],
+        Family::V4 => [4, 3, 2],
+        Family::V6 => [8, 6, 4],
     }
 }
 
-/// The hashes of a peer's source and of the network around it, under the key of the shard.
+/// The hashes of a peer's source and of the network and block around it, under the key of the
+/// shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SourceHashes {
     /// Hash of the IPv4 address or the IPv6 /64.
     pub(crate) source: u64,
     /// Hash of the IPv4 /24 or the IPv6 /48.
     pub(crate) network: u64,
+    /// Hash of the IPv4 /16 or the IPv6 /32.
+    pub(crate) block: u64,
 }
 
 /// Shows nothing: a log must not reveal the key.
@@ -84,11 +87,9 @@ impl Keys {
     #[inline]
     pub(crate) fn source(&self, endpoint: &Endpoint) -> SourceHashes {
         let bytes = endpoint.as_bytes();
-        let [source, network] = prefixes(endpoint.family());
-        SourceHashes {
-            source: self.sources.hash(&bytes[..source]),
-            network: self.sources.hash(&bytes[..network]),
-        }
+        let [source, network, block] =
+            prefixes(endpoint.family()).map(|length| self.sources.hash(&bytes[..length]));
+        SourceHashes { source, network, block }
     }
 }
 

@@ -10,6 +10,7 @@
 //! | [`totals`] | [`Totals`]: counters of a shard |
 //! | [`time`] | [`Moment`]: seconds, passed in by the caller |
 //! | `store` | all swarms: by info hash, by place, by idle time |
+//! | `completions` | which sources have completed which swarms lately |
 //! | `index` | from info hashes to places: many small tables |
 //! | `steps` | a vector that grows without copying |
 //! | `swarm`, `peers` | one swarm and its peers, in a form that depends on their number |
@@ -19,6 +20,7 @@
 #![cfg_attr(not(test), warn(clippy::disallowed_types, clippy::print_stdout))]
 
 pub mod batch;
+mod completions;
 mod index;
 mod keys;
 mod peers;

@@ -7,6 +7,8 @@
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
+use crate::peers::TICK;
+
 /// The source of random numbers.
 #[derive(Debug)]
 pub(crate) struct Sampler {
@@ -19,6 +21,12 @@ impl Sampler {
     /// For intervals of `interval` seconds, plus or minus `percent`, at most 100.
     pub(crate) fn new(seed: u64, interval: u32, percent: u32) -> Self {
         Self { rng: SmallRng::seed_from_u64(seed), intervals: intervals(interval, percent) }
+    }
+
+    /// Ticks between two announces after which a peer is settled: half of the shortest interval.
+    #[inline]
+    pub(crate) fn settles(&self) -> u16 {
+        (self.intervals.0 / (2 * TICK)).clamp(1, u16::MAX.into()) as u16
     }
 
     /// The interval for one announce, and the random number for its peers.
@@ -82,25 +90,10 @@ pub(crate) fn scale(bits: u32, bound: usize) -> usize {
     ((u64::from(bits) * bound as u64) >> 32) as usize
 }
 
-/// Appends up to `want` of the rows of leechers, for a seeder.
+/// Appends up to `want` of the rows, the first `seeders` of which are seeders, for an announcer
+/// whose row is number `own` of the leechers, if it is among them.
 #[inline]
-pub(crate) fn leechers<const N: usize>(
-    rows: &[[u8; N]],
-    want: usize,
-    draw: &mut Draw,
-    out: &mut Vec<u8>,
-) {
-    if rows.len() <= want {
-        out.extend_from_slice(rows.as_flattened());
-    } else {
-        window(rows, None, want, draw, out);
-    }
-}
-
-/// Appends up to `want` of the rows, the first `seeders` of which are seeders, for a leecher, whose
-/// own row is number `own` of the leechers, if it is stored.
-#[inline]
-pub(crate) fn both<const N: usize>(
+pub(crate) fn rows<const N: usize>(
     rows: &[[u8; N]],
     seeders: usize,
     own: Option<usize>,
@@ -120,8 +113,99 @@ pub(crate) fn both<const N: usize>(
     }
     let (from_seeders, from_leechers) = mixture(want, seeders, others - seeders, draw);
     let (seeders, leechers) = rows.split_at(seeders);
+    let start = out.len();
     window(seeders, None, from_seeders, draw, out);
     window(leechers, own, from_leechers, draw, out);
+    let mut networks = Networks::new(want, draw);
+    if !networks.hold::<N>(&out[start..]) {
+        out.truncate(start);
+        networks.clear();
+        for (rows, own, take) in [(seeders, None, from_seeders), (leechers, own, from_leechers)] {
+            networks.spread(turned(rows, own, draw), take, out);
+        }
+    }
+}
+
+/// All rows from a random one on, around the end, except row `own`.
+fn turned<'a, const N: usize>(
+    rows: &'a [[u8; N]],
+    own: Option<usize>,
+    draw: &mut Draw,
+) -> impl Iterator<Item = [u8; N]> + Clone + use<'a, N> {
+    let start = draw.below(rows.len().max(1));
+    let numbers = (start..rows.len()).chain(0..start);
+    numbers.filter(move |number| Some(*number) != own).map(|number| rows[number])
+}
+
+/// A list has at most this part of its peers from one network, while others are left: one in so
+/// many.
+const NETWORK_PART: usize = 8;
+
+/// The peers of a list by their networks (IPv4 /24, IPv6 /48), in cells that some networks share.
+///
+/// The hash is drawn for each list, so that the networks that share a cell cannot be chosen.
+pub(crate) struct Networks {
+    cells: [u8; 256],
+    factor: u64,
+    most: u8,
+}
+
+impl Networks {
+    /// Of an empty list for `want` peers.
+    #[inline]
+    pub(crate) fn new(want: usize, draw: &Draw) -> Self {
+        let most = (want / NETWORK_PART).clamp(1, 255) as u8;
+        Self { cells: [0; 256], factor: draw.0 | 1, most }
+    }
+
+    /// Counts a peer in wire form, unless its network has its part of the list.
+    #[inline]
+    fn add<const N: usize>(&mut self, row: &[u8; N]) -> bool {
+        let network = match row.first_chunk() {
+            Some(bytes) if N > 8 => u64::from_be_bytes(*bytes) >> 16,
+            _ => u64::from(u32::from_be_bytes([row[0], row[1], row[2], 0])),
+        };
+        let cell = &mut self.cells[(network.wrapping_mul(self.factor) >> 56) as usize];
+        let fits = *cell < self.most;
+        *cell += u8::from(fits);
+        fits
+    }
+
+    /// Whether no network has more than its part of a list.
+    #[inline]
+    pub(crate) fn hold<const N: usize>(&mut self, list: &[u8]) -> bool {
+        list.as_chunks::<N>().0.iter().all(|row| self.add(row))
+    }
+
+    /// Appends `take` of the rows to a list: in order those whose networks have not their part yet,
+    /// then the others.
+    #[cold]
+    pub(crate) fn spread<const N: usize>(
+        &mut self,
+        rows: impl Iterator<Item = [u8; N]> + Clone,
+        mut take: usize,
+        out: &mut Vec<u8>,
+    ) {
+        let before = self.cells;
+        for fits in [true, false] {
+            // Each row is judged the same both times.
+            self.cells = before;
+            for row in rows.clone() {
+                if take == 0 {
+                    return;
+                }
+                if self.add(&row) == fits {
+                    out.extend_from_slice(&row);
+                    take -= 1;
+                }
+            }
+        }
+    }
+
+    /// Empties the list.
+    pub(crate) fn clear(&mut self) {
+        self.cells.fill(0);
+    }
 }
 
 /// Appends `take` of the rows to `out`, except row `own`. There must be as many.
@@ -200,6 +284,8 @@ pub(crate) fn span(
 
 #[cfg(test)]
 mod tests {
+    use rand::RngExt;
+
     use super::*;
 
     #[test]
@@ -228,6 +314,31 @@ mod tests {
         let seeders: usize =
             (0..10_000).map(|_| mixture(1, 3, 50, &mut Draw(rng.next_u64())).0).sum();
         assert!((4_800..5_200).contains(&seeders), "{seeders} of 10000");
+    }
+
+    /// Of networks with 40, 7 and 3 peers, and 60 or 5 single ones, in lists of 32.
+    #[test]
+    fn a_list_has_few_peers_of_one_network_while_others_are_left() {
+        let mut rng = SmallRng::seed_from_u64(4);
+        for (singles, most) in [(60, 4), (5, 24)] {
+            let crowds = [(0, 40), (1, 7), (2, 3)].into_iter();
+            let crowds = crowds.flat_map(|(network, peers)| (0..peers).map(move |n| [network, n]));
+            let peers = crowds.chain((0..singles).map(|n| [100 + n, 0]));
+            let list: Vec<[u8; 6]> = peers.map(|[net, n]| [10, 0, net, n, 0, 80]).collect();
+            for _ in 0..200 {
+                let mut out = Vec::new();
+                let own = rng.random_range(0..list.len());
+                rows(&list, 0, Some(own), 32, &mut Draw(rng.next_u64()), &mut out);
+                let mut got: Vec<[u8; 6]> = out.as_chunks().0.to_vec();
+                assert!(got.len() == 32 && !got.contains(&list[own]));
+                let of_network = |net| got.iter().filter(|row| row[2] == net).count();
+                let counts = [0, 1, 2].map(of_network);
+                assert!(counts[0] <= most && counts[1] <= 7, "{counts:?} of {singles} singles");
+                got.sort_unstable();
+                got.dedup();
+                assert_eq!(got.len(), 32, "no peer twice");
+            }
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! All swarms of a shard, without gaps: by info hash, by place, and, if without peers, by the time
-//! since their last one, in two queues: those whose `completed` is 1, which are evicted first, and
-//! the others.
+//! since their last one, in queues by the magnitude of their `completed`, the least of which is
+//! evicted first.
 //!
 //! The last swarm moves into the place of a removed one. So memory is proportional to the number of
 //! swarms, is freed from the end, and a sweep reads the entries in sequence.
@@ -16,6 +16,15 @@ use crate::time::Moment;
 
 /// No place: there are never as many swarms.
 const NOWHERE: u32 = u32::MAX;
+
+/// Queues of swarms without peers, by their `completed`: 1, 2 to 3, 4 to 15, 16 to 255, 256 to
+/// 65,535, and more.
+const QUEUES: usize = 6;
+
+/// The queue of a `completed` above 0.
+pub(crate) fn queue_of(completed: u32) -> u8 {
+    completed.ilog2().checked_ilog2().map_or(0, |magnitude| magnitude as u8 + 1)
+}
 
 /// A predicted place of a swarm.
 #[derive(Clone, Copy, Debug)]
@@ -39,9 +48,9 @@ pub(crate) struct Store {
     /// 192 KiB per step.
     swarms: Steps<Swarm, 4096>,
     index: Index,
-    /// The ends of the queues, by [`Idle::once`].
-    oldest: [u32; 2],
-    newest: [u32; 2],
+    /// The ends of the queues, by [`Idle::queue`].
+    oldest: [u32; QUEUES],
+    newest: [u32; QUEUES],
     /// The number of swarms without peers.
     pub(crate) idle: usize,
     /// The number of removals so far, modulo 2^32: changes whenever another swarm may have moved
@@ -64,8 +73,8 @@ impl Store {
             keys,
             swarms: Steps::default(),
             index,
-            oldest: [NOWHERE; 2],
-            newest: [NOWHERE; 2],
+            oldest: [NOWHERE; QUEUES],
+            newest: [NOWHERE; QUEUES],
             idle: 0,
             removals: 0,
             unvisited: 0,
@@ -202,30 +211,30 @@ impl Store {
         if self.partial == from {
             self.partial = to;
         }
-        if let Peers::Idle(Idle { once, older, newer, .. }) = self.get(to).peers {
-            self.link(once, [older, newer], [to, to]);
+        if let Peers::Idle(Idle { queue, older, newer, .. }) = self.get(to).peers {
+            self.link(queue, [older, newer], [to, to]);
         }
     }
 
     /// Appends a swarm that has lost its last peer to its queue.
     pub(crate) fn make_idle(&mut self, place: u32, since: Moment) {
-        let once = self.get(place).completed == 1;
-        let older = self.newest[usize::from(once)];
-        self.get_mut(place).peers = Peers::Idle(Idle { once, since, older, newer: NOWHERE });
-        self.link(once, [older, NOWHERE], [place, place]);
+        let queue = queue_of(self.get(place).completed);
+        let older = self.newest[usize::from(queue)];
+        self.get_mut(place).peers = Peers::Idle(Idle { queue, since, older, newer: NOWHERE });
+        self.link(queue, [older, NOWHERE], [place, place]);
         self.idle += 1;
     }
 
     /// When the last swarm of the queue that `completed` selects lost its last peer.
     pub(crate) fn newest_idle(&self, completed: u32) -> Option<Moment> {
-        self.idle_since(self.newest[usize::from(completed == 1)])
+        self.idle_since(self.newest[usize::from(queue_of(completed))])
     }
 
     /// Takes a swarm out of its queue, if it is in one, before it gets a peer or is removed.
     #[inline]
     pub(crate) fn activate(&mut self, place: u32) {
-        if let Peers::Idle(Idle { once, older, newer, .. }) = self.get(place).peers {
-            self.link(once, [older, newer], [newer, older]);
+        if let Peers::Idle(Idle { queue, older, newer, .. }) = self.get(place).peers {
+            self.link(queue, [older, newer], [newer, older]);
             self.idle -= 1;
         }
     }
@@ -237,11 +246,10 @@ impl Store {
         heads.min_by_key(|(_, since)| *since)
     }
 
-    /// The swarm without peers to evict first: the oldest whose `completed` is 1, or else the
-    /// oldest. So a count of 1, which takes two datagrams, displaces no greater one.
+    /// The swarm without peers to evict first: the oldest of the least magnitude. So a count that a
+    /// few sources can make displaces no greater one.
     pub(crate) fn least_idle(&self) -> Option<u32> {
-        let [others, once] = self.oldest;
-        [once, others].into_iter().find(|place| *place != NOWHERE)
+        self.oldest.into_iter().find(|place| *place != NOWHERE)
     }
 
     fn idle_since(&self, place: u32) -> Option<Moment> {
@@ -274,14 +282,14 @@ impl Store {
 
     /// Links `next` behind `older` and `previous` before `newer`; [`NOWHERE`] is an end of the
     /// queue.
-    fn link(&mut self, once: bool, [older, newer]: [u32; 2], [next, previous]: [u32; 2]) {
+    fn link(&mut self, queue: u8, [older, newer]: [u32; 2], [next, previous]: [u32; 2]) {
         match self.idle_mut(older) {
             Some(idle) => idle.newer = next,
-            None => self.oldest[usize::from(once)] = next,
+            None => self.oldest[usize::from(queue)] = next,
         }
         match self.idle_mut(newer) {
             Some(idle) => idle.older = previous,
-            None => self.newest[usize::from(once)] = previous,
+            None => self.newest[usize::from(queue)] = previous,
         }
     }
 
@@ -310,16 +318,12 @@ impl Store {
 
     fn check_queue(&self) {
         let mut queued = 0;
-        for (once, (oldest, newest)) in self.oldest.into_iter().zip(self.newest).enumerate() {
+        for (queue, (oldest, newest)) in self.oldest.into_iter().zip(self.newest).enumerate() {
             let (mut at, mut before, mut since) = (oldest, NOWHERE, Moment(0));
             while at != NOWHERE {
                 let Peers::Idle(idle) = self.get(at).peers else { panic!("{at} is not idle") };
-                assert_eq!(usize::from(idle.once), once, "a swarm is in its own queue");
-                assert_eq!(
-                    self.get(at).completed == 1,
-                    idle.once,
-                    "the queue is that of its count"
-                );
+                assert_eq!(usize::from(idle.queue), queue, "a swarm is in its own queue");
+                assert_eq!(queue_of(self.get(at).completed), idle.queue, "that of its count");
                 assert_eq!(idle.older, before, "links are symmetric");
                 assert!(idle.since >= since, "the queue is in order of age");
                 (before, at, since, queued) = (at, idle.newer, idle.since, queued + 1);

@@ -10,7 +10,7 @@ use crate::time::Moment;
 #[derive(Debug)]
 pub(crate) struct Swarm {
     pub(crate) info_hash: InfoHash,
-    /// How often a peer became a seeder by the event `completed`.
+    /// How often a peer became a seeder by the event `completed`, once per source and period.
     pub(crate) completed: u32,
     pub(crate) peers: Peers,
 }

@@ -1,8 +1,7 @@
 //! Counters of a shard, updated by every step so that reading them costs nothing.
 
-use onrush_proto::{Event, Family};
+use onrush_proto::Family;
 
-use crate::batch::Announce;
 use crate::sources::Exceeded;
 
 /// Counters of one shard: gauges ("now") rise and fall, the others ("ever") only rise.
@@ -20,14 +19,14 @@ pub struct Totals {
     pub seeders_v4: u64,
     /// Now: IPv6 peers that have the whole torrent.
     pub seeders_v6: u64,
-    /// Ever: peers that became seeders by the event `completed`.
+    /// Ever: peers that became seeders by the event `completed`, once per swarm, source and period.
     pub completed: u64,
     /// Ever: announces whose peer was not stored because of the ceiling on peers.
     pub refused_full: u64,
     /// Ever: peers removed after their lifetime.
     pub expired: u64,
     /// Ever: announces whose peer was not stored because of
-    /// [`SourceLimits::peers_per_swarm`](crate::SourceLimits).
+    /// [`SourceLimits::peers_per_swarm`](crate::SourceLimits), or was in place of a neighbour's.
     pub refused_per_swarm: u64,
     /// Ever: announces whose peer was not stored because of
     /// [`SourceLimits::peers`](crate::SourceLimits).
@@ -66,31 +65,9 @@ impl Totals {
     /// The counter of newcomers that would exceed a limit.
     pub(crate) fn exceeded(&mut self, exceeded: Exceeded) -> &mut u64 {
         match exceeded {
-            Exceeded::PeersPerSwarm => &mut self.refused_per_swarm,
+            Exceeded::PeersPerSwarm | Exceeded::NetworkPerSwarm => &mut self.refused_per_swarm,
             Exceeded::Peers => &mut self.refused_of_source,
             Exceeded::NewSwarms => &mut self.refused_new_swarms,
-        }
-    }
-
-    /// Counts a peer that was added or changed; `before` is whether it was a seeder. Counts
-    /// completed downloads of its swarm as well.
-    #[inline(never)]
-    pub(crate) fn announced(
-        &mut self,
-        announce: &Announce,
-        before: Option<bool>,
-        completed: &mut u32,
-    ) {
-        let (family, seeder) = (announce.endpoint.family(), announce.seeder);
-        match before {
-            Some(before) => self.peer_changed(family, before, seeder),
-            None => self.peer_added(family, seeder),
-        }
-        // Once per peer that was not a seeder before. A peer with the event but with bytes left has
-        // not completed the torrent.
-        if announce.event == Event::Completed && seeder {
-            *completed = completed.saturating_add(1);
-            self.completed += 1;
         }
     }
 

@@ -123,8 +123,8 @@ mod tests {
     #[test]
     fn one_core_has_the_event_loop_too() {
         let of = |cores| -> Vec<_> {
-            let units: Vec<_> = (0..=cores).map(|cpu| vec![cpu]).collect();
-            let seats = Assignment::new(&units, cores, 1).unwrap();
+            let cpus: Vec<_> = (0..=cores).collect();
+            let seats = Assignment::new(&cpus, cores, 1).unwrap();
             let variants = found(Path::new("opentracker"), "1").variants(&seats);
             variants.iter().map(|variant| variant.count(WORKERS).unwrap()).collect()
         };

@@ -43,8 +43,8 @@ const NOT_STORED: &str = "of their new peers were not stored in the last minute:
 
 /// Without the limits of single sources.
 const CROWDED: &str = "more sources than the table of limits.source_peers or \
-                       limits.source_new_swarms distinguishes: only the limits of /24 and /48 \
-                       networks apply, 16 times as high; raise these limits, or set them to 0";
+                       limits.source_new_swarms distinguishes: only the limits of networks \
+                       apply, 16 times as high for a /24 or a /48; raise these limits, or set them to 0";
 
 /// The count at the last warning of each limit, and its time.
 #[derive(Debug, Default)]

@@ -142,7 +142,7 @@ fn lost_sockets_are_made_again_and_an_upgrade_hands_them_over() {
     let mut daemon = Launch::on_loopback().config(LOCAL).serve();
     let (control, upgrade) = (socket_of(&daemon), daemon.home().join("state/upgrade.sock"));
     for _ in 0..2 {
-        [&control, &upgrade].map(|socket| fs::remove_file(socket).unwrap());
+        [&control, &upgrade].into_iter().for_each(|socket| fs::remove_file(socket).unwrap());
         let answers = || request_at(&control, "GET", "/health").is_ok();
         eventually("both are made again", || UnixStream::connect(&upgrade).is_ok() && answers());
         assert_eq!([mode(&control), mode(&upgrade)], [0o660, 0o600]);

@@ -2,13 +2,16 @@
 //!
 //! A peer that is stored may always announce again. A newcomer is stored unless
 //!
-//! - the peers of its source or network in the swarm have reached `limits.source_peers_per_swarm`,
+//! - the peers of its source or network in the swarm have reached `limits.source_peers_per_swarm`;
+//!   if it is the network, it replaces a peer of a neighbour that has more there, if one is drawn,
 //! - it is the first peer of a swarm, and its source or network has created as many swarms in this
 //!   minute as `limits.source_new_swarms` permits,
 //! - the peers of its source or network in the shard have reached the shard's share of
 //!   `limits.source_peers`,
 //! - the shard has reached its share of `limits.peers`. Then it replaces a peer whose source
-//!   occupies a quarter more than its own, if one is drawn.
+//!   occupies a quarter more than its own, if one is drawn and may be replaced in this minute.
+//!
+//! No run has as many peers as would reach the limit of a block (IPv4 /16, IPv6 /32).
 //!
 //! The shard counts sources in tables in which some share cells, so a count may include that of
 //! another source. It may be too high, never too low.
@@ -20,10 +23,6 @@ use onrush_proto::{Endpoint, InfoHash};
 use onrush_swarm::sources::NETWORK_SOURCES;
 
 use super::history::{Doubt, Possible};
-
-/// A newcomer finds a peer to replace, even though peers are drawn, if sources that occupy more
-/// have this share of the peers of an average swarm.
-const CERTAIN_SHARE: f64 = 0.75;
 
 /// A number of peers or swarms, at least and at most.
 #[derive(Clone, Copy, Debug, Default)]
@@ -89,8 +88,6 @@ pub(crate) struct Found {
     pub(crate) created: [Count; 2],
     /// Swarms of all sources in this minute.
     pub(crate) all_created: Count,
-    /// The share of peers in an average swarm whose sources occupy more.
-    pub(crate) replaceable: f64,
 }
 
 /// Result of a newcomer's announce.
@@ -127,24 +124,29 @@ impl Limits {
         self.of_source > 0
     }
 
+    /// Whether these peers of a newcomer's source and network in its swarm may be as many as are
+    /// permitted.
+    pub(crate) fn crowds(&self, in_swarm: [Count; 2]) -> bool {
+        reached(self.per_swarm, in_swarm).1
+    }
+
     /// Result of a newcomer's announce.
     pub(crate) fn outcome(&self, found: &Found) -> NewcomerOutcome {
-        let per_swarm = reached(self.per_swarm, found.in_swarm);
         let of_source = reached(self.of_source, found.in_shard);
         let mut new_swarms = reached(self.new_swarms, found.created);
         new_swarms = (new_swarms.0 && found.creates.0, new_swarms.1 && found.creates.1);
         let full = (found.all.least >= self.peers, found.all.most >= self.peers);
-        if per_swarm.0 || of_source.0 || new_swarms.0 || full.0 && !self.replaces() {
+        let source_in_swarm = self.per_swarm > 0 && found.in_swarm[0].least >= self.per_swarm;
+        if source_in_swarm || of_source.0 || new_swarms.0 || full.0 && !self.replaces() {
             return NewcomerOutcome::Refused;
         }
-        let finds_none = full.1 && found.replaceable < CERTAIN_SHARE;
-        if per_swarm.1 || of_source.1 || new_swarms.1 || finds_none {
+        if self.crowds(found.in_swarm) || of_source.1 || new_swarms.1 || full.1 {
             return NewcomerOutcome::Open(Doubt::Limited);
         }
         let shared = |limit: u64, all: Count| limit > 0 && all.most >= limit;
         let misjudged = shared(self.of_source, found.all)
             || found.creates.1 && shared(self.new_swarms, found.all_created);
-        match misjudged || full.1 {
+        match misjudged {
             true => NewcomerOutcome::Open(Doubt::Misjudged),
             false => NewcomerOutcome::Stored,
         }
@@ -180,11 +182,10 @@ impl Occupied {
         }
     }
 
-    /// Whether a newcomer certainly may replace a peer, and whether it possibly may.
-    pub(crate) fn outweighs(&self, peer: &Endpoint, newcomer: &Endpoint) -> (bool, bool) {
-        let (theirs, own) = (self.weight(peer), self.weight(newcomer));
-        let bound = |own: u64| own + own / 4 + 1;
-        (theirs.least > bound(own.most), theirs.most > bound(own.least))
+    /// Whether a newcomer possibly may replace a peer.
+    pub(crate) fn outweighs(&self, peer: &Endpoint, newcomer: &Endpoint) -> bool {
+        let own = self.weight(newcomer).least;
+        self.weight(peer).most > own + own / 4 + 1
     }
 }
 

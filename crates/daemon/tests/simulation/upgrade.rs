@@ -22,7 +22,7 @@ use super::process::{Process, Starting, orders};
 
 /// Seconds by which peers may count as older after an upgrade, besides the time that the dump has
 /// taken: of the dump, of stored ages and of clocks.
-const OLDER: i64 = OLDER_IN_DUMP as i64 + 16;
+const OLDER: i64 = OLDER_IN_DUMP as i64 + 32;
 
 /// When an upgrade fails, if it does: the process that serves goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -65,7 +65,7 @@ fn endpoint() -> impl Strategy<Value = Endpoint> {
 
 fn model() -> impl Strategy<Value = Model> {
     let peers = |number: Range<usize>| {
-        let peer = (0u32..LIFETIME / 4, any::<bool>()).prop_map(|(age, seeder)| (age * 4, seeder));
+        let peer = (0u32..LIFETIME / 8, any::<bool>()).prop_map(|(age, seeder)| (age * 8, seeder));
         proptest::collection::btree_map(endpoint(), peer, number)
     };
     let swarm = prop_oneof![
@@ -128,7 +128,7 @@ fn crowd(peers: u32) -> (InfoHash, (u32, Option<u32>, Peers)) {
 fn sample() -> Vec<u8> {
     let mut model = Model::new();
     let peer =
-        |n: u32| (Endpoint::v4(Ipv4Addr::from(n), 6_881), (n % 900 * 4, n.is_multiple_of(2)));
+        |n: u32| (Endpoint::v4(Ipv4Addr::from(n), 6_881), (n % 450 * 8, n.is_multiple_of(2)));
     let v6 = |n: u128| (Endpoint::v6(Ipv6Addr::from(n), 6_881), (8, true));
     model.insert(InfoHash([1; 20]), (3, None, (0..2).map(peer).collect()));
     model.insert(InfoHash([2; 20]), (0, None, (0..9).map(peer).chain((0..3).map(v6)).collect()));
@@ -162,8 +162,8 @@ proptest! {
 
     /// Downtime adds to the age of peers and expires some.
     #[test]
-    fn downtime_ages_peers(model in model(), down in 0u32..2_000) {
-        let down = down * 4;
+    fn downtime_ages_peers(model in model(), down in 0u32..1_000) {
+        let down = down * 8;
         let (_directory, path) = path();
         write_all(&path, filled(&model, 1), NOW, &mut || {}).unwrap();
         let later = Now { moment: Moment(1 << 21), unix: NOW.unix + u64::from(down) };

@@ -187,6 +187,26 @@ impl<const N: usize> ChunkedSet<N> {
         debug_assert_eq!(left, 0, "there are as many");
     }
 
+    /// The endpoints from a random place on, around the end, except the one at `own`. There must be
+    /// one.
+    pub(super) fn turned(
+        &self,
+        own: Option<Place>,
+        rng: &mut SmallRng,
+    ) -> impl Iterator<Item = [u8; N]> + Clone + use<'_, N> {
+        let Place { chunk: first, slot } = self.draw(own, rng);
+        let (first, slot, chunks) = (first as usize, slot as usize, self.chunks.len());
+        (0..=chunks).flat_map(move |nth| {
+            let chunk = (first + nth) % chunks;
+            let from = if nth == 0 { slot } else { 0 };
+            let to = if nth == chunks { slot } else { self.chunks.get(chunk).len() };
+            let places =
+                (from..to).map(move |slot| Place { chunk: chunk as u32, slot: slot as u32 });
+            let others = places.filter(move |place| Some(*place) != own);
+            others.map(move |place| self.peer(chunk, place.slot as usize).0)
+        })
+    }
+
     /// Calls `f` with each endpoint.
     pub(super) fn each(&self, f: &mut dyn FnMut(&[u8; N], Stamp)) {
         for number in 0..self.chunks.len() {
@@ -257,12 +277,12 @@ impl<const N: usize> ChunkedSet<N> {
     }
 
     /// A uniformly random endpoint, if there is one.
-    pub(super) fn any(&self, rng: &mut SmallRng) -> Option<[u8; N]> {
+    pub(super) fn any(&self, rng: &mut SmallRng) -> Option<([u8; N], Stamp)> {
         if self.len == 0 {
             return None;
         }
         let place = self.draw(None, rng);
-        Some(self.peer(place.chunk as usize, place.slot as usize).0)
+        Some(self.peer(place.chunk as usize, place.slot as usize))
     }
 
     /// A uniformly random place, except `own`: places are drawn as if all chunks had the greatest

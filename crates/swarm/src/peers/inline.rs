@@ -1,7 +1,7 @@
 //! The one or two peers that fit into a swarm's own entry: rows of endpoint and stamp, `M` bytes,
 //! two more than the endpoint's `N`.
 
-use super::{Counts, Found, Stamp, Wanted, is_hidden};
+use super::{Announcer, Counts, Found, Stamp, Wanted, is_hidden};
 use crate::sample::Draw;
 
 /// A row of an endpoint and its stamp.
@@ -49,15 +49,15 @@ pub(super) fn announce<const N: usize, const M: usize>(
     len: &mut u8,
     rows: &mut [[u8; M]],
     row: &[u8; N],
-    new: Stamp,
-    may_store: bool,
+    announcer: Announcer<'_>,
 ) -> Option<Found> {
+    let Announcer { stamp: new, settles, may_store, .. } = announcer;
     let used = usize::from(*len);
     let before = match find(&rows[..used], row) {
         Some(at) => {
-            let before = stamp(&rows[at]).seeder();
-            rows[at] = join(row, new);
-            Some(before)
+            let before = stamp(&rows[at]);
+            rows[at] = join(row, new.after(before, settles));
+            Some(before.seeder())
         }
         None if used < rows.len() && may_store => {
             rows[used] = join(row, new);

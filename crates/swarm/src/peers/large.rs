@@ -9,7 +9,7 @@ use super::chunked_set::ChunkedSet;
 use super::order::{Run, WalkPosition};
 use super::{Announcer, Counts, Expired, Expiry, Found, Kind, Stamp, Wanted, is_hidden};
 use crate::keys::Keys;
-use crate::sample::{self, Draw};
+use crate::sample::{self, Draw, Networks};
 use crate::sources::SwarmSources;
 
 /// The peers of a large swarm.
@@ -37,6 +37,10 @@ pub(crate) struct SweepPosition {
 
 /// Sets of one family.
 const KINDS: u8 = 3;
+
+/// Peers that are examined for each place of a list which one network would fill: with fewer others
+/// among them, the list has more of that network.
+const EXAMINED: usize = 16;
 
 impl Large {
     /// An empty swarm, which will soon have `peers` peers.
@@ -98,33 +102,28 @@ impl Large {
     }
 
     /// A uniformly random peer, if there is one.
-    pub(super) fn any(&self, rng: &mut SmallRng) -> Option<Endpoint> {
+    pub(super) fn any(&self, rng: &mut SmallRng) -> Option<(Endpoint, Stamp)> {
         let nth = sample::scale(rng.next_u32(), self.len());
         match nth.checked_sub(self.v4.len()) {
-            None => self.v4.any(nth, rng).map(Endpoint::V4),
-            Some(nth) => self.v6.any(nth, rng).map(Endpoint::V6),
+            None => self.v4.any(nth, rng).map(|(row, stamp)| (Endpoint::V4(row), stamp)),
+            Some(nth) => self.v6.any(nth, rng).map(|(row, stamp)| (Endpoint::V6(row), stamp)),
         }
     }
 
     /// Stores an announcer.
     #[inline]
-    pub(super) fn announce(
-        &mut self,
-        announcer: Announcer<'_>,
-        stamp: Stamp,
-        keys: &Keys,
-    ) -> Found {
-        let may_store = announcer.may_store;
-        let found = match announcer.endpoint {
-            Endpoint::V4(row) => self.v4.announce(row, stamp, may_store, keys),
-            Endpoint::V6(row) => self.v6.announce(row, stamp, may_store, keys),
+    pub(super) fn announce(&mut self, announcer: Announcer<'_>, keys: &Keys) -> Found {
+        let Announcer { endpoint, stamp, may_store, .. } = announcer;
+        let found = match endpoint {
+            Endpoint::V4(row) => self.v4.announce(row, announcer, keys),
+            Endpoint::V6(row) => self.v6.announce(row, announcer, keys),
         };
         match found.before {
             Some(before) if before != stamp.seeder() => {
                 self.counts.remove(before);
                 self.counts.add(stamp);
             }
-            None if may_store => self.added(announcer.endpoint, stamp, keys),
+            None if may_store => self.added(endpoint, stamp, keys),
             _ => {}
         }
         found
@@ -252,7 +251,7 @@ impl<const N: usize> Group<N> {
     }
 
     /// A random peer of the list that peer number `nth` is in.
-    fn any(&self, mut nth: usize, rng: &mut SmallRng) -> Option<[u8; N]> {
+    fn any(&self, mut nth: usize, rng: &mut SmallRng) -> Option<([u8; N], Stamp)> {
         for set in &self.0 {
             match nth.checked_sub(set.len()) {
                 Some(behind) => nth = behind,
@@ -287,7 +286,8 @@ impl<const N: usize> Group<N> {
     }
 
     #[inline]
-    fn announce(&mut self, row: &[u8; N], stamp: Stamp, may_store: bool, keys: &Keys) -> Found {
+    fn announce(&mut self, row: &[u8; N], announcer: Announcer<'_>, keys: &Keys) -> Found {
+        let Announcer { stamp, settles, may_store, .. } = announcer;
         let hash = keys.row(row);
         let kind = Kind::of(row, stamp.seeder());
         let [seeders, leechers, hidden] = &mut self.0;
@@ -298,15 +298,16 @@ impl<const N: usize> Group<N> {
         };
         let own = |place| (kind == Kind::Leecher).then_some(place);
         if let Some(place) = set.find(hash, row) {
-            let before = set.stamp(place).seeder();
-            set.put_stamp(place, stamp);
-            return Found { before: Some(before), own: own(place) };
+            let before = set.stamp(place);
+            set.put_stamp(place, stamp.after(before, settles));
+            return Found { before: Some(before.seeder()), own: own(place) };
         }
         if let Some(other) = other
             && let Some(place) = other.find(hash, row)
         {
-            let before = other.remove(place).seeder();
-            return Found { before: Some(before), own: own(set.insert(hash, row, stamp, keys)) };
+            let before = other.remove(place);
+            let place = set.insert(hash, row, stamp.after(before, settles), keys);
+            return Found { before: Some(before.seeder()), own: own(place) };
         }
         let stored = may_store.then(|| set.insert(hash, row, stamp, keys));
         Found { before: None, own: stored.and_then(own) }
@@ -325,7 +326,23 @@ impl<const N: usize> Group<N> {
         let offered = if wanted.seeder { 0 } else { seeders.len() };
         let others = leechers.len() - usize::from(wanted.own.is_some());
         let (from_seeders, from_leechers) = sample::mixture(wanted.want, offered, others, draw);
+        let start = out.len();
         seeders.window(None, from_seeders, rng, out);
         leechers.window(wanted.own, from_leechers, rng, out);
+        if offered + others <= wanted.want {
+            return;
+        }
+        let mut networks = Networks::new(wanted.want, draw);
+        if !networks.hold::<N>(&out[start..]) {
+            out.truncate(start);
+            networks.clear();
+            for (set, own, take) in
+                [(seeders, None, from_seeders), (leechers, wanted.own, from_leechers)]
+            {
+                if take > 0 {
+                    networks.spread(set.turned(own, rng).take(take * EXAMINED), take, out);
+                }
+            }
+        }
     }
 }

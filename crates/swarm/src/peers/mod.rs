@@ -35,6 +35,9 @@ pub(crate) use stamp::{Expiry, Stamp, TICK, Tick};
 
 /// The most peers of a single block.
 const SMALL_MAX: usize = 128;
+/// Peers that are drawn to replace one of a network at its limit. If the network has a share of `s`
+/// of the swarm, none of its peers is drawn with a probability of `(1 - s)^128`.
+const NEIGHBOUR_DRAWS: usize = 128;
 /// The number of peers at which a large swarm goes back to a single block.
 const BACK_TO_SMALL: usize = 64;
 
@@ -59,8 +62,8 @@ const _: () = assert!(size_of::<Peers>() == 24);
 /// queue of such swarms.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Idle {
-    /// Whether its `completed` is 1.
-    pub(crate) once: bool,
+    /// The number of its queue, by its `completed`.
+    pub(crate) queue: u8,
     pub(crate) since: Moment,
     pub(crate) older: u32,
     pub(crate) newer: u32,
@@ -89,8 +92,10 @@ impl Counts {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Announcer<'a> {
     pub(crate) endpoint: &'a Endpoint,
-    pub(crate) seeder: bool,
-    pub(crate) seen: Tick,
+    /// As if it were new.
+    pub(crate) stamp: Stamp,
+    /// Ticks after its announce before with which it settles.
+    pub(crate) settles: u16,
     /// Whether it may be stored if it is new.
     pub(crate) may_store: bool,
 }
@@ -247,42 +252,35 @@ impl Peers {
     /// Stores an announcer, new or known, as a seeder or a leecher.
     #[inline]
     pub(crate) fn announce(&mut self, announcer: Announcer<'_>, keys: &Keys) -> Found {
-        let stamp = Stamp::new(announcer.seen, announcer.seeder);
         loop {
             match self {
                 Self::Idle(_) => {
                     if announcer.may_store {
-                        *self = Self::single(announcer.endpoint, stamp);
+                        *self = Self::single(announcer.endpoint, announcer.stamp);
                     }
                     return Found { before: None, own: None };
                 }
                 Self::Inline4 { len, rows } => {
                     if let Endpoint::V4(row) = announcer.endpoint
-                        && let Some(found) =
-                            inline::announce(len, rows, row, stamp, announcer.may_store)
+                        && let Some(found) = inline::announce(len, rows, row, announcer)
                     {
                         return found;
                     }
                 }
                 Self::Inline6 { row: stored } => {
                     if let Endpoint::V6(row) = announcer.endpoint
-                        && let Some(found) = inline::announce(
-                            &mut 1,
-                            std::slice::from_mut(stored),
-                            row,
-                            stamp,
-                            announcer.may_store,
-                        )
+                        && let Some(found) =
+                            inline::announce(&mut 1, std::slice::from_mut(stored), row, announcer)
                     {
                         return found;
                     }
                 }
                 Self::Small { shape, block } => {
-                    if let Some(found) = shape.announce(block, announcer, stamp) {
+                    if let Some(found) = shape.announce(block, announcer) {
                         return found;
                     }
                 }
-                Self::Large(large) => return large.announce(announcer, stamp, keys),
+                Self::Large(large) => return large.announce(announcer, keys),
             }
             // The announcer is not stored, and this form is full.
             if !announcer.may_store {
@@ -437,12 +435,12 @@ impl Peers {
         if let Self::Large(large) = self {
             return large.of_source(endpoint, keys);
         }
-        let prefixes = prefixes(endpoint.family());
-        let own = prefixes.map(|length| &endpoint.as_bytes()[..length]);
+        let [source, network, _] =
+            prefixes(endpoint.family()).map(|length| &endpoint.as_bytes()[..length]);
         let mut numbers = [0; 2];
         self.each(&mut |other, _| {
             if other.family() == endpoint.family() {
-                for (number, prefix) in numbers.iter_mut().zip(own) {
+                for (number, prefix) in numbers.iter_mut().zip([source, network]) {
                     *number += u64::from(other.as_bytes().starts_with(prefix));
                 }
             }
@@ -450,15 +448,41 @@ impl Peers {
         numbers
     }
 
+    /// A peer of a newcomer's network to replace: of some random ones, one of the source that has
+    /// most in this swarm, if that is a quarter more than the newcomer's.
+    pub(crate) fn replaceable_neighbour(
+        &self,
+        newcomer: &Endpoint,
+        keys: &Keys,
+        rng: &mut SmallRng,
+    ) -> Option<Endpoint> {
+        let [_, network, _] = prefixes(newcomer.family());
+        let network = &newcomer.as_bytes()[..network];
+        let [own, _] = self.of_source(newcomer, keys);
+        let (mut most, mut chosen) = (own + own / 4 + 1, None);
+        for _ in 0..NEIGHBOUR_DRAWS {
+            let (endpoint, _) = self.any(rng)?;
+            if endpoint.family() == newcomer.family() && endpoint.as_bytes().starts_with(network) {
+                let [peers, _] = self.of_source(&endpoint, keys);
+                if peers > most {
+                    (most, chosen) = (peers, Some(endpoint));
+                }
+            }
+        }
+        chosen
+    }
+
     /// A uniformly random peer, if there is one.
-    pub(crate) fn any(&self, rng: &mut SmallRng) -> Option<Endpoint> {
+    pub(crate) fn any(&self, rng: &mut SmallRng) -> Option<(Endpoint, Stamp)> {
         match self {
             Self::Idle(_) => None,
             Self::Inline4 { len, rows } => {
-                let nth = sample::scale(rng.next_u32(), usize::from(*len));
-                Some(Endpoint::V4(*inline::endpoint(&rows[nth])))
+                let row = &rows[sample::scale(rng.next_u32(), usize::from(*len))];
+                Some((Endpoint::V4(*inline::endpoint(row)), inline::stamp(row)))
             }
-            Self::Inline6 { row } => Some(Endpoint::V6(*inline::endpoint(row))),
+            Self::Inline6 { row } => {
+                Some((Endpoint::V6(*inline::endpoint(row)), inline::stamp(row)))
+            }
             Self::Small { shape, block } => Some(shape.any(block, rng)),
             Self::Large(large) => large.any(rng),
         }

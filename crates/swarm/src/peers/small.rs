@@ -103,14 +103,15 @@ impl Shape {
             if stamp.seeder() { (seeders, 0) } else { (leechers, lists.seeders) };
         // Hidden peers are in neither list.
         let Some(slot) = find_row(own_kind, row) else { return false };
-        stamps[(first + slot) * STAMP_LEN..][..STAMP_LEN].copy_from_slice(&stamp.0);
+        let stored = &mut stamps.as_chunks_mut().0[first + slot];
+        *stored = stamp.after(Stamp(*stored), sampler.settles()).0;
         let (interval, mut draw) = sampler.draw();
         let want = usize::from(announce.want);
         out.extend_from_slice(&head(announce, interval, counts));
         if stamp.seeder() {
-            sample::leechers(leechers, want, &mut draw, out);
+            sample::rows(leechers, 0, None, want, &mut draw, out);
         } else {
-            sample::both(rows, lists.seeders, Some(slot), want, &mut draw, out);
+            sample::rows(rows, lists.seeders, Some(slot), want, &mut draw, out);
         }
         true
     }
@@ -120,23 +121,24 @@ impl Shape {
         &mut self,
         block: &mut Box<[u8]>,
         announcer: Announcer<'_>,
-        stamp: Stamp,
     ) -> Option<Found> {
-        let family = announcer.endpoint.family();
-        let kind = Kind::of(announcer.endpoint.as_bytes(), announcer.seeder);
-        let (before, at) = match self.find(block, announcer.endpoint) {
+        let Announcer { endpoint, stamp, settles, may_store } = announcer;
+        let family = endpoint.family();
+        let kind = Kind::of(endpoint.as_bytes(), stamp.seeder());
+        let (before, at) = match self.find(block, endpoint) {
             Some(at) => {
-                let before = self.stamp(block, family, at).seeder();
-                if before == announcer.seeder || kind == Kind::Hidden {
+                let before = self.stamp(block, family, at);
+                let stamp = stamp.after(before, settles);
+                if before.seeder() == stamp.seeder() || kind == Kind::Hidden {
                     self.put_stamp(block, family, at, stamp);
-                    (Some(before), at)
+                    (Some(before.seeder()), at)
                 } else {
                     self.take_out(block, family, at);
-                    (Some(before), self.insert(block, announcer.endpoint, stamp))
+                    (Some(before.seeder()), self.insert(block, endpoint, stamp))
                 }
             }
-            None if announcer.may_store && self.len() < SMALL_MAX => {
-                (None, self.insert(block, announcer.endpoint, stamp))
+            None if may_store && self.len() < SMALL_MAX => {
+                (None, self.insert(block, endpoint, stamp))
             }
             None => return None,
         };
@@ -218,12 +220,9 @@ impl Shape {
     ) {
         let Lists { rows, seeders, leechers, .. } = self.lists::<N>();
         let rows = block[rows..][..(seeders + leechers) * N].as_chunks::<N>().0;
-        if wanted.seeder {
-            sample::leechers(&rows[seeders..], wanted.want, draw, out);
-        } else {
-            let own = wanted.own.map(|place| place.slot as usize);
-            sample::both(rows, seeders, own, wanted.want, draw, out);
-        }
+        let (rows, seeders) = if wanted.seeder { (&rows[seeders..], 0) } else { (rows, seeders) };
+        let own = wanted.own.map(|place| place.slot as usize);
+        sample::rows(rows, seeders, own, wanted.want, draw, out);
     }
 
     /// Calls `f` with each peer.
@@ -239,12 +238,13 @@ impl Shape {
     }
 
     /// A uniformly random peer.
-    pub(super) fn any(&self, block: &[u8], rng: &mut SmallRng) -> Endpoint {
+    pub(super) fn any(&self, block: &[u8], rng: &mut SmallRng) -> (Endpoint, Stamp) {
         let nth = sample::scale(rng.next_u32(), self.len());
-        match nth.checked_sub(self.of(Family::V4)) {
-            None => self.endpoint(block, Family::V4, nth),
-            Some(nth) => self.endpoint(block, Family::V6, nth),
-        }
+        let (family, nth) = match nth.checked_sub(self.of(Family::V4)) {
+            None => (Family::V4, nth),
+            Some(nth) => (Family::V6, nth),
+        };
+        (self.endpoint(block, family, nth), self.stamp(block, family, nth))
     }
 
     /// A peer's stamp, if the peer is stored.

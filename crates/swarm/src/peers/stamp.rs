@@ -1,13 +1,17 @@
-//! The time of a peer's last announce, and whether it is a seeder, in two bytes.
+//! The time of a peer's last announce, whether it is a seeder, and whether it is settled, in two
+//! bytes.
 
 use crate::time::Moment;
 
 /// Seconds per tick.
-pub(crate) const TICK: u32 = 4;
+pub(crate) const TICK: u32 = 8;
 /// Ticks wrap around after 36 hours.
-const TICKS: u16 = 1 << 15;
+const TICKS: u16 = 1 << 14;
 
-/// A time in units of four seconds, modulo 36 hours.
+/// The bit of a settled peer, in the first byte.
+const SETTLED: u8 = 2;
+
+/// A time in units of eight seconds, modulo 36 hours.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Tick(u16);
 
@@ -29,14 +33,36 @@ impl Tick {
     }
 }
 
-/// The data beside each endpoint: 15 bits of [`Tick`], one bit for a seeder.
+/// The data beside each endpoint: 14 bits of [`Tick`], one bit each for a settled peer and for a
+/// seeder.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Stamp(pub(super) [u8; 2]);
 
 impl Stamp {
     #[inline]
     pub(crate) fn new(seen: Tick, seeder: bool) -> Self {
-        Self(((seen.0 << 1) | u16::from(seeder)).to_le_bytes())
+        Self(((seen.0 << 2) | u16::from(seeder)).to_le_bytes())
+    }
+
+    /// The same, of a settled peer.
+    pub(crate) fn settle(self) -> Self {
+        Self([self.0[0] | SETTLED, self.0[1]])
+    }
+
+    /// This stamp for a peer whose announce before has left the stamp `before`: the peer is settled
+    /// if it was, or if that is `settles` ticks ago or more.
+    #[inline]
+    pub(crate) fn after(self, before: Self, settles: u16) -> Self {
+        match before.settled() || self.seen().since(before.seen()) >= settles {
+            true => self.settle(),
+            false => self,
+        }
+    }
+
+    /// Whether the peer has announced again about half an interval later, or was restored.
+    #[inline]
+    pub(crate) fn settled(self) -> bool {
+        self.0[0] & SETTLED != 0
     }
 
     #[inline]
@@ -46,7 +72,7 @@ impl Stamp {
 
     #[inline]
     pub(crate) fn seen(self) -> Tick {
-        Tick(u16::from_le_bytes(self.0) >> 1)
+        Tick(u16::from_le_bytes(self.0) >> 2)
     }
 }
 
@@ -68,7 +94,7 @@ impl Expiry {
         Self { now: Tick::of(now), lifetime: lifetime.div_ceil(TICK) as i32 }
     }
 
-    /// True only after the lifetime, and at the latest 8 seconds after it, as both times were
+    /// True only after the lifetime, and at the latest 16 seconds after it, as both times were
     /// rounded down to ticks.
     #[inline]
     pub(crate) fn is_over(self, stamp: Stamp) -> bool {
@@ -81,14 +107,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_parts_round_trip() {
-        for seconds in [0, 3, 4, 131_071, 131_072, 4_000_000_000] {
+    fn all_parts_round_trip() {
+        for seconds in [0, 3, 8, 131_071, 131_072, 4_000_000_000] {
             for seeder in [false, true] {
                 let tick = Tick::of(Moment(seconds));
                 let stamp = Stamp::new(tick, seeder);
-                assert_eq!((stamp.seen(), stamp.seeder()), (tick, seeder));
+                assert_eq!((stamp.seen(), stamp.seeder(), stamp.settled()), (tick, seeder, false));
+                let stamp = stamp.settle();
+                assert_eq!((stamp.seen(), stamp.seeder(), stamp.settled()), (tick, seeder, true));
             }
         }
+    }
+
+    #[test]
+    fn a_peer_settles_with_an_announce_half_an_interval_later_and_stays_settled() {
+        let at = |seconds: u32| Stamp::new(Tick::of(Moment(131_000 + seconds)), false);
+        let early = at(896).after(at(0), 113);
+        assert!(!early.settled(), "112 ticks are too few");
+        let settled = at(904).after(at(0), 113);
+        assert!(settled.settled() && at(912).after(settled, 113).settled());
+        assert!(!at(1_000).after(early, 113).settled(), "the announce before counts");
     }
 
     #[test]
@@ -100,14 +138,14 @@ mod tests {
 
     #[test]
     fn expires_after_its_lifetime_and_at_most_two_ticks_later() {
-        for lifetime in [1, 4, 2_400, 65_536] {
+        for lifetime in [1, 8, 2_400, 65_536] {
             for seen in [0, 1, 2, 3, 131_070, 131_071, 500_000, 1 << 31] {
                 let stamp = Stamp::new(Tick::of(Moment(seen)), true);
                 let over = |age| Expiry::new(Moment(seen + age), lifetime).is_over(stamp);
                 assert!(!over(0) && !over(lifetime), "seen {seen}, lifetime {lifetime}");
                 // Expired from then on, until ages wrap around.
-                for age in [lifetime + 8, lifetime + 100, 131_000] {
-                    assert!(over(age.max(lifetime + 8)), "seen {seen}, age {age} of {lifetime}");
+                for age in [lifetime + 16, lifetime + 100, 131_000] {
+                    assert!(over(age.max(lifetime + 16)), "seen {seen}, age {age} of {lifetime}");
                 }
             }
         }

@@ -23,10 +23,11 @@ use onrush_proto::scrape::{COUNTS_LEN, HASH_LEN};
 use onrush_proto::{Endpoint, Event, InfoHash};
 
 use crate::batch::{Announce, ShardBatch};
+use crate::completions::Completions;
 use crate::keys::Keys;
 use crate::peers::{Announcer, Counts, Found, Peers, Place, Stamp, TICK, Tick, head};
 use crate::sample::{Sampler, intervals};
-use crate::sources::{SourceLimits, SourceSet, Sources};
+use crate::sources::{SourceLimits, SourceSet, Sources, table_cells};
 use crate::store::{Candidate, Store};
 use crate::swarm::Swarm;
 use crate::time::Moment;
@@ -43,6 +44,9 @@ pub const MAX_PEER_LIFETIME: u32 = 65_536;
 /// The most swarms of one shard: their places are 32-bit numbers.
 pub const MAX_SWARMS: u64 = u32::MAX as u64 - 1;
 
+/// The shortest period in which a source counts once as completed in a swarm, seconds.
+const SHORTEST_PERIOD: u32 = 3_600;
+
 /// Requests whose cache misses overlap. A core has between 10 and 50 outstanding misses.
 const GROUP: usize = 32;
 
@@ -54,16 +58,17 @@ pub struct ShardSettings {
     /// Random variation of the interval in each reply, plus or minus percent, 0 to 100.
     pub interval_jitter_percent: u32,
     /// Seconds after its last announce at which a peer expires, 1 to [`MAX_PEER_LIFETIME`]. It is
-    /// removed at most 8 s and one full pass of sweeps later.
+    /// removed at most 16 s and one full pass of sweeps later.
     pub peer_lifetime: u32,
-    /// Seconds for which `completed` is retained after a swarm's last peer.
+    /// Seconds for which `completed` is retained after a swarm's last peer; also the period in
+    /// which a source counts once as completed in a swarm, if it is an hour or more.
     pub completed_retention: u32,
     /// The most peers stored, both families together. Beyond it, a new peer gets peers and counts
     /// but is stored only in place of a peer whose source occupies more, if
     /// [`SourceLimits::peers`] is on.
     pub max_peers: u64,
-    /// The most swarms without peers, which are kept for their `completed`. Beyond it, the oldest
-    /// ones are evicted, first those whose `completed` is 1.
+    /// The most swarms without peers, which are kept for their `completed`. Beyond it, those of the
+    /// least magnitude are evicted (1, 2 to 3, 4 to 15 and so on), the oldest first.
     pub max_idle_swarms: u64,
     /// The limits of one source in this shard.
     pub sources: SourceLimits,
@@ -99,6 +104,8 @@ pub struct Shard {
     sources: Option<Box<Sources>>,
     /// Sources that no limit applies to.
     trusted: Option<Arc<dyn SourceSet>>,
+    /// Sources that have completed swarms in this period.
+    completions: Completions,
     /// Swarms whose peers newcomers to the full shard may replace.
     passed: PassedSwarms,
     /// Memory for the peers that a step of a sweep removes.
@@ -122,7 +129,7 @@ fn assert_in_range(settings: &ShardSettings) {
 pub struct SwarmView {
     /// The info hash.
     pub info_hash: InfoHash,
-    /// How often a peer became a seeder by the event `completed`.
+    /// How often a peer became a seeder by the event `completed`, once per source and period.
     pub completed: u32,
     /// Seconds since its last peer left, if it has none.
     pub idle_for: Option<u32>,
@@ -137,7 +144,7 @@ pub struct PeerView {
     pub endpoint: Endpoint,
     /// Whether the peer has the whole torrent.
     pub seeder: bool,
-    /// Seconds since its last announce, to within 4.
+    /// Seconds since its last announce, to within 8.
     pub age: u32,
 }
 
@@ -162,6 +169,7 @@ impl Shard {
             max_restored: settings.max_peers,
             settings,
             store: Store::new(keys, swarms),
+            completions: Completions::new(table_cells(settings.max_peers)),
             totals: Totals::default(),
             cursor: Cursor::default(),
             by_family: SwarmsByFamily::default(),
@@ -378,13 +386,46 @@ impl Shard {
             }
         }
         if found.before != Some(announce.seeder) && (found.before.is_some() || may_store) {
-            let swarm = self.store.get_mut(place);
-            self.totals.announced(announce, found.before, &mut swarm.completed);
-            if found.before.is_none() {
-                self.count_source(&announce.endpoint);
-            }
+            self.stored_announcer(announce, found.before, place, now);
         }
         Some((place, found.own))
+    }
+
+    /// Counts an announcer that was added or has changed; `before` is whether it was a seeder.
+    #[inline(never)]
+    fn stored_announcer(
+        &mut self,
+        announce: &Announce,
+        before: Option<bool>,
+        place: u32,
+        now: Moment,
+    ) {
+        let Announce { endpoint, seeder, .. } = announce;
+        match before {
+            Some(before) => self.totals.peer_changed(endpoint.family(), before, *seeder),
+            None => {
+                self.totals.peer_added(endpoint.family(), *seeder);
+                self.count_source(endpoint);
+            }
+        }
+        if self.completes(announce, now) {
+            let completed = &mut self.store.get_mut(place).completed;
+            *completed = completed.saturating_add(1);
+            self.totals.completed += 1;
+        }
+    }
+
+    /// Whether an announcer that was no seeder before counts as completed: once per swarm, source
+    /// and period. A peer with the event but with bytes left has not completed the torrent.
+    fn completes(&mut self, announce: &Announce, now: Moment) -> bool {
+        let Announce { info_hash, endpoint, event, seeder, .. } = announce;
+        if *event != Event::Completed || !seeder {
+            return false;
+        }
+        let period = now.0 / self.settings.completed_retention.max(SHORTEST_PERIOD);
+        let keys = &self.store.keys;
+        let key = keys.info_hash(info_hash) ^ keys.source(endpoint).source;
+        self.completions.enter(key, period) || self.is_trusted(endpoint)
     }
 
     /// Refreshes or changes a known announcer, and stores a newcomer if that is permitted.
@@ -400,7 +441,8 @@ impl Shard {
             self.store.activate(place);
         }
         let Announce { endpoint, seeder, .. } = announce;
-        let announcer = Announcer { endpoint, seeder: *seeder, seen: Tick::of(now), may_store };
+        let (stamp, settles) = (Stamp::new(Tick::of(now), *seeder), self.sampler.settles());
+        let announcer = Announcer { endpoint, stamp, settles, may_store };
         let (swarm, keys) = self.store.with_keys(place);
         swarm.peers.announce(announcer, keys)
     }
@@ -422,7 +464,7 @@ impl Shard {
 
     /// Creates a swarm with its first peer, to which there are no other peers to return.
     fn create_swarm(&mut self, announce: &Announce, now: Moment) -> Counts {
-        let completed = u32::from(announce.event == Event::Completed && announce.seeder);
+        let completed = u32::from(self.completes(announce, now));
         let stamp = Stamp::new(Tick::of(now), announce.seeder);
         let peers = Peers::single(&announce.endpoint, stamp);
         let counts = peers.counts();

@@ -5,6 +5,12 @@
 //! from random swarms, the others from swarms drawn by their size, so that neither small swarms nor
 //! large ones hide a source. Sources that fill the shard have most of these peers, so newcomers of
 //! small sources get in, and no source is displaced by one that occupies more.
+//!
+//! A settled peer counts as if its source occupied an eighth, so newcomers that come fast replace
+//! each other first. A source loses a sixteenth of its peers per minute at most, in each shard.
+//!
+//! Where a network has reached its limit in a swarm, a newcomer of the network replaces a peer of
+//! the neighbour that has most there, so that neighbours do not keep each other out.
 
 use onrush_proto::{Endpoint, InfoHash};
 use rand::Rng;
@@ -12,6 +18,7 @@ use rand::Rng;
 use super::Shard;
 use super::change_log::{ChangeKind, ShardChange};
 use crate::batch::Announce;
+use crate::peers::Stamp;
 use crate::sample;
 use crate::sources::Exceeded;
 use crate::time::Moment;
@@ -19,6 +26,9 @@ use crate::time::Moment;
 /// Peers that are drawn for a replacement, of each kind. If sources that occupy more have a share
 /// of `s` of the peers of a kind, none of them is drawn with a probability of `(1 - s)^16`.
 const DRAWN: usize = 16;
+/// A settled peer weighs one in so many of its source's. With less, sources that are heavy and
+/// settled would keep newcomers out.
+const SETTLED_PART: u64 = 8;
 /// Draws after which too many swarms are without peers.
 const DRAWS: usize = 4 * DRAWN;
 /// Swarms that are kept for draws by size.
@@ -47,7 +57,10 @@ impl Shard {
             && !self.is_trusted(endpoint)
         {
             *self.totals.exceeded(exceeded) += 1;
-            return false;
+            let of_network = place.filter(|_| exceeded == Exceeded::NetworkPerSwarm);
+            if !of_network.is_some_and(|place| self.replace_neighbour(endpoint, place, now)) {
+                return false;
+            }
         }
         if !self.has_space() && !self.replace_peer(endpoint, now) {
             self.totals.refused_full += 1;
@@ -71,19 +84,25 @@ impl Shard {
         let Some(sources) = &mut self.sources else { return Ok(()) };
         let keys = &self.store.keys;
         let hashes = keys.source(endpoint);
-        match place {
+        sources.begin_minute(now);
+        let in_swarm = match place {
             Some(place) => {
                 let peers = &self.store.get(place).peers;
-                if sources.limits_swarm_of(peers.len()) {
-                    sources.check_swarm(peers.of_source(endpoint, keys))?;
+                match sources.limits_swarm_of(peers.len()) {
+                    true => sources.check_swarm(peers.of_source(endpoint, keys)),
+                    false => Ok(()),
                 }
             }
-            None => sources.check_new_swarm(hashes, now)?,
+            None => sources.check_new_swarm(hashes),
+        };
+        // A newcomer that exceeds nothing else may replace a peer of its network.
+        match in_swarm {
+            Ok(()) | Err(Exceeded::NetworkPerSwarm) => sources.check_peers(hashes).and(in_swarm),
+            Err(_) => in_swarm,
         }
-        sources.check_peers(hashes)
     }
 
-    fn is_trusted(&self, endpoint: &Endpoint) -> bool {
+    pub(super) fn is_trusted(&self, endpoint: &Endpoint) -> bool {
         self.trusted.as_ref().is_some_and(|trusted| trusted.contains(endpoint))
     }
 
@@ -91,11 +110,30 @@ impl Shard {
     fn replace_peer(&mut self, newcomer: &Endpoint, now: Moment) -> bool {
         let Some((info_hash, endpoint)) = self.replaceable(newcomer) else { return false };
         let Some(place) = self.store.find(&info_hash) else { return false };
+        if let Some(sources) = &mut self.sources {
+            sources.peer_replaced(self.store.keys.source(&endpoint));
+        }
+        self.totals.replaced += 1;
+        self.remove_replaced(place, endpoint, now)
+    }
+
+    /// Removes a peer from a swarm in which the newcomer's network has reached its limit.
+    fn replace_neighbour(&mut self, newcomer: &Endpoint, place: u32, now: Moment) -> bool {
+        let Self { store, sampler, .. } = self;
+        let (swarm, keys) = store.with_keys(place);
+        let neighbour = swarm.peers.replaceable_neighbour(newcomer, keys, &mut sampler.rng);
+        neighbour.is_some_and(|endpoint| {
+            !self.is_trusted(&endpoint) && self.remove_replaced(place, endpoint, now)
+        })
+    }
+
+    /// Removes a peer that a newcomer replaces from the swarm at a place.
+    fn remove_replaced(&mut self, place: u32, endpoint: Endpoint, now: Moment) -> bool {
         let (swarm, keys) = self.store.with_keys(place);
         let Some(seeder) = swarm.peers.remove(&endpoint, keys) else { return false };
-        let (emptied, completed) = (swarm.peers.is_empty(), swarm.completed);
+        let (info_hash, emptied) = (swarm.info_hash, swarm.peers.is_empty());
+        let completed = swarm.completed;
         self.peer_removed(&endpoint, seeder);
-        self.totals.replaced += 1;
         let kind = ChangeKind::Replaced { endpoint };
         self.log_replaced(ShardChange { info_hash, at: now, completed, kind });
         if emptied {
@@ -108,7 +146,7 @@ impl Shard {
     fn replaceable(&mut self, newcomer: &Endpoint) -> Option<(InfoHash, Endpoint)> {
         let own = match self.is_trusted(newcomer) {
             true => 0,
-            false => self.weight(newcomer)?,
+            false => self.sources.as_ref()?.weight(self.store.keys.source(newcomer))?,
         };
         // A quarter more: sources that occupy about the same would otherwise replace each other's
         // peers, since weights are not exact.
@@ -127,9 +165,12 @@ impl Shard {
             let by_size = self.passed.swarms.get(slot);
             let by_size = by_size.and_then(|info_hash| self.store.find(info_hash));
             let second = by_size.and_then(|place| self.draw(place));
-            for (info_hash, endpoint) in [Some(first), second].into_iter().flatten() {
-                let weight = self.weight(&endpoint).unwrap_or(0);
-                if weight > most && !self.is_trusted(&endpoint) {
+            for (info_hash, (endpoint, stamp)) in [Some(first), second].into_iter().flatten() {
+                let hashes = self.store.keys.source(&endpoint);
+                let sources = self.sources.as_ref()?;
+                let part = if stamp.settled() { SETTLED_PART } else { 1 };
+                let weight = sources.weight(hashes)? / part;
+                if weight > most && sources.may_lose(hashes) && !self.is_trusted(&endpoint) {
                     (most, chosen) = (weight, Some((info_hash, endpoint)));
                 }
             }
@@ -138,14 +179,9 @@ impl Shard {
     }
 
     /// A random peer of the swarm at a place, if it has one.
-    fn draw(&mut self, place: u32) -> Option<(InfoHash, Endpoint)> {
+    fn draw(&mut self, place: u32) -> Option<(InfoHash, (Endpoint, Stamp))> {
         let swarm = self.store.get(place);
         Some((swarm.info_hash, swarm.peers.any(&mut self.sampler.rng)?))
-    }
-
-    /// How much the source of an endpoint occupies; `None` if nothing counts it.
-    fn weight(&self, endpoint: &Endpoint) -> Option<u64> {
-        self.sources.as_ref()?.weight(self.store.keys.source(endpoint))
     }
 
     /// Keeps the swarm at a place for draws, after a sweep has `passed` this much of it: so often

@@ -4,12 +4,15 @@
 //! A peer that is restored twice, or has announced meanwhile, is stored once: the younger sighting
 //! of a peer counts, and the greater `completed` of a swarm. So swarms and their parts can be
 //! restored in any order, except for idle ones (see [`Shard::restore_idle`]).
+//!
+//! A restored peer is settled: it was stored before the peers that announce for the first time now.
 
 use onrush_proto::{Endpoint, Event, InfoHash};
 
 use super::change_log::{ChangeKind, ShardChange};
 use super::{PeerView, Shard};
 use crate::peers::{Announcer, Expiry, Peers, Stamp, TICK, Tick};
+use crate::store::queue_of;
 use crate::swarm::Swarm;
 use crate::time::Moment;
 
@@ -67,7 +70,7 @@ impl Shard {
                 restored.expired += 1;
                 continue;
             }
-            let stamp = Stamp::new(Tick::of(now).ago(peer.age), peer.seeder);
+            let stamp = Stamp::new(Tick::of(now).ago(peer.age), peer.seeder).settle();
             if expiry.is_over(stamp) {
                 restored.expired += 1;
             } else if self.restore_peer(info_hash, completed, &mut place, &peer, stamp, now) {
@@ -129,8 +132,7 @@ impl Shard {
         let rose = completed > swarm.completed;
         swarm.completed = swarm.completed.max(completed);
         if let Peers::Idle(idle) = swarm.peers
-            && idle.once
-            && rose
+            && idle.queue != queue_of(swarm.completed)
         {
             self.store.activate(place);
             self.make_idle_last(place, idle.since);
@@ -177,8 +179,9 @@ impl Shard {
                     self.store.activate(place);
                 }
                 let (swarm, keys) = self.store.with_keys(place);
-                let (endpoint, seen) = (&endpoint, stamp.seen());
-                swarm.peers.announce(Announcer { endpoint, seeder, seen, may_store }, keys).before
+                let settles = self.sampler.settles();
+                let announcer = Announcer { endpoint: &endpoint, stamp, settles, may_store };
+                swarm.peers.announce(announcer, keys).before
             }
         };
         match before {
@@ -195,7 +198,7 @@ impl Shard {
     }
 
     /// Removes a peer that stopped at another tracker `age` seconds ago, unless it announced here
-    /// at least 4 seconds later. The swarm's `completed` becomes the greater of the two.
+    /// at least 8 seconds later. The swarm's `completed` becomes the greater of the two.
     pub fn remove_peer(
         &mut self,
         info_hash: &InfoHash,

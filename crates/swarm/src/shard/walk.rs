@@ -43,7 +43,7 @@ pub trait Visitor {
     /// swarm.
     fn swarm(&mut self, swarm: &SwarmSummary, continued: bool);
 
-    /// Shows a peer of the last swarm, and its age in seconds, to within 4. In each part the IPv4
+    /// Shows a peer of the last swarm, and its age in seconds, to within 8. In each part the IPv4
     /// peers come first.
     fn peer(&mut self, endpoint: &Endpoint, seeder: bool, age: u32);
 }

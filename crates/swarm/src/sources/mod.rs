@@ -1,9 +1,10 @@
 //! Fair shares: how much of a shard one source may occupy.
 //!
 //! A source is an IPv4 address or an IPv6 /64, as one client may use all addresses of a /64. The
-//! network around it, a /24 or a /48, may occupy [`NETWORK_SOURCES`] times as much. Only peers that
-//! are stored are counted, and a peer is stored only after its address was proven, so a spoofed
-//! source occupies nothing.
+//! network around it, a /24 or a /48, may occupy [`NETWORK_SOURCES`] times as much, and the block
+//! around that, a /16 or a /32, [`BLOCK_SOURCES`] times (in a single swarm, blocks have no limit).
+//! Only peers that are stored are counted, and a peer is stored only after its address was proven,
+//! so a spoofed source occupies nothing.
 //!
 //! | limit | counted in | a count is too high by |
 //! |---|---|---|
@@ -16,8 +17,8 @@
 //!
 //! Each shard applies its share of the limits: info hashes spread evenly over the shards, so the
 //! shares add up to the limit. A table is crowded when the mean of its cells exceeds a quarter of
-//! the limit of a source. Then it no longer tells sources apart, and the limit of the networks
-//! applies alone.
+//! the limit of a source. Then it no longer tells sources apart, and the limits of networks and
+//! blocks apply alone. Blocks have a table of their own.
 
 mod counts;
 
@@ -29,11 +30,22 @@ use counts::Counts;
 
 /// How many sources' worth of each limit a network may occupy.
 pub const NETWORK_SOURCES: u64 = 16;
+/// How many sources' worth of the limits over all swarms a block may occupy.
+pub const BLOCK_SOURCES: u64 = 16 * NETWORK_SOURCES;
+
+/// The part of a source's peers, rounded up, that newcomers replace in a minute at most: one in so
+/// many.
+const REPLACED_SHARE: u64 = 16;
 
 /// Peers of a shard per cell of its table: 1 byte of table for 16 peers.
 const TABLE_SHARE: u64 = 64;
 /// Cells of a table at least and at most: 64 KiB and 16 MiB.
 const TABLE_CELLS: std::ops::RangeInclusive<u64> = 1 << 14..=1 << 22;
+
+/// Cells of a table of a shard for at most `max_peers` peers.
+pub(crate) fn table_cells(max_peers: u64) -> u64 {
+    (max_peers / TABLE_SHARE).clamp(*TABLE_CELLS.start(), *TABLE_CELLS.end())
+}
 
 /// Limits of a source; 0 switches one off.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -68,29 +80,90 @@ pub trait SourceSet: std::fmt::Debug + Send + Sync {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Exceeded {
     PeersPerSwarm,
+    /// The same of its network alone.
+    NetworkPerSwarm,
     Peers,
     NewSwarms,
+}
+
+/// How much the sources of a shard occupy, and the networks and blocks around them.
+#[derive(Debug, PartialEq, Eq)]
+struct Levels {
+    /// The limit of a source.
+    limit: u64,
+    /// Counts of sources and networks.
+    near: Counts<u32>,
+    /// Counts of blocks, apart from the others, which theirs would exceed.
+    blocks: Counts<u32>,
+}
+
+impl Levels {
+    /// Of a limit, with this many cells for sources and networks; `None` if the limit is off.
+    fn new(limit: u64, cells: u64) -> Option<Self> {
+        let blocks = Counts::new(*TABLE_CELLS.start() as usize);
+        (limit > 0).then(|| Self { limit, near: Counts::new(cells as usize), blocks })
+    }
+
+    #[inline]
+    fn add(&mut self, hashes: SourceHashes) {
+        self.near.add(hashes.source);
+        self.near.add(hashes.network);
+        self.blocks.add(hashes.block);
+    }
+
+    #[inline]
+    fn remove(&mut self, hashes: SourceHashes) {
+        self.near.remove(hashes.source);
+        self.near.remove(hashes.network);
+        self.blocks.remove(hashes.block);
+    }
+
+    fn clear(&mut self) {
+        self.near.clear();
+        self.blocks.clear();
+    }
+
+    fn is_crowded(&self) -> bool {
+        self.near.mean() > self.limit / 4
+    }
+
+    /// Whether one more would exceed a limit. The count of a source includes the mean, so that no
+    /// source exceeds its limit; those of networks and blocks do not, as the mean may exceed the
+    /// limit of a crowded table.
+    #[inline]
+    fn is_over(&self, hashes: SourceHashes) -> bool {
+        let Self { limit, near, blocks } = self;
+        let is_full = |counts: &Counts<u32>, key, limit| {
+            counts.of(key) >= limit && counts.without_mean(key) >= limit
+        };
+        (near.of(hashes.source) >= *limit && !self.is_crowded())
+            || is_full(near, hashes.network, limit * NETWORK_SOURCES)
+            || is_full(blocks, hashes.block, limit * BLOCK_SOURCES)
+    }
 }
 
 /// Peers of the sources of a shard.
 #[derive(Debug)]
 pub(crate) struct Sources {
-    limits: SourceLimits,
-    /// Peers of each source and network; `None` if nothing limits them.
-    peers: Option<Counts<u32>>,
+    peers_per_swarm: u64,
+    /// Peers; `None` if nothing limits them.
+    peers: Option<Levels>,
     /// Swarms created in this minute.
-    new_swarms: Option<Counts<u32>>,
+    new_swarms: Option<Levels>,
+    /// Peers of each source that newcomers have replaced in this minute.
+    replaced: Counts<u16>,
     minute: u32,
 }
 
 impl Sources {
     /// For a shard of at most `max_peers` peers; `None` if every limit is off.
     pub(crate) fn new(limits: SourceLimits, max_peers: u64) -> Option<Self> {
-        let cells = (max_peers / TABLE_SHARE).clamp(*TABLE_CELLS.start(), *TABLE_CELLS.end());
+        let cells = table_cells(max_peers);
         (limits != SourceLimits::default()).then(|| Self {
-            limits,
-            peers: (limits.peers > 0).then(|| Counts::new(cells as usize)),
-            new_swarms: (limits.new_swarms > 0).then(|| Counts::new(*TABLE_CELLS.start() as usize)),
+            peers_per_swarm: limits.peers_per_swarm.into(),
+            peers: Levels::new(limits.peers, cells),
+            new_swarms: Levels::new(limits.new_swarms.into(), *TABLE_CELLS.start()),
+            replaced: Counts::new(*TABLE_CELLS.start() as usize),
             minute: 0,
         })
     }
@@ -98,19 +171,19 @@ impl Sources {
     /// Whether swarms of this many peers are checked.
     #[inline]
     pub(crate) fn limits_swarm_of(&self, peers: usize) -> bool {
-        let limit = self.limits.peers_per_swarm as usize;
         // In a smaller swarm no source can exceed it.
-        limit > 0 && peers >= limit
+        self.peers_per_swarm > 0 && peers as u64 >= self.peers_per_swarm
     }
 
     /// Checks a newcomer against the limits of a swarm in which its source and its network have
     /// these numbers of peers.
     #[inline]
     pub(crate) fn check_swarm(&self, [source, network]: [u64; 2]) -> Result<(), Exceeded> {
-        let limit = u64::from(self.limits.peers_per_swarm);
-        match source >= limit || network >= limit * NETWORK_SOURCES {
-            true => Err(Exceeded::PeersPerSwarm),
-            false => Ok(()),
+        let limit = self.peers_per_swarm;
+        match (source >= limit, network >= limit * NETWORK_SOURCES) {
+            (true, _) => Err(Exceeded::PeersPerSwarm),
+            (false, true) => Err(Exceeded::NetworkPerSwarm),
+            (false, false) => Ok(()),
         }
     }
 
@@ -118,43 +191,39 @@ impl Sources {
     #[inline]
     pub(crate) fn check_peers(&self, hashes: SourceHashes) -> Result<(), Exceeded> {
         match &self.peers {
-            Some(peers) if is_over(peers, self.limits.peers, hashes) => Err(Exceeded::Peers),
+            Some(peers) if peers.is_over(hashes) => Err(Exceeded::Peers),
             _ => Ok(()),
         }
     }
 
-    /// Checks one more swarm of this source against the limit.
-    pub(crate) fn check_new_swarm(
-        &mut self,
-        hashes: SourceHashes,
-        now: Moment,
-    ) -> Result<(), Exceeded> {
-        let Some(new_swarms) = &mut self.new_swarms else { return Ok(()) };
+    /// Begins to count swarms and replaced peers anew if a minute is over.
+    pub(crate) fn begin_minute(&mut self, now: Moment) {
         let minute = now.0 / 60;
         if self.minute != minute {
             self.minute = minute;
-            new_swarms.clear();
+            self.new_swarms.iter_mut().for_each(Levels::clear);
+            self.replaced.clear();
         }
-        match is_over(new_swarms, self.limits.new_swarms.into(), hashes) {
-            true => Err(Exceeded::NewSwarms),
-            false => Ok(()),
+    }
+
+    /// Checks one more swarm of this source against the limit.
+    pub(crate) fn check_new_swarm(&self, hashes: SourceHashes) -> Result<(), Exceeded> {
+        match &self.new_swarms {
+            Some(new_swarms) if new_swarms.is_over(hashes) => Err(Exceeded::NewSwarms),
+            _ => Ok(()),
         }
     }
 
     /// Counts a swarm that this source has created.
     pub(crate) fn swarm_created(&mut self, hashes: SourceHashes) {
-        if let Some(new_swarms) = &mut self.new_swarms {
-            new_swarms.add(hashes.source);
-            new_swarms.add(hashes.network);
-        }
+        self.new_swarms.iter_mut().for_each(|new_swarms| new_swarms.add(hashes));
     }
 
     /// Counts a peer that was stored.
     #[inline]
     pub(crate) fn peer_added(&mut self, hashes: SourceHashes) {
         if let Some(peers) = &mut self.peers {
-            peers.add(hashes.source);
-            peers.add(hashes.network);
+            peers.add(hashes);
         }
     }
 
@@ -162,49 +231,44 @@ impl Sources {
     #[inline]
     pub(crate) fn peer_removed(&mut self, hashes: SourceHashes) {
         if let Some(peers) = &mut self.peers {
-            peers.remove(hashes.source);
-            peers.remove(hashes.network);
+            peers.remove(hashes);
         }
     }
 
-    /// How much a source occupies, for comparison with others: its peers, or its network's share
-    /// per source, whichever is more. `None` if peers in all are not limited.
-    pub(crate) fn weight(&self, hashes: SourceHashes) -> Option<u64> {
-        let peers = self.peers.as_ref()?;
-        Some(peers.of(hashes.source).max(peers.of(hashes.network) / NETWORK_SOURCES))
+    /// Counts a peer of this source that a newcomer has replaced.
+    pub(crate) fn peer_replaced(&mut self, hashes: SourceHashes) {
+        self.replaced.add(hashes.source);
     }
 
-    /// Whether a table is crowded, so that the limits of networks apply alone.
+    /// How much a source occupies, for comparison with others: its peers, or the share per source
+    /// of its network or its block, whichever is most. `None` if peers in all are not limited.
+    pub(crate) fn weight(&self, hashes: SourceHashes) -> Option<u64> {
+        let Levels { near, blocks, .. } = self.peers.as_ref()?;
+        let network = near.of(hashes.network) / NETWORK_SOURCES;
+        let block = blocks.of(hashes.block) / BLOCK_SOURCES;
+        Some(near.of(hashes.source).max(network).max(block))
+    }
+
+    /// Whether newcomers have left this source some of the part that it may lose in this minute.
+    pub(crate) fn may_lose(&self, hashes: SourceHashes) -> bool {
+        self.peers.as_ref().is_some_and(|peers| {
+            let part = peers.near.of(hashes.source).div_ceil(REPLACED_SHARE);
+            self.replaced.without_mean(hashes.source) < part
+        })
+    }
+
+    /// Whether a table is crowded, so that the limits of networks and blocks apply alone.
     pub(crate) fn is_crowded(&self) -> bool {
-        let crowded = |counts: &Option<Counts<u32>>, limit: u64| {
-            counts.as_ref().is_some_and(|counts| is_crowded(counts, limit))
-        };
-        crowded(&self.peers, self.limits.peers)
-            || crowded(&self.new_swarms, self.limits.new_swarms.into())
+        self.peers.iter().chain(&self.new_swarms).any(Levels::is_crowded)
     }
 
     /// Panics unless the table counts exactly these endpoints.
     pub(crate) fn check(&self, endpoints: impl Iterator<Item = SourceHashes>) {
         let Some(peers) = &self.peers else { return };
-        let mut counted =
-            Self { peers: Some(Counts::new(peers.cells())), new_swarms: None, ..*self };
-        endpoints.for_each(|hashes| counted.peer_added(hashes));
-        assert!(counted.peers == self.peers, "the table counts the peers that are stored");
+        let mut counted = Levels::new(peers.limit, peers.near.cells() as u64).expect("a limit");
+        endpoints.for_each(|hashes| counted.add(hashes));
+        assert!(counted == *peers, "the table counts the peers that are stored");
     }
-}
-
-fn is_crowded(counts: &Counts<u32>, limit: u64) -> bool {
-    counts.mean() > limit / 4
-}
-
-/// The count of a source includes the mean, so that no source exceeds its limit; that of a network
-/// does not, as the mean may exceed the limit of a crowded table.
-#[inline]
-fn is_over(counts: &Counts<u32>, limit: u64, hashes: SourceHashes) -> bool {
-    let network_limit = limit * NETWORK_SOURCES;
-    (counts.of(hashes.source) >= limit && !is_crowded(counts, limit))
-        || (counts.of(hashes.network) >= network_limit
-            && counts.without_mean(hashes.network) >= network_limit)
 }
 
 /// The peers of each source in a large swarm.

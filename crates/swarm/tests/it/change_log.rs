@@ -49,7 +49,7 @@ impl Copy {
         }
     }
 
-    /// Compares with the shard; ages are in ticks of four seconds.
+    /// Compares with the shard; ages are in ticks of eight seconds.
     fn assert_equals(&self, shard: &Shard, now: u32) {
         let mut peers = BTreeSet::new();
         for swarm in shard.swarms(Moment(now)) {
@@ -57,7 +57,7 @@ impl Copy {
                 let (copied, seen) = self.peers[&(swarm.info_hash, endpoint)];
                 assert_eq!(copied, seeder, "{endpoint:?}");
                 let copied_age = i64::from(now) - seen;
-                assert!((copied_age - i64::from(age)).abs() < 8, "{copied_age} and {age} seconds");
+                assert!((copied_age - i64::from(age)).abs() < 16, "{copied_age} and {age} seconds");
                 peers.insert((swarm.info_hash, endpoint));
             }
             let completed = self.completed.get(&swarm.info_hash).copied().unwrap_or_default();
@@ -157,7 +157,7 @@ fn a_reader_of_stops_is_shown_nothing_else() {
     // A peer that is unknown here may be known to a replica.
     serve(&mut shard, 1, 3..6, onrush_proto::Event::Stopped, 11);
     drop(all);
-    shard.sweep(Moment(12 + LIFETIME + 8), usize::MAX);
+    shard.sweep(Moment(12 + LIFETIME + 16), usize::MAX);
     let mut read = Vec::new();
     shard.read_changes(&mut stops, 100, |change| read.push(*change)).unwrap();
     let expected = (3..6).map(|number| ShardChange {

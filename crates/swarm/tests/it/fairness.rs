@@ -20,15 +20,15 @@ const DEVIATIONS: f64 = 5.0;
 /// How often each peer, in wire form, was given out.
 type Counts = BTreeMap<Vec<u8>, f64>;
 
-/// Seeders have even numbers below twice their number; every 50th peer has port 1.
+/// Every 50th peer has port 1. Few peers are of the same network.
 fn endpoint(family: Family, number: u32) -> Endpoint {
-    let [a, b, c, d] = number.to_be_bytes();
+    let [a, b, c, d] = number.wrapping_mul(0x9E37_79B1).to_be_bytes();
     let port = if number % 50 == 49 { [0, 1] } else { [0x1A, 0xE1] };
     match family {
         Family::V4 => Endpoint::V4([a, b, c, d, port[0], port[1]]),
         Family::V6 => {
             let mut row = [0x20; 18];
-            row[12..16].copy_from_slice(&[a, b, c, d]);
+            row[2..6].copy_from_slice(&[a, b, c, d]);
             row[16..].copy_from_slice(&port);
             Endpoint::V6(row)
         }

@@ -26,6 +26,8 @@ struct Model {
     swarms: BTreeMap<InfoHash, ModelSwarm>,
     totals: Totals,
     retired: u64,
+    /// The swarms that each source has completed, by period.
+    completions: BTreeSet<(InfoHash, Vec<u8>, u32)>,
 }
 
 /// A step of a test.
@@ -96,7 +98,7 @@ fn info_hash(swarm: u8) -> InfoHash {
 }
 
 fn ticks(seconds: u32) -> u32 {
-    seconds / 4
+    seconds / 8
 }
 
 impl Model {
@@ -127,7 +129,16 @@ impl Model {
             let swarm = self.swarms.entry(announce.info_hash).or_default();
             swarm.idle = None;
             swarm.peers.insert(announce.endpoint, (announce.seeder, now));
-            if announce.event == Event::Completed && announce.seeder && before != Some(true) {
+            let period = now / self.settings.completed_retention.max(3_600);
+            let source = match &announce.endpoint {
+                Endpoint::V4(row) => row[..4].to_vec(),
+                Endpoint::V6(row) => row[..8].to_vec(),
+            };
+            if announce.event == Event::Completed
+                && announce.seeder
+                && before != Some(true)
+                && self.completions.insert((announce.info_hash, source, period))
+            {
                 swarm.completed += 1;
                 self.totals.completed += 1;
             }
@@ -155,11 +166,13 @@ impl Model {
         self.totals.idle_evicted += excess as u64;
     }
 
-    /// Swarms without peers, in the order of their eviction: first those whose `completed` is 1.
-    fn idle(&self) -> impl Iterator<Item = ((bool, u32, u64), InfoHash)> + '_ {
+    /// Swarms without peers, in the order of their eviction: by the magnitude of their `completed`.
+    fn idle(&self) -> impl Iterator<Item = ((usize, u32, u64), InfoHash)> + '_ {
         self.swarms.iter().filter_map(|(hash, swarm)| {
             let (since, number) = swarm.idle?;
-            Some(((swarm.completed != 1, since, number), *hash))
+            let least = [1, 2, 4, 16, 256, 65_536];
+            let magnitude = least.iter().filter(|least| swarm.completed >= **least).count();
+            Some(((magnitude, since, number), *hash))
         })
     }
 
@@ -261,7 +274,7 @@ impl Model {
             let left = there.get(hash).unwrap_or(&none);
             let had_peers = !swarm.peers.is_empty();
             let settings = self.settings;
-            let over = |seen| ticks(now) - ticks(seen) > settings.peer_lifetime.div_ceil(4);
+            let over = |seen| ticks(now) - ticks(seen) > settings.peer_lifetime.div_ceil(8);
             swarm.peers.retain(|endpoint, (_, seen)| {
                 let stays = left.contains(endpoint);
                 assert!(stays || over(*seen), "{endpoint:?} expired too early");
@@ -299,8 +312,9 @@ impl Model {
             self.idle().partition(|(_, hash)| there.contains_key(hash));
         assert!(!full || stay.iter().all(|(_, hash)| !due.contains(hash)), "idle for too long");
         let evicted: Vec<_> = removed.iter().filter(|(_, hash)| !due.contains(hash)).collect();
-        for ((many, since, _), hash) in &evicted {
-            let later = |(others, other, _): (bool, u32, u64)| (*many, *since) <= (others, other);
+        for ((magnitude, since, _), hash) in &evicted {
+            let later =
+                |(others, other, _): (usize, u32, u64)| (*magnitude, *since) <= (others, other);
             assert!(stay.iter().all(|(order, _)| later(*order)), "{hash} is not the first");
         }
         assert!(evicted.is_empty() || stay.len() as u64 == self.settings.max_idle_swarms);
@@ -338,6 +352,7 @@ impl Pair {
                 swarms: BTreeMap::new(),
                 totals: Totals::default(),
                 retired: 0,
+                completions: BTreeSet::new(),
             },
             batch: ShardBatch::new(64, 5 * 64, 64 * (HEAD_LEN + 67 * 18)),
             waiting: Vec::new(),
@@ -485,7 +500,7 @@ impl Pair {
             for peer in view.peers {
                 let (seeder, seen) = swarm.peers[&peer.endpoint];
                 assert_eq!(peer.seeder, seeder);
-                assert_eq!(peer.age, (ticks(self.now) - ticks(seen)) * 4);
+                assert_eq!(peer.age, (ticks(self.now) - ticks(seen)) * 8);
             }
         }
         assert_eq!(swarms, self.model.swarms.len());
@@ -572,7 +587,7 @@ fn run(settings: ShardSettings, seed: u64, steps: &[Step]) {
         pair.step(step);
     }
     pair.step(&Step::FullSweep);
-    pair.now += settings.peer_lifetime + 8;
+    pair.now += settings.peer_lifetime + 16;
     pair.step(&Step::FullSweep);
     assert_eq!(pair.shard.totals().peers(), 0, "all peers have expired");
     pair.now += settings.completed_retention;

@@ -186,7 +186,7 @@ fn completed_is_retained_after_the_last_peer() {
     tracker.later(86_399);
     assert_eq!(tracker.scrape(1), ScrapeCounts { seeders: 0, completed: 1, leechers: 0 });
     assert_eq!(tracker.leecher(1, v4(2, 80)).counts(), (0, 1));
-    tracker.later(2_408); // its lifetime
+    tracker.later(2_416); // its lifetime
     assert_eq!((tracker.shard.totals().peers(), tracker.scrape(1).completed), (0, 1));
     tracker.later(86_400);
     assert_eq!(tracker.scrape(1), ScrapeCounts::default());
@@ -209,10 +209,35 @@ fn the_oldest_idle_swarm_is_evicted_first() {
     assert_eq!(tracker.shard.totals().idle_evicted, 1);
 }
 
-/// The attack: a `completed` of a random info hash and a stop take two datagrams.
+/// The attack: one address announces `completed` again and again, with other ports, after a stop,
+/// and as a leecher first.
 #[test]
-fn idle_swarms_that_completed_once_are_evicted_before_others() {
-    let mut tracker = Tracker::new(ShardSettings { max_idle_swarms: 3, ..SETTINGS });
+fn completed_counts_once_per_source_and_period() {
+    let mut tracker = Tracker::new(SETTINGS);
+    tracker.now = Moment(86_400 * 10);
+    for port in 1_000..1_050 {
+        tracker.leecher(1, v4(1, port));
+        tracker.completed(1, v4(1, port));
+        tracker.stopped(1, v4(1, port));
+        tracker.completed(1, v4(1, port));
+        tracker.completed(2, v6(port));
+    }
+    assert_eq!((tracker.scrape(1).completed, tracker.scrape(2).completed), (1, 1));
+    tracker.completed(1, v4(2, 80));
+    tracker.completed(2, v4(1, 80));
+    assert_eq!((tracker.scrape(1).completed, tracker.scrape(2).completed), (2, 2));
+    assert_eq!(tracker.shard.totals().completed, 4);
+    // The next period.
+    tracker.later(86_400);
+    tracker.completed(1, v4(1, 3_000));
+    assert_eq!(tracker.scrape(1).completed, 3);
+}
+
+/// The attack: an address makes a count of 1 with two datagrams, and with a few more addresses of
+/// its network a count of 3.
+#[test]
+fn idle_swarms_of_the_least_magnitude_are_evicted_first() {
+    let mut tracker = Tracker::new(ShardSettings { max_idle_swarms: 5, ..SETTINGS });
     let mut complete = |swarm: u8, peers: u16| {
         for peer in 1..=peers {
             tracker.completed(swarm, v4(peer, 80));
@@ -222,17 +247,25 @@ fn idle_swarms_that_completed_once_are_evicted_before_others() {
         }
         tracker.now = tracker.now.after(1);
         tracker.shard.check();
-        [1, 2, 3].map(|swarm| tracker.scrape(swarm).completed)
+        [1, 2, 3, 4].map(|swarm| tracker.scrape(swarm).completed)
     };
-    complete(1, 2);
-    complete(2, 1);
-    complete(3, 3);
-    for swarm in 10..200 {
-        assert_eq!(complete(swarm, 1), [2, 0, 3], "swarm {swarm}");
+    for (swarm, peers) in [(1, 4), (2, 1), (3, 17), (4, 3)] {
+        complete(swarm, peers);
     }
-    // Greater counts displace each other by age.
-    complete(201, 2);
-    assert_eq!(complete(202, 2), [0, 0, 3]);
+    complete(5, 1);
+    for swarm in 10..100 {
+        let kept = complete(swarm, 1);
+        assert_eq!((kept[0], kept[2], kept[3]), (4, 17, 3), "swarm {swarm}");
+    }
+    for swarm in 100..150 {
+        let kept = complete(swarm, 3);
+        assert_eq!((kept[0], kept[1], kept[2]), (4, 0, 17), "swarm {swarm}");
+    }
+    // Counts of one magnitude displace each other by age.
+    for swarm in 150..155 {
+        complete(swarm, 15);
+    }
+    assert_eq!(complete(155, 1), [0, 0, 17, 0]);
 }
 
 #[test]
@@ -307,7 +340,7 @@ fn peers_of_the_longest_lifetime_expire() {
         tracker.leecher(1, v4(1, 80));
         tracker.later(MAX_PEER_LIFETIME);
         assert_eq!(tracker.shard.totals().peers(), 1);
-        tracker.later(8);
+        tracker.later(16);
         assert_eq!(tracker.shard.totals().peers(), 0);
     }
 }
@@ -399,8 +432,8 @@ fn small_sweeps_complete_a_pass_in_time() {
     assert!((80..=100).contains(&turns), "{turns} turns of 100 ms");
     assert_eq!(totals.expired, 0);
     // The first of these passes may have begun before any peer expired.
-    pass(start.after(2_408));
-    let (_, totals) = pass(start.after(2_408));
+    pass(start.after(2_416));
+    let (_, totals) = pass(start.after(2_416));
     assert_eq!((totals.expired, totals.peers()), (40_000, 0));
     tracker.shard.check();
 }
@@ -453,7 +486,7 @@ fn a_pass_misses_no_peer_when_the_swarm_at_its_position_is_removed() {
     let mut tracker = Tracker::new(SETTINGS);
     let many = || (0..200u8).map(|n| Endpoint::V4([192, 0, 2, n, 0, 80]));
     many().for_each(|peer| drop(tracker.seeder(1, peer)));
-    tracker.now = tracker.now.after(SETTINGS.peer_lifetime + 8);
+    tracker.now = tracker.now.after(SETTINGS.peer_lifetime + 16);
     many().for_each(|peer| drop(tracker.leecher(2, peer)));
     // Into the middle of the second swarm, behind its seeders, of which it has none.
     assert!(!tracker.shard.sweep(tracker.now, 10).pass_finished);

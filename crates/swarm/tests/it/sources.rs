@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use onrush_proto::announce::HEAD_LEN;
 use onrush_proto::{AnnounceHead, Endpoint, Event, InfoHash, TransactionId};
-use onrush_swarm::sources::NETWORK_SOURCES;
+use onrush_swarm::sources::{BLOCK_SOURCES, NETWORK_SOURCES};
 use onrush_swarm::{
     Announce, Moment, PeerView, Shard, ShardBatch, ShardSettings, SourceLimits, SourceSet, Totals,
 };
@@ -86,6 +86,13 @@ impl Tracker {
     fn totals(&self) -> Totals {
         self.shard.totals()
     }
+
+    /// The peers of a swarm.
+    fn stored(&self, swarm: u64) -> BTreeSet<Endpoint> {
+        let swarms = self.shard.swarms(Moment(self.now));
+        let mut swarms = swarms.filter(|view| view.info_hash == info_hash(swarm));
+        swarms.next().into_iter().flat_map(|view| view.peers).map(|peer| peer.endpoint).collect()
+    }
 }
 
 /// The peers of two sources' worth of addresses: IPv4 and IPv6, several networks.
@@ -100,12 +107,12 @@ fn peer(source: u8, port: u8) -> Endpoint {
     }
 }
 
-fn prefixes(endpoint: &Endpoint) -> [Vec<u8>; 2] {
-    let bytes = endpoint.as_bytes();
-    match endpoint {
-        Endpoint::V4(_) => [bytes[..4].to_vec(), bytes[..3].to_vec()],
-        Endpoint::V6(_) => [bytes[..8].to_vec(), bytes[..6].to_vec()],
-    }
+fn prefixes(endpoint: &Endpoint) -> [&[u8]; 3] {
+    let lengths = match endpoint {
+        Endpoint::V4(_) => [4, 3, 2],
+        Endpoint::V6(_) => [8, 6, 4],
+    };
+    lengths.map(|length| &endpoint.as_bytes()[..length])
 }
 
 /// The limits, computed from all peers for each newcomer.
@@ -123,27 +130,53 @@ impl Model {
         endpoint: &Endpoint,
         others: impl Iterator<Item = Endpoint> + Clone,
     ) -> bool {
-        let [source, network] = prefixes(endpoint);
-        let alike = |nth: usize, own: &Vec<u8>| {
-            others.clone().filter(|other| prefixes(other)[nth] == *own).count() as u64
+        let alike = |nth: usize| {
+            let own = prefixes(endpoint)[nth];
+            others.clone().filter(|other| prefixes(other)[nth] == own).count() as u64
         };
-        limit > 0 && (alike(0, &source) >= limit || alike(1, &network) >= limit * NETWORK_SOURCES)
+        limit > 0
+            && (alike(0) >= limit
+                || alike(1) >= limit * NETWORK_SOURCES
+                || alike(2) >= limit * BLOCK_SOURCES)
     }
 
-    fn start(&mut self, swarm: u64, endpoint: Endpoint, now: u32) {
+    /// Whether a peer in a swarm may give way to a newcomer of its network.
+    fn is_replaceable(&self, swarm: u64, peer: &Endpoint, newcomer: &Endpoint) -> bool {
+        let here = || self.peers.keys().filter(|(of, _)| *of == swarm).map(|(_, peer)| peer);
+        let of_source =
+            |of: &Endpoint| here().filter(|other| prefixes(other)[0] == prefixes(of)[0]).count();
+        let own = of_source(newcomer);
+        prefixes(peer)[1] == prefixes(newcomer)[1] && of_source(peer) > own + own / 4 + 1
+    }
+
+    /// An announce after which the shard stores `stored` of the swarm.
+    fn start(&mut self, swarm: u64, endpoint: Endpoint, now: u32, stored: &BTreeSet<Endpoint>) {
         if !self.peers.contains_key(&(swarm, endpoint)) {
             let all = self.peers.keys().map(|(_, peer)| *peer);
             let here = self.peers.keys().filter(|(of, _)| *of == swarm).map(|(_, peer)| *peer);
             let minute = self.created.iter().filter(|(minute, _)| *minute == now / 60);
             let new = here.clone().next().is_none();
+            let per_swarm: u64 = self.limits.peers_per_swarm.into();
+            let of_source =
+                here.clone().filter(|other| prefixes(other)[0] == prefixes(&endpoint)[0]);
+            let of_source = per_swarm > 0 && of_source.count() as u64 >= per_swarm;
+            let of_network = Self::exceeds(per_swarm, &endpoint, here.clone());
+            let peers = Self::exceeds(self.limits.peers, &endpoint, all);
+            let gone = here.clone().find(|peer| !stored.contains(peer));
+            let replaces = of_network && !of_source && !peers && gone.is_some();
+            if let Some(gone) = gone.filter(|_| replaces) {
+                assert!(self.is_replaceable(swarm, &gone, &endpoint), "{gone:?} for {endpoint:?}");
+                self.peers.remove(&(swarm, gone));
+                self.refused[0] += 1;
+            }
             let exceeded = [
-                !new && Self::exceeds(self.limits.peers_per_swarm.into(), &endpoint, here),
+                of_source || of_network && !peers && !replaces,
                 new && Self::exceeds(
                     self.limits.new_swarms.into(),
                     &endpoint,
                     minute.map(|(_, peer)| *peer),
                 ),
-                Self::exceeds(self.limits.peers, &endpoint, all),
+                peers,
             ];
             if let Some(first) = exceeded.into_iter().position(|exceeded| exceeded) {
                 self.refused[first] += 1;
@@ -188,14 +221,19 @@ proptest! {
     ) {
         let limits = SourceLimits { peers_per_swarm: per_swarm, peers: in_all, new_swarms };
         let mut tracker = Tracker::new(100_000, limits);
-        let mut model =
-            Model { limits, peers: BTreeMap::new(), created: Vec::new(), refused: [0; 3] };
+        let mut model = Model {
+            limits,
+            peers: BTreeMap::new(),
+            created: Vec::new(),
+            refused: [0; 3],
+        };
         for step in steps {
             match step {
                 Step::Start { swarm, source, port } => {
                     let endpoint = peer(source, port);
                     tracker.start(swarm, endpoint, port % 2 == 0);
-                    model.start(swarm, endpoint, tracker.now);
+                    let stored = tracker.stored(swarm);
+                    model.start(swarm, endpoint, tracker.now, &stored);
                 }
                 Step::Stop { swarm, source, port } => {
                     tracker.announce(swarm, peer(source, port), false, Event::Stopped);
@@ -263,6 +301,15 @@ proptest! {
 
 /// The attack: one address announces 65,534 ports, half of them as seeders.
 fn honest_share(swarm_size: u32, attackers: impl Iterator<Item = Endpoint>) -> (usize, f64) {
+    share_of(honest, swarm_size, attackers)
+}
+
+/// The same against a swarm of peers of this kind.
+fn share_of(
+    honest: fn(u32) -> Endpoint,
+    swarm_size: u32,
+    attackers: impl Iterator<Item = Endpoint>,
+) -> (usize, f64) {
     let limits = SourceLimits { peers_per_swarm: 64, peers: 100_000, new_swarms: 3_000 };
     let mut tracker = Tracker::new(1_000_000, limits);
     for number in 0..swarm_size {
@@ -344,23 +391,180 @@ fn one_source_announces_for_an_hour(per_second: u64, max_peers: u64) {
     eprintln!("{number} announces of one source: {greatest} peers of {max_peers} stored at most");
 }
 
-/// Sources that together fill the shard, each within its limit, make room for newcomers.
+/// An honest client of IPv6, with a network of its own.
+fn honest_v6(number: u32) -> Endpoint {
+    let [a, b] = [number >> 16, number].map(|half| half as u16);
+    Endpoint::v6(Ipv6Addr::new(0x2a00, a, b, 0, 0, 0, 0, 1), 6_881)
+}
+
+/// The first sources of a network, with more ports than their limit each.
+fn of_one_network(v6: bool, sources: u16) -> impl Iterator<Item = Endpoint> {
+    (0..sources * 128).map(move |number| {
+        let (source, port) = (number % sources, 1_000 + number / sources);
+        match v6 {
+            false => Endpoint::v4(Ipv4Addr::new(198, 51, 100, source as u8), port),
+            true => Endpoint::v6(Ipv6Addr::new(0x2001, 0xdb8, 7, source, 0, 0, 0, 1), port),
+        }
+    })
+}
+
+#[test]
+fn one_network_gets_an_eighth_of_the_lists_while_others_are_left() {
+    for (size, least) in [(100, 0.8), (200, 0.85), (2_000, 0.85)] {
+        for (v6, honest) in [(false, honest as fn(u32) -> Endpoint), (true, honest_v6)] {
+            let (stored, share) = share_of(honest, size, of_one_network(v6, 16));
+            assert!((900..=1_100).contains(&stored), "{stored} peers of one network among {size}");
+            assert!(share >= least, "{share} of the lists are honest among {size}, IPv6: {v6}");
+        }
+    }
+}
+
+#[test]
+fn neighbours_do_not_keep_each_other_out_of_a_swarm() {
+    for v6 in [false, true] {
+        let limits = SourceLimits { peers_per_swarm: 64, peers: 100_000, new_swarms: 3_000 };
+        let mut tracker = Tracker::new(1_000_000, limits);
+        (0..200).for_each(|number| drop(tracker.start(1, honest(number), number % 2 == 0)));
+        of_one_network(v6, 16).for_each(|peer| drop(tracker.start(1, peer, false)));
+        let before = tracker.totals();
+        // One peer of each other source.
+        let others = of_one_network(v6, 200).skip(100).take(100);
+        let stored = others.filter(|peer| {
+            tracker.start(1, *peer, false);
+            tracker.stored(1).contains(peer)
+        });
+        let stored = stored.count();
+        tracker.shard.check();
+        assert!(stored >= 95, "{stored} of 100 neighbours are stored, IPv6: {v6}");
+        assert!(tracker.totals().peers() <= before.peers() + 50, "the network keeps its limit");
+    }
+}
+
+/// The same for a block: more networks than may occupy their limits.
+#[test]
+fn one_block_gets_a_bounded_share_of_the_peers() {
+    let limits = SourceLimits { peers_per_swarm: 64, peers: 2, new_swarms: 0 };
+    let mut tracker = Tracker::new(100_000, limits);
+    for number in 0..4_096u32 {
+        let [_, _, high, low] = number.to_be_bytes();
+        let address = Ipv4Addr::new(198, 51, low, high);
+        tracker.start(number.into(), Endpoint::v4(address, 80), false);
+        let address = Ipv6Addr::new(0x2001, 0xdb8, number as u16, 0, 0, 0, 0, 1);
+        tracker.start(number.into(), Endpoint::v6(address, 80), false);
+    }
+    tracker.shard.check();
+    let totals = tracker.totals();
+    assert_eq!([totals.peers_v4, totals.peers_v6], [2 * BLOCK_SOURCES; 2]);
+    assert_eq!(totals.refused_of_source, 2 * 4_096 - totals.peers());
+}
+
+/// What the tracker knows of the seed box when the attack begins.
+#[derive(Clone, Copy, Debug)]
+enum Known {
+    /// It has announced once.
+    Once,
+    /// It has announced again half an interval later.
+    Again,
+    /// The tracker has restored it.
+    Restored,
+}
+
+/// The attack: all sources of a block, with one or two peers each, announce more peers than the
+/// shard stores, once a minute; its target is a source with many peers within its limit.
+fn box_and_newcomers(known: Known, attacker: impl Fn(u32) -> Endpoint, minutes: u32) -> [u64; 2] {
+    let limits = SourceLimits { peers_per_swarm: 64, peers: 200, new_swarms: 0 };
+    let mut tracker = Tracker::new(20_000, limits);
+    let seed_box = Endpoint::v4(Ipv4Addr::new(203, 0, 113, 9), 6_881);
+    (0..160).for_each(|swarm| drop(tracker.start(swarm, seed_box, true)));
+    match known {
+        Known::Once => {}
+        Known::Again => {
+            tracker.now += 900;
+            (0..160).for_each(|swarm| drop(tracker.start(swarm, seed_box, true)));
+        }
+        Known::Restored => {
+            let stored: Vec<_> = tracker.shard.swarms(Moment(tracker.now)).collect();
+            tracker = Tracker::new(20_000, limits);
+            for swarm in stored {
+                let peers = swarm.peers.into_iter();
+                tracker.shard.restore(swarm.info_hash, 0, peers, Moment(tracker.now));
+            }
+        }
+    }
+    for minute in 0..minutes {
+        for number in 0..26_214 {
+            let swarm = 1 << 40 | u64::from(minute) << 32 | u64::from(number);
+            tracker.start(swarm, attacker(number), false);
+        }
+        tracker.now += 60;
+    }
+    assert_eq!(tracker.totals().peers(), 20_000, "the shard is full");
+    let views: Vec<_> = tracker.shard.swarms(Moment(tracker.now)).collect();
+    let kept = views.iter().flat_map(|swarm| &swarm.peers);
+    let kept = kept.filter(|peer| peer.endpoint == seed_box).count() as u64;
+    let stored = (0..500).filter(|number| {
+        let reply = tracker.start(1 << 50 | u64::from(*number), honest(*number), true);
+        reply.seeders == 1
+    });
+    let stored = stored.count() as u64;
+    tracker.shard.check();
+    [kept, stored]
+}
+
+#[test]
+fn one_block_displaces_no_large_source_and_keeps_no_newcomers_out() {
+    let v4 = |n: u32| {
+        let [_, _, high, low] = (n / 2).to_be_bytes();
+        Endpoint::v4(Ipv4Addr::new(198, 51, low, high), 80 + n as u16 % 2)
+    };
+    // A /64 each, of as many networks as possible, and 16 of each network.
+    let v6 = |n: u32| Endpoint::v6(Ipv6Addr::new(0x2001, 0xdb8, n as u16, 0, 0, 0, 0, 1), 80);
+    let v6_networks = |n: u32| {
+        let (network, source) = (n as u16 / 16, n as u16 % 16);
+        Endpoint::v6(Ipv6Addr::new(0x2001, 0xdb8, network, source, 0, 0, 0, 1), 80)
+    };
+    for (known, minutes, least) in [(Known::Once, 1, 144), (Known::Again, 3, 160)] {
+        for (name, [kept, stored]) in [
+            ("/16 of IPv4", box_and_newcomers(known, v4, minutes)),
+            ("/32 of IPv6", box_and_newcomers(known, v6, minutes)),
+            ("/32 of IPv6, by networks", box_and_newcomers(known, v6_networks, minutes)),
+        ] {
+            eprintln!("{name}, {known:?}: {kept} of 160 kept, {stored} of 500 stored");
+            assert!(kept >= least, "{known:?}: {kept} of 160 peers of the box, {name}");
+            assert!(stored >= 400, "{known:?}: {stored} of 500 newcomers, {name}");
+        }
+    }
+    let [kept, _] = box_and_newcomers(Known::Restored, v4, 2);
+    assert_eq!(kept, 160, "restored peers are settled");
+}
+
+/// Sources that together fill the shard, each within its limit, make room for newcomers, also if
+/// they are settled.
 #[test]
 fn a_newcomer_replaces_a_peer_of_a_source_that_occupies_most() {
+    [false, true].into_iter().for_each(newcomers_replace_peers_of_eleven_sources);
+}
+
+fn newcomers_replace_peers_of_eleven_sources(settled: bool) {
     let limits = SourceLimits { peers_per_swarm: 64, peers: 1_000, new_swarms: 0 };
     let mut tracker = Tracker::new(20_000, limits);
     for number in 0..10_000 {
         tracker.start(number / 4, honest(number as u32), number % 2 == 0);
     }
-    for number in 0..11_000u64 {
-        let address = Ipv4Addr::new(198, 51, (number % 11) as u8, 7);
-        tracker.start(1 << 40 | number, Endpoint::v4(address, 80), false);
+    for _ in 0..1 + u32::from(settled) {
+        for number in 0..11_000u64 {
+            let address = Ipv4Addr::new(198, 51, (number % 11) as u8, 7);
+            tracker.start(1 << 40 | number, Endpoint::v4(address, 80), false);
+        }
+        tracker.now += 900;
     }
     let refused = tracker.totals().refused_full;
     assert_eq!((tracker.totals().peers(), tracker.totals().replaced), (20_000, 0));
     // A few share the cells of a source that occupies much.
     let tolerated = 10;
     for number in 10_000..14_000 {
+        // A source loses a sixteenth of its peers a minute.
+        tracker.now += u32::from(number % 4 == 0);
         tracker.start((1 << 50) + number / 4, honest(number as u32), true);
     }
     tracker.shard.check();
@@ -401,6 +605,7 @@ fn a_source_cannot_hide_its_peers_in_large_swarms() {
     let before = tracker.totals();
     assert_eq!((before.peers(), before.idle_swarms), (20_000, 1_000));
     for number in 10_000..12_000 {
+        tracker.now += 1;
         tracker.shard.sweep(Moment(tracker.now), 2_048);
         tracker.start(1 << 50 | number, honest(number as u32), true);
     }
@@ -456,6 +661,10 @@ fn no_limit_applies_to_trusted_sources() {
     }
     tracker.shard.check();
     assert_eq!((tracker.totals().peers(), tracker.totals().refused()), (600, 0));
+    for port in 81..84 {
+        tracker.announce(1, Endpoint::v4(ATTACKER, port), true, Event::Completed);
+    }
+    assert_eq!(tracker.totals().completed, 3, "each client of a trusted source counts");
 }
 
 /// More sources than a table distinguishes: the limit of networks applies alone.

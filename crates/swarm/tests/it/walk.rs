@@ -141,14 +141,14 @@ proptest! {
         }
         // The copy has another clock and other keys.
         let (mut other, start) = (population::shard(seed ^ 1, 100_000), 5_000_000);
-        let aged = |peer: &PeerView| PeerView { age: peer.age + later / 4 * 4, ..*peer };
+        let aged = |peer: &PeerView| PeerView { age: peer.age + later / 8 * 8, ..*peer };
         let (mut stored, mut expired) = (0, 0);
         let (idle, busy): (Vec<_>, Vec<_>) =
             seen.pieces.iter().partition(|(met, _)| met.idle_for.is_some());
         let mut longest_first: Vec<_> = idle;
         longest_first.sort_by_key(|(met, _)| std::cmp::Reverse(met.idle_for));
         for (met, _) in longest_first {
-            let idle_for = met.idle_for.unwrap() + later / 4 * 4;
+            let idle_for = met.idle_for.unwrap() + later / 8 * 8;
             other.restore_idle(met.info_hash, met.completed, idle_for, Moment(start));
         }
         for (met, peers) in busy {
@@ -165,7 +165,7 @@ proptest! {
             let youngest = swarm.peers.iter().map(|peer| aged(peer).age).min();
             swarm.peers = swarm.peers.iter().map(aged).filter(|p| p.age <= LIFETIME).collect();
             swarm.idle_for = match (swarm.idle_for, youngest) {
-                (Some(idle_for), _) => Some(idle_for + later / 4 * 4),
+                (Some(idle_for), _) => Some(idle_for + later / 8 * 8),
                 (None, Some(youngest)) if swarm.peers.is_empty() => Some(youngest - LIFETIME),
                 _ => None,
             };
@@ -196,7 +196,7 @@ proptest! {
         let (peers_before, seen_before) = (old.totals().peers(), peers_of(&old, later));
         for _ in 0..2 {
             for (met, peers) in &shown.pieces {
-                let older = (later - now) / 4 * 4;
+                let older = (later - now) / 8 * 8;
                 let aged = peers.iter().map(|peer| PeerView { age: peer.age + older, ..*peer });
                 restore(&mut old, met, aged, later);
             }
@@ -206,7 +206,7 @@ proptest! {
         prop_assert!(old.totals().peers() >= peers_before);
         for (peer, view) in seen_before {
             let got = merged[&peer];
-            // An age is in ticks of four seconds, rounded twice.
+            // An age is in ticks of eight seconds, rounded twice.
             prop_assert!(got.age <= view.age, "{:?} is {:?}", view, got);
             prop_assert!(got == view || got.age < view.age);
         }
@@ -243,20 +243,20 @@ proptest! {
         dump.now = now;
         while old.walk_with_peers(Moment(now), budget, &mut dump) {}
         for ((met, peers), shown) in dump.pieces.iter().zip(&dump.shown) {
-            let older = now - shown + 32;
+            let older = now - shown + 64;
             let aged = peers.iter().map(|peer| PeerView { age: peer.age + older, ..*peer });
             restore(&mut new, met, aged, now);
         }
         let more = old.read_changes(&mut stops, usize::MAX, |change| {
             let ChangeKind::Stopped { endpoint } = change.kind else { panic!("{change:?}") };
-            let age = now - change.at.0 + 8;
+            let age = now - change.at.0 + 16;
             new.remove_peer(&change.info_hash, &endpoint, change.completed, age, Moment(now));
         });
         prop_assert_eq!(more, Ok(false));
         for (met, peers) in &walk_all(&mut old, now, 1_000).pieces {
             // Peers younger than the dump, with a tick to spare.
-            let young = peers.iter().filter(|peer| peer.age <= now - began + 4);
-            let young = young.map(|peer| PeerView { age: peer.age + 16, ..*peer });
+            let young = peers.iter().filter(|peer| peer.age <= now - began + 8);
+            let young = young.map(|peer| PeerView { age: peer.age + 32, ..*peer });
             restore(&mut new, met, young, now);
         }
         new.check();

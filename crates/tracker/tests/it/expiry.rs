@@ -51,7 +51,7 @@ fn keeps_up(population: Population) {
 
     // A worker that has not run until now has a pass in backlog, and removal takes time as steps
     // stay short. Under full load it may take three passes.
-    let over = LIFETIME + 8;
+    let over = LIFETIME + 16;
     let gone = (over..=over + 3 * pass).find(|second| {
         run_second(&mut side, *second, &metrics);
         is_empty(&side.shard)

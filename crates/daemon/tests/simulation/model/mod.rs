@@ -31,7 +31,7 @@ use super::clock::Time;
 use super::coverage::Coverage;
 use super::history::{Doubt, History, Possible, Sequence, State};
 use super::ids::IssuedIds;
-use super::limits::{Count, Created, Limits};
+use super::limits::{Count, Created, Limits, blocks};
 use super::socket::Passed;
 use audit::Scope;
 
@@ -41,7 +41,7 @@ pub(crate) const LONGEST_STALL: u64 = 15;
 /// Seconds after its lifetime within which a peer must be removed: a sweep of the whole shard (an
 /// eighth of the lifetime), the resolution of stored ages, and a stall.
 fn slack(lifetime: i64) -> i64 {
-    lifetime / 8 + 12 + LONGEST_STALL as i64
+    lifetime / 8 + 24 + LONGEST_STALL as i64
 }
 
 /// A naive tracker.
@@ -61,6 +61,8 @@ pub(crate) struct Model {
     /// Whether one of them is permitted again: it has the peers of the dump, which are unknown.
     pub(crate) beyond: bool,
     created: Created,
+    /// Swarms that a source may have completed: it counts once.
+    completions: BTreeSet<(InfoHash, Vec<u8>)>,
     /// When the process that serves has started, in seconds of the run.
     started: u64,
     /// Shards in which some peers are in doubt for other reasons than their age.
@@ -147,6 +149,7 @@ impl Model {
             outdated: BTreeSet::new(),
             beyond: false,
             created: Created::default(),
+            completions: BTreeSet::new(),
             started: 0,
             in_doubt: BTreeSet::new(),
             unstored: Count::default(),
@@ -291,7 +294,9 @@ impl Model {
         let swarm = self.swarms.entry(hash).or_default();
         let completes = announce.event == Event::Completed && seeder;
         let known_seeder = before.only() == Some(true) && !self.limits.replaces();
-        let completes = (completes && !before.kinds[1], completes && !known_seeder);
+        let [source, _] = blocks(&announcer);
+        let first = !completes || self.completions.insert((hash, source));
+        let completes = (completes && !before.kinds[1] && first, completes && !known_seeder);
         swarm.completed.1 += u32::from(completes.1);
         let seeder_or_stopped = (!stop).then_some(seeder);
         swarm.peers.entry(announcer).or_default().0.push(State {

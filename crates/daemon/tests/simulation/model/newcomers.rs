@@ -1,12 +1,10 @@
 //! Results of newcomers' announces, and the peers that newcomers replace.
 
-use std::collections::BTreeMap;
-
 use onrush_proto::{Endpoint, InfoHash};
 
 use super::super::clock::Time;
 use super::super::history::{Doubt, History, Possible};
-use super::super::limits::{Count, Found, NewcomerOutcome, Occupied, add_alike};
+use super::super::limits::{Count, Found, NewcomerOutcome, Occupied, add_alike, blocks};
 use super::{Asked, Kind, Model, Pending};
 
 impl Pending {
@@ -83,23 +81,35 @@ impl Model {
         outcome
     }
 
-    /// A newcomer may replace any peer of its shard, if that is full.
+    /// A newcomer may replace any peer of its shard, if that is full, and one of its network in its
+    /// swarm, if that has as many as it may have.
     fn displace(&mut self, asked: &Asked, at: Time) {
         let known = self.swarms.values().map(|swarm| swarm.peers.len() as u64).sum::<u64>();
-        if !self.limits.replaces() || known < self.limits.peers {
+        let here = self.swarms.get(&asked.hash).map_or(0, |swarm| swarm.peers.len() as u64);
+        let may_be_full = self.limits.replaces() && known >= self.limits.peers;
+        if !may_be_full && !self.limits.crowds([Count::default(), Count { least: 0, most: here }]) {
             return;
         }
         let others = self.others(asked, at);
-        if Count::of(&others).most < self.limits.peers {
+        let full = may_be_full && Count::of(&others).most >= self.limits.peers;
+        let here: Vec<_> = others.iter().filter(|(of, ..)| *of == asked.hash).copied().collect();
+        let [_, of_network] = Occupied::by(&here).of(&asked.announcer);
+        let crowded = self.limits.crowds([Count::default(), of_network]);
+        if !full && !crowded {
             return;
         }
         self.in_doubt.insert(self.map.shard_of(&asked.hash));
         let occupied = Occupied::by(&others);
+        let [_, network] = blocks(&asked.announcer);
         for (hash, endpoint, _) in others {
-            let reason = match occupied.outweighs(&endpoint, &asked.announcer).1 {
+            let neighbour = crowded && hash == asked.hash && blocks(&endpoint)[1] == network;
+            let reason = match neighbour || occupied.outweighs(&endpoint, &asked.announcer) {
                 true => Doubt::Limited,
                 false => Doubt::Misjudged,
             };
+            if !full && !neighbour {
+                continue;
+            }
             let swarm = self.swarms.entry(hash).or_default();
             swarm.peers.entry(endpoint).or_default().doubt(reason);
         }
@@ -139,7 +149,6 @@ impl Model {
             creates: (unknown, may_be_unknown),
             created,
             all_created,
-            replaceable: replaceable(&others, &occupied, &announcer),
         }
     }
 
@@ -177,20 +186,4 @@ impl Model {
             }
         }
     }
-}
-
-/// The share of peers in an average swarm that a newcomer may replace.
-fn replaceable(
-    others: &[(InfoHash, Endpoint, Possible)],
-    occupied: &Occupied,
-    newcomer: &Endpoint,
-) -> f64 {
-    let mut swarms: BTreeMap<InfoHash, (u32, u32)> = BTreeMap::new();
-    for (hash, endpoint, possible) in others {
-        let swarm = swarms.entry(*hash).or_default();
-        swarm.0 += u32::from(!possible.unknown && occupied.outweighs(endpoint, newcomer).0);
-        swarm.1 += 1;
-    }
-    let shares = swarms.values().map(|(some, all)| f64::from(*some) / f64::from(*all));
-    shares.sum::<f64>() / swarms.len().max(1) as f64
 }
