@@ -28,7 +28,8 @@ fuzz_target!(|bytes: &[u8]| {
         let author = Author { unix: bytes[2].into(), name: "user 0".to_owned() };
         let author = (bytes[1] & 4 == 0).then(|| Arc::new(author));
         let change = ListChange::new(info_hash, bytes[1] & 1 == 0);
-        (kind(bytes[0]), ListChange { comment, author, ..change })
+        let is_reset = bytes[1] & 8 == 0;
+        (kind(bytes[0]), ListChange { comment, author, is_reset, ..change })
     };
     let records: Vec<(ListKind, ListChange)> = records.chunks(RECORD).map(record).collect();
     let mut file = Vec::new();
@@ -44,15 +45,18 @@ fuzz_target!(|bytes: &[u8]| {
         let read = |file: &[u8]| JournalContents::read(file, kind).expect("memory can be read");
         let (all, of_tail) = (read(&file), read(tail));
         let of_kind = records.iter().filter(|(of, _)| *of == kind);
-        let before: BTreeMap<_, _> = of_kind.map(|(_, it)| (it.info_hash, it.listed)).collect();
+        let state = |it: &ListChange| (!it.is_reset).then(|| (it.listed, it.author.clone()));
+        // `None` after a reset.
+        let before: BTreeMap<_, _> = of_kind.map(|(_, it)| (it.info_hash, state(it))).collect();
         // A line of the tail may be a change or a reset.
-        let is_lost = |(hash, listed): (&InfoHash, &bool)| {
-            all.changes.get(hash).is_none_or(|change| change.listed != *listed)
+        let is_lost = |(hash, expected): (&InfoHash, &Option<(bool, Option<Arc<Author>>)>)| {
+            all.changes.get(hash).and_then(state) != *expected
                 && !of_tail.changes.contains_key(hash)
                 && *hash != later.1.info_hash
         };
         assert!(tail.contains(&b'=') || !before.iter().any(is_lost));
-        assert!(kind != later.0 || all.changes.contains_key(&later.1.info_hash));
+        let has_later = || all.changes.get(&later.1.info_hash).is_some_and(|it| it.listed);
+        assert!(kind != later.0 || has_later());
         assert!(all.damaged <= tail.split(|byte| *byte == b'\n').count());
     }
 });

@@ -74,8 +74,8 @@ pub fn plan(
     let (seats, mut notices) = sweep(cpus, &what.cores, &what.load_workers);
     if seats.is_empty() {
         bail!(
-            "{} cores are too few for a tracker and its load: at least one for each is needed, as \
-             each would otherwise measure the other. {}",
+            "{} cores (one vCPU of each is used) are too few for a tracker and its load: at least \
+             one for each is needed, as each would otherwise measure the other. {}",
             cpus.len(),
             notices.join("; ")
         );

@@ -18,6 +18,17 @@ use crate::exit::Exit;
 use crate::lock_holder::LockHolder;
 use onrush_config::state_dirs::state_dirs;
 
+/// The purpose of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// To read what the tracker knows.
+    Read,
+    /// To change something.
+    Change,
+    /// To reload the configuration. The tracker refuses one with errors, and names them.
+    Reload,
+}
+
 /// The admin side of a tracker.
 #[derive(Clone, Debug, Args)]
 pub struct Admin {
@@ -35,9 +46,10 @@ pub struct Admin {
 impl Admin {
     /// Reaches the tracker with the token in `token_file`, else with that of the configuration, and
     /// calls `run`. `fail` is the end after an error. Errors of the configuration are a warning
-    /// behind both.
+    /// behind both; where it does not say which tracker is meant, nothing is changed.
     pub fn reach(
         &self,
+        purpose: Purpose,
         token_file: Option<&Path>,
         timeout: Duration,
         run: impl FnOnce(Client) -> Result<Exit, ClientError>,
@@ -55,13 +67,27 @@ impl Admin {
             Ok(configuration) => configuration,
             Err(problems) => return fail(ClientError::Usage(problems.to_string())),
         };
-        let result = self.client(&configuration, token, timeout).and_then(run);
+        let mut warning = configuration.warning.clone();
+        let is_ambiguous = self.url.is_none() && configuration.is_ambiguous();
+        let client = match is_ambiguous && purpose != Purpose::Read {
+            true => Err(ambiguous()),
+            false => self.client(&configuration, token, timeout),
+        };
+        if let (true, Ok(client)) = (is_ambiguous, &client) {
+            warning
+                .push_str(&format!("onrush: warning: this is the tracker at {}\n", client.url()));
+        }
+        let result = client.and_then(run);
+        if purpose == Purpose::Reload && matches!(result, Err(ClientError::Refused(_))) {
+            // The tracker has named the same errors.
+            warning.clear();
+        }
         let result = result.map_err(|error| match &self.url {
             Some(_) => error,
             None => explained(error, &configuration),
         });
         let mut exit = result.unwrap_or_else(fail);
-        exit.text.push_str(&configuration.warning);
+        exit.text.push_str(&warning);
         exit
     }
 
@@ -82,11 +108,9 @@ impl Admin {
                 Err(_) => {}
             }
         }
-        let hint = match denied {
-            Some(denied) => Some(as_other_user(denied)),
-            None if self.url.is_none() => Some(no_socket(&sockets, configuration)),
-            None => None,
-        };
+        let denied = denied.map(|socket| as_other_user(socket));
+        let is_absent = denied.is_none() && self.url.is_none();
+        let absent = is_absent.then(|| no_socket(&sockets, configuration));
         let url = match (&self.url, settings.admin.listen) {
             (Some(url), _) => url.clone(),
             // At the default address there may be the tracker of another state directory.
@@ -95,21 +119,31 @@ impl Admin {
             }
             (None, _) => {
                 let url = joined(&sockets);
-                let cause = hint.unwrap_or_else(|| "no state directory is known".to_owned());
+                let cause =
+                    denied.or(absent).unwrap_or_else(|| "no state directory is known".to_owned());
                 return Err(ClientError::Unreachable { url, cause });
             }
         };
-        over_http(&url, settings, token, hint, timeout)
+        over_http(&url, settings, token, [denied, absent], timeout)
     }
 }
 
-/// A client of `url` with this token, else with that of the settings. `hint` is the remedy where
-/// the token is missing.
+/// Why nothing is changed. The warning behind it names the file and its error.
+fn ambiguous() -> ClientError {
+    ClientError::Local(
+        "nothing is changed: the configuration cannot be read as far as its state_dir, so that the \
+         tracker found may be another one\n  mend the file, or name the tracker (--url)"
+            .to_owned(),
+    )
+}
+
+/// A client of `url` with this token, else with that of the settings. A socket that is `denied` to
+/// this user, or `absent`, is the remedy where the token is missing.
 fn over_http(
     url: &str,
     settings: &Settings,
     token: Option<Token>,
-    hint: Option<String>,
+    [denied, absent]: [Option<String>; 2],
     timeout: Duration,
 ) -> Result<Client, ClientError> {
     let token_file = settings.admin.token_file.as_deref().filter(|_| token.is_none());
@@ -123,7 +157,7 @@ fn over_http(
         loaded => (loaded.map_err(|error| usage(&error))?, None),
     };
     let client = Client::new(url, token.or(configured), timeout)?;
-    Ok(match unreadable.or(hint) {
+    Ok(match denied.or(unreadable).or(absent) {
         Some(hint) => client.with_hint(hint),
         None => client,
     })
@@ -157,7 +191,10 @@ fn no_socket(sockets: &[PathBuf], configuration: &Configuration) -> String {
         sockets.iter().filter_map(|path| path.parent().map(Path::to_owned)).collect();
     let is_named = configuration.settings.values.contains_key("state_dir");
     let origin = match (is_named, &configuration.file) {
-        (true, Some(file)) => format!("state_dir of {}", file.display()),
+        (true, Some(file)) if configuration.is_file_alone() => {
+            format!("state_dir of {}", file.display())
+        }
+        (true, Some(_)) => "state_dir of the configuration".to_owned(),
         (true, None) => "ONRUSH_STATE_DIR".to_owned(),
         (false, _) => "no state_dir is configured".to_owned(),
     };
@@ -177,7 +214,7 @@ fn explained(error: ClientError, configuration: &Configuration) -> ClientError {
     let directories = state_dirs(&configuration.settings, configuration.deciding_file());
     let holders: Vec<_> = directories.iter().map(|path| (path, LockHolder::of(path))).collect();
     let holder = holders.iter().find(|(_, holder)| matches!(holder, LockHolder::Process(..)));
-    ClientError::Silent(match holder {
+    ClientError::Local(match holder {
         Some((directory, LockHolder::Process(process, state))) => format!(
             "{what}\n  process {process} holds {}/lock and does not answer (state {state})",
             directory.display()

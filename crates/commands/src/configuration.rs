@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use onrush_config::config_file::config_file;
+use onrush_config::state_dirs::are_of_service;
 use onrush_config::{Flags, Host, InPart, Problems, Settings};
 
 /// What can be read of a configuration.
@@ -44,6 +45,20 @@ impl Configuration {
     /// tracker is stands for the packaged one.
     pub(crate) fn deciding_file(&self) -> Option<&Path> {
         self.file.as_deref().filter(|_| !self.is_partial)
+    }
+
+    /// Whether the file, one other than the packaged one, cannot be read as far as its `state_dir`:
+    /// a tracker that is found may be another one.
+    pub(crate) fn is_ambiguous(&self) -> bool {
+        let is_named = self.settings.values.contains_key("state_dir");
+        self.is_partial && !is_named && !are_of_service(&self.settings, self.file.as_deref())
+    }
+
+    /// Whether the value of `state_dir`, if there is one, is that of the file, and not of one that
+    /// is read over it or of a variable.
+    pub(crate) fn is_file_alone(&self) -> bool {
+        let over = Flags::of_file(self.file.clone()).over_file();
+        over.is_ok_and(|over| over.is_empty())
     }
 }
 

@@ -1,6 +1,7 @@
 //! The properties of the host that settings depend on. Passed as an argument, so that tests can
 //! describe any host.
 
+use std::cmp::Reverse;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -116,20 +117,22 @@ pub struct QuotaPeriods {
     pub throttled: u64,
 }
 
-/// The periods of all quotas that apply to the process with this id (or `self`), read from /proc
-/// and /sys below `root`. Control groups of both versions have them in `cpu.stat`.
+/// The periods of the quota that has stopped the process with this id (or `self`) most often, read
+/// from /proc and /sys below `root`. Control groups of both versions have them in `cpu.stat`. Those
+/// of nested groups are not added up: they are the same time.
 pub fn quota_periods(root: &Path, process: &str) -> QuotaPeriods {
-    let mut periods = QuotaPeriods::default();
-    for group in groups(root, process, "cpu") {
-        for line in read(&group, "cpu.stat").unwrap_or_default().lines() {
-            match line.split_once(' ') {
-                Some(("nr_periods", count)) => periods.all += count.parse().unwrap_or(0),
-                Some(("nr_throttled", count)) => periods.throttled += count.parse().unwrap_or(0),
-                _ => {}
-            }
-        }
-    }
-    periods
+    let groups = groups(root, process, "cpu");
+    let periods = groups.iter().filter_map(|group| Some(periods_of(&read(group, "cpu.stat")?)));
+    let of_quotas = periods.filter(|periods| periods.all > 0);
+    of_quotas.max_by_key(|periods| (periods.throttled, Reverse(periods.all))).unwrap_or_default()
+}
+
+fn periods_of(cpu_stat: &str) -> QuotaPeriods {
+    let count = |key: &str| {
+        let after = |line: &str| line.strip_prefix(key)?.parse::<u64>().ok();
+        cpu_stat.lines().find_map(after).unwrap_or(0)
+    };
+    QuotaPeriods { all: count("nr_periods "), throttled: count("nr_throttled ") }
 }
 
 /// The directories of the control groups of a process that may limit it: those of version 2, and
@@ -248,7 +251,7 @@ mod tests {
 
     /// Of both versions, and of every group above.
     #[test]
-    fn periods_of_quotas_are_counted() {
+    fn periods_of_the_quota_that_stops_most_are_counted() {
         let root = tempfile::tempdir().unwrap();
         let write = |file: &str, text: &str| {
             let path = root.path().join(file);
@@ -260,12 +263,16 @@ mod tests {
         write("sys/fs/cgroup/cpu.stat", "usage_usec 7\n");
         write("sys/fs/cgroup/a/cpu.stat", "usage_usec 5\nnr_periods 20\nnr_throttled 3\n");
         write("sys/fs/cgroup/a/b/cpu.stat", "nr_periods 10\nnr_throttled 9\nthrottled_usec 4\n");
+        write("proc/10/cgroup", "0::/d/e\n");
+        write("sys/fs/cgroup/d/cpu.stat", "nr_periods 30\nnr_throttled 0\n");
+        write("sys/fs/cgroup/d/e/cpu.stat", "nr_periods 10\nnr_throttled 9\n");
         write("sys/fs/cgroup/cpu/c/cpu.stat", "nr_periods 4\nnr_throttled 2\nthrottled_time 1\n");
         let periods = |process| {
             let QuotaPeriods { all, throttled } = quota_periods(root.path(), process);
             (all, throttled)
         };
-        assert_eq!(["7", "8", "9"].map(periods), [(30, 12), (4, 2), (0, 0)]);
+        assert_eq!(["7", "8", "9"].map(periods), [(10, 9), (4, 2), (0, 0)]);
+        assert_eq!(periods("10"), (10, 9), "a group above without throttling");
     }
 
     #[test]

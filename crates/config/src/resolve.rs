@@ -295,13 +295,20 @@ impl Resolution<'_> {
 
     fn check_state_dir(&mut self) {
         let most = MAX_SOCKET_PATH - CONTROL_SOCKET.len() - 1;
-        let length = self.file.state_dir.as_ref().map_or(0, |path| path.as_os_str().len());
+        let path = self.file.state_dir.clone().or_else(|| self.host.state_dir());
+        let length = path.map_or(0, |path| path.as_os_str().len());
         if length > most {
+            let remedy = "name a directory with a shorter path";
             let what = format!(
                 "the path has {length} bytes, and with more than {most} the sockets for `onrush \
                  ctl` and upgrades cannot be made in it"
             );
-            self.document.problem("state_dir", what, Some("name a directory with a shorter path"));
+            if self.file.state_dir.is_some() || self.host.state_directory.is_some() {
+                self.document.problem("state_dir", what, Some(remedy));
+            } else {
+                // The user's, which a tracker without sockets can use.
+                self.notices.push(format!("state_dir: {what}: {remedy}"));
+            }
         }
     }
 

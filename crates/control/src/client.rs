@@ -22,8 +22,8 @@ use crate::api::Problem;
 use crate::token::Token;
 
 /// Maximum size of a response that is held in memory, in bytes: statistics of a thousand workers,
-/// or a configuration with 100,000 info hashes. [`Client::download`] has none.
-const MAX_RESPONSE: usize = 8 << 20;
+/// or a configuration with long lists. [`Client::download`] has none.
+const MAX_RESPONSE: usize = 32 << 20;
 
 /// Why there is no response.
 type Cause = Box<dyn Error + Send + Sync>;
@@ -57,10 +57,8 @@ pub enum ClientError {
         /// The time that the request had.
         limit: Duration,
     },
-    /// No tracker answers, and this host says why.
-    #[error("{0}")]
-    Silent(String),
-    /// The tracker has answered, but this program cannot write the result; with its remedy.
+    /// The cause is on this host, with its remedy: no tracker answers, it is not known which one is
+    /// meant, or this program cannot write the answer.
     #[error("{0}")]
     Local(String),
     /// The tracker's error response.
@@ -468,7 +466,7 @@ mod tests {
         // The client closes the connection before the end.
         let _ = server.join();
         assert!(matches!(error, ClientError::Unexpected(..)), "{error}");
-        assert!(error.to_string().contains("8388608 bytes"), "{error}");
+        assert!(error.to_string().contains(&format!("{MAX_RESPONSE} bytes")), "{error}");
 
         let redirect = "HTTP/1.1 301 Moved\r\nLocation: https://b.example/\r\n\r\n";
         let (url, server) = serve_once(redirect);

@@ -130,7 +130,7 @@ impl Slot {
     /// Records that a request has begun. The first report is for the request's body, the second one
     /// for that of the response.
     pub(crate) fn begin_request(&self) -> (Report, Report) {
-        self.observe(Event::Head);
+        self.observe(Event::Head(Instant::now()));
         if let Some(connection) = lock(&self.connections.open).value(self.number) {
             connection.served = true;
         }

@@ -178,8 +178,12 @@ impl ServerState {
         lock(&self.socket).clone()
     }
 
-    pub(crate) fn set_socket(&self, text: String) {
-        *lock(&self.socket) = text;
+    /// Sets the text about the socket for clients without a token. Returns whether it is new.
+    pub(crate) fn set_socket(&self, text: String) -> bool {
+        let mut socket = lock(&self.socket);
+        let is_new = *socket != text;
+        *socket = text;
+        is_new
     }
 
     /// Whether a request is in progress.
@@ -204,7 +208,6 @@ mod tests {
     use onrush_tracker::member::{Member, Role};
     use onrush_tracker::metrics::WorkerMetrics;
     use onrush_tracker::orders::Orders;
-    use std::collections::BTreeMap;
 
     /// The state of a tracker with two workers; the test sets their turn counters.
     fn state() -> (ServerState, [Arc<WorkerMetrics>; 2]) {
@@ -232,7 +235,7 @@ mod tests {
             log_level_by: None,
             lists: Lists::open(),
             overrides: None,
-            most_entries: BTreeMap::new(),
+            most_entries: Vec::new(),
             overload: Default::default(),
             last_reload: Default::default(),
         };

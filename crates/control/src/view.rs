@@ -1,7 +1,6 @@
 //! The tracker's state as the main thread publishes it to other threads. Workers never read it, so
 //! none of them can wait for its mutex.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Instant, SystemTime};
@@ -87,8 +86,8 @@ pub struct InForce {
     pub lists: Lists,
     /// Changes that override files of the list; `None` if there are none.
     pub overrides: Option<ListOverrides>,
-    /// The numbers of entries with which a reload compares those of the list's files, by name.
-    pub most_entries: BTreeMap<String, usize>,
+    /// The names of the list's files, and the number of entries with which a reload compares each.
+    pub most_entries: Vec<(String, usize)>,
     /// The overload level.
     pub overload: Overload,
     /// The last reload.

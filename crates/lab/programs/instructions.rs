@@ -130,12 +130,12 @@ impl Kind {
         text.parse().expect("an address")
     }
 
-    /// The address of client `number`, from 0.
+    /// The address of client `number`, from 0, in a network of its own.
     fn client(&self, number: usize) -> SocketAddr {
         let last = number as u8 + 1;
         match self.family {
-            Family::V4 => SocketAddr::from(([198, 51, 100, last], 3000)),
-            Family::V6 => SocketAddr::from(([0x2001, 0xDB8, 2, 0, 0, 0, 0, u16::from(last)], 3000)),
+            Family::V4 => SocketAddr::from(([198, 51, last, 1], 3000)),
+            Family::V6 => SocketAddr::from(([0x2001, 0xDB8, u16::from(last), 0, 0, 0, 0, 1], 3000)),
         }
     }
 
@@ -258,7 +258,7 @@ fn shard_alone(requests: usize, serve: bool) {
         let (swarm, client) = (number / CLIENTS as u32, number % CLIENTS as u32);
         onrush_swarm::Announce {
             info_hash: InfoHash([swarm as u8; 20]),
-            endpoint: onrush_proto::Endpoint::V4([198, 51, 100, client as u8, 0x1A, 0xE1]),
+            endpoint: onrush_proto::Endpoint::V4([198, 51, client as u8, 1, 0x1A, 0xE1]),
             event: onrush_proto::Event::None,
             seeder: client.is_multiple_of(2),
             want: PEERS,

@@ -17,7 +17,8 @@ pub struct Limits {
     pub per_source: usize,
     /// Connections beyond these limits.
     pub reserve: usize,
-    /// How long after its last pause a connection that is written to may be closed for another.
+    /// How long after the end of its last pause a connection that is written to may be closed for
+    /// another.
     pub timeout: Duration,
 }
 
@@ -48,7 +49,7 @@ impl Source {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The head of a request has arrived.
-    Head,
+    Head(Instant),
     /// The whole request has arrived, or the rest of it is not read.
     Received,
     /// The response's body begins. It is produced as fast as the client takes it.
@@ -74,9 +75,10 @@ enum Activity {
 #[derive(Clone, Copy, Debug)]
 struct Progress {
     activity: Activity,
-    /// When a pause began for the last time; before the first one, when it was accepted.
+    /// The time of the last pause: its begin while it lasts, then its end. The first one begins
+    /// when the connection is accepted.
     paused: Instant,
-    /// Requests since then.
+    /// Requests since the last pause.
     requests: u32,
 }
 
@@ -87,7 +89,10 @@ impl Progress {
 
     fn apply(&mut self, event: Event) {
         self.activity = match (event, self.activity) {
-            (Event::Head, _) => {
+            (Event::Head(now), _) => {
+                if self.requests == 0 {
+                    self.paused = now;
+                }
                 self.requests = self.requests.saturating_add(1);
                 Activity::Receiving
             }
@@ -177,7 +182,7 @@ impl<T> Table<T> {
     /// The place for a new connection. Where the source has its share, or all places are taken,
     /// another one is closed: one with more than a hundred requests without a pause, else the one
     /// that has been idle longest, else one whose request is incomplete, else one that is written
-    /// to, if its last pause is longer ago than the timeout: a client that takes a little before
+    /// to, if its last pause ended longer ago than the timeout: a client that takes a little before
     /// each timeout of a write keeps its connection otherwise. Else, for a place that is not of its
     /// own share, a connection of the source with the most, if that has more than this one will
     /// have. If there is none, the place is in the reserve. `None` if that is in use, too.
@@ -208,12 +213,8 @@ impl<T> Table<T> {
     /// The first connection of a set that may be closed for another one.
     fn closable(&self, of: &BTreeSet<Rank>, now: Instant) -> Option<u64> {
         let (class, paused, number) = *of.first()?;
-        let may_close = match class {
-            Class::WithoutPause | Class::Idle | Class::Receiving => true,
-            Class::Written => now.saturating_duration_since(paused) > self.limits.timeout,
-            Class::Serving => false,
-        };
-        may_close.then_some(number)
+        let late = now.saturating_duration_since(paused) > self.limits.timeout;
+        (class < Class::Written || class == Class::Written && late).then_some(number)
     }
 
     /// The first connection of the source that has the most ones, for a source with `own` ones. Its
@@ -313,29 +314,30 @@ mod tests {
     }
 
     /// Requests that arrive without a pause, the last of whose responses is being written.
-    fn answer(table: &mut Table<()>, number: u64, requests: u32) {
+    fn answer(table: &mut Table<()>, number: u64, requests: u32, now: Instant) {
         for _ in 0..requests {
-            for event in [Event::Written, Event::Head, Event::Received, Event::Produced] {
+            for event in [Event::Written, Event::Head(now), Event::Received, Event::Produced] {
                 table.observe(number, event);
             }
         }
     }
 
     #[test]
-    fn the_time_to_write_to_a_connection_begins_with_its_last_pause() {
+    fn the_time_to_write_to_a_connection_begins_at_the_end_of_its_last_pause() {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut table = Table::new(Limits { places: 1, ..LIMITS });
         table.admit(source(1), (), at(0));
         // A pause after the response to the first one.
-        answer(&mut table, 0, 1);
+        answer(&mut table, 0, 1, at(1));
         table.observe(0, Event::Written);
         table.observe(0, Event::Waits(at(5)));
         // Two without a pause: the second one does not begin the time anew.
-        answer(&mut table, 0, 2);
-        table.observe(0, Event::Waits(at(14)));
-        assert!(table.admit(source(2), (), at(15)).unwrap().in_reserve);
-        assert!(!table.admit(source(3), (), at(16)).unwrap().in_reserve);
+        answer(&mut table, 0, 1, at(20));
+        answer(&mut table, 0, 1, at(24));
+        table.observe(0, Event::Waits(at(28)));
+        assert!(table.admit(source(2), (), at(21)).unwrap().in_reserve);
+        assert!(!table.admit(source(3), (), at(31)).unwrap().in_reserve);
         assert!(!table.contains(0));
     }
 
@@ -345,9 +347,9 @@ mod tests {
         let mut table = Table::new(Limits { places: 2, ..LIMITS });
         table.admit(source(1), (), now);
         table.admit(source(2), (), now);
-        answer(&mut table, 1, MOST_WITHOUT_PAUSE);
+        answer(&mut table, 1, MOST_WITHOUT_PAUSE, now);
         assert_eq!(table.closable(&table.places, now), Some(0));
-        answer(&mut table, 1, 1);
+        answer(&mut table, 1, 1, now);
         assert_eq!(table.closable(&table.places, now), Some(1));
     }
 
@@ -436,12 +438,12 @@ mod tests {
         let mut table = Table::new(LIMITS);
         for (number, of) in [1, 2, 2, 2].into_iter().enumerate() {
             table.admit(source(of), (), now);
-            answer(&mut table, number as u64, 1);
+            answer(&mut table, number as u64, 1, now);
         }
         for (other, closed) in [(3, 1), (4, 2)] {
             assert!(!table.admit(source(other), (), now).unwrap().in_reserve);
             assert!(!table.contains(closed));
-            answer(&mut table, u64::from(other) + 1, 1);
+            answer(&mut table, u64::from(other) + 1, 1, now);
         }
         assert!(table.admit(source(5), (), now).unwrap().in_reserve, "all have one");
     }
@@ -467,8 +469,8 @@ mod tests {
                     prop_assert_eq!(table.remove(number), Some(number));
                 } else if let Some((number, .., progress)) = model.open.get_mut(nth) {
                     let (event, times) = match step {
-                        3 => (Event::Head, 1),
-                        4 => (Event::Head, MOST_WITHOUT_PAUSE + 1),
+                        3 => (Event::Head(now), 1),
+                        4 => (Event::Head(now), MOST_WITHOUT_PAUSE + 1),
                         5 => (Event::Received, 1),
                         6 => (Event::Body, 1),
                         7 => (Event::Produced, 1),

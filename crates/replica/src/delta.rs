@@ -1,11 +1,11 @@
 //! The delta of an upgrade: peers that have stopped and peers that have announced since the dump.
 //! It arrives when the successor serves already, and is merged with the successor's own peers.
 //!
-//! On the stream: the number of stops (u32); for each its info hash, family (4 or 6), address and
-//! port, the swarm's `completed` (u32) and the seconds since (u32); then a snapshot of all peers
-//! that are younger than the dump.
+//! On the stream: a byte when the service manager follows the successor; the number of stops (u32);
+//! for each its info hash, family (4 or 6), address and port, the swarm's `completed` (u32) and the
+//! seconds since (u32); then a snapshot of all peers that are younger than the dump.
 
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufReader, Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -21,6 +21,7 @@ use onrush_store::snapshot::encode::Encoder;
 use onrush_store::snapshot::format::{Records, SnapshotCounts};
 use onrush_store::snapshot::load::{BlockReader, LoadOptions, load_records};
 use onrush_store::snapshot::write::SnapshotWriter;
+use onrush_text::numbers::grouped;
 use onrush_tracker::access::AccessList;
 use onrush_tracker::clock::Now;
 use onrush_tracker::orders::Orders;
@@ -60,7 +61,16 @@ pub struct CompletedHandoff {
     pub since: Since,
 }
 
-/// Writes the delta, from the shards of stopped workers. Calls `progress` every few milliseconds.
+/// Tells the successor that the service manager follows it from now on. The delta is written next.
+///
+/// # Errors
+/// When `to` cannot be written: the delta cannot be written either.
+pub fn begin(to: &mut impl Write) -> io::Result<()> {
+    to.write_all(&[0])?;
+    to.flush()
+}
+
+/// Writes the delta, from the shards of stopped workers.
 ///
 /// # Errors
 /// When `to` cannot be written: the successor has exited, or does not read in time.
@@ -69,7 +79,6 @@ pub fn write(
     shards: &mut [Shard],
     since: &mut Since,
     now: Now,
-    progress: &mut dyn FnMut(),
 ) -> io::Result<SnapshotCounts> {
     let mut stops = Vec::new();
     for shard in &*shards {
@@ -80,7 +89,7 @@ pub fn write(
     write_stops(&mut to, &stops)?;
     let youngest = now.moment.since(since.begun) + MARGIN;
     let mut writer = SnapshotWriter::begin(to, now.unix)?;
-    writer.shards(shards, now, Encoder::since(youngest), progress)?;
+    writer.shards(shards, now, Encoder::since(youngest), &mut || {})?;
     let (mut to, counts) = writer.end(now.unix)?;
     to.flush()?;
     Ok(counts)
@@ -170,7 +179,7 @@ pub fn read_stops(from: &mut impl Read, mut each: impl FnMut(Stop)) -> io::Resul
 /// Starts a thread that receives the delta and merges it into the shards of running workers. It
 /// waits for the list in force, which permits the swarms, and clears `merging` when it ends.
 /// `stops` are the readers of this process's own stops, one for each shard. The thread calls
-/// `begun` when the delta begins to arrive, or the predecessor has ended without one.
+/// `begun` when the service manager follows this process, or the predecessor has ended before.
 ///
 /// # Errors
 /// When the thread cannot be started.
@@ -205,11 +214,10 @@ pub fn merge(
     begun: impl FnOnce(),
 ) -> io::Result<Merged> {
     let mut from = BufReader::with_capacity(256 << 10, link.reader());
-    // Its error is that of the delta.
-    let _ = from.fill_buf();
+    let named = from.read_exact(&mut [0]);
     begun();
     let delta = Delta::new(from, map, access, link.now());
-    let merged = merge_parts(delta, &orders, link);
+    let merged = named.and_then(|()| merge_parts(delta, &orders, link));
     // A peer that stopped here meanwhile may have been stored again by the merge.
     let stopped = run_on_shards(&orders, link, own_stops(stops, orders.shards()));
     merged.and_then(|merged| stopped.map(|()| merged))
@@ -230,11 +238,13 @@ fn merge_parts(
 fn log_merged(merged: io::Result<Merged>) {
     match merged {
         Ok(Merged { counts: SnapshotCounts { records, v4, v6 }, full }) => {
-            log::info!("upgrade: delta merged: {} peers in {records} swarms", v4 + v6);
+            let (peers, swarms) = (grouped(v4 + v6), grouped(records));
+            log::info!("upgrade: delta merged: {peers} peers in {swarms} swarms");
             if full > 0 {
                 log::warn!(
-                    "upgrade: {full} of these peers were not stored, because their workers have \
-                     no room by limits.peers: raise limits.peers"
+                    "upgrade: {} of these peers were not stored, because their workers have no \
+                     room by limits.peers: raise limits.peers",
+                    grouped(full)
                 );
             }
         }
@@ -451,7 +461,7 @@ mod tests {
     fn delta_of(shards: &mut [Shard], stops: Vec<ChangeReader>) -> Vec<u8> {
         let mut bytes = Vec::new();
         let mut since = Since { begun: NOW.moment, stops };
-        write(&mut bytes, shards, &mut since, NOW, &mut || {}).unwrap();
+        write(&mut bytes, shards, &mut since, NOW).unwrap();
         bytes
     }
 

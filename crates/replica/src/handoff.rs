@@ -10,7 +10,7 @@ use onrush_store::snapshot::load::Unread;
 use serde::{Deserialize, Serialize};
 
 /// The version of this protocol. Processes of different versions do not upgrade each other.
-pub const PROTOCOL: u32 = 8;
+pub const PROTOCOL: u32 = 9;
 
 /// Upper bound of a message, bytes.
 pub(crate) const MAX_LEN: usize = 1 << 20;
@@ -79,7 +79,7 @@ pub struct InheritedState {
     pub commitment: IntervalCommitment,
     /// The snapshot that was not loaded and must not be overwritten, if so. It may be readable now.
     pub unread: Option<Box<Unread>>,
-    /// The most entries of each list: a file that the successor reads may be incomplete.
+    /// The most entries of each file: a file that the successor reads may be incomplete.
     pub list_entries: EntryHighWaterMark,
     /// Its configuration, for the log of the successor.
     #[serde(default)]

@@ -1,5 +1,5 @@
 //! Unix sockets in the state directory. The file of one may be removed while the process runs, by
-//! hand or by a restored backup: then nobody can connect, and it has to be made again.
+//! hand or by a restored backup: then no client can connect, and it has to be made again.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -67,18 +67,14 @@ impl StateSocket {
         Ok(())
     }
 
-    /// Listens again if the file is lost, unless another process listens at the path. Call every
-    /// second. Returns what is new: that it listens again, or the first of successive failures.
+    /// Listens again if the file is lost. Call every second, until a successor has the directory.
+    /// Returns what is new: that it listens again, or the first of successive failures.
     pub fn renew(&mut self) -> Option<io::Result<()>> {
         if self.file.is_some() && self.file == file_at(&self.path) {
             return None;
         }
         let had_failed = self.has_failed;
-        let bound = match UnixStream::connect(&self.path) {
-            Ok(_) => Err(io::Error::other("another process listens there")),
-            Err(_) => self.try_bind(),
-        };
-        self.has_failed = bound.is_err();
+        let bound = self.bind();
         Some(bound).filter(|bound| bound.is_ok() || !had_failed)
     }
 
@@ -164,18 +160,18 @@ mod tests {
             assert_eq!(mode(&path), 0o660);
             assert!(socket.renew().is_none());
         }
-        // A successor has adopted the listener, and both look after the path.
+        // A successor has adopted the listener.
         let mut adopted = StateSocket::new(path.clone(), 0o660);
         adopted.adopt(socket.listener().unwrap().try_clone().unwrap());
         assert!(adopted.renew().is_none());
         fs::remove_file(&path).unwrap();
         assert!(adopted.renew().is_some_and(|renewed| renewed.is_ok()));
-        assert!(socket.renew().is_some_and(|renewed| renewed.is_err()));
-        assert!(socket.renew().is_none(), "a failure is reported once");
         socket.remove();
         assert!(adopted.renew().is_none(), "the file of the other process is not removed");
         adopted.remove();
         assert!(!path.exists());
+        // A socket that could not be served is removed, and made again.
+        assert!(adopted.renew().is_some_and(|renewed| renewed.is_ok()));
     }
 
     #[test]

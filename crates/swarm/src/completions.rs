@@ -1,9 +1,9 @@
 //! Which sources have completed which swarms lately, so that each counts once.
 //!
-//! A fixed number of entries, by a keyed hash of swarm and source: fingerprints of 28 bits in lines
-//! of 16, with the number of the period in which they were entered, modulo 15. A line that is full
+//! A fixed number of entries, by a keyed hash of swarm and source: fingerprints of 24 bits in lines
+//! of 16, with the number of the period in which they were entered, modulo 255. A line that is full
 //! of this period forgets one of its entries, so that its source counts again. A source that has
-//! not completed a swarm is taken for one that has at most once in 16 million times: 16 of 2^28
+//! not completed a swarm is taken for one that has at most once in a million times: 16 of 2^24
 //! fingerprints.
 
 /// Entries of a line: one cache line.
@@ -27,12 +27,12 @@ impl Completions {
         let at = key as usize & (self.lines.len() - 1);
         let line = &mut self.lines[at];
         // Empty entries are of period 0.
-        let period = period % 15 + 1;
-        let entry = (key >> 32) as u32 & !0xF | period;
+        let period = period % 255 + 1;
+        let entry = (key >> 32) as u32 & !0xFF | period;
         if line.contains(&entry) {
             return false;
         }
-        let outdated = line.iter().position(|other| other & 0xF != period);
+        let outdated = line.iter().position(|other| other & 0xFF != period);
         line[outdated.unwrap_or((key >> 32) as usize % LINE)] = entry;
         true
     }
@@ -50,7 +50,7 @@ mod tests {
         let mut rng = SmallRng::seed_from_u64(1);
         let mut completions = Completions::new(16_384);
         let keys: Vec<u64> = (0..4_000).map(|_| rng.random()).collect();
-        for period in [0, 1, 14, 15, 16] {
+        for period in [0, 15, 1, 14, 254, 16] {
             let entered =
                 |it: &mut Completions| keys.iter().filter(|key| it.enter(**key, period)).count();
             let first = entered(&mut completions);

@@ -2,12 +2,11 @@
 //!
 //! Peers of one kind lie in rows of wire form. A reply takes a run of neighbours from a random
 //! start, around the end and on from the beginning: every peer has the same probability, and taking
-//! them is one copy or two.
+//! them is one copy or two. The exception is a run with more peers of one network than its part of
+//! the list: it is drawn again, row by row.
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-
-use crate::peers::TICK;
 
 /// The source of random numbers.
 #[derive(Debug)]
@@ -23,10 +22,10 @@ impl Sampler {
         Self { rng: SmallRng::seed_from_u64(seed), intervals: intervals(interval, percent) }
     }
 
-    /// Ticks between two announces after which a peer is settled: half of the shortest interval.
+    /// Seconds between two announces after which a peer is settled: half of the shortest interval.
     #[inline]
-    pub(crate) fn settles(&self) -> u16 {
-        (self.intervals.0 / (2 * TICK)).clamp(1, u16::MAX.into()) as u16
+    pub(crate) fn settles(&self) -> u32 {
+        (self.intervals.0 / 2).max(1)
     }
 
     /// The interval for one announce, and the random number for its peers.
@@ -49,7 +48,8 @@ pub(crate) fn intervals(interval: u32, percent: u32) -> (u32, u32) {
 ///
 /// Each draw takes the integer part of a multiple and leaves the fraction to the next. No
 /// combination of draws is likelier than another by more than one part in 2^64 over the product of
-/// their bounds: the interval, the coin and two starts in blocks of 128 leave more than 2^30.
+/// their bounds: the interval, the coin and two starts in blocks of 128 leave more than 2^30, and
+/// two more starts with steps more than 2^10.
 #[derive(Debug)]
 pub(crate) struct Draw(u64);
 
@@ -91,13 +91,15 @@ pub(crate) fn scale(bits: u32, bound: usize) -> usize {
 }
 
 /// Appends up to `want` of the rows, the first `seeders` of which are seeders, for an announcer
-/// whose row is number `own` of the leechers, if it is among them.
+/// whose row is number `own` of the leechers, if it is among them. No network has more than `crowd`
+/// of the rows.
 #[inline]
 pub(crate) fn rows<const N: usize>(
     rows: &[[u8; N]],
     seeders: usize,
     own: Option<usize>,
     want: usize,
+    crowd: u8,
     draw: &mut Draw,
     out: &mut Vec<u8>,
 ) {
@@ -116,30 +118,51 @@ pub(crate) fn rows<const N: usize>(
     let start = out.len();
     window(seeders, None, from_seeders, draw, out);
     window(leechers, own, from_leechers, draw, out);
-    let mut networks = Networks::new(want, draw);
-    if !networks.hold::<N>(&out[start..]) {
+    if usize::from(crowd) <= part(want) {
+        return;
+    }
+    if !Networks::new(want, draw).hold::<N>(&out[start..]) {
         out.truncate(start);
-        networks.clear();
+        let mut networks = Networks::new(want, draw);
         for (rows, own, take) in [(seeders, None, from_seeders), (leechers, own, from_leechers)] {
             networks.spread(turned(rows, own, draw), take, out);
         }
     }
 }
 
-/// All rows from a random one on, around the end, except row `own`.
+/// Steps from row to row, prime numbers: one of them meets each of up to 128 rows once.
+const STEPS: [usize; 8] = [131, 137, 139, 149, 151, 157, 163, 167];
+
+/// All rows from a random one on, around the end, in random steps, except row `own`: the rows
+/// behind those of a crowd are as likely as others.
 fn turned<'a, const N: usize>(
     rows: &'a [[u8; N]],
     own: Option<usize>,
     draw: &mut Draw,
 ) -> impl Iterator<Item = [u8; N]> + Clone + use<'a, N> {
-    let start = draw.below(rows.len().max(1));
-    let numbers = (start..rows.len()).chain(0..start);
+    let len = rows.len();
+    let (start, step) = (draw.below(len.max(1)), STEPS[draw.below(STEPS.len())]);
+    let numbers = (0..len).map(move |nth| (start + nth * step) % len);
     numbers.filter(move |number| Some(*number) != own).map(|number| rows[number])
 }
 
 /// A list has at most this part of its peers from one network, while others are left: one in so
 /// many.
 const NETWORK_PART: usize = 8;
+
+/// The part of a network in a list for `want` peers.
+fn part(want: usize) -> usize {
+    (want / NETWORK_PART).max(1)
+}
+
+/// The network of an endpoint in wire form: IPv4 /24, IPv6 /48.
+#[inline]
+pub(crate) fn network<const N: usize>(row: &[u8; N]) -> u64 {
+    match row.first_chunk() {
+        Some(bytes) if N > 8 => u64::from_be_bytes(*bytes) >> 16,
+        _ => u64::from(u32::from_be_bytes([row[0], row[1], row[2], 0])),
+    }
+}
 
 /// The peers of a list by their networks (IPv4 /24, IPv6 /48), in cells that some networks share.
 ///
@@ -154,18 +177,16 @@ impl Networks {
     /// Of an empty list for `want` peers.
     #[inline]
     pub(crate) fn new(want: usize, draw: &Draw) -> Self {
-        let most = (want / NETWORK_PART).clamp(1, 255) as u8;
+        let most = part(want).min(255) as u8;
         Self { cells: [0; 256], factor: draw.0 | 1, most }
     }
 
     /// Counts a peer in wire form, unless its network has its part of the list.
     #[inline]
     fn add<const N: usize>(&mut self, row: &[u8; N]) -> bool {
-        let network = match row.first_chunk() {
-            Some(bytes) if N > 8 => u64::from_be_bytes(*bytes) >> 16,
-            _ => u64::from(u32::from_be_bytes([row[0], row[1], row[2], 0])),
-        };
-        let cell = &mut self.cells[(network.wrapping_mul(self.factor) >> 56) as usize];
+        let product = u128::from(network(row)) * u128::from(self.factor);
+        // Each half alone has networks at equal distances in few cells for some factors.
+        let cell = &mut self.cells[usize::from((product >> 56 ^ product >> 64) as u8)];
         let fits = *cell < self.most;
         *cell += u8::from(fits);
         fits
@@ -186,25 +207,19 @@ impl Networks {
         mut take: usize,
         out: &mut Vec<u8>,
     ) {
-        let before = self.cells;
-        for fits in [true, false] {
-            // Each row is judged the same both times.
-            self.cells = before;
+        // Each row is judged the same both times, and the list keeps the counts of the first.
+        let mut again = Self { cells: self.cells, ..*self };
+        for (networks, fits) in [(&mut *self, true), (&mut again, false)] {
             for row in rows.clone() {
                 if take == 0 {
                     return;
                 }
-                if self.add(&row) == fits {
+                if networks.add(&row) == fits {
                     out.extend_from_slice(&row);
                     take -= 1;
                 }
             }
         }
-    }
-
-    /// Empties the list.
-    pub(crate) fn clear(&mut self) {
-        self.cells.fill(0);
     }
 }
 
@@ -328,7 +343,7 @@ mod tests {
             for _ in 0..200 {
                 let mut out = Vec::new();
                 let own = rng.random_range(0..list.len());
-                rows(&list, 0, Some(own), 32, &mut Draw(rng.next_u64()), &mut out);
+                rows(&list, 0, Some(own), 32, 40, &mut Draw(rng.next_u64()), &mut out);
                 let mut got: Vec<[u8; 6]> = out.as_chunks().0.to_vec();
                 assert!(got.len() == 32 && !got.contains(&list[own]));
                 let of_network = |net| got.iter().filter(|row| row[2] == net).count();
@@ -339,6 +354,37 @@ mod tests {
                 assert_eq!(got.len(), 32, "no peer twice");
             }
         }
+    }
+
+    /// 64 peers of one network, then 64 of networks of their own, in lists of 50.
+    #[test]
+    fn peers_behind_a_crowd_are_as_likely_as_others() {
+        let mut rng = SmallRng::seed_from_u64(5);
+        let list: Vec<[u8; 6]> =
+            (0..128).map(|n: u8| [10, 0, n.saturating_sub(63), n, 0, 80]).collect();
+        let (draws, mut counts) = (4_000, [0; 128]);
+        for _ in 0..draws {
+            let mut out = Vec::new();
+            rows(&list, 0, None, 50, 64, &mut Draw(rng.next_u64()), &mut out);
+            out.as_chunks::<6>().0.iter().for_each(|row| counts[usize::from(row[3])] += 1);
+        }
+        let shares = counts[64..].iter().map(|count| f64::from(*count) / f64::from(draws));
+        let shares: Vec<f64> = shares.collect();
+        assert!(shares.iter().all(|share| (0.55..0.85).contains(share)), "{shares:?}");
+    }
+
+    /// The seeders are 12 peers of network 9 and the 4 of network 0: no leecher is of network 0.
+    #[test]
+    fn a_list_of_two_kinds_has_one_part_of_a_network() {
+        let seeders = (0..24).map(|n| [10, 0, if n < 20 { 9 } else { 0 }, n, 0, 80]);
+        let leechers = (0..40).map(|n| [10, 0, n / 20 * n, n, 1, 80]);
+        let draw = Draw(0x9E37_79B9_7F4A_7C15);
+        let (mut out, mut networks) = (Vec::new(), Networks::new(32, &draw));
+        networks.spread::<6>(seeders, 16, &mut out);
+        networks.spread::<6>(leechers, 16, &mut out);
+        let second = &out.as_chunks::<6>().0[16..];
+        assert_eq!(second.len(), 16);
+        assert!(second.iter().all(|row| row[2] != 0), "{second:?}");
     }
 
     #[test]

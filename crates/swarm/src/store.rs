@@ -140,13 +140,14 @@ impl Store {
         self.index.find(hash, |place| self.get(place).info_hash == *info_hash)
     }
 
-    /// Adds a swarm that is not stored yet and has a peer.
-    pub(crate) fn add(&mut self, swarm: Swarm) {
+    /// Adds a swarm that is not stored yet and has a peer; returns its place.
+    pub(crate) fn add(&mut self, swarm: Swarm) -> u32 {
         let place = self.swarms.len() as u32;
         let hash = self.keys.info_hash(&swarm.info_hash);
         self.swarms.push(swarm);
         let Self { keys, swarms, index, .. } = self;
         index.insert(hash, place, |place| keys.info_hash(&swarms.get(place as usize).info_hash));
+        place
     }
 
     /// Begins a walk over all current swarms, or restarts it.

@@ -54,7 +54,7 @@ impl Totals {
         self.seeders_v4 + self.seeders_v6
     }
 
-    /// Announces whose peer was not stored for any reason.
+    /// Announces whose peer was not stored for any reason, or was in place of a neighbour's.
     pub fn refused(&self) -> u64 {
         self.refused_full
             + self.refused_per_swarm

@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 
 use super::lists::List;
 use super::sources::Sources;
-use crate::admin::Admin;
+use crate::admin::{Admin, Purpose};
 use onrush_config::keys::LEVELS;
 use onrush_control::api::admin::Measure;
 
@@ -165,6 +165,30 @@ pub enum Action {
 }
 
 impl Action {
+    /// Its purpose.
+    pub fn purpose(&self) -> Purpose {
+        match self {
+            Self::Reload { .. } => Purpose::Reload,
+            Self::LogLevel { .. }
+            | Self::Snapshot { .. }
+            | Self::Export
+            | Self::Upgrade { .. }
+            | Self::List(List::Add { .. } | List::Remove(_) | List::Reset(_))
+            | Self::Block { .. }
+            | Self::Unblock { .. } => Purpose::Change,
+            Self::Health
+            | Self::Stats
+            | Self::Metrics
+            | Self::Version
+            | Self::Config { .. }
+            | Self::List(List::Show { .. } | List::Changes | List::Export | List::Check { .. })
+            | Self::Blocks
+            | Self::Swarm { .. }
+            | Self::TopSwarms { .. }
+            | Self::TopSources(_) => Purpose::Read,
+        }
+    }
+
     /// The default of `--timeout`, in seconds. Monitoring gives up after ten.
     pub fn timeout(&self) -> u64 {
         if matches!(self, Self::Health) { 5 } else { 30 }

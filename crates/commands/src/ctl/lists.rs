@@ -47,7 +47,7 @@ pub enum List {
     /// Show all changes that the list's files do not have: when, by whom, and whether they override
     /// a file, as the removal of its entry does
     Changes,
-    /// Drop changes immediately, so that the list's files decide about these info hashes again
+    /// Drop changes immediately: these info hashes are again as the list's files say
     Reset(Named),
     /// Print the list in force, one info hash per line, with its comment
     Export,
@@ -202,25 +202,28 @@ pub fn report(report: &ListReport, now: u64) -> String {
 
 /// The state of one info hash: listed or not, served or not, and why.
 pub fn entry(entry: &ListEntry) -> String {
-    let ListEntry { info_hash, listed, served, comment, refused_by } = entry;
+    let ListEntry { info_hash, listed, served, comment, refused_by, change } = entry;
     let listed = if *listed { "listed" } else { "not listed" };
     let served = if *served { "served" } else { "not served" };
     let by = refused_by.as_ref().map(|list| format!(" ({list})")).unwrap_or_default();
     let comment = comment.as_ref().map(|comment| format!(": {comment}")).unwrap_or_default();
-    format!("{info_hash} is {listed}, and {served}{by}{comment}\n")
+    let overriding = change.as_ref().filter(|change| !change.listed);
+    let overriding = overriding
+        .map(|change| format!("; {change}, overrides a file: onrush ctl list reset"))
+        .unwrap_or_default();
+    format!("{info_hash} is {listed}, and {served}{by}{comment}{overriding}\n")
 }
 
 /// All changes, as a table.
 pub fn changes(all: &ListChanges) -> String {
-    let mut text = format!("{:<40} {:<8} {:<20} by\n", "info hash", "change", "time");
-    for ChangedEntry { info_hash, listed, overrides, time, by, comment } in &all.changes {
-        let change = if *listed { "added" } else { "removed" };
+    let mut text = format!("{:<40} {:<25} {:<20} by\n", "info hash", "change", "time");
+    for ChangedEntry { info_hash, listed, time, by, comment } in &all.changes {
+        let change = if *listed { "added" } else { "removed, overrides a file" };
         let time = time.map_or_else(|| "unknown".to_owned(), date_time);
         let by = by.as_deref().unwrap_or("unknown");
-        let overrides = if *overrides { ", overrides a file" } else { "" };
         let comment = comment.as_ref().map(|comment| format!(": {comment}")).unwrap_or_default();
         // Writing to a string cannot fail.
-        let _ = writeln!(text, "{info_hash} {change:<8} {time:<20} {by}{overrides}{comment}");
+        let _ = writeln!(text, "{info_hash} {change:<25} {time:<20} {by}{comment}");
     }
     let [total, overrides] = [all.total, all.overrides].map(grouped);
     let _ = writeln!(text, "changes: {total}; of them override a file: {overrides}");

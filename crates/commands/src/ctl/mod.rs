@@ -56,7 +56,7 @@ pub fn run(ctl: &Ctl) -> Exit {
         }
         exit => exit,
     };
-    ctl.admin.reach(ctl.token_file.as_deref(), timeout, perform, fail)
+    ctl.admin.reach(ctl.action.purpose(), ctl.token_file.as_deref(), timeout, perform, fail)
 }
 
 /// Seconds since 1970.

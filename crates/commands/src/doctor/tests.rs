@@ -541,7 +541,8 @@ fn root_is_a_note_unless_the_tracker_changes_user() {
     });
     // A service that is stopped is started by its unit, not by this shell.
     let unit = "usr/lib/systemd/system/onrush.service";
-    let mut facts = Made::new(&[(unit, "[Service]\nUser=onrush\n")]).facts();
+    let made = Made::new(&[(unit, "[Service]\nUser=onrush\n")]);
+    let mut facts = made.facts();
     facts.root = Some(true);
     finds_in(&facts, "user", Severity::Ok, "the user onrush");
     facts.tracker = Some(77);

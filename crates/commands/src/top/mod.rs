@@ -24,6 +24,7 @@ use std::time::Duration;
 pub use command::Top;
 use view::View;
 
+use crate::admin::Purpose;
 use crate::exit::print;
 use crate::exit::{Exit, GOOD};
 use onrush_control::api::stats::Stats;
@@ -47,7 +48,7 @@ pub fn run(top: &Top) -> Exit {
             }
         })
     };
-    top.admin.reach(None, TIMEOUT, show, Exit::from)
+    top.admin.reach(Purpose::Read, None, TIMEOUT, show, Exit::from)
 }
 
 /// Prints one view, of two readings.

@@ -3,6 +3,7 @@
 mod keys;
 mod reload;
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -314,12 +315,18 @@ fn state_dir_is_by_flag_then_file_then_environment() {
 /// Sockets have paths of at most 107 bytes (unix(7)).
 #[test]
 fn a_state_directory_that_is_too_long_for_sockets_is_an_error() {
-    let directory = |length| format!("state_dir = \"/{}\"", "d".repeat(length - 1));
+    let directory = |length: usize| format!("state_dir = \"/{}\"", "d".repeat(length - 1));
     assert!(with(&directory(94), &[], &host(4)).is_ok());
     let problems = problems(&directory(95));
     for part in ["onrush.toml:1:13: `state_dir`: ", "95 bytes", "more than 94"] {
         assert!(problems.contains(part), "{problems}");
     }
+    let long: OsString = format!("/{}", "d".repeat(94)).into();
+    let systemd = Host { state_directory: Some(long.clone()), ..host(4) };
+    let problems = with("", &[], &systemd).unwrap_err().to_string();
+    assert!(problems.contains("`state_dir`: ") && problems.contains("95 bytes"), "{problems}");
+    let user = notices("", &[], &Host { home: Some(long), ..host(4) });
+    assert!(user.len() == 1 && user[0].contains("shorter path"), "{user:?}");
 }
 
 #[test]

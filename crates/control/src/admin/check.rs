@@ -102,8 +102,11 @@ async fn count(view: &View, list: &Arc<AccessList>) -> Result<ListCheck, Problem
     Ok(sum)
 }
 
+/// A file's name and its info hashes.
+type NamedHashes = (String, Vec<[u8; LENGTH]>);
+
 /// The names and info hashes of the `files` of which a body consists.
-fn read(body: &[u8], files: &str) -> Result<Vec<(String, Vec<[u8; LENGTH]>)>, Problem> {
+fn read(body: &[u8], files: &str) -> Result<Vec<NamedHashes>, Problem> {
     let (mut hashes, rest) = body.as_chunks::<LENGTH>();
     let mut file = |text: &str| {
         let (name, entries) = text.rsplit_once(':')?;

@@ -57,14 +57,18 @@ pub(crate) async fn entry(
     path: Result<Path<String>, PathRejection>,
 ) -> Result<Json<ListEntry>, Problem> {
     let info_hash = input::info_hash_of(path)?;
-    let list = state.serving()?.in_force().lists.access;
+    let view = state.serving()?;
+    let request = |responder| Request::ListChanges { from: info_hash, limit: 1, responder };
+    let changes = main_thread(view, state.timeout, request).await?.changes;
+    let list = view.in_force().lists.access;
     let set = list.set().filter(|set| set.contains(&info_hash));
     let (listed, served) = (set.is_some(), list.permits(info_hash));
     let comment = set.and_then(|set| set.comment(&info_hash)).map(str::to_owned);
     let refusing = list.refusing_part(&info_hash).filter(|_| !served);
     let refused_by = refusing.map(|(_, part)| part.name.to_string());
     let info_hash = info_hash.to_string();
-    Ok(Json(ListEntry { info_hash, listed, served, comment, refused_by }))
+    let change = changes.into_iter().find(|change| change.info_hash == info_hash);
+    Ok(Json(ListEntry { info_hash, listed, served, comment, refused_by, change }))
 }
 
 /// The list in force as text: a comment with its meaning, then one info hash per line, with its
@@ -80,8 +84,9 @@ pub(crate) async fn export(State(state): SharedState) -> Result<Response, Proble
 /// Adds info hashes to the list: all of them, or none where one is invalid. Swarms that are no
 /// longer permitted are removed.
 #[cfg_attr(test, utoipa::path(post, path = "/api/v1/list", request_body = ListEntries, responses(
-    (status = 200, description = "The list contains them; until the restart, if `unrecorded` says \
-                                  why they could not be written to disk", body = ListUpdate),
+    (status = 200, description = "The list contains them; until the restart or the next \
+                                  upgrade, if `unrecorded` says why they could not be written to \
+                                  disk", body = ListUpdate),
     (status = 400, description = "An entry of the body is no info hash"),
     (status = 409, description = "There is no list, or it would be too long"),
 )))]
@@ -95,8 +100,8 @@ pub(crate) async fn add(
 
 /// Removes info hashes from the list: all of them, or none where one is invalid.
 #[cfg_attr(test, utoipa::path(delete, path = "/api/v1/list", request_body = ListEntries, responses(
-    (status = 200, description = "The list does not contain them; until the restart, if \
-                                  `unrecorded` says why", body = ListUpdate),
+    (status = 200, description = "The list does not contain them; until the restart or the next \
+                                  upgrade, if `unrecorded` says why", body = ListUpdate),
     (status = 400, description = "An entry of the body is no info hash"),
     (status = 409, description = "There is no list, or the allow list would be empty"),
 )))]

@@ -31,7 +31,8 @@ pub struct ListUpdate {
     pub changed: u64,
     /// Whether the change survives a restart; it does with a state directory.
     pub lasting: bool,
-    /// Why it could not be recorded there, if so. It is in force until the restart.
+    /// Why it could not be recorded there, if so. It is in force until the restart or
+    /// the next upgrade.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unrecorded: Option<String>,
 }
@@ -75,10 +76,8 @@ pub struct ListChanges {
 pub struct ChangedEntry {
     /// In hexadecimal.
     pub info_hash: String,
-    /// Whether the change has added it; otherwise it has removed it.
+    /// Whether the change has added it; otherwise it has removed it, and overrides a file.
     pub listed: bool,
-    /// Whether the change overrides a file: it has removed an entry of one.
-    pub overrides: bool,
     /// When, in seconds since 1970; absent for changes of former versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time: Option<u64>,
@@ -88,6 +87,16 @@ pub struct ChangedEntry {
     /// Why it was added.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub comment: Option<String>,
+}
+
+/// Whether, when and by whom it was added or removed.
+impl fmt::Display for ChangedEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = if self.listed { "added" } else { "removed" };
+        let at = self.time.map_or_else(|| "at an unknown time".to_owned(), date);
+        let by = self.by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
+        write!(f, "{what} {at}{by}")
+    }
 }
 
 /// Changes that override files of the access list: entries of the files that are not in force.
@@ -102,17 +111,15 @@ pub struct ListOverrides {
 
 impl fmt::Display for ListOverrides {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { entries, first: ChangedEntry { info_hash, time, by, .. } } = self;
+        let Self { entries, first: change @ ChangedEntry { info_hash, .. } } = self;
         let (entry, is, first) = match entries {
             1 => ("entry", "is", ""),
             _ => ("entries", "are", "the first is "),
         };
-        let at = time.map_or_else(|| "at an unknown time".to_owned(), date);
-        let by = by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
         write!(
             f,
             "{entries} {entry} of the list's files {is} overridden by changes on request: \
-             {first}{info_hash}, removed {at}{by}; `onrush ctl list changes` shows all, `onrush \
+             {first}{info_hash}, {change}; `onrush ctl list changes` shows all, `onrush \
              ctl list reset INFO_HASH` returns to the file"
         )
     }
@@ -132,6 +139,9 @@ pub struct ListEntry {
     pub comment: Option<String>,
     /// The name of the part of the list that refuses it, if it is not served.
     pub refused_by: Option<String>,
+    /// Its change on request that the files of the list do not have; absent if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub change: Option<ChangedEntry>,
 }
 
 /// The list of info hashes.

@@ -386,7 +386,8 @@ impl Clients {
 }
 
 impl ShardStats {
-    /// New peers that were answered and not stored, because of any limit.
+    /// New peers that were answered and not stored, or stored in place of a neighbour's, because of
+    /// any limit.
     pub fn not_stored(&self) -> u64 {
         self.refused_full
             + self.refused_per_swarm

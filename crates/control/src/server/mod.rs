@@ -134,8 +134,8 @@ impl Server {
         })
     }
 
-    /// Serves a Unix socket too, in place of the one before. Its users are known to the kernel: root
-    /// and the user of this process need no token.
+    /// Serves a Unix socket too, in place of the one before. Its users are known to the kernel:
+    /// root and the user of this process need no token.
     ///
     /// # Errors
     /// When the socket cannot be registered.
@@ -156,9 +156,9 @@ impl Server {
         Ok(())
     }
 
-    /// Says to clients without a token `why` there is no Unix socket.
-    pub fn lacks_socket(&self, why: &str) {
-        self.acceptor.state.set_socket(format!("this tracker has no control socket: {why}"));
+    /// Says to clients without a token `why` there is no Unix socket. Returns whether this is new.
+    pub fn lacks_socket(&self, why: &str) -> bool {
+        self.acceptor.state.set_socket(format!("this tracker has no control socket: {why}"))
     }
 
     /// Whether a Unix socket is served.

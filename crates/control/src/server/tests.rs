@@ -184,7 +184,7 @@ fn silent_connections_do_not_keep_others_out() {
     for _ in 0..100 {
         assert_eq!(ask(&mut connect(&server), "/openapi.json").unwrap().0, 200);
     }
-    assert!(silent[..136].iter_mut().all(is_closed), "at once, not after admin.timeout");
+    assert!(silent[..184].iter_mut().all(is_closed), "at once, not after admin.timeout");
 }
 
 /// The head of a request that has a body of ten bytes.

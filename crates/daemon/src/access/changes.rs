@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use onrush_proto::InfoHash;
 
-use super::changes_in_force::ChangesInForce;
 use super::diff::ListDiff;
+use super::file_differences::FileDifferences;
 use super::{AccessControl, ConcurrentWork, Pending};
 use crate::effect::{ChangeRecord, Effect, Effects, RecordError};
 use crate::time::Time;
@@ -26,7 +26,7 @@ pub(super) struct RecentChanges {
     /// deny list is the opposite of adding to the allow list.
     pub(super) since_reload: Vec<(ListKind, ListChange)>,
     /// Changes in force that could not be written to the journal. The next record has them, too.
-    unrecorded: Vec<(ListKind, ListChange)>,
+    pub(super) unrecorded: Vec<(ListKind, ListChange)>,
     /// Changes since the merge in progress began.
     since_merge: Vec<ListChange>,
     /// The list being merged.
@@ -35,7 +35,7 @@ pub(super) struct RecentChanges {
 
 /// A change that is permitted.
 pub(super) struct PlannedChange {
-    /// All changes of the request.
+    /// Those of the request that a reload, a merge or a successor may miss.
     changes: Vec<ListChange>,
     /// Those that change the list.
     effective: Vec<ListChange>,
@@ -55,12 +55,12 @@ pub(super) struct PlannedChange {
 type ListResponder = Responder<Result<ListUpdate, Problem>>;
 
 impl RecentChanges {
-    /// Applies the changes that lists read by the current reload may lack, to `in_force` as well.
-    pub(super) fn repeat(&self, read: &mut Lists, in_force: &mut ChangesInForce) {
+    /// Applies the changes that lists read by the current reload may lack, also to `differences`.
+    pub(super) fn repeat(&self, read: &mut Lists, differences: &mut FileDifferences) {
         let of_kind = self.since_reload.iter().filter(|(of, _)| Some(*of) == read.access.kind());
         let changes: Vec<_> = of_kind.map(|(_, change)| change.clone()).collect();
         if !changes.is_empty() {
-            in_force.follow(&read.access, &changes);
+            differences.follow(&read.access, &changes);
             read.access = Arc::new(read.access.with(&changes));
         }
     }
@@ -76,13 +76,6 @@ impl RecentChanges {
         }
         if self.merging.is_some() {
             self.since_merge.extend_from_slice(changes);
-        }
-    }
-
-    /// A reload has ended: the next one finds the changes until now in the journal, if any.
-    pub(super) fn reload_ended(&mut self, has_journal: bool) {
-        if has_journal && self.unrecorded.is_empty() {
-            self.since_reload.clear();
         }
     }
 
@@ -110,7 +103,7 @@ impl AccessControl {
         let author = Arc::new(Author { unix: time.unix, name: caller.to_string() });
         let changes = changes.into_iter();
         let changes: Vec<ListChange> =
-            changes.filter_map(|it| self.in_force.resolve(it, author.clone())).collect();
+            changes.filter_map(|it| self.differences.resolve(it, author.clone())).collect();
         let (kind, list, effective) = match self.check_change(&changes, limit, concurrent) {
             Ok(checked) => checked,
             Err(error) => return effects.reply(responder, Err(error)),
@@ -118,18 +111,18 @@ impl AccessControl {
         // Changes without effect are not recorded, unless a reload or upgrade in progress may have
         // read a different list.
         let may_differ = concurrent.reload || concurrent.upgrade;
-        let new = if may_differ { &changes } else { &effective };
+        // The successor reads the record.
+        let needs_record = concurrent.upgrade || changes.iter().any(|change| change.is_reset);
+        let new = if may_differ { changes } else { effective.clone() };
         let former = self.changes.unrecorded.iter().filter(|(of, _)| *of == kind);
         let recorded: Vec<ListChange> =
-            former.map(|(_, change)| change).chain(new).cloned().collect();
+            former.map(|(_, change)| change).chain(&new).cloned().collect();
         let record = ChangeRecord::ListChanges(kind, recorded.clone());
         let for_reload =
             concurrent.reload || !self.is_lasting || !self.changes.since_reload.is_empty();
-        // The successor reads the record.
-        let needs_record = concurrent.upgrade || changes.iter().any(|change| change.is_reset);
         let (list, has_record) = (Arc::new(list), !recorded.is_empty());
         let change = PlannedChange {
-            changes,
+            changes: new,
             effective,
             recorded,
             kind,
@@ -200,7 +193,7 @@ impl AccessControl {
             self.changes.unrecorded.extend(recorded.into_iter().map(|change| (kind, change)));
         }
         self.changes.record(kind, &changes, for_reload || unrecorded.is_some());
-        self.in_force.follow(&self.lists.access, &effective);
+        self.differences.follow(&self.lists.access, &effective);
         let former = std::mem::replace(&mut self.lists.access, list.clone());
         self.purge.update(&list, &effective, former, now);
         self.changes.merge(&list, effects);
@@ -295,7 +288,8 @@ mod tests {
             let listed = |listed| move |number| ListChange::new(hash(number), listed);
             let all: Vec<u16> = (chunk * 1_500..(chunk + 1) * 1_500).collect();
             let changes = all.iter().copied().map(listed(true));
-            let changes = changes.chain(all[..1].iter().copied().map(listed(false))).collect();
+            let former = (chunk > 0).then(|| (chunk - 1) * 1_500).into_iter();
+            let changes = changes.chain(former.map(listed(false))).collect();
             let (effects, result) = request(&mut access, changes, ConcurrentWork::default());
             for effect in effects.send_replies() {
                 if let Effect::Merge(list) = effect {
@@ -315,8 +309,9 @@ mod tests {
         }
         let list = &access.lists().access;
         assert!(merges > 0 && !list.set().unwrap().should_merge(), "{merges}");
-        assert_eq!(list.len(), 9_000 - 6);
-        assert!((0..9_000).all(|at| list.permits(hash(at)) == (at % 1_500 == 0)));
+        assert_eq!(list.len(), 9_000 - 5);
+        let is_removed = |at: u16| at.is_multiple_of(1_500) && at < 7_500;
+        assert!((0..9_000).all(|at| list.permits(hash(at)) == is_removed(at)));
     }
 
     #[test]
@@ -371,9 +366,11 @@ mod tests {
             access.reload_ended();
             assert!(!access.lists().access.permits(hash(1)));
         }
+        assert!(access.unrecorded().unwrap().ends_with(" upgrade: 1"));
         // The same request again: it has no effect, and is recorded.
         let (recorded, update, _) = change(&mut access, 1, Ok(()));
         assert_eq!((recorded, update.changed, update.lasting), (vec![hash(1)], 0, true));
+        assert_eq!((access.unrecorded(), access.changes.since_reload.len()), (None, 1));
         assert_eq!(change(&mut access, 2, Ok(())).0, [hash(2)]);
 
         // A successor would miss it.

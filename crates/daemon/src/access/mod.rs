@@ -7,8 +7,8 @@
 //! | `block_requests` | blocks made and removed by the admin API |
 //! | `candidate` | the list that a reload would put into force |
 //! | `changes` | changes of the list of info hashes by the admin API |
-//! | `changes_in_force` | those of them that the files of the list do not have |
 //! | `diff` | differences of lists, for the log |
+//! | `file_differences` | changes that the files of the list do not have |
 //! | `reload` | lists that a reload has read |
 //! | [`purge`] | removal of swarms that the list no longer permits |
 
@@ -16,8 +16,8 @@ mod block_requests;
 pub mod blocks;
 mod candidate;
 mod changes;
-mod changes_in_force;
 mod diff;
+mod file_differences;
 pub mod purge;
 mod reload;
 
@@ -30,14 +30,14 @@ use block_requests::PlannedBlock;
 use blocks::Blocks;
 pub use candidate::candidate;
 use changes::{PlannedChange, RecentChanges};
-use changes_in_force::ChangesInForce;
+use file_differences::FileDifferences;
 use onrush_config::Settings;
 use onrush_control::api::Problem;
 use onrush_control::api::admin::{ListChanges, ListOverrides};
 use onrush_proto::InfoHash;
 use onrush_store::blocks::Block;
 use onrush_store::lists::file::ListError;
-use onrush_store::lists::journal::ReplayedList;
+use onrush_store::lists::journal::{FILE as JOURNAL, ReplayedList};
 use onrush_store::lists::shrinkage::EntryHighWaterMark;
 use onrush_tracker::access::Lists;
 use onrush_tracker::access::member_counts::MemberCounts;
@@ -55,7 +55,7 @@ pub struct AccessControl {
     /// process.
     is_lasting: bool,
     blocks: Blocks,
-    in_force: ChangesInForce,
+    differences: FileDifferences,
     changes: RecentChanges,
     /// The change that waits for its record. Records are written one at a time.
     pending: Option<Pending>,
@@ -105,7 +105,7 @@ impl AccessControl {
             lists,
             is_lasting: false,
             blocks: Blocks::new(members),
-            in_force: ChangesInForce::default(),
+            differences: FileDifferences::default(),
             changes: RecentChanges::default(),
             pending: None,
             purge: Purge::default(),
@@ -125,12 +125,25 @@ impl AccessControl {
 
     /// The changes of the list that override its files; `None` if there are none.
     pub fn overrides(&self) -> Option<ListOverrides> {
-        self.in_force.overrides()
+        self.differences.overrides()
+    }
+
+    /// A warning about changes in force that could not be recorded; `None` if there are none.
+    pub fn unrecorded(&self) -> Option<String> {
+        let kind = self.lists.access.kind();
+        let of_kind = self.changes.unrecorded.iter().filter(|(of, _)| Some(*of) == kind);
+        let number = of_kind.count();
+        (number > 0).then(|| {
+            format!(
+                "changes of the list that could not be written to {JOURNAL}, in force until the \
+                 restart or the next upgrade: {number}"
+            )
+        })
     }
 
     /// At most `limit` changes that the files of the list do not have, from this info hash on.
     pub fn shown_changes(&self, from: InfoHash, limit: usize) -> ListChanges {
-        self.in_force.shown(&self.lists.access, from, limit)
+        self.differences.shown(&self.lists.access, from, limit)
     }
 
     /// Whether a removal of swarms is due later.
@@ -141,7 +154,7 @@ impl AccessControl {
 
 /// The changes of a journal that override files of its list; `None` if there are none.
 pub fn overrides(replayed: &ReplayedList) -> Option<ListOverrides> {
-    ChangesInForce::of(replayed.changes()).overrides()
+    FileDifferences::of(replayed.changes()).overrides()
 }
 
 /// Steps of a start.
@@ -151,7 +164,7 @@ impl AccessControl {
     pub fn begin_records(&mut self, replayed: &ReplayedList) {
         self.is_lasting = true;
         self.lists.access = Arc::new(replayed.compacted());
-        self.in_force = ChangesInForce::of(replayed.changes());
+        self.differences = FileDifferences::of(replayed.changes());
     }
 
     /// Compares the lists of a start with those of the predecessor.
@@ -179,7 +192,7 @@ impl AccessControl {
             return;
         }
         let access = &self.lists.access;
-        self.in_force.follow(access, changes);
+        self.differences.follow(access, changes);
         let changed = Arc::new(access.with(changes));
         // Peers were loaded by the former list.
         let former = std::mem::replace(&mut self.lists.access, changed);

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::AccessControl;
-use super::changes_in_force::ChangesInForce;
 use super::diff::ListDiff;
+use super::file_differences::FileDifferences;
 use crate::effect::{Effect, Effects};
 use onrush_config::Settings;
 use onrush_config::reload::KeyChange;
@@ -43,8 +43,8 @@ impl AccessControl {
     ) -> Result<(), ListError> {
         let ListReload { settings, mut read, replayed, forced } = reload;
         let changes = replayed.iter().flat_map(ReplayedList::changes);
-        let mut in_force = ChangesInForce::of(changes);
-        self.changes.repeat(&mut read, &mut in_force);
+        let mut differences = FileDifferences::of(changes);
+        self.changes.repeat(&mut read, &mut differences);
         self.entry_high_water_mark = match forced {
             true => EntryHighWaterMark::of(&read),
             false => self.entry_high_water_mark.with(settings, Some(&self.lists.blocked), &read)?,
@@ -54,7 +54,7 @@ impl AccessControl {
         {
             effects.push(Effect::CompactJournal(replayed));
         }
-        self.in_force = in_force;
+        self.differences = differences;
         let former = self.lists.access.clone();
         self.replace(read, changed, effects);
         self.compile_blocks();
@@ -63,9 +63,11 @@ impl AccessControl {
         Ok(())
     }
 
-    /// A reload has ended.
+    /// A reload has ended: the next one finds the changes until now in the journal, if any.
     pub fn reload_ended(&mut self) {
-        self.changes.reload_ended(self.is_lasting);
+        if self.is_lasting && self.changes.unrecorded.is_empty() {
+            self.changes.since_reload.clear();
+        }
     }
 
     fn replace(&mut self, read: Lists, changed: &mut Vec<KeyChange>, effects: &mut Effects) {

@@ -3,6 +3,7 @@
 
 use std::time::Instant;
 
+use onrush_text::numbers::grouped;
 use onrush_tracker::metrics::Summary;
 
 use crate::effect::Effects;
@@ -44,7 +45,8 @@ const NOT_STORED: &str = "of their new peers were not stored in the last minute:
 /// Without the limits of single sources.
 const CROWDED: &str = "more sources than the table of limits.source_peers or \
                        limits.source_new_swarms distinguishes: only the limits of networks \
-                       apply, 16 times as high for a /24 or a /48; raise these limits, or set them to 0";
+                       apply, 16 times as high for a /24 or a /48; raise these limits, or set them \
+                       to 0";
 
 /// The count at the last warning of each limit, and its time.
 #[derive(Debug, Default)]
@@ -59,7 +61,7 @@ impl LimitWarnings {
             let count = count(sum);
             let new = count.saturating_sub(*warned);
             if new > 0 && at.is_none_or(|at| now.duration_since(at) >= MINUTE) {
-                effects.warn(format!("{reached}: {new} {outcome}"));
+                effects.warn(format!("{reached}: {} {outcome}", grouped(new)));
                 (*warned, *at) = (count, Some(now));
             }
         }
@@ -89,8 +91,8 @@ mod tests {
         assert!(lines[0].contains("limits.source_peers is reached by some sources: 5 of"));
         assert!(lines[0].contains("limits.trusted_sources"), "{lines:?}");
         assert_eq!(tick(50, 0, 30), [""; 0]);
-        assert!(tick(60, 0, 61)[0].contains(": 55 of"));
-        assert_eq!(tick(60, 0, 200), [""; 0], "nothing new");
-        assert!(tick(60, 2, 201)[0].contains("/24 and /48"));
+        assert!(tick(5_060, 0, 61)[0].contains(": 5,055 of"));
+        assert_eq!(tick(5_060, 0, 200), [""; 0], "nothing new");
+        assert!(tick(5_060, 2, 201)[0].contains("for a /24 or a /48"));
     }
 }

@@ -16,14 +16,9 @@ const BUSY: f64 = 0.5;
 /// counts as busy: the time of a turn is added to the counters at its end.
 const STALL_COUNTS_AS_BUSY: Duration = Duration::from_millis(500);
 
-/// A second that lasts for so long is one in which this process did not run.
-pub const PAUSE: Duration = Duration::from_secs(5);
-
 /// The load of one second.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Load {
-    /// Time since the second before: more than one if this process did not run.
-    pub elapsed: Duration,
     /// The load of each worker.
     pub workers: Vec<WorkerLoad>,
     /// Datagrams received.
@@ -106,7 +101,7 @@ impl Reading {
 impl Readings {
     /// Call every second with all members, always in the same order, how long each has been
     /// `stalled`, and all periods of quotas so far. The first call returns the load of the time
-    /// before as that of one second.
+    /// before as that of one second, without periods of quotas: their groups may be older.
     pub fn tick(
         &mut self,
         members: &[Member],
@@ -114,17 +109,18 @@ impl Readings {
         quota: QuotaPeriods,
         now: Instant,
     ) -> Load {
-        let second = Duration::from_secs(1);
-        let elapsed = self.at.replace(now).map_or(second, |at| now.duration_since(at));
+        let before = self.at.replace(now);
+        let elapsed = before.map_or(1.0, |at| now.duration_since(at).as_secs_f64());
         self.workers.resize(members.len(), Reading::default());
         let old = std::mem::replace(&mut self.quota, quota);
+        let old = if before.is_none() { quota } else { old };
         // The process may have moved to another group.
         let quota = QuotaPeriods {
             all: quota.all.saturating_sub(old.all),
             throttled: quota.throttled.saturating_sub(old.throttled),
         };
         let is_throttled = quota.throttled > 0 && quota.throttled as f64 >= BUSY * quota.all as f64;
-        let mut load = Load { elapsed, quota, ..Load::default() };
+        let mut load = Load { quota, ..Load::default() };
         for ((member, last), stalled) in members.iter().zip(&mut self.workers).zip(stalled) {
             let new = Reading::of(&member.metrics);
             let old = std::mem::replace(last, new);
@@ -133,9 +129,7 @@ impl Readings {
             let worker = WorkerLoad {
                 received: new.received.saturating_sub(old.received),
                 lost: new.lost.saturating_sub(old.lost),
-                is_busy: is_throttled
-                    || busy >= BUSY * elapsed.as_secs_f64()
-                    || *stalled >= STALL_COUNTS_AS_BUSY,
+                is_busy: is_throttled || busy >= BUSY * elapsed || *stalled >= STALL_COUNTS_AS_BUSY,
             };
             load.received += worker.received;
             load.lost += worker.lost;
@@ -185,7 +179,6 @@ mod tests {
         let load = readings.tick(&members, &RUNS, NO_QUOTA, start + Duration::from_secs(1));
         let worker = |lost, is_busy| WorkerLoad { received: 10, lost, is_busy };
         let expected = Load {
-            elapsed: Duration::from_secs(1),
             workers: vec![worker(500, false), worker(599, false), worker(700, true)],
             received: 30,
             lost: 1_799,
@@ -223,6 +216,9 @@ mod tests {
         assert_eq!(busy(30, 9), (false, 0));
         assert_eq!(busy(5, 5), (false, 0), "another group");
         assert_eq!(busy(15, 14), (true, 6));
+        let since_boot = QuotaPeriods { all: 10, throttled: 9 };
+        let first = Readings::default().tick(&members, &RUNS, since_boot, now);
+        assert_eq!((first.quota, first.workers[0].is_busy), (NO_QUOTA, false));
     }
 
     /// Worker 0 refuses 50 requests. In the split placement it has no shard.

@@ -92,6 +92,11 @@ impl Overload {
         }
     }
 
+    /// The process runs again `now`, after a pause that explains what the kernel dropped.
+    pub fn resumed(&mut self, now: Instant) {
+        self.warnings.resumed = Some(now);
+    }
+
     /// Puts other settings into force. Clients that were sent a longer interval keep it.
     pub fn reconfigure(&mut self, settings: &Settings, now: Instant) {
         let former = self.pressure().interval;

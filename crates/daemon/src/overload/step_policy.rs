@@ -4,8 +4,8 @@
 //! A second is under pressure when busy workers have lost, or refused as busy, more than the
 //! configured share of its datagrams; from the fifth second in succession with such losses on, also
 //! when idle workers have, as bursts do not last. A single burst can cause one second of pressure.
-//! So a step up needs pressure in most seconds of a window. Toward a step down, a second of pressure
-//! subtracts one from the number of calm seconds, and does not reset it.
+//! So a step up needs pressure in most seconds of a window. Toward a step down, a second of
+//! pressure subtracts one from the number of calm seconds, and does not reset it.
 
 use std::collections::VecDeque;
 

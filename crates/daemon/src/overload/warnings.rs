@@ -2,13 +2,14 @@
 //! remedy.
 
 use std::mem;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::limit_warnings::LimitWarnings;
-use super::load::{Load, PAUSE};
+use super::load::Load;
 use crate::effect::Effects;
 use crate::notice::{Notice, Repeats};
 use onrush_config::host::QuotaPeriods;
+use onrush_text::numbers::grouped;
 use onrush_tracker::metrics::{Summary, UNSENT};
 
 /// A warning of replies that the kernel did not accept is due if they are one of so many.
@@ -40,6 +41,9 @@ const IDLE_REMEDY: &str = "more arrive at once than limits.batches_in_flight, or
                            limits.scrapes_in_flight, has room for, while the workers of their \
                            swarms are idle: raise it";
 
+/// The cause of a drop is known at most so much later.
+const LATE_CAUSES: Duration = Duration::from_secs(5);
+
 /// Counters at the previous tick.
 #[derive(Debug, Default)]
 pub(super) struct Warnings {
@@ -47,7 +51,7 @@ pub(super) struct Warnings {
     sent: u64,
     unsent: [u64; UNSENT.len()],
     /// The end of the last pause of this process.
-    resumed: Option<Instant>,
+    pub(super) resumed: Option<Instant>,
 }
 
 impl Warnings {
@@ -59,13 +63,9 @@ impl Warnings {
         now: Instant,
         effects: &mut Effects,
     ) {
-        if load.elapsed >= PAUSE {
-            self.resumed = Some(now);
-        }
         if load.lost > 0 {
-            // The cause of a drop is known some seconds later.
             let cause = match (self.resumed, load.quota) {
-                (Some(at), _) if now.duration_since(at) <= PAUSE => {
+                (Some(at), _) if now.duration_since(at) <= LATE_CAUSES => {
                     "while this process did not run".to_owned()
                 }
                 (_, QuotaPeriods { throttled: 0, .. }) => format!("{FULL_BUFFERS}: {DROPS_REMEDY}"),
@@ -75,8 +75,10 @@ impl Warnings {
                      cpu.max"
                 ),
             };
-            let notice =
-                Notice::warn(format!("the kernel dropped {} datagrams {cause}", load.lost));
+            let notice = Notice::warn(format!(
+                "the kernel dropped {} datagrams {cause}",
+                grouped(load.lost)
+            ));
             effects.notice(notice.with(Repeats::Limited("drops")));
         }
         if load.refused > 0 {
@@ -84,7 +86,7 @@ impl Warnings {
                 0 => ("refused by idle", IDLE_REMEDY),
                 _ => ("refused by busy", BUSY_REMEDY),
             };
-            let refused = load.refused;
+            let refused = grouped(load.refused);
             let text = format!("{refused} requests within a second were refused as busy: {remedy}");
             effects.notice(Notice::warn(text).with(Repeats::OnceAMinute(key)));
         }
@@ -101,6 +103,7 @@ impl Warnings {
             let new = count - before;
             if new > 0 && new * UNSENT_SHARE >= replies {
                 let remedy = UNSENT_REMEDIES[cause];
+                let (new, replies) = (grouped(new), grouped(replies));
                 let text =
                     format!("{new} of {replies} replies within a second were not sent: {remedy}");
                 effects.notice(Notice::warn(text).with(Repeats::OnceAMinute(UNSENT[cause])));
@@ -124,8 +127,8 @@ mod tests {
         let quota = QuotaPeriods { all: 10, throttled: 9 };
         for (load, number, remedy, repeats) in [
             (
-                Load { lost: 11, ..Load::default() },
-                "dropped 11 datagrams",
+                Load { lost: 1_100, ..Load::default() },
+                "dropped 1,100 datagrams",
                 "raise net.core.rmem_max and socket.receive_buffer",
                 Repeats::Limited("drops"),
             ),
@@ -136,8 +139,8 @@ mod tests {
                 Repeats::Limited("drops"),
             ),
             (
-                Load { refused: 9, ..Load::default() },
-                "9 requests",
+                Load { refused: 9_000, ..Load::default() },
+                "9,000 requests",
                 "limits.batches_in_flight",
                 Repeats::OnceAMinute("refused by idle"),
             ),

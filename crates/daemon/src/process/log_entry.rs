@@ -35,8 +35,8 @@ struct Json<'a> {
 
 impl Entry {
     /// An entry of a module.
-    pub fn new(level: Level, module: &'static str, text: String) -> Self {
-        let text = text.trim_end_matches('\n').to_owned();
+    pub fn new(level: Level, module: &'static str, mut text: String) -> Self {
+        text.truncate(text.trim_end_matches('\n').len());
         Self { time: SystemTime::now(), level, module: Some(module), text }
     }
 

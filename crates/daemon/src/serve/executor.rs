@@ -28,6 +28,7 @@ use onrush_control::history::History;
 use onrush_control::view::View;
 use onrush_net::mio::drops::DropReasons;
 use onrush_net::steering::Steering;
+use onrush_replica::delta::{self, CompletedHandoff};
 use onrush_replica::handoff::InheritedState;
 use onrush_tracker::access::AccessList;
 use onrush_tracker::clock::Clock;
@@ -134,14 +135,18 @@ impl Executor {
         None
     }
 
-    /// A successor has the sockets: the service manager gets its process id.
-    pub(super) fn name_successor(&mut self, process: i32) {
+    /// A successor has the sockets: the service manager gets its process id, and then the successor
+    /// may notify.
+    pub(super) fn name_successor(&mut self, completed: &mut CompletedHandoff) {
         if let Some(successor) = self.successor.take() {
             successor.release();
         }
         // The watchdog's timeout starts anew for that process.
-        service_notify::send(&[NotifyState::MainPid(process as u32), NotifyState::Watchdog]);
+        let process = NotifyState::MainPid(completed.process as u32);
+        service_notify::send(&[process, NotifyState::Watchdog]);
         service_notify::set_main(false);
+        // Its error is that of the delta.
+        let _ = delta::begin(&mut completed.to.0);
     }
 
     fn log(&mut self, notice: Notice, now: Instant) {

@@ -119,9 +119,9 @@ impl Serving {
             let event = self.wait(signals, &seconds);
             end = event.and_then(|event| self.handle(event));
         }
-        let end = end.unwrap_or(End::Stopped);
-        if let End::Handoff(completed) = &end {
-            self.executor.name_successor(completed.process);
+        let mut end = end.unwrap_or(End::Stopped);
+        if let End::Handoff(completed) = &mut end {
+            self.executor.name_successor(completed);
         }
         self.executor.admin.stopping();
         self.executor.files.abort_export();

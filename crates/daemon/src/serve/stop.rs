@@ -8,7 +8,6 @@ use procfs_core::{FromRead, ProcError};
 
 use super::Serving;
 use super::executor::Executor;
-use crate::process::service_notify;
 use onrush_replica::delta::{self, CompletedHandoff};
 use onrush_text::numbers::grouped;
 use onrush_tracker::metrics::Summary;
@@ -41,8 +40,7 @@ impl Serving {
         drop(admin);
         let (_, mut shards) = running.stop_and_take_shards();
         files.snapshots.join();
-        let progress = &mut service_notify::progress();
-        match delta::write(to.0, &mut shards, &mut since, clock.now(), progress) {
+        match delta::write(to.0, &mut shards, &mut since, clock.now()) {
             Ok(delta) => {
                 let peers = grouped(delta.v4 + delta.v6);
                 log::info!("handoff complete: process {process} serves; delta sent: {peers} peers");

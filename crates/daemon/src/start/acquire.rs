@@ -30,7 +30,7 @@ impl Tracker {
             (self.running.orders().clone(), self.map),
             merging.clone(),
             std::mem::take(&mut side.stops),
-            // Before its first byte, the predecessor has named this one as the main process.
+            // When the predecessor has named this process as the main one.
             || {
                 service_notify::set_main(true);
                 service_notify::send(&[NotifyState::Ready, NotifyState::Watchdog]);

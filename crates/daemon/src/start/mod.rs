@@ -178,10 +178,10 @@ impl Tracker {
         let mut side = SuccessorSide::request(settings, start.clock)?;
         let (mut group, pending) = sockets::take(settings, &mut side)?;
         let keys = start.open_state(side.lock.take())?;
-        if let (Some(socket), Some(listener)) = (&start.files.control, side.control.take()) {
-            if let Ok(mut socket) = socket.lock() {
-                socket.adopt(listener);
-            }
+        if let (Some(socket), Some(listener)) = (&start.files.control, side.control.take())
+            && let Ok(mut socket) = socket.lock()
+        {
+            socket.adopt(listener);
         }
         let journal_length = start.files.records().map_or(0, |records| records.journal.length());
         start.replay_journal(false);

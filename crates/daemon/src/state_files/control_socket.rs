@@ -11,8 +11,8 @@ use onrush_store::state_socket::StateSocket;
 /// Permissions of the socket: its group may read what the admin side serves without a token.
 pub(super) const MODE: u32 = 0o660;
 
-/// The control socket. A handoff holds the lock, so that the socket is not made again after the
-/// successor has received it.
+/// The control socket. A handoff holds the lock, and keeps it when it is complete, so that the
+/// socket is not made again after the successor has received it.
 pub type ControlSocket = Arc<Mutex<StateSocket>>;
 
 impl StateFiles {
@@ -29,16 +29,17 @@ impl StateFiles {
         let bound = renewed.unwrap_or(Ok(())).and_then(|()| admin.serve_socket(listener()?));
         let path = socket.path().display();
         match bound {
-            Ok(()) if is_served => {
-                log::warn!("the control socket was lost, and is made again: {path}")
-            }
+            Ok(()) if is_served => log::warn!("{path} is made again"),
             Ok(()) => {}
             Err(error) => {
                 let why = format!("cannot listen at {path}: {error}");
-                log::warn!(
-                    "`onrush ctl` needs the admin token until there is a control socket: {why}"
-                );
-                admin.lacks_socket(&why);
+                // The next second makes it again, and serves it.
+                socket.remove();
+                if admin.lacks_socket(&why) {
+                    log::warn!(
+                        "`onrush ctl` needs the admin token until there is a control socket: {why}"
+                    );
+                }
             }
         }
     }

@@ -30,9 +30,12 @@ impl Supervisor {
         by: &str,
         forced: bool,
         responder: Option<Responder<ReloadResult>>,
+        time: Time,
         effects: &mut Effects,
     ) {
         if self.upgrade.is_running() {
+            self.last_reload = LastReload { successful: false, time: time.unix };
+            effects.push(Effect::Show);
             effects.warn(format!("reload requested by {by}: {UPGRADING}"));
             if let Some(responder) = responder {
                 effects.reply(responder, Err(Problem::conflict(UPGRADING)));
@@ -102,6 +105,7 @@ impl Supervisor {
         let mut notices = loaded.notices;
         notices.extend(self.access.lists().access.warning().map(str::to_owned));
         notices.extend(self.access.overrides().map(|overrides| overrides.to_string()));
+        notices.extend(self.access.unrecorded());
         report(&self.reload.requested_by(), &notices, &changed, &restart, effects);
         effects.push(Effect::SetLog(self.log_control(level)));
         Ok(ReloadReport { changed: keys_of(changed), restart: keys_of(restart), notices })

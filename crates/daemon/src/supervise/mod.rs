@@ -108,8 +108,9 @@ impl Supervisor {
         (settings, source): (Arc<Settings>, ConfigSource),
         members: Arc<[Member]>,
         service: Service<'_>,
-        Time { now, unix }: Time,
+        time: Time,
     ) -> Self {
+        let Time { now, unix } = time;
         let Owners { access, overload, upgrade } = owners;
         Self {
             access,
@@ -118,7 +119,7 @@ impl Supervisor {
             reload: Reload::default(),
             last_reload: LastReload { successful: true, time: unix },
             members,
-            clocks: Clocks::default(),
+            clocks: Clocks::new(time),
             stalls: StallDetector::new(now),
             notifications: ServiceNotifications::new(service.addresses, service.watchdog, now),
             totals: Totals::new(&settings, now),
@@ -182,7 +183,7 @@ impl Supervisor {
 
     fn on_signal(&mut self, signal: Signal, time: Time, effects: &mut Effects) {
         match signal {
-            Signal::Reload => self.start_reload("SIGHUP", false, None, effects),
+            Signal::Reload => self.start_reload("SIGHUP", false, None, time, effects),
             Signal::Export => effects.push(Effect::Export(None)),
             Signal::Upgrade(at) => self.upgrade.on_signal(at, effects),
             Signal::Stop(by) => {
@@ -198,7 +199,7 @@ impl Supervisor {
         let concurrent = self.concurrent();
         match request {
             Request::Reload { force, caller, responder } => {
-                self.start_reload(&caller.to_string(), force, Some(responder), effects);
+                self.start_reload(&caller.to_string(), force, Some(responder), time, effects);
             }
             Request::Export(responder) => effects.push(Effect::Export(Some(responder))),
             Request::Snapshot(responder) => effects.push(Effect::Snapshot(responder)),
@@ -304,10 +305,14 @@ impl Supervisor {
     /// Periodic work, once a second.
     fn tick(&mut self, state: &ProcessState, time: Time, effects: &mut Effects) {
         let (members, summary, now) = (self.members.clone(), &state.summary, time.now);
-        self.clocks.tick(time, state.suspended, effects);
+        let paused = self.clocks.tick(time, state.suspended, effects);
         let turns = members.iter().map(|member| member.metrics.turns.get());
         let stalled = self.stalls.observe(turns, now);
-        warn_of_stalls(&members, &stalled, effects);
+        if paused {
+            self.overload.resumed(now);
+        } else {
+            warn_of_stalls(&members, &stalled, effects);
+        }
         self.access.tick(&stalled, self.concurrent(), time, effects);
         self.notifications.tick(summary, &stalled, now, effects);
         // Once the sockets are released, the successor steers them.

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use crate::effect::{Effect, Effects, ServiceState};
+use onrush_text::numbers::grouped;
 use onrush_tracker::metrics::Summary;
 
 /// How often the status line is renewed.
@@ -55,9 +56,10 @@ impl ServiceNotifications {
     fn line(&mut self, summary: &Summary, now: Instant) -> String {
         let (last, datagrams) = std::mem::replace(&mut self.status, (now, summary.datagrams));
         let seconds = now.duration_since(last).as_secs_f64().max(0.001);
-        let rate = summary.datagrams.saturating_sub(datagrams) as f64 / seconds;
-        let peers = summary.peers_v4 + summary.peers_v6;
-        format!("{}: {rate:.0} requests/s, {peers} peers in {} swarms", self.serves, summary.swarms)
+        let rate = grouped(summary.datagrams.saturating_sub(datagrams) as f64 / seconds);
+        let peers = grouped(summary.peers_v4 + summary.peers_v6);
+        let swarms = grouped(summary.swarms);
+        format!("{}: {rate} requests/s, {peers} peers in {swarms} swarms", self.serves)
     }
 }
 
@@ -121,8 +123,9 @@ mod tests {
         let start = Instant::now();
         let mut notifications =
             ServiceNotifications::new(&["127.0.0.1:6969".parse().unwrap()], None, start);
-        let mut summary = Summary { datagrams: 500, swarms: 3, peers_v6: 4, ..Summary::default() };
-        let expected = "serves udp://127.0.0.1:6969: 100 requests/s, 4 peers in 3 swarms";
+        let mut summary =
+            Summary { datagrams: 500, swarms: 3, peers_v6: 4_000, ..Summary::default() };
+        let expected = "serves udp://127.0.0.1:6969: 100 requests/s, 4,000 peers in 3 swarms";
         assert_eq!(notifications.line(&summary, start + 5 * SECOND), expected);
         summary.datagrams += 10;
         assert!(notifications.line(&summary, start + 10 * SECOND).contains(": 2 requests/s, "));

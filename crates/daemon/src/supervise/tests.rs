@@ -258,12 +258,22 @@ fn a_stalled_member_is_named() {
     }
 }
 
-/// Drops of a pause, which are counted up to some seconds after it, are no reason for larger buffers.
+/// Drops of a pause, which are counted up to some seconds after it, are no reason for larger
+/// buffers.
 #[test]
 fn a_pause_of_the_process_is_named_and_explains_its_drops() {
-    const DROPS: &str = "the kernel dropped 2000 datagrams ";
+    const DROPS: &str = "the kernel dropped 2,000 datagrams ";
     let mut fixture = Fixture::new("");
     fixture.second(2_000).assert_logged(&[DROPS, "net.core.rmem_max"]);
+    fixture.time.now += Duration::from_secs(36);
+    fixture.time.unix += 36;
+    // The workers did not run either.
+    let text = format!("{:?}", fixture.tick().notices());
+    assert!(
+        text.contains("this process did not run for 36 s")
+            && !text.contains("has not taken a turn"),
+        "{text}"
+    );
     fixture.time.now += Duration::from_secs(36);
     fixture.time.unix += 37;
     let resumed = fixture.second(2_000);
@@ -284,6 +294,7 @@ fn a_pause_of_the_process_is_named_and_explains_its_drops() {
 fn a_wall_clock_that_is_set_is_told_from_a_host_that_was_suspended() {
     let mut fixture = Fixture::new("");
     fixture.time.unix = 1_000_000;
+    fixture.second(0);
     // Seconds of the wall clock and of a suspension in a second of the monotonic clock.
     for (wall, suspended, expected) in [
         (1, 0, None),
@@ -331,11 +342,15 @@ fn a_configuration_that_was_being_read_when_an_upgrade_began_is_rejected() {
     assert!(effects.contains("rejected: an upgrade is under way"), "{effects}");
     assert!(!effects.contains("Publish"), "{effects}");
     // A further one is refused before it reads anything, and not called wrong.
+    fixture.time.unix += 1;
+    let refused_at = LastReload { successful: false, time: fixture.time.unix };
     let request = |caller, responder| Request::Reload { force: false, caller, responder };
     let (refused, effects) = fixture.request(request);
     let upgrading = "an upgrade is under way: reload when it is over";
     assert_eq!(refused, Some(Err(Problem::conflict(upgrading))));
     effects.assert_logged(&["requested by 127.0.0.1:9", upgrading]);
+    let shown = effects.0.iter().any(|effect| matches!(effect, Effect::Show));
+    assert!(shown && fixture.supervisor.in_force().last_reload == refused_at);
     fixture.on(Event::Handoff(HandoffEvent::Failed));
     let effects = format!("{:?}", fixture.reload("[announce]\ninterval = 900\n"));
     assert!(effects.contains("announce.interval") && effects.contains("Publish"), "{effects}");

@@ -16,7 +16,8 @@
 //!  │◀─ Release ────────────────────────────────│
 //!  │   (late changes, rules; binds sockets)    │
 //!  │── Acquired ──────────────────────────────▶│
-//!  │ (serves)                                  │ drains addresses not kept; workers stop
+//!  │ (serves)                                  │ drains addresses not kept
+//!  │◀─ a byte ─────────────────────────────────│ has named it to the service manager; workers stop
 //!  │◀─ stops and peers since the dump ─────────│
 //!  │                                           │ exits with 0
 //! ```

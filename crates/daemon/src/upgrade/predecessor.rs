@@ -136,7 +136,7 @@ impl PredecessorSide {
                 let path = path.display();
                 match socket.renew() {
                     Some(Ok(())) => {
-                        log::info!("upgrades without downtime are available: listening at {path}");
+                        log::info!("{path} is made again: upgrades without downtime are available");
                     }
                     Some(Err(error)) => log::warn!("{}", unavailable(path, &error)),
                     None => {}
@@ -160,7 +160,11 @@ impl PredecessorSide {
             Err(error) => Err(error),
         };
         match result {
-            Ok(completed) => self.events.send(HandoffEvent::Completed(completed)).is_ok(),
+            Ok(completed) => {
+                // The main thread may have ended. This process must make no socket again even so.
+                let _ = self.events.send(HandoffEvent::Completed(completed));
+                true
+            }
             Err(error) => {
                 log::warn!("upgrade failed; this process keeps serving: {error}");
                 false
@@ -211,15 +215,14 @@ impl PredecessorSide {
         let current = Some(self.ask_main_thread(&link, requested)?);
         let mut handoff = Handoff { current, ..self.handoff.clone() };
         let control = self.control.as_ref().and_then(|socket| socket.lock().ok());
-        let listener = control.as_ref().and_then(|socket| socket.listener());
-        let listener = listener.map(|it| it.as_fd().try_clone_to_owned()).transpose()?;
-        let kind = SectionKind::Control;
-        handoff.sections.extend(listener.iter().map(|_| Section { kind, count: 1 }));
+        let listener = control.as_ref().and_then(|socket| socket.listener()).into_iter();
+        let listener = listener.map(|it| it.as_fd().try_clone_to_owned());
+        let listener = listener.collect::<io::Result<Vec<_>>>()?;
+        let (kind, count) = (SectionKind::Control, listener.len());
+        handoff.sections.push(Section { kind, count });
         link.send(&Message::Handoff(handoff))?;
         link.send_descriptors(&self.descriptors)?;
-        if let Some(listener) = listener {
-            link.send_descriptors(&[vec![listener]])?;
-        }
+        link.send_descriptors(&[listener])?;
         // The successor binds further sockets, and may read long lists.
         let keeps = match link.receive(LOAD_TIMEOUT) {
             Ok(Message::Accept { keeps }) => keeps,
@@ -255,6 +258,8 @@ impl PredecessorSide {
         })?;
         self.drain_dropped_addresses(&link, &keeps);
         let since = Since { begun, stops };
+        // Locked for good: from now on, the successor makes the socket again.
+        std::mem::forget(control);
         Ok(CompletedHandoff { to: link.into_delta_writer(), process, since })
     }
 

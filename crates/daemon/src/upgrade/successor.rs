@@ -21,6 +21,7 @@ use onrush_replica::handoff::{
 };
 use onrush_replica::link::{Link, UnixLink};
 use onrush_store::lock::StateLock;
+use onrush_text::numbers::grouped;
 use onrush_text::version::version;
 use onrush_tracker::access::AccessList;
 use onrush_tracker::clock::{Clock, Now};
@@ -44,9 +45,11 @@ impl From<DumpError> for HandoffError {
         match error {
             DumpError::Io(error) => Self::Broken(error),
             DumpError::TooManyPeers { peers, lost, limit } => Self::Refused(format!(
-                "limits.peers = {limit} has no room for {lost} of the {peers} peers of the running \
-                 onrush, which keeps serving\n  raise limits.peers, or give these peers up: \
-                 `onrush ctl upgrade --force`"
+                "limits.peers = {limit} has no room for {} of the {} peers of the running onrush, \
+                 which keeps serving\n  raise limits.peers, or give these peers up: `onrush ctl \
+                 upgrade --force`",
+                grouped(lost),
+                grouped(peers)
             )),
         }
     }

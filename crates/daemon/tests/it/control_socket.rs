@@ -130,9 +130,17 @@ fn a_running_tracker_is_found_by_a_file_that_has_errors_by_now() {
             assert_parts(&ended.text(), &["warning: ", "onrush.toml:", place]);
         }
         assert_parts(&run(&daemon, &["top", "--once"]).output, &[socket.to_str().unwrap()]);
-        run(&daemon, &["ctl", "reload"]).exits(1, &["onrush.toml:", place]);
+        let reload = run(&daemon, &["ctl", "reload"]);
+        reload.exits(1, &["onrush.toml:", place]);
+        assert!(!reload.text().contains("warning: "), "the errors are printed once: {reload:?}");
         run(&daemon, &["--check-config"]).exits(2, &[place]);
     }
+    // Another tracker may be found in the places of the package.
+    daemon.configure(&format!("[announce\n{LOCAL}"));
+    for command in [&["ctl", "reload"][..], &["ctl", "block", "192.0.2.1"], &["ctl", "snapshot"]] {
+        run(&daemon, command).exits(1, &["nothing is changed", "onrush.toml:", "syntax: "]);
+    }
+    daemon.configure(&format!("{LOCAL}[announce\n"));
     // The exit status is that of the command.
     run(&daemon, &["ctl", "swarm", &"0".repeat(40)]).exits(1, &["warning: "]);
 }

@@ -39,7 +39,7 @@ fn an_upgrade_that_would_drop_peers_or_most_of_a_list_is_refused_unless_forced()
     (0..70).for_each(|_| client.burst(&[(); 16].map(|()| random_hash())));
     let text = fs::read_to_string(daemon.config_path()).unwrap();
     daemon.configure(&text.replace("peers = 2000", "peers = 1000"));
-    assert_refused(&daemon, &["limits.peers = 1000", "120 of the 1120"]);
+    assert_refused(&daemon, &["limits.peers = 1000", "120 of the 1,120"]);
     daemon.wait_for_line(UPGRADE_FAILED);
     daemon.line(SUCCESSOR_FAILED);
     upgrade_by_ctl(&mut daemon, &["--force"]);

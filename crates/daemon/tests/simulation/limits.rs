@@ -137,10 +137,13 @@ impl Limits {
         new_swarms = (new_swarms.0 && found.creates.0, new_swarms.1 && found.creates.1);
         let full = (found.all.least >= self.peers, found.all.most >= self.peers);
         let source_in_swarm = self.per_swarm > 0 && found.in_swarm[0].least >= self.per_swarm;
-        if source_in_swarm || of_source.0 || new_swarms.0 || full.0 && !self.replaces() {
+        // A newcomer that replaces a neighbour needs no more space.
+        let crowds = self.crowds(found.in_swarm);
+        let no_space = full.0 && !self.replaces() && !crowds;
+        if source_in_swarm || of_source.0 || new_swarms.0 || no_space {
             return NewcomerOutcome::Refused;
         }
-        if self.crowds(found.in_swarm) || of_source.1 || new_swarms.1 || full.1 {
+        if crowds || of_source.1 || new_swarms.1 || full.1 {
             return NewcomerOutcome::Open(Doubt::Limited);
         }
         let shared = |limit: u64, all: Count| limit > 0 && all.most >= limit;
@@ -173,7 +176,8 @@ impl Occupied {
         blocks(endpoint).map(|block| self.0.get(&block).copied().unwrap_or_default())
     }
 
-    /// How much a source occupies: its peers, or a sixteenth of its network's.
+    /// How much a source occupies at most: its peers, or a sixteenth of its network's. Of settled
+    /// peers, its own number counts an eighth.
     fn weight(&self, endpoint: &Endpoint) -> Count {
         let [source, network] = self.of(endpoint);
         Count {

@@ -408,11 +408,12 @@ impl World {
 
     /// The successor serves in place of the predecessor, which sends it the delta.
     fn complete_handoff(&mut self, completed: CompletedHandoff, time: Time) {
-        let CompletedHandoff { to, mut since, .. } = completed;
+        let CompletedHandoff { mut to, mut since, .. } = completed;
         let sides = self.serving.workers.iter_mut().filter_map(|it| it.swarm_side.take());
         let mut shards: Vec<Shard> = sides.map(|side| side.shard).collect();
         let now = time.since(self.serving.started);
-        delta::write(to.0, &mut shards, &mut since, now, &mut || {}).expect("memory");
+        delta::begin(&mut to.0).expect("memory");
+        delta::write(to.0, &mut shards, &mut since, now).expect("memory");
         self.exited.push(self.serving.summary());
         // A process that exits reads no configuration.
         self.loading = None;

@@ -29,7 +29,7 @@ fn a_conforming_tracker_exits_with_0_and_the_list_on_standard_error() {
 
 #[test]
 fn a_difference_exits_with_1_in_strict_mode_only() {
-    let server = Server::start(Fault::AnyMagic);
+    let server = Server::start(Fault::IdPerPort);
     let target = server.addresses[0].to_string();
     let strict = verify(&[&target, "--only", "connect", "--strict", "--json", "-"]);
     assert_eq!(strict.status.code(), Some(1));

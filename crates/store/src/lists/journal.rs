@@ -350,11 +350,11 @@ mod tests {
         let batch = [by(why.clone(), 7), by(of(2, false), 7), by(of(3, true), 8)];
         journal.append(ListKind::Deny, &batch).unwrap();
         let reset = ListChange { is_reset: true, ..of(3, false) };
-        journal.append(ListKind::Deny, &[reset.clone()]).unwrap();
+        journal.append(ListKind::Deny, std::slice::from_ref(&reset)).unwrap();
         let read = changes_of(&journal, ListKind::Deny);
         assert_eq!(read, batch[..2]);
         assert!(Arc::ptr_eq(read[0].author.as_ref().unwrap(), read[1].author.as_ref().unwrap()));
-        // Whatever the file has had: 3 is as there.
+        // After the reset 3 is listed only if the file has it.
         for (file, in_force) in [(&[2, 3][..], 2), (&[2][..], 1)] {
             assert_eq!(journal.replay(deny(file)).list.len(), in_force);
         }

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | [`mod@file`] | files of entries and their comments, line by line |
 //! | [`journal`] | what was added and removed, over restarts |
-//! | [`shrinkage`] | a list that has lost most of its entries is refused |
+//! | [`shrinkage`] | a file that has lost most of its entries is refused |
 
 pub mod file;
 pub mod journal;

@@ -1,7 +1,5 @@
 //! A file of a list that is read again and has lost most of its entries is refused.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 
 use super::file::{BLOCKS, INFO_HASHES, ListError, ListFault};
@@ -18,8 +16,8 @@ use onrush_tracker::access::addresses::AddressSet;
 pub struct EntryHighWaterMark {
     /// The kind of the list of info hashes: `allow` or `deny`. After a change it is another list.
     pub kind: Option<String>,
-    /// Info hashes, by the name of the file.
-    pub files: BTreeMap<String, usize>,
+    /// The names of the files in their order, and the info hashes of each.
+    pub files: Vec<(String, usize)>,
     /// Blocks of the file of blocked addresses.
     pub blocks: usize,
 }
@@ -51,12 +49,10 @@ impl EntryHighWaterMark {
             Access::Allow(listed) | Access::Deny(listed) if self.kind == now.kind => &*listed.files,
             _ => &[],
         };
-        for file in files {
-            let most = self.files.get(&*file.name()).copied().unwrap_or(0);
-            if let Some(entries) = now.files.get_mut(&*file.name()) {
-                *entries =
-                    check(INFO_HASHES.name, most, *entries).map_err(|it| it.of(&file.path))?;
-            }
+        for (nth, file) in files.iter().enumerate() {
+            let most = most(&self.files, &now.files, nth);
+            let (_, entries) = &mut now.files[nth];
+            *entries = check(INFO_HASHES.name, most, *entries).map_err(|it| it.of(&file.path))?;
         }
         if let Some(file) = &settings.blocked_file {
             now.blocks = match check(BLOCKS.name, self.blocks, now.blocks) {
@@ -71,6 +67,16 @@ impl EntryHighWaterMark {
         }
         Ok(now)
     }
+}
+
+/// The number of entries with which the `nth` of the files is compared, from those `before`: that
+/// of the file with its name, or else of the one in its place that is no longer among the files, as
+/// the name of a file may have a date.
+pub fn most<T>(before: &[(String, usize)], files: &[(String, T)], nth: usize) -> usize {
+    let named = before.iter().find(|(name, _)| *name == files[nth].0);
+    let is_gone = |name: &String| files.iter().all(|(other, _)| other != name);
+    let replaced = || before.get(nth).filter(|(name, _)| is_gone(name));
+    named.or_else(replaced).map_or(0, |(_, most)| *most)
 }
 
 /// The most distinct entries of a file with `most` so far and `now` at present.
@@ -148,14 +154,14 @@ mod tests {
         assert_eq!(lost(with(&wide)), Some(("blocks".into(), 200, 99)));
     }
 
-    /// Whatever entries others files and the configuration have, and however often a line is
-    /// repeated.
+    /// The entries of other files and of the configuration, and repeated lines, do not count.
     #[test]
     fn each_file_is_judged_alone_by_its_distinct_entries() {
         let directory = tempfile::tempdir().unwrap();
         let at = |name: &str| directory.path().join(name);
-        let read = |first: &str, second: &str, blocked: &str| {
-            for (name, text) in [("first", first), ("second", second), ("blocked", blocked)] {
+        let read_with = |name: &str, first: &str, second: &str, blocked: &str| {
+            let first_file = at(name);
+            for (name, text) in [(name, first), ("second", second), ("blocked", blocked)] {
                 std::fs::write(at(name), text).unwrap();
             }
             let inline: Vec<String> = (0..90).map(|n| format!("\"{:040x}\"", 1_000 + n)).collect();
@@ -164,7 +170,7 @@ mod tests {
                 "[access]\nmode = \"deny\"\ninfo_hashes = [{}]\nfiles = [{:?}, {:?}]\n\
                  blocked = [{}]\nblocked_file = {:?}\n",
                 inline.join(", "),
-                at("first"),
+                first_file,
                 at("second"),
                 sources.join(", "),
                 at("blocked")
@@ -172,6 +178,8 @@ mod tests {
             let lists = load(&settings, &mut || {}).unwrap();
             (settings, lists)
         };
+        let read =
+            |first: &str, second: &str, blocked: &str| read_with("first", first, second, blocked);
         let hashes = |from: usize, number: usize| -> String {
             (from..from + number).map(|n| format!("{n:040x}\n")).collect()
         };
@@ -186,6 +194,12 @@ mod tests {
         assert_eq!(loss(&hashes(0, 10), &hashes(20, 20), &singles_of), None);
         assert_eq!(loss("", &forty, &singles_of), Some(("first".into(), 20, 0)));
         assert_eq!(loss(&twenty, &hashes(0, 19), &singles_of), Some(("second".into(), 40, 19)));
+        // Another file in place of the first one.
+        let renamed = |number: usize| {
+            let (settings, read) = read_with("new", &hashes(0, number), &forty, &singles_of);
+            lost(most.with(&settings, Some(&before.blocked), &read))
+        };
+        assert_eq!((renamed(10), renamed(9)), (None, Some(("new".into(), 20, 9))));
         let repeated = hashes(0, 1).repeat(20);
         assert_eq!(loss(&repeated, &forty, &singles_of), Some(("first".into(), 20, 1)));
         let repeated = "10.0.0.1\n".repeat(40);

@@ -332,10 +332,9 @@ impl<const N: usize> Group<N> {
         if offered + others <= wanted.want {
             return;
         }
-        let mut networks = Networks::new(wanted.want, draw);
-        if !networks.hold::<N>(&out[start..]) {
+        if !Networks::new(wanted.want, draw).hold::<N>(&out[start..]) {
             out.truncate(start);
-            networks.clear();
+            let mut networks = Networks::new(wanted.want, draw);
             for (set, own, take) in
                 [(seeders, None, from_seeders), (leechers, wanted.own, from_leechers)]
             {

@@ -38,6 +38,8 @@ const SMALL_MAX: usize = 128;
 /// Peers that are drawn to replace one of a network at its limit. If the network has a share of `s`
 /// of the swarm, none of its peers is drawn with a probability of `(1 - s)^128`.
 const NEIGHBOUR_DRAWS: usize = 128;
+/// Peers of the network among them that are compared.
+const NEIGHBOURS_COMPARED: usize = 16;
 /// The number of peers at which a large swarm goes back to a single block.
 const BACK_TO_SMALL: usize = 64;
 
@@ -94,8 +96,8 @@ pub(crate) struct Announcer<'a> {
     pub(crate) endpoint: &'a Endpoint,
     /// As if it were new.
     pub(crate) stamp: Stamp,
-    /// Ticks after its announce before with which it settles.
-    pub(crate) settles: u16,
+    /// Seconds after its announce before with which it settles.
+    pub(crate) settles: u32,
     /// Whether it may be stored if it is new.
     pub(crate) may_store: bool,
 }
@@ -460,12 +462,17 @@ impl Peers {
         let network = &newcomer.as_bytes()[..network];
         let [own, _] = self.of_source(newcomer, keys);
         let (mut most, mut chosen) = (own + own / 4 + 1, None);
+        let mut compared = 0;
         for _ in 0..NEIGHBOUR_DRAWS {
             let (endpoint, _) = self.any(rng)?;
             if endpoint.family() == newcomer.family() && endpoint.as_bytes().starts_with(network) {
                 let [peers, _] = self.of_source(&endpoint, keys);
                 if peers > most {
                     (most, chosen) = (peers, Some(endpoint));
+                }
+                compared += 1;
+                if compared == NEIGHBOURS_COMPARED {
+                    break;
                 }
             }
         }

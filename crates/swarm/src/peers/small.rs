@@ -17,7 +17,7 @@ use super::{
     Announcer, Counts, Expired, Expiry, Found, Kind, Place, SMALL_MAX, Stamp, Wanted, head,
 };
 use crate::batch::Announce;
-use crate::sample::{self, Draw, Sampler};
+use crate::sample::{self, Draw, Sampler, network};
 
 /// Bytes of a stamp.
 pub(super) const STAMP_LEN: usize = 2;
@@ -30,6 +30,8 @@ const _: () = assert!(SMALL_MAX <= u8::MAX as usize, "lengths are bytes");
 pub(crate) struct Shape {
     /// Per family: seeders, leechers, hidden.
     kinds: [[u8; 3]; 2],
+    /// No network has more peers than so many.
+    crowd: u8,
 }
 
 /// The offsets of the peers of one family: seeders, then leechers, then hidden.
@@ -109,9 +111,9 @@ impl Shape {
         let want = usize::from(announce.want);
         out.extend_from_slice(&head(announce, interval, counts));
         if stamp.seeder() {
-            sample::rows(leechers, 0, None, want, &mut draw, out);
+            sample::rows(leechers, 0, None, want, self.crowd, &mut draw, out);
         } else {
-            sample::rows(rows, lists.seeders, Some(slot), want, &mut draw, out);
+            sample::rows(rows, lists.seeders, Some(slot), want, self.crowd, &mut draw, out);
         }
         true
     }
@@ -156,6 +158,7 @@ impl Shape {
     ) -> usize {
         let (family, row) = (endpoint.family(), endpoint.as_bytes());
         let kind = Kind::of(row, stamp.seeder());
+        self.crowd = self.crowd.max(self.of_network(block, endpoint) + 1);
         let at =
             self.kinds[family as usize][..=kind as usize].iter().map(|&n| usize::from(n)).sum();
         let used = self.used();
@@ -222,7 +225,7 @@ impl Shape {
         let rows = block[rows..][..(seeders + leechers) * N].as_chunks::<N>().0;
         let (rows, seeders) = if wanted.seeder { (&rows[seeders..], 0) } else { (rows, seeders) };
         let own = wanted.own.map(|place| place.slot as usize);
-        sample::rows(rows, seeders, own, wanted.want, draw, out);
+        sample::rows(rows, seeders, own, wanted.want, self.crowd, draw, out);
     }
 
     /// Calls `f` with each peer.
@@ -268,6 +271,7 @@ impl Shape {
             let range = before..before + self.kind(family, kind);
             assert!(range.contains(number), "{kind:?} number {number} is not in {range:?}");
             *number += 1;
+            assert!(self.of_network(block, &endpoint) <= self.crowd, "the bound of networks");
         });
     }
 
@@ -278,6 +282,20 @@ impl Shape {
         match endpoint {
             Endpoint::V4(row) => find_row(&rows.as_chunks().0[..self.of(Family::V4)], row),
             Endpoint::V6(row) => find_row(&rows.as_chunks().0[..self.of(Family::V6)], row),
+        }
+    }
+
+    /// The number of peers of an endpoint's network.
+    fn of_network(&self, block: &[u8], endpoint: &Endpoint) -> u8 {
+        fn count<const N: usize>(rows: &[u8], len: usize, row: &[u8; N]) -> u8 {
+            let rows = &rows.as_chunks::<N>().0[..len];
+            rows.iter().filter(|other| network(other) == network(row)).count() as u8
+        }
+        let (family, len) = (endpoint.family(), self.of(endpoint.family()));
+        let rows = &block[self.row_at(family, 0)..];
+        match endpoint {
+            Endpoint::V4(row) => count(rows, len, row),
+            Endpoint::V6(row) => count(rows, len, row),
         }
     }
 

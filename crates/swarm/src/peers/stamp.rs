@@ -50,10 +50,10 @@ impl Stamp {
     }
 
     /// This stamp for a peer whose announce before has left the stamp `before`: the peer is settled
-    /// if it was, or if that is `settles` ticks ago or more.
+    /// if it was, or if that is `settles` seconds ago or more.
     #[inline]
-    pub(crate) fn after(self, before: Self, settles: u16) -> Self {
-        match before.settled() || self.seen().since(before.seen()) >= settles {
+    pub(crate) fn after(self, before: Self, settles: u32) -> Self {
+        match before.settled() || u32::from(self.seen().since(before.seen())) * TICK >= settles {
             true => self.settle(),
             false => self,
         }
@@ -122,11 +122,11 @@ mod tests {
     #[test]
     fn a_peer_settles_with_an_announce_half_an_interval_later_and_stays_settled() {
         let at = |seconds: u32| Stamp::new(Tick::of(Moment(131_000 + seconds)), false);
-        let early = at(896).after(at(0), 113);
-        assert!(!early.settled(), "112 ticks are too few");
-        let settled = at(904).after(at(0), 113);
-        assert!(settled.settled() && at(912).after(settled, 113).settled());
-        assert!(!at(1_000).after(early, 113).settled(), "the announce before counts");
+        let early = at(896).after(at(0), 900);
+        assert!(!early.settled(), "896 seconds are too few");
+        let settled = at(904).after(at(0), 900);
+        assert!(settled.settled() && at(912).after(settled, 900).settled());
+        assert!(!at(1_000).after(early, 900).settled(), "the announce before counts");
     }
 
     #[test]

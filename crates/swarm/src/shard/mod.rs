@@ -47,6 +47,9 @@ pub const MAX_SWARMS: u64 = u32::MAX as u64 - 1;
 /// The shortest period in which a source counts once as completed in a swarm, seconds.
 const SHORTEST_PERIOD: u32 = 3_600;
 
+/// The most completions that are remembered: 16 MiB.
+const MAX_COMPLETIONS: u64 = 1 << 22;
+
 /// Requests whose cache misses overlap. A core has between 10 and 50 outstanding misses.
 const GROUP: usize = 32;
 
@@ -159,6 +162,10 @@ impl Shard {
         let swarms = settings.max_peers.saturating_add(settings.max_idle_swarms);
         assert!(swarms <= MAX_SWARMS, "max_peers and max_idle_swarms are {MAX_SWARMS} at most");
         let sampler = Sampler::new(seed, settings.interval, settings.interval_jitter_percent);
+        // Each idle swarm has been completed, also where few peers are stored.
+        let completions = table_cells(settings.max_peers)
+            .max(settings.max_idle_swarms.saturating_mul(2))
+            .min(MAX_COMPLETIONS);
         let mut keys = Keys::new(key);
         keys.counts_sources = settings.sources.peers_per_swarm > 0;
         Self {
@@ -169,7 +176,7 @@ impl Shard {
             max_restored: settings.max_peers,
             settings,
             store: Store::new(keys, swarms),
-            completions: Completions::new(table_cells(settings.max_peers)),
+            completions: Completions::new(completions),
             totals: Totals::default(),
             cursor: Cursor::default(),
             by_family: SwarmsByFamily::default(),
@@ -464,14 +471,12 @@ impl Shard {
 
     /// Creates a swarm with its first peer, to which there are no other peers to return.
     fn create_swarm(&mut self, announce: &Announce, now: Moment) -> Counts {
-        let completed = u32::from(self.completes(announce, now));
         let stamp = Stamp::new(Tick::of(now), announce.seeder);
         let peers = Peers::single(&announce.endpoint, stamp);
         let counts = peers.counts();
-        self.store.add(Swarm { info_hash: announce.info_hash, completed, peers });
-        self.totals.peer_added(announce.endpoint.family(), announce.seeder);
-        self.count_source(&announce.endpoint);
-        self.totals.completed += u64::from(completed);
+        let info_hash = announce.info_hash;
+        let place = self.store.add(Swarm { info_hash, completed: 0, peers });
+        self.stored_announcer(announce, None, place, now);
         counts
     }
 

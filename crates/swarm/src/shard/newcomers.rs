@@ -6,8 +6,9 @@
 //! large ones hide a source. Sources that fill the shard have most of these peers, so newcomers of
 //! small sources get in, and no source is displaced by one that occupies more.
 //!
-//! A settled peer counts as if its source occupied an eighth, so newcomers that come fast replace
-//! each other first. A source loses a sixteenth of its peers per minute at most, in each shard.
+//! Of a settled peer, the number of its source counts an eighth, those of its network and its block
+//! in full. So newcomers that come fast replace each other first, and no block keeps others out. A
+//! source loses a sixteenth of its peers per minute at most, in each shard.
 //!
 //! Where a network has reached its limit in a swarm, a newcomer of the network replaces a peer of
 //! the neighbour that has most there, so that neighbours do not keep each other out.
@@ -20,14 +21,14 @@ use super::change_log::{ChangeKind, ShardChange};
 use crate::batch::Announce;
 use crate::peers::Stamp;
 use crate::sample;
-use crate::sources::Exceeded;
+use crate::sources::{Exceeded, Levels};
 use crate::time::Moment;
 
 /// Peers that are drawn for a replacement, of each kind. If sources that occupy more have a share
 /// of `s` of the peers of a kind, none of them is drawn with a probability of `(1 - s)^16`.
 const DRAWN: usize = 16;
-/// A settled peer weighs one in so many of its source's. With less, sources that are heavy and
-/// settled would keep newcomers out.
+/// A settled peer weighs one in so many of its source's peers. With less, sources that are heavy
+/// and settled would keep newcomers out.
 const SETTLED_PART: u64 = 8;
 /// Draws after which too many swarms are without peers.
 const DRAWS: usize = 4 * DRAWN;
@@ -53,16 +54,18 @@ impl Shard {
     /// not. May remove another peer, and with it a swarm.
     pub(super) fn admit(&mut self, announce: &Announce, place: Option<u32>, now: Moment) -> bool {
         let endpoint = &announce.endpoint;
+        let mut replaced = false;
         if let Err(exceeded) = self.check_source(endpoint, place, now)
             && !self.is_trusted(endpoint)
         {
             *self.totals.exceeded(exceeded) += 1;
             let of_network = place.filter(|_| exceeded == Exceeded::NetworkPerSwarm);
-            if !of_network.is_some_and(|place| self.replace_neighbour(endpoint, place, now)) {
+            replaced = of_network.is_some_and(|at| self.replace_neighbour(endpoint, at, now));
+            if !replaced {
                 return false;
             }
         }
-        if !self.has_space() && !self.replace_peer(endpoint, now) {
+        if !replaced && !self.has_space() && !self.replace_peer(endpoint, now) {
             self.totals.refused_full += 1;
             return false;
         }
@@ -85,6 +88,10 @@ impl Shard {
         let keys = &self.store.keys;
         let hashes = keys.source(endpoint);
         sources.begin_minute(now);
+        let check = |levels: &Option<Levels>, exceeded| match levels {
+            Some(levels) if levels.is_over(hashes) => Err(exceeded),
+            _ => Ok(()),
+        };
         let in_swarm = match place {
             Some(place) => {
                 let peers = &self.store.get(place).peers;
@@ -93,11 +100,13 @@ impl Shard {
                     false => Ok(()),
                 }
             }
-            None => sources.check_new_swarm(hashes),
+            None => check(&sources.new_swarms, Exceeded::NewSwarms),
         };
         // A newcomer that exceeds nothing else may replace a peer of its network.
         match in_swarm {
-            Ok(()) | Err(Exceeded::NetworkPerSwarm) => sources.check_peers(hashes).and(in_swarm),
+            Ok(()) | Err(Exceeded::NetworkPerSwarm) => {
+                check(&sources.peers, Exceeded::Peers).and(in_swarm)
+            }
             Err(_) => in_swarm,
         }
     }
@@ -146,7 +155,7 @@ impl Shard {
     fn replaceable(&mut self, newcomer: &Endpoint) -> Option<(InfoHash, Endpoint)> {
         let own = match self.is_trusted(newcomer) {
             true => 0,
-            false => self.sources.as_ref()?.weight(self.store.keys.source(newcomer))?,
+            false => self.sources.as_ref()?.weight(self.store.keys.source(newcomer), 1)?,
         };
         // A quarter more: sources that occupy about the same would otherwise replace each other's
         // peers, since weights are not exact.
@@ -169,7 +178,7 @@ impl Shard {
                 let hashes = self.store.keys.source(&endpoint);
                 let sources = self.sources.as_ref()?;
                 let part = if stamp.settled() { SETTLED_PART } else { 1 };
-                let weight = sources.weight(hashes)? / part;
+                let weight = sources.weight(hashes, part)?;
                 if weight > most && sources.may_lose(hashes) && !self.is_trusted(&endpoint) {
                     (most, chosen) = (weight, Some((info_hash, endpoint)));
                 }

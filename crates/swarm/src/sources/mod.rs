@@ -88,7 +88,7 @@ pub(crate) enum Exceeded {
 
 /// How much the sources of a shard occupy, and the networks and blocks around them.
 #[derive(Debug, PartialEq, Eq)]
-struct Levels {
+pub(crate) struct Levels {
     /// The limit of a source.
     limit: u64,
     /// Counts of sources and networks.
@@ -100,8 +100,8 @@ struct Levels {
 impl Levels {
     /// Of a limit, with this many cells for sources and networks; `None` if the limit is off.
     fn new(limit: u64, cells: u64) -> Option<Self> {
-        let blocks = Counts::new(*TABLE_CELLS.start() as usize);
-        (limit > 0).then(|| Self { limit, near: Counts::new(cells as usize), blocks })
+        let table = |cells: u64| Counts::new(cells as usize);
+        (limit > 0).then(|| Self { limit, near: table(cells), blocks: table(*TABLE_CELLS.start()) })
     }
 
     #[inline]
@@ -131,7 +131,7 @@ impl Levels {
     /// source exceeds its limit; those of networks and blocks do not, as the mean may exceed the
     /// limit of a crowded table.
     #[inline]
-    fn is_over(&self, hashes: SourceHashes) -> bool {
+    pub(crate) fn is_over(&self, hashes: SourceHashes) -> bool {
         let Self { limit, near, blocks } = self;
         let is_full = |counts: &Counts<u32>, key, limit| {
             counts.of(key) >= limit && counts.without_mean(key) >= limit
@@ -147,9 +147,9 @@ impl Levels {
 pub(crate) struct Sources {
     peers_per_swarm: u64,
     /// Peers; `None` if nothing limits them.
-    peers: Option<Levels>,
+    pub(crate) peers: Option<Levels>,
     /// Swarms created in this minute.
-    new_swarms: Option<Levels>,
+    pub(crate) new_swarms: Option<Levels>,
     /// Peers of each source that newcomers have replaced in this minute.
     replaced: Counts<u16>,
     minute: u32,
@@ -187,15 +187,6 @@ impl Sources {
         }
     }
 
-    /// Checks one more peer of this source against the limits.
-    #[inline]
-    pub(crate) fn check_peers(&self, hashes: SourceHashes) -> Result<(), Exceeded> {
-        match &self.peers {
-            Some(peers) if peers.is_over(hashes) => Err(Exceeded::Peers),
-            _ => Ok(()),
-        }
-    }
-
     /// Begins to count swarms and replaced peers anew if a minute is over.
     pub(crate) fn begin_minute(&mut self, now: Moment) {
         let minute = now.0 / 60;
@@ -203,14 +194,6 @@ impl Sources {
             self.minute = minute;
             self.new_swarms.iter_mut().for_each(Levels::clear);
             self.replaced.clear();
-        }
-    }
-
-    /// Checks one more swarm of this source against the limit.
-    pub(crate) fn check_new_swarm(&self, hashes: SourceHashes) -> Result<(), Exceeded> {
-        match &self.new_swarms {
-            Some(new_swarms) if new_swarms.is_over(hashes) => Err(Exceeded::NewSwarms),
-            _ => Ok(()),
         }
     }
 
@@ -222,17 +205,13 @@ impl Sources {
     /// Counts a peer that was stored.
     #[inline]
     pub(crate) fn peer_added(&mut self, hashes: SourceHashes) {
-        if let Some(peers) = &mut self.peers {
-            peers.add(hashes);
-        }
+        self.peers.iter_mut().for_each(|peers| peers.add(hashes));
     }
 
     /// Takes back a peer that was removed.
     #[inline]
     pub(crate) fn peer_removed(&mut self, hashes: SourceHashes) {
-        if let Some(peers) = &mut self.peers {
-            peers.remove(hashes);
-        }
+        self.peers.iter_mut().for_each(|peers| peers.remove(hashes));
     }
 
     /// Counts a peer of this source that a newcomer has replaced.
@@ -240,19 +219,21 @@ impl Sources {
         self.replaced.add(hashes.source);
     }
 
-    /// How much a source occupies, for comparison with others: its peers, or the share per source
-    /// of its network or its block, whichever is most. `None` if peers in all are not limited.
-    pub(crate) fn weight(&self, hashes: SourceHashes) -> Option<u64> {
+    /// How much a source occupies, for comparison with others: one in `part` of its peers, or the
+    /// share per source of its network or its block, whichever is most. `None` if peers in all are
+    /// not limited.
+    pub(crate) fn weight(&self, hashes: SourceHashes, part: u64) -> Option<u64> {
         let Levels { near, blocks, .. } = self.peers.as_ref()?;
         let network = near.of(hashes.network) / NETWORK_SOURCES;
         let block = blocks.of(hashes.block) / BLOCK_SOURCES;
-        Some(near.of(hashes.source).max(network).max(block))
+        Some((near.of(hashes.source) / part).max(network).max(block))
     }
 
     /// Whether newcomers have left this source some of the part that it may lose in this minute.
     pub(crate) fn may_lose(&self, hashes: SourceHashes) -> bool {
         self.peers.as_ref().is_some_and(|peers| {
-            let part = peers.near.of(hashes.source).div_ceil(REPLACED_SHARE);
+            let peers = peers.near.without_mean(hashes.source);
+            let part = peers.div_ceil(REPLACED_SHARE).max(1);
             self.replaced.without_mean(hashes.source) < part
         })
     }

@@ -538,6 +538,32 @@ fn one_block_displaces_no_large_source_and_keeps_no_newcomers_out() {
     assert_eq!(kept, 160, "restored peers are settled");
 }
 
+/// Half of the peers are of one block, and settled; the others are honest.
+#[test]
+fn a_settled_block_keeps_no_newcomers_out() {
+    let limits = SourceLimits { peers_per_swarm: 64, peers: 200, new_swarms: 0 };
+    let mut tracker = Tracker::new(20_000, limits);
+    (0..10_000).for_each(|n| drop(tracker.start(u64::from(n), honest(n), true)));
+    for _ in 0..2 {
+        for number in 0..10_000u32 {
+            let [_, _, high, low] = (number / 2).to_be_bytes();
+            let peer = Endpoint::v4(Ipv4Addr::new(198, 51, low, high), 80 + number as u16 % 2);
+            tracker.start(1 << 40 | u64::from(number), peer, false);
+        }
+        tracker.now += 900;
+    }
+    assert_eq!((tracker.totals().peers(), tracker.totals().replaced), (20_000, 0));
+    (0..500).for_each(|n| drop(tracker.start(1 << 50 | u64::from(n), honest(20_000 + n), true)));
+    tracker.shard.check();
+    let peers = tracker.shard.swarms(Moment(tracker.now)).flat_map(|swarm| swarm.peers);
+    let of_block = peers.filter(|peer| matches!(peer.endpoint, Endpoint::V4([198, 51, ..])));
+    let (stored, displaced) = (tracker.totals().replaced, 10_000 - of_block.count());
+    assert!(
+        stored >= 400 && displaced >= 400,
+        "{stored} of 500 stored for {displaced} of the block"
+    );
+}
+
 /// Sources that together fill the shard, each within its limit, make room for newcomers, also if
 /// they are settled.
 #[test]

@@ -355,18 +355,24 @@ fn keys_before_an_error_of_the_syntax_are_read() {
     for (end, count) in [
         ("[log]\nlevel = \n", 1),
         ("[log\n", 1),
-        ("user = 'b'\n", 1),
-        ("listen = [\n  '1.2.3.4:5',\n[log]\n", 1),
+        ("limits = {}\n", 1),
+        // All further lines are in the array.
+        ("listen = [\n  '1.2.3.4:5',\n[log]\n", 5),
     ] {
-        let mut document = parse(&format!("user = 'a'\nunknown = 1\n{end}[limits]\nlifetime = 1"));
-        document.problem("user", "may be in order once the syntax is".to_owned(), None);
+        let mut document =
+            parse(&format!("limits.connections = 2\nunknown = 1\n{end}[[clients]]\nwants = 1"));
+        document.problem(
+            "limits.connections",
+            "may be in order once the syntax is".to_owned(),
+            None,
+        );
         assert!(document.is_partial());
-        assert_eq!(document.read::<Server>().user.as_deref(), Some("a"), "{end}");
+        assert_eq!(document.read::<Server>().limits.connections, 2, "{end}");
         let problems = document.finish().unwrap_err();
         assert_eq!(problems.total(), count, "{problems}");
         assert!(problems.to_string().contains("syntax: "), "{problems}");
     }
-    assert!(!parse("user = 1").is_partial());
+    assert!(!parse("unknown = 1").is_partial());
 }
 
 #[test]

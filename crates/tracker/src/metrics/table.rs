@@ -137,7 +137,8 @@ ShardGauges (ShardStats) {
             "Peers removed because they did not announce again in time"
             { expired }
         Counter Shards "onrush_not_stored_peers" [limit, worker]
-            "New peers answered but not stored, by the key of the table limits that was reached"
+            "New peers answered but not stored, or stored in place of a neighbour's \
+             (source_peers_per_swarm), by the key of the table limits that was reached"
             { refused_full as "not_stored" = "peers",
               refused_per_swarm as "not_stored_per_swarm" = "source_peers_per_swarm",
               refused_of_source as "not_stored_of_source" = "source_peers",

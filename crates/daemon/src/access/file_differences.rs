@@ -1,4 +1,4 @@
-//! The changes in force: what the files of the list do not have, with the authors.
+//! The changes of the list that differ from its files, with the authors.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use onrush_tracker::access::overlay::{Author, ListChange};
 
 /// The changes of a list that its files do not have.
 #[derive(Debug, Default)]
-pub(super) struct ChangesInForce {
+pub(super) struct FileDifferences {
     changes: BTreeMap<InfoHash, Change>,
     /// Those that remove an entry of a file.
     overrides: BTreeSet<InfoHash>,
@@ -22,7 +22,7 @@ struct Change {
     author: Option<Arc<Author>>,
 }
 
-impl ChangesInForce {
+impl FileDifferences {
     /// These changes, which the files of the list do not have.
     pub(super) fn of<'a>(changes: impl IntoIterator<Item = &'a ListChange>) -> Self {
         let mut of = Self::default();
@@ -96,7 +96,6 @@ fn entry(hash: &InfoHash, change: &Change) -> ChangedEntry {
     ChangedEntry {
         info_hash: hash.to_string(),
         listed: change.listed,
-        overrides: !change.listed,
         time: author.map(|author| author.unix),
         by: author.map(|author| author.name.clone()),
         comment: None,
@@ -122,30 +121,30 @@ mod tests {
             let hash = |number: u8| InfoHash([number; 20]);
             let base = InfoHashSet::new(file.iter().map(|number| hash(*number).0).collect());
             let mut list = AccessList::Deny(OverlaySet::new(base));
-            let (mut listed, mut in_force) = (file.clone(), ChangesInForce::default());
+            let (mut listed, mut differences) = (file.clone(), FileDifferences::default());
             for batch in batches {
                 let changes: Vec<ListChange> =
                     batch.iter().map(|(number, to)| ListChange::new(hash(*number), *to)).collect();
-                in_force.follow(&list, &changes);
+                differences.follow(&list, &changes);
                 // A merge forgets which entries are those of the file.
                 list = list.with(&changes).merged();
                 for (number, to) in batch {
                     if to { listed.insert(number) } else { listed.remove(&number) };
                 }
             }
-            let shown = in_force.shown(&list, hash(0), 30);
-            let found = shown.changes.iter().map(|it| (it.info_hash.clone(), it.overrides));
+            let shown = differences.shown(&list, hash(0), 30);
+            let found = shown.changes.iter().map(|it| (it.info_hash.clone(), !it.listed));
             let differing = file.symmetric_difference(&listed);
             let expected =
                 differing.map(|number| (hash(*number).to_string(), file.contains(number)));
             prop_assert!(found.eq(expected), "{:?}", shown);
             prop_assert_eq!(shown.overrides as usize, file.difference(&listed).count());
             let first = file.difference(&listed).next().map(|number| hash(*number).to_string());
-            prop_assert_eq!(in_force.overrides().map(|it| it.first.info_hash), first);
+            prop_assert_eq!(differences.overrides().map(|it| it.first.info_hash), first);
             // Page by page.
             let (mut from, mut pages) = (Some(hash(0)), Vec::new());
             while let Some(first) = from {
-                let page = in_force.shown(&list, first, 3);
+                let page = differences.shown(&list, first, 3);
                 pages.extend(page.changes);
                 from = page.next.map(|next| next.parse().unwrap());
             }
