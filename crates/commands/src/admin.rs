@@ -78,7 +78,10 @@ impl Admin {
                 .push_str(&format!("onrush: warning: this is the tracker at {}\n", client.url()));
         }
         let result = client.and_then(run);
-        if purpose == Purpose::Reload && matches!(result, Err(ClientError::Refused(_))) {
+        if let (Purpose::Reload, Err(ClientError::Refused(text)), Some(file)) =
+            (purpose, &result, &configuration.file)
+            && text.contains(&*file.to_string_lossy())
+        {
             // The tracker has named the same errors.
             warning.clear();
         }

@@ -113,12 +113,12 @@ impl Readings {
         let elapsed = before.map_or(1.0, |at| now.duration_since(at).as_secs_f64());
         self.workers.resize(members.len(), Reading::default());
         let old = std::mem::replace(&mut self.quota, quota);
-        let old = if before.is_none() { quota } else { old };
-        // The process may have moved to another group.
-        let quota = QuotaPeriods {
-            all: quota.all.saturating_sub(old.all),
-            throttled: quota.throttled.saturating_sub(old.throttled),
-        };
+        // Smaller numbers are those of another group.
+        let quota = before.and_then(|_| {
+            let all = quota.all.checked_sub(old.all)?;
+            Some(QuotaPeriods { all, throttled: quota.throttled.checked_sub(old.throttled)? })
+        });
+        let quota = quota.unwrap_or_default();
         let is_throttled = quota.throttled > 0 && quota.throttled as f64 >= BUSY * quota.all as f64;
         let mut load = Load { quota, ..Load::default() };
         for ((member, last), stalled) in members.iter().zip(&mut self.workers).zip(stalled) {
@@ -216,6 +216,7 @@ mod tests {
         assert_eq!(busy(30, 9), (false, 0));
         assert_eq!(busy(5, 5), (false, 0), "another group");
         assert_eq!(busy(15, 14), (true, 6));
+        assert_eq!(busy(9, 20), (false, 0), "another group, that was stopped more often");
         let since_boot = QuotaPeriods { all: 10, throttled: 9 };
         let first = Readings::default().tick(&members, &RUNS, since_boot, now);
         assert_eq!((first.quota, first.workers[0].is_busy), (NO_QUOTA, false));

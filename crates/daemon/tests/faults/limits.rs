@@ -120,7 +120,7 @@ fn a_memory_limit_that_suits_the_limit_of_peers_is_not_exceeded() {
 }
 
 /// The same for a process that is to reach its limit soon.
-const LITTLE_MEMORY: &str = "--data=88080384";
+const LITTLE_MEMORY: &str = "--data=104857600";
 
 /// Without memory for the peers that `limits.peers` allows the process ends, so that the service
 /// manager starts it again, and has the peers of the last snapshot then.

@@ -44,7 +44,7 @@ fn the_trackers_user_controls_it_without_a_token_and_without_http() {
     assert_eq!(mode(&socket), 0o660);
     daemon.configure(&format!("{LOCAL}[announce]\ninterval = 900\n"));
     run(&daemon, &["ctl", "reload"]).prints(&["announce.interval"]);
-    run(&daemon, &["ctl", "health"]).prints(&[]);
+    run(&daemon, &["ctl", "--timeout", "60", "health"]).prints(&[]);
     run(&daemon, &["top", "--once"]).prints(&[socket.to_str().unwrap()]);
 
     // The file is also found by `-c` and by the variable.
@@ -56,7 +56,7 @@ fn the_trackers_user_controls_it_without_a_token_and_without_http() {
     // A stopped tracker has no socket.
     daemon.signal("TERM");
     eventually("the socket is removed", || !socket.exists());
-    run(&daemon, &["ctl", "health"]).exits(1, &[socket.to_str().unwrap()]);
+    run(&daemon, &["ctl", "--timeout", "60", "health"]).exits(1, &[socket.to_str().unwrap()]);
     daemon.end();
 }
 
@@ -72,7 +72,7 @@ fn another_user_may_read_at_most_and_learns_who_may_more() {
     for directory in [daemon.home(), socket.parent().unwrap()] {
         fs::set_permissions(directory, PermissionsExt::from_mode(0o755)).unwrap();
     }
-    run_as_nobody(&daemon, &["ctl", "health"]).prints(&[]);
+    run_as_nobody(&daemon, &["ctl", "--timeout", "60", "health"]).prints(&[]);
     run_as_nobody(&daemon, &["ctl", "reload"]).exits(1, &[socket.to_str().unwrap(), "as root"]);
     run_as_nobody(&daemon, &["top", "--once"]).prints(&[]);
 
@@ -124,7 +124,11 @@ fn a_running_tracker_is_found_by_a_file_that_has_errors_by_now() {
         (format!("{LOCAL}listen = 5\n"), "syntax: "),
     ] {
         daemon.configure(&text);
-        for command in [&["ctl", "health"][..], &["ctl", "list", "show"], &["top", "--once"]] {
+        for command in [
+            &["ctl", "--timeout", "60", "health"][..],
+            &["ctl", "list", "show"],
+            &["top", "--once"],
+        ] {
             let ended = run(&daemon, command);
             ended.prints(&[]);
             assert_parts(&ended.text(), &["warning: ", "onrush.toml:", place]);

@@ -16,10 +16,10 @@ fn ctl(flags: &[&str]) -> Ended {
 fn health_has_an_exit_code_text_and_json_and_needs_no_token() {
     let daemon = Launch::on_loopback().admin_api("").serve();
     let url = format!("http://{}", daemon.admin());
-    let health = ctl(&["--url", &url, "health"]);
+    let health = ctl(&["--url", &url, "--timeout", "60", "health"]);
     health.prints(&[]);
     assert!(health.output.starts_with("ready: serving\n"), "{health:?}");
-    let json = ctl(&["--url", &url, "--json", "health"]);
+    let json = ctl(&["--url", &url, "--timeout", "60", "--json", "health"]);
     assert_eq!((json.code, json.json()["ready"]["ready"].as_bool()), (Some(0), Some(true)));
     ctl(&["--url", &url, "metrics"]).prints(&["\nonrush_requests_total{"]);
     ctl(&["--url", &url, "top-swarms"]).exits(1, &["admin.token_file", "--token-file"]);

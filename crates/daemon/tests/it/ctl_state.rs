@@ -72,10 +72,10 @@ fn the_level_of_the_log_changes() {
     let again = daemon.local_ctl(&["--json", "log-level", "off"]).json();
     assert_eq!(again["level"], "error");
     daemon.line_with("log level: ", &["error -> off", "by user "]);
-    assert_parts(&daemon.local_output(&["health"]), &["the log is off"]);
+    assert_parts(&daemon.local_output(&["--timeout", "60", "health"]), &["the log is off"]);
     assert_parts(&daemon.local_output(&["metrics"]), &["\nonrush_log_level 0"]);
     assert_parts(&daemon.local_output(&["reload"]), &["changed: log.level"]);
-    assert!(!daemon.local_output(&["health"]).contains("log"));
+    assert!(!daemon.local_output(&["--timeout", "60", "health"]).contains("log"));
     assert_eq!(daemon.local_ctl(&["log-level", "loud"]).code, Some(2));
 }
 

@@ -230,7 +230,7 @@ fn an_admin_address_that_is_in_use_after_the_upgrade_is_bound_later() {
         daemon.check();
         drop(other);
         daemon.wait_for_line(&served);
-        daemon.ctl(&["health"]).prints(&[]);
+        daemon.ctl(&["--timeout", "60", "health"]).prints(&[]);
     });
 }
 
