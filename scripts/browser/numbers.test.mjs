@@ -57,6 +57,7 @@ test('points of the past have the time of the middle of their step, and gaps hav
   assert.equal(pointsOf({ until: 7, step: 1, values: {} }).length, 0);
 });
 
-test('labels of the time axis have the largest whole unit', () => {
-  assert.deepEqual([10, 60, 90, 1200, 7200, 86400, 432000].map(age), ['10 s', '1 min', '90 s', '20 min', '2 h', '1 d', '5 d']);
+test('labels of the time axis have the largest unit of which their distance is a multiple', () => {
+  const labels = [[10, 10], [60, 30], [300, 60], [7200, 3600], [5400, 1800], [432000, 86400]];
+  assert.deepEqual(labels.map(([seconds, step]) => age(seconds, step)), ['10 s', '60 s', '5 min', '2 h', '90 min', '5 d']);
 });
