@@ -8,7 +8,7 @@ use onrush_config::config_file::config_file;
 use onrush_config::state_dirs::are_of_service;
 use onrush_config::{Flags, Host, InPart, Problems, Settings};
 
-/// What can be read of a configuration.
+/// The readable part of a configuration.
 pub(crate) struct Configuration {
     /// The file, if there is one.
     pub(crate) file: Option<PathBuf>,
@@ -41,8 +41,8 @@ impl Configuration {
         Ok(Self { file, settings, is_partial, warning })
     }
 
-    /// The file, where it decides which tracker is meant: a file that does not say where its
-    /// tracker is stands for the packaged one.
+    /// The file that decides which state directories are searched; `None` for a file that is read
+    /// in part, as its `state_dir` may be missing: the packaged directory is searched as well.
     pub(crate) fn deciding_file(&self) -> Option<&Path> {
         self.file.as_deref().filter(|_| !self.is_partial)
     }

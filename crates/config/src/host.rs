@@ -113,7 +113,7 @@ pub fn granted(root: &Path, process: &str) -> Host {
 pub struct QuotaPeriods {
     /// Periods in which a process of the group ran.
     pub all: u64,
-    /// Those of them in which the group had used up its quota, and its processes stood still.
+    /// Periods in which the group had used up its quota, so that the kernel stopped its processes.
     pub throttled: u64,
 }
 

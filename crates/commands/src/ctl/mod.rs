@@ -178,7 +178,8 @@ impl Requests<'_> {
         Ok((text?, GOOD))
     }
 
-    /// What a reload with these files would change, and the exit status: whether it accepts them.
+    /// The changes that a reload with these files would make, and the exit status: `FAILED` if the
+    /// reload would refuse them.
     fn check(&self, files: &[PathBuf], mode: Option<&str>) -> Result<(String, u8), ClientError> {
         let (mut body, mut parts) = (Vec::new(), Vec::new());
         for file in files {

@@ -31,7 +31,7 @@ impl Clocks {
     pub(super) fn tick(&mut self, time: Time, suspended: Duration, effects: &mut Effects) -> bool {
         let last = std::mem::replace(&mut self.last, time);
         let before = self.suspended.replace(suspended).unwrap_or(suspended);
-        // The monotonic clock stands still while the host is suspended.
+        // The monotonic clock does not advance while the host is suspended.
         let passed = time.now.duration_since(last.now) + suspended.saturating_sub(before);
         if passed >= PAUSE {
             effects.warn(format!(

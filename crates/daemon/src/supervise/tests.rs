@@ -289,7 +289,7 @@ fn a_pause_of_the_process_is_named_and_explains_its_drops() {
     fixture.second(2_000).assert_logged(&[DROPS, "net.core.rmem_max"]);
 }
 
-/// The monotonic clock stands still while the host is suspended, and never jumps.
+/// The monotonic clock does not advance while the host is suspended, and never jumps.
 #[test]
 fn a_wall_clock_that_is_set_is_told_from_a_host_that_was_suspended() {
     let mut fixture = Fixture::new("");

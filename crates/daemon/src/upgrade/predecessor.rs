@@ -258,7 +258,7 @@ impl PredecessorSide {
         })?;
         self.drain_dropped_addresses(&link, &keeps);
         let since = Since { begun, stops };
-        // Locked for good: from now on, the successor makes the socket again.
+        // The lock is never released: a lost socket is made again by the successor, not here.
         std::mem::forget(control);
         Ok(CompletedHandoff { to: link.into_delta_writer(), process, since })
     }
