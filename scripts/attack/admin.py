@@ -19,7 +19,8 @@ class Pipelining:
         # Bytes of a request that was sent in part.
         self.sent = dict.fromkeys(self.connections, 0)
         self.busy, self.over = threading.Event(), threading.Event()
-        self.thread = threading.Thread(target=self.run)
+        # An interrupted script does not wait for it.
+        self.thread = threading.Thread(target=self.run, daemon=True)
 
     def __enter__(self):
         self.thread.start()
@@ -36,6 +37,8 @@ class Pipelining:
         served = set()
         while not self.over.wait(0.1):
             for key, connection in self.connections.items():
+                if self.over.is_set():
+                    break
                 try:
                     self.turn(key, connection or self.connect(key))
                     served.add(key)
@@ -69,13 +72,10 @@ class Pipelining:
 
 
 def status(source, path):
-    """The status of the response to a request on a connection of its own. One that is closed is tried once more."""
-    for attempt in (1, 2):
+    """The status of the response to a request on a connection of its own; None if that is closed, and a second one."""
+    for _ in range(2):
         connection = http.client.HTTPConnection(place.V4, place.ADMIN_PORT, 30, (source, 0))
-        with contextlib.closing(connection):
-            try:
-                connection.request("GET", path)
-                return connection.getresponse().status
-            except ConnectionError:
-                if attempt == 2:
-                    raise
+        with contextlib.closing(connection), contextlib.suppress(ConnectionError):
+            connection.request("GET", path)
+            return connection.getresponse().status
+    return None

@@ -6,6 +6,7 @@ import itertools
 import os
 import socket
 import struct
+import time
 
 import place
 import udp
@@ -35,11 +36,12 @@ def networks(count, version=4):
     return [f"fd90:{number % 32:x}:{number // 32:x}::1" for number in range(count)]
 
 
+@contextlib.contextmanager
 def peer(ip):
     """A client with a source address and a connection id."""
-    client = udp.Client(place.V6 if ":" in ip else place.V4, place.PORT, source=ip, timeout=2, seconds=10)
-    client.connect()
-    return client
+    with udp.Client(place.V6 if ":" in ip else place.V4, place.PORT, source=ip, timeout=2, seconds=10) as client:
+        client.connect()
+        yield client
 
 
 class Crowd:
@@ -133,16 +135,19 @@ def honest_share(honest, attackers, ports):
 
 
 def crowded(version, block, count):
-    """(kept, stored): the share of its 800 peers that a source keeps in a full tracker, and of 500 newcomers of other
-    networks those that are stored, after two announces of each of `count` sources of a block."""
+    """(kept, stored, minutes): the share of its 800 peers that a source keeps in a full tracker, and of 500 newcomers
+    of other networks those that are stored, after two announces of each of `count` sources of a block; and the number
+    of minutes of the tracker's clock that the announces of others fall into, at most."""
     box, *newcomers = networks(501, version)
     own, new = hashes(800), hashes(500)
     with Crowd(version) as crowd:
         crowd.announce((box, info_hash, 6881, {}) for info_hash in own)
+        began = time.monotonic()
         for _ in range(2):
             crowd.announce((source, os.urandom(20), 6881, {}) for source in sources(block, count))
         crowd.announce((source, info_hash, 6881, {}) for source, info_hash in zip(newcomers, new))
-    return tuple(sum(leechers for *_, leechers in counts(box, of)) / len(of) for of in (own, new))
+    minutes = int((time.monotonic() - began) / 60) + 2
+    return *(sum(leechers for *_, leechers in counts(box, of)) / len(of) for of in (own, new)), minutes
 
 
 def kept_counts(attackers, swarms):

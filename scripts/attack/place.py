@@ -121,10 +121,10 @@ def times(pid):
 
 
 def kept_waiting(before, after):
-    """Seconds for which other programs kept a tracker from its vCPU, at least, between two readings of `times`.
+    """Seconds for which other programs kept a process from its vCPU, at least, between two readings of `times`.
 
-    A thread waits while others run on its vCPU: the tracker's own, or other programs. What exceeds the run time of the
-    tracker's others is due to other programs; a worker exceeds it most, as the other threads wait for the worker. The
+    A thread waits while others run on its vCPU: the process's own, or other programs. What exceeds the run time of the
+    process's others is due to other programs; a tracker's worker exceeds it most, as the other threads wait for it. The
     figure is too low where several workers are busy, as they do not run only while another waits.
     """
     grown = [(ran - before[task][0], waited - before[task][1])
@@ -140,6 +140,20 @@ def steal():
             if line[0].startswith("cpu") and line[0] != "cpu"}
 
 
+@contextlib.contextmanager
+def time_limit(seconds):
+    """Ends what is run in the main thread with a Failure when the time is over."""
+    def over(*_):
+        raise Failure(f"not within {seconds} s")
+
+    signal.signal(signal.SIGALRM, over)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+
+
 class Watch:
     """Disturbances that keep a tracker and the load from their vCPUs, from now on.
 
@@ -147,16 +161,19 @@ class Watch:
     """
 
     def __init__(self, where, pid=None):
-        self.pid, self.vcpus = pid, {where.tracker_cpu, where.load_cpu}
-        self.began, self.times, self.steal = time.monotonic(), pid and times(pid), steal()
+        # This script is the load of the rows that do not run onrush-load.
+        self.pids = {"the tracker": pid, "the script": os.getpid()} if pid else {}
+        self.vcpus = {where.tracker_cpu, where.load_cpu}
+        self.began, self.steal = time.monotonic(), steal()
+        self.times = {name: times(pid) for name, pid in self.pids.items()}
 
     def disturbances(self):
         """Disturbances that took a vCPU away for more than a share DISTURBED of the time."""
         seconds, now = time.monotonic() - self.began, steal()
         taken = max(now[vcpu] - self.steal[vcpu] for vcpu in self.vcpus)
         shares = {"the hypervisor took a vCPU": taken / seconds}
-        if self.pid:
-            shares["other programs kept the tracker waiting"] = kept_waiting(self.times, times(self.pid)) / seconds
+        for name, pid in self.pids.items():
+            shares[f"other programs kept {name} waiting"] = kept_waiting(self.times[name], times(pid)) / seconds
         return [f"{what} for {share:.0%} of the time" for what, share in shares.items() if share > DISTURBED]
 
 

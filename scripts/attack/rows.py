@@ -1,6 +1,7 @@
 """The rows of scripts/attack-test: each runs a tracker of its own and returns its report and what failed."""
 
 import dataclasses
+import itertools
 import json
 import subprocess
 import sys
@@ -44,6 +45,10 @@ class Settings:
         return "DISTURBED" if result["slow"] else "ok"
 
 
+# Seconds of a run on a tracker of its own at most: connection ids are valid for as long, and peers.py renews none.
+MOST_SECONDS = 120
+
+
 def on_tracker(config="", workers=1):
     """A row on a tracker of its own, repeated with a fresh one while it is slow and was disturbed."""
     def decorate(measure):
@@ -52,7 +57,8 @@ def on_tracker(config="", workers=1):
                 with where.tracker(config, workers) as process:
                     watch = place.Watch(where, process.pid)
                     try:
-                        result = dict(dict(slow=[]), **measure(settings, process))
+                        with place.time_limit(MOST_SECONDS):
+                            result = dict(dict(slow=[]), **measure(settings, process))
                     except load.ERRORS as error:
                         result = dict(failures=[], slow=[f"it ended with an error: {error}"])
                     result["disturbances"] = late(result.get("report"), settings) + watch.disturbances()
@@ -169,17 +175,20 @@ def lists(process, attackers, ports):
 
 def less(what, share, least):
     """Failures in a share."""
-    return [f"{what}: {share:.2%}, less than {least:.0%}"] if share < least else []
+    return [f"{what}: {share:.2%}, less than {least:.1%}"] if share < least else []
 
 
 def full(version, block):
-    """A full tracker, 65,536 sources of one /16 or /32: a source within its limit keeps its peers, and newcomers find
-    room."""
+    """A full tracker, 65,536 sources of one /16 or /32: a source within its limit loses a sixteenth of its peers per
+    minute at most, and newcomers find room."""
     @on_tracker(config="[limits]\npeers = 100_000\n")
     def row(*_):
-        kept, stored = peers.crowded(version, block, 65_536)
-        failures = less("peers of a source of 800 that stay", kept, 0.9) + less("newcomers stored", stored, 0.8)
-        return dict(kept=kept, stored=stored, figure=f"kept {kept:.1%}, new {stored:.1%}", failures=failures)
+        kept, stored, minutes = peers.crowded(version, block, 65_536)
+        # The tracker's counts of replaced peers may be too low by some.
+        least = (15 / 16) ** minutes - 0.01
+        failures = less("peers of a source of 800 that stay", kept, least) + less("newcomers stored", stored, 0.8)
+        return dict(kept=kept, least=least, stored=stored, figure=f"kept {kept:.1%}, new {stored:.1%}",
+                    failures=failures)
     return row
 
 
@@ -220,27 +229,33 @@ def bursts(where, settings):
 
     The tracker has a tenth of a vCPU, so that the bursts exceed what it can do.
     """
-    watch, shares, failures, slow = place.Watch(where), [], [], []
-    for config in ("", half.UNFILTERED):
-        shares.append([])
-        for period, burst in PATTERNS:
+    watch, reports, shares, failures, slow, disturbances = place.Watch(where), [], ([], []), [], [], []
+    try:
+        # Runs that are compared follow each other: the capacity of a shared machine changes.
+        for (period, burst), (config, of) in itertools.product(PATTERNS, zip(("", half.UNFILTERED), shares)):
             with where.tracker(config) as process, place.limited(process, 0.1):
-                before = load.attack("connects", honest=200, rate=150_000, seconds=8)
-                report = load.attack("bursts", "--period", period, "--burst", burst, "--newcomers", 300, honest=200,
-                                     rate=150_000, seconds=period * (3 if settings.strict else 2))
-            shares[-1].append(load.percent(report["newcomers"]))
-            for run in (before, report):
-                failures += run["failures"] + load.memory(run)
-                if half.filtered(run):
-                    failures.append(f"{half.filtered(run)} datagrams were shed, though all are connects or valid")
-            if not config and not before["tracker"]["step"][0]:
-                failures.append("the flood before the bursts has led to no step")
+                reports.append(load.attack("connects", honest=200, rate=150_000, seconds=8))
+                if not config and not reports[-1]["tracker"]["step"][0]:
+                    behind = late(reports[-1], settings)
+                    (slow if behind else failures).append("the flood before the bursts has led to no step")
+                    disturbances += behind
+                reports.append(load.attack(
+                    "bursts", "--period", period, "--burst", burst, "--newcomers", 300, honest=200, rate=150_000,
+                    seconds=period * (3 if settings.strict else 2)))
+            of.append(load.percent(reports[-1]["newcomers"]))
+    except load.ERRORS as error:
+        slow.append(f"it ended with an error: {error}")
+    for report in reports:
+        failures += report["failures"] + load.memory(report)
+        if half.filtered(report):
+            failures.append(f"{half.filtered(report)} datagrams were shed, though all are connects or valid")
     for (period, burst), shed, plain in zip(PATTERNS, *shares):
         if shed < plain - 2:
             slow.append(f"{burst} s of {period}: {shed:.1f} % of newcomers, without shedding {plain:.1f} %")
     note = "newcomers " + ", ".join(f"{shed:.1f} ({plain:.1f})" for shed, plain in zip(*shares)) + " %"
-    return dict(report=report, newcomers=shares, note=note, failures=failures, slow=slow,
-                disturbances=watch.disturbances())
+    result = dict(reports=reports, newcomers=shares, note=note, failures=failures, slow=slow,
+                  disturbances=disturbances + watch.disturbances())
+    return dict(result, report=reports[-1]) if reports else result
 
 
 def highest_rate():

@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::mem;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -108,7 +109,7 @@ pub fn granted(root: &Path, process: &str) -> Host {
     }
 }
 
-/// Periods of CPU quotas, counted since the groups were made.
+/// Periods of a CPU quota.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QuotaPeriods {
     /// Periods in which a process of the group ran.
@@ -117,22 +118,47 @@ pub struct QuotaPeriods {
     pub throttled: u64,
 }
 
-/// The periods of the quota that has stopped the process with this id (or `self`) most often, read
-/// from /proc and /sys below `root`. Control groups of both versions have them in `cpu.stat`. Those
-/// of nested groups are not added up: they are the same time.
-pub fn quota_periods(root: &Path, process: &str) -> QuotaPeriods {
-    let groups = groups(root, process, "cpu");
-    let periods = groups.iter().filter_map(|group| Some(periods_of(&read(group, "cpu.stat")?)));
-    let of_quotas = periods.filter(|periods| periods.all > 0);
-    of_quotas.max_by_key(|periods| (periods.throttled, Reverse(periods.all))).unwrap_or_default()
+/// The control groups of a process that have a CPU quota, with their periods so far.
+#[derive(Debug)]
+pub struct Quotas(Vec<(PathBuf, QuotaPeriods)>);
+
+impl Quotas {
+    /// The groups of the process with this id (or `self`), read from /proc and /sys below `root`. A
+    /// group that gets a quota later is not among them.
+    pub fn of(root: &Path, process: &str) -> Self {
+        let groups = groups(root, process, "cpu").into_iter().filter(|group| has_quota(group));
+        Self(groups.filter_map(|group| periods_of(&group).map(|it| (group, it))).collect())
+    }
+
+    /// The periods since the previous call, or the start, of the quota that has stopped the process
+    /// most often in that time. Those of nested groups are not added up: they are the same time.
+    pub fn tick(&mut self) -> QuotaPeriods {
+        let periods = self.0.iter_mut().map(|(group, last)| {
+            let new = periods_of(group).unwrap_or(*last);
+            let QuotaPeriods { all, throttled } = mem::replace(last, new);
+            QuotaPeriods {
+                all: new.all.saturating_sub(all),
+                throttled: new.throttled.saturating_sub(throttled),
+            }
+        });
+        periods.max_by_key(|it| (it.throttled, Reverse(it.all))).unwrap_or_default()
+    }
 }
 
-fn periods_of(cpu_stat: &str) -> QuotaPeriods {
+fn has_quota(group: &Path) -> bool {
+    let v2 = read(group, "cpu.max").and_then(|text| cpu_quota(&text));
+    // Version 1 shows -1 for no quota, which does not parse.
+    v2.or_else(|| read(group, "cpu.cfs_quota_us")?.trim().parse().ok()).is_some()
+}
+
+/// The periods of a control group so far: those of both versions have them in `cpu.stat`.
+fn periods_of(group: &Path) -> Option<QuotaPeriods> {
+    let cpu_stat = read(group, "cpu.stat")?;
     let count = |key: &str| {
         let after = |line: &str| line.strip_prefix(key)?.parse::<u64>().ok();
         cpu_stat.lines().find_map(after).unwrap_or(0)
     };
-    QuotaPeriods { all: count("nr_periods "), throttled: count("nr_throttled ") }
+    Some(QuotaPeriods { all: count("nr_periods "), throttled: count("nr_throttled ") })
 }
 
 /// The directories of the control groups of a process that may limit it: those of version 2, and
@@ -249,30 +275,47 @@ mod tests {
         assert_eq!(granted(root.path(), "8"), unlimited);
     }
 
-    /// Of both versions, and of every group above.
+    /// Of both versions, and of every group above, also if an older one was stopped more often.
     #[test]
-    fn periods_of_the_quota_that_stops_most_are_counted() {
+    fn periods_of_the_quota_that_stops_most_since_the_last_call_are_counted() {
         let root = tempfile::tempdir().unwrap();
         let write = |file: &str, text: &str| {
             let path = root.path().join(file);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         };
+        let count = |group: &str, all: u64, throttled: u64| {
+            let text = format!("usage_usec 7\nnr_periods {all}\nnr_throttled {throttled}\n");
+            write(&format!("sys/fs/cgroup/{group}/cpu.stat"), &text);
+        };
         write("proc/7/cgroup", "0::/a/b\n");
         write("proc/8/cgroup", "2:cpu,cpuacct:/c\n1:memory:/a\n");
-        write("sys/fs/cgroup/cpu.stat", "usage_usec 7\n");
-        write("sys/fs/cgroup/a/cpu.stat", "usage_usec 5\nnr_periods 20\nnr_throttled 3\n");
-        write("sys/fs/cgroup/a/b/cpu.stat", "nr_periods 10\nnr_throttled 9\nthrottled_usec 4\n");
-        write("proc/10/cgroup", "0::/d/e\n");
-        write("sys/fs/cgroup/d/cpu.stat", "nr_periods 30\nnr_throttled 0\n");
-        write("sys/fs/cgroup/d/e/cpu.stat", "nr_periods 10\nnr_throttled 9\n");
-        write("sys/fs/cgroup/cpu/c/cpu.stat", "nr_periods 4\nnr_throttled 2\nthrottled_time 1\n");
-        let periods = |process| {
-            let QuotaPeriods { all, throttled } = quota_periods(root.path(), process);
-            (all, throttled)
+        write("proc/9/cgroup", "0::/d\n");
+        write("sys/fs/cgroup/a/cpu.max", "50000 100000\n");
+        write("sys/fs/cgroup/a/b/cpu.max", "10000 100000\n");
+        write("sys/fs/cgroup/d/cpu.max", "max 100000\n");
+        write("sys/fs/cgroup/cpu/c/cpu.cfs_quota_us", "20000\n");
+        write("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n");
+        count("a", 2_000, 1_000);
+        count("cpu/c", 4, 2);
+        ["a/b", "cpu", "d"].into_iter().for_each(|group| count(group, 0, 0));
+        let mut quotas = ["7", "8", "9", "10"].map(|process| Quotas::of(root.path(), process));
+        assert_eq!(quotas.each_ref().map(|quotas| quotas.0.len()), [2, 1, 0, 0]);
+        let mut tick = || {
+            quotas.each_mut().map(|quotas| {
+                let QuotaPeriods { all, throttled } = quotas.tick();
+                (all, throttled)
+            })
         };
-        assert_eq!(["7", "8", "9"].map(periods), [(10, 9), (4, 2), (0, 0)]);
-        assert_eq!(periods("10"), (10, 9), "a group above without throttling");
+        assert_eq!(tick(), [(0, 0); 4], "none since the start");
+        count("a", 2_010, 1_003);
+        count("a/b", 9, 8);
+        count("cpu/c", 14, 3);
+        assert_eq!(tick(), [(9, 8), (10, 1), (0, 0), (0, 0)]);
+        count("a", 2_020, 1_008);
+        count("a/b", 19, 9);
+        fs::remove_file(root.path().join("sys/fs/cgroup/cpu/c/cpu.stat")).unwrap();
+        assert_eq!(tick(), [(10, 5), (0, 0), (0, 0), (0, 0)], "a group above");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use http_body_util::BodyExt as _;
@@ -204,15 +204,16 @@ impl Client {
     /// # Errors
     /// [`ClientError`], also for an error response.
     pub fn get(&self, path: &str) -> Result<Response, ClientError> {
-        self.successful(self.get_any(path)?)
+        self.successful(self.get_any(path, Instant::now())?)
     }
 
-    /// Gets a path, and returns error responses as responses.
+    /// Gets a path, and returns error responses as responses. The timeout counts from `since`, so
+    /// that several requests can share one.
     ///
     /// # Errors
     /// [`ClientError`], when there is no response.
-    pub fn get_any(&self, path: &str) -> Result<Response, ClientError> {
-        self.exchange(Method::GET, path, None, None)
+    pub fn get_any(&self, path: &str, since: Instant) -> Result<Response, ClientError> {
+        self.exchange(Method::GET, path, None, None, since)
     }
 
     /// Posts a JSON body to a path.
@@ -220,7 +221,7 @@ impl Client {
     /// # Errors
     /// [`ClientError`], also for an error response.
     pub fn post(&self, path: &str, body: &str) -> Result<Response, ClientError> {
-        self.successful(self.exchange(Method::POST, path, json(body), None)?)
+        self.successful(self.exchange(Method::POST, path, json(body), None, Instant::now())?)
     }
 
     /// Posts bytes to a path.
@@ -229,7 +230,7 @@ impl Client {
     /// [`ClientError`], also for an error response.
     pub fn post_bytes(&self, path: &str, body: Vec<u8>) -> Result<Response, ClientError> {
         let body = Some(("application/octet-stream", body));
-        self.successful(self.exchange(Method::POST, path, body, None)?)
+        self.successful(self.exchange(Method::POST, path, body, None, Instant::now())?)
     }
 
     /// Sends a DELETE request with a JSON body to a path.
@@ -237,7 +238,7 @@ impl Client {
     /// # Errors
     /// [`ClientError`], also for an error response.
     pub fn delete(&self, path: &str, body: &str) -> Result<Response, ClientError> {
-        self.successful(self.exchange(Method::DELETE, path, json(body), None)?)
+        self.successful(self.exchange(Method::DELETE, path, json(body), None, Instant::now())?)
     }
 
     /// Gets a path whose text may be longer than fits into memory, and writes it `to` somewhere.
@@ -245,7 +246,8 @@ impl Client {
     /// # Errors
     /// [`ClientError`], also for an error response.
     pub fn download(&self, path: &str, to: &mut dyn Write) -> Result<(), ClientError> {
-        self.successful(self.exchange(Method::GET, path, None, Some(to))?).map(drop)
+        let exchanged = self.exchange(Method::GET, path, None, Some(to), Instant::now())?;
+        self.successful(exchanged).map(drop)
     }
 
     /// One request over a new connection. The body of a good response is written `to` a place, if
@@ -256,18 +258,20 @@ impl Client {
         path: &str,
         body: Option<Content>,
         to: Option<&mut dyn Write>,
+        since: Instant,
     ) -> Result<Response, ClientError> {
+        let late = || ClientError::Late { url: self.url.clone(), limit: self.timeout };
+        let left = self.timeout.checked_sub(since.elapsed()).ok_or_else(late)?;
         let unreachable = |cause: Cause| ClientError::Unreachable {
             url: self.url.clone(),
             cause: cause.to_string(),
         };
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| unreachable(error.into()))?;
-        let sending = async { timeout(self.timeout, self.send(method, path, body, to)).await };
+        let sending = async { timeout(left, self.send(method, path, body, to)).await };
         let sent = runtime.block_on(sending);
         // A lookup of the host name may still block its thread.
         runtime.shutdown_background();
-        let late = || ClientError::Late { url: self.url.clone(), limit: self.timeout };
         let response = sent.map_err(|_| late())?;
         let (status, text) = response.map_err(|cause| match cause.downcast::<ClientError>() {
             Ok(error) => *error,
@@ -435,6 +439,14 @@ mod tests {
         let error = client.get("/health").unwrap_err().to_string();
         assert!(error.contains("within 0.05 s") && error.contains("--timeout"), "{error}");
         assert!(!error.contains("is it running"), "{error}");
+    }
+
+    #[test]
+    fn requests_that_share_a_timeout_end_with_it() {
+        let (url, _server) = serve_once("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}");
+        let client = client(&url).unwrap();
+        let error = client.get_any("/ready", Instant::now() - 2 * client.timeout).unwrap_err();
+        assert!(error.to_string().contains("within 60 s"), "{error}");
     }
 
     #[test]

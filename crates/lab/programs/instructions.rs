@@ -130,12 +130,15 @@ impl Kind {
         text.parse().expect("an address")
     }
 
-    /// The address of client `number`, from 0, in a network of its own.
+    /// The address of client `number`, from 0, with a network and an interface of its own.
     fn client(&self, number: usize) -> SocketAddr {
         let last = number as u8 + 1;
         match self.family {
-            Family::V4 => SocketAddr::from(([198, 51, last, 1], 3000)),
-            Family::V6 => SocketAddr::from(([0x2001, 0xDB8, u16::from(last), 0, 0, 0, 0, 1], 3000)),
+            Family::V4 => SocketAddr::from(([198, 51, last, last], 3000)),
+            Family::V6 => {
+                let last = u16::from(last);
+                SocketAddr::from(([0x2001, 0xDB8, last, 0, 0, 0, 0, last], 3000))
+            }
         }
     }
 

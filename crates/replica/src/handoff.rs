@@ -68,6 +68,9 @@ pub struct Handoff {
     pub shard_key: [u32; 5],
     /// The addresses of its admin server: one, or none.
     pub admin: Vec<SocketAddr>,
+    /// Device and inode of the control socket's file: another file may replace it during the
+    /// handoff. `None` from a process without the socket, and from a build without this field.
+    pub control_file: Option<(u64, u64)>,
     /// State that may have changed since it began to serve; `None` unless a handoff was requested.
     pub current: Option<InheritedState>,
 }
@@ -207,6 +210,7 @@ mod tests {
             passed: true,
             shard_key: [1, 2, 3, 4, u32::MAX],
             admin: admin.iter().map(|address| address.parse().unwrap()).collect(),
+            control_file: Some((64_769, u64::MAX)),
             current: Some(InheritedState {
                 commitment: IntervalCommitment { lifetime: 7200, seconds: 3780 },
                 unread: Some(Box::new(Unread {

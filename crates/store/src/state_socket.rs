@@ -40,10 +40,15 @@ impl StateSocket {
         self.listener.as_ref()
     }
 
-    /// Listens by the socket of a predecessor, which is at the path, or lost.
-    pub fn adopt(&mut self, listener: UnixListener) {
-        self.listener = Some(listener);
-        self.file = file_at(&self.path);
+    /// Device and inode of the listener's file, for a successor.
+    pub fn file(&self) -> Option<(u64, u64)> {
+        self.file
+    }
+
+    /// Listens by the socket of a predecessor, which had this `file`: another one may have replaced
+    /// it at the path.
+    pub fn adopt(&mut self, listener: UnixListener, file: Option<(u64, u64)>) {
+        (self.listener, self.file) = (Some(listener), file);
     }
 
     /// Listens at the path. What is there is removed.
@@ -63,7 +68,7 @@ impl StateSocket {
         }
         let listener = UnixListener::bind(&self.path)?;
         fs::set_permissions(&self.path, Permissions::from_mode(self.mode))?;
-        self.adopt(listener);
+        self.adopt(listener, file_at(&self.path));
         Ok(())
     }
 
@@ -162,10 +167,15 @@ mod tests {
         }
         // A successor has adopted the listener.
         let mut adopted = StateSocket::new(path.clone(), 0o660);
-        adopted.adopt(socket.listener().unwrap().try_clone().unwrap());
+        let adopt = |adopted: &mut StateSocket| {
+            adopted.adopt(socket.listener().unwrap().try_clone().unwrap(), socket.file());
+        };
+        adopt(&mut adopted);
         assert!(adopted.renew().is_none());
         fs::remove_file(&path).unwrap();
-        assert!(adopted.renew().is_some_and(|renewed| renewed.is_ok()));
+        fs::write(&path, "").unwrap();
+        adopt(&mut adopted);
+        assert!(adopted.renew().is_some_and(|renewed| renewed.is_ok()), "replaced by a file");
         socket.remove();
         assert!(adopted.renew().is_none(), "the file of the other process is not removed");
         adopted.remove();

@@ -13,9 +13,10 @@ use siphasher::sip::{SipHasher13, SipHasher24};
 
 /// The key of a shard's tables.
 pub(crate) struct Keys {
-    names: Multilinear,
+    names: Multilinear<5>,
     rows: SipHasher13,
     sources: SipHasher13,
+    blocks: Multilinear<2>,
     /// Whether large swarms count the peers of each source.
     pub(crate) counts_sources: bool,
 }
@@ -59,19 +60,17 @@ impl Keys {
         };
         Self {
             rows: SipHasher13::new_with_keys(word(), word()),
-            names: Multilinear {
-                offset: word(),
-                factors: std::array::from_fn(|_| word()),
-                stirs: std::array::from_fn(|_| word() | 1),
-            },
+            names: Multilinear::new(&mut word),
             sources: SipHasher13::new_with_keys(word(), word()),
+            blocks: Multilinear::new(&mut word),
             counts_sources: false,
         }
     }
 
     #[inline]
     pub(crate) fn info_hash(&self, info_hash: &InfoHash) -> u64 {
-        self.names.hash(&info_hash.0)
+        let (words, _) = info_hash.0.as_chunks();
+        self.names.hash(words.iter().map(|word| u32::from_le_bytes(*word)))
     }
 
     /// The hash of an endpoint in wire form. SipHash covers the length, so that endpoints of the
@@ -83,34 +82,45 @@ impl Keys {
 
     /// The hashes of an endpoint's source. Counts in replies show whether a peer was stored, and so
     /// something about the cells that a source shares with others: SipHash, as for endpoints. It
-    /// covers the length, so that no source has the prefix of another level or family.
+    /// covers the length, so that no source has the prefix of another level or family. Nobody has
+    /// enough blocks to learn the key of their hash, so that it may be a universal one.
     #[inline]
     pub(crate) fn source(&self, endpoint: &Endpoint) -> SourceHashes {
-        let bytes = endpoint.as_bytes();
-        let [source, network, block] =
-            prefixes(endpoint.family()).map(|length| self.sources.hash(&bytes[..length]));
-        SourceHashes { source, network, block }
+        let (bytes, family) = (endpoint.as_bytes(), endpoint.family());
+        let [source, network, block] = prefixes(family).map(|length| &bytes[..length]);
+        let block = block.iter().fold(0, |word, byte| word << 8 | u32::from(*byte));
+        SourceHashes {
+            source: self.sources.hash(source),
+            network: self.sources.hash(network),
+            block: self.blocks.hash([block, family as u32].into_iter()),
+        }
     }
 }
 
-/// A universal hash of 20 bytes: over the random choice of the key, the 33 highest bits of the sum
+/// A universal hash of `N` words: over the random choice of the key, the 33 highest bits of the sum
 /// are independent and uniform for any two names (Lemire and Kaser, "Strongly universal string
 /// hashing is fast", 2014, theorem 1 with 32-bit words in the ring of 2^64).
-struct Multilinear {
+struct Multilinear<const N: usize> {
     offset: u64,
-    factors: [u64; 5],
+    factors: [u64; N],
     /// Odd factors.
     stirs: [u64; 2],
 }
 
-impl Multilinear {
+impl<const N: usize> Multilinear<N> {
+    fn new(word: &mut dyn FnMut() -> u64) -> Self {
+        Self {
+            offset: word(),
+            factors: std::array::from_fn(|_| word()),
+            stirs: std::array::from_fn(|_| word() | 1),
+        }
+    }
+
     #[inline]
-    fn hash(&self, name: &[u8; 20]) -> u64 {
-        let (words, _) = name.as_chunks::<4>();
+    fn hash(&self, words: impl Iterator<Item = u32>) -> u64 {
         let mut sum = self.offset;
-        for (word, factor) in words.iter().zip(self.factors) {
-            let word = u64::from(u32::from_le_bytes(*word));
-            sum = sum.wrapping_add(word.wrapping_mul(factor));
+        for (word, factor) in words.zip(self.factors) {
+            sum = sum.wrapping_add(u64::from(word).wrapping_mul(factor));
         }
         self.stirred(sum >> 31)
     }

@@ -8,24 +8,33 @@
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
+use crate::time::TICK;
+
 /// The source of random numbers.
 #[derive(Debug)]
 pub(crate) struct Sampler {
     pub(crate) rng: SmallRng,
     /// The shortest interval, and the number of intervals from it on.
-    pub(crate) intervals: (u32, u32),
+    intervals: (u32, u32),
+    /// The time between two announces after which a peer is settled, half of the shortest interval:
+    /// in quarters of a [`TICK`].
+    pub(crate) settles: u16,
 }
 
 impl Sampler {
     /// For intervals of `interval` seconds, plus or minus `percent`, at most 100.
     pub(crate) fn new(seed: u64, interval: u32, percent: u32) -> Self {
-        Self { rng: SmallRng::seed_from_u64(seed), intervals: intervals(interval, percent) }
+        let rng = SmallRng::seed_from_u64(seed);
+        let mut sampler = Self { rng, intervals: (0, 1), settles: 1 };
+        sampler.set_intervals(interval, percent);
+        sampler
     }
 
-    /// Seconds between two announces after which a peer is settled: half of the shortest interval.
-    #[inline]
-    pub(crate) fn settles(&self) -> u32 {
-        (self.intervals.0 / 2).max(1)
+    /// From now on, intervals of `interval` seconds, plus or minus `percent`.
+    pub(crate) fn set_intervals(&mut self, interval: u32, percent: u32) {
+        self.intervals = intervals(interval, percent);
+        let quarters = self.intervals.0 / 2 / (TICK / 4);
+        self.settles = quarters.clamp(1, u16::MAX.into()) as u16;
     }
 
     /// The interval for one announce, and the random number for its peers.
@@ -38,7 +47,7 @@ impl Sampler {
 }
 
 /// The shortest of the intervals around this one, plus or minus `percent`, and their number.
-pub(crate) fn intervals(interval: u32, percent: u32) -> (u32, u32) {
+fn intervals(interval: u32, percent: u32) -> (u32, u32) {
     let spread = u64::from(interval) * u64::from(percent) / 100;
     let spread = u32::try_from(spread).expect("at most the interval");
     (interval - spread, spread.saturating_mul(2).saturating_add(1))
@@ -91,15 +100,15 @@ pub(crate) fn scale(bits: u32, bound: usize) -> usize {
 }
 
 /// Appends up to `want` of the rows, the first `seeders` of which are seeders, for an announcer
-/// whose row is number `own` of the leechers, if it is among them. No network has more than `crowd`
-/// of the rows.
-#[inline]
+/// whose row is number `own` of the leechers, if it is among them. `is_crowded` says whether a
+/// network may have more than so many of the rows.
+#[inline(always)]
 pub(crate) fn rows<const N: usize>(
     rows: &[[u8; N]],
     seeders: usize,
     own: Option<usize>,
     want: usize,
-    crowd: u8,
+    is_crowded: impl FnOnce(usize) -> bool,
     draw: &mut Draw,
     out: &mut Vec<u8>,
 ) {
@@ -118,13 +127,27 @@ pub(crate) fn rows<const N: usize>(
     let start = out.len();
     window(seeders, None, from_seeders, draw, out);
     window(leechers, own, from_leechers, draw, out);
-    if usize::from(crowd) <= part(want) {
-        return;
+    if is_crowded(part(want)) {
+        let kinds = [(seeders, None, from_seeders), (leechers, own, from_leechers)];
+        spread_crowds(kinds, want, start, draw, out);
     }
+}
+
+/// Draws the list from `start` on again if a network has more than its part of it. The kinds are
+/// rows, the announcer's own, and the number of them in the list.
+#[cold]
+#[inline(never)]
+fn spread_crowds<const N: usize>(
+    kinds: [(&[[u8; N]], Option<usize>, usize); 2],
+    want: usize,
+    start: usize,
+    draw: &mut Draw,
+    out: &mut Vec<u8>,
+) {
     if !Networks::new(want, draw).hold::<N>(&out[start..]) {
         out.truncate(start);
         let mut networks = Networks::new(want, draw);
-        for (rows, own, take) in [(seeders, None, from_seeders), (leechers, own, from_leechers)] {
+        for (rows, own, take) in kinds {
             networks.spread(turned(rows, own, draw), take, out);
         }
     }

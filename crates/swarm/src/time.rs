@@ -1,5 +1,8 @@
 //! Time as an argument: the owner of a shard reads the clock and passes the time in.
 
+/// Seconds per tick, the unit in which the times of peers are stored.
+pub(crate) const TICK: u32 = 8;
+
 /// Seconds on the tracker's own monotonic clock, from an arbitrary start. Lasts for 136 years;
 /// never goes back.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Default)]

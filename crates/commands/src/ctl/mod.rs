@@ -322,10 +322,11 @@ impl Requests<'_> {
         Ok(shown)
     }
 
-    /// `/health` and `/ready` together, and the exit status. A reply with status 503 is a result,
-    /// not a failure.
+    /// `/health` and `/ready` within one timeout, and the exit status. A reply with status 503 is a
+    /// result, not a failure.
     fn health(&self) -> Result<(String, u8), ClientError> {
-        let answer = |path| match self.client.get_any(path)? {
+        let since = Instant::now();
+        let answer = |path| match self.client.get_any(path, since)? {
             answer if answer.status == 503 => Ok(answer),
             answer => self.client.successful(answer),
         };

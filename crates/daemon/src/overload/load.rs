@@ -37,7 +37,7 @@ pub struct Load {
     pub refused_by_busy: u64,
     /// Datagrams that the kernel's filter dropped.
     pub filtered: u64,
-    /// Periods of CPU quotas.
+    /// Periods of a CPU quota.
     pub quota: QuotaPeriods,
 }
 
@@ -70,7 +70,6 @@ impl Load {
 pub struct Readings {
     at: Option<Instant>,
     workers: Vec<Reading>,
-    quota: QuotaPeriods,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -100,8 +99,8 @@ impl Reading {
 
 impl Readings {
     /// Call every second with all members, always in the same order, how long each has been
-    /// `stalled`, and all periods of quotas so far. The first call returns the load of the time
-    /// before as that of one second, without periods of quotas: their groups may be older.
+    /// `stalled`, and the periods of a quota in this second. The first call returns the load of the
+    /// time before as that of one second.
     pub fn tick(
         &mut self,
         members: &[Member],
@@ -112,13 +111,6 @@ impl Readings {
         let before = self.at.replace(now);
         let elapsed = before.map_or(1.0, |at| now.duration_since(at).as_secs_f64());
         self.workers.resize(members.len(), Reading::default());
-        let old = std::mem::replace(&mut self.quota, quota);
-        // Smaller numbers are those of another group.
-        let quota = before.and_then(|_| {
-            let all = quota.all.checked_sub(old.all)?;
-            Some(QuotaPeriods { all, throttled: quota.throttled.checked_sub(old.throttled)? })
-        });
-        let quota = quota.unwrap_or_default();
         let is_throttled = quota.throttled > 0 && quota.throttled as f64 >= BUSY * quota.all as f64;
         let mut load = Load { quota, ..Load::default() };
         for ((member, last), stalled) in members.iter().zip(&mut self.workers).zip(stalled) {
@@ -212,14 +204,8 @@ mod tests {
         };
         assert_eq!(busy(0, 0), (false, 0));
         assert_eq!(busy(10, 4), (false, 0));
-        assert_eq!(busy(20, 9), (true, 3), "in half of the periods");
-        assert_eq!(busy(30, 9), (false, 0));
-        assert_eq!(busy(5, 5), (false, 0), "another group");
-        assert_eq!(busy(15, 14), (true, 6));
-        assert_eq!(busy(9, 20), (false, 0), "another group, that was stopped more often");
-        let since_boot = QuotaPeriods { all: 10, throttled: 9 };
-        let first = Readings::default().tick(&members, &RUNS, since_boot, now);
-        assert_eq!((first.quota, first.workers[0].is_busy), (NO_QUOTA, false));
+        assert_eq!(busy(10, 5), (true, 3), "in half of the periods");
+        assert_eq!(busy(10, 0), (false, 0));
     }
 
     /// Worker 0 refuses 50 requests. In the split placement it has no shard.

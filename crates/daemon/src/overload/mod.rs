@@ -65,7 +65,7 @@ pub struct Overload {
 pub struct ProcessState {
     /// The sum of the counters of all members.
     pub summary: Summary,
-    /// Periods of CPU quotas so far.
+    /// Periods of a CPU quota in this second.
     pub quota: QuotaPeriods,
     /// Whether datagrams that the kernel's filter drops can be told from losses.
     pub reasons_known: bool,

@@ -2,7 +2,6 @@
 //! main thread acts on workers, files, threads, other processes and the log while the tracker
 //! serves.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -22,7 +21,7 @@ use crate::supervise::event::Event;
 use crate::time::suspended;
 use crate::upgrade::launcher::StartedSuccessor;
 use crate::upgrade::program::Program;
-use onrush_config::host::quota_periods;
+use onrush_config::host::Quotas;
 use onrush_control::Server;
 use onrush_control::history::History;
 use onrush_control::view::View;
@@ -53,6 +52,7 @@ pub(super) struct Executor {
     pub(super) successor: Option<StartedSuccessor>,
     pub(super) limit: NoticeLimit,
     pub(super) drop_reasons: DropReasons,
+    pub(super) quotas: Quotas,
     pub(super) results: Results,
 }
 
@@ -77,7 +77,7 @@ impl Executor {
         self.files.tick(self.running.orders(), &self.history, self.clock, now);
         self.files.serve_control(&mut self.admin);
         let (reasons_known, is_steering) = (self.drop_reasons.are_known(), self.steering.is_some());
-        let (quota, suspended) = (quota_periods(Path::new("/"), "self"), suspended());
+        let (quota, suspended) = (self.quotas.tick(), suspended());
         ProcessState { summary, quota, reasons_known, is_steering, suspended }
     }
 

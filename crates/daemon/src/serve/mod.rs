@@ -10,6 +10,7 @@ mod executor;
 mod stop;
 
 use std::collections::VecDeque;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -29,6 +30,7 @@ use crate::upgrade::predecessor::HandoffEvent;
 use crate::upgrade::program::Program;
 use executor::{Executor, Results};
 use onrush_config::Settings;
+use onrush_config::host::Quotas;
 use onrush_control::request::Request;
 use onrush_control::view::{Parts, View};
 use onrush_net::mio::drops;
@@ -101,6 +103,7 @@ impl Serving {
             successor,
             limit,
             drop_reasons,
+            quotas: Quotas::of(Path::new("/"), "self"),
             results,
         };
         Self { supervisor, executor, requests, handoffs }

@@ -181,7 +181,7 @@ impl Tracker {
         if let (Some(socket), Some(listener)) = (&start.files.control, side.control.take())
             && let Ok(mut socket) = socket.lock()
         {
-            socket.adopt(listener);
+            socket.adopt(listener, side.handoff.control_file);
         }
         let journal_length = start.files.records().map_or(0, |records| records.journal.length());
         start.replay_journal(false);

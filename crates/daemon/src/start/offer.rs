@@ -39,6 +39,7 @@ impl Tracker {
                 passed: settings.sockets_passed,
                 shard_key,
                 admin: self.admin.address().into_iter().collect(),
+                control_file: None,
                 current: None,
             };
             let side = PredecessorSide {

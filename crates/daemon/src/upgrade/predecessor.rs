@@ -215,6 +215,7 @@ impl PredecessorSide {
         let current = Some(self.ask_main_thread(&link, requested)?);
         let mut handoff = Handoff { current, ..self.handoff.clone() };
         let control = self.control.as_ref().and_then(|socket| socket.lock().ok());
+        handoff.control_file = control.as_ref().and_then(|socket| socket.file());
         let listener = control.as_ref().and_then(|socket| socket.listener()).into_iter();
         let listener = listener.map(|it| it.as_fd().try_clone_to_owned());
         let listener = listener.collect::<io::Result<Vec<_>>>()?;

@@ -142,6 +142,7 @@ impl Upgrade {
                 passed: false,
                 shard_key: [0; 5],
                 admin: Vec::new(),
+                control_file: None,
                 current: None,
             },
             descriptors: Vec::new(),

@@ -31,7 +31,7 @@ use crate::time::Moment;
 pub(crate) use large::{Large, SweepPosition};
 pub(crate) use order::WalkPosition;
 pub(crate) use small::Shape;
-pub(crate) use stamp::{Expiry, Stamp, TICK, Tick};
+pub(crate) use stamp::{Expiry, Stamp, Tick};
 
 /// The most peers of a single block.
 const SMALL_MAX: usize = 128;
@@ -96,8 +96,8 @@ pub(crate) struct Announcer<'a> {
     pub(crate) endpoint: &'a Endpoint,
     /// As if it were new.
     pub(crate) stamp: Stamp,
-    /// Seconds after its announce before with which it settles.
-    pub(crate) settles: u32,
+    /// Quarters of a tick after its announce before with which it settles.
+    pub(crate) settles: u16,
     /// Whether it may be stored if it is new.
     pub(crate) may_store: bool,
 }
@@ -238,7 +238,7 @@ impl Peers {
     /// [stored](Self::announce), if it may be.
     #[inline]
     pub(crate) fn reply(
-        &self,
+        &mut self,
         announce: &Announce,
         own: Option<Place>,
         sampler: &mut Sampler,
@@ -322,7 +322,13 @@ impl Peers {
     }
 
     #[inline]
-    fn sample(&self, wanted: Wanted<'_>, draw: &mut Draw, rng: &mut SmallRng, out: &mut Vec<u8>) {
+    fn sample(
+        &mut self,
+        wanted: Wanted<'_>,
+        draw: &mut Draw,
+        rng: &mut SmallRng,
+        out: &mut Vec<u8>,
+    ) {
         match (self, wanted.endpoint) {
             (Self::Inline4 { len, rows }, Endpoint::V4(own)) => {
                 inline::sample(&rows[..usize::from(*len)], own, wanted, draw, out);

@@ -8,6 +8,8 @@
 //! Everything is packed: the peers of a reply are a run of bytes, and a search for an endpoint
 //! reads nothing else. Adding or removing a peer moves the bytes behind it, 2.5 KB at most.
 
+use std::collections::HashMap;
+
 use onrush_proto::{Endpoint, Family};
 use rand::Rng;
 use rand::rngs::SmallRng;
@@ -17,6 +19,7 @@ use super::{
     Announcer, Counts, Expired, Expiry, Found, Kind, Place, SMALL_MAX, Stamp, Wanted, head,
 };
 use crate::batch::Announce;
+use crate::keys::prefixes;
 use crate::sample::{self, Draw, Sampler, network};
 
 /// Bytes of a stamp.
@@ -30,9 +33,12 @@ const _: () = assert!(SMALL_MAX <= u8::MAX as usize, "lengths are bytes");
 pub(crate) struct Shape {
     /// Per family: seeders, leechers, hidden.
     kinds: [[u8; 3]; 2],
-    /// No network has more peers than so many.
+    /// No network has more peers than so many, [`ADDED`] or not.
     crowd: u8,
 }
+
+/// The bit of [`Shape::crowd`] for peers added since it was counted, each of which has raised it.
+const ADDED: u8 = 0x80;
 
 /// The offsets of the peers of one family: seeders, then leechers, then hidden.
 struct Lists {
@@ -89,7 +95,7 @@ impl Shape {
     /// `false` for any other announce, before anything was changed.
     #[inline(never)]
     pub(super) fn refresh<const N: usize>(
-        &self,
+        &mut self,
         block: &mut [u8],
         row: &[u8; N],
         announce: &Announce,
@@ -102,18 +108,19 @@ impl Shape {
         let rows = endpoints[lists.rows..][..(lists.seeders + lists.leechers) * N].as_chunks().0;
         let (seeders, leechers) = rows.split_at(lists.seeders);
         let (own_kind, first) =
-            if stamp.seeder() { (seeders, 0) } else { (leechers, lists.seeders) };
+            if announce.seeder { (seeders, 0) } else { (leechers, lists.seeders) };
         // Hidden peers are in neither list.
         let Some(slot) = find_row(own_kind, row) else { return false };
         let stored = &mut stamps.as_chunks_mut().0[first + slot];
-        *stored = stamp.after(Stamp(*stored), sampler.settles()).0;
+        *stored = stamp.after(Stamp(*stored), sampler.settles).0;
         let (interval, mut draw) = sampler.draw();
         let want = usize::from(announce.want);
+        let is_crowded = |most| self.is_crowded(endpoints, most);
         out.extend_from_slice(&head(announce, interval, counts));
-        if stamp.seeder() {
-            sample::rows(leechers, 0, None, want, self.crowd, &mut draw, out);
+        if announce.seeder {
+            sample::rows(leechers, 0, None, want, is_crowded, &mut draw, out);
         } else {
-            sample::rows(rows, lists.seeders, Some(slot), want, self.crowd, &mut draw, out);
+            sample::rows(rows, lists.seeders, Some(slot), want, is_crowded, &mut draw, out);
         }
         true
     }
@@ -158,7 +165,7 @@ impl Shape {
     ) -> usize {
         let (family, row) = (endpoint.family(), endpoint.as_bytes());
         let kind = Kind::of(row, stamp.seeder());
-        self.crowd = self.crowd.max(self.of_network(block, endpoint) + 1);
+        self.crowd = (self.crowd & !ADDED).min(!ADDED - 1) + 1 | ADDED;
         let at =
             self.kinds[family as usize][..=kind as usize].iter().map(|&n| usize::from(n)).sum();
         let used = self.used();
@@ -201,7 +208,7 @@ impl Shape {
     /// Appends the peers that an announcer gets.
     #[inline]
     pub(super) fn sample(
-        &self,
+        &mut self,
         block: &[u8],
         wanted: Wanted<'_>,
         draw: &mut Draw,
@@ -215,7 +222,7 @@ impl Shape {
 
     #[inline]
     fn sample_rows<const N: usize>(
-        &self,
+        &mut self,
         block: &[u8],
         wanted: Wanted<'_>,
         draw: &mut Draw,
@@ -225,7 +232,26 @@ impl Shape {
         let rows = block[rows..][..(seeders + leechers) * N].as_chunks::<N>().0;
         let (rows, seeders) = if wanted.seeder { (&rows[seeders..], 0) } else { (rows, seeders) };
         let own = wanted.own.map(|place| place.slot as usize);
-        sample::rows(rows, seeders, own, wanted.want, self.crowd, draw, out);
+        let is_crowded = |most| self.is_crowded(block, most);
+        sample::rows(rows, seeders, own, wanted.want, is_crowded, draw, out);
+    }
+
+    /// Whether a network may have more than `most` peers. Counts only if peers were added that may
+    /// be of one.
+    #[inline]
+    fn is_crowded(&mut self, block: &[u8], most: usize) -> bool {
+        usize::from(self.crowd & !ADDED) > most && self.most_of_network(block) > most
+    }
+
+    #[cold]
+    fn most_of_network(&mut self, block: &[u8]) -> usize {
+        if self.crowd & ADDED != 0 {
+            let (v4, v6) = block.split_at(self.row_at(Family::V6, 0));
+            let v6 = &v6.as_chunks().0[..self.of(Family::V6)];
+            let v4 = most_of_network::<6>(v4.as_chunks().0);
+            self.crowd = v4.max(most_of_network::<18>(v6)).min(!ADDED);
+        }
+        self.crowd.into()
     }
 
     /// Calls `f` with each peer.
@@ -261,7 +287,7 @@ impl Shape {
         assert!((2..=SMALL_MAX).contains(&self.len()), "{} peers in a block", self.len());
         assert!(self.used() <= block.len());
         assert!(block.len() <= rounded(self.used() * 2 + 64), "spare space is freed");
-        let mut numbers = [0; 2];
+        let (mut numbers, mut networks) = ([0; 2], HashMap::<_, u8>::new());
         self.each(block, &mut |endpoint, stamp| {
             let family = endpoint.family();
             let kind = Kind::of(endpoint.as_bytes(), stamp.seeder());
@@ -271,8 +297,12 @@ impl Shape {
             let range = before..before + self.kind(family, kind);
             assert!(range.contains(number), "{kind:?} number {number} is not in {range:?}");
             *number += 1;
-            assert!(self.of_network(block, &endpoint) <= self.crowd, "the bound of networks");
+            let [_, network, _] = prefixes(family);
+            let prefix = &endpoint.as_bytes()[..network];
+            *networks.entry((family as u8, prefix.to_vec())).or_default() += 1;
         });
+        let most = networks.into_values().max().unwrap_or(0);
+        assert!(most.min(!ADDED) <= self.crowd & !ADDED, "the bound of networks");
     }
 
     /// The number of an endpoint in its family.
@@ -282,20 +312,6 @@ impl Shape {
         match endpoint {
             Endpoint::V4(row) => find_row(&rows.as_chunks().0[..self.of(Family::V4)], row),
             Endpoint::V6(row) => find_row(&rows.as_chunks().0[..self.of(Family::V6)], row),
-        }
-    }
-
-    /// The number of peers of an endpoint's network.
-    fn of_network(&self, block: &[u8], endpoint: &Endpoint) -> u8 {
-        fn count<const N: usize>(rows: &[u8], len: usize, row: &[u8; N]) -> u8 {
-            let rows = &rows.as_chunks::<N>().0[..len];
-            rows.iter().filter(|other| network(other) == network(row)).count() as u8
-        }
-        let (family, len) = (endpoint.family(), self.of(endpoint.family()));
-        let rows = &block[self.row_at(family, 0)..];
-        match endpoint {
-            Endpoint::V4(row) => count(rows, len, row),
-            Endpoint::V6(row) => count(rows, len, row),
         }
     }
 
@@ -385,6 +401,15 @@ impl Shape {
             resize(block, enough);
         }
     }
+}
+
+/// The number of peers of the network that has most of the rows.
+fn most_of_network<const N: usize>(rows: &[[u8; N]]) -> u8 {
+    let mut networks = [0; SMALL_MAX];
+    let networks = &mut networks[..rows.len()];
+    networks.iter_mut().zip(rows).for_each(|(it, row)| *it = network(row));
+    networks.sort_unstable();
+    networks.chunk_by(u64::eq).map(|peers| peers.len() as u8).max().unwrap_or(0)
 }
 
 /// Resizes a block, in place if the allocator can.

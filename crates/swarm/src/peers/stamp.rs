@@ -1,15 +1,13 @@
 //! The time of a peer's last announce, whether it is a seeder, and whether it is settled, in two
 //! bytes.
 
-use crate::time::Moment;
+use crate::time::{Moment, TICK};
 
-/// Seconds per tick.
-pub(crate) const TICK: u32 = 8;
 /// Ticks wrap around after 36 hours.
 const TICKS: u16 = 1 << 14;
 
-/// The bit of a settled peer, in the first byte.
-const SETTLED: u8 = 2;
+/// The bit of a settled peer.
+const SETTLED: u16 = 2;
 
 /// A time in units of eight seconds, modulo 36 hours.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,23 +44,23 @@ impl Stamp {
 
     /// The same, of a settled peer.
     pub(crate) fn settle(self) -> Self {
-        Self([self.0[0] | SETTLED, self.0[1]])
+        Self((u16::from_le_bytes(self.0) | SETTLED).to_le_bytes())
     }
 
     /// This stamp for a peer whose announce before has left the stamp `before`: the peer is settled
-    /// if it was, or if that is `settles` seconds ago or more.
+    /// if it was, or if that is `settles` quarters of a [`TICK`] ago or more.
     #[inline]
-    pub(crate) fn after(self, before: Self, settles: u32) -> Self {
-        match before.settled() || u32::from(self.seen().since(before.seen())) * TICK >= settles {
-            true => self.settle(),
-            false => self,
-        }
+    pub(crate) fn after(self, before: Self, settles: u16) -> Self {
+        let [new, old] = [self, before].map(|stamp| u16::from_le_bytes(stamp.0));
+        // The lower bits change the age by less than a tick.
+        let settles = u16::from(new.wrapping_sub(old) >= settles);
+        Self((new | old & SETTLED | settles << 1).to_le_bytes())
     }
 
     /// Whether the peer has announced again about half an interval later, or was restored.
     #[inline]
     pub(crate) fn settled(self) -> bool {
-        self.0[0] & SETTLED != 0
+        u16::from_le_bytes(self.0) & SETTLED != 0
     }
 
     #[inline]
@@ -121,12 +119,13 @@ mod tests {
 
     #[test]
     fn a_peer_settles_with_an_announce_half_an_interval_later_and_stays_settled() {
-        let at = |seconds: u32| Stamp::new(Tick::of(Moment(131_000 + seconds)), false);
-        let early = at(896).after(at(0), 900);
+        let at = |seconds: u32| Stamp::new(Tick::of(Moment(131_000 + seconds)), seconds % 16 > 0);
+        let early = at(896).after(at(0), 450);
         assert!(!early.settled(), "896 seconds are too few");
-        let settled = at(904).after(at(0), 900);
-        assert!(settled.settled() && at(912).after(settled, 900).settled());
-        assert!(!at(1_000).after(early, 900).settled(), "the announce before counts");
+        let settled = at(904).after(at(0), 450);
+        assert!(settled.settled() && at(912).after(settled, 450).settled());
+        assert_eq!((settled.seeder(), settled.seen()), (at(904).seeder(), at(904).seen()));
+        assert!(!at(1_000).after(early, 450).settled(), "the announce before counts");
     }
 
     #[test]

@@ -25,12 +25,12 @@ use onrush_proto::{Endpoint, Event, InfoHash};
 use crate::batch::{Announce, ShardBatch};
 use crate::completions::Completions;
 use crate::keys::Keys;
-use crate::peers::{Announcer, Counts, Found, Peers, Place, Stamp, TICK, Tick, head};
-use crate::sample::{Sampler, intervals};
+use crate::peers::{Announcer, Counts, Found, Peers, Place, Stamp, Tick, head};
+use crate::sample::Sampler;
 use crate::sources::{SourceLimits, SourceSet, Sources, table_cells};
 use crate::store::{Candidate, Store};
 use crate::swarm::Swarm;
-use crate::time::Moment;
+use crate::time::{Moment, TICK};
 use crate::totals::Totals;
 use change_log::ChangeLog;
 use newcomers::PassedSwarms;
@@ -195,7 +195,7 @@ impl Shard {
         assert_in_range(&settings);
         let ShardSettings { max_peers, max_idle_swarms, sources, .. } = self.settings;
         self.settings = ShardSettings { max_peers, max_idle_swarms, sources, ..settings };
-        self.sampler.intervals = intervals(settings.interval, settings.interval_jitter_percent);
+        self.sampler.set_intervals(settings.interval, settings.interval_jitter_percent);
     }
 
     /// From now on, no limit applies to sources of this set. Their peers are counted, as those of
@@ -369,7 +369,7 @@ impl Shard {
             let (interval, _) = self.sampler.draw();
             return out.extend_from_slice(&head(announce, interval, counts));
         };
-        self.store.get(place).peers.reply(announce, own, &mut self.sampler, out);
+        self.store.get_mut(place).peers.reply(announce, own, &mut self.sampler, out);
     }
 
     /// Stores the announcer in the swarm at a place, if it may be stored. `None` if a newcomer has
@@ -448,7 +448,7 @@ impl Shard {
             self.store.activate(place);
         }
         let Announce { endpoint, seeder, .. } = announce;
-        let (stamp, settles) = (Stamp::new(Tick::of(now), *seeder), self.sampler.settles());
+        let (stamp, settles) = (Stamp::new(Tick::of(now), *seeder), self.sampler.settles);
         let announcer = Announcer { endpoint, stamp, settles, may_store };
         let (swarm, keys) = self.store.with_keys(place);
         swarm.peers.announce(announcer, keys)

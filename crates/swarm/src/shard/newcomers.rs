@@ -19,6 +19,7 @@ use rand::Rng;
 use super::Shard;
 use super::change_log::{ChangeKind, ShardChange};
 use crate::batch::Announce;
+use crate::keys::SourceHashes;
 use crate::peers::Stamp;
 use crate::sample;
 use crate::sources::{Exceeded, Levels};
@@ -54,8 +55,9 @@ impl Shard {
     /// not. May remove another peer, and with it a swarm.
     pub(super) fn admit(&mut self, announce: &Announce, place: Option<u32>, now: Moment) -> bool {
         let endpoint = &announce.endpoint;
+        let hashes = self.store.keys.source(endpoint);
         let mut replaced = false;
-        if let Err(exceeded) = self.check_source(endpoint, place, now)
+        if let Err(exceeded) = self.check_source(endpoint, hashes, place, now)
             && !self.is_trusted(endpoint)
         {
             *self.totals.exceeded(exceeded) += 1;
@@ -65,14 +67,14 @@ impl Shard {
                 return false;
             }
         }
-        if !replaced && !self.has_space() && !self.replace_peer(endpoint, now) {
+        if !replaced && !self.has_space() && !self.replace_peer(endpoint, hashes, now) {
             self.totals.refused_full += 1;
             return false;
         }
         if place.is_none()
             && let Some(sources) = &mut self.sources
         {
-            sources.swarm_created(self.store.keys.source(endpoint));
+            sources.swarm_created(hashes);
         }
         true
     }
@@ -81,12 +83,11 @@ impl Shard {
     fn check_source(
         &mut self,
         endpoint: &Endpoint,
+        hashes: SourceHashes,
         place: Option<u32>,
         now: Moment,
     ) -> Result<(), Exceeded> {
         let Some(sources) = &mut self.sources else { return Ok(()) };
-        let keys = &self.store.keys;
-        let hashes = keys.source(endpoint);
         sources.begin_minute(now);
         let check = |levels: &Option<Levels>, exceeded| match levels {
             Some(levels) if levels.is_over(hashes) => Err(exceeded),
@@ -96,7 +97,7 @@ impl Shard {
             Some(place) => {
                 let peers = &self.store.get(place).peers;
                 match sources.limits_swarm_of(peers.len()) {
-                    true => sources.check_swarm(peers.of_source(endpoint, keys)),
+                    true => sources.check_swarm(peers.of_source(endpoint, &self.store.keys)),
                     false => Ok(()),
                 }
             }
@@ -116,8 +117,8 @@ impl Shard {
     }
 
     /// Removes a peer whose source occupies more than the newcomer's.
-    fn replace_peer(&mut self, newcomer: &Endpoint, now: Moment) -> bool {
-        let Some((info_hash, endpoint)) = self.replaceable(newcomer) else { return false };
+    fn replace_peer(&mut self, newcomer: &Endpoint, hashes: SourceHashes, now: Moment) -> bool {
+        let Some((info_hash, endpoint)) = self.replaceable(newcomer, hashes) else { return false };
         let Some(place) = self.store.find(&info_hash) else { return false };
         if let Some(sources) = &mut self.sources {
             sources.peer_replaced(self.store.keys.source(&endpoint));
@@ -152,10 +153,14 @@ impl Shard {
     }
 
     /// The peer to replace: of the drawn ones, the one whose source occupies most.
-    fn replaceable(&mut self, newcomer: &Endpoint) -> Option<(InfoHash, Endpoint)> {
+    fn replaceable(
+        &mut self,
+        newcomer: &Endpoint,
+        hashes: SourceHashes,
+    ) -> Option<(InfoHash, Endpoint)> {
         let own = match self.is_trusted(newcomer) {
             true => 0,
-            false => self.sources.as_ref()?.weight(self.store.keys.source(newcomer), 1)?,
+            false => self.sources.as_ref()?.weight(hashes, 1)?,
         };
         // A quarter more: sources that occupy about the same would otherwise replace each other's
         // peers, since weights are not exact.

@@ -11,10 +11,10 @@ use onrush_proto::{Endpoint, Event, InfoHash};
 
 use super::change_log::{ChangeKind, ShardChange};
 use super::{PeerView, Shard};
-use crate::peers::{Announcer, Expiry, Peers, Stamp, TICK, Tick};
+use crate::peers::{Announcer, Expiry, Peers, Stamp, Tick};
 use crate::store::queue_of;
 use crate::swarm::Swarm;
-use crate::time::Moment;
+use crate::time::{Moment, TICK};
 
 /// The outcome for the peers of a [`Shard::restore`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -179,7 +179,7 @@ impl Shard {
                     self.store.activate(place);
                 }
                 let (swarm, keys) = self.store.with_keys(place);
-                let settles = self.sampler.settles();
+                let settles = self.sampler.settles;
                 let announcer = Announcer { endpoint: &endpoint, stamp, settles, may_store };
                 swarm.peers.announce(announcer, keys).before
             }

@@ -10,8 +10,8 @@
 use onrush_proto::{Endpoint, InfoHash};
 
 use super::Shard;
-use crate::peers::{Counts, TICK, Tick, WalkPosition};
-use crate::time::Moment;
+use crate::peers::{Counts, Tick, WalkPosition};
+use crate::time::{Moment, TICK};
 
 /// A swarm as a walk shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
