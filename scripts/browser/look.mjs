@@ -12,7 +12,6 @@ const PLOTS = [
   'Latency by percentile',
   'Processor time',
   'Memory of the tracker',
-  'Datagrams that the kernel dropped before the tracker',
 ];
 const LEGIBLE = 4.5; // WCAG 2, 1.4.3: contrast of text, level AA.
 const SETTLE = 10_000;

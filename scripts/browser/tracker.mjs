@@ -34,7 +34,7 @@ export function tracker({ bin, place, state, config, udp, udp6, http }) {
 }
 
 export function load({ bin, place, udp, udp6 }, seconds) {
-  const args = ['--target', udp, '--target', udp6, '--ipv6', '30', '--rate', '1500', '--duration', String(seconds), '--seed', '1', '--swarms', '1000', '--quiet'];
+  const args = ['--target', udp, '--target', udp6, '--set', 'v6=0.3', '--rate', '1500', '--duration', String(seconds), '--seed', '1', '--swarms', '1000', '--quiet'];
   return run(join(bin, 'onrush-load'), args, join(place, 'load-status.log'));
 }
 

@@ -82,6 +82,10 @@ impl Contender {
     }
 }
 
+/// The name of the allow list in a tracker's directory, a line of 40 hexadecimal digits for each
+/// info hash of the load.
+pub const WHITELIST: &str = "whitelist.txt";
+
 /// One way to run a tracker.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Variant {
@@ -136,8 +140,6 @@ pub struct Setup<'a> {
     pub directory: &'a Path,
     /// The address to listen on.
     pub address: SocketAddr,
-    /// The allow list, a line of 40 hexadecimal digits per info hash, for a tracker that needs it.
-    pub whitelist: Option<&'a Path>,
     /// Peers in an announce reply of the floor.
     pub peers: usize,
 }
@@ -196,7 +198,8 @@ impl Found {
         (self.contender.launch)(self, variant, setup)
     }
 
-    /// Whether the tracker serves only the info hashes of an allow list, written before the start.
+    /// Whether the tracker serves only the info hashes of the allow list [`WHITELIST`], which is
+    /// written before the start.
     pub fn needs_whitelist(&self) -> bool {
         (self.contender.needs_whitelist)(self)
     }
@@ -320,7 +323,7 @@ pub(crate) mod tests {
 
     /// A setup on port 7000 without an allow list.
     pub(crate) fn setup(directory: &Path) -> Setup<'_> {
-        Setup { directory, address: ([127, 0, 0, 1], 7000).into(), whitelist: None, peers: 0 }
+        Setup { directory, address: ([127, 0, 0, 1], 7000).into(), peers: 0 }
     }
 
     #[test]

@@ -19,7 +19,6 @@
 //! | [`round`] | one round: start, wait, warm up, measure, stop |
 //! | [`record`] | raw results |
 //! | [`run`] | all rounds, with progress |
-//! | [`stats`] | medians and spread |
 //! | [`summary`] | the results of all rounds together |
 //! | [`report`] | the table and the picture |
 
@@ -36,5 +35,4 @@ pub mod record;
 pub mod report;
 pub mod round;
 pub mod run;
-pub mod stats;
 pub mod summary;

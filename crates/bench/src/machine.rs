@@ -5,11 +5,9 @@ use std::fs;
 use onrush_load::affinity::{self, AffinityError};
 use onrush_load::environment::Environment;
 
-/// Facts about this host for the report, in order. The commit is left out, as the versions of the
-/// programs have it.
+/// Facts about this host for the report, in order.
 pub fn facts() -> Vec<(String, String)> {
-    let environment = Environment { commit: None, ..Environment::read() };
-    environment.facts().into_iter().map(|(name, text)| (name.to_owned(), text)).collect()
+    Environment::read().facts().into_iter().map(|(name, text)| (name.to_owned(), text)).collect()
 }
 
 /// The first vCPU of each core that this process may use. Its siblings (SMT) stay idle.

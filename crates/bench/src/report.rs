@@ -10,13 +10,13 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use onrush_load::affinity::format_list;
+use onrush_load::stats::Spread;
 use onrush_text::numbers::{Unit, grouped};
 use onrush_text::times::date;
 
 use crate::contender::{Listed, unique};
 use crate::plan::Plan;
 use crate::record::{self, Case};
-use crate::stats::Spread;
 use crate::summary::{Row, Summary, called};
 
 /// The file name of the picture.

@@ -3,7 +3,7 @@
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use onrush_load::process::Memory;
 use onrush_verify::probe::{Step, probe};
 use tempfile::TempDir;
 
-use crate::contender::Setup;
+use crate::contender::{Setup, WHITELIST};
 use crate::load::Load;
 use crate::prepare::Prepared;
 use crate::process::{Child, Stop, Stopped, must_be_free};
@@ -31,8 +31,6 @@ pub struct Rounds<'a> {
     pub prepared: &'a Prepared,
     /// The stop flag.
     pub stop: &'a Stop,
-    /// A directory for files of the bench.
-    pub scratch: &'a Path,
 }
 
 impl Rounds<'_> {
@@ -72,12 +70,15 @@ impl Rounds<'_> {
             port: settings.port,
             directory: directory.path(),
         };
-        let whitelist = found.needs_whitelist().then(|| self.hashes(&load)).transpose()?;
+        let whitelist = found.needs_whitelist().then(|| directory.path().join(WHITELIST));
+        if let Some(file) = &whitelist {
+            load.write_hashes(&self.prepared.tools, file, self.stop)?;
+            fs::set_permissions(file, fs::Permissions::from_mode(0o644))?;
+        }
         let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, settings.port));
         let setup = Setup {
             directory: directory.path(),
             address: if settings.wildcard { any } else { address },
-            whitelist: whitelist.as_deref(),
             peers,
         };
         let launch = found.launch(&case.variant, &setup)?;
@@ -110,26 +111,6 @@ impl Rounds<'_> {
         let peak = Memory::of(pid).ok().map(|memory| memory.peak);
         measured.peak_rss = peak.filter(|&peak| peak > 0);
         Ok(measured)
-    }
-
-    /// The file with this load's info hashes, which is kept for the load, as all contenders of a
-    /// round need the same.
-    fn hashes(&self, load: &Load) -> anyhow::Result<PathBuf> {
-        let name = format!("hashes-{}-{}", load.mix, load.seed);
-        let file = self.scratch.join(&name);
-        if file.exists() {
-            return Ok(file);
-        }
-        for old in fs::read_dir(self.scratch)?.flatten() {
-            if old.file_name().to_string_lossy().starts_with("hashes-") {
-                let _ = fs::remove_file(old.path());
-            }
-        }
-        let half = self.scratch.join("half-written");
-        load.write_hashes(&self.prepared.tools, &half, self.stop)?;
-        fs::set_permissions(&half, fs::Permissions::from_mode(0o644))?;
-        fs::rename(&half, &file)?;
-        Ok(file)
     }
 }
 

@@ -4,8 +4,6 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::time::SystemTime;
 
-use anyhow::Context as _;
-
 use crate::contender::floor::MODEL;
 use crate::prepare::Prepared;
 use crate::process::Stop;
@@ -28,8 +26,7 @@ pub fn run(
     let plan = &prepared.plan;
     let steps = plan.steps();
     let mut raw = Raw::create(directory)?;
-    let scratch = tempfile::tempdir().context("cannot make a directory")?;
-    let rounds = Rounds { prepared, stop, scratch: scratch.path() };
+    let rounds = Rounds { prepared, stop };
     // Peers in a reply of the floor, by load.
     let mut peers = HashMap::new();
     for (number, (round, case)) in steps.iter().enumerate() {

@@ -3,9 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use onrush_load::stats::Spread;
+
 use crate::plan::Plan;
 use crate::record::{Case, Measured, Point, Record, RoundOutcome};
-use crate::stats::Spread;
 
 /// CPU usage in percent from which a tracker or a load worker counts as busy.
 const BUSY: f64 = 95.0;
@@ -250,7 +251,9 @@ fn of_load(rounds: &BTreeMap<u32, &Measured>) -> impl Iterator<Item = String> + 
     for measured in rounds.values() {
         let shares = measured.shares.iter().map(|share| (Some(share.percent), &share.point));
         for (percent, point) in [(None, &measured.most)].into_iter().chain(shares) {
-            for warning in point.warnings.iter().filter(|warning| !is_own(warning)) {
+            // The bench causes the load of this host.
+            let own = |warning: &&String| !warning.starts_with("the load average was");
+            for warning in point.warnings.iter().filter(own) {
                 let words: String = warning.chars().filter(|c| !c.is_ascii_digit()).collect();
                 let (text, count) = known.entry((percent, words)).or_default();
                 text.clone_from(warning);
@@ -268,15 +271,6 @@ fn of_load(rounds: &BTreeMap<u32, &Measured>) -> impl Iterator<Item = String> + 
 fn at_share(percent: Option<u32>) -> String {
     percent.map_or(String::new(), |percent| format!("at {percent} %: "))
 }
-
-/// Whether the bench covers a warning itself: the bench causes the load of this host, and
-/// reports itself when a rate is limited by the load tester.
-fn is_own(warning: &str) -> bool {
-    ["the load average was", "a load worker used all of its vCPU"]
-        .iter()
-        .any(|start| warning.starts_with(start))
-}
-
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;

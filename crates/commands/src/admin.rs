@@ -18,17 +18,6 @@ use crate::exit::Exit;
 use crate::lock_holder::LockHolder;
 use onrush_config::state_dirs::state_dirs;
 
-/// The purpose of a command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Purpose {
-    /// To read what the tracker knows.
-    Read,
-    /// To change something.
-    Change,
-    /// To reload the configuration. The tracker refuses one with errors, and names them.
-    Reload,
-}
-
 /// The admin side of a tracker.
 #[derive(Clone, Debug, Args)]
 pub struct Admin {
@@ -49,7 +38,7 @@ impl Admin {
     /// behind both; where it does not say which tracker is meant, nothing is changed.
     pub fn reach(
         &self,
-        purpose: Purpose,
+        only_reads: bool,
         token_file: Option<&Path>,
         timeout: Duration,
         run: impl FnOnce(Client) -> Result<Exit, ClientError>,
@@ -69,8 +58,8 @@ impl Admin {
         };
         let mut warning = configuration.warning.clone();
         let is_ambiguous = self.url.is_none() && configuration.is_ambiguous();
-        let client = match is_ambiguous && purpose != Purpose::Read {
-            true => Err(ambiguous()),
+        let client = match is_ambiguous && !only_reads {
+            true => Err(ClientError::Local(AMBIGUOUS.to_owned())),
             false => self.client(&configuration, token, timeout),
         };
         if let (true, Ok(client)) = (is_ambiguous, &client) {
@@ -78,11 +67,10 @@ impl Admin {
                 .push_str(&format!("onrush: warning: this is the tracker at {}\n", client.url()));
         }
         let result = client.and_then(run);
-        if let (Purpose::Reload, Err(ClientError::Refused(text)), Some(file)) =
-            (purpose, &result, &configuration.file)
-            && text.contains(&*file.to_string_lossy())
+        if let (Err(ClientError::Refused(text)), Some(file)) = (&result, &configuration.file)
+            && text.contains(&format!("{}:", file.display()))
         {
-            // The tracker has named the same errors.
+            // The tracker has read the file, too, and has named the same errors.
             warning.clear();
         }
         let result = result.map_err(|error| match &self.url {
@@ -102,51 +90,45 @@ impl Admin {
         timeout: Duration,
     ) -> Result<Client, ClientError> {
         let settings = &configuration.settings;
-        let mut denied = None;
+        if let Some(url) = &self.url {
+            return over_http(url, settings, token, None, timeout);
+        }
         let sockets = sockets(settings, configuration.deciding_file());
-        for socket in sockets.iter().filter(|_| self.url.is_none()) {
+        let mut denied = None;
+        for socket in &sockets {
             match Client::at_socket(socket, token.clone(), timeout) {
                 Ok(client) => return Ok(client),
                 Err(error) if error.kind() == ErrorKind::PermissionDenied => denied = Some(socket),
                 Err(_) => {}
             }
         }
-        let denied = denied.map(|socket| as_other_user(socket));
-        let is_absent = denied.is_none() && self.url.is_none();
-        let absent = is_absent.then(|| no_socket(&sockets, configuration));
-        let url = match (&self.url, settings.admin.listen) {
-            (Some(url), _) => url.clone(),
-            // At the default address there may be the tracker of another state directory.
-            (None, Some(listen)) if denied.is_some() || !is_only_at_its_socket(settings) => {
-                format!("http://{}", reachable(listen.address))
-            }
-            (None, _) => {
-                let url = joined(&sockets);
-                let cause =
-                    denied.or(absent).unwrap_or_else(|| "no state directory is known".to_owned());
-                return Err(ClientError::Unreachable { url, cause });
-            }
+        let cause = match denied {
+            Some(socket) => as_other_user(socket),
+            None => no_socket(&sockets, configuration),
         };
-        over_http(&url, settings, token, [denied, absent], timeout)
+        match settings.admin.listen {
+            // At the default address there may be the tracker of another state directory.
+            Some(listen) if denied.is_some() || !is_only_at_its_socket(settings) => {
+                let url = format!("http://{}", reachable(listen.address));
+                over_http(&url, settings, token, Some(cause), timeout)
+            }
+            _ => Err(ClientError::Unreachable { url: joined(&sockets), cause }),
+        }
     }
 }
 
 /// Why nothing is changed. The warning behind it names the file and its error.
-fn ambiguous() -> ClientError {
-    ClientError::Local(
-        "nothing is changed: the configuration cannot be read as far as its state_dir, so that the \
-         tracker found may be another one\n  mend the file, or name the tracker (--url)"
-            .to_owned(),
-    )
-}
+const AMBIGUOUS: &str = "nothing is changed: the configuration cannot be read as far as its \
+                         state_dir, so that the tracker found may be another one\n  mend the file, \
+                         or name the tracker (--url)";
 
-/// A client of `url` with this token, else with that of the settings. A socket that is `denied` to
-/// this user, or `absent`, is the remedy where the token is missing.
+/// A client of `url` with this token, else with that of the settings. The remedies where the token
+/// is missing are the `hint` and a token file that this user may not read.
 fn over_http(
     url: &str,
     settings: &Settings,
     token: Option<Token>,
-    [denied, absent]: [Option<String>; 2],
+    hint: Option<String>,
     timeout: Duration,
 ) -> Result<Client, ClientError> {
     let token_file = settings.admin.token_file.as_deref().filter(|_| token.is_none());
@@ -159,11 +141,8 @@ fn over_http(
         }
         loaded => (loaded.map_err(|error| usage(&error))?, None),
     };
-    let client = Client::new(url, token.or(configured), timeout)?;
-    Ok(match denied.or(unreadable).or(absent) {
-        Some(hint) => client.with_hint(hint),
-        None => client,
-    })
+    let hint = hint.into_iter().chain(unreadable).reduce(|one, next| format!("{one}\n  {next}"));
+    Ok(Client::new(url, token.or(configured), timeout)?.with_hint(hint))
 }
 
 fn usage(error: &TokenError) -> ClientError {
@@ -188,22 +167,13 @@ fn joined(paths: &[PathBuf]) -> String {
     paths.join(" or ")
 }
 
-/// Which sockets were looked for, and why there.
+/// Which sockets were looked for, and by which file.
 fn no_socket(sockets: &[PathBuf], configuration: &Configuration) -> String {
-    let directories: Vec<_> =
-        sockets.iter().filter_map(|path| path.parent().map(Path::to_owned)).collect();
-    let is_named = configuration.settings.values.contains_key("state_dir");
-    let origin = match (is_named, &configuration.file) {
-        (true, Some(file)) if configuration.is_file_alone() => {
-            format!("state_dir of {}", file.display())
-        }
-        (true, Some(_)) => "state_dir of the configuration".to_owned(),
-        (true, None) => "ONRUSH_STATE_DIR".to_owned(),
-        (false, _) => "no state_dir is configured".to_owned(),
-    };
+    let file = configuration.file.as_deref().unwrap_or(Path::new("the defaults"));
     format!(
-        "no control.sock in {} ({origin}); is this the tracker's configuration? (--config FILE)",
-        joined(&directories)
+        "no socket at {} (by {}); is this the tracker's configuration? (--config FILE)",
+        joined(sockets),
+        file.display()
     )
 }
 

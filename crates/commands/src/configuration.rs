@@ -53,13 +53,6 @@ impl Configuration {
         let is_named = self.settings.values.contains_key("state_dir");
         self.is_partial && !is_named && !are_of_service(&self.settings, self.file.as_deref())
     }
-
-    /// Whether the value of `state_dir`, if there is one, is that of the file, and not of one that
-    /// is read over it or of a variable.
-    pub(crate) fn is_file_alone(&self) -> bool {
-        let over = Flags::of_file(self.file.clone()).over_file();
-        over.is_ok_and(|over| over.is_empty())
-    }
 }
 
 fn is_missing(path: &Path) -> bool {

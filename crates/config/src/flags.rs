@@ -6,9 +6,8 @@ use std::path::PathBuf;
 use clap::builder::{
     NonEmptyStringValueParser, PossibleValuesParser, StringValueParser, TypedValueParser,
 };
-use onrush_toml_keys::{Document, Problem, parses};
+use onrush_toml_keys::{Document, parses};
 
-use crate::config_file::files_over;
 use crate::environment::Environment;
 use crate::keys::{LEVELS, LOG_FORMATS, MAX_WORKERS, PLACEMENTS};
 use crate::values::{ListenAt, is_admin_at};
@@ -70,23 +69,15 @@ impl Flags {
         Self { config, environment: Environment::of_process(), ..Self::default() }
     }
 
-    /// Sources that are read over the file: other files, then the variables, each by its name.
-    ///
-    /// # Errors
-    /// As [`files_over`].
-    pub fn over_file(&self) -> Result<Vec<String>, Problem> {
-        let files = self.config.as_deref().map_or(Ok(Vec::new()), files_over)?;
-        let files = files.iter().map(|file| file.display().to_string());
-        Ok(files.chain(self.environment.names().map(str::to_owned)).collect())
-    }
-
     /// Replaces values of the file by those of the environment, and these by the flags' own.
-    /// Returns a notice if values are replaced implicitly.
-    pub(crate) fn apply(&self, document: &mut Document) -> Option<String> {
+    pub(crate) fn apply(&self, document: &mut Document) {
         self.environment.apply(document);
         let listen = (!self.listen.is_empty()).then(|| self.listen.join(","));
+        let workers = self.workers.map(|number| number.to_string());
         for (flag, key, value) in [
             ("--listen", "listen", &listen),
+            ("--workers", "workers.total", &workers),
+            ("--placement", "workers.placement", &self.placement),
             ("--state-dir", "state_dir", &self.state_dir),
             ("--admin", "admin.listen", &self.admin),
             ("--log-level", "log.level", &self.log_level),
@@ -96,35 +87,6 @@ impl Flags {
                 document.set_plain(flag, key, value);
             }
         }
-        self.apply_workers(document)
-    }
-
-    /// Flags about all workers replace the file's numbers for each kind.
-    fn apply_workers(&self, document: &mut Document) -> Option<String> {
-        let kinds = ["workers.socket", "workers.swarm"];
-        let values = document.values();
-        let given: Vec<_> =
-            kinds.iter().filter_map(|kind| values.get(*kind)?.as_integer()).collect();
-        let is_sum_total = given.len() == kinds.len() && !values.contains_key("workers.total");
-        let placement = self.placement.as_deref();
-        if let Some(placement) = placement {
-            document.set_plain("--placement", "workers.placement", placement);
-        }
-        let (flag, total) = match (self.workers, placement) {
-            (Some(total), _) => ("--workers", Some(total as i64)),
-            (None, None | Some("split")) => return None,
-            (None, Some(_)) => ("--placement", is_sum_total.then(|| given.iter().sum())),
-        };
-        if let Some(total) = total {
-            document.set_plain(flag, "workers.total", &total.to_string());
-        }
-        if given.is_empty() {
-            return None;
-        }
-        let replaced = kinds.iter().find_map(|kind| document.origin(kind));
-        let replaced = replaced.unwrap_or_else(|| document.name()).to_owned();
-        kinds.iter().for_each(|kind| document.unset(kind));
-        Some(format!("{flag} replaces workers.socket and workers.swarm of {replaced}"))
     }
 }
 

@@ -118,15 +118,14 @@ pub struct QuotaPeriods {
     pub throttled: u64,
 }
 
-/// The control groups of a process that have a CPU quota, with their periods so far.
+/// The control groups of a process, with the periods of their quotas so far: none without a quota.
 #[derive(Debug)]
 pub struct Quotas(Vec<(PathBuf, QuotaPeriods)>);
 
 impl Quotas {
-    /// The groups of the process with this id (or `self`), read from /proc and /sys below `root`. A
-    /// group that gets a quota later is not among them.
+    /// The groups of the process with this id (or `self`), read from /proc and /sys below `root`.
     pub fn of(root: &Path, process: &str) -> Self {
-        let groups = groups(root, process, "cpu").into_iter().filter(|group| has_quota(group));
+        let groups = groups(root, process, "cpu").into_iter();
         Self(groups.filter_map(|group| periods_of(&group).map(|it| (group, it))).collect())
     }
 
@@ -143,12 +142,6 @@ impl Quotas {
         });
         periods.max_by_key(|it| (it.throttled, Reverse(it.all))).unwrap_or_default()
     }
-}
-
-fn has_quota(group: &Path) -> bool {
-    let v2 = read(group, "cpu.max").and_then(|text| cpu_quota(&text));
-    // Version 1 shows -1 for no quota, which does not parse.
-    v2.or_else(|| read(group, "cpu.cfs_quota_us")?.trim().parse().ok()).is_some()
 }
 
 /// The periods of a control group so far: those of both versions have them in `cpu.stat`.
@@ -291,16 +284,10 @@ mod tests {
         write("proc/7/cgroup", "0::/a/b\n");
         write("proc/8/cgroup", "2:cpu,cpuacct:/c\n1:memory:/a\n");
         write("proc/9/cgroup", "0::/d\n");
-        write("sys/fs/cgroup/a/cpu.max", "50000 100000\n");
-        write("sys/fs/cgroup/a/b/cpu.max", "10000 100000\n");
-        write("sys/fs/cgroup/d/cpu.max", "max 100000\n");
-        write("sys/fs/cgroup/cpu/c/cpu.cfs_quota_us", "20000\n");
-        write("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n");
         count("a", 2_000, 1_000);
         count("cpu/c", 4, 2);
         ["a/b", "cpu", "d"].into_iter().for_each(|group| count(group, 0, 0));
         let mut quotas = ["7", "8", "9", "10"].map(|process| Quotas::of(root.path(), process));
-        assert_eq!(quotas.each_ref().map(|quotas| quotas.0.len()), [2, 1, 0, 0]);
         let mut tick = || {
             quotas.each_mut().map(|quotas| {
                 let QuotaPeriods { all, throttled } = quotas.tick();

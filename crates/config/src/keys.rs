@@ -96,8 +96,8 @@ pub static SCHEMA: Schema = Schema {
 #   onrush --check-config --config FILE     checks a file and shows its effect on this host
 #   onrush --config FILE                    starts with it
 #
-# conf.d/*.toml beside the file, variables like ONRUSH_ANNOUNCE__INTERVAL=30m and flags
-# (onrush --help) override it, in this order.
+# Variables like ONRUSH_ANNOUNCE__INTERVAL=30m and flags (onrush --help) override the file, in this
+# order.
 ",
 };
 

@@ -6,7 +6,7 @@
 //! | [`keys`] | every key of the file: type, range, default, documentation |
 //! | [`values`] | the types of values that TOML does not have |
 //! | [`flags`] | the flags that override keys |
-//! | [`config_file`] | the file of a command line that names none, and the files beside it |
+//! | [`config_file`] | the file of a command line that names none |
 //! | [`environment`] | the variables that override keys |
 //! | [`host`] | the properties of the host that settings depend on |
 //! | [`settings`] | the settings |
@@ -61,8 +61,8 @@ const INTRODUCTION: &str = "The keys of the configuration file, generated from \
     `crates/config/src/keys.rs`. The tracker runs without a file; a file needs only the keys that \
     differ from their defaults. `onrush --print-config` writes a file with all keys and these \
     texts ([config/onrush.toml](../config/onrush.toml)), `onrush --config FILE --check-config` \
-    checks a file and shows its effect on this host. `conf.d/*.toml` beside the file, variables \
-    like `ONRUSH_ANNOUNCE__INTERVAL=30m` and flags (`onrush --help`) override it, in this order \
+    checks a file and shows its effect on this host. Variables like \
+    `ONRUSH_ANNOUNCE__INTERVAL=30m` and flags (`onrush --help`) override it, in this order \
     ([OPERATING.md](OPERATING.md#change-the-configuration)).";
 
 /// The format of the file, and when a change of it applies, for the reference and the manual.

@@ -5,7 +5,6 @@ use std::fmt::{self, Display};
 
 use onrush_toml_keys::{Document, Problems};
 
-use crate::config_file::files_over;
 use crate::flags::Flags;
 use crate::keys::SCHEMA;
 
@@ -48,7 +47,7 @@ impl Display for Refused {
     }
 }
 
-/// The places of values in files and in the variables and flags over them.
+/// The places of values in the file and in the variables and flags over it.
 pub struct Places(Document);
 
 impl Places {
@@ -67,23 +66,18 @@ impl Flags {
     /// fails, problems name the file alone.
     pub fn places(&self) -> Places {
         let mut document = self.document();
-        // These and the notice were given when the configuration was read.
+        // These were given when the configuration was read.
         document.forget_problems();
-        let _ = self.apply(&mut document);
+        self.apply(&mut document);
         Places(document)
     }
 
-    /// The file that `--config` names with those over it, or the defaults.
+    /// The file that `--config` names, or the defaults.
     pub(crate) fn document(&self) -> Document {
-        let Some(path) = &self.config else {
-            return Document::parse(&SCHEMA, SCHEMA.defaults(), "the defaults", "");
-        };
-        let mut document = Document::load(&SCHEMA, SCHEMA.defaults(), path);
-        match files_over(path) {
-            Ok(files) => files.iter().for_each(|file| document.load_over(file)),
-            Err(problem) => document.add(problem),
+        match &self.config {
+            Some(path) => Document::load(&SCHEMA, SCHEMA.defaults(), path),
+            None => Document::parse(&SCHEMA, SCHEMA.defaults(), "the defaults", ""),
         }
-        document
     }
 }
 

@@ -86,8 +86,8 @@ impl Settings {
 pub struct InPart {
     /// The settings.
     pub settings: Settings,
-    /// Whether a file could not be read, or only up to an error of its syntax: keys that it has may
-    /// be missing.
+    /// Whether the file could not be read, or only up to an error of its syntax: keys that it has
+    /// may be missing.
     pub is_partial: bool,
     /// Everything that is wrong.
     pub problems: Option<Problems>,
@@ -98,8 +98,8 @@ fn resolve(
     flags: &Flags,
     host: &Host,
 ) -> (Settings, Vec<String>, Result<(), Problems>) {
-    let notices = flags.apply(&mut document).into_iter().collect();
-    Resolution { file: document.read(), document, host, notices }.settings()
+    flags.apply(&mut document);
+    Resolution { file: document.read(), document, host, notices: Vec::new() }.settings()
 }
 
 struct Resolution<'h> {

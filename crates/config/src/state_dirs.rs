@@ -20,5 +20,5 @@ pub fn state_dirs(settings: &Settings, config: Option<&Path>) -> Vec<PathBuf> {
 
 /// Whether the settings of a file are those of the packaged service.
 pub fn are_of_service(settings: &Settings, config: Option<&Path>) -> bool {
-    config.is_some() && state_dirs(settings, config).iter().any(|path| path == SERVICE_STATE)
+    config.is_some() && state_dirs(settings, config).contains(&SERVICE_STATE.into())
 }

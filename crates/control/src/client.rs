@@ -183,10 +183,10 @@ impl Client {
         })
     }
 
-    /// The same client with another remedy where the token is missing.
+    /// The same client with this remedy where the token is missing.
     #[must_use]
-    pub fn with_hint(self, hint: String) -> Self {
-        Self { hint: Some(hint), ..self }
+    pub fn with_hint(self, hint: Option<String>) -> Self {
+        Self { hint, ..self }
     }
 
     /// Whether it reaches the tracker at its socket, and so on the same host.

@@ -185,7 +185,7 @@ mod tests {
 
     /// Whether the connection is still open.
     fn is_open(slot: &Slot) -> bool {
-        lock(&slot.connections.open).contains(slot.number)
+        lock(&slot.connections.open).value(slot.number).is_some()
     }
 
     /// The whole request arrives. The report is made when its response is in buffers.

@@ -1,21 +1,19 @@
 //! Rates, peers and swarms of the last hour by seconds and of the last month by hours, in 226 kB:
-//! (3,600 + 744) rows of 13 numbers of 4 bytes. Beside them is what the list of info hashes has
-//! refused, by day.
+//! (3,600 + 744) rows of 13 numbers of 4 bytes.
 //!
 //! The main thread adds a row per second; the admin thread reads. A row has no time stamp: rows are
 //! seconds of the monotonic clock and count back from now, so that a step of the system's clock
 //! moves all of them and leaves neither gap nor disorder. A second in which the process does not
 //! run is a row without numbers.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use onrush_tracker::metrics::{LOSSES, Summary};
 
-use crate::api::history::{self as api, HistorySpan, RefusedByDay, Saved, VERSION};
+use crate::api::history::{self as api, HistorySpan, VERSION};
 use crate::mutex::lock;
-use crate::refused_days::RefusedDays;
 
 /// Seconds of an hour: rows of the hour, and rows for each row of the month.
 const HOUR: usize = 3_600;
@@ -44,9 +42,6 @@ const LEVELS: [(&str, Read); 3] = [
 const RATE_COLUMNS: usize = RATES.len() + LOSSES.len();
 const COLUMNS: usize = RATE_COLUMNS + LEVELS.len();
 
-/// Mean rates and levels by name; `None` where the process did not run.
-pub type Means = BTreeMap<&'static str, Option<f32>>;
-
 /// The numbers of a step, in the order of [`names`]. NaN stands for none.
 type Row = [f32; COLUMNS];
 
@@ -63,7 +58,6 @@ fn names() -> impl Iterator<Item = &'static str> {
 #[derive(Debug)]
 pub struct History {
     rows: Mutex<Rows>,
-    refused: Mutex<RefusedDays>,
 }
 
 #[derive(Debug)]
@@ -88,7 +82,7 @@ impl History {
             end: now,
             before: ([0; RATE_COLUMNS], now),
         });
-        Self { rows, refused: Mutex::default() }
+        Self { rows }
     }
 
     /// Call every second: adds the seconds that have passed since the last call. If that is more
@@ -97,44 +91,20 @@ impl History {
         lock(&self.rows).record(sum, now);
     }
 
-    /// Call every second: adds what the parts of the list of info hashes have refused since the
-    /// last call to the day of `unix`, seconds since 1970. Each part has its name and its counter.
-    pub fn record_refused<'a>(&self, unix: u64, totals: impl IntoIterator<Item = (&'a str, u64)>) {
-        lock(&self.refused).record(unix, totals);
-    }
-
-    /// Announces refused by the parts of the list in the last 31 days.
-    pub fn refused_by_day(&self) -> RefusedByDay {
-        lock(&self.refused).days.clone()
-    }
-
-    /// The rows for programs, at a time in seconds since 1970.
+    /// The rows for programs and for the file, at a time in seconds since 1970.
     pub fn report(&self, now: Instant, unix: u64) -> api::History {
         lock(&self.rows).report(now, unix)
     }
 
-    /// All that the file holds, at a time in seconds since 1970.
-    pub fn saved(&self, now: Instant, unix: u64) -> Saved {
-        Saved { history: self.report(now, unix), refused_by_day: self.refused_by_day() }
-    }
-
-    /// Puts the numbers of another process before those of this one, which has just begun. The time
+    /// Puts the rows of another process before those of this one, which has just begun. The time
     /// between is a gap in the rows; after the clock was set back there is none.
     ///
     /// # Errors
-    /// Why this is not what [`saved`](Self::saved) has returned.
-    pub fn restore(&self, saved: Saved, now: Instant, unix: u64) -> Result<(), String> {
-        let restored = Rows::of(&saved.history, now, unix)?;
+    /// Why this is not what [`report`](Self::report) has returned.
+    pub fn restore(&self, saved: &api::History, now: Instant, unix: u64) -> Result<(), String> {
+        let restored = Rows::of(saved, now, unix)?;
         *lock(&self.rows) = restored;
-        lock(&self.refused).restore(saved.refused_by_day, unix);
         Ok(())
-    }
-
-    /// The means of the last `seconds`, as far as the process ran in them.
-    pub fn recent(&self, seconds: usize) -> Means {
-        let row = mean(lock(&self.rows).seconds.last(seconds));
-        let numbers = row.map(|number| Some(number).filter(|number| !number.is_nan()));
-        names().zip(numbers).collect()
     }
 }
 
@@ -321,10 +291,6 @@ mod tests {
         (history, clock)
     }
 
-    fn saved(history: &api::History) -> Saved {
-        Saved { history: history.clone(), ..Saved::default() }
-    }
-
     fn values<'a>(span: &'a HistorySpan, name: &str) -> &'a [Option<f32>] {
         &span.values[name]
     }
@@ -340,7 +306,6 @@ mod tests {
         assert_eq!(report.hour.values.len(), COLUMNS);
         assert_eq!(report.month.until, 995, "five seconds of the running hour");
         assert!(values(&report.month, "replies").is_empty());
-        assert_eq!(history.recent(3)["replies"], Some(500.0));
     }
 
     /// The main thread is late, and later early.
@@ -363,10 +328,11 @@ mod tests {
         sum.refused[Refusal::Blocked as usize] = 6;
         sum.unsent[0] = 7;
         history.record(&sum, clock.at(1.0));
-        let recent = history.recent(1);
+        let second = history.report(clock.at(1.0), 1_000).hour;
         let read = ["refused", "busy", "kernel_drops", "kernel_shed", "unsent"];
-        assert_eq!(read.map(|name| recent[name]), [6.0, 5.0, 3.0, 4.0, 7.0].map(Some));
-        assert!(LOSSES.iter().all(|loss| recent.contains_key(loss.key)));
+        let numbers = read.map(|name| values(&second, name)[0]);
+        assert_eq!(numbers, [6.0, 5.0, 3.0, 4.0, 7.0].map(Some));
+        assert!(LOSSES.iter().all(|loss| second.values.contains_key(loss.key)));
     }
 
     #[test]
@@ -389,7 +355,7 @@ mod tests {
         let (history, clock) = recorded(1..=3_610);
         let report = history.report(clock.at(3_610.0), 50_000);
         let later = History::new(clock.at(9_000.0));
-        later.restore(saved(&report), clock.at(9_000.0), 50_020).unwrap();
+        later.restore(&report, clock.at(9_000.0), 50_020).unwrap();
         // The counters of the new process begin at 0.
         for (second, replies) in [(0, 0), (1, 40), (2, 80)] {
             let sum = Summary { sent: replies, ..Summary::default() };
@@ -411,7 +377,7 @@ mod tests {
         let (history, clock) = recorded(1..=1_800);
         let report = history.report(clock.at(1_800.0), 10_000);
         let later = History::new(clock.at(0.0));
-        later.restore(saved(&report), clock.at(0.0), 10_600).unwrap();
+        later.restore(&report, clock.at(0.0), 10_600).unwrap();
         later.record(&Summary::default(), clock.at(0.0));
         later.record(&Summary { sent: 1_200 * 200, ..Summary::default() }, clock.at(1_200.0));
         let after = later.report(clock.at(1_200.0), 11_800);
@@ -433,7 +399,7 @@ mod tests {
         let after = [(80_000_000, 10, 10), (90_007_000, 3_600, 0), (90_000_001 + month, 0, 0)];
         for (unix, rows, known) in after {
             let later = History::new(clock.at(20.0));
-            later.restore(saved(&report), clock.at(20.0), unix).unwrap();
+            later.restore(&report, clock.at(20.0), unix).unwrap();
             let hour = later.report(clock.at(20.0), unix).hour;
             let replies = values(&hour, "replies");
             assert_eq!((replies.len(), replies.iter().flatten().count()), (rows, known));
@@ -448,13 +414,13 @@ mod tests {
         let json = serde_json::to_string(&report).unwrap();
         assert_eq!(serde_json::from_str::<api::History>(&json).unwrap(), report);
         let later = History::new(clock.at(0.0));
-        later.restore(saved(&report), clock.at(0.0), 50_000).unwrap();
+        later.restore(&report, clock.at(0.0), 50_000).unwrap();
         assert_eq!(later.report(clock.at(0.0), 50_000), report);
 
         let restored = |change: fn(&mut api::History)| {
             let mut report = report.clone();
             change(&mut report);
-            later.restore(saved(&report), clock.at(0.0), 50_000)
+            later.restore(&report, clock.at(0.0), 50_000)
         };
         let other = restored(|report| report.version = 2);
         assert!(other.unwrap_err().contains("version 2"));
@@ -465,7 +431,7 @@ mod tests {
         for value in [-1.0, f32::INFINITY] {
             let mut report = report.clone();
             report.month.values.get_mut("busy").unwrap()[0] = Some(value);
-            let wrong = later.restore(saved(&report), clock.at(0.0), 50_000);
+            let wrong = later.restore(&report, clock.at(0.0), 50_000);
             assert!(wrong.unwrap_err().contains("negative or infinite"));
         }
         assert_eq!(later.report(clock.at(0.0), 50_000), report, "unchanged by errors");

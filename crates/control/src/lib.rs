@@ -10,7 +10,6 @@
 //! | [`admin`] | the admin API: reload, export, upgrade, access list, swarms |
 //! | [`metrics`] | a snapshot of all state, as JSON and for Prometheus |
 //! | [`history`] | rates, peers and swarms of the last hour and month |
-//! | `refused_days` | what the list of info hashes refused, by day |
 //! | [`in_force`] | the values of all keys, and how they differ from the file |
 //! | [`page`] | `/`: the status page |
 //! | [`client`] | HTTP client for `onrush ctl` and `onrush top` |
@@ -40,7 +39,6 @@ pub mod view;
 mod connections;
 mod list_text;
 mod mutex;
-mod refused_days;
 mod source_shares;
 mod state;
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::time::{Instant, SystemTime};
 use crossbeam_channel::{Sender, TrySendError};
 use onrush_swarm::ShardMap;
 
-use crate::api::admin::{ConfigDifference, ListOverrides};
+use crate::api::admin::{ConfigDifference, ListCheck, ListOverrides};
 use crate::api::stats::{LastReload, Overload};
 use crate::caller::Caller;
 use crate::files::Files;
@@ -57,20 +57,13 @@ pub struct Parts {
     pub candidate: Candidate,
 }
 
-/// Makes the access list of this kind that a reload would put into force if these were its files:
-/// the name and the entries of each.
+/// Makes the access list of this kind that a reload would put into force if these were its files,
+/// with the changes that override them, and why a reload refuses the list, if it does.
 pub type Candidate =
-    Box<dyn Fn(&InForce, ListKind, Vec<(String, Vec<[u8; 20]>)>) -> CandidateList + Send + Sync>;
+    Box<dyn Fn(&InForce, ListKind, Vec<NamedHashes>) -> (AccessList, ListCheck) + Send + Sync>;
 
-/// An access list that a reload would put into force.
-pub struct CandidateList {
-    /// The list, with changes on request.
-    pub list: AccessList,
-    /// Changes that override its files; `None` if there are none.
-    pub overrides: Option<ListOverrides>,
-    /// That a reload refuses it, perhaps only without force, and why.
-    pub refused: Option<String>,
-}
+/// A file's name and its info hashes.
+pub type NamedHashes = (String, Vec<[u8; 20]>);
 
 /// Reads the configuration again and compares it with settings.
 pub type Compare = Box<dyn Fn(&Settings) -> Result<Vec<ConfigDifference>, Problems> + Send + Sync>;

@@ -2,9 +2,7 @@
 //! state touch neither files nor threads nor workers; every way in which they act on the rest of
 //! the process is a variant of [`Effect`].
 
-use std::fmt;
 use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -16,7 +14,6 @@ use onrush_proto::InfoHash;
 use crate::notice::Notice;
 use onrush_config::Settings;
 use onrush_control::Token;
-use onrush_control::api::Problem;
 use onrush_control::api::admin::{ExportReport, SnapshotReport};
 use onrush_control::request::Responder;
 use onrush_replica::delta::CompletedHandoff;
@@ -115,27 +112,6 @@ pub enum ChangeRecord {
     ListChanges(ListKind, Vec<ListChange>),
     /// All blocks of sources.
     Blocks(Vec<Block>),
-}
-
-/// Why a [`ChangeRecord`] was not written.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RecordError {
-    /// The file.
-    pub path: PathBuf,
-    /// The cause.
-    pub error: String,
-}
-
-impl fmt::Display for RecordError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} cannot be written: {}", self.path.display(), self.error)
-    }
-}
-
-impl From<RecordError> for Problem {
-    fn from(error: RecordError) -> Self {
-        Self::failed(format!("nothing has changed, as {error}"))
-    }
 }
 
 /// The removal of swarms that are no longer permitted.

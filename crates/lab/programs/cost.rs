@@ -41,7 +41,7 @@ fn main() {
         let mut rng = SmallRng::seed_from_u64(1);
         let sizes = if test { sizes.hundredth() } else { *sizes }.draw(&mut rng);
         let peers = population::peers(&sizes, &mut rng);
-        let mut shard = population::shard(16_000_000);
+        let mut shard = population::shard();
         population::fill(&mut shard, &peers, Moment(0));
         print(name, announces(&mut shard, &peers, rounds));
         if sizes.len() > 1_000 {

@@ -15,7 +15,7 @@
 //! From 26 bytes on the reply has peers that never announced: pass `--strangers` to the load
 //! tester.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
@@ -46,18 +46,14 @@ const BUFFERS: Buffers = Buffers { receive: 4 << 20, send: 1 << 20 };
 #[derive(Parser, Debug)]
 #[command(name = "floor", max_term_width = 100)]
 struct Args {
-    /// The address to listen on.
+    /// The address to listen on; with the wildcard address of a family each datagram comes with its
+    /// local address (IP_PKTINFO) and each reply is sent from it.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:6999")]
     listen: SocketAddr,
 
     /// Bytes of a reply to an announce: 20 for the head and 6 per peer.
     #[arg(long, value_name = "N", default_value_t = HEAD_LEN, value_parser = reply_bytes)]
     reply_bytes: usize,
-
-    /// Listen on the wildcard address of the family at that port, so that each datagram comes with
-    /// its local address (IP_PKTINFO) and each reply is sent from it.
-    #[arg(long)]
-    pktinfo: bool,
 
     /// The vCPU to run on.
     #[arg(long, value_name = "CPU")]
@@ -72,15 +68,9 @@ fn reply_bytes(text: &str) -> Result<usize, String> {
 
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
-    let mut address = args.listen;
-    if args.pktinfo {
-        address.set_ip(match address {
-            SocketAddr::V4(_) => IpAddr::from(Ipv4Addr::UNSPECIFIED),
-            SocketAddr::V6(_) => IpAddr::from(Ipv6Addr::UNSPECIFIED),
-        });
-    }
     let options = bind::Options { workers: 1, buffers: BUFFERS, probe: true };
-    let mut group = bind_group(&[Address { address, optional: false }], &options)?;
+    let address = Address { address: args.listen, optional: false };
+    let mut group = bind_group(&[address], &options)?;
     group.notices.iter().for_each(|notice| eprintln!("{notice}"));
     args.pin.map_or(Ok(()), affinity::pin_current_thread)?;
     let mut backend = Backend::new(group.workers.remove(0), Options::default())?;

@@ -22,7 +22,6 @@ use std::thread;
 
 use onrush_control::metrics::prometheus;
 use onrush_control::metrics::snapshot::StatsSnapshot;
-use onrush_control::metrics::text::Format;
 use onrush_net::memory::{Choice, Conditions, Endpoint, Network, Options};
 use onrush_net::{Reply, Return, Socket};
 use onrush_proto::{
@@ -190,7 +189,7 @@ fn serve(kind: &Kind, requests: usize) {
                 // At least once, even if all requests were answered before this thread began.
                 while {
                     let snapshot = StatsSnapshot::of_members(watched.clone(), settings(&text));
-                    black_box(prometheus::write(&snapshot, Format::Text));
+                    black_box(prometheus::write(&snapshot));
                     !over.load(Ordering::Relaxed)
                 } {}
             });

@@ -14,23 +14,19 @@ use onrush_swarm::{Moment, Shard};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 
-/// Name, sizes, and the ceiling on peers, which determines the number of tables in the index.
-const POPULATIONS: [(&str, Sizes, u64); 9] = [
-    ("10 M swarms of one peer", Sizes::Even(10_000_000, 1), 16_000_000),
+/// Names and sizes.
+const POPULATIONS: [(&str, Sizes); 9] = [
+    ("10 M swarms of one peer", Sizes::Even(10_000_000, 1)),
     // The load of the index hardly matters, as its tables double one after the other: 8.0 M to 12.0
     // M is most of a doubling.
-    ("8.0 M swarms of one peer", Sizes::Even(8_000_000, 1), 16_000_000),
-    ("9.0 M swarms of one peer", Sizes::Even(9_000_000, 1), 16_000_000),
-    ("12.0 M swarms of one peer", Sizes::Even(12_000_000, 1), 16_000_000),
-    ("1 M swarms, Pareto, about 2 M peers", Sizes::Pareto(1_000_000), 16_000_000),
-    (
-        "classic profile of 1 M swarms and 2 M peers",
-        Sizes::Classic(1_000_000, 2_000_000),
-        16_000_000,
-    ),
-    ("200 swarms of 30,000 peers", Sizes::Even(200, 30_000), 16_000_000),
-    ("200 swarms of 50,000 peers", Sizes::Even(200, 50_000), 16_000_000),
-    ("200 swarms of 70,000 peers", Sizes::Even(200, 70_000), 16_000_000),
+    ("8.0 M swarms of one peer", Sizes::Even(8_000_000, 1)),
+    ("9.0 M swarms of one peer", Sizes::Even(9_000_000, 1)),
+    ("12.0 M swarms of one peer", Sizes::Even(12_000_000, 1)),
+    ("1 M swarms, Pareto, about 2 M peers", Sizes::Pareto(1_000_000)),
+    ("classic profile of 1 M swarms and 2 M peers", Sizes::Classic(1_000_000, 2_000_000)),
+    ("200 swarms of 30,000 peers", Sizes::Even(200, 30_000)),
+    ("200 swarms of 50,000 peers", Sizes::Even(200, 50_000)),
+    ("200 swarms of 70,000 peers", Sizes::Even(200, 70_000)),
 ];
 
 /// The sweep budget of a worker's turn.
@@ -59,7 +55,7 @@ fn main() {
 
 /// Draws a population and sends it to a process.
 fn start(number: usize) {
-    let (_, sizes, _) = &POPULATIONS[number];
+    let (_, sizes) = &POPULATIONS[number];
     let mut rng = SmallRng::seed_from_u64(1);
     let sizes = sizes.draw(&mut rng);
     let peers = population::peers(&sizes, &mut rng);
@@ -84,9 +80,9 @@ fn start(number: usize) {
 }
 
 fn measure(number: usize) {
-    let (name, _, max_peers) = &POPULATIONS[number];
+    let (name, _) = &POPULATIONS[number];
     let idle = resident();
-    let mut shard = population::shard(*max_peers);
+    let mut shard = population::shard();
     let tables = resident() - idle;
     let peers = fill(&mut shard);
     let peak = resident();

@@ -10,7 +10,6 @@ use onrush_config::Settings;
 use onrush_control::api::stats::Stats;
 use onrush_control::metrics::prometheus;
 use onrush_control::metrics::snapshot::StatsSnapshot;
-use onrush_control::metrics::text::Format;
 use onrush_tracker::member::{Member, Role};
 use onrush_tracker::metrics::WorkerMetrics;
 
@@ -32,7 +31,7 @@ fn main() {
     for workers in numbers {
         let members: Arc<[Member]> =
             (0..workers).map(|n| Member::new(Role::Both, n, Arc::new(counted()))).collect();
-        let text = cost(|| prometheus::write(&snapshot(&members), Format::Text));
+        let text = cost(|| prometheus::write(&snapshot(&members)));
         let json =
             cost(|| serde_json::to_string(&Stats::of(&snapshot(&members))).expect("plain values"));
         println!("{workers:>8} {:>14.0} {:>10} {:>14.0} {:>10}", text.0, text.1, json.0, json.1);

@@ -13,16 +13,19 @@ pub const WANT: u16 = 50;
 /// The lifetime of peers, seconds.
 pub const LIFETIME: u32 = 2_400;
 
+/// The ceiling on peers, which determines the number of tables in the index.
+const MAX_PEERS: u64 = 16_000_000;
+
 /// A batch with room for [`BATCH`] announces over IPv6.
 pub fn batch() -> ShardBatch<(), ()> {
     ShardBatch::new(BATCH, BATCH, BATCH * (HEAD_LEN + usize::from(WANT) * 18))
 }
 
 /// An empty shard that is never full.
-pub fn shard(max_peers: u64) -> Shard {
+pub fn shard() -> Shard {
     let settings = ShardSettings {
         peer_lifetime: LIFETIME,
-        max_peers,
+        max_peers: MAX_PEERS,
         max_idle_swarms: 0,
         ..ShardSettings::default()
     };

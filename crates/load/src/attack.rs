@@ -101,7 +101,7 @@ pub fn attack(
     let tracker = figures(&readings, args.warmup.as_secs_f64(), honest.seconds);
     let mut report = AttackReport {
         format: FORMAT,
-        version: env!("CARGO_PKG_VERSION").into(),
+        version: onrush_text::version::version().into(),
         started: honest.started,
         command: command_line("onrush-load"),
         attack: args.attack,

@@ -131,7 +131,7 @@ impl<'a> Picture<'a> {
     fn new(title: &'a str, names: impl Iterator<Item = &'a str>, bottom: f64) -> Self {
         let (mut x, mut y, mut legend) = (18, 38, Vec::new());
         for (name, color) in names.zip(PALETTE.into_iter().cycle()) {
-            let width = 42 + text_width(name);
+            let width = 42 + (name.chars().count() as f64 * CHARACTER) as i32;
             if x + width > WIDTH as i32 && x > 18 {
                 (x, y) = (18, y + 20);
             }
@@ -212,10 +212,6 @@ pub fn bars(chart: &Bars) -> String {
         picture.labels.extend(rows.map(|(n, row)| (middle, bottom + 18.0 + n as f64 * 16.0, row)));
     }
     picture.svg()
-}
-
-fn text_width(text: &str) -> i32 {
-    (text.chars().count() as f64 * CHARACTER) as i32
 }
 
 #[cfg(test)]

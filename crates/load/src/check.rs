@@ -6,7 +6,7 @@
 
 use clap::Args;
 use onrush_proto::announce::{AnnounceHead, HEAD_LEN};
-use onrush_proto::response::{BadResponse, Peers};
+use onrush_proto::response::Peers;
 use onrush_proto::scrape::MAX_HASHES;
 use onrush_proto::{Event, Family, Response};
 use serde::{Deserialize, Serialize};
@@ -155,9 +155,7 @@ impl Checker {
         reply: &[u8],
     ) -> Result<Right, Finding> {
         let plain = Right { connection_id: None, peers: 0, peers_checked: 0, differs: None };
-        let response = Response::parse(reply, family).map_err(|bad| match bad {
-            BadResponse::Short | BadResponse::Length | BadResponse::Action => Finding::Layout,
-        })?;
+        let response = Response::parse(reply, family).map_err(|_| Finding::Layout)?;
         match (response, *request) {
             (Response::Error(..), request) if may_be_refused(&request) => Ok(plain),
             (Response::Error(..), _) => Err(Finding::ErrorReply),

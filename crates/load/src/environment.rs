@@ -44,9 +44,6 @@ pub struct Environment {
     pub virtualization: Option<String>,
     /// Load average over 1, 5 and 15 minutes, before the start.
     pub load_average: Vec<f64>,
-    /// The commit that this tool was built from, where the build had it
-    /// (`ONRUSH_COMMIT=$(git rev-parse HEAD) cargo build`).
-    pub commit: Option<String>,
 }
 
 impl Environment {
@@ -91,7 +88,6 @@ impl Environment {
                     vendor.or(product).unwrap_or_else(|| "a hypervisor".into())
                 }),
             load_average: load.split(' ').take(3).filter_map(|n| n.parse().ok()).collect(),
-            commit: option_env!("ONRUSH_COMMIT").map(ToOwned::to_owned),
         }
     }
 
@@ -106,25 +102,22 @@ impl Environment {
             ("virtualization", self.virtualization.clone()),
             ("governor", self.governor.clone()),
             ("load average before", Some(load.join(", "))),
-            ("commit", self.commit.clone()),
         ];
         let known = known.into_iter().filter_map(|(name, text)| Some((name, text?)));
         let listed = self.sysctls.iter().chain(&self.mitigations);
         known.chain(listed.map(|(name, text)| (name.as_str(), text.clone()))).collect()
     }
 
-    /// Reasons to doubt a measurement on this machine.
-    pub fn warnings(&self) -> Vec<String> {
-        let load = self.load_average.first().copied().unwrap_or(0.0);
-        if load <= f64::from(self.vcpus) * 0.5 {
-            return Vec::new();
-        }
-        let vcpus = self.vcpus;
-        vec![format!(
-            "the load average was {load:.1} on {vcpus} vCPUs before the start: other \
-             processes were busy, so compare CPU times rather than rates, or wait until the host \
-             is idle"
-        )]
+    /// A reason to doubt a measurement on this machine.
+    pub fn warning(&self) -> Option<String> {
+        let (load, vcpus) = (*self.load_average.first()?, self.vcpus);
+        (load > f64::from(vcpus) * 0.5).then(|| {
+            format!(
+                "the load average was {load:.1} on {vcpus} vCPUs before the start: other \
+                 processes were busy, so compare CPU times rather than rates, or wait until the \
+                 host is idle"
+            )
+        })
     }
 }
 
@@ -190,7 +183,8 @@ mod tests {
             (Some("2, 2 per core"), Some("Mitigation: IBRS"))
         );
         assert_eq!(fact("governor"), None);
-        assert!(read.warnings()[0].contains("3.5 on 2 vCPUs"), "{:?}", read.warnings());
+        let warning = read.warning().unwrap();
+        assert!(warning.contains("3.5 on 2 vCPUs"), "{warning}");
     }
 
     #[test]
@@ -198,7 +192,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let read = Environment::read_below(root.path());
         assert_eq!((read.vcpus, read.threads_per_core, read.memory), (0, 1, 0));
-        assert!(read.warnings().is_empty() && read.mitigations.is_empty());
+        assert!(read.warning().is_none() && read.mitigations.is_empty());
         assert!(!Environment::read().kernel.is_empty(), "the kernel of this host");
     }
 }

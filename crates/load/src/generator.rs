@@ -118,7 +118,6 @@ impl<'p, S: Socket> Generator<'p, S> {
             }
             received = true;
             let now = clock();
-            self.session.tally.batches += 1;
             for (bytes, slot) in batch.iter() {
                 self.session.accept_reply(bytes, slot.source, slot.reply_to.socket(), now);
             }
@@ -139,7 +138,6 @@ impl<'p, S: Socket> Generator<'p, S> {
     /// # Errors
     /// Only what makes the socket unusable.
     pub fn wait(&mut self, timeout: Duration) -> io::Result<()> {
-        self.session.tally.waits += 1;
         self.socket.wait(timeout)
     }
 
@@ -161,13 +159,6 @@ struct Session<'p> {
     by_family: [Vec<u32>; 2],
     /// The next route of each family, round robin.
     turns: [usize; 2],
-    /// Routes of the flooding addresses, per family.
-    floods: [Vec<u32>; 2],
-    /// Fraction of a flood burst that is due, below 1.
-    flood_due: f64,
-    flood_turn: usize,
-    /// Whether the current burst belongs to the flood and has connects only.
-    flooding: bool,
     /// IPv6's share of bursts, and the fraction of an IPv6 burst that is due.
     v6: f64,
     v6_due: f64,
@@ -229,14 +220,6 @@ impl<'p> Session<'p> {
             of_family.map(|(n, _)| n as u32).collect::<Vec<_>>()
         };
         let by_family = [of(Family::V4), of(Family::V6)];
-        let mut floods = by_family.clone();
-        for of_family in &mut floods {
-            // The flood comes from the lowest of this worker's addresses.
-            let address = |route: &u32| routes[*route as usize].address;
-            let first = of_family.iter().map(address).min().unwrap_or(0);
-            let count = plan.profile.flood.addresses;
-            of_family.retain(|route| address(route) - first < count);
-        }
         let v6 = match (by_family[0].len(), by_family[1].len()) {
             (_, 0) => 0.0,
             (0, _) => 1.0,
@@ -254,10 +237,6 @@ impl<'p> Session<'p> {
         Self {
             by_family,
             turns: [0; 2],
-            floods,
-            flood_due: 0.0,
-            flood_turn: 0,
-            flooding: false,
             v6,
             v6_due: 0.0,
             route: 0,
@@ -470,15 +449,6 @@ impl<'p> Session<'p> {
     /// else round robin with IPv6's share.
     #[inline]
     fn choose(&mut self, now: Nanos) -> usize {
-        self.flood_due += self.plan.profile.flood.share;
-        self.flooding = self.flood_due >= 1.0;
-        self.flood_due -= f64::from(u8::from(self.flooding));
-        if self.flooding {
-            let family = self.family();
-            self.flood_turn = self.flood_turn.wrapping_add(1);
-            let floods = &self.floods[family];
-            return floods[self.flood_turn % floods.len()] as usize;
-        }
         if let Some(pending) = self.repeats.front() {
             let id = &self.ids[self.routes[pending.route as usize].id as usize];
             // A repeat without a usable id would block all others; its route connects in its turn.
@@ -489,31 +459,18 @@ impl<'p> Session<'p> {
         if let Some(route) = self.newly_connected.pop_front() {
             return route as usize;
         }
-        let family = self.family();
+        self.v6_due += self.v6;
+        let family = usize::from(self.v6_due >= 1.0);
+        self.v6_due -= family as f64;
         let of_family = &self.by_family[family];
         self.turns[family] = (self.turns[family] + 1) % of_family.len();
         of_family[self.turns[family]] as usize
-    }
-
-    /// The family of the next burst, by IPv6's share.
-    #[inline]
-    fn family(&mut self) -> usize {
-        self.v6_due += self.v6;
-        if self.v6_due >= 1.0 {
-            self.v6_due -= 1.0;
-            1
-        } else {
-            usize::from(self.by_family[0].is_empty())
-        }
     }
 
     /// Writes up to `count` requests for the chosen route.
     #[inline]
     fn compose(&mut self, count: usize, now: Nanos) {
         let route = self.routes[self.route];
-        if self.flooding {
-            return (0..count).for_each(|_| self.push(PlannedRequest::Connect, 0, &route, now));
-        }
         let id = self.ids[route.id as usize];
         let age = now.saturating_sub(id.since);
         let usable = id.is_usable(now);

@@ -1,4 +1,4 @@
-//! The unit of time, distributions of latencies, and their seven figures.
+//! The unit of time, distributions of latencies, and their six figures.
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
@@ -34,8 +34,6 @@ impl<const DIGITS: u8> Latencies<DIGITS> {
 pub struct Latency {
     /// Arithmetic mean.
     pub mean: f64,
-    /// Standard deviation.
-    pub stddev: f64,
     /// Median.
     pub p50: f64,
     /// 90th percentile.
@@ -57,7 +55,6 @@ impl Latency {
         let at = |quantile| histogram.value_at_quantile(quantile) as f64 / 1e3;
         Self {
             mean: histogram.mean() / 1e3,
-            stddev: histogram.stdev() / 1e3,
             p50: at(0.5),
             p90: at(0.9),
             p99: at(0.99),

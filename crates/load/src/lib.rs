@@ -24,7 +24,8 @@
 //! | [`cpu`] | CPU time of processes and threads |
 //! | [`process`] | CPU time, memory and kernel drops of a process |
 //! | [`environment`] | facts about the measuring machine |
-//! | [`latency`] | a distribution of latencies in seven figures |
+//! | [`stats`] | medians and spread |
+//! | [`latency`] | a distribution of latencies in six figures |
 //! | `text` | text for terminals of 80 columns |
 //! | [`chart`] | pictures of lines and bars, as SVG |
 //! | [`affinity`] | vCPUs (of `onrush-net`) |
@@ -47,6 +48,7 @@ pub mod run;
 pub mod search;
 pub mod series;
 pub mod sources;
+pub mod stats;
 pub mod tally;
 mod text;
 

@@ -60,7 +60,7 @@ fn execute(args: &Args) -> anyhow::Result<u8> {
         println!("{}", args.mix.printed().map_err(Error::msg)?.trim_end());
         return Ok(0);
     }
-    args.check().map_err(Error::msg)?;
+    args.target.check().map_err(Error::msg)?;
     let profile = args.mix.profile().map_err(Error::msg)?;
     match &args.output.write_hashes {
         Some(file) => write_hashes(args, profile, file),
@@ -208,8 +208,8 @@ fn once(
     stop: &AtomicBool,
 ) -> anyhow::Result<Report> {
     let environment = Environment::read();
-    let mut warnings = environment.warnings();
-    warnings.extend(unused_sources(&plan.population));
+    let warnings = environment.warning().into_iter().chain(unused_sources(&plan.population));
+    let warnings = warnings.collect();
     let report = run(plan, &args.target.network.target, settings, stop, Vec::new(), warnings)?;
     let mut command = command_line("onrush-load");
     if args.mix.seed.is_none() {
@@ -250,12 +250,10 @@ fn unused_sources(population: &Population) -> Option<String> {
 
 /// Checks that this host has the vCPUs and the source addresses of the arguments.
 fn check_host(args: &Args) -> anyhow::Result<()> {
-    let allowed = match args.target.pin.is_empty() {
-        true => Vec::new(),
-        false => affinity::allowed().context("--pin")?,
-    };
-    if let Some(&cpu) = args.target.pin.iter().find(|cpu| !allowed.contains(cpu)) {
-        return Err(AffinityError::NotAllowed { cpu }).context("--pin");
+    for &cpu in &args.target.pin {
+        if !affinity::allowed().context("--pin")?.contains(&cpu) {
+            return Err(AffinityError::NotAllowed { cpu }).context("--pin");
+        }
     }
     for ip in args.target.network.source.iter().copied().flatten() {
         UdpSocket::bind((ip, 0)).with_context(|| format!("--source: cannot send from {ip}"))?;
@@ -286,12 +284,8 @@ fn check_files(args: &Args) -> anyhow::Result<()> {
         }
         // A dangling symbolic link exists, and is not removed below.
         let new = path.symlink_metadata().is_err();
-        std::fs::OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&path)
-            .with_context(|| format!("cannot write {}", path.display()))?;
+        let opened = std::fs::File::options().append(true).create(true).open(&path);
+        opened.with_context(|| format!("cannot write {}", path.display()))?;
         if new {
             // Nothing is left behind where nothing comes to be measured.
             drop(std::fs::remove_file(&path));

@@ -307,7 +307,11 @@ mod tests {
     fn mixes_have_their_shares() {
         for (name, shares_of, meant) in [
             ("real", Profile::real(), [0.22, 0.70, 0.02, 0.04, 0.02]),
-            ("classic", Profile::classic(), [50.0, 50.0, 1.0, 0.0, 0.0].map(|part| part / 101.0)),
+            (
+                "classic",
+                Profile::named("classic").unwrap(),
+                [50.0, 50.0, 1.0, 0.0, 0.0].map(|part| part / 101.0),
+            ),
         ] {
             let found = shares(&plan(shares_of, 1), 200_000);
             for (found, meant) in found.into_iter().zip(meant) {

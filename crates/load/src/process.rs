@@ -2,10 +2,9 @@
 //! dropped because the receive buffers of its UDP sockets were full. All figures come from /proc
 //! (proc(5)), so the process may live in another network namespace.
 
-use std::collections::HashMap;
-use std::fs;
+use std::collections::{HashMap, HashSet};
+use std::fs::{self, DirEntry};
 use std::io;
-use std::time::{Duration, Instant};
 
 use procfs_core::FromRead as _;
 use procfs_core::process::Status;
@@ -16,28 +15,14 @@ use crate::series::ProcessSample;
 
 /// Upper bound on the file descriptors that are read to find the process's sockets.
 const MAX_DESCRIPTORS: usize = 1 << 16;
-/// How often the sockets are listed again: they rarely change.
-const LIST_INTERVAL: Duration = Duration::from_secs(5);
-/// Reading drops takes at most 1/100 of the time: /proc/net/udp lists every socket of the
-/// namespace, including the thousands of the load tester.
-const READ_SHARE: u32 = 100;
 
 /// A process under observation.
 #[derive(Debug)]
 pub struct Process {
     pid: u32,
     cpu: Meter,
-    /// Drop counter by inode of each socket that the process has.
-    sockets: HashMap<u64, u64>,
-    /// Whether the process's descriptors are readable (same user, or root).
-    readable: bool,
-    listed_at: Instant,
-    /// Drops of all sockets since the observation began.
-    drops: u64,
-    /// When drops were last reported.
-    reported_at: Instant,
-    /// Drops are not read again before this time, see [`READ_SHARE`].
-    next_read: Instant,
+    /// Drops of each socket, by its inode, when the observation began.
+    before: HashMap<u64, u64>,
 }
 
 /// Memory of a process, in bytes.
@@ -56,100 +41,51 @@ impl Process {
     /// When there is no such process, or no /proc.
     pub fn observe(pid: u32) -> io::Result<Self> {
         let cpu = Meter::new(Cpu::of(pid)?);
-        let now = Instant::now();
-        let mut process = Self {
-            pid,
-            cpu,
-            sockets: HashMap::new(),
-            readable: true,
-            listed_at: now,
-            drops: 0,
-            reported_at: now,
-            next_read: now,
-        };
-        process.list_sockets();
-        process.read_drops();
-        // Earlier drops do not belong to this run.
-        process.drops = 0;
-        Ok(process)
+        Ok(Self { pid, cpu, before: drops_by_socket(pid).unwrap_or_default() })
     }
 
-    /// CPU time, memory and drops since the last call.
+    /// CPU time since the last call, and memory.
     ///
     /// # Errors
     /// When the process has ended.
     pub fn sample(&mut self) -> io::Result<ProcessSample> {
         let cpu_percent = self.cpu.percent(Cpu::of(self.pid)?);
-        let rss = Memory::of(self.pid)?.rss;
-        let reported_at = self.reported_at;
-        let drops = self.recent_drops();
-        let drops_seconds = (self.reported_at - reported_at).as_secs_f64();
-        Ok(ProcessSample { cpu_percent, rss, drops, drops_seconds })
+        Ok(ProcessSample { cpu_percent, rss: Memory::of(self.pid)?.rss })
     }
 
     /// Datagrams dropped since the observation began, read now, including those of sockets made
     /// meanwhile; `None` when the process's descriptors are not readable.
-    pub fn drops(&mut self) -> Option<u64> {
-        self.list_sockets();
-        self.read_drops();
-        self.readable.then_some(self.drops)
+    pub fn drops(&self) -> Option<u64> {
+        let before = |inode: u64| self.before.get(&inode).copied().unwrap_or(0);
+        let now = drops_by_socket(self.pid)?.into_iter();
+        Some(now.map(|(inode, drops)| drops.saturating_sub(before(inode))).sum())
     }
 
     /// Memory now, and the drops since the observation began.
     ///
     /// # Errors
     /// When the process has ended.
-    pub fn report(&mut self) -> io::Result<TrackerReport> {
+    pub fn report(&self) -> io::Result<TrackerReport> {
         let Memory { rss, peak: peak_rss } = Memory::of(self.pid)?;
         Ok(TrackerReport { pid: self.pid, rss, peak_rss, drops: self.drops() })
     }
+}
 
-    fn recent_drops(&mut self) -> Option<u64> {
-        let start = Instant::now();
-        if start < self.next_read {
-            return None;
-        }
-        if start - self.listed_at >= LIST_INTERVAL {
-            self.list_sockets();
-        }
-        let before = self.drops;
-        self.read_drops();
-        self.next_read = start + start.elapsed() * READ_SHARE;
-        self.reported_at = start;
-        self.readable.then_some(self.drops - before)
-    }
-
-    /// Lists the process's sockets. A new socket starts at 0, so all its drops count: it was made
-    /// under observation.
-    fn list_sockets(&mut self) {
-        self.listed_at = Instant::now();
-        let Ok(descriptors) = fs::read_dir(format!("/proc/{}/fd", self.pid)) else {
-            self.readable = false;
-            return;
-        };
-        self.readable = true;
-        let inodes = descriptors.flatten().take(MAX_DESCRIPTORS).filter_map(|descriptor| {
-            let link = fs::read_link(descriptor.path()).ok()?;
-            link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
-        });
-        let before = std::mem::take(&mut self.sockets);
-        self.sockets =
-            inodes.map(|inode| (inode, before.get(&inode).copied().unwrap_or(0))).collect();
-    }
-
-    fn read_drops(&mut self) {
-        for table in ["udp", "udp6"] {
-            // A host without IPv6 has no udp6.
-            let path = format!("/proc/{}/net/{table}", self.pid);
-            let Ok(text) = fs::read_to_string(path) else { continue };
-            for (inode, drops) in text.lines().filter_map(parse_socket) {
-                if let Some(before) = self.sockets.get_mut(&inode) {
-                    self.drops += drops.saturating_sub(*before);
-                    *before = drops;
-                }
-            }
-        }
-    }
+/// Drops of each UDP socket of a process by its inode; `None` where the process's descriptors are
+/// not readable, which takes the same user, or root.
+fn drops_by_socket(pid: u32) -> Option<HashMap<u64, u64>> {
+    let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
+    let inode = |descriptor: DirEntry| -> Option<u64> {
+        let link = fs::read_link(descriptor.path()).ok()?;
+        link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
+    };
+    let own: HashSet<u64> = descriptors.flatten().take(MAX_DESCRIPTORS).filter_map(inode).collect();
+    // A host without IPv6 has no udp6.
+    let read =
+        |table: &str| fs::read_to_string(format!("/proc/{pid}/net/{table}")).unwrap_or_default();
+    let tables = ["udp", "udp6"].map(read);
+    let sockets = tables.iter().flat_map(|table| table.lines().filter_map(parse_socket));
+    Some(sockets.filter(|(inode, _)| own.contains(inode)).collect())
 }
 
 /// Inode and drops of a line of /proc/net/udp; `None` for the heading. procfs-core reads this file
@@ -176,6 +112,7 @@ impl Memory {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::{Duration, Instant};
 
     /// Lines of /proc/net/udp and udp6; the two columns before the drops are the reference count
     /// and the address of the socket.

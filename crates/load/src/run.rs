@@ -323,7 +323,7 @@ fn wait(
         series.push(observed.complete(sample, settings, span.end()));
     }
     outcomes.sort_by_key(|outcomes| outcomes.worker);
-    let tracker = observed.tracker.as_mut().and_then(|process| process.report().ok());
+    let tracker = observed.tracker.as_ref().and_then(|process| process.report().ok());
     Ok((outcomes, series, tracker))
 }
 

@@ -53,12 +53,6 @@ pub struct ProcessSample {
     pub cpu_percent: f64,
     /// Resident memory at its end, in bytes.
     pub rss: u64,
-    /// Datagrams that the kernel dropped because the process's receive buffers were full; none
-    /// where the sockets are not readable, or were not read in this interval.
-    pub drops: Option<u64>,
-    /// Seconds that the drops belong to: more than the interval where earlier intervals were not
-    /// read.
-    pub drops_seconds: f64,
 }
 
 impl Sample {

@@ -30,10 +30,6 @@ pub struct Tally {
     pub peers_checked: u64,
     /// The kernel's results of sending.
     pub sent: Sent,
-    /// Number of waits of the worker.
-    pub waits: u64,
-    /// Receive calls that returned datagrams.
-    pub batches: u64,
     /// Open loop: nanoseconds from the due time of a request to its sending; the delay of a burst
     /// is that of its first request.
     pub behind: Latencies,
@@ -125,8 +121,6 @@ impl Tally {
         self.peers += other.peers;
         self.peers_checked += other.peers_checked;
         self.sent += other.sent;
-        self.waits += other.waits;
-        self.batches += other.batches;
         self.behind.add(&other.behind);
         self.unsent += other.unsent;
         self.no_room += other.no_room;

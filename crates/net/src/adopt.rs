@@ -8,13 +8,14 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use socket2::SockRef;
 
 use crate::bind::{BindError, BoundSocket, Buffers, Group};
+use crate::regroup::{AddressSockets, regroup};
 
 /// Bound sockets, equally many for each address.
 #[derive(Debug)]
 pub struct Adopted {
     /// By address, in the order of first appearance; the sockets of one address in the given order,
     /// which steering takes for the order of binding.
-    groups: Vec<(SocketAddr, Vec<UdpSocket>)>,
+    groups: Vec<AddressSockets>,
 }
 
 impl Adopted {
@@ -26,40 +27,40 @@ impl Adopted {
         let refused = |step: &'static str| {
             move |cause: io::Error| format!("{step} of a socket that was passed: {cause}")
         };
-        let mut groups: Vec<(SocketAddr, Vec<UdpSocket>)> = Vec::new();
+        let mut groups: Vec<AddressSockets> = Vec::new();
         for socket in sockets {
-            let address = socket.local_addr().map_err(refused("ask for the address"))?;
-            let port = address.port();
+            let socket = BoundSocket::from_bound(socket);
+            let socket = socket.map_err(refused("ask for the address and set the mode"))?;
+            socket.set_fragments(false);
+            let (address, port) = (socket.address(), socket.address().port());
             if port == 0 {
                 return Err(format!("a socket that was passed is not bound to a port: {address}"));
             }
-            if takes_both_families(&socket, address).map_err(refused("ask for IPV6_V6ONLY"))? {
+            if takes_both_families(&socket).map_err(refused("ask for IPV6_V6ONLY"))? {
                 return Err(format!(
                     "the socket for {address} accepts IPv4 as well, and each family needs its own \
                      sockets: set BindIPv6Only=ipv6-only in the socket unit, and add 0.0.0.0:{port}"
                 ));
             }
-            match groups.iter_mut().find(|(known, _)| *known == address) {
-                Some((_, sockets)) => sockets.push(socket),
-                None => groups.push((address, vec![socket])),
+            match groups.iter_mut().find(|known| known.address == address) {
+                Some(known) => known.sockets.push(socket),
+                None => groups.push(AddressSockets { address, sockets: vec![socket] }),
             }
         }
-        let Some((other, first)) = groups.first() else {
+        let Some(AddressSockets { address: other, sockets: first }) = groups.first() else {
             return Err("no socket was passed: one for each address and worker is needed".into());
         };
         let others = first.len();
-        for (address, sockets) in &groups {
-            let sockets = sockets.len();
-            if sockets != others {
+        for AddressSockets { address, sockets } in &groups {
+            let number = sockets.len();
+            if number != others {
                 return Err(format!(
-                    "{address} has {sockets} of the sockets that were passed and {other} has \
+                    "{address} has {number} of the sockets that were passed and {other} has \
                      {others}: each address needs as many as there are workers, so repeat the \
                      ListenDatagram= lines of all addresses equally often"
                 ));
             }
-        }
-        for (address, sockets) in groups.iter().filter(|_| others > 1) {
-            for socket in sockets {
+            for socket in sockets.iter().filter(|_| others > 1) {
                 let shared = SockRef::from(socket).reuse_port();
                 if !shared.map_err(refused("ask for SO_REUSEPORT"))? {
                     return Err(format!(
@@ -75,12 +76,12 @@ impl Adopted {
 
     /// The addresses, each once.
     pub fn addresses(&self) -> Vec<SocketAddr> {
-        self.groups.iter().map(|(address, _)| *address).collect()
+        self.groups.iter().map(|group| group.address).collect()
     }
 
     /// Sockets per address: the largest number of workers.
     pub fn workers(&self) -> usize {
-        self.groups[0].1.len()
+        self.groups[0].sockets.len()
     }
 
     /// Makes a group of the sockets. A buffer that is larger than requested is not shrunk.
@@ -88,23 +89,14 @@ impl Adopted {
     /// # Errors
     /// When an option cannot be set.
     pub fn into_group(self, buffers: Buffers) -> Result<Group, BindError> {
-        let mut group = Group::new(self.workers());
-        for (address, sockets) in self.groups {
-            let adopt = |socket| {
-                let socket = BoundSocket::from_bound(socket);
-                let socket = socket.map_err(BindError::at(address, "make a socket nonblocking"))?;
-                socket.set_fragments(false);
-                socket.with_larger_buffers(buffers)
-            };
-            group.add(address, sockets.into_iter().map(adopt))?;
-        }
-        Ok(group)
+        let workers = self.workers();
+        regroup(self.groups, &[], workers, buffers).map(|(group, _)| group)
     }
 }
 
 /// A wildcard IPv6 socket also accepts IPv4 unless IPV6_V6ONLY was set before it was bound.
-fn takes_both_families(socket: &UdpSocket, address: SocketAddr) -> io::Result<bool> {
-    match address.ip() {
+fn takes_both_families(socket: &BoundSocket) -> io::Result<bool> {
+    match socket.address().ip() {
         IpAddr::V6(ip) if ip.is_unspecified() => Ok(!SockRef::from(socket).only_v6()?),
         IpAddr::V6(ip) => Ok(ip.to_ipv4_mapped().is_some()),
         IpAddr::V4(_) => Ok(false),

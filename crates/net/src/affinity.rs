@@ -4,6 +4,13 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 
+use nix::errno::Errno;
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::unistd::Pid;
+
+/// This thread, in the calls of affinity (sched_setaffinity(2)).
+const THIS_THREAD: Pid = Pid::from_raw(0);
+
 /// Why the affinity mask could not be read or a thread not be pinned.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -35,7 +42,9 @@ pub enum AffinityError {
 /// # Errors
 /// [`AffinityError::Unreadable`]; the caller then runs unpinned.
 pub fn allowed() -> Result<Vec<usize>, AffinityError> {
-    let cpus = mask::allowed().map_err(AffinityError::Unreadable)?;
+    let set = sched_getaffinity(THIS_THREAD).map_err(|e| AffinityError::Unreadable(e.into()))?;
+    let is_set = |cpu: &usize| set.is_set(*cpu).unwrap_or(false);
+    let cpus: Vec<usize> = (0..CpuSet::count()).filter(is_set).collect();
     if cpus.is_empty() {
         return Err(AffinityError::Unreadable(io::ErrorKind::NotFound.into()));
     }
@@ -66,9 +75,11 @@ pub fn cores(cpus: &[usize]) -> Vec<Vec<usize>> {
 /// # Errors
 /// [`AffinityError::NotAllowed`] or [`AffinityError::Refused`].
 pub fn pin_current_thread(cpu: usize) -> Result<(), AffinityError> {
-    mask::pin(cpu).map_err(|cause| match cause.raw_os_error() {
-        Some(libc::EINVAL) => AffinityError::NotAllowed { cpu },
-        _ => AffinityError::Refused { cpu, cause },
+    let mut set = CpuSet::new();
+    let pinned = set.set(cpu).and_then(|()| sched_setaffinity(THIS_THREAD, &set));
+    pinned.map_err(|cause| match cause {
+        Errno::EINVAL => AffinityError::NotAllowed { cpu },
+        _ => AffinityError::Refused { cpu, cause: cause.into() },
     })
 }
 
@@ -123,27 +134,6 @@ fn order(cpus: &[usize], siblings: impl Fn(usize) -> Option<Vec<usize>>) -> Vec<
         cores.flat_map(|core| core.into_iter().enumerate()).collect();
     ranked.sort_unstable();
     ranked.into_iter().map(|(_, cpu)| cpu).collect()
-}
-
-/// Affinity masks, by the kernel's calls.
-mod mask {
-    use std::io;
-
-    use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
-    use nix::unistd::Pid;
-
-    pub(super) fn allowed() -> io::Result<Vec<usize>> {
-        let set = sched_getaffinity(Pid::from_raw(0))?;
-        Ok((0..CpuSet::count()).filter(|&cpu| set.is_set(cpu).unwrap_or(false)).collect())
-    }
-
-    pub(super) fn pin(cpu: usize) -> io::Result<()> {
-        let mut set = CpuSet::new();
-        set.set(cpu)?;
-        // 0 is the calling thread (sched_setaffinity(2)).
-        sched_setaffinity(Pid::from_raw(0), &set)?;
-        Ok(())
-    }
 }
 
 #[cfg(test)]

@@ -239,12 +239,6 @@ impl BoundSocket {
     }
 }
 
-impl From<BoundSocket> for OwnedFd {
-    fn from(bound: BoundSocket) -> Self {
-        bound.socket.into()
-    }
-}
-
 impl AsFd for BoundSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()

@@ -62,19 +62,23 @@ pub enum Event {
     Waits(Instant),
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Activity {
+/// Connections in the order in which they are closed for others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Class {
+    WithoutPause,
     Idle,
     Receiving,
+    Written,
     Serving,
-    Producing,
-    Writing,
 }
 
 /// The past of a connection, for the choice of the one to close.
 #[derive(Clone, Copy, Debug)]
 struct Progress {
-    activity: Activity,
+    /// Without regard to its pauses.
+    class: Class,
+    /// Whether the whole response is in buffers, if it is written.
+    is_produced: bool,
     /// The time of the last pause: its begin while it lasts, then its end. The first one begins
     /// when the connection is accepted.
     paused: Instant,
@@ -84,51 +88,38 @@ struct Progress {
 
 impl Progress {
     fn new(accepted: Instant) -> Self {
-        Self { activity: Activity::Idle, paused: accepted, requests: 0 }
+        Self { class: Class::Idle, is_produced: false, paused: accepted, requests: 0 }
     }
 
     fn apply(&mut self, event: Event) {
-        self.activity = match (event, self.activity) {
+        self.class = match (event, self.class) {
             (Event::Head(now), _) => {
                 if self.requests == 0 {
                     self.paused = now;
                 }
                 self.requests = self.requests.saturating_add(1);
-                Activity::Receiving
+                Class::Receiving
             }
-            (Event::Received, Activity::Receiving) => Activity::Serving,
-            (Event::Body, _) => Activity::Producing,
-            (Event::Produced, _) => Activity::Writing,
-            (Event::Written, Activity::Writing) => Activity::Idle,
+            (Event::Received, Class::Receiving) => Class::Serving,
+            (Event::Body | Event::Produced, _) => {
+                self.is_produced = event == Event::Produced;
+                Class::Written
+            }
+            (Event::Written, Class::Written) if self.is_produced => Class::Idle,
             // Bytes of a head that arrive one by one are no pauses.
-            (Event::Waits(now), Activity::Idle) if self.requests > 0 => {
+            (Event::Waits(now), Class::Idle) if self.requests > 0 => {
                 (self.paused, self.requests) = (now, 0);
-                Activity::Idle
+                Class::Idle
             }
             (_, unchanged) => unchanged,
         };
     }
 
     fn rank(&self, number: u64) -> Rank {
-        let class = match self.activity {
-            Activity::Serving => Class::Serving,
-            _ if self.requests > MOST_WITHOUT_PAUSE => Class::WithoutPause,
-            Activity::Idle => Class::Idle,
-            Activity::Receiving => Class::Receiving,
-            Activity::Producing | Activity::Writing => Class::Written,
-        };
+        let without_pause = self.requests > MOST_WITHOUT_PAUSE && self.class != Class::Serving;
+        let class = if without_pause { Class::WithoutPause } else { self.class };
         (class, self.paused, number)
     }
-}
-
-/// Connections in the order in which they are closed for others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Class {
-    WithoutPause,
-    Idle,
-    Receiving,
-    Written,
-    Serving,
 }
 
 /// The order in which connections are closed for others: by class, and in each of them the one that
@@ -280,11 +271,6 @@ impl<T> Table<T> {
         self.open.is_empty()
     }
 
-    /// Whether a connection is open.
-    pub fn contains(&self, number: u64) -> bool {
-        self.open.contains_key(&number)
-    }
-
     /// The open connections by source, in no order.
     pub fn iter(&self) -> impl Iterator<Item = (Source, &T)> {
         self.open.values().map(|connection| (connection.source, &connection.value))
@@ -338,7 +324,7 @@ mod tests {
         table.observe(0, Event::Waits(at(28)));
         assert!(table.admit(source(2), (), at(21)).unwrap().in_reserve);
         assert!(!table.admit(source(3), (), at(31)).unwrap().in_reserve);
-        assert!(!table.contains(0));
+        assert!(table.value(0).is_none());
     }
 
     #[test]
@@ -415,16 +401,15 @@ mod tests {
                 });
                 of.map(|(number, .., progress)| (progress.paused, *number)).min()
             };
-            let is = |activity| move |progress: &Progress| progress.activity == activity;
+            let is = |class| move |progress: &Progress| progress.class == class;
             let (_, closed) = first(&|progress| {
-                progress.requests > MOST_WITHOUT_PAUSE && progress.activity != Activity::Serving
+                progress.requests > MOST_WITHOUT_PAUSE && progress.class != Class::Serving
             })
-            .or_else(|| first(&is(Activity::Idle)))
-            .or_else(|| first(&is(Activity::Receiving)))
+            .or_else(|| first(&is(Class::Idle)))
+            .or_else(|| first(&is(Class::Receiving)))
             .or_else(|| {
                 first(&|progress| {
-                    matches!(progress.activity, Activity::Producing | Activity::Writing)
-                        && now - progress.paused > LIMITS.timeout
+                    progress.class == Class::Written && now - progress.paused > LIMITS.timeout
                 })
             })?;
             self.open.retain(|(number, ..)| *number != closed);
@@ -442,7 +427,7 @@ mod tests {
         }
         for (other, closed) in [(3, 1), (4, 2)] {
             assert!(!table.admit(source(other), (), now).unwrap().in_reserve);
-            assert!(!table.contains(closed));
+            assert!(table.value(closed).is_none());
             answer(&mut table, u64::from(other) + 1, 1, now);
         }
         assert!(table.admit(source(5), (), now).unwrap().in_reserve, "all have one");
@@ -483,7 +468,7 @@ mod tests {
                     }
                 }
                 prop_assert_eq!(table.len(), model.open.len());
-                prop_assert!(model.open.iter().all(|(number, ..)| table.contains(*number)));
+                prop_assert!(model.open.iter().all(|(number, ..)| table.value(*number).is_some()));
             }
         }
     }

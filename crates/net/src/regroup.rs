@@ -24,25 +24,6 @@ pub struct AddressSockets {
     pub sockets: Vec<BoundSocket>,
 }
 
-impl Group {
-    /// The group's sockets by address, for a successor.
-    pub fn into_address_sockets(mut self) -> Vec<AddressSockets> {
-        let take = |address: SocketAddr| {
-            let mut sockets = Vec::new();
-            let mut before = None;
-            while before != Some(sockets.len()) {
-                before = Some(sockets.len());
-                for own in &mut self.workers {
-                    let next = own.iter().position(|socket| socket.address() == address);
-                    sockets.extend(next.map(|number| own.remove(number)));
-                }
-            }
-            AddressSockets { address, sockets }
-        };
-        self.addresses.iter().copied().map(take).collect()
-    }
-}
-
 /// Sockets that belong to a group but are not bound yet.
 #[derive(Debug, Default)]
 pub struct PendingSockets(Vec<BoundSocket>);
@@ -150,8 +131,7 @@ mod tests {
                 assert_eq!(marks(&own), expected, "worker {worker} of {workers}");
             }
             // Regrouped once more from this state.
-            let (next, late) =
-                regroup(group.into_address_sockets(), &[], 4, Buffers::default()).unwrap();
+            let (next, late) = regroup(kept(&group), &[], 4, Buffers::default()).unwrap();
             assert!(late.is_empty());
             assert_eq!(marks(&next.sockets_at(address)), [0, 1, 2, 3]);
         }

@@ -16,16 +16,21 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
+
+use libc::sock_filter;
+use nix::errno::Errno;
 
 use crate::bind::{BoundSocket, Group};
+use crate::bpf::{jump, statement};
 use crate::notice::Notice;
+use crate::sys;
 
 /// Words of a key.
 const WORDS: usize = 5;
 
-/// The most withdrawn buckets that fit into a program beside the function (BPF_MAXINSNS is 4096,
-/// each takes two instructions).
-const MAX_WITHDRAWN: usize = 2000;
+/// A verdict without a socket.
+const NO_SOCKET: u32 = u32::MAX;
 
 /// The function from datagrams to sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +86,7 @@ impl Steering {
         // The program belongs to the group, through whichever socket it is attached.
         for &address in &group.addresses {
             let Some(socket) = group.sockets_at(address).first().copied() else { continue };
-            let attached = kernel::attach(socket, &function, &[]).and_then(|()| socket.try_clone());
+            let attached = attach_program(socket, &function, &[]).and_then(|()| socket.try_clone());
             match attached {
                 Ok(socket) => steering.groups.push(socket),
                 Err(cause) => notices.push(format!(
@@ -108,13 +113,11 @@ impl Steering {
     /// sockets: for a worker whose queue stays over its limit.
     ///
     /// # Errors
-    /// When the kernel refuses the changed program; the old one stays.
+    /// When the kernel refuses the changed program, as one with some 2,000 withdrawn buckets; the
+    /// old one stays.
     pub fn withdraw(&mut self, bucket: u16) -> io::Result<()> {
         if self.withdrawn.contains(&bucket) || bucket >= self.function.buckets {
             return Ok(());
-        }
-        if self.withdrawn.len() == MAX_WITHDRAWN {
-            return Err(io::ErrorKind::QuotaExceeded.into());
         }
         self.change(|withdrawn| withdrawn.push(bucket))
     }
@@ -142,7 +145,7 @@ impl Steering {
 
     /// Replaces the program of each group; the kernel swaps it under traffic.
     fn replace(&self) -> io::Result<()> {
-        self.groups.iter().try_for_each(|s| kernel::attach(s, &self.function, &self.withdrawn))
+        self.groups.iter().try_for_each(|s| attach_program(s, &self.function, &self.withdrawn))
     }
 }
 
@@ -155,74 +158,54 @@ pub fn detach(group: &Group) -> io::Result<()> {
     let sockets =
         group.addresses.iter().filter_map(|&address| group.sockets_at(address).first().copied());
     // Every socket is detached, whatever the result on the others.
-    sockets.map(kernel::detach).fold(Ok(()), Result::and)
+    sockets.map(detach_program).fold(Ok(()), Result::and)
 }
 
-/// The program itself.
-mod kernel {
-    use std::io;
-    use std::os::fd::AsFd;
+/// Attaches the program to the group that `socket` is in.
+fn attach_program(socket: &BoundSocket, function: &Function, withdrawn: &[u16]) -> io::Result<()> {
+    let program = program(function, withdrawn);
+    sys::attach_program(socket.as_fd(), libc::SO_ATTACH_REUSEPORT_CBPF, &program)?;
+    Ok(())
+}
 
-    use libc::sock_filter;
-
-    use super::{Function, WORDS};
-    use crate::bind::BoundSocket;
-    use crate::bpf::{jump, statement};
-    use crate::sys;
-
-    /// A verdict without a socket.
-    const NO_SOCKET: u32 = u32::MAX;
-
-    /// Attaches the program to the group that `socket` is in.
-    pub(super) fn attach(
-        socket: &BoundSocket,
-        function: &Function,
-        withdrawn: &[u16],
-    ) -> io::Result<()> {
-        let program = program(function, withdrawn);
-        sys::attach_program(socket.as_fd(), libc::SO_ATTACH_REUSEPORT_CBPF, &program)?;
-        Ok(())
+/// Detaches the program of the group that `socket` is in.
+fn detach_program(socket: &BoundSocket) -> io::Result<()> {
+    match sys::set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_DETACH_REUSEPORT_BPF, &0) {
+        // There is no program, or the socket is in no group.
+        Err(Errno::ENOENT | Errno::EINVAL) => Ok(()),
+        other => Ok(other?),
     }
+}
 
-    /// Detaches the program of the group that `socket` is in.
-    pub(super) fn detach(socket: &BoundSocket) -> io::Result<()> {
-        match sys::set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_DETACH_REUSEPORT_BPF, &0) {
-            // There is no program, or the socket is in no group.
-            Err(nix::errno::Errno::ENOENT | nix::errno::Errno::EINVAL) => Ok(()),
-            other => Ok(other?),
+/// The instructions. A load past the packet's end ends the program with verdict 0, so the
+/// length test comes first.
+fn program(function: &Function, withdrawn: &[u16]) -> Vec<sock_filter> {
+    use libc::{BPF_ADD, BPF_JEQ, BPF_JGE, BPF_LEN, BPF_MUL, BPF_RSH, BPF_W, BPF_X};
+    let mut program = vec![
+        statement(libc::BPF_LD | BPF_W | BPF_LEN, 0),
+        jump(BPF_JGE, function.min_len, 1, 0),
+        statement(libc::BPF_RET | libc::BPF_K, NO_SOCKET),
+    ];
+    for (i, &multiplier) in function.multipliers.iter().enumerate() {
+        let place = function.offset + 4 * i as u32;
+        program.push(statement(libc::BPF_LD | BPF_W | libc::BPF_ABS, place));
+        program.push(statement(libc::BPF_ALU | BPF_MUL | libc::BPF_K, multiplier));
+        if i > 0 {
+            program.push(statement(libc::BPF_LDX | BPF_W | libc::BPF_MEM, 0));
+            program.push(statement(libc::BPF_ALU | BPF_ADD | BPF_X, 0));
+        }
+        if i < WORDS - 1 {
+            program.push(statement(libc::BPF_ST, 0));
         }
     }
-
-    /// The instructions. A load past the packet's end ends the program with verdict 0, so the
-    /// length test comes first.
-    fn program(function: &Function, withdrawn: &[u16]) -> Vec<sock_filter> {
-        use libc::{BPF_ADD, BPF_JEQ, BPF_JGE, BPF_LEN, BPF_MUL, BPF_RSH, BPF_W, BPF_X};
-        let mut program = vec![
-            statement(libc::BPF_LD | BPF_W | BPF_LEN, 0),
-            jump(BPF_JGE, function.min_len, 1, 0),
-            statement(libc::BPF_RET | libc::BPF_K, NO_SOCKET),
-        ];
-        for (i, &multiplier) in function.multipliers.iter().enumerate() {
-            let place = function.offset + 4 * i as u32;
-            program.push(statement(libc::BPF_LD | BPF_W | libc::BPF_ABS, place));
-            program.push(statement(libc::BPF_ALU | BPF_MUL | libc::BPF_K, multiplier));
-            if i > 0 {
-                program.push(statement(libc::BPF_LDX | BPF_W | libc::BPF_MEM, 0));
-                program.push(statement(libc::BPF_ALU | BPF_ADD | BPF_X, 0));
-            }
-            if i < WORDS - 1 {
-                program.push(statement(libc::BPF_ST, 0));
-            }
-        }
-        program.push(statement(libc::BPF_ALU | BPF_RSH | libc::BPF_K, 16));
-        let buckets = function.buckets.into();
-        program.push(statement(libc::BPF_ALU | BPF_MUL | libc::BPF_K, buckets));
-        program.push(statement(libc::BPF_ALU | BPF_RSH | libc::BPF_K, 16));
-        for &bucket in withdrawn {
-            program.push(jump(BPF_JEQ, bucket.into(), 0, 1));
-            program.push(statement(libc::BPF_RET | libc::BPF_K, NO_SOCKET));
-        }
-        program.push(statement(libc::BPF_RET | libc::BPF_A, 0));
-        program
+    program.push(statement(libc::BPF_ALU | BPF_RSH | libc::BPF_K, 16));
+    let buckets = function.buckets.into();
+    program.push(statement(libc::BPF_ALU | BPF_MUL | libc::BPF_K, buckets));
+    program.push(statement(libc::BPF_ALU | BPF_RSH | libc::BPF_K, 16));
+    for &bucket in withdrawn {
+        program.push(jump(BPF_JEQ, bucket.into(), 0, 1));
+        program.push(statement(libc::BPF_RET | libc::BPF_K, NO_SOCKET));
     }
+    program.push(statement(libc::BPF_RET | libc::BPF_A, 0));
+    program
 }

@@ -10,7 +10,7 @@ use std::str::FromStr;
 pub struct InfoHash(pub [u8; 20]);
 
 /// The name that a client gives itself (BEP 3, "trackers"; its prefix names the software, BEP 20).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
 pub struct PeerId(pub [u8; 20]);
 
 /// The proof that a client receives datagrams at its address (BEP 15, "UDP connections /
@@ -106,12 +106,6 @@ impl fmt::Display for InfoHash {
 impl fmt::Debug for InfoHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
-    }
-}
-
-impl fmt::Debug for PeerId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.0.escape_ascii())
     }
 }
 

@@ -11,8 +11,6 @@
 //! A truncated list is not an error here: its complete options are read and the rest is ignored.
 //! Some clients append bytes that are no options: aria2 ends each announce with two end marks.
 
-use std::fmt;
-
 /// The end of the list (BEP 41, EndOfOptions).
 pub const END: u8 = 0;
 /// Padding without a meaning (BEP 41, NOP).
@@ -23,7 +21,7 @@ pub const URL_DATA: u8 = 2;
 pub const MAX_DATA_LEN: usize = 255;
 
 /// The bytes behind an announce, read as options on demand.
-#[derive(Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Options<'a>(pub &'a [u8]);
 
 /// One option.
@@ -58,11 +56,5 @@ impl<'a> Options<'a> {
     /// (BEP 41: a long one is sent in several options).
     pub fn url_data(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         self.iter().filter(|option| option.kind == URL_DATA).map(|option| option.data)
-    }
-}
-
-impl fmt::Debug for Options<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.iter()).finish()
     }
 }

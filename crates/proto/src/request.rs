@@ -1,8 +1,6 @@
 //! Any datagram that a client may send, distinguished by its action at offset 8 (BEP 15, "UDP
 //! tracker protocol").
 
-use std::fmt;
-
 use crate::announce::{self, Announce};
 use crate::connect::{self, Connect};
 use crate::id::TransactionId;
@@ -31,18 +29,6 @@ pub enum Malformed {
     /// An action other than connect, announce and scrape.
     Action,
 }
-
-impl fmt::Display for Malformed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Short => "too short for its action",
-            Self::Magic => "a connect without the magic number",
-            Self::Action => "an action that is not a request's",
-        })
-    }
-}
-
-impl std::error::Error for Malformed {}
 
 impl<'a> Request<'a> {
     /// Reads a datagram. Trailing bytes are never a reason to refuse (BEP 15, "UDP tracker

@@ -219,7 +219,9 @@ pub fn merge(
     let delta = Delta::new(from, map, access, link.now());
     let merged = named.and_then(|()| merge_parts(delta, &orders, link));
     // A peer that stopped here meanwhile may have been stored again by the merge.
-    let stopped = run_on_shards(&orders, link, own_stops(stops, orders.shards()));
+    let mut stops = stops.into_iter();
+    let steps = (0..orders.shards()).map(|_| apply_own_stops(stops.next())).collect();
+    let stopped = run_on_shards(&orders, link, steps);
     merged.and_then(|merged| stopped.map(|()| merged))
 }
 
@@ -375,15 +377,9 @@ fn apply_stops(mut stops: Vec<Stop>, received: Now) -> ShardStep {
     })
 }
 
-/// Steps that remove the peers that have stopped at this process since its dump was loaded: `stops`
-/// are the readers of that time, one for each of the `shards`.
-fn own_stops(stops: Vec<ChangeReader>, shards: usize) -> Vec<ShardStep> {
-    let mut stops = stops.into_iter();
-    (0..shards).map(|_| apply_own_stops(stops.next())).collect()
-}
-
-/// Removes peers by the stops in the shard's own change log, up to the position that the log has at
-/// the first step: later stops meet peers that are merged already.
+/// Removes the peers that have stopped at this process since its dump was loaded, by the reader of
+/// that time, up to the position that the change log has at the first step: later stops meet peers
+/// that are merged already.
 fn apply_own_stops(mut reader: Option<ChangeReader>) -> ShardStep {
     let mut end = None;
     Box::new(move |shard, now| {

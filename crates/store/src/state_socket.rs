@@ -21,13 +21,12 @@ pub struct StateSocket {
     listener: Option<UnixListener>,
     /// Device and inode of the listener's file: its inode stays in use as long as it listens.
     file: Option<(u64, u64)>,
-    has_failed: bool,
 }
 
 impl StateSocket {
     /// A socket at this path with these permissions, which is not bound yet.
     pub fn new(path: PathBuf, mode: u32) -> Self {
-        Self { path, mode, listener: None, file: None, has_failed: false }
+        Self { path, mode, listener: None, file: None }
     }
 
     /// Its path.
@@ -56,12 +55,6 @@ impl StateSocket {
     /// # Errors
     /// When the path is a directory, or the socket cannot be made.
     pub fn bind(&mut self) -> io::Result<()> {
-        let bound = self.try_bind();
-        self.has_failed = bound.is_err();
-        bound
-    }
-
-    fn try_bind(&mut self) -> io::Result<()> {
         match fs::remove_file(&self.path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -73,14 +66,12 @@ impl StateSocket {
     }
 
     /// Listens again if the file is lost. Call every second, until a successor has the directory.
-    /// Returns what is new: that it listens again, or the first of successive failures.
+    /// Returns whether it listens again, or why not; `None` if nothing was lost.
     pub fn renew(&mut self) -> Option<io::Result<()>> {
         if self.file.is_some() && self.file == file_at(&self.path) {
             return None;
         }
-        let had_failed = self.has_failed;
-        let bound = self.bind();
-        Some(bound).filter(|bound| bound.is_ok() || !had_failed)
+        Some(self.bind())
     }
 
     /// The next connection; `None` if none arrives within this time.
@@ -190,7 +181,7 @@ mod tests {
         let path = directory.path().join("missing/socket");
         let mut socket = StateSocket::new(path.clone(), 0o600);
         assert!(socket.bind().is_err() && socket.accept(Duration::ZERO).is_err());
-        assert!(socket.renew().is_none(), "reported already");
+        assert!(socket.renew().is_some_and(|renewed| renewed.is_err()));
         fs::create_dir(path.parent().unwrap()).unwrap();
         assert!(socket.renew().is_some_and(|renewed| renewed.is_ok()));
         assert!(socket.accept(Duration::ZERO).unwrap().is_none());

@@ -100,15 +100,13 @@ pub(crate) fn scale(bits: u32, bound: usize) -> usize {
 }
 
 /// Appends up to `want` of the rows, the first `seeders` of which are seeders, for an announcer
-/// whose row is number `own` of the leechers, if it is among them. `is_crowded` says whether a
-/// network may have more than so many of the rows.
+/// whose row is number `own` of the leechers, if it is among them.
 #[inline(always)]
 pub(crate) fn rows<const N: usize>(
     rows: &[[u8; N]],
     seeders: usize,
     own: Option<usize>,
     want: usize,
-    is_crowded: impl FnOnce(usize) -> bool,
     draw: &mut Draw,
     out: &mut Vec<u8>,
 ) {
@@ -124,33 +122,31 @@ pub(crate) fn rows<const N: usize>(
     }
     let (from_seeders, from_leechers) = mixture(want, seeders, others - seeders, draw);
     let (seeders, leechers) = rows.split_at(seeders);
-    let start = out.len();
     window(seeders, None, from_seeders, draw, out);
     window(leechers, own, from_leechers, draw, out);
-    if is_crowded(part(want)) {
-        let kinds = [(seeders, None, from_seeders), (leechers, own, from_leechers)];
-        spread_crowds(kinds, want, start, draw, out);
-    }
 }
 
-/// Draws the list from `start` on again if a network has more than its part of it. The kinds are
-/// rows, the announcer's own, and the number of them in the list.
-#[cold]
-#[inline(never)]
-fn spread_crowds<const N: usize>(
-    kinds: [(&[[u8; N]], Option<usize>, usize); 2],
+/// Draws the last `want` rows of a reply again, if there were more [rows] to choose from and a
+/// network has more than its part of them.
+pub(crate) fn spread_crowds<const N: usize>(
+    rows: &[[u8; N]],
+    seeders: usize,
+    own: Option<usize>,
     want: usize,
-    start: usize,
-    draw: &mut Draw,
+    mut draw: Draw,
     out: &mut Vec<u8>,
 ) {
-    if !Networks::new(want, draw).hold::<N>(&out[start..]) {
-        out.truncate(start);
-        let mut networks = Networks::new(want, draw);
-        for (rows, own, take) in kinds {
-            networks.spread(turned(rows, own, draw), take, out);
-        }
+    let others = rows.len() - usize::from(own.is_some());
+    let Some(start) = out.len().checked_sub(want * N) else { return };
+    if others <= want || Networks::new(want, &draw).hold::<N>(&out[start..]) {
+        return;
     }
+    out.truncate(start);
+    let (from_seeders, from_leechers) = mixture(want, seeders, others - seeders, &mut draw);
+    let (seeders, leechers) = rows.split_at(seeders);
+    let mut networks = Networks::new(want, &draw);
+    networks.spread(turned(seeders, None, &mut draw), from_seeders, out);
+    networks.spread(turned(leechers, own, &mut draw), from_leechers, out);
 }
 
 /// Steps from row to row, prime numbers: one of them meets each of up to 128 rows once.
@@ -171,10 +167,10 @@ fn turned<'a, const N: usize>(
 
 /// A list has at most this part of its peers from one network, while others are left: one in so
 /// many.
-const NETWORK_PART: usize = 8;
+pub(crate) const NETWORK_PART: usize = 8;
 
 /// The part of a network in a list for `want` peers.
-fn part(want: usize) -> usize {
+pub(crate) fn part(want: usize) -> usize {
     (want / NETWORK_PART).max(1)
 }
 
@@ -366,7 +362,8 @@ mod tests {
             for _ in 0..200 {
                 let mut out = Vec::new();
                 let own = rng.random_range(0..list.len());
-                rows(&list, 0, Some(own), 32, 40, &mut Draw(rng.next_u64()), &mut out);
+                rows(&list, 0, Some(own), 32, &mut Draw(rng.next_u64()), &mut out);
+                spread_crowds(&list, 0, Some(own), 32, Draw(rng.next_u64()), &mut out);
                 let mut got: Vec<[u8; 6]> = out.as_chunks().0.to_vec();
                 assert!(got.len() == 32 && !got.contains(&list[own]));
                 let of_network = |net| got.iter().filter(|row| row[2] == net).count();
@@ -388,7 +385,8 @@ mod tests {
         let (draws, mut counts) = (4_000, [0; 128]);
         for _ in 0..draws {
             let mut out = Vec::new();
-            rows(&list, 0, None, 50, 64, &mut Draw(rng.next_u64()), &mut out);
+            rows(&list, 0, None, 50, &mut Draw(rng.next_u64()), &mut out);
+            spread_crowds(&list, 0, None, 50, Draw(rng.next_u64()), &mut out);
             out.as_chunks::<6>().0.iter().for_each(|row| counts[usize::from(row[3])] += 1);
         }
         let shares = counts[64..].iter().map(|count| f64::from(*count) / f64::from(draws));

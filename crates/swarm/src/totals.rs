@@ -49,11 +49,6 @@ impl Totals {
         self.peers_v4 + self.peers_v6
     }
 
-    /// Seeders of both families.
-    pub fn seeders(&self) -> u64 {
-        self.seeders_v4 + self.seeders_v6
-    }
-
     /// Announces whose peer was not stored for any reason, or was in place of a neighbour's.
     pub fn refused(&self) -> u64 {
         self.refused_full

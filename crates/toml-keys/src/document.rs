@@ -1,4 +1,4 @@
-//! Files, one over the other, with flags and variables over them, read according to a schema.
+//! A file, with flags and variables over it, read according to a schema.
 //! Reading continues after a problem, so that one run reports all of them.
 
 use std::borrow::Cow;
@@ -21,18 +21,17 @@ use crate::source::Source;
 /// Bytes of a file. A list of 100,000 info hashes takes about 5 MB.
 pub const MAX_FILE_LEN: u64 = 16 << 20;
 
-/// The values of files and of the flags and variables over them, and the problems found so far.
+/// The values of a file and of the flags and variables over it, and the problems found so far.
 #[derive(Clone, Debug)]
 pub struct Document {
     schema: &'static Schema,
-    /// The files that were read, in their order; at least one.
-    files: Vec<Source>,
+    file: Source,
     values: Values,
     origins: BTreeMap<String, Origin>,
-    /// Misspelled tables: the name that is probably meant, and the one in a file.
+    /// Misspelled tables: the name that is probably meant, and the one in the file.
     misspelled: BTreeMap<&'static str, String>,
     problems: Problems,
-    /// Whether a file could be read in part at most, so that contradictions between keys are no
+    /// Whether the file could be read in part at most, so that contradictions between keys are no
     /// news.
     is_partial: bool,
     /// Where the values that are being read come from.
@@ -42,8 +41,8 @@ pub struct Document {
 /// Where the value of a key comes from. Keys without an origin have the value of the base.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Origin {
-    /// The file with this number.
-    File(usize),
+    /// The file.
+    File,
     /// The flag or the variable with this name.
     Named(Arc<str>),
     /// The value was not accepted, which is reported; the one before is in its place.
@@ -54,47 +53,36 @@ impl Document {
     /// Reads `text` over `base`, which has every key that is not derived; `name` stands for the
     /// file in messages.
     pub fn parse(schema: &'static Schema, base: Values, name: &str, text: &str) -> Self {
-        let mut document = Self::new(schema, base);
-        document.read_file(name, text);
+        // A byte order mark would count as a column.
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let mut document = Self {
+            schema,
+            file: Source::new(name, text),
+            values: base,
+            origins: BTreeMap::new(),
+            misspelled: BTreeMap::new(),
+            problems: Problems::default(),
+            is_partial: false,
+            reading: Origin::File,
+        };
+        document.read_file(text);
         document
     }
 
     /// Reads a file over `base`. That it cannot be read, is longer than [`MAX_FILE_LEN`] or is not
     /// UTF-8 is a problem.
     pub fn load(schema: &'static Schema, base: Values, path: &Path) -> Self {
-        let mut document = Self::new(schema, base);
-        document.load_over(path);
+        let read = text_of(path);
+        let text = read.as_deref().unwrap_or_default();
+        let mut document = Self::parse(schema, base, &path.display().to_string(), text);
+        if let Err(problem) = read {
+            document.add(problem);
+            document.is_partial = true;
+        }
         document
     }
 
-    fn new(schema: &'static Schema, base: Values) -> Self {
-        Self {
-            schema,
-            files: Vec::new(),
-            values: base,
-            origins: BTreeMap::new(),
-            misspelled: BTreeMap::new(),
-            problems: Problems::default(),
-            is_partial: false,
-            reading: Origin::File(0),
-        }
-    }
-
-    /// Reads another file over the values so far. One that cannot be read is a problem.
-    pub fn load_over(&mut self, path: &Path) {
-        let text = text_of(path).unwrap_or_else(|problem| {
-            self.problems.add(|| problem);
-            self.is_partial = true;
-            String::new()
-        });
-        self.read_file(&path.display().to_string(), &text);
-    }
-
-    fn read_file(&mut self, name: &str, text: &str) {
-        // A byte order mark would count as a column.
-        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        self.reading = Origin::File(self.files.len());
-        self.files.push(Source::new(name, text));
+    fn read_file(&mut self, text: &str) {
         let (root, errors) = DeTable::parse_recoverable(text);
         match errors.as_slice() {
             [] => self.table(self.schema.keys, root.get_ref(), ""),
@@ -137,12 +125,6 @@ impl Document {
         self.problems.add(|| problem);
     }
 
-    /// Removes the value of a derived key.
-    pub fn unset(&mut self, path: &str) {
-        self.values.remove(path);
-        self.origins.remove(path);
-    }
-
     /// The values as a struct. For rejected values it has those of the base.
     ///
     /// # Panics
@@ -157,16 +139,11 @@ impl Document {
         &self.values
     }
 
-    /// The name of the file, or of the first one.
-    pub fn name(&self) -> &str {
-        &self.files[0].name
-    }
-
     /// The name of the file, the flag or the variable that the value of a key, or the list with
     /// this entry, comes from.
     pub fn origin(&self, path: &str) -> Option<&str> {
         match self.origin_of(path)? {
-            Origin::File(number) => Some(&self.files[*number].name),
+            Origin::File => Some(&self.file.name),
             Origin::Named(name) => Some(name),
             Origin::Rejected => None,
         }
@@ -176,9 +153,9 @@ impl Document {
         self.origins.get(path).or_else(|| self.origin_of(path.rsplit_once('.')?.0))
     }
 
-    /// Whether a file, a flag or a variable gives an accepted value for a key.
+    /// Whether the file, a flag or a variable gives an accepted value for a key.
     pub fn is_given(&self, path: &str) -> bool {
-        matches!(self.origins.get(path), Some(Origin::File(_) | Origin::Named(_)))
+        matches!(self.origins.get(path), Some(Origin::File | Origin::Named(_)))
     }
 
     /// Whether the value of a key was rejected, so that what follows from it is no news.
@@ -192,13 +169,11 @@ impl Document {
         if self.is_partial {
             return;
         }
-        let place = |file: &Source| Some(At::Place(file.place(self.span(file, path)?)));
-        let at = match self.origin_of(path) {
-            Some(Origin::Named(name)) => Some(At::Named(name.to_string())),
-            Some(Origin::File(number)) => place(&self.files[*number]),
-            Some(Origin::Rejected) | None => self.files.iter().rev().find_map(place),
+        let at = match (self.origin_of(path), self.span(path)) {
+            (Some(Origin::Named(name)), _) => At::Named(name.to_string()),
+            (_, Some(span)) => At::Place(self.file.place(span)),
+            (_, None) => At::File(self.file.name.clone()),
         };
-        let at = at.unwrap_or_else(|| At::File(self.name().to_owned()));
         self.problems.add(|| Problem::new(at, path, what, remedy.map(str::to_owned)));
     }
 
@@ -207,7 +182,7 @@ impl Document {
         self.problems.total() > 0
     }
 
-    /// Whether a file could not be read, or only up to an error of its syntax.
+    /// Whether the file could not be read, or only up to an error of its syntax.
     pub fn is_partial(&self) -> bool {
         self.is_partial
     }
@@ -226,10 +201,10 @@ impl Document {
         self.problems.into_result()
     }
 
-    /// The place of a value, or of the innermost table or list around it, in a file. It is parsed
-    /// once more: spans of long lists are not kept.
-    fn span(&self, file: &Source, path: &str) -> Option<Range<usize>> {
-        let (root, _) = DeTable::parse_recoverable(&file.text);
+    /// The place of a value, or of the innermost table or list around it, in the file. It is
+    /// parsed once more: spans of long lists are not kept.
+    fn span(&self, path: &str) -> Option<Range<usize>> {
+        let (root, _) = DeTable::parse_recoverable(&self.file.text);
         let root = DeValue::Table(root.into_inner());
         let (mut value, mut span) = (&root, None);
         for part in path.split('.') {
@@ -246,7 +221,7 @@ impl Document {
     /// from there on the parser's recovery may have put keys anywhere.
     fn syntax(&mut self, errors: &[Error]) -> usize {
         self.is_partial = true;
-        let Some(source) = self.files.last() else { return 0 };
+        let source = &self.file;
         let end = source.text.len();
         let (mut last_line, mut first) = (0, end);
         for error in errors {
@@ -375,11 +350,11 @@ impl Document {
 
     /// Adds a problem at these bytes of the file, or with the flag or variable, that is being read.
     fn at(&mut self, span: Range<usize>, path: &str, what: String, remedy: Option<String>) {
-        let Self { files, reading, .. } = self;
+        let Self { file, reading, .. } = self;
         self.problems.add(|| {
             let at = match reading {
                 Origin::Named(name) => At::Named(name.to_string()),
-                _ => At::Place(files[files.len() - 1].place(span)),
+                _ => At::Place(file.place(span)),
             };
             Problem::new(at, path, what, remedy)
         });
@@ -389,7 +364,7 @@ impl Document {
 /// The text of a file.
 fn text_of(path: &Path) -> Result<String, Problem> {
     let name = path.display().to_string();
-    let whole = |what: String| Problem::in_file(&name, "", what);
+    let whole = |what: String| Problem::new(At::File(name.clone()), "", what, None);
     let mut bytes = Vec::new();
     regular_file::open(path)
         .and_then(|file| file.take(MAX_FILE_LEN + 1).read_to_end(&mut bytes))

@@ -1,4 +1,4 @@
-//! Problems of files, flags and variables, each with its place and a remedy.
+//! Problems of a file, flags and variables, each with its place and a remedy.
 
 use std::fmt;
 
@@ -39,11 +39,6 @@ impl Problem {
     /// A problem with a flag or a variable.
     pub fn in_named(name: &str, key: &str, what: String) -> Self {
         Self::new(At::Named(name.to_owned()), key, what, None)
-    }
-
-    /// A problem with a file as a whole, named `file`, or with its key `key`.
-    pub fn in_file(file: &str, key: &str, what: String) -> Self {
-        Self::new(At::File(file.to_owned()), key, what, None)
     }
 }
 
@@ -89,8 +84,7 @@ impl Problems {
         if self.total == 0 { Ok(()) } else { Err(self) }
     }
 
-    /// Each problem, in the order of the files; those of flags and variables come last. At most
-    /// 200.
+    /// Each problem, in the order of the file; those of flags and variables come last. At most 200.
     pub fn iter(&self) -> impl Iterator<Item = &Problem> {
         self.kept.iter()
     }

@@ -102,7 +102,7 @@ pub fn assemble_with_fronts<S: Socket>(
             metrics.receive_buffer.set(buffers.receive as u64);
             metrics.send_buffer.set(buffers.send as u64);
             let intake = Intake::new(rules, index, ids.clone());
-            SocketSide::new(index, socket, intake, map, settings, rules.max_hashes)
+            SocketSide::new(index, socket, intake, map, settings)
         });
         let swarm_side = (0..placement.shards())
             .find(|shard| placement.owner(*shard) == index)

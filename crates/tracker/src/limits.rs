@@ -47,10 +47,7 @@ impl Placement {
 
     /// The worker that owns a shard.
     pub fn owner(&self, shard: usize) -> usize {
-        match *self {
-            Self::Split { socket_workers, .. } => socket_workers + shard,
-            Self::Colocated { .. } => shard,
-        }
+        self.workers() - self.shards() + shard
     }
 }
 

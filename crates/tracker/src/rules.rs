@@ -17,7 +17,7 @@ const MAX_SWEEP_PERIOD: u32 = 120;
 /// The rules of a worker.
 #[derive(Clone, Debug)]
 pub struct Rules {
-    /// Intervals, lifetimes and peers per reply.
+    /// Peers per reply, and the configured interval and lifetime: those in force are in `shard`.
     pub announce: AnnounceSettings,
     /// Maximum info hashes answered per scrape.
     pub max_hashes: usize,
@@ -33,7 +33,7 @@ pub struct Rules {
     pub refuse_bogons: bool,
     /// Whether log lines per request may contain the address of the client.
     pub log_addresses: bool,
-    /// The settings of each shard.
+    /// The settings of each shard, with the interval and the lifetime in force.
     pub shard: ShardSettings,
     /// The sources to which no limit of a source applies.
     pub trusted: Arc<AddressSet>,
@@ -47,17 +47,5 @@ impl Rules {
     pub(crate) fn sweep_period(&self) -> Duration {
         let seconds = (self.shard.peer_lifetime / 8).clamp(1, MAX_SWEEP_PERIOD);
         Duration::from_secs(seconds.into())
-    }
-
-    /// Sets the announce interval, in seconds.
-    pub fn set_interval(&mut self, interval: u32) {
-        self.announce.interval = interval;
-        self.shard.interval = interval;
-    }
-
-    /// Sets the time after its last announce at which a peer expires, in seconds.
-    pub fn set_peer_lifetime(&mut self, lifetime: u32) {
-        self.announce.peer_lifetime = lifetime;
-        self.shard.peer_lifetime = lifetime;
     }
 }

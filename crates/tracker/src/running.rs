@@ -51,28 +51,12 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts a thread for each worker, named by its role and pinned by `settings`, and starts
-    /// their turns.
+    /// Starts a thread for each worker, named by its role and pinned by `settings`, and for each of
+    /// `fronts` in the order of their numbers, which are not pinned. All members wait for
+    /// [`begin`](Self::begin).
     ///
     /// # Errors
     /// When a thread cannot be started; the others are stopped again.
-    pub fn launch<S: Socket + Send + 'static>(
-        settings: &WorkerSettings,
-        addresses: Vec<SocketAddr>,
-        workers: Vec<Worker<S>>,
-        clock: Clock,
-    ) -> io::Result<Self> {
-        let fronts: Vec<Worker<S>> = Vec::new();
-        let mut running = Self::prepare(settings, addresses, workers, fronts, clock)?;
-        running.begin();
-        Ok(running)
-    }
-
-    /// As [`launch`](Self::launch), with `fronts` in the order of their numbers, which are not
-    /// pinned. All members wait for [`begin`](Self::begin).
-    ///
-    /// # Errors
-    /// As [`launch`](Self::launch).
     pub fn prepare<S: Socket + Send + 'static, F: MemberThread>(
         settings: &WorkerSettings,
         addresses: Vec<SocketAddr>,

@@ -1,9 +1,8 @@
 //! Sends the contents of running shards, message by message, to a thread that writes them to a file
 //! or a socket.
 
-use crossbeam_channel::{Receiver, Sender, TrySendError, bounded, select};
+use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use onrush_swarm::{Moment, Shard};
-use thiserror::Error;
 
 use crate::clock::Now;
 use crate::lanes::ShardTask;
@@ -93,17 +92,6 @@ pub struct ShardStream<M> {
     unfinished: usize,
 }
 
-/// Why a [`ShardStream`] ended early.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum StreamError {
-    /// A task ended early.
-    #[error("a worker has ended, or was too slow")]
-    Interrupted,
-    /// The receiver stopped.
-    #[error("stopped")]
-    Stopped,
-}
-
 impl<M: Send + 'static> ShardStream<M> {
     /// Starts a task on every shard.
     ///
@@ -121,19 +109,6 @@ impl<M: Send + 'static> ShardStream<M> {
     /// The messages that tasks on this many shards send to `parts`.
     pub fn new(parts: Receiver<Part<M>>, shards: usize) -> Self {
         Self { parts, unfinished: shards }
-    }
-
-    /// Waits for the next message; `None` after the last one of all shards.
-    ///
-    /// # Errors
-    /// When a task ended early, or `stop` has a message or is closed.
-    pub fn next<S>(&mut self, stop: &Receiver<S>) -> Result<Option<M>, StreamError> {
-        self.next_by(|parts| {
-            select! {
-                recv(parts) -> part => part.map_err(|_| StreamError::Interrupted),
-                recv(stop) -> _ => Err(StreamError::Stopped),
-            }
-        })
     }
 
     /// Waits for the next message by `receive`; `None` after the last one of all shards.

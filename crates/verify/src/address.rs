@@ -67,9 +67,6 @@ fn host_and_port(text: &str) -> Result<(&str, u16), String> {
             return Err(format!("`{scheme}://` is not the URL of a UDP tracker; {EXPECTED}"));
         }
     };
-    if let Some(offer) = with_brackets(authority) {
-        return Err(format!("an IPv6 address is in brackets: write {offer}"));
-    }
     let parts = authority.rsplit_once(':').filter(|_| !authority.ends_with(']'));
     let (host, port) = parts.ok_or_else(|| format!("there is no port; {EXPECTED}"))?;
     let host = match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
@@ -82,16 +79,6 @@ fn host_and_port(text: &str) -> Result<(&str, u16), String> {
         Ok(port) => Ok((host, port)),
         Err(_) => Err(format!("`{port}` is no port; {EXPECTED}")),
     }
-}
-
-/// The address with brackets that an IPv6 address without them may mean: its last number could be
-/// the port.
-fn with_brackets(text: &str) -> Option<String> {
-    let split = text.rsplit_once(':').filter(|(host, _)| is_ipv6(host));
-    let split = split.map(|(host, port)| format!("[{host}]:{port}"));
-    let whole = is_ipv6(text).then(|| format!("[{text}]:PORT"));
-    let offers: Vec<_> = [split, whole].into_iter().flatten().collect();
-    (!offers.is_empty()).then(|| offers.join(" or "))
 }
 
 /// Whether it is an IPv6 address, with or without a zone, like `fe80::1%eth0`.
@@ -164,8 +151,8 @@ mod tests {
             ("user@host:6969", "is no host"),
             ("http://127.0.0.1:6969/announce", "`http://` is not the URL of a UDP tracker"),
             ("[::1]", "no port"),
-            ("::1", "[::1]:PORT"),
-            ("fe80::1%eth0:6969", "[fe80::1%eth0]:6969"),
+            ("::1", "[::1]:6969"),
+            ("fe80::1%eth0:6969", "`fe80::1%eth0` is no host"),
             ("0.0.0.0:6969", "not a unicast address"),
             ("[::]:6969", "not a unicast address"),
             ("239.0.0.1:6969", "not a unicast address"),
@@ -173,14 +160,6 @@ mod tests {
         ] {
             let error = first(text).unwrap_err();
             assert!(error.contains(named), "{text}: {error}");
-        }
-    }
-
-    #[test]
-    fn both_meanings_of_an_ipv6_address_without_brackets_are_offered() {
-        let error = first("2001:db8::1:6969").unwrap_err();
-        for offered in ["[2001:db8::1]:6969", "[2001:db8::1:6969]:PORT"] {
-            assert!(error.contains(offered), "{error}");
         }
     }
 

@@ -38,18 +38,13 @@ impl Session {
             freed: Condvar::new(),
             large_swarm: OnceLock::new(),
         };
-        session.target.shares_hashes = session.has_given_hashes();
+        session.target.shares_hashes = !session.given.is_empty();
         if !session.target.address.ip().is_loopback() {
             let sources = session.target.sources.iter().take(2);
             let external = sources.filter_map(|source| Some((*source, session.seen_as(*source)?)));
             session.target.external = external.collect();
         }
         session
-    }
-
-    /// Whether the tracker is limited to given info hashes.
-    pub(crate) fn has_given_hashes(&self) -> bool {
-        !self.given.is_empty()
     }
 
     /// A client at `source`.
@@ -184,7 +179,7 @@ impl<'s> Fixture<'s> {
 
 impl Drop for Fixture<'_> {
     fn drop(&mut self) {
-        if self.session.has_given_hashes() {
+        if self.target.shares_hashes {
             self.session.give_back(&mut self.hashes);
         }
     }

@@ -81,7 +81,7 @@ pub fn verify(settings: &VerifySettings) -> Result<Conformance, Unreachable> {
 /// Runs one check. `refusal` says how the tracker refuses announces of any hash, if it does.
 fn run(check: &Check, session: &Session, refusal: Option<&str>) -> CheckResult {
     if let (Some(text), true) = (refusal, check.needs != Needs::Nothing) {
-        let which = if session.has_given_hashes() { "the given" } else { "unknown" };
+        let which = if session.target.shares_hashes { "the given" } else { "unknown" };
         let reason = format!("to announces of {which} hashes the tracker {text}");
         return match check.id == checks::FIRST_ANNOUNCE {
             false => skipped(reason),

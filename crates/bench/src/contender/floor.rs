@@ -25,12 +25,8 @@ pub const FLOOR: Contender = Contender {
     },
     launch: |found, _, setup| {
         let bytes = REPLY + PEER * setup.peers;
-        let port = setup.address.port();
-        let line = format!("--listen 127.0.0.1:{port} --reply-bytes {bytes}");
-        let mut arguments: Vec<String> = line.split(' ').map(Into::into).collect();
-        if setup.address.ip().is_unspecified() {
-            arguments.push("--pktinfo".into());
-        }
+        let line = format!("--listen {} --reply-bytes {bytes}", setup.address);
+        let arguments = line.split(' ').map(Into::into).collect();
         Ok(Launch { program: found.program.clone(), arguments, ..Launch::default() })
     },
     ..USUAL
@@ -51,6 +47,6 @@ mod tests {
         let setup = Setup { peers: 8, ..setup(Path::new("/tmp")) };
         assert_eq!(of(&setup), "--listen 127.0.0.1:7000 --reply-bytes 68");
         let any = Setup { address: ([0, 0, 0, 0], 7000).into(), ..setup };
-        assert_eq!(of(&any), "--listen 127.0.0.1:7000 --reply-bytes 68 --pktinfo");
+        assert_eq!(of(&any), "--listen 0.0.0.0:7000 --reply-bytes 68");
     }
 }

@@ -7,13 +7,12 @@ use std::path::Path;
 
 use anyhow::Context as _;
 
-use super::{Contender, Found, Launch, Setup, USUAL, Variant, output};
+use super::{Contender, Found, Launch, Setup, USUAL, Variant, WHITELIST, output};
 use crate::cpus::Assignment;
 
 const WORKERS: &str = "workers";
 /// The version of a program that belongs to no Debian package.
 pub const OWN_BUILD: &str = "own build";
-const WHITELIST: &str = "whitelist.txt";
 
 /// opentracker.
 pub const OPENTRACKER: Contender = Contender {
@@ -50,20 +49,14 @@ fn variants(_: &Found, seats: &Assignment) -> Vec<Variant> {
 
 fn launch(found: &Found, variant: &Variant, setup: &Setup) -> anyhow::Result<Launch> {
     let mut program = found.program.clone();
-    if found.needs_whitelist() {
-        let whitelist = setup.whitelist.context("opentracker needs a whitelist")?;
-        let list = setup.directory.join(WHITELIST);
-        fs::hard_link(whitelist, &list)
-            .or_else(|_| fs::copy(whitelist, &list).map(drop))
-            .with_context(|| format!("cannot copy {}", whitelist.display()))?;
-    } else {
+    if !found.needs_whitelist() {
         // The account `nobody` may have no access to the directory of the build.
         program = setup.directory.join(found.contender.name);
         fs::copy(&found.program, &program)
             .and_then(|_| fs::set_permissions(&program, Permissions::from_mode(0o755)))
             .with_context(|| format!("cannot copy {}", found.program.display()))?;
     }
-    let config = config(variant, setup);
+    let config = config(found, variant, setup);
     let launch =
         Launch::configured(&program, setup.directory, ["-f", "opentracker.conf"], &config)?;
     // Readable by the account `nobody` under any umask.
@@ -73,9 +66,12 @@ fn launch(found: &Found, variant: &Variant, setup: &Setup) -> anyhow::Result<Lau
 }
 
 /// The number of workers precedes the address that it applies to.
-fn config(variant: &Variant, setup: &Setup) -> String {
+fn config(found: &Found, variant: &Variant, setup: &Setup) -> String {
     // opentracker changes to this directory before it reads the list.
-    let list = setup.whitelist.map_or(String::new(), |_| format!("access.whitelist {WHITELIST}\n"));
+    let list = match found.needs_whitelist() {
+        true => format!("access.whitelist {WHITELIST}\n"),
+        false => String::new(),
+    };
     format!(
         "listen.udp.workers {}\nlisten.udp {}\ntracker.rootdir {}\n{list}",
         variant.count(WORKERS).unwrap_or(0),
@@ -97,13 +93,11 @@ mod tests {
     fn workers_come_before_the_address() {
         let variant = Variant::new("opentracker", None, &[(WORKERS, 4)]);
         let setup = setup(Path::new("/tmp/x"));
-        let text = config(&variant, &setup);
+        let text = config(&found(Path::new("opentracker"), OWN_BUILD), &variant, &setup);
         assert!(text.starts_with("listen.udp.workers 4\nlisten.udp 127.0.0.1:7000\n"), "{text}");
         let debians = found(Path::new("opentracker"), "1");
-        assert!(debians.launch(&variant, &setup).is_err(), "without a whitelist");
         assert!(!text.contains("whitelist"), "{text}");
-        let setup = Setup { whitelist: Some(Path::new("/tmp/list")), ..setup };
-        assert!(config(&variant, &setup).ends_with("access.whitelist whitelist.txt\n"));
+        assert!(config(&debians, &variant, &setup).ends_with("access.whitelist whitelist.txt\n"));
     }
 
     #[test]

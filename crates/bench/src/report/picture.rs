@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use onrush_load::chart::{Axis, Bar, Bars, HEIGHT, Line, Lines, Point, WIDTH, bars, lines};
+use onrush_load::stats::Spread;
 use onrush_text::numbers::Unit;
 
 use crate::contender::unique;
 use crate::mix::Mix;
-use crate::stats::Spread;
 use crate::summary::{Row, Summary};
 
 /// The panels of all loads below each other.

@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 
 use super::lists::List;
 use super::sources::Sources;
-use crate::admin::{Admin, Purpose};
+use crate::admin::Admin;
 use onrush_config::keys::LEVELS;
 use onrush_control::api::admin::Measure;
 
@@ -165,28 +165,21 @@ pub enum Action {
 }
 
 impl Action {
-    /// Its purpose.
-    pub fn purpose(&self) -> Purpose {
-        match self {
-            Self::Reload { .. } => Purpose::Reload,
-            Self::LogLevel { .. }
-            | Self::Snapshot { .. }
-            | Self::Export
-            | Self::Upgrade { .. }
-            | Self::List(List::Add { .. } | List::Remove(_) | List::Reset(_))
-            | Self::Block { .. }
-            | Self::Unblock { .. } => Purpose::Change,
+    /// Whether it only reads what the tracker knows.
+    pub fn only_reads(&self) -> bool {
+        matches!(
+            self,
             Self::Health
-            | Self::Stats
-            | Self::Metrics
-            | Self::Version
-            | Self::Config { .. }
-            | Self::List(List::Show { .. } | List::Changes | List::Export | List::Check { .. })
-            | Self::Blocks
-            | Self::Swarm { .. }
-            | Self::TopSwarms { .. }
-            | Self::TopSources(_) => Purpose::Read,
-        }
+                | Self::Stats
+                | Self::Metrics
+                | Self::Version
+                | Self::Config { .. }
+                | Self::List(List::Show { .. } | List::Changes | List::Export | List::Check { .. })
+                | Self::Blocks
+                | Self::Swarm { .. }
+                | Self::TopSwarms { .. }
+                | Self::TopSources(_)
+        )
     }
 
     /// The default of `--timeout`, in seconds. Monitoring gives up after ten.

@@ -132,10 +132,7 @@ pub fn config_differences(report: &ConfigDifferences) -> String {
         format!("{key}: {}, in the file {} (by {applied_by})\n", value(in_force), value(file))
     };
     let mut text = match report.differences.as_slice() {
-        [] => {
-            "the file has the values in force; for the contents of lists: onrush ctl list check\n"
-                .to_owned()
-        }
+        [] => "the file has the values in force; its lists: onrush ctl list check\n".to_owned(),
         differences => differences.iter().map(line).collect::<String>(),
     };
     report.overrides.iter().for_each(|it| text.push_str(&format!("note: {it}\n")));

@@ -11,7 +11,7 @@ use onrush_proto::InfoHash;
 
 use super::format::aligned;
 use onrush_control::api::admin::{
-    ChangedEntry, ListChanges, ListCheck, ListEntry, ListPart, ListReport, ListUpdate,
+    ChangedEntry, ListChanges, ListCheck, ListEntry, ListReport, ListUpdate,
 };
 use onrush_control::client::ClientError;
 use onrush_store::lists::file::{
@@ -22,13 +22,11 @@ use onrush_text::times::{date, date_time};
 
 /// Bytes of lines per request: well under the default of admin.max_body.
 const CHUNK: usize = 400_000;
-/// Seconds of a day.
-const DAY: u64 = 24 * 3_600;
 
 /// Actions on the list of info hashes.
 #[derive(Clone, Debug, Subcommand)]
 pub enum List {
-    /// Show its mode, length and refusals by day, or whether and why an info hash is listed
+    /// Show its mode, length and refusals, or whether and why an info hash is listed
     Show {
         /// 40 hexadecimal digits or 32 base32 characters
         info_hash: Option<String>,
@@ -161,8 +159,8 @@ pub fn check(check: &ListCheck) -> String {
     text
 }
 
-/// The mode and length of the list, and what its parts refused until `now`, in seconds since 1970.
-pub fn report(report: &ListReport, now: u64) -> String {
+/// The mode and length of the list, and what its parts have refused.
+pub fn report(report: &ListReport) -> String {
     let list = &report.list;
     let entries = grouped(list.entries);
     let what = match list.mode.as_str() {
@@ -182,21 +180,12 @@ pub fn report(report: &ListReport, now: u64) -> String {
         return text;
     }
     let width = report.parts.iter().map(|part| part.name.len()).max().unwrap_or(0).max(7);
-    let mut line = |name: &str, columns: [&str; 4]| {
-        let [today, yesterday, week, month] = columns;
+    let mut line = |name: &str, refused: &str| {
         // Writing into a String cannot fail.
-        let _ = writeln!(text, "{name:<width$} {today:>12} {yesterday:>12} {week:>12} {month:>12}");
+        let _ = writeln!(text, "{name:<width$} {refused:>15}");
     };
-    line("refused", ["today (UTC)", "yesterday", "7 days", "31 days"]);
-    for ListPart { name, by_day, .. } in &report.parts {
-        let columns = [0..1, 1..2, 0..7, 0..31].map(|ago| {
-            let of = |(day, count): (&u64, &u64)| {
-                ago.contains(&((now / DAY).saturating_sub(day / DAY))).then_some(*count)
-            };
-            grouped(by_day.iter().filter_map(of).sum::<u64>())
-        });
-        line(name, columns.each_ref().map(String::as_str));
-    }
+    line("refused", "since the start");
+    report.parts.iter().for_each(|part| line(&part.name, &grouped(part.refused)));
     text
 }
 
@@ -243,37 +232,29 @@ pub fn changed(changed: &ListUpdate) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
+    use onrush_control::api::admin::ListPart;
     use onrush_control::api::stats::ListState;
 
     /// The 23rd of November 2026, 14:00 UTC.
     const NOW: u64 = 1_795_442_400;
 
-    fn part(name: &str, days_ago: &[(u64, u64)]) -> ListPart {
-        let by_day = days_ago.iter().map(|(ago, count)| ((NOW / DAY - ago) * DAY, *count));
-        ListPart { name: name.to_owned(), refused: 5, by_day: by_day.collect::<BTreeMap<_, _>>() }
-    }
-
     #[test]
-    fn refused_announces_are_summed_by_days() {
+    fn each_part_has_its_refused_announces() {
         let list = ListState { mode: "deny".to_owned(), entries: 2_990, ..ListState::default() };
-        let parts = vec![
-            part("abuse.txt", &[(0, 12_345), (1, 7), (6, 100), (30, 1_000)]),
-            part("court.txt", &[(7, 3)]),
-        ];
+        let part = |name: &str, refused| ListPart { name: name.to_owned(), refused };
+        let parts = vec![part("abuse.txt", 12_345), part("court.txt", 3)];
         assert_eq!(
-            report(&ListReport { list, parts }, NOW),
+            report(&ListReport { list, parts }),
             "\
 deny: every info hash except the 2,990 listed ones is served
-refused    today (UTC)    yesterday       7 days      31 days
-abuse.txt       12,345            7       12,452       13,452
-court.txt            0            0            0            3
+refused   since the start
+abuse.txt          12,345
+court.txt               3
 "
         );
         let open = ListReport { list: ListState::default(), parts: Vec::new() };
-        assert_eq!(report(&open, NOW).lines().count(), 1);
+        assert_eq!(report(&open).lines().count(), 1);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! | [`command`] | flags and actions |
 //! | [`lists`] | `list`: actions and formats |
 //! | [`mod@format`], [`blocks`] | replies as text |
-//! | [`sources`] | `top-sources`: flags and formats |
+//! | [`sources`] | `top-sources`: flags and text |
 
 pub mod blocks;
 pub mod command;
@@ -56,7 +56,7 @@ pub fn run(ctl: &Ctl) -> Exit {
         }
         exit => exit,
     };
-    ctl.admin.reach(ctl.action.purpose(), ctl.token_file.as_deref(), timeout, perform, fail)
+    ctl.admin.reach(ctl.action.only_reads(), ctl.token_file.as_deref(), timeout, perform, fail)
 }
 
 /// Seconds since 1970.
@@ -154,9 +154,7 @@ impl Requests<'_> {
     fn list(&self, action: &List) -> Result<(String, u8), ClientError> {
         let client = self.client;
         let text = match action {
-            List::Show { info_hash: None } => {
-                self.get("/api/v1/list", |report| lists::report(report, now()))
-            }
+            List::Show { info_hash: None } => self.get("/api/v1/list", lists::report),
             List::Show { info_hash: Some(hash) } => {
                 self.get(&format!("/api/v1/list/{hash}"), lists::entry)
             }
@@ -198,7 +196,7 @@ impl Requests<'_> {
     fn changes(&self) -> Result<String, ClientError> {
         let mut all = ListChanges { next: Some("0".repeat(40)), ..ListChanges::default() };
         while let Some(from) = all.next.take() {
-            let path = format!("/api/v1/list/changes?limit=10000&from={from}");
+            let path = format!("/api/v1/list/changes?from={from}");
             let page: ListChanges = self.client.get(&path)?.json()?;
             all.changes.extend(page.changes);
             all = ListChanges { changes: all.changes, ..page };

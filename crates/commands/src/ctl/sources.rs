@@ -1,8 +1,8 @@
-//! `onrush ctl top-sources`: its flags, and its result as text, as CSV and as rules of nftables.
+//! `onrush ctl top-sources`: its flags, and its result as text.
 
 use std::fmt::Write;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use ipnet::IpNet;
 
 use super::format::word;
@@ -13,7 +13,6 @@ const AFTER_HELP: &str = "\
 Examples:
   onrush ctl top-sources                         which addresses send most
   onrush ctl top-sources --by 24 --kind refused  networks that are refused
-  onrush ctl top-sources --by 24 --format nft | nft -f -
 
 Notes:
   Sources of connects and of refused requests may be forged: only an announce
@@ -40,28 +39,14 @@ pub struct Sources {
     /// Number of sources
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub limit: u16,
-    /// Leave out sources below this share of the requests, in percent [default: 0; nft: 1]
-    #[arg(long, value_name = "PERCENT", value_parser = percent)]
-    pub min_share: Option<f64>,
-    /// Print
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    pub format: Format,
+    /// Leave out sources below this share of the requests, in percent
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.0, value_parser = percent)]
+    pub min_share: f64,
 }
 
 fn percent(text: &str) -> Result<f64, String> {
     let number = text.parse().ok().filter(|percent| (0.0..=100.0).contains(percent));
     number.ok_or_else(|| "write a number from 0 to 100".to_owned())
-}
-
-/// The format of the result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// A table
-    Text,
-    /// Comma-separated values, with a header line
-    Csv,
-    /// Input of `nft -f -`: rules that drop the datagrams of these sources to the tracker's ports
-    Nft,
 }
 
 impl Sources {
@@ -72,17 +57,22 @@ impl Sources {
         format!("/api/v1/sources/top?seconds={seconds}&by={by}&kind={kind}&limit={limit}")
     }
 
-    /// The result in the format that was asked for.
+    /// The result as a table.
     pub fn show(&self, top: &TopSources) -> String {
-        let mut top = top.clone();
-        let nft_default = if self.format == Format::Nft { 1.0 } else { 0.0 };
-        let least = self.min_share.unwrap_or(nft_default) / 100.0;
-        top.sources.retain(|source| source.share >= least);
-        match self.format {
-            Format::Text => text(&top),
-            Format::Csv => csv(&top),
-            Format::Nft => nft(&top),
+        let mut text =
+            format!("{:<43} {:>9} {:>9} {:>11}\n", "source", "share", "+-", "per second");
+        let least = self.min_share / 100.0;
+        let shown = top.sources.iter().filter(|source| source.share >= least);
+        for SourceShare { source, share, error, rate, .. } in shown {
+            let (source, share, error) = (name(source), 100.0 * share, 100.0 * error);
+            let rate = grouped(rate);
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "{source:<43} {share:>7.2} % {error:>7.2} % {rate:>11}");
         }
+        for note in notes(top) {
+            let _ = writeln!(text, "{note}");
+        }
+        text
     }
 }
 
@@ -102,20 +92,6 @@ fn name(source: &IpNet) -> String {
         true => source.addr().to_string(),
         false => source.to_string(),
     }
-}
-
-fn text(top: &TopSources) -> String {
-    let mut text = format!("{:<43} {:>9} {:>9} {:>11}\n", "source", "share", "+-", "per second");
-    for SourceShare { source, share, error, rate, .. } in &top.sources {
-        let (source, share, error) = (name(source), 100.0 * share, 100.0 * error);
-        let rate = grouped(rate);
-        // Writing to a string cannot fail.
-        let _ = writeln!(text, "{source:<43} {share:>7.2} % {error:>7.2} % {rate:>11}");
-    }
-    for note in notes(top) {
-        let _ = writeln!(text, "{note}");
-    }
-    text
 }
 
 /// Limits on the meaning of the numbers.
@@ -150,58 +126,6 @@ fn notes(top: &TopSources) -> Vec<String> {
         ));
     }
     notes
-}
-
-fn csv(top: &TopSources) -> String {
-    let mut text = "source,share,error,requests_per_second,sampled\n".to_owned();
-    for SourceShare { source, share, error, rate, sampled } in &top.sources {
-        let source = name(source);
-        let _ = writeln!(text, "{source},{share:.6},{error:.6},{rate:.1},{sampled}");
-    }
-    text
-}
-
-/// Rules that drop datagrams of the sources. They can be applied again: elements are added, and the
-/// chain is written anew.
-fn nft(top: &TopSources) -> String {
-    const TABLE: &str = "inet onrush_block";
-    let mut text = format!(
-        "# Sources that send most to the tracker, by `onrush ctl top-sources --format nft`.\n\
-         # Apply: nft -f FILE. Show: nft list table {TABLE}. Remove: nft delete table {TABLE}.\n"
-    );
-    for note in notes(top) {
-        let _ = writeln!(text, "# {note}");
-    }
-    for SourceShare { source, share, error, .. } in &top.sources {
-        let (share, error) = (100.0 * share, 100.0 * error);
-        let _ = writeln!(text, "# {}: {share:.2} % +- {error:.2} %", name(source));
-    }
-    let _ = write!(
-        text,
-        "add table {TABLE}\n\
-         add set {TABLE} sources_v4 {{ type ipv4_addr; flags interval; auto-merge; }}\n\
-         add set {TABLE} sources_v6 {{ type ipv6_addr; flags interval; auto-merge; }}\n\
-         add chain {TABLE} input {{ type filter hook input priority -10; policy accept; }}\n\
-         flush chain {TABLE} input\n"
-    );
-    let ports: Vec<String> = top.ports.iter().map(u16::to_string).collect();
-    let ports = ports.join(", ");
-    if !ports.is_empty() {
-        for (family, set) in [("ip", "sources_v4"), ("ip6", "sources_v6")] {
-            let _ = writeln!(
-                text,
-                "add rule {TABLE} input udp dport {{ {ports} }} {family} saddr @{set} counter drop"
-            );
-        }
-    }
-    for (set, is_v4) in [("sources_v4", true), ("sources_v6", false)] {
-        let of_family = top.sources.iter().filter(|share| share.source.addr().is_ipv4() == is_v4);
-        let elements: Vec<String> = of_family.map(|share| name(&share.source)).collect();
-        if !elements.is_empty() {
-            let _ = writeln!(text, "add element {TABLE} {set} {{ {} }}", elements.join(", "));
-        }
-    }
-    text
 }
 
 #[cfg(test)]

@@ -25,8 +25,6 @@ const AFTER_HELP: &str = "\
 Examples:
   onrush probe udp://tracker.example.org:6969/announce
   onrush probe tracker.example.org:6969 --warning 200 --format nagios
-  onrush probe tracker.example.org:6969 --format prometheus
-                                     for the text file collector of Prometheus
 
 Notes:
   It sends a connect, an announce and a scrape to one address of each family.
@@ -89,10 +87,6 @@ pub enum Format {
     Text,
     /// The line of a monitoring plugin of Nagios or Icinga, with performance data.
     Nagios,
-    /// Metrics in the text format of Prometheus.
-    Prometheus,
-    /// JSON.
-    Json,
 }
 
 fn milliseconds(text: &str) -> Result<f64, String> {
@@ -109,14 +103,7 @@ pub fn run(args: &ProbeArgs) -> Exit {
             return match args.format {
                 // Its users read standard output only.
                 Format::Nagios => print_or(&text, UNKNOWN, unknown),
-                // A sample, as an alert sees no failure without one.
-                Format::Prometheus => {
-                    let families = families(args).map(|ipv4| (report::label(ipv4), false));
-                    let metrics = report::success(&args.url, families);
-                    let printed = print_or(&metrics, UNKNOWN, unknown);
-                    Exit { text: printed.text + &text, ..printed }
-                }
-                _ => unknown(text),
+                Format::Text => unknown(text),
             };
         }
     };
@@ -131,17 +118,12 @@ fn unknown(text: String) -> Exit {
     Exit { code: UNKNOWN, text }
 }
 
-/// Whether it is IPv4, for each family that is asked for.
-fn families(args: &ProbeArgs) -> impl Iterator<Item = bool> {
-    let families = [(true, !args.ipv6), (false, !args.ipv4)];
-    families.into_iter().filter(|(_, asked)| *asked).map(|(ipv4, _)| ipv4)
-}
-
 /// One address of each family that is asked for.
 fn addresses(args: &ProbeArgs) -> Result<Vec<SocketAddr>, String> {
     let tracker: TrackerAddress = args.url.parse()?;
     let of_family = |ipv4| tracker.all().iter().find(|address| address.is_ipv4() == ipv4);
-    let addresses: Vec<_> = families(args).filter_map(|ipv4| of_family(ipv4).copied()).collect();
+    let asked = [(true, !args.ipv6), (false, !args.ipv4)].into_iter().filter(|(_, asked)| *asked);
+    let addresses: Vec<_> = asked.filter_map(|(ipv4, _)| of_family(ipv4).copied()).collect();
     match (addresses.is_empty(), args.ipv4) {
         (false, _) => Ok(addresses),
         (true, true) => Err("it has no IPv4 address".to_owned()),

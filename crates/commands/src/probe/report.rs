@@ -1,10 +1,9 @@
-//! Results of a probe as text, as a line of a monitoring plugin, as metrics and as JSON.
+//! Results of a probe as text, and as a line of a monitoring plugin.
 
 use std::fmt::Write as _;
 use std::time::Duration;
 
 use onrush_verify::probe::Probe;
-use serde_json::{Value, json};
 
 use super::Format;
 use crate::format::escaped;
@@ -64,8 +63,6 @@ impl Report<'_> {
         match format {
             Format::Text => self.lines(),
             Format::Nagios => self.plugin_line(),
-            Format::Prometheus => self.metrics(),
-            Format::Json => format!("{:#}\n", self.json()),
         }
     }
 
@@ -124,88 +121,6 @@ impl Report<'_> {
         }
         line + "\n"
     }
-
-    fn metrics(&self) -> String {
-        let probes = || self.probes.iter().map(|probe| (probe, family_label(probe)));
-        let answers = probes().map(|(probe, family)| (family, probe.failed.is_none()));
-        let times = probes().flat_map(|(probe, family)| {
-            probe.answered.iter().map(move |step| {
-                let labels = format!("family=\"{family}\",step=\"{}\"", step.step.as_ref());
-                (labels, step.time.as_secs_f64())
-            })
-        });
-        let repeats = probes()
-            .map(|(probe, family)| (format!("family=\"{family}\""), repeated(probe) as f64));
-        let durations = metric(
-            self.target,
-            "duration_seconds",
-            "Time from the first datagram of a request to its reply.",
-            times,
-        );
-        let repeats = metric(
-            self.target,
-            "repeated_datagrams",
-            "Datagrams of answered requests that were sent again, as no reply came in time.",
-            repeats,
-        );
-        success(self.target, answers) + &durations + &repeats
-    }
-
-    fn json(&self) -> Value {
-        let probes = self.probes.iter().map(|probe| {
-            let steps = probe.answered.iter().map(|step| {
-                json!({
-                    "step": step.step.as_ref(),
-                    "milliseconds": milliseconds(step.time),
-                    "repeated": step.repeated,
-                })
-            });
-            let failed = probe
-                .failed
-                .as_ref()
-                .map(|(step, why)| json!({ "step": step.as_ref(), "error": why.to_string() }));
-            json!({
-                "family": family_label(probe),
-                "address": probe.address.to_string(),
-                "answered": steps.collect::<Vec<_>>(),
-                "failed": failed,
-            })
-        });
-        json!({
-            "target": self.target,
-            "verdict": self.verdict().word(),
-            "probes": probes.collect::<Vec<_>>(),
-        })
-    }
-}
-
-/// The metric of whether a tracker answers over each family, in the text format of Prometheus.
-pub(super) fn success<'a>(target: &str, families: impl Iterator<Item = (&'a str, bool)>) -> String {
-    metric(
-        target,
-        "success",
-        "Whether the tracker answered a connect, an announce and a scrape.",
-        families.map(|(family, answers)| {
-            (format!("family=\"{family}\""), f64::from(u8::from(answers)))
-        }),
-    )
-}
-
-/// A metric with its samples: labels beside the target, and values.
-fn metric(
-    target: &str,
-    name: &str,
-    help: &str,
-    samples: impl Iterator<Item = (String, f64)>,
-) -> String {
-    let target = target.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-    let name = format!("onrush_probe_{name}");
-    let mut text = format!("# HELP {name} {help}\n# TYPE {name} gauge\n");
-    for (labels, value) in samples {
-        // Writing to a string cannot fail.
-        let _ = writeln!(text, "{name}{{target=\"{target}\",{labels}}} {value}");
-    }
-    text
 }
 
 fn milliseconds(time: Duration) -> f64 {
@@ -220,11 +135,7 @@ fn family(probe: &Probe) -> &'static str {
     if probe.address.is_ipv4() { "IPv4" } else { "IPv6" }
 }
 
-/// The family in names and labels of metrics.
-pub(super) fn label(ipv4: bool) -> &'static str {
-    if ipv4 { "ipv4" } else { "ipv6" }
-}
-
+/// The family in labels of performance data.
 fn family_label(probe: &Probe) -> &'static str {
-    label(probe.address.is_ipv4())
+    if probe.address.is_ipv4() { "ipv4" } else { "ipv6" }
 }

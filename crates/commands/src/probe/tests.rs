@@ -67,37 +67,6 @@ fn the_line_of_a_plugin_has_one_bar_and_performance_data() {
 }
 
 #[test]
-fn metrics_have_a_sample_for_each_family_and_step() {
-    let probes = vec![probe(V4, [1, 2, 3], None), probe(V6, [0, 0, 0], Some(Step::Connect))];
-    let text = report(probes, None, None).text(Format::Prometheus);
-    let samples: Vec<_> = text.lines().filter(|line| !line.starts_with('#')).collect();
-    let target = "target=\"udp://a\\\"b\\\\c:1\"";
-    let expected = [
-        format!("onrush_probe_success{{{target},family=\"ipv4\"}} 1"),
-        format!("onrush_probe_success{{{target},family=\"ipv6\"}} 0"),
-        format!("onrush_probe_duration_seconds{{{target},family=\"ipv4\",step=\"connect\"}} 0.001"),
-        format!(
-            "onrush_probe_duration_seconds{{{target},family=\"ipv4\",step=\"announce\"}} 0.002"
-        ),
-        format!("onrush_probe_duration_seconds{{{target},family=\"ipv4\",step=\"scrape\"}} 0.003"),
-        format!("onrush_probe_repeated_datagrams{{{target},family=\"ipv4\"}} 0"),
-        format!("onrush_probe_repeated_datagrams{{{target},family=\"ipv6\"}} 0"),
-    ];
-    assert_eq!(samples, expected);
-    assert_eq!(text.matches("# TYPE ").count(), 3);
-}
-
-#[test]
-fn json_has_every_step() {
-    let probes = vec![probe(V4, [1, 2, 3], Some(Step::Scrape))];
-    let text = report(probes, None, None).text(Format::Json);
-    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
-    assert_eq!(json["verdict"], "CRITICAL");
-    assert_eq!(json["probes"][0]["answered"].as_array().unwrap().len(), 2);
-    assert_eq!(json["probes"][0]["failed"]["step"], "scrape");
-}
-
-#[test]
 fn limits_are_positive_numbers() {
     assert_eq!(milliseconds("2.5"), Ok(2.5));
     for text in ["0", "-1", "x", "inf", "NaN"] {

@@ -24,7 +24,6 @@ use std::time::Duration;
 pub use command::Top;
 use view::View;
 
-use crate::admin::Purpose;
 use crate::exit::print;
 use crate::exit::{Exit, GOOD};
 use onrush_control::api::stats::Stats;
@@ -48,7 +47,7 @@ pub fn run(top: &Top) -> Exit {
             }
         })
     };
-    top.admin.reach(Purpose::Read, None, TIMEOUT, show, Exit::from)
+    top.admin.reach(true, None, TIMEOUT, show, Exit::from)
 }
 
 /// Prints one view, of two readings.

@@ -184,14 +184,15 @@ fn placement_follows_keys_and_flags() {
     assert_eq!(placement("", &["--placement", "split", "--workers", "8"], 4), split(7, 1));
     assert_eq!(placement(kinds, &[], 4), split(5, 3));
     assert_eq!(placement(kinds, &["--placement", "split"], 4), split(5, 3));
-    assert_eq!(placement(kinds, &["--placement", "colocated"], 4), colocated(8));
-    assert_eq!(placement(kinds, &["--placement", "auto"], 4), colocated(8));
-    assert_eq!(placement(kinds, &["--workers", "4"], 4), split(3, 1));
     let rest = "[workers]\nplacement = \"split\"\ntotal = 8\nswarm = 3";
     assert_eq!(placement(rest, &[], 4), split(5, 3));
-    let all = notices(kinds, &["--workers", "4"], &host(4));
-    assert!(all.len() == 1 && all[0].contains("--workers"), "{all:?}");
-    assert!(all[0].contains("workers.socket") && all[0].contains("workers.swarm"), "{all:?}");
+    for (flags, part) in [
+        (["--workers", "4"], "--workers: `workers.total`: found 4, but the sum"),
+        (["--placement", "colocated"], "3:10: `workers.socket`: this key needs"),
+    ] {
+        let wrong = with(kinds, &flags, &host(4)).unwrap_err().to_string();
+        assert!(wrong.contains(part), "{part}: {wrong}");
+    }
     let quota = Host { cpu_quota: Some(2_000), ..host(48) };
     assert_eq!(with("", &[], &quota).unwrap().0.placement, colocated(2));
 }

@@ -17,7 +17,7 @@ use super::wait::gathered;
 use crate::api::Problem;
 use crate::api::admin::{CheckQuery, ListCheck};
 use crate::state::SharedState;
-use crate::view::{CandidateList, View};
+use crate::view::{NamedHashes, View};
 use onrush_tracker::access::{AccessList, ListKind};
 
 /// Length of an info hash in the body.
@@ -51,8 +51,7 @@ pub(crate) async fn check(
     let in_force = view.in_force();
     let kind = match mode.as_deref() {
         None => in_force.lists.access.kind().ok_or_else(|| {
-            let Problem { error, .. } = Problem::no_list();
-            Problem::conflict(format!("{error}, or check a list of this mode with --mode"))
+            Problem::conflict("there is no list, as access.mode is \"open\": name a mode (--mode)")
         })?,
         Some(mode) => ListKind::named(mode)
             .ok_or_else(|| Problem::bad_request(format!("no mode {mode:?}: write {EXAMPLE}")))?,
@@ -69,23 +68,23 @@ pub(crate) async fn check(
     // Millions of entries are sorted and compared.
     let compare = move || {
         let former = &in_force.lists.access;
-        let CandidateList { list, overrides, refused } = (parts.candidate)(&in_force, kind, files);
+        let (list, check) = (parts.candidate)(&in_force, kind, files);
         let (mode, entries) = (kind.name().to_owned(), list.len() as u64);
         let (added, removed) = (missing(&list, former), missing(former, &list));
-        let rest = ListCheck::default();
-        let check = ListCheck { mode, entries, added, removed, overrides, refused, ..rest };
-        (Arc::new(list), check)
+        (Arc::new(list), ListCheck { mode, entries, added, removed, ..check })
     };
     let failed = |_| Problem::unavailable("the tracker is stopping");
     let (list, check) = spawn_blocking(compare).await.map_err(failed)?;
-    let ListCheck { swarms, peers, examined, .. } = count(view, &list).await?;
-    Ok(Json(ListCheck { swarms, peers, examined, ..check }))
+    count(view, list, check).await.map(Json)
 }
 
-/// Counts the swarms of all shards, and those that a list does not permit.
-async fn count(view: &View, list: &Arc<AccessList>) -> Result<ListCheck, Problem> {
+/// The sum with the swarms of all shards, and with those that a list does not permit.
+async fn count(
+    view: &View,
+    list: Arc<AccessList>,
+    mut sum: ListCheck,
+) -> Result<ListCheck, Problem> {
     let deadline = Instant::now() + LONG_TIMEOUT;
-    let list = list.clone();
     let counts = view.parts.orders.gather_walk(ListCheck::default, move |counts, swarm| {
         counts.examined += 1;
         if !list.permits(swarm.info_hash) {
@@ -93,7 +92,6 @@ async fn count(view: &View, list: &Arc<AccessList>) -> Result<ListCheck, Problem
             counts.peers += u64::from(swarm.seeders) + u64::from(swarm.leechers);
         }
     })?;
-    let mut sum = ListCheck::default();
     for counts in gathered(counts, deadline, "a worker").await? {
         sum.swarms += counts.swarms;
         sum.peers += counts.peers;
@@ -101,9 +99,6 @@ async fn count(view: &View, list: &Arc<AccessList>) -> Result<ListCheck, Problem
     }
     Ok(sum)
 }
-
-/// A file's name and its info hashes.
-type NamedHashes = (String, Vec<[u8; LENGTH]>);
 
 /// The names and info hashes of the `files` of which a body consists.
 fn read(body: &[u8], files: &str) -> Result<Vec<NamedHashes>, Problem> {

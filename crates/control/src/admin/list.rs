@@ -31,13 +31,7 @@ use onrush_tracker::access::overlay::ListChange;
 pub(crate) async fn state(State(state): SharedState) -> Result<Json<ListReport>, Problem> {
     let view = state.serving()?;
     let InForce { lists, settings, overrides, .. } = view.in_force();
-    let by_day = view.parts.history.refused_by_day();
-    let part = |(name, refused): (&str, u64)| {
-        let of_part =
-            |(day, parts): (&u64, &BTreeMap<String, u64>)| Some((*day, *parts.get(name)?));
-        let by_day = by_day.iter().filter_map(of_part).collect();
-        ListPart { name: name.to_owned(), refused, by_day }
-    };
+    let part = |(name, refused): (&str, u64)| ListPart { name: name.to_owned(), refused };
     let parts = lists.refused_by_part().map(part).collect();
     let overrides = overrides.map_or(0, |overrides| overrides.entries);
     Ok(Json(ListReport { list: ListState::of(&lists, overrides, &settings), parts }))
@@ -117,16 +111,15 @@ pub(crate) async fn remove(
 #[cfg_attr(test, utoipa::path(get, path = "/api/v1/list/changes", operation_id = "list_changes",
     params(ChangesQuery), responses(
     (status = 200, description = "A part of the changes, and their number", body = ListChanges),
-    (status = 400, description = "Not an info hash, or a limit out of range"),
+    (status = 400, description = "Not an info hash"),
 )))]
 pub(crate) async fn changes(
     State(state): SharedState,
     query: Result<Query<ChangesQuery>, QueryRejection>,
 ) -> Result<Json<ListChanges>, Problem> {
-    let ChangesQuery { from, limit } = input::query(query, "?from=INFO_HASH&limit=1 to 10000")?;
-    input::check_range("limit", limit as u64, 1..=10_000)?;
+    let ChangesQuery { from } = input::query(query, "?from=INFO_HASH")?;
     let from = from.map_or(Ok(InfoHash([0; 20])), |from| input::parse_info_hash(&from))?;
-    let request = |responder| Request::ListChanges { from, limit, responder };
+    let request = |responder| Request::ListChanges { from, limit: 10_000, responder };
     main_thread(state.serving()?, state.timeout, request).await.map(Json)
 }
 

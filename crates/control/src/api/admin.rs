@@ -1,6 +1,5 @@
 //! Requests and responses of the admin API.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 use clap::ValueEnum;
@@ -45,14 +44,6 @@ pub struct ChangesQuery {
     /// The first info hash; for further changes the `next` of the response before.
     #[serde(default)]
     pub from: Option<String>,
-    /// Maximum number of changes, 1 to 10,000.
-    #[serde(default = "default_changes")]
-    #[cfg_attr(test, param(default = 1000, minimum = 1, maximum = 10000))]
-    pub limit: usize,
-}
-
-fn default_changes() -> usize {
-    1_000
 }
 
 /// Changes on request that the files of the access list do not have.
@@ -63,7 +54,7 @@ pub struct ListChanges {
     pub total: u64,
     /// Number of those that override a file.
     pub overrides: u64,
-    /// The changes from the first info hash on.
+    /// The changes from the first info hash on, 10,000 at most.
     pub changes: Vec<ChangedEntry>,
     /// The first info hash that is not shown here; absent at the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -164,9 +155,6 @@ pub struct ListPart {
     pub name: String,
     /// Counter: announces that it has refused since the start, or since the files have other names.
     pub refused: u64,
-    /// Announces that it has refused in the last 31 days, by the second since 1970 at which a day
-    /// (UTC) begins.
-    pub by_day: BTreeMap<u64, u64>,
 }
 
 /// A written export.

@@ -20,21 +20,6 @@ pub struct History {
     pub month: HistorySpan,
 }
 
-/// Refused announces by the second at which a day (UTC) begins, and by the name of the part of the
-/// list of info hashes.
-pub type RefusedByDay = BTreeMap<u64, BTreeMap<String, u64>>;
-
-/// The history in the daemon's file.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Saved {
-    /// Rates, peers and swarms.
-    #[serde(flatten)]
-    pub history: History,
-    /// Refused announces of the last 31 days.
-    #[serde(default)]
-    pub refused_by_day: RefusedByDay,
-}
-
 /// Values in equal steps of time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(utoipa::ToSchema))]

@@ -77,10 +77,6 @@ pub struct Stats {
     pub families: Families,
     /// One entry per worker.
     pub workers: Vec<WorkerStats>,
-    /// Datagrams per receive call.
-    pub batches: Distribution,
-    /// Duration in seconds of turns that had work.
-    pub turns: Distribution,
     /// Client software.
     pub clients: Clients,
     /// Memory of the process.
@@ -197,29 +193,6 @@ pub struct WorkerStats {
     /// State of its shard.
     #[serde(flatten)]
     pub shard: ShardStats,
-}
-
-/// Number of values by size.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(utoipa::ToSchema))]
-pub struct Distribution {
-    /// Counter: number of values.
-    pub count: u64,
-    /// Counter: sum of all values.
-    pub sum: f64,
-    /// Number of values by class, in ascending order; not cumulative.
-    pub classes: Vec<Class>,
-}
-
-/// A class of a [`Distribution`].
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(utoipa::ToSchema))]
-pub struct Class {
-    /// Inclusive upper bound; absent for the last class, which has none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub most: Option<f64>,
-    /// Counter: number of values in the class.
-    pub count: u64,
 }
 
 /// Client software by peer id prefix, from a sample of the announces.

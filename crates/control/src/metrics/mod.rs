@@ -1,4 +1,4 @@
-//! Metrics: a snapshot of all state, as JSON and in the text formats of Prometheus.
+//! Metrics: a snapshot of all state, as JSON and in the text format of Prometheus.
 
 mod computed;
 pub mod process;
@@ -6,7 +6,7 @@ pub mod prometheus;
 pub mod snapshot;
 pub mod stats;
 mod tables;
-pub mod text;
+pub(crate) mod text;
 
 #[cfg(test)]
 pub(crate) mod tests;

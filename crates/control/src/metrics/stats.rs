@@ -6,8 +6,8 @@ use onrush_proto::Family;
 
 use super::snapshot::{StatsSnapshot, Worker};
 use crate::api::stats::{
-    AdminStats, Class, Clients, Cpu, Distribution, Families, FamilyStats, IncomingStats, Limits,
-    ListState, Memory, Software, Stats, Totals, WorkerStats,
+    AdminStats, Clients, Cpu, Families, FamilyStats, IncomingStats, Limits, ListState, Memory,
+    Software, Stats, Totals, WorkerStats,
 };
 use onrush_config::Settings;
 use onrush_config::keys::level_word;
@@ -16,7 +16,7 @@ use onrush_tracker::clients;
 use onrush_tracker::limits::Placement;
 use onrush_tracker::member::Member;
 use onrush_tracker::metrics::{
-    Counter, EVENT_NAMES, Histogram, LOSSES, REPLIES, Summary, UNSENT, WorkerMetrics,
+    Counter, EVENT_NAMES, LOSSES, REPLIES, Summary, UNSENT, WorkerMetrics,
 };
 
 impl Stats {
@@ -40,8 +40,6 @@ impl Stats {
                 ipv6: FamilyStats::of(snapshot, &[Family::V6]),
             },
             workers: snapshot.workers().map(WorkerStats::of).collect(),
-            batches: Distribution::of(snapshot.metrics().map(|worker| &worker.receives), 1.0),
-            turns: Distribution::of(snapshot.metrics().map(|worker| &worker.turn_times), 1e-9),
             clients: Clients::of(snapshot),
             memory: Memory {
                 resident: snapshot.process.resident,
@@ -167,28 +165,6 @@ impl WorkerStats {
         stats.counts.add(metrics);
         stats.shard.add(&metrics.shard);
         stats
-    }
-}
-
-impl Distribution {
-    /// The sum of these histograms; `unit` converts their values.
-    fn of<'a, const SHIFT: u32, const CLASSES: usize>(
-        histograms: impl Iterator<Item = &'a Histogram<SHIFT, CLASSES>>,
-        unit: f64,
-    ) -> Self {
-        let mut total = Self::default();
-        for histogram in histograms {
-            total.sum += histogram.sum() as f64 * unit;
-            for (class, (most, count)) in histogram.classes().enumerate() {
-                if total.classes.len() == class {
-                    let most = most.map(|most| most as f64 * unit);
-                    total.classes.push(Class { most, count: 0 });
-                }
-                total.classes[class].count += count;
-                total.count += count;
-            }
-        }
-        total
     }
 }
 

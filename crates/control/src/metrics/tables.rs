@@ -1,24 +1,24 @@
 //! The tables of counters, of all crates, that `/metrics` and its reference show.
 
 use super::snapshot::{AdminCounters, StatsSnapshot, Worker};
-use super::text::{Format, Samples};
+use super::text::Samples;
 use onrush_tracker::metrics::{Incoming, Series, ShardGauges, Shown, WorkerMetrics};
 
 /// Appends the series of all tables to a page. The counters of another crate are one more.
-pub(super) fn write(page: &mut String, format: Format, all: &StatsSnapshot) {
-    write_table(page, format, Incoming::SERIES, &["ipv4", "ipv6"], |shown, family| {
+pub(super) fn write(page: &mut String, all: &StatsSnapshot) {
+    write_table(page, Incoming::SERIES, &["ipv4", "ipv6"], |shown, family| {
         by_worker(all, shown, |metrics| match family {
             "ipv4" => &metrics.incoming.v4,
             _ => &metrics.incoming.v6,
         })
     });
-    write_table(page, format, WorkerMetrics::SERIES, &[""], |shown, _| {
+    write_table(page, WorkerMetrics::SERIES, &[""], |shown, _| {
         by_worker(all, shown, |metrics| metrics)
     });
-    write_table(page, format, ShardGauges::SERIES, &[""], |shown, _| {
+    write_table(page, ShardGauges::SERIES, &[""], |shown, _| {
         by_worker(all, shown, |metrics| &metrics.shard)
     });
-    write_table(page, format, AdminCounters::SERIES, &[""], |_, _| vec![("", &*all.admin)]);
+    write_table(page, AdminCounters::SERIES, &[""], |_, _| vec![("", &*all.admin)]);
 }
 
 /// The counters of the workers that show a series.
@@ -40,13 +40,12 @@ fn by_worker<'a, T>(
 /// that these workers show, of a family, each with the value of the label `worker`.
 fn write_table<'a, T: 'a>(
     page: &mut String,
-    format: Format,
     series: &'static [Series<T>],
     families: &[&str],
     counters: impl Fn(Shown, &str) -> Vec<(&'a str, &'a T)>,
 ) {
     for Series { kind, shown, name, labels, help, fields } in series {
-        let mut to = Samples::begin(page, format, (*kind, name), labels, help);
+        let mut to = Samples::begin(page, (*kind, name), labels, help);
         let by_worker = labels.contains(&"worker");
         for (family, field) in
             families.iter().flat_map(|family| fields.iter().map(move |field| (*family, field)))
@@ -55,13 +54,13 @@ fn write_table<'a, T: 'a>(
             for index in 0..field.values.len().max(1) {
                 let own = field.values.get(index).copied().unwrap_or_default();
                 let count = |counters: &T| (field.read)(counters)[index].get();
-                let mut put = |worker: &str, count| {
+                let mut put = |worker: &str, count: u64| {
                     let value = |label: &&str| match *label {
                         "family" => family,
                         "worker" => worker,
                         _ => own,
                     };
-                    to.put_count(labels.iter().map(value), count);
+                    to.put_value(labels.iter().map(value), count);
                 };
                 match by_worker {
                     true => workers.iter().for_each(|(name, own)| put(name, count(own))),

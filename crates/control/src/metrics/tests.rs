@@ -10,7 +10,6 @@ use std::time::Duration;
 use super::process::Process;
 use super::prometheus::write;
 use super::snapshot::{StatsSnapshot, WorkerState};
-use super::text::Format;
 use crate::api::stats::{FileStats, Files, LastReload, Overload, Stats};
 use crate::connections::AdminCounters;
 use onrush_config::Settings;
@@ -27,7 +26,7 @@ use onrush_tracker::metrics::{
 /// Samples of the computed series, of two workers that [`full_snapshot`] fills. Each number of the
 /// first worker begins with 1, of the second with 2.
 const COMPUTED: [(&str, f64); 65] = [
-    ("onrush_announces_per_sample", 64.0),
+    ("onrush_announces_per_sample", 128.0),
     ("onrush_worker_stalled{worker=\"worker-0\"}", 0.0),
     ("onrush_worker_stalled{worker=\"worker-1\"}", 1.0),
     ("onrush_uptime_seconds", 12.5),
@@ -231,7 +230,7 @@ fn samples(page: &str) -> BTreeMap<String, f64> {
 fn samples_have_the_values_of_their_sources() {
     let snapshot = full_snapshot();
     let members = snapshot.members.clone();
-    let shown = samples(&write(&snapshot, Format::Text));
+    let shown = samples(&write(&snapshot));
     for (name, value) in COMPUTED {
         assert!(shown.get(name).is_some_and(|is| (is - value).abs() < 1e-9), "{name}");
     }
@@ -248,7 +247,7 @@ fn samples_have_the_values_of_their_sources() {
 fn every_counter_of_the_table_is_shown() {
     let snapshot = full_snapshot();
     let members = snapshot.members.clone();
-    let shown = samples(&write(&snapshot, Format::Text));
+    let shown = samples(&write(&snapshot));
     let mut expected = Vec::new();
     let mut read = |of: &dyn Fn(&WorkerMetrics) -> Vec<u64>, by_worker: bool| {
         let values: Vec<_> = members.iter().map(|member| of(&member.metrics)).collect();
@@ -282,12 +281,6 @@ fn every_counter_of_the_table_is_shown() {
 }
 
 #[test]
-fn both_formats_have_the_same_samples() {
-    let open_metrics = samples(&write(&full_snapshot(), Format::OpenMetrics));
-    assert_eq!(open_metrics, samples(&write(&full_snapshot(), Format::Text)));
-}
-
-#[test]
 fn totals_and_families_are_sums_over_workers() {
     let snapshot = full_snapshot();
     let workers: Vec<_> = snapshot.metrics().collect();
@@ -314,7 +307,7 @@ fn swarms_by_family_are_absent_until_an_expiry_pass_has_ended() {
     let stats = Stats::of(&snapshot);
     let in_all = stats.totals.traffic.family_swarms;
     assert_eq!((stats.families.ipv4.family_swarms, in_all), (None, None));
-    let page = write(&snapshot, Format::Text);
+    let page = write(&snapshot);
     let shown = page.lines().filter(|line| line.starts_with("onrush_family_swarms{"));
     let shown: Vec<_> = shown.collect();
     assert!(shown.len() == 2 && shown.iter().all(|line| line.contains("worker-1")), "{shown:?}");
@@ -331,7 +324,7 @@ fn members_show_the_series_of_their_role() {
     let members = members(&[Role::Socket, Role::Shard, Role::Shard, Role::Front]);
     members.iter().for_each(|member| member.metrics.shard.sweep_passes.set(1));
     let snapshot = StatsSnapshot::of_members(members, Settings::for_test(""));
-    let shown = samples(&write(&snapshot, Format::Text));
+    let shown = samples(&write(&snapshot));
     let workers_of = |name: &str| -> BTreeSet<&str> {
         let series = shown.keys().filter(|full| full.split('{').next() == Some(name));
         series.filter_map(|full| full.split("worker=\"").nth(1)?.split('"').next()).collect()
@@ -352,11 +345,10 @@ fn members_show_the_series_of_their_role() {
     assert_eq!(workers_of("onrush_turns_total"), &takes_requests | &swarm);
 }
 
-/// A counter with an integer and one with a fraction, a gauge and a histogram, in either format.
+/// A counter with an integer and one with a fraction, a gauge and a histogram.
 #[test]
-fn open_metrics_names_a_series_of_counters_without_its_suffix() {
-    let snapshot = full_snapshot();
-    let [text, open_metrics] = [Format::Text, Format::OpenMetrics].map(|to| write(&snapshot, to));
+fn a_series_has_help_type_and_samples() {
+    let text = write(&full_snapshot());
     for part in [
         "# HELP process_cpu_seconds_total CPU time of all threads, in user space and in the \
          kernel\n# TYPE process_cpu_seconds_total counter\nprocess_cpu_seconds_total 13.25\n",
@@ -369,10 +361,7 @@ fn open_metrics_names_a_series_of_counters_without_its_suffix() {
         "onrush_turn_duration_seconds_bucket{le=\"+Inf\",worker=\"worker-0\"} 4\n",
     ] {
         assert!(text.contains(part), "{part}: {text}");
-        let part = part.replace("_total CPU", " CPU").replace("_total counter", " counter");
-        assert!(open_metrics.contains(&part), "{part}: {open_metrics}");
     }
-    assert!(!text.contains("# EOF") && open_metrics.ends_with("\n# EOF\n"));
 }
 
 #[test]
@@ -380,22 +369,13 @@ fn label_values_are_escaped() {
     let mut snapshot = full_snapshot();
     let named = |member: &Member| Member { name: "a\"b\\\n".to_owned(), ..member.clone() };
     snapshot.members = snapshot.members.iter().map(named).collect();
-    let page = write(&snapshot, Format::Text);
+    let page = write(&snapshot);
     assert!(page.contains("onrush_turns_total{worker=\"a\\\"b\\\\\\n\"} "), "{page}");
 }
 
 #[test]
-fn only_clients_that_accept_open_metrics_get_it() {
-    let prometheus =
-        "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.2";
-    assert_eq!(Format::accepted(prometheus), Format::OpenMetrics);
-    assert_eq!(Format::accepted("*/*"), Format::Text);
-    assert_eq!(Format::accepted(""), Format::Text);
-}
-
-#[test]
 fn the_reference_has_every_series() {
-    let (reference, page) = (reference::markdown(), write(&full_snapshot(), Format::Text));
+    let (reference, page) = (reference::markdown(), write(&full_snapshot()));
     for help in page.lines().filter_map(|line| line.strip_prefix("# HELP ")) {
         let (name, _) = help.split_once(' ').unwrap();
         assert!(reference.contains(&format!("`{name}`")), "{name}");

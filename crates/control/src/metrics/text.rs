@@ -1,32 +1,11 @@
-//! The text formats of Prometheus, and the samples of one series in them.
+//! The text format of Prometheus (version 0.0.4), and the samples of one series in it.
 
 use std::fmt::{self, Display, Write};
 
 use onrush_tracker::metrics::{Histogram, Kind};
 
-/// A format of `/metrics`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
-    /// OpenMetrics 1.0.
-    OpenMetrics,
-    /// The text format 0.0.4.
-    Text,
-}
-
-impl Format {
-    /// The format for a client that sends this `Accept` header.
-    pub fn accepted(accept: &str) -> Self {
-        if accept.contains("application/openmetrics-text") { Self::OpenMetrics } else { Self::Text }
-    }
-
-    /// Its content type.
-    pub fn content_type(self) -> &'static str {
-        match self {
-            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
-            Self::Text => "text/plain; version=0.0.4; charset=utf-8",
-        }
-    }
-}
+/// The content type of a page.
+pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Appends the samples of one series to a page.
 pub(super) struct Samples<'p> {
@@ -37,21 +16,18 @@ pub(super) struct Samples<'p> {
 }
 
 impl<'p> Samples<'p> {
-    /// Appends the head of a series. OpenMetrics names a series of counters without `_total`, the
-    /// text format with it.
+    /// Appends the head of a series.
     pub(super) fn begin(
         page: &'p mut String,
-        format: Format,
         (kind, name): (Kind, &'static str),
         labels: &'static [&'static str],
         help: &str,
     ) -> Self {
-        let (kind_name, total) = match kind {
+        let (kind_name, suffix) = match kind {
             Kind::Counter => ("counter", "_total"),
             Kind::Gauge => ("gauge", ""),
             Kind::Histogram => ("histogram", ""),
         };
-        let suffix = if format == Format::Text { total } else { "" };
         let type_line = ["\n# TYPE ", name, suffix, " ", kind_name, "\n"];
         page.extend(["# HELP ", name, suffix, " ", help].into_iter().chain(type_line));
         Self { page, kind, name, labels }
@@ -60,14 +36,6 @@ impl<'p> Samples<'p> {
     /// A sample with these label values, in the order of the labels.
     pub(super) fn put(&mut self, values: &[&str], value: f64) {
         self.put_value(values.iter().copied(), Number(value));
-    }
-
-    /// A sample whose value is a whole number. A gauge has a decimal point all the same.
-    pub(super) fn put_count<'v>(&mut self, values: impl Iterator<Item = &'v str>, value: u64) {
-        match self.kind {
-            Kind::Counter => self.put_value(values, value),
-            Kind::Gauge | Kind::Histogram => self.put_value(values, Number(value as f64)),
-        }
     }
 
     /// The histogram of a worker; `unit` converts its values.
@@ -90,7 +58,12 @@ impl<'p> Samples<'p> {
         }
     }
 
-    fn put_value<'v>(&mut self, values: impl Iterator<Item = &'v str>, value: impl Display) {
+    /// A sample with any number.
+    pub(super) fn put_value<'v>(
+        &mut self,
+        values: impl Iterator<Item = &'v str>,
+        value: impl Display,
+    ) {
         let suffix = if self.kind == Kind::Counter { "_total" } else { "" };
         self.sample(suffix, self.labels.iter().copied().zip(values), value);
     }

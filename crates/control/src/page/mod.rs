@@ -9,7 +9,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `frame.html` | the sections, without numbers |
-//! | `plain.rs` | the main numbers in tables, for browsers that run no scripts |
+//! | `plain.rs` | the main numbers in a table, for browsers that run no scripts |
 //! | `style.css` | light and dark scheme, small windows, print |
 //! | `numbers.js` | number formats; counters and gauges of the charts |
 //! | `chart.js` | line charts over time |
@@ -28,9 +28,7 @@ use nix::unistd::gethostname;
 use serde::Serialize;
 
 use crate::api::stats::Stats;
-use crate::history::Means;
 use crate::state::SharedState;
-use crate::view::View;
 use onrush_tracker::metrics::{LOSSES, Loss};
 
 const STYLE: &str = include_str!("style.css");
@@ -58,10 +56,8 @@ pub(crate) async fn icon() -> impl IntoResponse {
     (status = 200, description = "The status page", body = String, content_type = "text/html"),
 )))]
 pub(crate) async fn page(State(state): SharedState) -> Response {
-    let recent = |view: &View| view.parts.history.recent(plain::RECENT);
     let shown = Shown {
         stats: state.snapshot().ok().map(|snapshot| Stats::of(&snapshot)),
-        recent: state.view().map(recent).unwrap_or_default(),
         host: gethostname().ok().map(|name| name.to_string_lossy().into_owned()),
     };
     respond(&shown, rand::random())
@@ -72,8 +68,6 @@ pub(crate) async fn page(State(state): SharedState) -> Response {
 struct Shown {
     /// `None` until the tracker has started.
     stats: Option<Stats>,
-    /// Means of the last seconds.
-    recent: Means,
     /// The name of the host, if it is known.
     host: Option<String>,
 }
@@ -103,7 +97,7 @@ fn html(shown: &Shown, nonce: &str) -> String {
         BTreeMap::from([("key", *key), ("label", *label), ("help", *help)])
     };
     let losses = data(&LOSSES.iter().map(fields).collect::<Vec<_>>());
-    let plain = plain::content(shown.stats.as_ref(), &shown.recent);
+    let plain = plain::content(shown.stats.as_ref());
     let frame = FRAME.replace("{plain}", &plain).replace("{host}", &heading);
     let refresh = plain::REFRESH;
     format!(

@@ -1,29 +1,20 @@
-//! The content of the page for browsers that run no scripts: the main numbers in tables.
+//! The content of the page for browsers that run no scripts: the main numbers in a table.
 
-use std::fmt::{Display, Write};
+use std::fmt::Write;
 
-use crate::api::stats::{FamilyStats, Stats};
-use crate::history::Means;
+use crate::api::stats::Stats;
 use onrush_text::numbers::{bytes, grouped};
 use onrush_text::times::duration;
-use onrush_tracker::metrics::LOSSES;
 
 /// How often such a browser requests the page again, in seconds.
 pub(super) const REFRESH: u32 = 10;
 
-/// Seconds whose mean rates are shown.
-pub(super) const RECENT: usize = 60;
-
-/// The tables; a sentence while the tracker has no statistics. `recent` are means of the last
-/// [`RECENT`] seconds.
-pub(super) fn content(stats: Option<&Stats>, recent: &Means) -> String {
-    let tables = match stats {
-        Some(stats) => main_numbers(stats) + &rates(recent) + &families(stats),
-        None => "<p>The tracker is starting.</p>\n".to_owned(),
-    };
+/// The table; a sentence while the tracker has no statistics.
+pub(super) fn content(stats: Option<&Stats>) -> String {
+    let table = stats.map_or_else(|| "<p>The tracker is starting.</p>\n".to_owned(), table);
     format!(
         "<main>\n<section class=\"wide\"><p>This page is loaded again every {REFRESH} seconds. \
-         With JavaScript it shows charts and workers too.</p></section>\n{tables}</main>\n"
+         With JavaScript it shows rates, charts and workers too.</p>\n{table}</section>\n</main>\n"
     )
 }
 
@@ -33,8 +24,8 @@ pub(super) fn escaped(text: &str) -> String {
     text.replace('"', "&quot;")
 }
 
-fn main_numbers(stats: &Stats) -> String {
-    let Stats { totals, limits, overload, .. } = stats;
+fn table(stats: &Stats) -> String {
+    let Stats { totals, families, limits, overload, .. } = stats;
     let lost = totals.losses().map(|(_, count)| count).sum::<u64>();
     let rows = [
         ("State", state(stats)),
@@ -46,66 +37,25 @@ fn main_numbers(stats: &Stats) -> String {
         ("Replies since start", grouped(totals.worker.sent)),
         ("Refused since start", grouped(totals.traffic.refused_in_all())),
         ("Lost since start", grouped(lost)),
+        ("Peers", grouped(totals.traffic.peers)),
+        ("Peers over IPv4", grouped(families.ipv4.peers)),
+        ("Peers over IPv6", grouped(families.ipv6.peers)),
+        ("Seeders", grouped(totals.traffic.seeders)),
+        ("Limit of peers", grouped(limits.peers)),
         ("Swarms with peers", grouped(totals.shard.swarms)),
         ("Swarms without peers", grouped(totals.shard.idle_swarms)),
-        ("Limit of peers", grouped(limits.peers)),
         ("Memory", bytes(stats.memory.resident)),
     ];
-    let body = rows.iter().fold(String::new(), |body, (name, value)| body + &row(name, [value]));
-    section("This tracker", "", &body)
-}
-
-/// Rates; a dash where the tracker has just started.
-fn rates(recent: &Means) -> String {
-    let rows = [
-        ("Replies", "replies"),
-        ("Announces", "announces"),
-        ("Connects", "connects"),
-        ("Scrapes", "scrapes"),
-        ("Refused", "refused"),
-    ];
-    let lost = LOSSES.iter().map(|loss| (loss.label, loss.key));
-    let body = rows.into_iter().chain(lost).fold(String::new(), |body, (label, name)| {
-        let rate = recent.get(name).copied().flatten();
-        body + &row(label, [rate.map_or("–".to_owned(), grouped)])
-    });
-    section(&format!("Per second, in the last {RECENT} seconds"), "", &body)
-}
-
-fn families(stats: &Stats) -> String {
-    type Read = fn(&FamilyStats) -> u64;
-    let rows: [(&str, Read); 6] = [
-        ("Peers", |family| family.peers),
-        ("Seeders", |family| family.seeders),
-        ("Leechers", |family| family.leechers),
-        ("Connects since start", |family| family.incoming.connects),
-        ("Announces since start", |family| family.incoming.announces),
-        ("Scrapes since start", |family| family.incoming.scrapes),
-    ];
-    let columns = [&stats.families.ipv4, &stats.families.ipv6, &stats.totals.traffic];
-    let body = rows.iter().fold(String::new(), |body, (name, read)| {
-        body + &row(name, columns.map(|family| grouped(read(family))))
-    });
-    let head = "<thead><tr><th scope=\"col\" class=\"first\"><span class=\"unseen\">What</span>\
-                </th><th scope=\"col\">IPv4</th><th scope=\"col\">IPv6</th>\
-                <th scope=\"col\">Both</th></tr></thead>";
-    section("By family", head, &body)
-}
-
-fn section(title: &str, head: &str, body: &str) -> String {
-    format!(
-        "<section class=\"wide\"><h2>{title}</h2>\n<table class=\"families\">{head}<tbody>\n{body}\
-         </tbody></table></section>\n"
-    )
-}
-
-fn row<T: Display>(name: &str, cells: impl IntoIterator<Item = T>) -> String {
-    let mut row = format!("<tr><th scope=\"row\" class=\"first\">{name}</th>");
-    for cell in cells {
+    let mut table = "<table class=\"families\"><tbody>\n".to_owned();
+    for (name, value) in rows {
         // Writing to a string cannot fail.
-        let _ = write!(row, "<td>{}</td>", escaped(&cell.to_string()));
+        let _ = writeln!(
+            table,
+            "<tr><th scope=\"row\" class=\"first\">{name}</th><td>{}</td></tr>",
+            escaped(&value)
+        );
     }
-    row + "</tr>\n"
+    table + "</tbody></table>\n"
 }
 
 fn state(stats: &Stats) -> String {
@@ -120,10 +70,10 @@ fn state(stats: &Stats) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::stats::{Families, Totals, WorkerStats};
+    use crate::api::stats::{Families, FamilyStats, Totals, WorkerStats};
 
     #[test]
-    fn the_tables_have_the_numbers_and_the_state() {
+    fn the_table_has_the_numbers_and_the_state() {
         let ipv4 = FamilyStats { peers: 1_234_567, ..FamilyStats::default() };
         let ipv6 = FamilyStats { peers: 433, ..FamilyStats::default() };
         let traffic = FamilyStats { peers: 1_235_000, ..FamilyStats::default() };
@@ -137,28 +87,23 @@ mod tests {
             workers: vec![WorkerStats::default(), worker],
             ..Stats::default()
         };
-        let mut recent = Means::from([("replies", Some(45_678.4)), ("connects", None)]);
-        recent.extend(LOSSES.iter().map(|loss| (loss.key, Some(97.0))));
-        let content = content(Some(&stats), &recent);
-        for loss in LOSSES {
-            assert!(content.contains(&format!("{}</th><td>97</td>", loss.label)), "{content}");
-        }
+        let content = content(Some(&stats));
         for part in [
-            "Peers</th><td>1,234,567</td><td>433</td><td>1,235,000</td>",
+            "Peers</th><td>1,235,000</td>",
+            "Peers over IPv4</th><td>1,234,567</td>",
+            "Peers over IPv6</th><td>433</td>",
             "<td>serving, stalled: worker-3</td>",
             "<td>1 d 2 h</td>",
-            "Replies</th><td>45,678</td>",
-            "Connects</th><td>–</td>",
         ] {
             assert!(content.contains(part), "{part}: {content}");
         }
-        assert!(super::content(None, &recent).contains("starting"));
+        assert!(super::content(None).contains("starting"));
     }
 
     #[test]
     fn text_cannot_become_markup() {
         let stats = Stats { version: "<b>&\"".to_owned(), ..Stats::default() };
-        let content = content(Some(&stats), &Means::default());
+        let content = content(Some(&stats));
         assert!(content.contains("<td>&lt;b&gt;&amp;&quot;</td>"));
     }
 }

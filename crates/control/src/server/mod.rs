@@ -134,25 +134,23 @@ impl Server {
         })
     }
 
-    /// Serves a Unix socket too, in place of the one before. Its users are known to the kernel:
-    /// root and the user of this process need no token.
+    /// Serves a Unix socket at this path too, in place of the one before. Its users are known to
+    /// the kernel: root and the user of this process need no token.
     ///
     /// # Errors
     /// When the socket cannot be registered.
-    pub fn serve_socket(&mut self, listener: UnixListener) -> io::Result<()> {
+    pub fn serve_socket(&mut self, listener: UnixListener, path: &Path) -> io::Result<()> {
         listener.set_nonblocking(true)?;
-        let address = listener.local_addr()?;
         let _runtime = self.runtime.enter();
         let listener = tokio::net::UnixListener::from_std(listener)?;
         let accepting = tokio::spawn(self.acceptor.clone().accept_local(listener));
         if let Some(before) = self.socket.replace(accepting.abort_handle()) {
             before.abort();
         }
-        let path = address.as_pathname().map(Path::display);
-        let at = path.map_or_else(String::new, |path| format!(" at its control socket {path}"));
-        self.acceptor
-            .state
-            .set_socket(format!("root and the tracker's user need none with `onrush ctl`{at}"));
+        self.acceptor.state.set_socket(format!(
+            "root and the tracker's user need none with `onrush ctl` at its control socket {}",
+            path.display()
+        ));
         Ok(())
     }
 

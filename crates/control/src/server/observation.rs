@@ -5,7 +5,7 @@ use std::time::{Instant, SystemTime};
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use log::LevelFilter;
 
@@ -14,7 +14,7 @@ use crate::api::stats::Stats;
 use crate::api::{Health, Problem, Ready};
 use crate::list_text::list_text;
 use crate::metrics::prometheus;
-use crate::metrics::text::Format;
+use crate::metrics::text::CONTENT_TYPE;
 use crate::readiness::Readiness;
 use crate::state::{SharedState, unix};
 use crate::view::InForce;
@@ -50,21 +50,14 @@ pub(super) async fn ready(State(state): SharedState) -> Response {
     (code, Json(Ready { ready, stage: readiness.name().to_owned() })).into_response()
 }
 
-/// All counters and gauges for Prometheus: in OpenMetrics where `Accept` names it, else in the text
-/// format 0.0.4.
+/// All counters and gauges for Prometheus, in the text format 0.0.4.
 #[cfg_attr(test, utoipa::path(get, path = "/metrics", responses(
     (status = 200, description = "Metrics", body = String, content_type = "text/plain"),
     (status = 503, description = "The tracker is starting"),
 )))]
-pub(super) async fn metrics(
-    State(state): SharedState,
-    headers: HeaderMap,
-) -> Result<Response, Problem> {
-    let snapshot = state.snapshot()?;
-    let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or("");
-    let format = Format::accepted(accept);
-    let content_type = [(header::CONTENT_TYPE, format.content_type())];
-    Ok((content_type, prometheus::write(&snapshot, format)).into_response())
+pub(super) async fn metrics(State(state): SharedState) -> Result<Response, Problem> {
+    let page = prometheus::write(&state.snapshot()?);
+    Ok(([(header::CONTENT_TYPE, CONTENT_TYPE)], page).into_response())
 }
 
 /// All counters and gauges as JSON. Counters never decrease, and `time` is the time of the

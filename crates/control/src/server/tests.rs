@@ -314,7 +314,7 @@ fn the_control_socket_serves_all_routes_without_a_token() {
     // Also without a TCP address and without a token.
     let mut server = Server::start(None, &settings(), None, || ()).unwrap();
     assert_eq!((server.address(), server.announcement()), (None, None));
-    server.serve_socket(UnixListener::bind(&path).unwrap()).unwrap();
+    server.serve_socket(UnixListener::bind(&path).unwrap(), &path).unwrap();
     let ask = |target: &str| {
         let mut stream = UnixStream::connect(&path).unwrap();
         let head = format!("GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");

@@ -25,7 +25,7 @@ pub(crate) fn write(place: &Path) -> io::Result<()> {
         "The tracker runs without a file; a file needs only the keys that differ from their \
          defaults. `onrush --print-config` writes a file with all keys and these texts, \
          `onrush --config FILE --check-config` checks a file and shows its effect on this host, \
-         and files in conf.d beside it, variables and flags override the file.",
+         and variables and flags override the file.",
     );
     paragraph(&mut roff, onrush_config::FORMAT);
     for (table, keys) in SCHEMA.sections() {

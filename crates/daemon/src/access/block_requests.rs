@@ -1,8 +1,8 @@
 //! Blocks of sources by the admin API: at once, and across restarts.
 
 use super::blocks::BlockChange;
-use super::{AccessControl, ConcurrentWork, Pending};
-use crate::effect::{ChangeRecord, Effect, Effects, RecordError};
+use super::{AccessControl, ConcurrentWork, Pending, not_recorded};
+use crate::effect::{ChangeRecord, Effect, Effects};
 use crate::time::Time;
 use onrush_control::api::Problem;
 use onrush_control::api::blocks::{BlockEntry, BlockList, BlockRequest, BlockUpdate};
@@ -73,14 +73,14 @@ impl AccessControl {
     pub(super) fn finish_block(
         &mut self,
         block: PlannedBlock,
-        result: Result<(), RecordError>,
+        result: Result<(), String>,
         time: Time,
         effects: &mut Effects,
     ) {
         let PlannedBlock { change, caller, responder } = block;
         if let Err(error) = result {
             self.blocks.revert(change);
-            return effects.reply(responder, Err(error.into()));
+            return effects.reply(responder, Err(not_recorded(&error)));
         }
         self.compile_blocks();
         effects.push(Effect::Publish);

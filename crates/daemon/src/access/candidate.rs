@@ -2,7 +2,8 @@
 
 use super::overrides;
 use onrush_config::settings::Access;
-use onrush_control::view::{Candidate, CandidateList};
+use onrush_control::api::admin::ListCheck;
+use onrush_control::view::Candidate;
 use onrush_store::lists::file::{INFO_HASHES, ListFault};
 use onrush_store::lists::journal::Journal;
 use onrush_store::lists::shrinkage;
@@ -32,18 +33,17 @@ pub fn candidate(journal: Option<Journal>) -> Candidate {
             entries.append(hashes);
         }
         let set = OverlaySet::new(InfoHashSet::new(entries));
+        if kind == ListKind::Allow && set.is_empty() {
+            refused = Some(format!("a reload refuses this: {}", ListFault::Empty));
+        }
         let list = match kind {
-            ListKind::Allow if set.is_empty() => {
-                refused = Some(format!("a reload refuses this: {}", ListFault::Empty));
-                AccessList::Allow(set)
-            }
             ListKind::Allow => AccessList::Allow(set),
             ListKind::Deny => AccessList::Deny(set),
         };
-        let Some(journal) = &journal else {
-            return CandidateList { list, overrides: None, refused };
-        };
+        let mut check = ListCheck { refused, ..ListCheck::default() };
+        let Some(journal) = &journal else { return (list, check) };
         let replayed = journal.replay(list);
-        CandidateList { list: replayed.compacted(), overrides: overrides(&replayed), refused }
+        check.overrides = overrides(&replayed);
+        (replayed.compacted(), check)
     })
 }

@@ -8,8 +8,8 @@ use onrush_proto::InfoHash;
 
 use super::diff::ListDiff;
 use super::file_differences::FileDifferences;
-use super::{AccessControl, ConcurrentWork, Pending};
-use crate::effect::{ChangeRecord, Effect, Effects, RecordError};
+use super::{AccessControl, ConcurrentWork, Pending, not_recorded};
+use crate::effect::{ChangeRecord, Effect, Effects};
 use crate::time::Time;
 use onrush_control::api::Problem;
 use onrush_control::api::admin::ListUpdate;
@@ -39,8 +39,6 @@ pub(super) struct PlannedChange {
     changes: Vec<ListChange>,
     /// Those that change the list.
     effective: Vec<ListChange>,
-    /// Those that are to be recorded.
-    recorded: Vec<ListChange>,
     kind: ListKind,
     list: Arc<AccessList>,
     /// Whether a reload may miss it.
@@ -117,14 +115,13 @@ impl AccessControl {
         let former = self.changes.unrecorded.iter().filter(|(of, _)| *of == kind);
         let recorded: Vec<ListChange> =
             former.map(|(_, change)| change).chain(&new).cloned().collect();
-        let record = ChangeRecord::ListChanges(kind, recorded.clone());
         let for_reload =
             concurrent.reload || !self.is_lasting || !self.changes.since_reload.is_empty();
         let (list, has_record) = (Arc::new(list), !recorded.is_empty());
+        let record = ChangeRecord::ListChanges(kind, recorded);
         let change = PlannedChange {
             changes: new,
             effective,
-            recorded,
             kind,
             list,
             for_reload,
@@ -175,22 +172,21 @@ impl AccessControl {
     pub(super) fn finish_change(
         &mut self,
         change: PlannedChange,
-        result: Result<(), RecordError>,
+        result: Result<(), String>,
         now: Instant,
         effects: &mut Effects,
     ) {
         let (for_reload, needs_record) = (change.for_reload, change.needs_record);
-        let PlannedChange { changes, effective, recorded, kind, list, caller, responder, .. } =
-            change;
+        let PlannedChange { changes, effective, kind, list, caller, responder, .. } = change;
         if let Err(error) = &result
             && needs_record
         {
-            return effects.reply(responder, Err(error.clone().into()));
+            return effects.reply(responder, Err(not_recorded(error)));
         }
-        self.changes.unrecorded.retain(|(of, _)| *of != kind);
-        let unrecorded = result.err().map(|error| error.to_string());
-        if unrecorded.is_some() {
-            self.changes.unrecorded.extend(recorded.into_iter().map(|change| (kind, change)));
+        let unrecorded = result.err();
+        match unrecorded.is_some() {
+            true => self.changes.unrecorded.extend(changes.iter().map(|it| (kind, it.clone()))),
+            false => self.changes.unrecorded.retain(|(of, _)| *of != kind),
         }
         self.changes.record(kind, &changes, for_reload || unrecorded.is_some());
         self.differences.follow(&self.lists.access, &effective);
@@ -337,8 +333,8 @@ mod tests {
     fn a_change_that_cannot_be_recorded_is_in_force_and_is_recorded_later() {
         let mut access = deny_list();
         access.is_lasting = true;
-        let full = || RecordError { path: "j".into(), error: "full".into() };
-        let change = |access: &mut AccessControl, number, result: Result<(), RecordError>| {
+        let full = || "j cannot be written: full".to_owned();
+        let change = |access: &mut AccessControl, number, result: Result<(), String>| {
             let added = vec![ListChange::new(hash(number), true)];
             let (planned, reply) = request(access, added, ConcurrentWork::default());
             let recorded = planned.0.into_iter().find_map(|effect| match effect {

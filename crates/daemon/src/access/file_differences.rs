@@ -1,6 +1,6 @@
 //! The changes of the list that differ from its files, with the authors.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use onrush_control::api::admin::{ChangedEntry, ListChanges, ListOverrides};
@@ -11,49 +11,29 @@ use onrush_tracker::access::overlay::{Author, ListChange};
 /// The changes of a list that its files do not have.
 #[derive(Debug, Default)]
 pub(super) struct FileDifferences {
-    changes: BTreeMap<InfoHash, Change>,
-    /// Those that remove an entry of a file.
-    overrides: BTreeSet<InfoHash>,
-}
-
-#[derive(Debug)]
-struct Change {
-    listed: bool,
-    author: Option<Arc<Author>>,
+    changes: BTreeMap<InfoHash, ListChange>,
 }
 
 impl FileDifferences {
     /// These changes, which the files of the list do not have.
     pub(super) fn of<'a>(changes: impl IntoIterator<Item = &'a ListChange>) -> Self {
-        let mut of = Self::default();
-        changes.into_iter().for_each(|change| of.set(change, !change.listed));
-        of
+        let changes = changes.into_iter().map(|change| (change.info_hash, change.clone()));
+        Self { changes: changes.collect() }
     }
 
     /// Follows changes of a list that was `list` before.
     pub(super) fn follow(&mut self, list: &AccessList, changes: &[ListChange]) {
-        let mut in_files = HashMap::new();
-        for change in changes {
-            let hash = &change.info_hash;
-            let in_file = *in_files.entry(*hash).or_insert_with(|| match self.changes.get(hash) {
-                Some(change) => !change.listed,
-                None => list.set().is_some_and(|set| set.contains(hash)),
-            });
-            self.set(change, in_file);
-        }
-    }
-
-    fn set(&mut self, change: &ListChange, in_file: bool) {
-        let ListChange { info_hash, listed, author, .. } = change;
-        if *listed == in_file {
-            self.changes.remove(info_hash);
-            self.overrides.remove(info_hash);
-            return;
-        }
-        let change = Change { listed: *listed, author: author.clone() };
-        self.changes.insert(*info_hash, change);
-        if in_file {
-            self.overrides.insert(*info_hash);
+        // Of several for one info hash the last counts.
+        let last: BTreeMap<_, _> = changes.iter().map(|it| (it.info_hash, it)).collect();
+        for (hash, change) in last {
+            let in_file = match self.changes.get(&hash) {
+                Some(former) => !former.listed,
+                None => list.set().is_some_and(|set| set.contains(&hash)),
+            };
+            match change.listed == in_file {
+                true => self.changes.remove(&hash),
+                false => self.changes.insert(hash, change.clone()),
+            };
         }
     }
 
@@ -73,28 +53,33 @@ impl FileDifferences {
         let shown = rest.by_ref().take(limit).map(|(hash, change)| {
             let set = list.set().filter(|_| change.listed);
             let comment = set.and_then(|set| set.comment(hash)).map(str::to_owned);
-            ChangedEntry { comment, ..entry(hash, change) }
+            ChangedEntry { comment, ..entry(change) }
         });
         ListChanges {
             changes: shown.collect(),
             total: self.changes.len() as u64,
-            overrides: self.overrides.len() as u64,
+            overrides: self.overriding().count() as u64,
             next: rest.next().map(|(hash, _)| hash.to_string()),
         }
     }
 
     /// The changes that override a file; `None` if there are none.
     pub(super) fn overrides(&self) -> Option<ListOverrides> {
-        let first = self.overrides.first()?;
-        let first = entry(first, self.changes.get(first)?);
-        Some(ListOverrides { entries: self.overrides.len() as u64, first })
+        let mut overriding = self.overriding();
+        let first = entry(overriding.next()?);
+        Some(ListOverrides { first, entries: 1 + overriding.count() as u64 })
+    }
+
+    /// An info hash that is in a file differs only by its removal.
+    fn overriding(&self) -> impl Iterator<Item = &ListChange> {
+        self.changes.values().filter(|change| !change.listed)
     }
 }
 
-fn entry(hash: &InfoHash, change: &Change) -> ChangedEntry {
+fn entry(change: &ListChange) -> ChangedEntry {
     let author = change.author.as_ref();
     ChangedEntry {
-        info_hash: hash.to_string(),
+        info_hash: change.info_hash.to_string(),
         listed: change.listed,
         time: author.map(|author| author.unix),
         by: author.map(|author| author.name.clone()),

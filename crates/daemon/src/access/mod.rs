@@ -24,7 +24,7 @@ mod reload;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::effect::{ChangeRecord, Effect, Effects, RecordError};
+use crate::effect::{ChangeRecord, Effect, Effects};
 use crate::time::Time;
 use block_requests::PlannedBlock;
 use blocks::Blocks;
@@ -157,6 +157,11 @@ pub fn overrides(replayed: &ReplayedList) -> Option<ListOverrides> {
     FileDifferences::of(replayed.changes()).overrides()
 }
 
+/// The error of a change that is refused because its record could not be written.
+fn not_recorded(error: &str) -> Problem {
+    Problem::failed(format!("nothing has changed, as {error}"))
+}
+
 /// Steps of a start.
 impl AccessControl {
     /// From now on changes and blocks are recorded. Continues the list that the journal has
@@ -234,7 +239,7 @@ impl AccessControl {
     }
 
     /// The record of the pending change was written, or could not be.
-    pub fn recorded(&mut self, result: Result<(), RecordError>, time: Time, effects: &mut Effects) {
+    pub fn recorded(&mut self, result: Result<(), String>, time: Time, effects: &mut Effects) {
         match self.pending.take() {
             Some(Pending::List(change)) => self.finish_change(change, result, time.now, effects),
             Some(Pending::Block(block)) => self.finish_block(block, result, time, effects),

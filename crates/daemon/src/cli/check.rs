@@ -1,9 +1,6 @@
 //! `--check-config`: the settings on this host, or their problems.
 
-use std::path::PathBuf;
-
 use onrush_commands::exit::{Exit, GOOD, print};
-use onrush_config::config_file::files_over;
 use onrush_config::settings::Access;
 use onrush_config::{Flags, Host, Settings, regular_file};
 use onrush_text::numbers::grouped;
@@ -20,22 +17,17 @@ pub fn run(flags: &Flags, settings: &Settings, mut notices: Vec<String>, host: &
         return Exit::wrong(format!("{problems}{}\n", findings.users));
     }
     notices.append(&mut findings.notes);
-    notices.extend(unreadable_files(flags).into_iter().map(|wrong| {
-        format!("{wrong}: a reload cannot read the configuration again: {}", findings.users)
-    }));
+    // As the user who reloads it.
+    if let Some(file) = &flags.config
+        && let Err(error) = regular_file::open(file)
+    {
+        notices.push(format!(
+            "{}: {error}: a reload cannot read the configuration again: {}",
+            file.display(),
+            findings.users
+        ));
+    }
     print(&report(flags, settings, &findings, &notices, host), GOOD)
-}
-
-/// Files of the configuration that the user who reloads them cannot read.
-fn unreadable_files(flags: &Flags) -> Vec<String> {
-    let Some(file) = &flags.config else { return Vec::new() };
-    let over = match files_over(file) {
-        Ok(over) => over,
-        Err(problem) => return vec![problem.to_string().trim_end().to_owned()],
-    };
-    let opened =
-        |path: &PathBuf| Some(format!("{}: {}", path.display(), regular_file::open(path).err()?));
-    [file].into_iter().chain(&over).filter_map(opened).collect()
 }
 
 fn report(
@@ -49,7 +41,7 @@ fn report(
         Some(path) => format!("{} is valid.", path.display()),
         None => "No --config: the defaults.".to_owned(),
     };
-    let over = flags.over_file().unwrap_or_default();
+    let over: Vec<_> = flags.environment.names().collect();
     let over =
         if over.is_empty() { String::new() } else { format!(" Over it: {}.", over.join(", ")) };
     let mut report = format!("{what}{over} Settings on this host:\n\n{}", settings.summary(host));

@@ -36,8 +36,7 @@ Examples:
   onrush probe udp://HOST:6969/announce     does it answer from outside
 
 Files:
-  /etc/onrush/onrush.toml  the configuration, unless --config names another;
-                           conf.d/*.toml beside it override it
+  /etc/onrush/onrush.toml  the configuration, unless --config names another
   /var/lib/onrush          the state directory of the packaged service, with
     connection.key         the key of connection ids
     onrush.snapshot        the peers at the last stop, upgrade or snapshot
@@ -52,8 +51,7 @@ Environment:
   ONRUSH_CONFIG    the configuration, unless --config names another
   ONRUSH_TABLE__KEY, ONRUSH_KEY
                    override a key of the file: ONRUSH_ANNOUNCE__INTERVAL=30m,
-                   ONRUSH_LISTEN=:6969; flags override them. With _FILE behind
-                   the name, the value is read from that file
+                   ONRUSH_LISTEN=:6969; flags override them
   STATE_DIRECTORY  the state directory (set by systemd), unless the
                    configuration or --state-dir names another; else
                    $XDG_STATE_HOME/onrush, $HOME/.local/state/onrush
@@ -120,19 +118,14 @@ pub struct Cli {
 /// The error of a command line, with the command of onrush for what other programs have there.
 pub fn hinted(mut error: clap::Error) -> clap::Error {
     let kinds = [ContextKind::InvalidSubcommand, ContextKind::InvalidArg];
-    let hint = match kinds.iter().find_map(|kind| error.get(*kind)) {
-        Some(ContextValue::String(word)) => match word.as_str() {
-            "reload" => "`onrush ctl reload` reloads the configuration",
-            "status" => "`onrush ctl health` says whether it serves, `onrush top` shows it live",
-            "stop" | "start" | "restart" => "use `systemctl`; SIGTERM stops the process",
-            "-t" => "`onrush --config FILE --check-config` checks a configuration",
-            _ => "",
-        },
-        _ => "",
+    let word = kinds.iter().find_map(|kind| error.get(*kind)).map(ContextValue::to_string);
+    let hint = match word.as_deref() {
+        Some("reload") => "`onrush ctl reload` reloads the configuration",
+        Some("status") => "`onrush ctl health` says whether it serves, `onrush top` shows it live",
+        Some("stop" | "start" | "restart") => "use `systemctl`; SIGTERM stops the process",
+        Some("-t") => "`onrush --config FILE --check-config` checks a configuration",
+        _ => return error,
     };
-    if hint.is_empty() {
-        return error;
-    }
     error.remove(ContextKind::SuggestedSubcommand);
     error.remove(ContextKind::SuggestedArg);
     error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![hint.into()]));

@@ -226,8 +226,8 @@ impl Overload {
         let pressure = self.pressure();
         let lifetime = lifetime(&self.announce, pressure.interval);
         let committed = self.committed.map_or(0, |(_, lifetime)| lifetime);
-        rules.set_peer_lifetime(lifetime.max(committed));
-        rules.set_interval(pressure.interval);
+        rules.shard.peer_lifetime = lifetime.max(committed);
+        rules.shard.interval = pressure.interval;
         rules.kernel_filter = self.filter.is_on();
         rules
     }
@@ -282,20 +282,19 @@ mod tests {
     fn drops_lengthen_the_interval_and_the_peer_lifetime() {
         let mut fixture = Fixture::new("[overload]\ndrop_share = 5\nlongest_interval = 5400\n");
         let calm = fixture.rules();
-        assert_eq!((calm.announce.interval, calm.shard.peer_lifetime), (1800, 3600));
+        assert_eq!((calm.shard.interval, calm.shard.peer_lifetime), (1800, 3600));
         fixture.seconds(60, 4);
         assert!(fixture.notices.is_empty() && !fixture.rules().kernel_filter);
         fixture.seconds(5, 20);
         let rules = fixture.rules();
-        assert_eq!((rules.announce.interval, rules.shard.interval), (2250, 2250));
-        assert_eq!((rules.announce.peer_lifetime, rules.shard.peer_lifetime), (4500, 4500));
+        assert_eq!((rules.shard.interval, rules.shard.peer_lifetime), (2250, 4500));
         let Notice { level, text, .. } = &fixture.notices[0];
         assert!(*level == Level::Warn && text.contains("the interval is 2250 s now"), "{text}");
         let shares = "20 % of datagrams are lost and 0 % are refused as busy";
         assert!(text.contains(shares), "{text}");
         fixture.seconds(100, 90);
         let rules = fixture.rules();
-        assert_eq!((rules.announce.interval, rules.shard.peer_lifetime), (5400, 10_800));
+        assert_eq!((rules.shard.interval, rules.shard.peer_lifetime), (5400, 10_800));
         assert_eq!(fixture.notices.len(), 9, "a line for each step and for the filter");
         assert!(rules.kernel_filter);
         assert_eq!(fixture.overload.pressure().step, 8);
@@ -325,7 +324,7 @@ mod tests {
         fixture.seconds(8 * 40, 0);
         let rules = fixture.rules();
         assert!(!rules.kernel_filter);
-        assert_eq!((rules.announce.interval, rules.shard.peer_lifetime), (1800, 7200));
+        assert_eq!((rules.shard.interval, rules.shard.peer_lifetime), (1800, 7200));
         fixture.seconds(3600 * 21 / 20, 0);
         assert_eq!(fixture.rules().shard.peer_lifetime, 3600);
     }
@@ -353,7 +352,7 @@ mod tests {
         let mut successor = Fixture::new(text);
         successor.overload.adopt(left, successor.now);
         let rules = successor.rules();
-        assert_eq!((rules.announce.interval, rules.shard.peer_lifetime), (1800, 7200));
+        assert_eq!((rules.shard.interval, rules.shard.peer_lifetime), (1800, 7200));
         assert_eq!(commitment(&successor).unwrap().lifetime, 7200, "passed on to a third process");
         successor.seconds(left.seconds + 1, 0);
         assert_eq!((successor.rules().shard.peer_lifetime, commitment(&successor)), (3600, None));
@@ -365,7 +364,7 @@ mod tests {
         let mut fixture = Fixture::new(config);
         fixture.seconds(100, 90);
         let rules = fixture.rules();
-        assert_eq!((rules.announce.interval, rules.shard.peer_lifetime), (43_200, 65_536));
+        assert_eq!((rules.shard.interval, rules.shard.peer_lifetime), (43_200, 65_536));
     }
 
     #[test]
@@ -402,7 +401,7 @@ mod tests {
         fixture.seconds(100, 90);
         assert!(fixture.notices.is_empty());
         let rules = fixture.rules();
-        assert_eq!((rules.announce.interval, rules.kernel_filter), (1800, false));
+        assert_eq!((rules.shard.interval, rules.kernel_filter), (1800, false));
     }
 
     #[test]
@@ -443,7 +442,7 @@ mod tests {
         fixture.overload.reconfigure(&shorter, fixture.now);
         fixture.settings = shorter;
         let rules = fixture.rules();
-        assert_eq!((rules.announce.interval, rules.shard.peer_lifetime), (600, 7200));
+        assert_eq!((rules.shard.interval, rules.shard.peer_lifetime), (600, 7200));
         fixture.seconds(3600 * 21 / 20, 0);
         assert_eq!(fixture.rules().shard.peer_lifetime, 1200);
     }

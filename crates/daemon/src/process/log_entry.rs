@@ -57,14 +57,13 @@ impl Entry {
     }
 
     /// Appends the time in UTC, the level, the module and the text; of a final message the text.
-    pub fn to_text(&self, colors: bool, into: &mut Vec<u8>) {
+    pub fn to_text(&self, into: &mut Vec<u8>) {
         // Writing to memory does not fail.
         let _ = match self.module {
             None => writeln!(into, "{}", self.text),
             Some(module) => {
                 let (level, time) = (self.level, self.timestamp());
-                let (color, reset) = color(level).filter(|_| colors).unwrap_or_default();
-                writeln!(into, "{time} {color}{level:<5}{reset} [{module}] {}", self.text)
+                writeln!(into, "{time} {level:<5} [{module}] {}", self.text)
             }
         };
     }
@@ -121,18 +120,6 @@ impl Entry {
     }
 }
 
-/// The sequences that begin and end the color of a level on a terminal.
-fn color(level: Level) -> Option<(&'static str, &'static str)> {
-    let color = match level {
-        Level::Error => "\x1b[31m",
-        Level::Warn => "\x1b[33m",
-        Level::Info => "\x1b[36m",
-        Level::Debug => "\x1b[35m",
-        Level::Trace => return None,
-    };
-    Some((color, "\x1b[0m"))
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -152,13 +139,11 @@ mod tests {
 
     #[test]
     fn text_has_time_level_and_module_and_a_final_message_has_none() {
-        let text = |entry: Entry, colors| written(|into| entry.to_text(colors, into));
+        let text = |entry: Entry| written(|into| entry.to_text(into));
         let head = "2026-11-18T11:06:40.007Z";
         let plain = format!("{head} WARN  [onrush::here] first\nsecond\n");
-        assert_eq!(text(entry("first\nsecond\n"), false), plain);
-        let colored = format!("{head} \x1b[33mWARN \x1b[0m [onrush::here] first\n");
-        assert_eq!(text(entry("first"), true), colored);
-        assert_eq!(text(Entry::last("onrush: why\n  remedy\n"), true), "onrush: why\n  remedy\n");
+        assert_eq!(text(entry("first\nsecond\n")), plain);
+        assert_eq!(text(Entry::last("onrush: why\n  remedy\n")), "onrush: why\n  remedy\n");
     }
 
     #[test]

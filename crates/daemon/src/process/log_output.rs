@@ -5,7 +5,7 @@
 
 use std::env;
 use std::fs::File;
-use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -27,9 +27,6 @@ static IS_JOURNAL: LazyLock<bool> = LazyLock::new(|| {
     let stream = env::var("JOURNAL_STREAM").unwrap_or_default();
     file.is_ok_and(|file| stream == format!("{}:{}", file.dev(), file.ino()))
 });
-/// Whether standard error is a terminal that takes colors.
-static HAS_COLORS: LazyLock<bool> =
-    LazyLock::new(|| io::stderr().is_terminal() && env::var_os("NO_COLOR").is_none());
 /// Whether entries are written as JSON.
 static IS_JSON: AtomicBool = AtomicBool::new(false);
 
@@ -70,7 +67,7 @@ pub fn write(entries: &[Entry]) -> usize {
     }
     match IS_JSON.load(Ordering::Relaxed) {
         true => write_lines(entries, to, Entry::to_json),
-        false => write_lines(entries, to, |entry, into| entry.to_text(*HAS_COLORS, into)),
+        false => write_lines(entries, to, Entry::to_text),
     }
 }
 

@@ -141,9 +141,7 @@ mod tests {
         thread::scope(|scope| {
             let report = |lost| Entry::last(&format!("lost {lost}"));
             let (queue, mut log) = (&queue, Paced { permits, written: to });
-            let mut write = move |entries: &[Entry]| {
-                write_lines(entries, &mut log, |entry, into| entry.to_text(false, into))
-            };
+            let mut write = move |entries: &[Entry]| write_lines(entries, &mut log, Entry::to_text);
             scope.spawn(move || (0..batches).for_each(|_| queue.write_next(&mut write, report)));
             test(queue, permit, written);
         });

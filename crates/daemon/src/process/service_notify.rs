@@ -52,18 +52,9 @@ fn extension_due(last: &mut Option<Instant>, now: Instant) -> bool {
 
 /// Sends a notification of the main process. A failure is logged and has no other effect.
 pub fn send(state: &[NotifyState<'_>]) {
-    if IS_MAIN.load(Ordering::Acquire) {
-        notify(state);
+    if !IS_MAIN.load(Ordering::Acquire) {
+        return;
     }
-}
-
-/// The manager follows this process from now on, and its first notification is this one.
-pub fn become_main(first: &[NotifyState<'_>]) {
-    notify(first);
-    set_main(true);
-}
-
-fn notify(state: &[NotifyState<'_>]) {
     // The tracker serves whether or not the manager receives its notifications.
     if let Err(error) = sd_notify::notify(state) {
         log::debug!("cannot notify the service manager: {error}");

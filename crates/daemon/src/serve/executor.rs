@@ -69,11 +69,9 @@ pub(super) struct Results {
 impl Executor {
     /// Call every second: records the history and writes files that are due. Returns the state of
     /// the process.
-    pub(super) fn tick(&mut self, supervisor: &Supervisor, now: Instant) -> ProcessState {
+    pub(super) fn tick(&mut self, now: Instant) -> ProcessState {
         let summary = self.running.summary();
         self.history.record(&summary, now);
-        let refused = supervisor.access().lists().refused_by_part();
-        self.history.record_refused(self.clock.now().unix, refused);
         self.files.tick(self.running.orders(), &self.history, self.clock, now);
         self.files.serve_control(&mut self.admin);
         let (reasons_known, is_steering) = (self.drop_reasons.are_known(), self.steering.is_some());

@@ -127,7 +127,6 @@ impl Serving {
             self.executor.name_successor(completed);
         }
         self.executor.admin.stopping();
-        self.executor.files.abort_export();
         end
     }
 
@@ -164,7 +163,7 @@ impl Serving {
                 Event::WorkerFailed(failure.unwrap_or(WorkerFailure { name, cause }))
             }
             recv(seconds) -> _ => {
-                Event::Tick(Box::new(self.executor.tick(&self.supervisor, Instant::now())))
+                Event::Tick(Box::new(self.executor.tick(Instant::now())))
             }
         })
     }

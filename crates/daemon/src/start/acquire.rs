@@ -31,7 +31,10 @@ impl Tracker {
             merging.clone(),
             std::mem::take(&mut side.stops),
             // When the predecessor has named this process as the main one.
-            || service_notify::become_main(&[NotifyState::Ready, NotifyState::Watchdog]),
+            || {
+                service_notify::set_main(true);
+                service_notify::send(&[NotifyState::Ready, NotifyState::Watchdog]);
+            },
         )
         .map_err(StartError::Threads)?;
         self.overload.adopt(side.wait_for_release()?, Instant::now());

@@ -1,13 +1,12 @@
 //! The last step of a start: the process listens for a successor, which gets its sockets.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use crossbeam_channel::unbounded;
 use onrush_net::bind::Group;
-use onrush_net::regroup::AddressSockets;
 
 use super::Tracker;
 use crate::upgrade::SOCKET;
@@ -30,7 +29,7 @@ impl Tracker {
         let (Some(lock), Some(directory)) = (&self.files.lock, &settings.state_dir) else { return };
         let (events, handoffs) = unbounded();
         let path = directory.join(SOCKET);
-        let sections = sections(group, lock);
+        let sections = sections(&group, lock);
         let listening = sections.and_then(|(sections, descriptors)| {
             let handoff = Handoff {
                 version: version().to_owned(),
@@ -63,11 +62,12 @@ impl Tracker {
 }
 
 /// The descriptors that a successor gets, by section.
-fn sections(group: Group, lock: &StateLock) -> io::Result<(Vec<Section>, Vec<Vec<OwnedFd>>)> {
+fn sections(group: &Group, lock: &StateLock) -> io::Result<(Vec<Section>, Vec<Vec<OwnedFd>>)> {
     let mut all = Vec::new();
-    for AddressSockets { address, sockets } in group.into_address_sockets() {
-        let sockets = sockets.into_iter().map(OwnedFd::from).collect();
-        all.push((SectionKind::Udp(address), sockets));
+    for &address in &group.addresses {
+        let sockets = group.sockets_at(address).into_iter();
+        let sockets = sockets.map(|socket| socket.as_fd().try_clone_to_owned());
+        all.push((SectionKind::Udp(address), sockets.collect::<io::Result<_>>()?));
     }
     all.push((SectionKind::Lock, lock.share()?));
     let of = |(kind, descriptors): (_, Vec<OwnedFd>)| {

@@ -22,11 +22,12 @@ impl StateFiles {
         let socket = self.control.as_ref().and_then(|socket| socket.try_lock().ok());
         let Some(mut socket) = socket else { return };
         let (renewed, is_served) = (socket.renew(), admin.serves_socket());
-        if renewed.is_none() && (is_served || socket.listener().is_none()) {
+        if renewed.is_none() && is_served {
             return;
         }
         let listener = || socket.listener().ok_or(io::ErrorKind::NotConnected)?.try_clone();
-        let bound = renewed.unwrap_or(Ok(())).and_then(|()| admin.serve_socket(listener()?));
+        let serve = |()| admin.serve_socket(listener()?, socket.path());
+        let bound = renewed.unwrap_or(Ok(())).and_then(serve);
         let path = socket.path().display();
         match bound {
             Ok(()) if is_served => log::warn!("{path} is made again"),

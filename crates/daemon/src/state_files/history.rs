@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::first_failure::FirstFailure;
 use super::periodic_file::PeriodicFile;
-use onrush_control::api::history::Saved;
+use onrush_control::api::history as api;
 use onrush_control::history::History;
 use onrush_store::damaged_file::set_aside;
 use onrush_store::{atomic_file, state_file};
@@ -42,15 +42,15 @@ impl HistoryFile {
     /// Returns a warning for the operator if there is one that cannot be used. A file that is read
     /// and not valid, or that ended more than a month ago, is renamed.
     pub fn load(&self, history: &History, now: Instant, unix: u64) -> Option<String> {
-        let why = match state_file::read_json::<Saved>(&self.path, MAX_LENGTH) {
-            Ok(saved) => match unix.saturating_sub(saved.history.hour.until) {
+        let why = match state_file::read_json::<api::History>(&self.path, MAX_LENGTH) {
+            Ok(saved) => match unix.saturating_sub(saved.hour.until) {
                 // A clock that is ahead looks the same. The file stays for when it is set right.
                 ended if ended > SPAN => format!(
                     "it ended {} days ago, so all of it is out of range; if this host's clock is \
                      ahead, set it, stop the tracker and rename the file back",
                     ended / 86_400
                 ),
-                _ => history.restore(saved, now, unix).err()?,
+                _ => history.restore(&saved, now, unix).err()?,
             },
             Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
             Err(error) if state_file::is_damaged(&error) => error.to_string(),
@@ -97,7 +97,7 @@ impl HistoryFile {
 
     /// Starts a thread that writes the file.
     fn start(&mut self, history: &History, now: Instant, unix: u64) -> Option<String> {
-        let (saved, path) = (history.saved(now, unix), self.path.clone());
+        let (saved, path) = (history.report(now, unix), self.path.clone());
         let why = self.writer.spawn(now, move || write_file(&path, &saved)).err()?;
         self.warn_once(Some(why))
     }
@@ -122,7 +122,7 @@ impl HistoryFile {
 }
 
 /// Writes the file; returns its length in bytes.
-fn write_file(path: &Path, saved: &Saved) -> io::Result<u64> {
+fn write_file(path: &Path, saved: &api::History) -> io::Result<u64> {
     let mut json = serde_json::to_vec(saved)?;
     json.push(b'\n');
     atomic_file::write(path, MODE, &json)

@@ -44,9 +44,6 @@ use onrush_tracker::orders::Orders;
 pub use records::Records;
 use snapshots::Snapshots;
 
-/// Time for an aborted export to remove its temporary file.
-const ABORT_TIMEOUT: Duration = Duration::from_secs(3);
-
 /// The files of a tracker.
 #[derive(Debug)]
 pub struct StateFiles {
@@ -145,11 +142,6 @@ impl StateFiles {
     pub fn write_history(&mut self, history: &History, clock: Clock, limit: Duration) {
         let file = self.history.as_mut();
         warn(file.and_then(|file| file.write(history, Instant::now(), clock.now().unix, limit)));
-    }
-
-    /// Aborts the export being written: the tracker stops.
-    pub fn abort_export(&mut self) {
-        self.exports.abort(ABORT_TIMEOUT);
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use crate::effect::{ChangeRecord, RecordError};
+use crate::effect::ChangeRecord;
 use onrush_store::blocks::{Block, BlockFile};
 use onrush_store::lists::journal::{Journal, ReplayedList};
 
@@ -37,15 +37,15 @@ impl Records {
     /// Writes a record.
     ///
     /// # Errors
-    /// [`RecordError`], when the file cannot be written; its contents are unchanged then.
-    pub fn write(&self, record: &ChangeRecord) -> Result<(), RecordError> {
+    /// When the file cannot be written: a sentence that names it. Its contents are unchanged then.
+    pub fn write(&self, record: &ChangeRecord) -> Result<(), String> {
         let (path, result) = match record {
             ChangeRecord::ListChanges(kind, changes) => {
                 (self.journal.path(), self.journal.append(*kind, changes))
             }
             ChangeRecord::Blocks(blocks) => (self.blocks.path(), self.blocks.write(blocks)),
         };
-        result.map_err(|error| RecordError { path: path.to_owned(), error: error.to_string() })
+        result.map_err(|error| format!("{} cannot be written: {error}", path.display()))
     }
 
     /// Rewrites the journal without changes that the files of the list contain.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::never;
+use crossbeam_channel::Receiver;
 use onrush_swarm::Shard;
 
 use super::periodic_file::PeriodicFile;
@@ -18,6 +18,7 @@ use onrush_store::snapshot::encode::{Block, Encoder};
 use onrush_store::snapshot::load::Unread;
 use onrush_store::snapshot::write::{SnapshotSummary, write_all, write_file};
 use onrush_tracker::clock::Clock;
+use onrush_tracker::gather::ResultMissing;
 use onrush_tracker::orders::Orders;
 use onrush_tracker::stream::ShardStream;
 
@@ -191,9 +192,9 @@ fn write_stream(
     mut blocks: ShardStream<Block>,
     clock: Clock,
 ) -> io::Result<SnapshotSummary> {
-    let interrupted = |error| io::Error::new(io::ErrorKind::Interrupted, error);
+    let interrupted = |_| io::Error::new(io::ErrorKind::Interrupted, ResultMissing);
     write_file(path, clock.now().unix, |writer| {
-        while let Some(block) = blocks.next::<()>(&never()).map_err(interrupted)? {
+        while let Some(block) = blocks.next_by(Receiver::recv).map_err(interrupted)? {
             writer.block(&block)?;
         }
         Ok(())

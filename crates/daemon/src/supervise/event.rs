@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use super::config_source::LoadedConfig;
-use crate::effect::RecordError;
 use crate::overload::ProcessState;
 use crate::process::signals::Signal;
 use crate::upgrade::predecessor::HandoffEvent;
@@ -22,8 +21,8 @@ pub enum Event {
     Tick(Box<ProcessState>),
     /// The configuration was read, or has problems.
     Loaded(Result<Box<LoadedConfig>, String>),
-    /// A record was written, or could not be.
-    Recorded(Result<(), RecordError>),
+    /// A record was written, or could not be, with the reason.
+    Recorded(Result<(), String>),
     /// A list was merged. `None`: it could not be.
     Merged(Option<AccessList>),
     /// A shard has removed this many swarms that the list does not permit.

@@ -113,6 +113,7 @@ impl PredecessorSide {
     pub fn listen(self, path: PathBuf, clock: Clock) -> io::Result<Option<io::Error>> {
         let mut socket = StateSocket::new(path, 0o600);
         let failed = socket.bind().err();
+        let mut has_failed = failed.is_some();
         thread::Builder::new().name("upgrade".into()).spawn(move || {
             loop {
                 let stream = socket.accept(RETRY).transpose();
@@ -132,15 +133,16 @@ impl PredecessorSide {
                         thread::sleep(RETRY);
                     }
                 }
-                let path = socket.path().to_owned();
-                let path = path.display();
-                match socket.renew() {
+                let renewed = socket.renew();
+                let path = socket.path().display();
+                match &renewed {
                     Some(Ok(())) => {
                         log::info!("{path} is made again: upgrades without downtime are available");
                     }
-                    Some(Err(error)) => log::warn!("{}", unavailable(path, &error)),
-                    None => {}
+                    Some(Err(error)) if !has_failed => log::warn!("{}", unavailable(path, error)),
+                    _ => {}
                 }
+                has_failed = renewed.is_some_and(|renewed| renewed.is_err());
             }
         })?;
         Ok(failed)

@@ -79,13 +79,9 @@ pub struct SuccessorSide<L = UnixLink> {
 /// The sockets that a service manager has opened for the predecessor, if it has. Their addresses
 /// and number override the configuration. Failures are reported by [`SuccessorSide::request`].
 pub fn passed_sockets(settings: &Settings) -> Option<Passed> {
-    match inspect(settings)? {
-        handoff if handoff.passed => {
-            let (addresses, counts): (_, Vec<usize>) = handoff.addresses().unzip();
-            Some(Passed { each: counts.into_iter().min()?, addresses })
-        }
-        _ => None,
-    }
+    let handoff = inspect(settings).filter(|handoff| handoff.passed)?;
+    let (addresses, counts): (_, Vec<usize>) = handoff.addresses().unzip();
+    Some(Passed { each: counts.into_iter().min()?, addresses })
 }
 
 /// The handoff that the predecessor would make. Failures are reported by

@@ -183,7 +183,7 @@ fn errors_name_the_socket_that_was_looked_for_and_that_of_the_tracker() {
     fs::write(&other, text).unwrap();
     let ended = Launch::new(&["ctl", "reload"]).flag("--config", &other).run();
     let looked_for =
-        format!("no control.sock in {} (state_dir of {})", elsewhere.display(), other.display());
+        format!("no socket at {}/control.sock (by {})", elsewhere.display(), other.display());
     let socket = socket_of(&daemon);
     ended.exits(1, &[&looked_for, socket.to_str().unwrap()]);
     let url = format!("http://{http}");

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crossbeam_channel::never;
+use crossbeam_channel::Receiver;
 use onrush_net::Socket;
 use onrush_net::memory::{Conditions, Endpoint as Client, Network};
 use onrush_proto::{Announce, InfoHash};
@@ -80,7 +80,7 @@ fn dumped(world: &mut TestTracker<Client>) -> Vec<u8> {
     let mut blocks = ShardStream::start(&orders, Encoder::default).unwrap();
     world.settle(at(1_010));
     let mut writer = SnapshotWriter::begin(Vec::new(), at(1_010).unix).unwrap();
-    while let Some(block) = blocks.next::<()>(&never()).unwrap() {
+    while let Some(block) = blocks.next_by(Receiver::recv).unwrap() {
         writer.block(&block).unwrap();
     }
     writer.end(at(1_010).unix).unwrap().0

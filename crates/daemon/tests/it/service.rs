@@ -263,7 +263,7 @@ fn sockets_of_another_kind_and_inconsistent_ones_are_refused() {
     daemon.refusal(&["LISTEN_FDS", "UDP", "ListenDatagram=ADDRESS:PORT"]);
     // systemd-socket-activate binds an address twice without SO_REUSEPORT.
     for (addresses, part) in [
-        ([v4, v4, v6].as_slice(), "each address needs as many"),
+        ([v6, v4, v4].as_slice(), "each address needs as many"),
         ([v4, v4].as_slice(), "ReusePort=yes"),
     ] {
         let daemon = activated(&["--datagram"], addresses, &[]);

@@ -1,5 +1,5 @@
-//! Denied info hashes: lists with error texts of their own, comments of entries, and what was
-//! refused by day.
+//! Denied info hashes: lists with error texts of their own, comments of entries, and the number of
+//! refused announces.
 
 use std::fs;
 use std::path::Path;
@@ -23,12 +23,12 @@ fn start(directory: &Path) -> Daemon {
     launch.flags(&["--workers", "2"]).admin_api(&config).serve()
 }
 
-/// Refusals of the parts of the list, today and on the days before.
+/// Refusals of the parts of the list since the start.
 fn refused(daemon: &Daemon) -> [u64; 2] {
     let parts = &daemon.call("GET", "/api/v1/list", "").json()["parts"];
     ["abuse.txt", "court.txt"].map(|name| {
         let part = parts.as_array().unwrap().iter().find(|part| part["name"] == name).unwrap();
-        part["by_day"].as_object().unwrap().values().map(|count| count.as_u64().unwrap()).sum()
+        part["refused"].as_u64().unwrap()
     })
 }
 
@@ -39,7 +39,7 @@ fn errors<const N: usize>(daemon: &Daemon, hashes: [InfoHash; N]) -> [String; N]
 }
 
 #[test]
-fn each_list_refuses_with_its_text_and_is_counted_by_day() {
+fn each_list_refuses_with_its_text_and_is_counted() {
     let directory = tempfile::tempdir().unwrap();
     let directory = directory.path();
     let [abused, ordered, added] = [(); 3].map(|()| random_hash());
@@ -59,7 +59,7 @@ fn each_list_refuses_with_its_text_and_is_counted_by_day() {
     let metrics = daemon.metrics();
     let of = |list| metrics.sum("onrush_list_refused_announces_total", &[list]);
     assert_eq!([of("abuse.txt"), of("court.txt")], [2.0, 1.0]);
-    daemon.ctl(&["list", "show"]).prints(&["\nabuse.txt ", "\ncourt.txt ", "yesterday"]);
+    daemon.ctl(&["list", "show"]).prints(&["\nabuse.txt ", "\ncourt.txt "]);
     for (hash, parts) in [
         (abused, ["not served (abuse.txt)", ": 2026-11-22 abuse@ 4711"]),
         (ordered, ["not served (court.txt)", "is listed"]),
@@ -74,14 +74,13 @@ fn each_list_refuses_with_its_text_and_is_counted_by_day() {
     assert!(published.contains(&abused.to_string()), "{published}");
     assert!(!published.contains("4711") && !published.contains("letter"), "{published}");
     daemon.stop();
-    // The file of another list gets the entry; the texts and the days are those from before.
+    // The file of another list gets the entry; the texts are those from before.
     let daemon = start(directory);
-    assert_eq!(refused(&daemon), [2, 1]);
     assert_eq!(errors(&daemon, [added, ordered]), ["denied", COURT]);
     daemon.ctl(&["list", "show", &added.to_string()]).prints(&[" letter 7"]);
     fs::write(directory.join("court.txt"), format!("{ordered}\n{added} # order 8\n")).unwrap();
     daemon.ctl(&["reload"]).prints(&[]);
     assert_eq!(errors(&daemon, [added, ordered]), [COURT, COURT]);
     daemon.ctl(&["list", "show", &added.to_string()]).prints(&["court.txt", ": order 8"]);
-    eventually("refusals are added to those of the day", || refused(&daemon) == [3, 4]);
+    eventually("refusals are counted since the start", || refused(&daemon) == [1, 3]);
 }

@@ -32,6 +32,7 @@ use onrush_tracker::access::Lists;
 use onrush_tracker::assemble::assemble;
 use onrush_tracker::clock::Clock;
 use onrush_tracker::running::{Running, WorkerFailure};
+use onrush_tracker::worker::Worker;
 
 use crate::harness::TIMEOUT;
 
@@ -169,8 +170,10 @@ fn launched(placement: &str, failures: &[Failure]) -> (Settings, Running, Weak<(
     let endpoints = endpoints(&settings, &secrets(1), &network);
     let sockets = failures.iter().zip(endpoints).map(socket).collect();
     let workers = assemble(&settings.workers(), &secrets(1), sockets, &rules(&settings));
-    let running =
-        Running::launch(&settings.workers(), Vec::new(), workers, Clock::start()).unwrap();
+    let (clock, fronts) = (Clock::start(), Vec::<Worker<FailingSocket>>::new());
+    let running = Running::prepare(&settings.workers(), Vec::new(), workers, fronts, clock);
+    let mut running = running.unwrap();
+    running.begin();
     (settings, running, Arc::downgrade(&share))
 }
 

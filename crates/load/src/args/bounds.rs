@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 
+use super::pace::OPEN;
 use crate::options::{RARELY, SOMETIMES, number, seconds};
 use crate::report::search::Bounds;
 
@@ -19,7 +20,7 @@ pub struct BoundArgs {
     /// Starts from the rate of a closed loop; short open-loop rounds then find the highest rate,
     /// and a round of --duration confirms it. Longer rounds, a longer --duration or --timeout
     /// lengthen the search. The result is marked as confirmed or not confirmed.
-    #[arg(long, conflicts_with_all = ["rate", "ramp", "steps"], help_heading = None)]
+    #[arg(long, group = OPEN, help_heading = None)]
     pub find_max: bool,
 
     /// Percent of requests that may be lost [default with --find-max: 0.1].

@@ -75,7 +75,7 @@ mod tests {
     fn the_short_help_has_about_a_dozen_options() {
         for name in NAMES {
             let [short, long] = helps(name);
-            assert!((9..=14).contains(&options(&short)), "{} options:\n{short}", options(&short));
+            assert!((8..=14).contains(&options(&short)), "{} options:\n{short}", options(&short));
             assert!(short.lines().count() <= 50, "{} lines:\n{short}", short.lines().count());
             let at = |heading: &str| long.find(heading);
             assert!(name == "verify" || at("Sometimes needed:") < at("Rarely needed:"), "{long}");

@@ -2,9 +2,9 @@
 
 use clap::Args;
 
-use crate::options::{RARELY, SOMETIMES, count, number};
+use crate::options::{SOMETIMES, count, number};
 use crate::plan::Profile;
-use crate::plan::profile::{BUILT_IN, Swarms, read};
+use crate::plan::profile::{BUILT_IN, read};
 
 /// Arguments about the traffic.
 #[derive(Args, Debug)]
@@ -32,22 +32,9 @@ pub struct MixArgs {
     #[arg(long, value_name = "N", value_parser = count(1..=500_000_000))]
     pub swarms: Option<u32>,
 
-    /// Peers per swarm on average, at least 1 [default: the profile's].
-    #[arg(long, value_name = "X", value_parser = number(1.0..=10_000.0, ""))]
-    pub peers_per_swarm: Option<f64>,
-
-    /// Exponent of swarm sizes by rank; 1 is Zipf's law [default: the profile's tail].
-    #[arg(long, value_name = "X", value_parser = number(0.1..=3.0, ""), help_heading = RARELY)]
-    pub zipf: Option<f64>,
-
     /// Percent of announces by seeders [default: the profile's].
     #[arg(long, value_name = "%", value_parser = number(0.0..=100.0, ""))]
     pub seeders: Option<f64>,
-
-    /// Percent of traffic over IPv6 where there are targets of both families [default: the
-    /// profile's].
-    #[arg(long, value_name = "%", value_parser = number(0.0..=100.0, ""))]
-    pub ipv6: Option<f64>,
 
     /// Seed of the population and the mix; part of the report [default: random].
     #[arg(long, value_name = "N")]
@@ -63,16 +50,10 @@ impl MixArgs {
         let (name, text) = self.text()?;
         let mut profile = read::file(&name, &text)?;
         // --set comes last, so that it overrides the other arguments.
-        let swarms = &mut profile.swarms;
-        swarms.count = self.swarms.unwrap_or(swarms.count);
-        swarms.mean = self.peers_per_swarm.unwrap_or(swarms.mean);
-        if let Some(exponent) = self.zipf {
-            *swarms = Swarms::zipf(swarms.count, swarms.mean, exponent);
-        }
+        profile.swarms.count = self.swarms.unwrap_or(profile.swarms.count);
         if let Some(seeders) = self.seeders {
             profile.set_seeders(seeders / 100.0);
         }
-        profile.v6 = self.ipv6.map_or(profile.v6, |percent| percent / 100.0);
         read::change(&profile, &self.set)
     }
 

@@ -12,6 +12,8 @@ use crate::options::{SOMETIMES, count, number, seconds};
 /// buffer holds some 500 small datagrams.
 const IN_FLIGHT: usize = 256;
 
+/// The group of the arguments for an open loop, of which one can be given.
+pub(super) const OPEN: &str = "open_loop";
 /// Default duration of the measured window.
 const DURATION: Duration = Duration::from_secs(10);
 
@@ -19,9 +21,9 @@ const DURATION: Duration = Duration::from_secs(10);
 #[derive(Args, Debug)]
 #[command(next_help_heading = SOMETIMES)]
 pub struct PaceArgs {
-    /// Closed loop: requests in flight per worker [default: 256]. Open loop (--rate, --ramp,
-    /// --steps, --find-max): the limit per worker, above which requests wait [default: 1.25 times
-    /// the requests of the rate within the timeout].
+    /// Closed loop: requests in flight per worker [default: 256]. Open loop (--rate, --steps,
+    /// --find-max): the limit per worker, above which requests wait [default: 1.25 times the
+    /// requests of the rate within the timeout].
     #[arg(long, short = 'n', value_name = "N", value_parser = count(1..=1 << 20))]
     pub in_flight: Option<u32>,
 
@@ -29,29 +31,24 @@ pub struct PaceArgs {
     ///
     /// Latency then counts from the time at which a request was due.
     #[arg(
-        long, short, value_name = "R", value_parser = rate, conflicts_with_all = ["ramp", "steps"],
-        help_heading = None
+        long, short, value_name = "R", value_parser = rate, group = OPEN, help_heading = None
     )]
     pub rate: Option<f64>,
 
-    /// Open loop with a rate that changes linearly over the measured time, like 1000-50000.
-    #[arg(long, value_name = "R-R", value_parser = ramp, conflicts_with = "steps")]
-    pub ramp: Option<(f64, f64)>,
-
-    /// Open loop of several rates with their seconds, like 1000:10,5000:10; a ramp among them is
-    /// 1000-5000:10.
+    /// Open loop of several rates with their seconds, like 1000:10,5000:10; a rate that changes
+    /// linearly is 1000-5000:10.
     #[arg(
         long, value_name = "R:S,R:S", value_parser = step, value_delimiter = ',',
-        conflicts_with = "duration"
+        conflicts_with = "duration", group = OPEN
     )]
     pub steps: Vec<Segment>,
 
     /// Open loop: Poisson arrivals, as from many independent clients, in place of even distances.
-    #[arg(long)]
+    #[arg(long, requires = OPEN)]
     pub poisson: bool,
 
     /// Seconds to measure [default: 10, or the sum of --steps].
-    #[arg(long, short, value_name = "S", value_parser = seconds(0.0..=1e6), help_heading = None)]
+    #[arg(long, short, value_name = "S", value_parser = seconds(0.001..=1e6), help_heading = None)]
     pub duration: Option<Duration>,
 
     /// Seconds of load before measuring.
@@ -64,24 +61,6 @@ pub struct PaceArgs {
 }
 
 impl PaceArgs {
-    /// Checks the arguments against each other.
-    ///
-    /// # Errors
-    /// A sentence that names the contradiction.
-    pub(super) fn check(&self, find_max: bool) -> Result<(), String> {
-        if self.duration().is_zero() {
-            return Err("--duration is 0: nothing would be measured".into());
-        }
-        if self.poisson && !find_max && self.schedule().is_none() {
-            return Err(
-                "--poisson needs an open loop: add --rate, --ramp, --steps or --find-max, \
-                        or leave it out"
-                    .into(),
-            );
-        }
-        Ok(())
-    }
-
     /// The measured time.
     pub fn duration(&self) -> Duration {
         if self.steps.is_empty() {
@@ -92,19 +71,12 @@ impl PaceArgs {
 
     /// The pace of requests.
     pub fn pace(&self) -> Pace {
-        match self.schedule() {
-            Some(schedule) => Pace::Open(schedule),
+        let (arrivals, segments) = (self.arrivals(), self.steps.clone());
+        match self.rate {
+            Some(rate) => Pace::Open(Schedule::constant(arrivals, rate, self.duration())),
+            None if !segments.is_empty() => Pace::Open(Schedule { arrivals, segments }),
             None => Pace::InFlight(self.in_flight.map_or(IN_FLIGHT, |count| count as usize)),
         }
-    }
-
-    /// The schedule of an open loop; `None` for a closed one.
-    fn schedule(&self) -> Option<Schedule> {
-        let seconds = self.duration().as_secs_f64();
-        let ends = self.ramp.or(self.rate.map(|rate| (rate, rate)));
-        let segments = ends
-            .map_or_else(|| self.steps.clone(), |(from, to)| vec![Segment { from, to, seconds }]);
-        (!segments.is_empty()).then(|| Schedule { arrivals: self.arrivals(), segments })
     }
 
     pub(super) fn arrivals(&self) -> Arrivals {
@@ -116,22 +88,11 @@ fn rate(text: &str) -> Result<f64, String> {
     number(0.1..=1e9, " per second")(text)
 }
 
-fn ramp(text: &str) -> Result<(f64, f64), String> {
-    let (from, to) = text
-        .split_once('-')
-        .ok_or_else(|| format!("`{text}` is no ramp: expected FROM-TO, like 1000-50000"))?;
-    Ok((rate(from)?, rate(to)?))
-}
-
 fn step(text: &str) -> Result<Segment, String> {
     let (rates, duration) = text.split_once(':').ok_or_else(|| {
         format!("`{text}` is no step: expected RATE:SECONDS or FROM-TO:SECONDS, like 5000:10")
     })?;
     let seconds = number(0.001..=1e6, " seconds")(duration)?;
-    let (from, to) = match rate(rates) {
-        Ok(rate) => (rate, rate),
-        Err(_) if rates.contains('-') => ramp(rates)?,
-        Err(error) => return Err(error),
-    };
-    Ok(Segment { from, to, seconds })
+    let (from, to) = rates.split_once('-').unwrap_or((rates, rates));
+    Ok(Segment { from: rate(from)?, to: rate(to)?, seconds })
 }

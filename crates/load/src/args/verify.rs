@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::{Context as _, bail};
 use clap::Args;
 use onrush_proto::InfoHash;
 use onrush_verify::VerifySettings;
@@ -44,10 +44,6 @@ pub struct VerifyArgs {
     #[arg(long = "info-hash", value_name = "HEX")]
     pub info_hash: Vec<InfoHash>,
 
-    /// A file of such info hashes, one per line.
-    #[arg(long, value_name = "FILE")]
-    pub info_hashes: Option<PathBuf>,
-
     /// Only this part of the checks.
     #[arg(long, value_name = "GROUP")]
     pub only: Option<Group>,
@@ -66,11 +62,10 @@ pub struct VerifyArgs {
 }
 
 impl VerifyArgs {
-    /// The settings, with files read.
+    /// The settings.
     ///
     /// # Errors
-    /// When an argument is of the wrong family, or a file has no info hashes: which, and the
-    /// expected form.
+    /// When an argument is of the wrong family.
     pub fn settings(&self) -> anyhow::Result<VerifySettings> {
         let target = self.target.first();
         let also = match &self.also {
@@ -86,33 +81,11 @@ impl VerifyArgs {
             target,
             also,
             sources: self.source.clone(),
-            hashes: self.hashes()?,
+            hashes: self.info_hash.clone(),
             timeout: self.timeout,
             only: self.only,
             reach_timeout: REACH_TIMEOUT,
         })
-    }
-
-    fn hashes(&self) -> anyhow::Result<Vec<InfoHash>> {
-        let mut hashes = self.info_hash.clone();
-        if let Some(path) = &self.info_hashes {
-            let text = std::fs::read_to_string(path)
-                .with_context(|| format!("--info-hashes: cannot read {}", path.display()))?;
-            for (number, line) in text.lines().enumerate() {
-                let word = line.trim();
-                if word.is_empty() || word.starts_with('#') {
-                    continue;
-                }
-                let hash = word.parse().map_err(|error| {
-                    anyhow!("--info-hashes: {}:{}: {error}", path.display(), number + 1)
-                })?;
-                hashes.push(hash);
-            }
-            if hashes.is_empty() {
-                bail!("--info-hashes: {} names no info hash", path.display());
-            }
-        }
-        Ok(hashes)
     }
 }
 
@@ -143,20 +116,6 @@ mod tests {
         for named in ["localhost:6969", "udp://localhost:6969/announce"] {
             assert!(settings(named).unwrap().target.ip().is_loopback(), "{named}");
         }
-    }
-
-    #[test]
-    fn info_hashes_come_from_arguments_and_a_file() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        let (one, two) = ("01".repeat(20), "02".repeat(20));
-        std::fs::write(file.path(), format!("# list\n{two}\n\n")).unwrap();
-        let path = file.path().display();
-        let found = settings(&format!("127.0.0.1:1 --info-hash {one} --info-hashes {path}"));
-        let hashes: Vec<_> = found.unwrap().hashes.iter().map(ToString::to_string).collect();
-        assert_eq!(hashes, [one, two]);
-        std::fs::write(file.path(), "junk\n").unwrap();
-        let error = settings(&format!("127.0.0.1:1 --info-hashes {path}")).unwrap_err();
-        assert!(format!("{error:#}").contains(":1: "), "{error:#}");
     }
 
     #[test]

@@ -203,7 +203,7 @@ mod tests {
         let found = args(
             "bursts -t 10.77.0.1:1 -t [fd77::1]:1 --attack-from 10.128.0.0/9 --attack-from \
              fd80::/32 --period 5 --burst 0.05 --attack 1e5 --min-established 99.9 --max-p99 10 \
-             --max-step 0 --admin 10.77.0.1:6980",
+             --admin 10.77.0.1:6980",
         )
         .unwrap();
         assert_eq!(found.network.target.len(), 2);
@@ -211,15 +211,7 @@ mod tests {
         assert_eq!(urls.network.target, found.network.target);
         assert_eq!(found.attack_from.len(), 2);
         assert_eq!(found.burst, Duration::from_millis(50));
-        assert_eq!((found.bounds.min_established, found.bounds.max_step), (Some(99.9), Some(0.0)));
-    }
-
-    #[test]
-    fn a_bound_on_the_overload_step_needs_the_admin_side() {
-        let error =
-            args("junk -t 10.77.0.1:1 --attack-from 10.128.0.0/9 --max-step 0 --tracker-pid 1");
-        let error = error.unwrap_err();
-        assert!(error.contains("--admin"), "{error}");
+        assert_eq!((found.bounds.min_established, found.bounds.max_p99), (Some(99.9), Some(10.0)));
     }
 
     #[test]

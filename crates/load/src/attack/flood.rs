@@ -122,7 +122,6 @@ impl Flood {
             sent: self.sent.datagrams,
             skipped: self.skipped,
             refused: self.sent.unsent,
-            calls: self.sent.calls,
         }
     }
 

@@ -96,11 +96,6 @@ impl Payloads {
                 return len;
             }
         };
-        self.announce(id, info_hash, into)
-    }
-
-    fn announce(&mut self, id: u64, info_hash: InfoHash, into: &mut [u8; LARGEST]) -> usize {
-        let rng = &mut self.rng;
         let mut peer_id = PeerId(*b"-OL0000-attack-00000");
         rng.fill(&mut peer_id.0[15..]);
         Announce {

@@ -77,7 +77,11 @@ impl Newcomers {
             let next = (self.due.len() as f64 * 1e9 / self.rate) as Nanos;
             // Requests that were due are sent although this thread is late.
             if next <= now && next < span.end() {
-                self.ask(next);
+                let number = self.due.len();
+                self.due.push((next, false));
+                let (place, source) = source(&self.targets, self.seed, number);
+                let to = Return::to(self.targets[place].0, place as u16).from_local(source);
+                self.connects.ask(number, &to);
                 continue;
             }
             self.receive(span)?;
@@ -88,15 +92,6 @@ impl Newcomers {
             let wait = if over { LONGEST_WAIT } else { next.saturating_sub(now) };
             self.connects.socket.wait(Duration::from_nanos(wait.min(LONGEST_WAIT)))?;
         }
-    }
-
-    fn ask(&mut self, due: Nanos) {
-        let number = self.due.len();
-        self.due.push((due, false));
-        let (place, source) = source(&self.targets, self.seed, number);
-        let target = self.targets[place].0;
-        let to = Return::to(target, place as u16).from_local(source);
-        self.connects.ask(number, &to);
     }
 
     fn receive(&mut self, span: &RunClock) -> io::Result<()> {

@@ -1,16 +1,16 @@
-//! The tracker seen from outside: its metrics over HTTP, and CPU time and memory from /proc.
+//! The tracker seen from outside: its metrics over HTTP.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
 
-use crate::cpu::Cpu;
 use crate::options::SOMETIMES;
-use crate::process::Memory;
 use crate::run::RunClock;
+use crate::stats::Spread;
 
 /// The series that this module knows. A tracker without one of them counts 0.
 pub(super) mod names {
@@ -113,9 +113,9 @@ pub(super) struct Reading {
     pub(super) cpu: f64,
     /// Resident memory in bytes.
     pub(super) rss: f64,
-    /// Overload step; 0 without an admin side.
+    /// Overload step.
     pub(super) step: f64,
-    /// Peers stored; 0 without an admin side.
+    /// Peers stored.
     pub(super) peers: f64,
 }
 
@@ -128,10 +128,6 @@ pub struct Tracker {
     /// The overload step is reported too, and the balance of datagrams is checked.
     #[arg(long, value_name = "IP:PORT", help_heading = None)]
     pub admin: Option<SocketAddr>,
-
-    /// The tracker's process, for its CPU time and memory, where they are not from --admin.
-    #[arg(long, value_name = "PID")]
-    pub tracker_pid: Option<u32>,
 }
 
 impl Tracker {
@@ -177,9 +173,16 @@ impl Tracker {
     /// Readings until the span is over. One that fails is left out.
     pub(super) fn observe(&self, span: &RunClock) -> Vec<Reading> {
         let mut readings = Vec::new();
-        while self.admin.is_some() || self.tracker_pid.is_some() {
+        while self.admin.is_some() {
             let over = span.is_over();
-            readings.extend(self.read(span));
+            let time = span.now() as f64 / 1e9;
+            readings.extend(self.metrics().ok().flatten().map(|metrics| Reading {
+                time,
+                cpu: metrics.sum(names::CPU),
+                rss: metrics.sum(names::MEMORY),
+                step: metrics.sum(names::STEP),
+                peers: metrics.sum(names::PEERS),
+            }));
             if over {
                 break;
             }
@@ -187,22 +190,6 @@ impl Tracker {
             std::thread::sleep(EVERY);
         }
         readings
-    }
-
-    fn read(&self, span: &RunClock) -> Option<Reading> {
-        let time = span.now() as f64 / 1e9;
-        let metrics = self.metrics().ok()?;
-        let metric = |name| metrics.as_ref().map(|metrics| metrics.sum(name));
-        let cpu = self.tracker_pid.and_then(|pid| Cpu::of(pid).ok()).map(|cpu| cpu.total());
-        let rss =
-            self.tracker_pid.and_then(|pid| Memory::of(pid).ok()).map(|memory| memory.rss as f64);
-        Some(Reading {
-            time,
-            cpu: cpu.or_else(|| metric(names::CPU))?,
-            rss: rss.or_else(|| metric(names::MEMORY))?,
-            step: metric(names::STEP).unwrap_or(0.0),
-            peers: metric(names::PEERS).unwrap_or(0.0),
-        })
     }
 }
 
@@ -223,14 +210,9 @@ pub(super) fn growth(readings: &[(f64, f64)], start: f64, seconds: f64) -> Optio
     if last.0 - first.0 < seconds * LEAST_SPREAD {
         return None;
     }
-    Some((median(&readings[fourth..end]) - median(&readings[third..fourth])) / quarter)
-}
-
-/// The median value of at least one reading.
-fn median(readings: &[(f64, f64)]) -> f64 {
-    let mut values: Vec<_> = readings.iter().map(|reading| reading.1).collect();
-    values.sort_by(f64::total_cmp);
-    f64::midpoint(values[(values.len() - 1) / 2], values[values.len() / 2])
+    let median =
+        |within: Range<usize>| Spread::median(readings[within].iter().map(|reading| reading.1));
+    Some((median(fourth..end)? - median(third..fourth)?) / quarter)
 }
 
 #[cfg(test)]

@@ -6,15 +6,15 @@ use onrush_proto::{ConnectionId, Endpoint, ScrapeCounts, TransactionId, error, s
 
 use super::*;
 use crate::plan::Profile;
+use crate::plan::population::tests::{address_of, zipf};
 use crate::plan::population::{Addresses, Population};
-use crate::plan::profile::Swarms;
 
 const TRANSACTION: TransactionId = TransactionId(7);
 
 /// A plan whose swarm 0 is large and of IPv4 only.
 fn plan() -> Plan {
     let addresses: Vec<_> = (1..=16u8).map(|n| [127, 0, 0, n].into()).collect();
-    let swarms = Swarms::zipf(2000, 2.0, 1.0);
+    let swarms = zipf(2000, 2.0);
     let population = Population::new(&swarms, 0.0, Addresses::new(&addresses), 3, false);
     Plan::new(Profile::real(), population, 3)
 }
@@ -43,7 +43,7 @@ fn says(plan: &Plan, peer: u32, event: Event) -> PlannedRequest {
 
 fn endpoint(plan: &Plan, peer: u32) -> Endpoint {
     let member = plan.population.member(Family::V4, peer);
-    let address = plan.population.address(Family::V4, peer);
+    let address = address_of(&plan.population, Family::V4, peer);
     let ip = plan.population.addresses.get(Family::V4, address);
     Endpoint::new(ip, plan.population.port(&member))
 }

@@ -275,7 +275,7 @@ fn a_lost_reply_does_not_stop_a_small_closed_loop() {
     let window = Window { start: 0, end: 2 * SECOND };
     let scene = || Scene {
         pace: Pace::InFlight(16),
-        profile: Profile::classic(),
+        profile: Profile::named("classic").unwrap(),
         window,
         ..Scene::default()
     };
@@ -334,7 +334,7 @@ fn what_an_open_loop_cannot_send_is_counted() {
 #[test]
 fn latency_counts_from_the_intended_time() {
     let outcome = play(Scene {
-        profile: Profile::classic(),
+        profile: Profile::named("classic").unwrap(),
         pace: Pace::rate(1000.0),
         conditions: delayed(0),
         window: Window { start: 100 * MILLISECOND, end: 300 * MILLISECOND },
@@ -366,7 +366,7 @@ fn an_end_that_is_read_late_leaves_no_request_uncounted() {
 
 #[test]
 fn ids_are_renewed_before_they_expire() {
-    let mut profile = Profile::classic();
+    let mut profile = Profile::named("classic").unwrap();
     profile.mix.connect = 0.0;
     let window = Window { start: 0, end: 200 * SECOND };
     let pace = Pace::rate(20.0);

@@ -227,12 +227,6 @@ impl Population {
         (FIRST_PORT + (self.port_start(member.swarm) + nth) % PORTS) as u16
     }
 
-    /// The number of the address that a peer announces from.
-    #[inline]
-    pub fn address(&self, family: Family, peer: u32) -> u32 {
-        peer % self.addresses.count(family)
-    }
-
     /// Finds the places of endpoints in `of`'s swarm and family.
     #[inline]
     pub fn places(&self, of: &Member) -> Places<'_> {
@@ -397,11 +391,21 @@ pub(crate) fn mix(value: u64) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use onrush_proto::Endpoint;
     use proptest::prelude::*;
     use std::collections::{HashMap, HashSet};
+
+    /// Swarms whose sizes fall by Zipf's law.
+    pub(crate) fn zipf(count: u32, mean: f64) -> Swarms {
+        Swarms { count, mean, exponent: 1.0, ..Swarms::default() }
+    }
+
+    /// The number of the address that a peer announces from.
+    pub(crate) fn address_of(population: &Population, family: Family, peer: u32) -> u32 {
+        peer % population.addresses.count(family)
+    }
 
     fn addresses(v4: u32, v6: u32) -> Addresses {
         let four = (0..v4).map(|n| IpAddr::V4(Ipv4Addr::from_bits(0x7F01_0001 + n)));
@@ -411,13 +415,13 @@ mod tests {
 
     fn endpoint(population: &Population, family: Family, peer: u32) -> Endpoint {
         let member = population.member(family, peer);
-        let ip = population.addresses.get(family, population.address(family, peer));
+        let ip = population.addresses.get(family, address_of(population, family, peer));
         Endpoint::new(ip, population.port(&member))
     }
 
     #[test]
     fn families_have_their_shares() {
-        let swarms = Swarms::zipf(100_000, 1.3, 1.0);
+        let swarms = zipf(100_000, 1.3);
         let population = Population::new(&swarms, 0.2, addresses(64, 1), 3, false);
         let (four, six) = (population.peers(Family::V4), population.peers(Family::V6));
         let share = f64::from(six) / f64::from(four + six);
@@ -430,17 +434,17 @@ mod tests {
 
     #[test]
     fn addresses_without_peers_are_counted() {
-        let alone = Population::new(&Swarms::zipf(1, 1.0, 1.0), 0.0, addresses(64, 0), 3, false);
+        let alone = Population::new(&zipf(1, 1.0), 0.0, addresses(64, 0), 3, false);
         let unused = (0..64).filter(|n| alone.pick(Family::V4, *n, 7).is_none()).count();
         assert_eq!((alone.unused(Family::V4), unused), (63, 63));
         assert_eq!(alone.unused(Family::V6), 0);
-        let many = Population::new(&Swarms::zipf(64, 1.0, 1.0), 0.0, addresses(64, 0), 3, false);
+        let many = Population::new(&zipf(64, 1.0), 0.0, addresses(64, 0), 3, false);
         assert_eq!(many.unused(Family::V4), 0);
     }
 
     #[test]
     fn endpoints_of_a_swarm_are_distinct_and_lead_back() {
-        let swarms = Swarms::zipf(2_000, 3.0, 1.0);
+        let swarms = zipf(2_000, 3.0);
         let population = Population::new(&swarms, 0.3, addresses(5, 2), 9, false);
         for family in [Family::V4, Family::V6] {
             let mut seen: HashMap<u32, HashSet<Endpoint>> = HashMap::new();
@@ -455,7 +459,7 @@ mod tests {
 
     #[test]
     fn endpoints_of_other_swarms_are_strange() {
-        let swarms = Swarms::zipf(2_000, 3.0, 1.0);
+        let swarms = zipf(2_000, 3.0);
         let population = Population::new(&swarms, 0.0, addresses(5, 0), 9, false);
         let last = population.peers(Family::V4) - 1;
         let (mut strange, mut all) = (0, 0);
@@ -470,7 +474,7 @@ mod tests {
 
     #[test]
     fn unknown_addresses_and_low_ports_are_strange() {
-        let swarms = Swarms::zipf(10, 1.0, 1.0);
+        let swarms = zipf(10, 1.0);
         let population = Population::new(&swarms, 0.5, addresses(2, 1), 9, false);
         let member = population.member(Family::V4, 0);
         let known = endpoint(&population, Family::V4, 0);
@@ -486,7 +490,7 @@ mod tests {
 
     #[test]
     fn another_population_has_other_hashes_unless_shared() {
-        let swarms = Swarms::zipf(10, 1.0, 1.0);
+        let swarms = zipf(10, 1.0);
         let hash = |addresses, strangers| {
             Population::new(&swarms, 0.0, addresses, 7, strangers).info_hash(3)
         };
@@ -496,7 +500,7 @@ mod tests {
 
     #[test]
     fn every_swarm_has_a_line_in_the_file_of_hashes() {
-        let swarms = Swarms::zipf(100, 1.3, 1.0);
+        let swarms = zipf(100, 1.3);
         let population = Population::new(&swarms, 0.0, addresses(1, 0), 7, false);
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("hashes");
@@ -517,7 +521,7 @@ mod tests {
             count in 1u32..3_000, mean in 1.0f64..4.0, v6 in 0.0f64..1.0,
             four in 1u32..9, six in 1u32..4, draw: u64,
         ) {
-            let swarms = Swarms::zipf(count, mean, 1.0);
+            let swarms = zipf(count, mean);
             let population = Population::new(&swarms, v6, addresses(four, six), draw, false);
             prop_assert_eq!(population.swarms, count);
             let member = population.random_member(draw);
@@ -526,7 +530,7 @@ mod tests {
                 for address in 0..addresses {
                     if let Some(peer) = population.pick(family, address, draw as u32) {
                         prop_assert!(peer < population.peers(family));
-                        prop_assert_eq!(population.address(family, peer), address);
+                        prop_assert_eq!(address_of(&population, family, peer), address);
                         let member = population.member(family, peer);
                         prop_assert!(member.place < member.sizes[family as usize]);
                         let wire = endpoint(&population, family, peer);

@@ -64,8 +64,6 @@ keys! {
         pub unusable: Unusable = table(Unusable::KEYS),
         /// Kinds of malformed datagrams.
         pub junk: Junk = table(Junk::KEYS),
-        /// Connects of a few addresses that send nothing else.
-        pub flood: Flood = table(Flood::KEYS),
         /// The client software of the peers.
         pub clients: Vec<Client> = tables(Client::KEYS, MAX_ENTRIES),
         /// The sizes of scrapes.
@@ -137,15 +135,6 @@ keys! {
         pub cut: f64 = WEIGHT,
     }
 
-    /// Connects of a few addresses that send nothing else, amid the other traffic.
-    #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-    pub struct Flood {
-        /// Share of all bursts, 0 to 0.95.
-        pub share: f64 = number(0.0..=0.95),
-        /// Number of source addresses per family.
-        pub addresses: u32 = integer(1..=64_000, ""),
-    }
-
     /// Client software as a tracker sees it.
     #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
     pub struct Client {
@@ -183,13 +172,6 @@ keys! {
         pub tail: Tail = word(&Tail::WORDS),
         /// The parameter of that law, see [`Tail`].
         pub exponent: f64 = number(0.1..=100_000.0),
-    }
-}
-
-impl Swarms {
-    /// Swarms whose sizes follow Zipf's law with this exponent.
-    pub const fn zipf(count: u32, mean: f64, exponent: f64) -> Self {
-        Self { count, mean, tail: Tail::Zipf, exponent }
     }
 }
 
@@ -233,11 +215,6 @@ impl Profile {
         Self::named("real").expect("it is built in")
     }
 
-    /// The mix of published comparisons of trackers.
-    pub fn classic() -> Self {
-        Self::named("classic").expect("it is built in")
-    }
-
     /// Changes the share of seeders, 0 to 1. Reduces the shares of `completed` and `paused` to
     /// what is consistent with it.
     pub fn set_seeders(&mut self, seeders: f64) {
@@ -270,7 +247,7 @@ mod tests {
         let real = Profile::real();
         assert_eq!(real.mix.weights(), [22.0, 70.0, 2.0, 4.0, 2.0]);
         assert_eq!((real.seeders, real.v6, real.swarms.mean), (0.35, 0.2, 1.3));
-        let classic = Profile::classic();
+        let classic = Profile::named("classic").unwrap();
         assert_eq!(classic.mix.weights(), [50.0, 50.0, 1.0, 0.0, 0.0]);
         assert_eq!((classic.seeders, classic.clients[0].num_want), (0.75, 30));
     }

@@ -3,13 +3,12 @@
 //! | tail | the swarm of rank k (1 is the largest) of n has | `exponent` is |
 //! |---|---|---|
 //! | [`Tail::Zipf`] | scale / k^s peers | s; 1 is Zipf's law |
-//! | [`Tail::Pareto`] | scale / k^(1/a) peers | the shape a |
 //! | [`Tail::Exponential`] | scale * e^(-e (k-1) / n) peers | e: how often sizes fall to 1/2.718 |
 //!
-//! Zipf's and Pareto's are one law seen from two sides: where P(size > x) falls with x^-a, the
-//! k-th largest of n sizes is near the x of n x^-a = k, which is proportional to k^(-1/a). So a
-//! Pareto tail of shape a has the rank sizes of a Zipf tail of exponent 1/a (L. A. Adamic, "Zipf,
-//! power-laws, and Pareto: a ranking tutorial", 2000).
+//! A Pareto distribution is Zipf's law seen from another side: where P(size > x) falls with x^-a,
+//! the k-th largest of n sizes is near the x of n x^-a = k, which is proportional to k^(-1/a). So a
+//! Pareto distribution of shape a has the rank sizes of a Zipf tail of exponent 1/a (L. A. Adamic,
+//! "Zipf, power-laws, and Pareto: a ranking tutorial", 2000).
 
 use serde::{Deserialize, Serialize};
 
@@ -20,21 +19,18 @@ pub enum Tail {
     /// The size is proportional to a power of the rank.
     #[default]
     Zipf,
-    /// The share of swarms above a size is proportional to a power of the size.
-    Pareto,
     /// The size falls by the same factor from rank to rank.
     Exponential,
 }
 
 impl Tail {
     /// The names in a profile, in order of the variants.
-    pub const WORDS: [&'static str; 3] = ["zipf", "pareto", "exponential"];
+    pub const WORDS: [&'static str; 2] = ["zipf", "exponential"];
 
     /// The accepted range of exponents, both ends included.
     pub const fn exponents(self) -> (f64, f64) {
         match self {
             Self::Zipf => (0.1, 3.0),
-            Self::Pareto => (0.34, 10.0),
             Self::Exponential => (1.0, 100_000.0),
         }
     }

@@ -12,8 +12,6 @@ pub(super) type Fact = (&'static str, String);
 /// A table.
 pub(super) struct Grid {
     pub(super) title: &'static str,
-    /// The class of the table in the page.
-    pub(super) class: &'static str,
     /// A sentence above the table.
     pub(super) note: Option<String>,
     pub(super) heads: &'static [&'static str],
@@ -111,7 +109,6 @@ pub(super) fn kinds(report: &Report) -> Grid {
     let all = std::iter::once("all".to_owned()).chain(all.map(grouped)).collect();
     Grid {
         title: "By kind of request",
-        class: "kinds",
         note: None,
         heads: &["kind", "requests", "right", "wrong", "lost", "repeats"],
         rows: sent(report).map(row).chain([all]).collect(),
@@ -129,7 +126,6 @@ pub(super) fn latencies(report: &Report) -> Grid {
     let rows = answered.map(|kind| row(kind.kind.as_ref(), &kind.latency));
     Grid {
         title: "Latency by kind of request",
-        class: "latencies",
         note: None,
         heads: &["latency", "p50", "p90", "p99", "p99.9", "max"],
         rows: rows.chain([row("all", &report.latency)]).collect(),
@@ -168,7 +164,6 @@ pub(super) fn by_step(report: &Report) -> Option<Grid> {
     };
     (!names.is_empty()).then(|| Grid {
         title: "By step",
-        class: "steps",
         note: None,
         heads: &["step", "measured", "sent/s", "right/s", "lost", "p99 max"],
         rows: names.into_iter().map(row).collect(),
@@ -180,7 +175,6 @@ pub(super) fn rounds(report: &Report) -> Option<Grid> {
     let search = report.search.as_ref()?;
     Some(Grid {
         title: "The search for the highest rate",
-        class: "rounds",
         note: Some(search.headline()),
         heads: &[
             "round",

@@ -78,7 +78,6 @@ const LATENCY: [Shown; 3] = [
 const PROCESSOR: [Shown; 2] =
     [("tracker", |s| Some(s.tracker?.cpu_percent)), ("load tester", |s| s.own_cpu_percent)];
 const MEMORY: [Shown; 1] = [("resident", |s| Some(s.tracker?.rss as f64))];
-const DROPS: [Shown; 1] = [("dropped", drops_per_second)];
 
 fn plots(report: &Report) -> Vec<String> {
     let over_time = |title, y, shown| over_time(report, title, y, shown);
@@ -90,19 +89,12 @@ fn plots(report: &Report) -> Vec<String> {
     ];
     if report.series.iter().any(|sample| sample.tracker.is_some()) {
         let resident = Axis::linear("resident").unit(Unit::Bytes);
-        let drops = "Datagrams that the kernel dropped before the tracker";
         plots.extend([
             over_time("Processor time", Axis::linear("percent of one vCPU"), &PROCESSOR),
             over_time("Memory of the tracker", resident, &MEMORY),
-            over_time(drops, Axis::linear("per second"), &DROPS),
         ]);
     }
     plots
-}
-
-fn drops_per_second(sample: &Sample) -> Option<f64> {
-    let tracker = sample.tracker?;
-    Some(tracker.drops? as f64 / tracker.drops_seconds)
 }
 
 /// A picture of lines over time.
@@ -172,8 +164,8 @@ mod tests {
         search.rounds.push(held);
         report.search = Some(search);
         let page = report.to_html();
-        let table =
-            page.split("class=\"rounds\"").nth(1).unwrap().split("</table>").next().unwrap();
+        let (_, table) = page.split_once("<h2>The search for the highest rate</h2>").unwrap();
+        let (table, _) = table.split_once("</table>").unwrap();
         assert_eq!(table.matches("<tr>").count(), 3, "{table}");
         for part in ["grow", "20,000", "confirm", "<td>held</td>", "loss 3.000 %"] {
             assert!(table.contains(part), "{part} is not in {table}");

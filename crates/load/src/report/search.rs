@@ -193,24 +193,17 @@ impl Round {
 }
 
 impl Search {
-    /// The bounds and the rate that was found.
+    /// The bounds, and the lowest rate above the found one that was not held. Time may not allow to
+    /// come closer.
     pub fn headline(&self) -> String {
         let Bounds { loss_percent, p99_ms } = self.bounds;
-        let found = self.found.map_or("none".into(), |rate| {
-            let confirmed = if self.confirmed { "" } else { ", not confirmed" };
-            let next = self.next_failure(rate).map_or_else(
-                || "no higher rate failed".to_owned(),
-                |failed| format!("{}/s failed", grouped(failed)),
-            );
-            format!("{} requests per second{confirmed}; {next}", grouped(rate))
-        });
-        format!("highest rate with loss <= {loss_percent} % and p99 <= {p99_ms} ms: {found}")
-    }
-
-    /// The lowest rate above this one that was not held. Time may not allow to come closer.
-    fn next_failure(&self, rate: f64) -> Option<f64> {
-        let failed = self.rounds.iter().filter(|round| !round.held() && round.rate > rate);
-        failed.map(|round| round.rate).min_by(f64::total_cmp)
+        let higher = self.rounds.iter().filter(|round| Some(round.rate) > self.found);
+        let failed = higher.filter(|round| !round.held()).map(|round| round.rate);
+        let next = failed.min_by(f64::total_cmp).map_or_else(
+            || "no higher rate failed".to_owned(),
+            |failed| format!("{}/s failed", grouped(failed)),
+        );
+        format!("rounds with the bounds loss <= {loss_percent} % and p99 <= {p99_ms} ms: {next}")
     }
 
     /// The result in a sentence.

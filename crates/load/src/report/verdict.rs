@@ -1,12 +1,14 @@
 //! The result in sentences, with which the text and the page begin.
 
 use super::Report;
-use super::search::{Bounds, Verdict};
+use super::search::{Bounds, Search, Verdict};
 use crate::generator::Pace;
 use onrush_text::numbers::grouped;
 
 /// Percent of its vCPUs above which a thread, or a host, is at its limit.
 const BUSY_PERCENT: f64 = 90.0;
+/// Percent of its vCPU above which a load worker is at its limit.
+const FULL_PERCENT: f64 = 95.0;
 /// Percent of loss that an open loop may have before the tracker counts as too slow for it.
 const LOSS_PERCENT: f64 = 0.1;
 
@@ -15,7 +17,11 @@ pub(super) fn verdict(report: &Report) -> (bool, Vec<String>) {
     let right = report.right_replies();
     let answered = right > 0 || report.answerable() == 0;
     let found = report.search.as_ref().is_none_or(|search| search.found.is_some());
-    let mut sentences = rate(report);
+    // With a search the rate that it found comes first.
+    let mut sentences: Vec<_> = report.search.iter().map(Search::sentence).collect();
+    if right > 0 {
+        sentences.push(format!("{} right replies per second.", grouped(report.rate)));
+    }
     sentences.push(replies(report));
     // Without replies there is nothing to be limited.
     if right > 0 {
@@ -23,14 +29,6 @@ pub(super) fn verdict(report: &Report) -> (bool, Vec<String>) {
     }
     sentences.extend(silence(report));
     (report.wrong_replies() == 0 && answered && found, sentences)
-}
-
-/// The rate: with a search the found one.
-fn rate(report: &Report) -> Vec<String> {
-    let found = report.search.as_ref().map(super::search::Search::sentence);
-    let rate = (report.right_replies() > 0)
-        .then(|| format!("{} right replies per second.", grouped(report.rate)));
-    found.into_iter().chain(rate).collect()
 }
 
 /// The numbers of right, wrong and missing replies.
@@ -60,12 +58,12 @@ fn limit(report: &Report) -> Option<String> {
 }
 
 fn closed_loop(report: &Report, in_flight: usize) -> String {
-    if report.has_busy_worker() {
+    let own = report.worker_percent.iter().copied().fold(0.0, f64::max);
+    if own > FULL_PERCENT {
         return "Limited by the load tester, a worker of which used all of its vCPU: give it more \
                 --workers and vCPUs."
             .into();
     }
-    let own = report.worker_percent.iter().copied().fold(0.0, f64::max);
     let Some(thread) = report.tracker_busiest_percent else {
         return format!(
             "The load tester was not the limit (its busiest worker used {own:.0} % of a vCPU); \

@@ -203,16 +203,11 @@ fn sleep(poll: &Poll, sockets: &[BoundSocket], timeout: Duration) -> io::Result<
         PollFd::new(fd, PollFlags::POLLIN)
     });
     let fds = &mut fds[..=sockets.len()];
-    match poll_fds(fds, timeout) {
+    match nix::poll::ppoll(fds, Some(timeout.into()), None) {
         Ok(_) => Ok(fds[sockets.len()].any().unwrap_or(true)),
         Err(Errno::EINTR) => Ok(false),
         Err(error) => Err(error.into()),
     }
-}
-
-/// poll(2) with a timeout in nanoseconds.
-fn poll_fds(fds: &mut [PollFd<'_>], timeout: Duration) -> nix::Result<i32> {
-    nix::poll::ppoll(fds, Some(timeout.into()), None)
 }
 
 /// Wakes a [`Backend`](super::Backend). Only the first wake-up since the backend last woke costs a

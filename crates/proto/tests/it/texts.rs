@@ -1,8 +1,7 @@
 //! Text for people, and the limits as numbers: how values look in a message or a log.
 
-use onrush_proto::options::Options;
 use onrush_proto::response::BadResponse;
-use onrush_proto::{Family, InfoHash, MAX_RESPONSE_LEN, Malformed, PeerId, announce, scrape};
+use onrush_proto::{Family, InfoHash, MAX_RESPONSE_LEN, announce, scrape};
 
 #[test]
 fn limits_of_responses() {
@@ -20,25 +19,8 @@ fn an_info_hash_shows_as_hexadecimal() {
     assert_eq!(format!("{hash:?}"), "a7".repeat(20));
 }
 
-/// The client chooses its peer id: control characters in it must not reach a terminal.
-#[test]
-fn a_peer_id_shows_control_characters_as_escapes() {
-    let mut id = *b"-TR3000-abcdefghijkl";
-    id[19] = 0x1B;
-    assert_eq!(format!("{:?}", PeerId(id)), r"-TR3000-abcdefghijk\x1b");
-}
-
-#[test]
-fn options_show_as_a_list() {
-    let shown = format!("{:?}", Options(&[2, 1, b'/', 1, 7, 0]));
-    assert_eq!(shown, "[Opt { kind: 2, data: [47] }, Opt { kind: 7, data: [] }]");
-}
-
 #[test]
 fn errors_name_the_fault() {
-    assert_eq!(Malformed::Short.to_string(), "too short for its action");
-    assert_eq!(Malformed::Magic.to_string(), "a connect without the magic number");
-    assert_eq!(Malformed::Action.to_string(), "an action that is not a request's");
     assert_eq!(BadResponse::Short.to_string(), "too short for its action");
     assert_eq!(BadResponse::Length.to_string(), "its length does not fit its action");
     assert_eq!(BadResponse::Action.to_string(), "an action that is not a response's");

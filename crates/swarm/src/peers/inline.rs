@@ -1,7 +1,8 @@
 //! The one or two peers that fit into a swarm's own entry: rows of endpoint and stamp, `M` bytes,
 //! two more than the endpoint's `N`.
 
-use super::{Announcer, Counts, Found, Stamp, Wanted, is_hidden};
+use super::{Announcer, Counts, Found, Stamp, is_hidden};
+use crate::batch::Announce;
 use crate::sample::Draw;
 
 /// A row of an endpoint and its stamp.
@@ -74,15 +75,15 @@ pub(super) fn announce<const N: usize, const M: usize>(
 pub(super) fn sample<const N: usize, const M: usize>(
     rows: &[[u8; M]],
     own: &[u8; N],
-    wanted: Wanted<'_>,
+    announce: &Announce,
     draw: &mut Draw,
     out: &mut Vec<u8>,
 ) {
     let fits = |row: &&[u8; M]| {
         let endpoint = endpoint::<N, M>(row);
-        endpoint != own && !is_hidden(endpoint) && !(wanted.seeder && stamp(row).seeder())
+        endpoint != own && !is_hidden(endpoint) && !(announce.seeder && stamp(row).seeder())
     };
-    let mut take = wanted.want;
+    let mut take = announce.want;
     let mut skip = 0;
     // Two rows mean that the announcer could not be stored. If it wants one peer, either serves.
     if take == 1 && rows.len() == 2 && rows.iter().all(|row| fits(&row)) {

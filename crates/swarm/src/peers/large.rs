@@ -7,7 +7,8 @@ use rand::rngs::SmallRng;
 
 use super::chunked_set::ChunkedSet;
 use super::order::{Run, WalkPosition};
-use super::{Announcer, Counts, Expired, Expiry, Found, Kind, Stamp, Wanted, is_hidden};
+use super::{Announcer, Counts, Expired, Expiry, Found, Kind, Place, Stamp, is_hidden};
+use crate::batch::Announce;
 use crate::keys::Keys;
 use crate::sample::{self, Draw, Networks};
 use crate::sources::SwarmSources;
@@ -146,14 +147,15 @@ impl Large {
     #[inline]
     pub(super) fn sample(
         &self,
-        wanted: Wanted<'_>,
+        announce: &Announce,
+        own: Option<Place>,
         draw: &mut Draw,
         rng: &mut SmallRng,
         out: &mut Vec<u8>,
     ) {
-        match wanted.endpoint {
-            Endpoint::V4(_) => self.v4.sample(wanted, draw, rng, out),
-            Endpoint::V6(_) => self.v6.sample(wanted, draw, rng, out),
+        match announce.endpoint {
+            Endpoint::V4(_) => self.v4.sample(announce, own, draw, rng, out),
+            Endpoint::V6(_) => self.v6.sample(announce, own, draw, rng, out),
         }
     }
 
@@ -321,22 +323,29 @@ impl<const N: usize> Group<N> {
     }
 
     #[inline]
-    fn sample(&self, wanted: Wanted<'_>, draw: &mut Draw, rng: &mut SmallRng, out: &mut Vec<u8>) {
+    fn sample(
+        &self,
+        announce: &Announce,
+        own: Option<Place>,
+        draw: &mut Draw,
+        rng: &mut SmallRng,
+        out: &mut Vec<u8>,
+    ) {
+        let want = usize::from(announce.want);
         let [seeders, leechers, _] = &self.0;
-        let offered = if wanted.seeder { 0 } else { seeders.len() };
-        let others = leechers.len() - usize::from(wanted.own.is_some());
-        let (from_seeders, from_leechers) = sample::mixture(wanted.want, offered, others, draw);
+        let offered = if announce.seeder { 0 } else { seeders.len() };
+        let others = leechers.len() - usize::from(own.is_some());
+        let (from_seeders, from_leechers) = sample::mixture(want, offered, others, draw);
         let start = out.len();
         seeders.window(None, from_seeders, rng, out);
-        leechers.window(wanted.own, from_leechers, rng, out);
-        if offered + others <= wanted.want {
+        leechers.window(own, from_leechers, rng, out);
+        if offered + others <= want {
             return;
         }
-        if !Networks::new(wanted.want, draw).hold::<N>(&out[start..]) {
+        if !Networks::new(want, draw).hold::<N>(&out[start..]) {
             out.truncate(start);
-            let mut networks = Networks::new(wanted.want, draw);
-            for (set, own, take) in
-                [(seeders, None, from_seeders), (leechers, wanted.own, from_leechers)]
+            let mut networks = Networks::new(want, draw);
+            for (set, own, take) in [(seeders, None, from_seeders), (leechers, own, from_leechers)]
             {
                 if take > 0 {
                     networks.spread(set.turned(own, rng).take(take * EXAMINED), take, out);

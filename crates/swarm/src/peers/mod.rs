@@ -25,7 +25,7 @@ use rand::rngs::SmallRng;
 
 use crate::batch::Announce;
 use crate::keys::{Keys, prefixes};
-use crate::sample::{self, Draw, Sampler};
+use crate::sample::{self, Sampler};
 use crate::time::Moment;
 
 pub(crate) use large::{Large, SweepPosition};
@@ -116,15 +116,6 @@ pub(crate) struct Found {
 pub(crate) struct Place {
     pub(crate) chunk: u32,
     pub(crate) slot: u32,
-}
-
-/// The peers that an announcer may get.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Wanted<'a> {
-    pub(crate) endpoint: &'a Endpoint,
-    pub(crate) own: Option<Place>,
-    pub(crate) seeder: bool,
-    pub(crate) want: usize,
 }
 
 /// Peers that a sweep has removed, counted per family.
@@ -228,17 +219,21 @@ impl Peers {
     ) -> bool {
         let Self::Small { shape, block } = self else { return false };
         let stamp = Stamp::new(seen, announce.seeder);
-        match &announce.endpoint {
+        let is_refreshed = match &announce.endpoint {
             Endpoint::V4(row) => shape.refresh(block, row, announce, stamp, sampler, out),
             Endpoint::V6(row) => shape.refresh(block, row, announce, stamp, sampler, out),
+        };
+        if is_refreshed && shape.may_be_crowded(announce.want) {
+            shape.spread_crowds(block, announce, sampler, out);
         }
+        is_refreshed
     }
 
     /// Appends the whole reply to an announce that is no stop, and whose announcer was
     /// [stored](Self::announce), if it may be.
     #[inline]
     pub(crate) fn reply(
-        &mut self,
+        &self,
         announce: &Announce,
         own: Option<Place>,
         sampler: &mut Sampler,
@@ -246,9 +241,24 @@ impl Peers {
     ) {
         let (interval, mut draw) = sampler.draw();
         out.extend_from_slice(&head(announce, interval, self.counts()));
-        let Announce { endpoint, seeder, want, .. } = announce;
-        let wanted = Wanted { endpoint, own, seeder: *seeder, want: usize::from(*want) };
-        self.sample(wanted, &mut draw, &mut sampler.rng, out);
+        match (self, &announce.endpoint) {
+            (Self::Inline4 { len, rows }, Endpoint::V4(row)) => {
+                inline::sample(&rows[..usize::from(*len)], row, announce, &mut draw, out);
+            }
+            (Self::Inline6 { row: stored }, Endpoint::V6(row)) => {
+                inline::sample(std::slice::from_ref(stored), row, announce, &mut draw, out);
+            }
+            (Self::Small { shape, block }, _) => {
+                shape.sample(block, announce, own, &mut draw, out);
+                if shape.may_be_crowded(announce.want) {
+                    shape.spread_crowds(block, announce, sampler, out);
+                }
+            }
+            (Self::Large(large), _) => {
+                large.sample(announce, own, &mut draw, &mut sampler.rng, out);
+            }
+            _ => {}
+        }
     }
 
     /// Stores an announcer, new or known, as a seeder or a leecher.
@@ -318,27 +328,6 @@ impl Peers {
                 Some(stamp.seeder())
             }
             Self::Large(large) => large.remove(endpoint, keys),
-        }
-    }
-
-    #[inline]
-    fn sample(
-        &mut self,
-        wanted: Wanted<'_>,
-        draw: &mut Draw,
-        rng: &mut SmallRng,
-        out: &mut Vec<u8>,
-    ) {
-        match (self, wanted.endpoint) {
-            (Self::Inline4 { len, rows }, Endpoint::V4(own)) => {
-                inline::sample(&rows[..usize::from(*len)], own, wanted, draw, out);
-            }
-            (Self::Inline6 { row }, Endpoint::V6(own)) => {
-                inline::sample(std::slice::from_ref(row), own, wanted, draw, out);
-            }
-            (Self::Small { shape, block }, _) => shape.sample(block, wanted, draw, out),
-            (Self::Large(large), _) => large.sample(wanted, draw, rng, out),
-            _ => {}
         }
     }
 

@@ -8,6 +8,7 @@
 //! Everything is packed: the peers of a reply are a run of bytes, and a search for an endpoint
 //! reads nothing else. Adding or removing a peer moves the bytes behind it, 2.5 KB at most.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 
 use onrush_proto::{Endpoint, Family};
@@ -15,9 +16,7 @@ use rand::Rng;
 use rand::rngs::SmallRng;
 
 use super::scan::find_row;
-use super::{
-    Announcer, Counts, Expired, Expiry, Found, Kind, Place, SMALL_MAX, Stamp, Wanted, head,
-};
+use super::{Announcer, Counts, Expired, Expiry, Found, Kind, Place, SMALL_MAX, Stamp, head};
 use crate::batch::Announce;
 use crate::keys::prefixes;
 use crate::sample::{self, Draw, Sampler, network};
@@ -29,12 +28,12 @@ const FAMILIES: [Family; 2] = [Family::V4, Family::V6];
 const _: () = assert!(SMALL_MAX <= u8::MAX as usize, "lengths are bytes");
 
 /// The number of peers of each kind in a block, from which all offsets follow.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Shape {
     /// Per family: seeders, leechers, hidden.
     kinds: [[u8; 3]; 2],
     /// No network has more peers than so many, [`ADDED`] or not.
-    crowd: u8,
+    crowd: Cell<u8>,
 }
 
 /// The bit of [`Shape::crowd`] for peers added since it was counted, each of which has raised it.
@@ -95,7 +94,7 @@ impl Shape {
     /// `false` for any other announce, before anything was changed.
     #[inline(never)]
     pub(super) fn refresh<const N: usize>(
-        &mut self,
+        &self,
         block: &mut [u8],
         row: &[u8; N],
         announce: &Announce,
@@ -108,19 +107,18 @@ impl Shape {
         let rows = endpoints[lists.rows..][..(lists.seeders + lists.leechers) * N].as_chunks().0;
         let (seeders, leechers) = rows.split_at(lists.seeders);
         let (own_kind, first) =
-            if announce.seeder { (seeders, 0) } else { (leechers, lists.seeders) };
+            if stamp.seeder() { (seeders, 0) } else { (leechers, lists.seeders) };
         // Hidden peers are in neither list.
         let Some(slot) = find_row(own_kind, row) else { return false };
         let stored = &mut stamps.as_chunks_mut().0[first + slot];
         *stored = stamp.after(Stamp(*stored), sampler.settles).0;
         let (interval, mut draw) = sampler.draw();
         let want = usize::from(announce.want);
-        let is_crowded = |most| self.is_crowded(endpoints, most);
         out.extend_from_slice(&head(announce, interval, counts));
         if announce.seeder {
-            sample::rows(leechers, 0, None, want, is_crowded, &mut draw, out);
+            sample::rows(leechers, 0, None, want, &mut draw, out);
         } else {
-            sample::rows(rows, lists.seeders, Some(slot), want, is_crowded, &mut draw, out);
+            sample::rows(rows, lists.seeders, Some(slot), want, &mut draw, out);
         }
         true
     }
@@ -165,7 +163,7 @@ impl Shape {
     ) -> usize {
         let (family, row) = (endpoint.family(), endpoint.as_bytes());
         let kind = Kind::of(row, stamp.seeder());
-        self.crowd = (self.crowd & !ADDED).min(!ADDED - 1) + 1 | ADDED;
+        self.crowd.set(((self.crowd.get() & !ADDED).min(!ADDED - 1) + 1) | ADDED);
         let at =
             self.kinds[family as usize][..=kind as usize].iter().map(|&n| usize::from(n)).sum();
         let used = self.used();
@@ -206,52 +204,91 @@ impl Shape {
     }
 
     /// Appends the peers that an announcer gets.
-    #[inline]
+    #[inline(never)]
     pub(super) fn sample(
-        &mut self,
+        &self,
         block: &[u8],
-        wanted: Wanted<'_>,
+        announce: &Announce,
+        own: Option<Place>,
         draw: &mut Draw,
         out: &mut Vec<u8>,
     ) {
-        match wanted.endpoint {
-            Endpoint::V4(_) => self.sample_rows::<6>(block, wanted, draw, out),
-            Endpoint::V6(_) => self.sample_rows::<18>(block, wanted, draw, out),
+        match announce.endpoint {
+            Endpoint::V4(_) => self.sample_rows::<6>(block, announce, own, draw, out),
+            Endpoint::V6(_) => self.sample_rows::<18>(block, announce, own, draw, out),
         }
     }
 
     #[inline]
     fn sample_rows<const N: usize>(
-        &mut self,
+        &self,
         block: &[u8],
-        wanted: Wanted<'_>,
+        announce: &Announce,
+        own: Option<Place>,
         draw: &mut Draw,
         out: &mut Vec<u8>,
     ) {
+        let (rows, seeders) = self.offered::<N>(block, announce.seeder);
+        let own = own.map(|place| place.slot as usize);
+        sample::rows(rows, seeders, own, announce.want.into(), draw, out);
+    }
+
+    /// The rows that a seeder or a leecher may get, and how many of them are seeders.
+    #[inline]
+    fn offered<'a, const N: usize>(&self, block: &'a [u8], seeder: bool) -> (&'a [[u8; N]], usize) {
         let Lists { rows, seeders, leechers, .. } = self.lists::<N>();
         let rows = block[rows..][..(seeders + leechers) * N].as_chunks::<N>().0;
-        let (rows, seeders) = if wanted.seeder { (&rows[seeders..], 0) } else { (rows, seeders) };
-        let own = wanted.own.map(|place| place.slot as usize);
-        let is_crowded = |most| self.is_crowded(block, most);
-        sample::rows(rows, seeders, own, wanted.want, is_crowded, draw, out);
+        if seeder { (&rows[seeders..], 0) } else { (rows, seeders) }
     }
 
-    /// Whether a network may have more than `most` peers. Counts only if peers were added that may
-    /// be of one.
+    /// Whether a network may have more peers than its [part](sample::part) of a list for `want`.
     #[inline]
-    fn is_crowded(&mut self, block: &[u8], most: usize) -> bool {
-        usize::from(self.crowd & !ADDED) > most && self.most_of_network(block) > most
+    pub(super) fn may_be_crowded(&self, want: u16) -> bool {
+        u16::from(self.crowd.get() & !ADDED) > want / sample::NETWORK_PART as u16
     }
 
+    /// Draws the list of a reply again if a network has more than its part of it.
     #[cold]
-    fn most_of_network(&mut self, block: &[u8]) -> usize {
-        if self.crowd & ADDED != 0 {
+    #[inline(never)]
+    pub(super) fn spread_crowds(
+        &self,
+        block: &[u8],
+        announce: &Announce,
+        sampler: &mut Sampler,
+        out: &mut Vec<u8>,
+    ) {
+        let (_, draw) = sampler.draw();
+        match &announce.endpoint {
+            Endpoint::V4(row) => self.spread_rows(block, row, announce, draw, out),
+            Endpoint::V6(row) => self.spread_rows(block, row, announce, draw, out),
+        }
+    }
+
+    fn spread_rows<const N: usize>(
+        &self,
+        block: &[u8],
+        row: &[u8; N],
+        announce: &Announce,
+        draw: Draw,
+        out: &mut Vec<u8>,
+    ) {
+        let want = usize::from(announce.want);
+        let (rows, seeders) = self.offered(block, announce.seeder);
+        if rows.len() > want && self.most_of_network(block) > sample::part(want) {
+            let own = if announce.seeder { None } else { find_row(&rows[seeders..], row) };
+            sample::spread_crowds(rows, seeders, own, want, draw, out);
+        }
+    }
+
+    /// The peers of the network that has most: counted if peers were added since.
+    fn most_of_network(&self, block: &[u8]) -> usize {
+        if self.crowd.get() & ADDED != 0 {
             let (v4, v6) = block.split_at(self.row_at(Family::V6, 0));
             let v6 = &v6.as_chunks().0[..self.of(Family::V6)];
             let v4 = most_of_network::<6>(v4.as_chunks().0);
-            self.crowd = v4.max(most_of_network::<18>(v6)).min(!ADDED);
+            self.crowd.set(v4.max(most_of_network::<18>(v6)).min(!ADDED));
         }
-        self.crowd.into()
+        self.crowd.get().into()
     }
 
     /// Calls `f` with each peer.
@@ -302,7 +339,7 @@ impl Shape {
             *networks.entry((family as u8, prefix.to_vec())).or_default() += 1;
         });
         let most = networks.into_values().max().unwrap_or(0);
-        assert!(most.min(!ADDED) <= self.crowd & !ADDED, "the bound of networks");
+        assert!(most.min(!ADDED) <= self.crowd.get() & !ADDED, "the bound of networks");
     }
 
     /// The number of an endpoint in its family.

@@ -119,7 +119,9 @@ mod tests {
 
     #[test]
     fn a_peer_settles_with_an_announce_half_an_interval_later_and_stays_settled() {
-        let at = |seconds: u32| Stamp::new(Tick::of(Moment(131_000 + seconds)), seconds % 16 > 0);
+        let at = |seconds: u32| {
+            Stamp::new(Tick::of(Moment(131_000 + seconds)), !seconds.is_multiple_of(16))
+        };
         let early = at(896).after(at(0), 450);
         assert!(!early.settled(), "896 seconds are too few");
         let settled = at(904).after(at(0), 450);

@@ -369,7 +369,7 @@ impl Shard {
             let (interval, _) = self.sampler.draw();
             return out.extend_from_slice(&head(announce, interval, counts));
         };
-        self.store.get_mut(place).peers.reply(announce, own, &mut self.sampler, out);
+        self.store.get(place).peers.reply(announce, own, &mut self.sampler, out);
     }
 
     /// Stores the announcer in the swarm at a place, if it may be stored. `None` if a newcomer has
@@ -410,10 +410,7 @@ impl Shard {
         let Announce { endpoint, seeder, .. } = announce;
         match before {
             Some(before) => self.totals.peer_changed(endpoint.family(), before, *seeder),
-            None => {
-                self.totals.peer_added(endpoint.family(), *seeder);
-                self.count_source(endpoint);
-            }
+            None => self.peer_added(endpoint, *seeder),
         }
         if self.completes(announce, now) {
             let completed = &mut self.store.get_mut(place).completed;
@@ -456,6 +453,7 @@ impl Shard {
 
     /// Serves the announces that get no peers: a stop, and the first peer of a swarm. Returns the
     /// swarm's counts afterwards.
+    #[inline(never)]
     fn first_or_stopped(&mut self, announce: &Announce, place: Option<u32>, now: Moment) -> Counts {
         match place {
             Some(place) if announce.event == Event::Stopped => {
@@ -493,10 +491,21 @@ impl Shard {
         counts
     }
 
+    /// Counts an added peer.
+    #[inline]
+    fn peer_added(&mut self, endpoint: &Endpoint, seeder: bool) {
+        self.totals.peer_added(endpoint.family(), seeder);
+        if let Some(sources) = &mut self.sources {
+            sources.peer_added(self.store.keys.source(endpoint));
+        }
+    }
+
     /// Takes a removed peer out of all counts.
     fn peer_removed(&mut self, endpoint: &Endpoint, seeder: bool) {
         self.totals.peer_removed(endpoint.family(), seeder);
-        self.discount_source(endpoint);
+        if let Some(sources) = &mut self.sources {
+            sources.peer_removed(self.store.keys.source(endpoint));
+        }
     }
 
     /// Handles the loss of a swarm's last peer: the swarm is kept for a while if it has a

@@ -89,26 +89,22 @@ impl Shard {
     ) -> Result<(), Exceeded> {
         let Some(sources) = &mut self.sources else { return Ok(()) };
         sources.begin_minute(now);
-        let check = |levels: &Option<Levels>, exceeded| match levels {
-            Some(levels) if levels.is_over(hashes) => Err(exceeded),
-            _ => Ok(()),
-        };
-        let in_swarm = match place {
-            Some(place) => {
-                let peers = &self.store.get(place).peers;
-                match sources.limits_swarm_of(peers.len()) {
-                    true => sources.check_swarm(peers.of_source(endpoint, &self.store.keys)),
-                    false => Ok(()),
-                }
-            }
-            None => check(&sources.new_swarms, Exceeded::NewSwarms),
-        };
-        // A newcomer that exceeds nothing else may replace a peer of its network.
-        match in_swarm {
-            Ok(()) | Err(Exceeded::NetworkPerSwarm) => {
-                check(&sources.peers, Exceeded::Peers).and(in_swarm)
-            }
-            Err(_) => in_swarm,
+        let is_over = |levels: &Option<Levels>| levels.iter().any(|it| it.is_over(hashes));
+        let [source, network] = place.map_or([false; 2], |place| {
+            let peers = &self.store.get(place).peers;
+            sources.are_over_in_swarm(peers.len(), || peers.of_source(endpoint, &self.store.keys))
+        });
+        // A newcomer that exceeds only the last one may replace a peer of its network.
+        if place.is_none() && is_over(&sources.new_swarms) {
+            Err(Exceeded::NewSwarms)
+        } else if source {
+            Err(Exceeded::PeersPerSwarm)
+        } else if is_over(&sources.peers) {
+            Err(Exceeded::Peers)
+        } else if network {
+            Err(Exceeded::NetworkPerSwarm)
+        } else {
+            Ok(())
         }
     }
 
@@ -118,8 +114,7 @@ impl Shard {
 
     /// Removes a peer whose source occupies more than the newcomer's.
     fn replace_peer(&mut self, newcomer: &Endpoint, hashes: SourceHashes, now: Moment) -> bool {
-        let Some((info_hash, endpoint)) = self.replaceable(newcomer, hashes) else { return false };
-        let Some(place) = self.store.find(&info_hash) else { return false };
+        let Some((place, endpoint)) = self.replaceable(newcomer, hashes) else { return false };
         if let Some(sources) = &mut self.sources {
             sources.peer_replaced(self.store.keys.source(&endpoint));
         }
@@ -152,12 +147,13 @@ impl Shard {
         true
     }
 
-    /// The peer to replace: of the drawn ones, the one whose source occupies most.
+    /// The peer to replace, with the place of its swarm: of the drawn ones, the one whose source
+    /// occupies most.
     fn replaceable(
         &mut self,
         newcomer: &Endpoint,
         hashes: SourceHashes,
-    ) -> Option<(InfoHash, Endpoint)> {
+    ) -> Option<(u32, Endpoint)> {
         let own = match self.is_trusted(newcomer) {
             true => 0,
             false => self.sources.as_ref()?.weight(hashes, 1)?,
@@ -179,23 +175,22 @@ impl Shard {
             let by_size = self.passed.swarms.get(slot);
             let by_size = by_size.and_then(|info_hash| self.store.find(info_hash));
             let second = by_size.and_then(|place| self.draw(place));
-            for (info_hash, (endpoint, stamp)) in [Some(first), second].into_iter().flatten() {
+            for (place, (endpoint, stamp)) in [Some(first), second].into_iter().flatten() {
                 let hashes = self.store.keys.source(&endpoint);
                 let sources = self.sources.as_ref()?;
                 let part = if stamp.settled() { SETTLED_PART } else { 1 };
                 let weight = sources.weight(hashes, part)?;
                 if weight > most && sources.may_lose(hashes) && !self.is_trusted(&endpoint) {
-                    (most, chosen) = (weight, Some((info_hash, endpoint)));
+                    (most, chosen) = (weight, Some((place, endpoint)));
                 }
             }
         }
         chosen
     }
 
-    /// A random peer of the swarm at a place, if it has one.
-    fn draw(&mut self, place: u32) -> Option<(InfoHash, (Endpoint, Stamp))> {
-        let swarm = self.store.get(place);
-        Some((swarm.info_hash, swarm.peers.any(&mut self.sampler.rng)?))
+    /// The place, and a random peer of the swarm there, if it has one.
+    fn draw(&mut self, place: u32) -> Option<(u32, (Endpoint, Stamp))> {
+        Some((place, self.store.get(place).peers.any(&mut self.sampler.rng)?))
     }
 
     /// Keeps the swarm at a place for draws, after a sweep has `passed` this much of it: so often
@@ -215,22 +210,6 @@ impl Shard {
                 Some(kept) => *kept = info_hash,
                 None => self.passed.swarms.push(info_hash),
             }
-        }
-    }
-
-    /// Counts a stored peer for its source.
-    #[inline]
-    pub(super) fn count_source(&mut self, endpoint: &Endpoint) {
-        if let Some(sources) = &mut self.sources {
-            sources.peer_added(self.store.keys.source(endpoint));
-        }
-    }
-
-    /// Takes back a peer of a source.
-    #[inline]
-    pub(super) fn discount_source(&mut self, endpoint: &Endpoint) {
-        if let Some(sources) = &mut self.sources {
-            sources.peer_removed(self.store.keys.source(endpoint));
         }
     }
 }

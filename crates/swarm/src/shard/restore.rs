@@ -118,9 +118,8 @@ impl Shard {
         if completed == 0 || over || full {
             return false;
         }
-        let place = self.store.len() as u32;
         let peers = Peers::Inline4 { len: 0, rows: [[0; 8]; 2] };
-        self.store.add(Swarm { info_hash, completed, peers });
+        let place = self.store.add(Swarm { info_hash, completed, peers });
         self.make_idle_last(place, since);
         true
     }
@@ -161,9 +160,8 @@ impl Shard {
         let may_store = self.totals.peers() < self.max_restored;
         let before = match *place {
             None if may_store => {
-                *place = Some(self.store.len() as u32);
                 let peers = Peers::single(&endpoint, stamp);
-                self.store.add(Swarm { info_hash, completed: 0, peers });
+                *place = Some(self.store.add(Swarm { info_hash, completed: 0, peers }));
                 None
             }
             None => return false,
@@ -186,10 +184,7 @@ impl Shard {
         };
         match before {
             Some(before) => self.totals.peer_changed(endpoint.family(), before, seeder),
-            None if may_store => {
-                self.totals.peer_added(endpoint.family(), seeder);
-                self.count_source(&endpoint);
-            }
+            None if may_store => self.peer_added(&endpoint, seeder),
             None => return false,
         }
         let kind = ChangeKind::Announced { endpoint, seeder, event: Event::None, age };

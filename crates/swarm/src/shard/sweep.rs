@@ -16,10 +16,6 @@ use crate::time::Moment;
 pub struct Swept {
     /// Swarms, peers and tables of the index visited, those of removed swarms included.
     pub visited: usize,
-    /// Peers removed.
-    pub expired: usize,
-    /// Swarms without peers removed after the retention of their `completed`.
-    pub idle_expired: usize,
     /// Whether a full pass over the shard ended in this call.
     pub pass_finished: bool,
 }
@@ -121,7 +117,6 @@ impl Shard {
             && now.since(since) >= self.settings.completed_retention
         {
             self.store.remove(place);
-            swept.idle_expired += 1;
             swept.visited += 1;
         }
     }
@@ -173,9 +168,7 @@ impl Shard {
             }
         }
         self.remove_from_counts(&expired);
-        let removed: u32 = expired.peers.into_iter().sum();
-        self.totals.expired += u64::from(removed);
-        swept.expired += removed as usize;
+        self.totals.expired += u64::from(expired.peers.into_iter().sum::<u32>());
         if self.logs_all() {
             for &endpoint in &expired.endpoints {
                 let kind = ChangeKind::Expired { endpoint };

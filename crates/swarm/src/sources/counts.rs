@@ -55,7 +55,7 @@ impl<C: Cell> Counts<C> {
     fn place(&self, key: u64) -> (usize, [usize; 2]) {
         let line = (key >> 20) as usize & (self.lines.len() - 1);
         let first = key as usize % LINE;
-        let second = (first + 1 + (key >> 4) as usize % (LINE - 1)) % LINE;
+        let second = first ^ ((key >> 4) as usize % LINE).max(1);
         (line, [first, second])
     }
 

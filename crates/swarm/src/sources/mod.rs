@@ -168,23 +168,21 @@ impl Sources {
         })
     }
 
-    /// Whether swarms of this many peers are checked.
+    /// Whether a newcomer's source, and its network, have reached their limits in a swarm of this
+    /// many peers, of which `counts` returns theirs.
     #[inline]
-    pub(crate) fn limits_swarm_of(&self, peers: usize) -> bool {
-        // In a smaller swarm no source can exceed it.
-        self.peers_per_swarm > 0 && peers as u64 >= self.peers_per_swarm
-    }
-
-    /// Checks a newcomer against the limits of a swarm in which its source and its network have
-    /// these numbers of peers.
-    #[inline]
-    pub(crate) fn check_swarm(&self, [source, network]: [u64; 2]) -> Result<(), Exceeded> {
+    pub(crate) fn are_over_in_swarm(
+        &self,
+        peers: usize,
+        counts: impl FnOnce() -> [u64; 2],
+    ) -> [bool; 2] {
         let limit = self.peers_per_swarm;
-        match (source >= limit, network >= limit * NETWORK_SOURCES) {
-            (true, _) => Err(Exceeded::PeersPerSwarm),
-            (false, true) => Err(Exceeded::NetworkPerSwarm),
-            (false, false) => Ok(()),
+        // In a smaller swarm no source can exceed it.
+        if limit == 0 || (peers as u64) < limit {
+            return [false; 2];
         }
+        let [source, network] = counts();
+        [source >= limit, network >= limit * NETWORK_SOURCES]
     }
 
     /// Begins to count swarms and replaced peers anew if a minute is over.

@@ -131,54 +131,35 @@ fn flags_are_read_over_the_file() {
 }
 
 #[test]
-fn files_are_read_over_files() {
+fn a_value_has_the_name_and_the_place_of_its_source() {
     let directory = tempfile::tempdir().unwrap();
-    let file = |name: &str, text: &str| {
-        let path = directory.path().join(name);
-        std::fs::write(&path, text).unwrap();
-        path
-    };
-    let first = file(
-        "1",
-        "listen = ['1.2.3.4:5']\n[limits]\nconnections = 5\nlifetime = 80\n\
-         [[clients]]\nweight = 1\nwants = 1\n[[clients]]\nweight = 0\nwants = 2\n",
-    );
-    let second = file("2", "[limits]\nconnections = 6\n[[clients]]\nweight = 0.5\nwants = 3\n");
-    let mut document = Document::load(&SCHEMA, SCHEMA.defaults(), &first);
-    document.load_over(&second);
-    let server: Server = document.read();
-    assert_eq!(server.listen, ["1.2.3.4:5".parse().unwrap()]);
-    assert_eq!(server.limits, Limits { connections: 6, enforced: true, lifetime: Some(80) });
-    assert_eq!(server.clients, [Client { weight: 0.5, wants: 3 }], "the whole list");
-    let place = |path: &std::path::Path| Some(path.display().to_string());
+    let file = directory.path().join("s.toml");
+    let text = "[limits]\nconnections = 5\nlifetime = 80\n\
+                [[clients]]\nweight = 1\nwants = 1\n[[clients]]\nweight = 0\nwants = 2\n";
+    fs::write(&file, text).unwrap();
+    let mut document = Document::load(&SCHEMA, SCHEMA.defaults(), &file);
+    document.set("--set", "clients", "[{ weight = 0.5, wants = 3 }]");
+    let clients = document.read::<Server>().clients;
+    assert_eq!(clients, [Client { weight: 0.5, wants: 3 }], "the whole list");
+    let name = file.display().to_string();
     for (path, of) in [
-        ("limits.connections", place(&second)),
-        ("limits.lifetime", place(&first)),
-        ("clients.0.wants", place(&second)),
+        ("limits.connections", Some(name.as_str())),
+        ("clients.0.wants", Some("--set")),
         ("clients.1.wants", None),
         ("log.level", None),
     ] {
-        assert_eq!(document.origin(path).map(str::to_owned), of, "{path}");
+        assert_eq!(document.origin(path), of, "{path}");
     }
-    assert_eq!(document.name(), first.display().to_string());
     for (path, at) in [
-        ("limits.connections", format!("{}:2:15: ", second.display())),
-        ("limits.lifetime", format!("{}:4:12: ", first.display())),
-        // The place of the innermost table around it, in the last file that has it.
-        ("limits.enforced", format!("{}:1:1: ", second.display())),
-        ("log.level", format!("{}: ", first.display())),
+        ("limits.lifetime", format!("{name}:3:12: ")),
+        // The place of the innermost table around it.
+        ("limits.enforced", format!("{name}:1:1: ")),
+        ("log.level", format!("{name}: ")),
     ] {
         let mut document = document.clone();
         document.problem(path, "it is taken".to_owned(), None);
         let shown = document.finish().unwrap_err().to_string();
         assert!(shown.starts_with(&format!("{at}`{path}`: it is taken")), "{shown}");
-    }
-    let nowhere = directory.path().join("3");
-    document.load_over(&nowhere);
-    document.load_over(&file("4", "limits.connections = 0\nlog = {\n"));
-    let shown = document.finish().unwrap_err().to_string();
-    for part in ["3: the file cannot be read", "4:2:"] {
-        assert!(shown.contains(part), "{part}: {shown}");
     }
 }
 

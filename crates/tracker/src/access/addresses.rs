@@ -36,13 +36,7 @@ impl FromStr for AddressBlock {
                 _ => Err(format!("{text:?} begins in one address family and ends in the other")),
             };
         }
-        if let Ok(address) = text.parse::<IpAddr>() {
-            return Ok(match address {
-                IpAddr::V4(address) => Self::V4(address, address),
-                IpAddr::V6(address) => Self::V6(address, address),
-            });
-        }
-        exact(text, text.parse().map_err(|_| none())?).map(Self::from)
+        exact(text, none).map(Self::from)
     }
 }
 
@@ -64,10 +58,7 @@ pub fn network(text: &str) -> Result<IpNet, String> {
         let text = excerpt(text.as_bytes());
         format!("{text:?} is neither an address nor a prefix like 192.0.2.0/24 or 2001:db8::/32")
     };
-    let net = match text.parse::<IpAddr>() {
-        Ok(address) => IpNet::from(address),
-        Err(_) => exact(text, text.parse().map_err(|_| none())?)?,
-    };
+    let net = exact(text, none)?;
     let mapped = match net {
         IpNet::V6(v6) if v6.prefix_len() >= 96 => {
             v6.addr().to_ipv4_mapped().and_then(|v4| Ipv4Net::new(v4, v6.prefix_len() - 96).ok())
@@ -77,8 +68,11 @@ pub fn network(text: &str) -> Result<IpNet, String> {
     Ok(mapped.map_or(net, IpNet::V4))
 }
 
-/// The network, unless bits behind its prefix are set.
-fn exact(text: &str, net: IpNet) -> Result<IpNet, String> {
+/// The address or the network, unless bits behind its prefix are set; `none` is the error of any
+/// other text.
+fn exact(text: &str, none: impl Fn() -> String) -> Result<IpNet, String> {
+    let address = text.parse::<IpAddr>().map(IpNet::from);
+    let net = address.or_else(|_| text.parse()).map_err(|_| none())?;
     if net.addr() == net.network() {
         return Ok(net);
     }

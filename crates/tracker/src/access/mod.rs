@@ -8,11 +8,9 @@
 //! | [`addresses`] | sets of source addresses, as ranges |
 //! | [`blocks`] | blocks of sources made while the tracker runs |
 //! | [`member_counts`] | counters of refused requests, by block or by list |
-//! | `bogon` | addresses that cannot be peers on the internet |
 
 pub mod addresses;
 pub mod blocks;
-mod bogon;
 pub mod member_counts;
 pub mod origins;
 pub mod overlay;
@@ -21,8 +19,6 @@ pub mod set;
 use std::sync::Arc;
 
 use onrush_proto::InfoHash;
-
-pub(crate) use bogon::{is_bogon_v4, is_bogon_v6};
 
 use addresses::AddressSet;
 use blocks::SourceBlocks;

@@ -17,7 +17,6 @@ use onrush_swarm::Announce;
 pub use admission::{Admission, Admitting, AnnounceFields};
 pub use source::{Source, SourceAddress};
 
-use crate::access::AccessList;
 use crate::connection::{Address, ConnectionIds};
 use crate::metrics::{Incoming, WorkerMetrics};
 use crate::refusal::{Refusal, UdpRefusal};
@@ -68,18 +67,18 @@ impl Intake {
                 hashes[len] = hash;
                 len += 1;
                 if len == PREFETCHED {
-                    self.access().prefetch(&hashes);
+                    self.rules().access.prefetch(&hashes);
                     len = 0;
                 }
             }
         }
-        self.access().prefetch(&hashes[..len]);
+        self.rules().access.prefetch(&hashes[..len]);
     }
 
-    /// The access rules; scrapes of refused hashes report zeros.
+    /// The rules in force.
     #[inline]
-    pub fn access(&self) -> &AccessList {
-        &self.admission.rules.access
+    pub fn rules(&self) -> &Rules {
+        &self.admission.rules
     }
 
     /// Checks one datagram from `source`. `unix` is wall-clock time in seconds.

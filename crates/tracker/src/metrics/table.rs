@@ -11,7 +11,7 @@
 /// Calls the macro `$then` with the table. `onrush-control` generates the JSON types from it.
 ///
 /// A row reads `Counter|Gauge WORKERS "name" [labels] "help" { fields }`. `Sockets`, `Shards` and
-/// `All` select the workers. A counter's name in OpenMetrics has no `_total`. A series without the
+/// `All` select the workers. A counter's name is written without `_total`. A series without the
 /// label `worker` shows the sum over all workers. Labels other than `family` and `worker` take
 /// their values from the fields:
 ///

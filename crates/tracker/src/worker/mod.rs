@@ -130,22 +130,6 @@ impl<S: Socket> Worker<S> {
             }
         }
     }
-
-    /// Sleeps until there may be work, for `timeout` at most.
-    ///
-    /// # Errors
-    /// When the socket has become unusable.
-    pub fn wait(&mut self, timeout: Duration) -> io::Result<()> {
-        let polls = self.swarm_side.as_ref().is_some_and(SwarmSide::is_waiting);
-        let timeout = if polls { timeout.min(TASK_POLL_INTERVAL) } else { timeout };
-        let mut result = Ok(());
-        let (socket_side, parker) = (&mut self.socket_side, &self.parker);
-        self.inbox.sleep(|| match socket_side {
-            Some(socket_side) => result = socket_side.wait(timeout),
-            None => parker.park_timeout(timeout),
-        });
-        result
-    }
 }
 
 impl<S: Socket + Send + 'static> MemberThread for Worker<S> {
@@ -166,7 +150,15 @@ impl<S: Socket + Send + 'static> MemberThread for Worker<S> {
     }
 
     fn wait(&mut self, timeout: Duration) -> io::Result<()> {
-        Self::wait(self, timeout)
+        let polls = self.swarm_side.as_ref().is_some_and(SwarmSide::is_waiting);
+        let timeout = if polls { timeout.min(TASK_POLL_INTERVAL) } else { timeout };
+        let mut result = Ok(());
+        let (socket_side, parker) = (&mut self.socket_side, &self.parker);
+        self.inbox.sleep(|| match socket_side {
+            Some(socket_side) => result = socket_side.wait(timeout),
+            None => parker.park_timeout(timeout),
+        });
+        result
     }
 
     fn end(&mut self) -> Option<Shard> {

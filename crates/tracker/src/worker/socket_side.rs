@@ -32,7 +32,6 @@ pub struct SocketSide<S: Socket> {
     answers: Answers,
     /// Datagrams per receive call at most.
     receive_batch: usize,
-    max_hashes: usize,
     /// The last time of the work that is done once a second.
     second: Option<Moment>,
     /// The kernel's drops that are counted, or that were before the first turn: while peers were
@@ -65,7 +64,6 @@ impl<S: Socket> SocketSide<S> {
         intake: Intake,
         map: ShardMap,
         settings: &WorkerSettings,
-        max_hashes: usize,
     ) -> Self {
         Self {
             socket,
@@ -73,7 +71,6 @@ impl<S: Socket> SocketSide<S> {
             producer: Producer::new(index, map, settings),
             answers: Answers::with_capacity(settings.receive_batch),
             receive_batch: settings.receive_batch,
-            max_hashes,
             second: None,
             dropped: None,
             filter: KernelFilter::default(),
@@ -85,7 +82,6 @@ impl<S: Socket> SocketSide<S> {
     /// Uses `rules` from the next datagram on.
     pub fn update(&mut self, rules: &Rules) {
         self.intake.update(rules);
-        self.max_hashes = rules.max_hashes;
         if self.filter.switch(rules.kernel_filter) {
             // The filter follows in this turn.
             self.second = None;
@@ -135,7 +131,7 @@ impl<S: Socket> SocketSide<S> {
         }
         metrics.receives.observe(received.len() as u64);
         self.intake.ids.prepare(now.unix);
-        if !self.intake.access().is_open() {
+        if !self.intake.rules().access.is_open() {
             self.intake.prefetch(received.iter().map(|(datagram, _)| datagram));
         }
         let mut rest = received;
@@ -149,8 +145,9 @@ impl<S: Socket> SocketSide<S> {
                         }
                     }
                     Verdict::Scrape(scrape) => {
-                        let (id, scrape) = (scrape.transaction_id, scrape.cut(self.max_hashes));
-                        let (hashes, access) = (scrape.wire_hashes(), self.intake.access());
+                        let rules = self.intake.rules();
+                        let (id, scrape) = (scrape.transaction_id, scrape.cut(rules.max_hashes));
+                        let (hashes, access) = (scrape.wire_hashes(), &rules.access);
                         if self.producer.scrape(id, hashes, access, &slot.reply_to).is_err() {
                             count_busy(metrics, Family::of(slot.source.ip()));
                         }

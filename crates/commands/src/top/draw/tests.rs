@@ -3,7 +3,7 @@
 use ratatui::crossterm::event::KeyCode as Key;
 
 use super::*;
-use onrush_control::api::stats::{Class, IncomingStats, Software, WorkerStats};
+use onrush_control::api::stats::{IncomingStats, Software, WorkerStats};
 use onrush_control::client::ClientError;
 use onrush_tracker::metrics::LOSSES;
 
@@ -52,7 +52,6 @@ fn reading_of(workers: u64, seconds: u64) -> Stats {
     stats.cpu.seconds = 0.5 * seconds as f64;
     stats.limits.peers = 2_100_000;
     stats.overload.interval = 1800;
-    stats.turns.classes = vec![Class::default()];
     stats.clients.software = vec![Software { name: "qBittorrent".into(), ipv4: 3, ipv6: 1 }];
     let worker = |number: u64| WorkerStats {
         name: format!("worker-{number}"),

@@ -13,9 +13,10 @@ Every series of `/metrics`. This file is generated from the tables of counters
 and of computed series (`crates/control/src/metrics/computed.rs`): change those, then run
 `ONRUSH_BLESS=1 cargo test -p onrush-control`.
 
-`/stats.json` has the same values; [openapi.json](openapi.json) describes its keys. The label
-`family` is `ipv4` or `ipv6`, and `worker` is the name of a worker's thread. A series without the
-label `worker` is a sum over all workers. Counters never decrease while the process runs.
+`/stats.json` has the same values, without the histograms; [openapi.json](openapi.json) describes
+its keys. The label `family` is `ipv4` or `ipv6`, and `worker` is the name of a worker's thread. A
+series without the label `worker` is a sum over all workers. Counters never decrease while the
+process runs.
 ";
 
 /// The text of `docs/METRICS.md`.

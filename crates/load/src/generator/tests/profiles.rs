@@ -45,22 +45,6 @@ fn serving_port_zero_is_different_and_handing_it_out_is_wrong() {
 }
 
 #[test]
-fn floods_come_from_few_addresses_and_only_connect() {
-    let calm = play(longer(Profile::classic(), Fault::Nothing));
-    let mut profile = Profile::classic();
-    profile.flood.share = 0.5;
-    profile.flood.addresses = 1;
-    let flooded = play(longer(profile, Fault::Nothing));
-    let connects = |outcome: &PlayOutcome| {
-        let all: u64 = outcome.tally.kinds.iter().map(|kind| kind.requests).sum();
-        kind(outcome, Kind::Connect).requests as f64 / all as f64
-    };
-    assert!((connects(&calm) - 0.5).abs() < 0.03, "{}", connects(&calm));
-    assert!((connects(&flooded) - 0.75).abs() < 0.03, "{}", connects(&flooded));
-    assert_eq!(flooded.tally.wrong(true), 0);
-}
-
-#[test]
 fn swarms_live() {
     let outcome = play(longer(Profile::real(), Fault::Nothing));
     let share = |what: &str| outcome.requests[what] as f64 / outcome.requests["announce"] as f64;
@@ -96,7 +80,6 @@ fn odd_profiles_run_and_are_answered_rightly() {
         ("mix.scrape=1", 1, Some("scrape")),
         ("mix.unusable=1", 300, Some("unusable")),
         ("mix.junk=1", 300, Some("junk")),
-        ("flood.share=0.95", 300, Some("announce")),
         ("odd.port_zero=1", 300, Some("port zero")),
         ("events.vanished=0.4", 300, Some("started")),
     ] {

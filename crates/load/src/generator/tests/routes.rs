@@ -13,7 +13,7 @@ fn session<'p>(plan: &'p Plan, routes: Vec<Route>, in_flight: usize) -> Session<
 fn plan_of(sources: u32) -> Plan {
     let sources: Vec<IpAddr> =
         (0..sources).map(|n| std::net::Ipv4Addr::from_bits(0x0A00_0000 + n).into()).collect();
-    let profile = Profile::classic();
+    let profile = Profile::named("classic").unwrap();
     let swarms = Swarms { count: 1000, ..profile.swarms };
     let population = Population::new(&swarms, 0.0, Addresses::new(&sources), 5, false);
     Plan::new(profile, population, 5)
@@ -67,7 +67,7 @@ fn a_repeat_without_an_id_holds_up_nobody() {
 fn addresses_that_seldom_ask_do_not_only_connect() {
     let window = Window { start: 0, end: 240 * SECOND };
     let conditions = Conditions::default();
-    let profile = Profile::classic();
+    let profile = Profile::named("classic").unwrap();
     let pace = Pace::rate(0.1);
     let outcome = play(Scene { profile, pace, window, conditions, v6: false, ..Scene::default() });
     let all: u64 = outcome.tally.kinds.iter().map(|kind| kind.requests).sum();

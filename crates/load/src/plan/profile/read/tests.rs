@@ -32,7 +32,7 @@ fn every_built_in_profile_is_complete_consistent_and_explained() {
 fn a_file_is_read_over_its_base() {
     let profile =
         file("x.toml", "name = \"mine\"\nbase = \"classic\"\n[mix]\nscrape = 9\n").unwrap();
-    let classic = Profile::classic();
+    let classic = Profile::named("classic").unwrap();
     assert_eq!((profile.name.as_str(), profile.mix.scrape), ("mine", 9.0));
     assert_eq!((profile.mix.connect, profile.swarms), (classic.mix.connect, classic.swarms));
     assert_eq!(file("x.toml", "").unwrap(), Profile::real());
@@ -44,7 +44,7 @@ fn a_file_is_read_over_its_base() {
 fn problems_of_a_file_have_line_key_and_remedy() {
     for (text, place, remedy) in [
         ("seeders = 35\n", "p.toml:1:11: `seeders`", "found 35, expected a number from 0 to 1"),
-        ("[swarms]\ntail = \"pareta\"\n", "2:8: `swarms.tail`", "did you mean \"pareto\"?"),
+        ("[swarms]\ntail = \"zipff\"\n", "2:8: `swarms.tail`", "did you mean \"zipf\"?"),
         ("[swarms]\nexponent = 50\n", "2:12: `swarms.exponent`", "from 0.1 to 3 where tail"),
         ("[[scrapes]]\nweight = 1\n", "p.toml:1:1: `scrapes.0`", "`hashes` is missing"),
         ("[[scrapes]]\nweight = 1\nhashes = 101\n", "p.toml:3:10: `scrapes.0.hashes`", "to 100"),
@@ -61,13 +61,14 @@ fn every_key_can_be_set() {
     let changed = sets(&[
         "mix.scrape=5",
         "swarms.count = 20000",
-        "swarms.tail=pareto",
+        "swarms.tail=exponential",
+        "swarms.exponent=20",
         "clients.2.num_want=-7",
         "scrapes=[{weight = 1, hashes = 74}]",
     ]);
     let changed = changed.unwrap();
     assert_eq!((changed.mix.scrape, changed.swarms.count), (5.0, 20_000));
-    assert_eq!((changed.swarms.tail, changed.clients[2].num_want), (Tail::Pareto, -7));
+    assert_eq!((changed.swarms.tail, changed.clients[2].num_want), (Tail::Exponential, -7));
     assert_eq!((changed.scrapes.len(), changed.scrapes[0].hashes), (1, 74));
 }
 
