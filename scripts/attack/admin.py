@@ -72,7 +72,7 @@ class Pipelining:
 
 
 def status(source, path):
-    """The status of the response to a request on a connection of its own; None if that is closed, and a second one."""
+    """The status of the response to a request on a connection of its own; None if the connection is closed, and a second one too."""
     for _ in range(2):
         connection = http.client.HTTPConnection(place.V4, place.ADMIN_PORT, 30, (source, 0))
         with contextlib.closing(connection), contextlib.suppress(ConnectionError):

@@ -74,7 +74,7 @@ async function figures(page, report) {
   if (right === 0 || !verdict.includes(right.toLocaleString('en-US'))) {
     wrong.push(`${right} right replies, but the page says: ${verdict}`);
   }
-  const rows = await page.locator('table.kinds tbody tr').count();
+  const rows = await page.locator('h2:text-is("By kind of request") + div tbody tr').count();
   const sent = report.kinds.filter((kind) => kind.requests > 0).length;
   // The last row is that of all kinds together.
   if (rows !== sent + 1) wrong.push(`${sent} kinds of requests, but ${rows} rows`);

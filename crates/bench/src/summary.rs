@@ -271,6 +271,7 @@ fn of_load(rounds: &BTreeMap<u32, &Measured>) -> impl Iterator<Item = String> + 
 fn at_share(percent: Option<u32>) -> String {
     percent.map_or(String::new(), |percent| format!("at {percent} %: "))
 }
+
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;

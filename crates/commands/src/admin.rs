@@ -68,6 +68,7 @@ impl Admin {
         }
         let result = client.and_then(run);
         if let (Err(ClientError::Refused(text)), Some(file)) = (&result, &configuration.file)
+            && !is_ambiguous
             && text.contains(&format!("{}:", file.display()))
         {
             // The tracker has read the file, too, and has named the same errors.

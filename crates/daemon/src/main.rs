@@ -36,10 +36,7 @@ fn run() -> Exit {
     let program = Program::current();
     log_output::register();
     let mut cli = match Cli::try_parse().map_err(hinted) {
-        // The journal gets an error as any other; a terminal gets it with colors.
-        Err(error) if error.use_stderr() && log_output::is_journal() => {
-            return Exit::wrong(error);
-        }
+        Err(error) if error.use_stderr() => return Exit::wrong(error),
         parsed => parsed.unwrap_or_else(|error| error.exit()),
     };
     match &cli.command {

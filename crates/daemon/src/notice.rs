@@ -56,7 +56,7 @@ impl Notice {
 #[derive(Debug)]
 pub struct NoticeLimit {
     /// Notices of each kind per minute; 0 shows none that has a limit.
-    per_minute: u32,
+    pub per_minute: u32,
     kinds: HashMap<&'static str, Kind>,
 }
 
@@ -71,11 +71,6 @@ impl NoticeLimit {
     /// At most `per_minute` notices of each kind.
     pub fn new(per_minute: u32) -> Self {
         Self { per_minute, kinds: HashMap::new() }
-    }
-
-    /// Changes the limit.
-    pub fn set(&mut self, per_minute: u32) {
-        self.per_minute = per_minute;
     }
 
     /// The notice as it is shown at `now`; `None` if it is held back.
@@ -128,7 +123,7 @@ mod tests {
         let all = [0, 30, 60].map(|second| shown(once, second));
         assert_eq!(all, [text.clone(), None, text.clone()]);
         assert!((0..9).all(|second| shown(None, second) == text));
-        limit.set(0);
+        limit.per_minute = 0;
         let later = start + Duration::from_secs(300);
         assert_eq!(limit.admit(Notice::warn("x").with(Repeats::OnceAMinute("busy")), later), None);
     }

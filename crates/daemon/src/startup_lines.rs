@@ -20,7 +20,7 @@ pub(super) fn lines(settings: &Settings, tracker: &Tracker) -> Vec<String> {
         format!("announces: {}", settings.announce_line()),
         format!("limits: {}; state: {}", settings.limits_line(), settings.state_line()),
     ];
-    lines.extend(tracker.admin.announcement().map(str::to_owned));
+    lines.extend(tracker.admin.announcement.clone());
     if let Some(port) = tracker.running.addresses().first().map(SocketAddr::port) {
         lines.push(format!(
             "ready: add udp://<this host>:{port}/announce to a torrent; stop with Ctrl-C or SIGTERM"

@@ -45,7 +45,6 @@ pub use kind::Attack;
 pub use report::{
     AttackBounds, AttackReport, Conservation, FORMAT, FloodReport, HonestReport, TrackerFigures,
 };
-pub use tracker::Tracker;
 
 /// Peers per honest swarm on average.
 const SWARM_SIZE: f64 = 4.0;
@@ -80,11 +79,11 @@ pub fn attack(
     let mut newcomers = Newcomers::open(args, seed, newcomers_from)?;
     let attack_from = blocks(args, &args.attack_from, "--attack-from")?;
     let mut flood = Flood::open(args, seed, plan.population.info_hash(0), &attack_from)?;
-    let before = args.tracker.metrics_at_rest()?;
+    let before = tracker::metrics_at_rest(args.admin)?;
     let lost_before = device_drops();
     let mut readings = Vec::new();
     let observe = |span: &RunClock| {
-        readings = args.tracker.observe(span);
+        readings = tracker::observe(args.admin, span);
         Ok(())
     };
     let beside: Vec<Beside<'_>> = vec![
@@ -94,7 +93,7 @@ pub fn attack(
     ];
     let honest =
         run(&plan, &args.network.target, &run_settings(args, seed), stop, beside, Vec::new())?;
-    let after = args.tracker.metrics_at_rest()?;
+    let after = tracker::metrics_at_rest(args.admin)?;
     let lost = device_drops().saturating_sub(lost_before);
     let grown = before.zip(after).map(|(before, after)| after.since(&before));
     let sent = [honest.datagrams_sent, newcomers.connects.sent, flood.datagrams()];

@@ -1,6 +1,5 @@
-//! Progress of a run on standard error: a bar on a terminal, lines elsewhere, or nothing.
+//! Progress of a run on standard error, where that is a terminal.
 
-use std::io::Write;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -15,7 +14,6 @@ const BAR: &str = "{pos}/{len} s {wide_bar} {prefix}\n{wide_msg}";
 pub struct Live {
     /// Hidden where standard error is no terminal. Removes itself when it is dropped.
     bar: ProgressBar,
-    lines: Option<Lines>,
     /// Wrong replies so far.
     wrong: u64,
 }
@@ -28,61 +26,22 @@ impl Live {
             false => ProgressBar::new(whole.as_secs_f64().ceil() as u64),
         };
         bar.set_style(ProgressStyle::with_template(BAR).expect("its keys exist"));
-        let lines = (!quiet && bar.is_hidden()).then(|| Lines::new(whole));
-        Self { bar, lines, wrong: 0 }
+        Self { bar, wrong: 0 }
     }
 
     /// Shows a sample that was made at `now`, since the start of the run.
     pub fn show(&mut self, now: Duration, sample: &Sample) {
-        if let Some(lines) = &mut self.lines {
-            if let Some(line) = lines.add(now, sample) {
-                // A closed standard error does not end the run.
-                drop(writeln!(std::io::stderr(), "{line}"));
-            }
-        } else {
-            self.wrong += sample.wrong;
-            self.bar.set_prefix(sample.phase.clone());
-            self.bar.set_message(line(sample, self.wrong));
-            self.bar.set_position(now.as_secs().min(self.bar.length().unwrap_or(0)));
-        }
-    }
-}
-
-/// A progress line every few seconds.
-#[derive(Debug)]
-struct Lines {
-    whole: Duration,
-    every: Duration,
-    shown: Duration,
-    /// Not shown yet.
-    samples: Vec<Sample>,
-}
-
-impl Lines {
-    fn new(whole: Duration) -> Self {
-        let every = Duration::from_secs(1).max(whole / 30);
-        Self { whole, every, shown: Duration::ZERO, samples: Vec::new() }
-    }
-
-    /// The next line, when it is time for it.
-    fn add(&mut self, now: Duration, sample: &Sample) -> Option<String> {
-        self.samples.push(sample.clone());
-        if now.saturating_sub(self.shown) < self.every {
-            return None;
-        }
-        self.shown = now;
-        let left = self.whole.saturating_sub(now).as_secs_f64().ceil();
-        let total = Sample::total(&self.samples);
-        let line = line(&total, total.wrong);
-        self.samples.clear();
-        Some(format!("{:<8} {line}  {left:.0} s left", sample.phase))
+        self.wrong += sample.wrong;
+        self.bar.set_prefix(sample.phase.clone());
+        self.bar.set_message(line(sample, self.wrong));
+        self.bar.set_position(now.as_secs().min(self.bar.length().unwrap_or(0)));
     }
 }
 
 /// The figures of a sample, and a number of wrong replies.
 fn line(sample: &Sample, wrong: u64) -> String {
     let mut line = format!(
-        "{:>9.0} replies/s  loss {:.2} %  p50 up to {:.0} us  p99 up to {:.0} us",
+        "{:>9.0} replies/s  loss {:.2} %  p50 {:.0} us  p99 {:.0} us",
         sample.rate(),
         sample.loss_percent(),
         sample.latency.p50,
@@ -104,19 +63,6 @@ mod tests {
         let latency = Latency { p50: 2000.0, ..Latency::default() };
         let phase = "measure".into();
         Sample { seconds: 1.0, right: 200, lost: 50, latency, phase, ..Sample::default() }
-    }
-
-    #[test]
-    fn a_line_shows_what_came_since_the_last_one() {
-        let mut lines = Lines::new(Duration::from_secs(90));
-        assert_eq!(lines.add(Duration::from_secs(1), &sample()), None);
-        let shown = lines.add(Duration::from_secs(3), &sample()).unwrap();
-        for part in ["measure ", " 200 replies/s", "loss 20.00 %", "p50 up to 2000 us", "87 s"] {
-            assert!(shown.contains(part), "{part}: {shown}");
-        }
-        assert!(!shown.contains("WRONG"), "{shown}");
-        let wrong = Sample { wrong: 7, ..sample() };
-        assert!(lines.add(Duration::from_secs(6), &wrong).unwrap().contains("WRONG 7"));
     }
 
     /// The lines about wrong replies are not overwritten by later ones.

@@ -172,7 +172,7 @@ fn population(
     routed: impl Fn(SocketAddr) -> Option<IpAddr>,
 ) -> Population {
     let addresses = args.target.network.addresses(routed);
-    Population::new(&profile.swarms, profile.v6, addresses, seed, args.checks.strictness.strangers)
+    Population::new(&profile.swarms, profile.v6, addresses, seed, args.strictness.strangers)
 }
 
 /// The exit status of a measurement; prints why it is not 0.

@@ -239,14 +239,10 @@ impl Plan {
         &self.profile.clients[at]
     }
 
-    /// Whether a peer in its initial state announces `event` as a seeder.
+    /// Whether a peer begins as a seeder.
     #[inline]
-    pub fn is_seeder(&self, family: Family, peer: u32, event: Event) -> bool {
-        match event {
-            Event::Completed => true,
-            Event::Paused => false,
-            _ => self.peer_states.begins_as_seeder(self.population.trait_of(family, peer)),
-        }
+    pub fn begins_as_seeder(&self, family: Family, peer: u32) -> bool {
+        self.peer_states.begins_as_seeder(self.population.trait_of(family, peer))
     }
 
     /// The swarms of a scrape in order: those of random peers, as clients scrape their own swarms.
@@ -349,15 +345,6 @@ mod tests {
             assert!((count / announces - meant).abs() < 0.02, "{len} bytes of options");
         }
         assert_eq!(lengths.keys().copied().collect::<Vec<_>>(), [0, 2, 11, 32]);
-    }
-
-    #[test]
-    fn completed_means_seeder_and_paused_means_leecher() {
-        let plan = plan(Profile::real(), 5);
-        for peer in 0..100 {
-            assert!(plan.is_seeder(Family::V4, peer, Event::Completed));
-            assert!(!plan.is_seeder(Family::V4, peer, Event::Paused));
-        }
     }
 
     proptest! {

@@ -56,22 +56,6 @@ pub struct ProcessSample {
 }
 
 impl Sample {
-    /// The counts of several samples together, and the highest of their percentiles, which do not
-    /// add up.
-    pub fn total<'a>(samples: impl IntoIterator<Item = &'a Self>) -> Self {
-        let mut total = Self::default();
-        for sample in samples {
-            total.seconds += sample.seconds;
-            total.sent += sample.sent;
-            total.right += sample.right;
-            total.wrong += sample.wrong;
-            total.lost += sample.lost;
-            total.latency.p50 = total.latency.p50.max(sample.latency.p50);
-            total.latency.p99 = total.latency.p99.max(sample.latency.p99);
-        }
-        total
-    }
-
     /// Right replies per second.
     pub fn rate(&self) -> f64 {
         self.per_second(self.right)

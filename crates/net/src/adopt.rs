@@ -30,7 +30,7 @@ impl Adopted {
         let mut groups: Vec<AddressSockets> = Vec::new();
         for socket in sockets {
             let socket = BoundSocket::from_bound(socket);
-            let socket = socket.map_err(refused("ask for the address and set the mode"))?;
+            let socket = socket.map_err(refused("ask for the address"))?;
             socket.set_fragments(false);
             let (address, port) = (socket.address(), socket.address().port());
             if port == 0 {

@@ -33,7 +33,9 @@ impl Completions {
     /// Enters the key of a swarm and a source; false if it has been entered in this period.
     pub(crate) fn enter(&mut self, key: u64, period: u32) -> bool {
         // Empty entries are of period 0.
-        let entry = (key >> 32) as u32 & !PERIOD | (period % PERIOD + 1);
+        // Other fingerprints after 15 periods, as lines that are not full keep old entries.
+        let fingerprint = (key >> 32) as u32 ^ (period / PERIOD) << 4;
+        let entry = fingerprint & !PERIOD | (period % PERIOD + 1);
         if self.tables.iter_mut().any(|table| line(table, key).contains(&entry)) {
             return false;
         }
@@ -43,11 +45,15 @@ impl Completions {
         };
         if self.tables.iter_mut().rev().find_map(free).is_none() {
             let lines: usize = self.tables.iter().map(|table| table.len()).sum();
-            if lines < self.max_lines {
+            let at = if lines < self.max_lines {
                 self.tables.push(table(lines));
-            }
-            let last = self.tables.last_mut().expect("there is always one");
-            line(last, key)[(key >> 32) as usize % LINE] = entry;
+                self.tables.len() - 1
+            } else {
+                // By the number of lines of each table.
+                let at = key as usize & (self.max_lines - 1);
+                (at / FIRST_LINES).checked_ilog2().map_or(0, |number| number as usize + 1)
+            };
+            line(&mut self.tables[at], key)[(key >> 32) as usize % LINE] = entry;
         }
         true
     }
@@ -75,7 +81,7 @@ mod tests {
         let mut rng = SmallRng::seed_from_u64(1);
         let mut completions = Completions::new(16_384);
         let keys: Vec<u64> = (0..4_000).map(|_| rng.random()).collect();
-        for period in [0, 13, 1, 14, 47, 18] {
+        for period in [0, 1, 14, 15, 16, 254] {
             let entered =
                 |it: &mut Completions| keys.iter().filter(|key| it.enter(**key, period)).count();
             let first = entered(&mut completions);
@@ -102,12 +108,21 @@ mod tests {
     #[test]
     fn a_full_line_forgets_one_entry() {
         let mut rng = SmallRng::seed_from_u64(2);
-        let mut completions = Completions::new(16_384);
-        let keys: Vec<u64> = (0..16_384).map(|_| rng.random()).collect();
-        keys.iter().for_each(|key| assert!(completions.enter(*key, 7)));
-        (0..8_000).for_each(|_| _ = completions.enter(rng.random(), 7));
-        let forgotten = keys.iter().filter(|key| completions.enter(**key, 7)).count();
-        assert!((1_000..16_000).contains(&forgotten), "{forgotten}");
-        assert_eq!(completions.tables.iter().map(|table| table.len()).sum::<usize>(), 1_024);
+        for entries in [16_384, 1 << 18] {
+            let mut completions = Completions::new(entries);
+            (0..2 * entries).for_each(|_| _ = completions.enter(rng.random(), 7));
+            let mut others = 0;
+            for _ in 0..20 {
+                let key = rng.random();
+                completions.enter(key, 7);
+                while !completions.enter(key, 7) {
+                    (0..500).for_each(|_| _ = completions.enter(rng.random(), 7));
+                    others += 500;
+                }
+            }
+            assert!(others / 20 > entries / 2, "{others} others for 20 of {entries}");
+            let lines: usize = completions.tables.iter().map(|table| table.len()).sum();
+            assert_eq!(lines * LINE, entries as usize);
+        }
     }
 }

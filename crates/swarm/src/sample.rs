@@ -53,12 +53,13 @@ fn intervals(interval: u32, percent: u32) -> (u32, u32) {
     (interval - spread, spread.saturating_mul(2).saturating_add(1))
 }
 
-/// The random choices of one announce, all from one random number of 64 bits.
+/// The random choices of one reply, all from one random number of 64 bits; a list that is drawn
+/// again has a number of its own.
 ///
 /// Each draw takes the integer part of a multiple and leaves the fraction to the next. No
 /// combination of draws is likelier than another by more than one part in 2^64 over the product of
-/// their bounds: the interval, the coin and two starts in blocks of 128 leave more than 2^30, and
-/// two more starts with steps more than 2^10.
+/// their bounds: the interval, the coin and two starts in blocks of 128 leave more than 2^30, with
+/// steps more than 2^24.
 #[derive(Debug)]
 pub(crate) struct Draw(u64);
 
@@ -126,8 +127,8 @@ pub(crate) fn rows<const N: usize>(
     window(leechers, own, from_leechers, draw, out);
 }
 
-/// Draws the last `want` rows of a reply again, if there were more [rows] to choose from and a
-/// network has more than its part of them.
+/// Draws the last `want` rows of a reply again, if there are more `rows` than that and a network
+/// has more than its part of them.
 pub(crate) fn spread_crowds<const N: usize>(
     rows: &[[u8; N]],
     seeders: usize,

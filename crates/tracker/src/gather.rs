@@ -2,7 +2,6 @@
 
 use std::mem;
 use std::sync::Arc;
-use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded};
 use thiserror::Error;
@@ -46,15 +45,7 @@ impl<R> Gather<R> {
         Ok(Some(mem::take(&mut self.arrived)))
     }
 
-    /// Waits for all results, for each up to `timeout`. They are in any order.
-    ///
-    /// # Errors
-    /// [`ResultMissing`], when a worker has ended without its result, or does not send it in time.
-    pub fn wait(self, timeout: Duration) -> Result<Vec<R>, ResultMissing> {
-        self.wait_by(|results| results.recv_timeout(timeout))
-    }
-
-    /// Waits for all results, for each by `receive`.
+    /// Waits for all results, for each by `receive`. They are in any order.
     ///
     /// # Errors
     /// [`ResultMissing`], when `receive` fails.

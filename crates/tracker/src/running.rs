@@ -144,13 +144,7 @@ impl Running {
         &self.failures
     }
 
-    /// Stops all members and waits for the end of their turns.
-    pub fn stop(mut self) -> Summary {
-        self.end();
-        self.summary()
-    }
-
-    /// As [`stop`](Self::stop), and returns the shards.
+    /// Stops all members and waits for the end of their turns. Also returns the shards.
     pub fn stop_and_take_shards(mut self) -> (Summary, Vec<Shard>) {
         let shards = self.end();
         (self.summary(), shards)

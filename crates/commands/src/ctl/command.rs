@@ -186,14 +186,6 @@ impl Action {
     pub fn timeout(&self) -> u64 {
         if matches!(self, Self::Health) { 5 } else { 30 }
     }
-
-    /// How long the tracker takes to answer in any case, in seconds.
-    pub fn duration(&self) -> u64 {
-        match self {
-            Self::TopSources(sources) => sources.seconds,
-            _ => 0,
-        }
-    }
 }
 
 /// Seconds of a duration like `30s`, `10m`, `2h` or `7d`.

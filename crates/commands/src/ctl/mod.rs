@@ -43,7 +43,9 @@ use onrush_control::api::stats::Stats;
 /// Runs the action and prints its result.
 pub fn run(ctl: &Ctl) -> Exit {
     let limit = ctl.timeout.unwrap_or_else(|| ctl.action.timeout());
-    let timeout = Duration::from_secs(limit + ctl.action.duration());
+    // The tracker takes this long in any case.
+    let observed = if let Action::TopSources(sources) = &ctl.action { sources.seconds } else { 0 };
+    let timeout = Duration::from_secs(limit + observed);
     let perform = |client: Client| {
         let (text, code) =
             Requests { json: ctl.json, client: &client }.perform(&ctl.action, limit)?;

@@ -16,7 +16,6 @@ mod network;
 mod report;
 mod system;
 
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 use clap::Args as ClapArgs;
@@ -161,8 +160,7 @@ pub fn run(doctor: &Doctor) -> Exit {
     let text = if doctor.json {
         report::json(&findings, &unreadable)
     } else {
-        let colours = std::io::stdout().is_terminal();
-        report::text(&findings, &unreadable, doctor.all, colours)
+        report::text(&findings, &unreadable, doctor.all)
     };
     let problems = findings.iter().any(|finding| finding.severity == Severity::Problem);
     // Exit status 1 means that the host has problems.

@@ -3,31 +3,24 @@
 use std::fmt::Write;
 
 use onrush_text::numbers::plural;
-use serde::Serialize;
+use serde_json::json;
 
 use super::{Finding, Severity};
 use crate::format::escaped;
 
 /// Findings as text: problems first, then notes, then, if `all` are wanted, the rest.
-pub(super) fn text(
-    findings: &[Finding],
-    unreadable: &[String],
-    all: bool,
-    colours: bool,
-) -> String {
+pub(super) fn text(findings: &[Finding], unreadable: &[String], all: bool) -> String {
     let mut findings: Vec<_> = findings.iter().collect();
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     let mut text = String::new();
     for finding in findings.iter().filter(|it| all || it.severity != Severity::Ok) {
-        let (word, colour) = match finding.severity {
-            Severity::Problem => ("problem", "31"),
-            Severity::Note => ("note", "33"),
-            Severity::Ok => ("ok", "32"),
+        let word = match finding.severity {
+            Severity::Problem => "problem",
+            Severity::Note => "note",
+            Severity::Ok => "ok",
         };
-        let word = format!("{word:<8}");
-        let word = if colours { format!("\x1b[{colour}m{word}\x1b[0m") } else { word };
         // Writing to a string cannot fail.
-        let _ = writeln!(text, "{word} {:<12} {}", finding.name, escaped(&finding.what));
+        let _ = writeln!(text, "{word:<8} {:<12} {}", finding.name, escaped(&finding.what));
         for (label, line) in [("fix:", &finding.fix), ("permanent:", &finding.keep)] {
             if let Some(line) = line {
                 let _ = writeln!(text, "         {label:<12} {}", escaped(line));
@@ -48,16 +41,9 @@ pub(super) fn text(
 
 /// Findings as JSON.
 pub(super) fn json(findings: &[Finding], unreadable: &[String]) -> String {
-    #[derive(Serialize)]
-    struct Report<'a> {
-        problems: usize,
-        findings: &'a [Finding],
-        unreadable: &'a [String],
-    }
     let problems = names(findings).len();
-    let report = Report { problems, findings, unreadable };
-    let text = serde_json::to_string_pretty(&report).expect("findings are strings");
-    escaped(&text).into_owned() + "\n"
+    let report = json!({ "problems": problems, "findings": findings, "unreadable": unreadable });
+    escaped(&format!("{report:#}\n")).into_owned()
 }
 
 /// A line of the log that names the problems; `None` without any.
@@ -87,22 +73,21 @@ mod tests {
     }
 
     #[test]
-    fn problems_come_first_and_colours_need_a_terminal() {
-        let plain = text(&findings(), &["/proc/irq: denied".into()], true, false);
+    fn problems_come_first() {
+        let plain = text(&findings(), &["/proc/irq: denied".into()], true);
         let expected = "problem  rmem_max     it is small\n         fix:         sysctl -w \
                         net.core.rmem_max=7\n         permanent:   the line `net.core.rmem_max = \
                         7` in /etc/sysctl.d/61-onrush-local.conf\nnote     swap         there is \
                         some\nok       clock        it is tsc\nunreadable /proc/irq: denied\n\n1 \
                         problem, 1 note, 1 ok\n";
         assert_eq!(plain, expected);
-        assert!(text(&findings(), &[], false, true).starts_with("\x1b[31mproblem"));
     }
 
     #[test]
     fn only_findings_are_printed_unless_all_are_wanted() {
-        let some = text(&findings(), &[], false, false);
+        let some = text(&findings(), &[], false);
         assert!(!some.contains("tsc") && some.contains("1 ok (--all"), "{some}");
-        let nothing = text(&findings()[..1], &[], false, false);
+        let nothing = text(&findings()[..1], &[], false);
         assert_eq!(nothing, "0 problems, 0 notes, 1 ok (--all shows them)\n");
     }
 
@@ -112,7 +97,7 @@ mod tests {
         let findings =
             [Finding::problem("ports", "held by \u{1b}]0;x\u{7}\u{9b}2J").fix("\u{1b}c")];
         let unreadable = ["/proc/\u{202e}".to_owned()];
-        for shown in [text(&findings, &unreadable, true, false), json(&findings, &unreadable)] {
+        for shown in [text(&findings, &unreadable, true), json(&findings, &unreadable)] {
             let escapes = |c: char| c != '\n' && c.is_control() || c == '\u{202e}';
             assert!(!shown.contains(escapes), "{shown:?}");
         }

@@ -113,11 +113,12 @@ impl Report<'_> {
         let limit = |limit: Option<f64>| limit.map_or_else(String::new, |limit| limit.to_string());
         let limits = format!("{};{}", limit(self.warning), limit(self.critical));
         for probe in &self.probes {
+            let family = family(probe).to_lowercase();
             for step in &probe.answered {
                 let (name, time) = (step.step.as_ref(), milliseconds(step.time));
-                let _ = write!(line, " {}_{name}={time:.3}ms;{limits};0", family_label(probe));
+                let _ = write!(line, " {family}_{name}={time:.3}ms;{limits};0");
             }
-            let _ = write!(line, " {}_repeated={};;;0", family_label(probe), repeated(probe));
+            let _ = write!(line, " {family}_repeated={};;;0", repeated(probe));
         }
         line + "\n"
     }
@@ -133,9 +134,4 @@ fn repeated(probe: &Probe) -> u64 {
 
 fn family(probe: &Probe) -> &'static str {
     if probe.address.is_ipv4() { "IPv4" } else { "IPv6" }
-}
-
-/// The family in labels of performance data.
-fn family_label(probe: &Probe) -> &'static str {
-    if probe.address.is_ipv4() { "ipv4" } else { "ipv6" }
 }

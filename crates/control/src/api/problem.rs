@@ -52,13 +52,6 @@ impl Problem {
         Self::new(StatusCode::CONFLICT, error)
     }
 
-    /// 409: `access.mode` is "open".
-    pub fn no_list() -> Self {
-        Self::conflict(
-            "there is no list: access.mode is \"open\"; write \"allow\" or \"deny\" and reload",
-        )
-    }
-
     /// 422: the configuration, or a file that it names, is not put into force.
     pub fn rejected(problems: &str) -> Self {
         let error = format!("the configuration in force stays:\n{problems}");

@@ -58,8 +58,11 @@ fn announcement(address: SocketAddr, settings: &AdminSettings) -> String {
 /// The running HTTP server. Dropping it stops the thread.
 pub struct Server {
     acceptor: Acceptor,
-    address: Option<SocketAddr>,
-    announcement: Option<String>,
+    /// The TCP address, bound or still to be bound.
+    pub address: Option<SocketAddr>,
+    /// The log line about the TCP address. `None` without one, and while another process has the
+    /// address: then the server logs the line itself once it listens.
+    pub announcement: Option<String>,
     runtime: Handle,
     /// The task that accepts connections at the control socket.
     socket: Option<AbortHandle>,
@@ -162,17 +165,6 @@ impl Server {
     /// Whether a Unix socket is served.
     pub fn serves_socket(&self) -> bool {
         self.socket.is_some()
-    }
-
-    /// The TCP address, bound or still to be bound.
-    pub fn address(&self) -> Option<SocketAddr> {
-        self.address
-    }
-
-    /// The log line about the TCP address. `None` without one, and while another process has the
-    /// address: then the server logs the line itself once it listens.
-    pub fn announcement(&self) -> Option<&str> {
-        self.announcement.as_deref()
     }
 
     /// Publishes the view of a tracker that has started.

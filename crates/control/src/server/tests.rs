@@ -45,8 +45,8 @@ fn get(address: SocketAddr, path: &str) -> String {
 fn the_server_is_alive_and_not_ready_unless_the_tracker_serves() {
     let listen = Listen { address: "127.0.0.1:0".parse().unwrap(), optional: false };
     let server = Server::start(Some(bind(listen).unwrap()), &settings(), None, || ()).unwrap();
-    assert!(server.announcement().unwrap().contains("admin.token_file"));
-    let get = |path| get(server.address().unwrap(), path);
+    assert!(server.announcement.as_ref().unwrap().contains("admin.token_file"));
+    let get = |path| get(server.address.unwrap(), path);
     assert!(get("/health").starts_with("HTTP/1.1 200 "));
     let ready = get("/ready");
     assert!(ready.starts_with("HTTP/1.1 503 ") && ready.contains("\"starting\""), "{ready}");
@@ -55,7 +55,7 @@ fn the_server_is_alive_and_not_ready_unless_the_tracker_serves() {
     server.stopping();
     let ready = get("/ready");
     assert!(ready.starts_with("HTTP/1.1 503 ") && ready.contains("\"stopping\""), "{ready}");
-    let address = server.address().unwrap();
+    let address = server.address.unwrap();
     drop(server);
     assert!(std::net::TcpStream::connect(address).is_err(), "the socket is closed");
 }
@@ -64,7 +64,7 @@ fn the_server_is_alive_and_not_ready_unless_the_tracker_serves() {
 fn a_server_that_waits_for_its_address_has_no_announcement() {
     let first = TcpListener::bind("127.0.0.1:0").unwrap();
     let waits = bind_later(first.local_addr().unwrap());
-    assert_eq!(Server::start(Some(waits), &settings(), None, || ()).unwrap().announcement(), None);
+    assert_eq!(Server::start(Some(waits), &settings(), None, || ()).unwrap().announcement, None);
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn serving(settings: &AdminSettings) -> Server {
 const TOKEN: &str = "of-the-tests-0123456789";
 
 fn connect(server: &Server) -> std::net::TcpStream {
-    let stream = std::net::TcpStream::connect(server.address().unwrap()).unwrap();
+    let stream = std::net::TcpStream::connect(server.address.unwrap()).unwrap();
     stream.set_read_timeout(Some(DEADLINE)).unwrap();
     stream
 }
@@ -254,7 +254,7 @@ fn only_known_hosts_are_served() {
     let mut settings = settings();
     settings.hosts = vec!["tracker.example.org".to_owned()];
     let server = serving(&settings);
-    let port = server.address().unwrap().port();
+    let port = server.address.unwrap().port();
     let status = |target: &str, version: &str, headers: &str| {
         let mut stream = connect(&server);
         write!(stream, "GET {target} HTTP/{version}\r\n{headers}\r\n").unwrap();
@@ -313,7 +313,7 @@ fn the_control_socket_serves_all_routes_without_a_token() {
     let path = directory.path().join("control.sock");
     // Also without a TCP address and without a token.
     let mut server = Server::start(None, &settings(), None, || ()).unwrap();
-    assert_eq!((server.address(), server.announcement()), (None, None));
+    assert_eq!((server.address, &server.announcement), (None, &None));
     server.serve_socket(UnixListener::bind(&path).unwrap(), &path).unwrap();
     let ask = |target: &str| {
         let mut stream = UnixStream::connect(&path).unwrap();

@@ -150,7 +150,9 @@ impl AccessControl {
         }
         let former = &self.lists.access;
         let (Some(kind), Some(listing)) = (former.kind(), former.set()) else {
-            return Err(Problem::no_list());
+            let error = "there is no list: access.mode is \"open\"; write \"allow\" or \"deny\" \
+                         and reload";
+            return Err(Problem::conflict(error));
         };
         let effective = changes.iter().filter(|change| listing.is_changed_by(change)).cloned();
         let list = former.with(changes);

@@ -30,11 +30,6 @@ static IS_JOURNAL: LazyLock<bool> = LazyLock::new(|| {
 /// Whether entries are written as JSON.
 static IS_JSON: AtomicBool = AtomicBool::new(false);
 
-/// Whether entries go to the journal.
-pub fn is_journal() -> bool {
-    *IS_JOURNAL
-}
-
 /// Writes further entries as JSON, or as text. The journal gets neither.
 pub fn set_json(json: bool) {
     IS_JSON.store(json, Ordering::Relaxed);
@@ -45,7 +40,7 @@ pub fn set_json(json: bool) {
 /// error it remembers the unit for as long as the stream is open. It makes no entry of an empty
 /// line.
 pub fn register() {
-    if is_journal() {
+    if *IS_JOURNAL {
         let _ = BlockingWriter(io::stderr()).write_all(b"\n");
     }
 }
@@ -53,7 +48,7 @@ pub fn register() {
 /// Waits, if the journal gets the entries, until it has processed all of them: it would not find
 /// the unit of a process that has ended. Waits for `limit` at most.
 pub fn await_journal(limit: Duration) {
-    if is_journal() {
+    if *IS_JOURNAL {
         // Where the journal cannot be asked, its entries may lack the unit, and are complete.
         let _ = await_receiver(Path::new(JOURNAL), limit);
     }
@@ -62,7 +57,7 @@ pub fn await_journal(limit: Duration) {
 /// Writes entries until one cannot be written. Returns the number of those written.
 pub fn write(entries: &[Entry]) -> usize {
     let to = BlockingWriter(io::stderr());
-    if is_journal() {
+    if *IS_JOURNAL {
         return write_to_journal(entries, Path::new(JOURNAL), to);
     }
     match IS_JSON.load(Ordering::Relaxed) {

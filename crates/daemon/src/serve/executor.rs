@@ -107,11 +107,13 @@ impl Executor {
             Effect::SetLog(LogControl { level, json, warnings_per_minute }) => {
                 log::set_max_level(level);
                 log_output::set_json(json);
-                self.limit.set(warnings_per_minute);
+                self.limit.per_minute = warnings_per_minute;
             }
             Effect::Steer(change) => self.steer(change, now),
             Effect::StoreCommitment { commitment, changed } => {
-                self.files.write_commitment(commitment, changed, self.clock, now);
+                let (file, unix) = (self.files.commitment.as_mut(), self.clock.now().unix);
+                let warning = file.and_then(|file| file.tick(commitment, changed, unix, now));
+                warning.into_iter().for_each(|warning| log::warn!("{warning}"));
             }
             Effect::Snapshot(responder) => {
                 self.files.snapshots.write_now(self.running.orders(), self.clock, responder);

@@ -24,7 +24,7 @@ use crate::process::signals::Signal;
 use crate::start::Tracker;
 use crate::supervise::config_source::ConfigSource;
 use crate::supervise::event::Event;
-use crate::supervise::{Owners, Service, Supervisor};
+use crate::supervise::{Owners, Supervisor};
 use crate::time::Time;
 use crate::upgrade::predecessor::HandoffEvent;
 use crate::upgrade::program::Program;
@@ -68,7 +68,7 @@ impl Serving {
             Owners { access, overload, upgrade },
             (Arc::new(settings), source.clone()),
             running.members().clone(),
-            Service { addresses, watchdog: sd_notify::watchdog_enabled() },
+            (addresses, sd_notify::watchdog_enabled()),
             Time::of(clock),
         );
         let journal = files.records().map(|records| records.journal.clone());

@@ -208,7 +208,7 @@ impl Tracker {
             tracker.warnings.extend(sockets::stop_steering(&group));
         }
         // The last snapshot of the predecessor may be old.
-        tracker.files.snapshots.write_once_merged(merging.clone());
+        tracker.files.snapshots.merging = Some(merging.clone());
         tracker.serve(settings, group, (shard_key, merging));
         Ok(tracker)
     }
@@ -288,7 +288,8 @@ impl<'a> Start<'a> {
         let State { keys, warnings, lock } = State::open(self.settings, lock)?;
         self.warnings.extend(warnings);
         self.files = StateFiles::new(self.settings, lock, Instant::now());
-        self.adopt_commitment(self.files.read_commitment(self.clock));
+        let unix = self.clock.now().unix;
+        self.adopt_commitment(self.files.commitment.as_ref().and_then(|file| file.read(unix)));
         Ok(keys)
     }
 

@@ -37,7 +37,7 @@ impl Tracker {
                 sections,
                 passed: settings.sockets_passed,
                 shard_key,
-                admin: self.admin.address().into_iter().collect(),
+                admin: self.admin.address.into_iter().collect(),
                 control_file: None,
                 current: None,
             };

@@ -35,7 +35,6 @@ use history::HistoryFile;
 use onrush_config::Settings;
 use onrush_control::files::Files;
 use onrush_control::history::History;
-use onrush_replica::handoff::IntervalCommitment;
 use onrush_store::lock::StateLock;
 use onrush_store::snapshot;
 use onrush_store::state_socket::StateSocket;
@@ -53,9 +52,10 @@ pub struct StateFiles {
     pub control: Option<ControlSocket>,
     /// When peers are written to disk.
     pub snapshots: Snapshots,
+    /// The file of the interval commitment; `None` without a state directory.
+    pub commitment: Option<CommitmentFile>,
     exports: Exports,
     records: Option<Records>,
-    commitment: Option<CommitmentFile>,
     history: Option<HistoryFile>,
 }
 
@@ -81,11 +81,6 @@ impl StateFiles {
     /// The files of changes and blocks; `None` without a state directory.
     pub fn records(&self) -> Option<&Records> {
         self.records.as_ref()
-    }
-
-    /// The commitment of the previous process, if it has not expired.
-    pub fn read_commitment(&self, clock: Clock) -> Option<IntervalCommitment> {
-        self.commitment.as_ref()?.read(clock.now().unix)
     }
 
     /// Restores the history of the previous process. Returns a warning if it cannot be used.
@@ -123,19 +118,6 @@ impl StateFiles {
     /// Starts an export, unless one is being written. `responder` gets the result.
     pub fn export(&mut self, orders: &Orders, responder: Option<ExportResponder>) {
         self.exports.start(orders, responder, Instant::now());
-    }
-
-    /// Writes the interval commitment for the process after this one: once a minute, or at once if
-    /// it has `changed`.
-    pub fn write_commitment(
-        &mut self,
-        commitment: Option<IntervalCommitment>,
-        changed: bool,
-        clock: Clock,
-        now: Instant,
-    ) {
-        let file = self.commitment.as_mut();
-        warn(file.and_then(|file| file.tick(commitment, changed, clock.now().unix, now)));
     }
 
     /// Writes the history for the next process, and waits for the disk up to `limit`.

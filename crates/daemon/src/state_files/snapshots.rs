@@ -32,8 +32,9 @@ pub struct Snapshots {
     /// A file at the path that could not be read at start, and is not overwritten.
     unread: Option<Unread>,
     pub(super) interval: Duration,
-    /// Set until the snapshot after an upgrade is written: whether peers are still being merged.
-    merging: Option<Arc<AtomicBool>>,
+    /// Set until the snapshot after an upgrade is written, which is due as soon as this is cleared:
+    /// whether peers are still being merged.
+    pub merging: Option<Arc<AtomicBool>>,
     /// When a snapshot of all merged peers was last begun.
     begun_merged: Option<Instant>,
     pub(super) writer: PeriodicFile<SnapshotSummary>,
@@ -76,11 +77,6 @@ impl Snapshots {
     pub fn unread(&mut self) -> Option<&Unread> {
         self.unread.take_if(|unread| !unread.is_there());
         self.unread.as_ref()
-    }
-
-    /// Makes a snapshot due as soon as `merging` is cleared, regardless of the interval.
-    pub fn write_once_merged(&mut self, merging: Arc<AtomicBool>) {
-        self.merging = Some(merging);
     }
 
     /// Call every second: starts a snapshot when it is due, and reports a finished one.

@@ -92,22 +92,14 @@ pub struct Owners {
     pub upgrade: Upgrade,
 }
 
-/// Facts about the process for the notifications of the service manager.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Service<'a> {
-    /// The served addresses, for the status.
-    pub addresses: &'a [SocketAddr],
-    /// The timeout of the manager's watchdog, if it has one for this process.
-    pub watchdog: Option<Duration>,
-}
-
 impl Supervisor {
-    /// For members that serve with these settings from now on.
+    /// For members that serve these addresses with these settings from now on. `watchdog` is the
+    /// timeout of the service manager's watchdog, if it has one for this process.
     pub fn new(
         owners: Owners,
         (settings, source): (Arc<Settings>, ConfigSource),
         members: Arc<[Member]>,
-        service: Service<'_>,
+        (addresses, watchdog): (&[SocketAddr], Option<Duration>),
         time: Time,
     ) -> Self {
         let Time { now, unix } = time;
@@ -121,7 +113,7 @@ impl Supervisor {
             members,
             clocks: Clocks::new(time),
             stalls: StallDetector::new(now),
-            notifications: ServiceNotifications::new(service.addresses, service.watchdog, now),
+            notifications: ServiceNotifications::new(addresses, watchdog, now),
             totals: Totals::new(&settings, now),
             log_level_by: None,
             settings,

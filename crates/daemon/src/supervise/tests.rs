@@ -44,8 +44,7 @@ impl Fixture {
         };
         let source = ConfigSource { flags: Flags::default(), host: Host::default() };
         let settings = (Arc::new(settings), source);
-        let supervisor =
-            Supervisor::new(owners, settings, members.clone(), Service::default(), time);
+        let supervisor = Supervisor::new(owners, settings, members.clone(), (&[], None), time);
         Self { supervisor, members, time, suspended: Duration::ZERO, directory }
     }
 

@@ -163,7 +163,7 @@ fn lost_sockets_are_made_again_and_an_upgrade_hands_them_over() {
         let pid = u64::from(daemon.pid());
         eventually("the successor answers", || process_at(&control) == pid);
     }
-    // A file replaces the socket as a handoff begins.
+    // A file replaces the socket around an upgrade.
     fs::remove_file(&control).unwrap();
     fs::write(&control, "").unwrap();
     daemon.upgrade();

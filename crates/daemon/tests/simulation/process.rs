@@ -9,7 +9,7 @@ use onrush::access::purge::swarm_removal;
 use onrush::effect::Removal;
 use onrush::overload::Overload;
 use onrush::supervise::config_source::ConfigSource;
-use onrush::supervise::{Owners, Service, Supervisor};
+use onrush::supervise::{Owners, Supervisor};
 use onrush::upgrade::progress::Upgrade;
 use onrush_config::{Flags, Host};
 use onrush_replica::handoff::IntervalCommitment;
@@ -129,7 +129,7 @@ impl Starting {
             self.owners,
             (self.settings, source),
             members.collect(),
-            Service::default(),
+            (&[], None),
             onrush::time::Time { now, unix: time.unix },
         );
         let (workers, started, most_peers) = (self.workers, self.started, self.most_peers);

@@ -1,7 +1,6 @@
 //! The command line of `onrush-load`. One file per subject.
 
 mod bounds;
-mod checks;
 mod help;
 mod mix;
 mod output;
@@ -14,7 +13,6 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 
 pub use bounds::BoundArgs;
-pub use checks::CheckArgs;
 pub use help::parse;
 pub use mix::MixArgs;
 pub use output::OutputArgs;
@@ -23,8 +21,10 @@ pub use target::TargetArgs;
 pub use verify::VerifyArgs;
 
 use crate::attack::AttackArgs;
+use crate::check::Strictness;
 use crate::generator::pace::Schedule;
 use crate::generator::{LoadSettings, Pace};
+use crate::options::{RARELY, SOMETIMES};
 use crate::plan::Profile;
 use crate::report::search::Purpose;
 use crate::run::RunSettings;
@@ -61,9 +61,12 @@ pub struct Args {
     /// Bounds.
     #[command(flatten)]
     pub bounds: BoundArgs,
-    /// Checks of replies.
-    #[command(flatten)]
-    pub checks: CheckArgs,
+    /// Count replies as wrong that differ from the expected ones within what BEP 15 leaves open.
+    #[arg(long, help_heading = SOMETIMES)]
+    pub strict: bool,
+    /// Strictness of the checks.
+    #[command(flatten, next_help_heading = RARELY)]
+    pub strictness: Strictness,
     /// Output.
     #[command(flatten)]
     pub output: OutputArgs,
@@ -99,7 +102,7 @@ impl Args {
 
     /// The settings of a run.
     pub fn run_settings(&self, seed: u64) -> RunSettings {
-        let Self { target, pace, checks, output, .. } = self;
+        let Self { target, pace, output, .. } = self;
         let load = LoadSettings {
             pace: pace.pace(),
             limit: pace.in_flight.map(|count| count as usize),
@@ -110,8 +113,8 @@ impl Args {
             seed,
             workers: target.workers as usize,
             pin: target.pin.clone(),
-            strictness: checks.strictness,
-            strict: checks.strict,
+            strictness: self.strictness,
+            strict: self.strict,
         };
         let (tracker, quiet) = (output.tracker_pid, output.report.quiet);
         RunSettings { load, duration: pace.duration(), tracker, quiet }

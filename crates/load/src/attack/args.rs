@@ -1,11 +1,12 @@
 //! The arguments of `onrush-load attack`.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use clap::Args;
 use ipnet::IpNet;
 
-use super::{Attack, AttackBounds, Tracker};
+use super::{Attack, AttackBounds};
 use crate::options::{NetworkArgs, RARELY, ReportArgs, SOMETIMES, count, number, seconds};
 
 /// Default blocks for a target on 127/8, all of which is local.
@@ -142,9 +143,11 @@ pub struct AttackArgs {
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
 
-    /// Address of the tracker's admin side.
-    #[command(flatten)]
-    pub tracker: Tracker,
+    /// Address of the tracker's admin side, for its counters, memory and CPU time.
+    ///
+    /// The overload step is reported too, and the balance of datagrams is checked.
+    #[arg(long, value_name = "IP:PORT", help_heading = None)]
+    pub admin: Option<SocketAddr>,
 
     /// Bounds of a success.
     #[command(flatten)]

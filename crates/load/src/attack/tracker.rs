@@ -6,9 +6,7 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use clap::Args;
 
-use crate::options::SOMETIMES;
 use crate::run::RunClock;
 use crate::stats::Spread;
 
@@ -119,78 +117,65 @@ pub(super) struct Reading {
     pub(super) peers: f64,
 }
 
-/// Observation of the tracker.
-#[derive(Args, Clone, Debug)]
-#[command(next_help_heading = SOMETIMES)]
-pub struct Tracker {
-    /// Address of the tracker's admin side, for its counters, memory and CPU time.
-    ///
-    /// The overload step is reported too, and the balance of datagrams is checked.
-    #[arg(long, value_name = "IP:PORT", help_heading = None)]
-    pub admin: Option<SocketAddr>,
+/// Reads the metrics from the admin side at this address, if there is one.
+///
+/// # Errors
+/// When the admin side does not answer with metrics.
+fn metrics(admin: Option<SocketAddr>) -> anyhow::Result<Option<Metrics>> {
+    let Some(admin) = admin else { return Ok(None) };
+    let url = format!("http://{admin}/metrics");
+    let named = || format!("cannot read {url} (--admin)");
+    let reply = minreq::get(&url).with_timeout(TIMEOUT).send().with_context(named)?;
+    if reply.status_code != 200 {
+        bail!("{url} (--admin): status {}", reply.status_code);
+    }
+    Ok(Some(Metrics::parse(reply.as_str().with_context(named)?)))
 }
 
-impl Tracker {
-    /// Reads the metrics.
-    ///
-    /// # Errors
-    /// When the admin side does not answer with metrics.
-    pub(super) fn metrics(&self) -> anyhow::Result<Option<Metrics>> {
-        let Some(admin) = self.admin else { return Ok(None) };
-        let url = format!("http://{admin}/metrics");
-        let named = || format!("cannot read {url} (--admin)");
-        let reply = minreq::get(&url).with_timeout(TIMEOUT).send().with_context(named)?;
-        if reply.status_code != 200 {
-            bail!("{url} (--admin): status {}", reply.status_code);
+/// Reads the metrics once the datagrams on their way have been counted.
+///
+/// # Errors
+/// As [`metrics`].
+pub(super) fn metrics_at_rest(admin: Option<SocketAddr>) -> anyhow::Result<Option<Metrics>> {
+    let traffic = |metrics: &Metrics| {
+        let counters = [names::RECEIVED, names::REPLIES, names::REFUSED];
+        let dropped = names::DROPPED.map(|(_, name)| name);
+        counters.iter().chain(&dropped).map(|name| metrics.sum(name)).sum::<f64>()
+    };
+    let Some(mut last) = metrics(admin)? else { return Ok(None) };
+    let (begin, mut since) = (Instant::now(), Instant::now());
+    while since.elapsed() < REST && begin.elapsed() < LONGEST_REST {
+        #[expect(clippy::disallowed_methods, reason = "counters are polled")]
+        std::thread::sleep(EVERY);
+        let Some(now) = metrics(admin)? else { return Ok(None) };
+        if traffic(&now) != traffic(&last) {
+            since = Instant::now();
         }
-        Ok(Some(Metrics::parse(reply.as_str().with_context(named)?)))
+        last = now;
     }
+    Ok(Some(last))
+}
 
-    /// Reads the metrics once the datagrams on their way have been counted.
-    ///
-    /// # Errors
-    /// As [`metrics`](Self::metrics).
-    pub(super) fn metrics_at_rest(&self) -> anyhow::Result<Option<Metrics>> {
-        let traffic = |metrics: &Metrics| {
-            let counters = [names::RECEIVED, names::REPLIES, names::REFUSED];
-            let dropped = names::DROPPED.map(|(_, name)| name);
-            counters.iter().chain(&dropped).map(|name| metrics.sum(name)).sum::<f64>()
-        };
-        let Some(mut last) = self.metrics()? else { return Ok(None) };
-        let (begin, mut since) = (Instant::now(), Instant::now());
-        while since.elapsed() < REST && begin.elapsed() < LONGEST_REST {
-            #[expect(clippy::disallowed_methods, reason = "counters are polled")]
-            std::thread::sleep(EVERY);
-            let Some(now) = self.metrics()? else { return Ok(None) };
-            if traffic(&now) != traffic(&last) {
-                since = Instant::now();
-            }
-            last = now;
+/// Readings until the span is over. One that fails is left out.
+pub(super) fn observe(admin: Option<SocketAddr>, span: &RunClock) -> Vec<Reading> {
+    let mut readings = Vec::new();
+    while admin.is_some() {
+        let over = span.is_over();
+        let time = span.now() as f64 / 1e9;
+        readings.extend(metrics(admin).ok().flatten().map(|metrics| Reading {
+            time,
+            cpu: metrics.sum(names::CPU),
+            rss: metrics.sum(names::MEMORY),
+            step: metrics.sum(names::STEP),
+            peers: metrics.sum(names::PEERS),
+        }));
+        if over {
+            break;
         }
-        Ok(Some(last))
+        #[expect(clippy::disallowed_methods, reason = "counters are polled")]
+        std::thread::sleep(EVERY);
     }
-
-    /// Readings until the span is over. One that fails is left out.
-    pub(super) fn observe(&self, span: &RunClock) -> Vec<Reading> {
-        let mut readings = Vec::new();
-        while self.admin.is_some() {
-            let over = span.is_over();
-            let time = span.now() as f64 / 1e9;
-            readings.extend(self.metrics().ok().flatten().map(|metrics| Reading {
-                time,
-                cpu: metrics.sum(names::CPU),
-                rss: metrics.sum(names::MEMORY),
-                step: metrics.sum(names::STEP),
-                peers: metrics.sum(names::PEERS),
-            }));
-            if over {
-                break;
-            }
-            #[expect(clippy::disallowed_methods, reason = "counters are polled")]
-            std::thread::sleep(EVERY);
-        }
-        readings
-    }
+    readings
 }
 
 /// Readings in the second half without which its growth is not judged, and the part of the whole

@@ -27,7 +27,7 @@ fn checker(plan: &Plan) -> Checker {
 fn wants(plan: &Plan, want: i32, seeder: bool) -> u32 {
     let wanted = |peer: &u32| {
         plan.client(Family::V4, *peer).num_want == want
-            && plan.is_seeder(Family::V4, *peer, Event::None) == seeder
+            && plan.begins_as_seeder(Family::V4, *peer) == seeder
     };
     (0..plan.population.largest).find(wanted).expect("a peer of the largest swarm does")
 }
@@ -38,7 +38,12 @@ fn announce(plan: &Plan, peer: u32) -> PlannedRequest {
 
 /// The announce of a peer in its initial state.
 fn says(plan: &Plan, peer: u32, event: Event) -> PlannedRequest {
-    PlannedRequest::Announce { peer, event, seeder: plan.is_seeder(Family::V4, peer, event) }
+    let seeder = match event {
+        Event::Completed => true,
+        Event::Paused => false,
+        _ => plan.begins_as_seeder(Family::V4, peer),
+    };
+    PlannedRequest::Announce { peer, event, seeder }
 }
 
 fn endpoint(plan: &Plan, peer: u32) -> Endpoint {

@@ -84,7 +84,7 @@ impl Packets {
                 len
             }
             PlannedRequest::Unusable { peer, .. } | PlannedRequest::Foreign { peer, .. } => {
-                let seeder = plan.is_seeder(family, peer, Event::None);
+                let seeder = plan.begins_as_seeder(family, peer);
                 announce(plan, family, (peer, Event::None, seeder), id, transaction, into)
             }
             PlannedRequest::PortZero { peer } => {

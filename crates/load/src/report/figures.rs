@@ -145,7 +145,12 @@ pub(super) fn by_step(report: &Report) -> Option<Grid> {
     names.dedup();
     let row = |name: &str| {
         let samples: Vec<&Sample> = measured().filter(|sample| sample.phase == name).collect();
-        let total = Sample::total(samples.iter().copied());
+        let sum = |of: fn(&Sample) -> f64| samples.iter().map(|sample| of(sample)).sum::<f64>();
+        let seconds = sum(|sample| sample.seconds);
+        let sent = sum(|sample| sample.sent as f64);
+        let right = sum(|sample| sample.right as f64);
+        // Percentiles do not add up.
+        let p99 = samples.iter().map(|sample| sample.latency.p99).fold(0.0, f64::max);
         let start = samples.first().map_or(0.0, |sample| sample.time - sample.seconds);
         let end = samples.last().map_or(0.0, |sample| sample.time);
         let sent_then = |sample: &&Sample| {
@@ -155,11 +160,11 @@ pub(super) fn by_step(report: &Report) -> Option<Grid> {
         let lost = report.series.iter().filter(sent_then).map(|sample| sample.lost).sum::<u64>();
         vec![
             name.trim_start_matches("step ").replace(" per second", "/s"),
-            format!("{:.1} s", total.seconds),
-            grouped(total.sent_rate()),
-            grouped(total.rate()),
-            format!("{:.3} %", lost as f64 * 100.0 / total.sent.max(1) as f64),
-            Unit::Micros.label(total.latency.p99),
+            format!("{seconds:.1} s"),
+            grouped(sent / seconds),
+            grouped(right / seconds),
+            format!("{:.3} %", lost as f64 * 100.0 / sent.max(1.0)),
+            Unit::Micros.label(p99),
         ]
     };
     (!names.is_empty()).then(|| Grid {

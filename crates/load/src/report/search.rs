@@ -201,9 +201,9 @@ impl Search {
         let failed = higher.filter(|round| !round.held()).map(|round| round.rate);
         let next = failed.min_by(f64::total_cmp).map_or_else(
             || "no higher rate failed".to_owned(),
-            |failed| format!("{}/s failed", grouped(failed)),
+            |failed| format!("the lowest that failed: {}/s", grouped(failed)),
         );
-        format!("rounds with the bounds loss <= {loss_percent} % and p99 <= {p99_ms} ms: {next}")
+        format!("rounds (bounds: loss <= {loss_percent} %, p99 <= {p99_ms} ms); {next}")
     }
 
     /// The result in a sentence.
@@ -325,7 +325,7 @@ pub(crate) mod tests {
         let mut report = crate::report::tests::example();
         report.search = Some(example());
         let text = report.to_table();
-        for part in ["p99 <= 10 ms: ", "/s failed", "20,000/s", "3.000 % lost", "  loss\n"] {
+        for part in ["p99 <= 10 ms); ", "failed: ", "20,000/s", "3.000 % lost", "  loss\n"] {
             assert!(text.contains(part), "{part} is not in {text}");
         }
     }

@@ -100,7 +100,6 @@ fn wrong_replies_are_reported_and_exit_with_1() {
     assert_eq!(report.wrong.len(), 1, "{:?}", report.wrong);
     assert_eq!(report.wrong[0].finding, Finding::DuplicatePeer);
     assert!(report.wrong[0].examples[0].asked.starts_with("announce from"));
-    assert!(!stderr(&output).contains("s left"), "quiet");
 }
 
 /// Each reply is counted once, in the series as in the totals.

@@ -57,6 +57,11 @@ impl Counting {
             std::thread::spawn(move || serve(backend, Tracker::new(fault), &of_udp, forgets));
         Self { targets, admin, counts, thread: Some(thread) }
     }
+
+    /// Datagrams received so far.
+    pub(crate) fn received(&self) -> u64 {
+        self.counts.received.load(Ordering::Relaxed)
+    }
 }
 
 impl Drop for Counting {

@@ -30,7 +30,7 @@ fn the_capacity_of_a_server_is_found() {
     let last = search.rounds.last().unwrap();
     assert!((last.purpose, last.verdict) == (Purpose::Confirm, Verdict::Held), "{said}");
     assert!(search.rounds.iter().any(|round| !round.held() && !round.why.is_empty()), "{said}");
-    assert!(said.contains("rounds with the bounds loss"), "{said}");
+    assert!(said.contains("rounds (bounds: loss"), "{said}");
 }
 
 /// A bound on the latency that no rate meets: the search ends in its time and says so.

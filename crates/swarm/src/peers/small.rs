@@ -32,11 +32,12 @@ const _: () = assert!(SMALL_MAX <= u8::MAX as usize, "lengths are bytes");
 pub(crate) struct Shape {
     /// Per family: seeders, leechers, hidden.
     kinds: [[u8; 3]; 2],
-    /// No network has more peers than so many, [`ADDED`] or not.
+    /// Without [`ADDED`]: an upper bound of the peers of one network.
     crowd: Cell<u8>,
 }
 
-/// The bit of [`Shape::crowd`] for peers added since it was counted, each of which has raised it.
+/// The bit of [`Shape::crowd`] for peers added since it was counted, each of which has raised it:
+/// up to 127, which stands for 128 as well.
 const ADDED: u8 = 0x80;
 
 /// The offsets of the peers of one family: seeders, then leechers, then hidden.
@@ -274,7 +275,8 @@ impl Shape {
     ) {
         let want = usize::from(announce.want);
         let (rows, seeders) = self.offered(block, announce.seeder);
-        if rows.len() > want && self.most_of_network(block) > sample::part(want) {
+        // Counted for a list of all peers, too: the lower bound spares the lists that follow.
+        if self.most_of_network(block) > sample::part(want) && rows.len() > want {
             let own = if announce.seeder { None } else { find_row(&rows[seeders..], row) };
             sample::spread_crowds(rows, seeders, own, want, draw, out);
         }

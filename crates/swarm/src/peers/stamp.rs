@@ -8,6 +8,8 @@ const TICKS: u16 = 1 << 14;
 
 /// The bit of a settled peer.
 const SETTLED: u16 = 2;
+/// The bits that are not the time, which is in quarters of a tick with them.
+const FLAGS: u16 = 3;
 
 /// A time in units of eight seconds, modulo 36 hours.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,8 +54,8 @@ impl Stamp {
     #[inline]
     pub(crate) fn after(self, before: Self, settles: u16) -> Self {
         let [new, old] = [self, before].map(|stamp| u16::from_le_bytes(stamp.0));
-        // The lower bits change the age by less than a tick.
-        let settles = u16::from(new.wrapping_sub(old) >= settles);
+        let age = (new | FLAGS).wrapping_sub(old | FLAGS);
+        let settles = u16::from(age >= settles);
         Self((new | old & SETTLED | settles << 1).to_le_bytes())
     }
 
@@ -128,6 +130,12 @@ mod tests {
         assert!(settled.settled() && at(912).after(settled, 450).settled());
         assert_eq!((settled.seeder(), settled.seen()), (at(904).seeder(), at(904).seen()));
         assert!(!at(1_000).after(early, 450).settled(), "the announce before counts");
+        // Nor does an announce with the other kind in the same tick settle it.
+        for settles in [1, 450] {
+            let [seeder, leecher] = [true, false].map(|it| Stamp::new(Tick::of(Moment(8)), it));
+            assert!(!leecher.after(seeder, settles).settled());
+            assert!(!seeder.after(leecher, settles).settled());
+        }
     }
 
     #[test]

@@ -130,18 +130,14 @@ impl<A: SourceAddress> Admitting<'_, A> {
         if announces % clients::SAMPLE == 1 {
             self.sample(fields.peer_id);
         }
-        let announce = Announce {
+        Ok(Announce {
             info_hash: fields.info_hash,
             endpoint: self.source.ip.endpoint(fields.port),
             event: fields.event,
             seeder: fields.seeder,
             want: self.admission.want(fields.num_want, fields.event, A::FAMILY),
             transaction_id: fields.transaction_id,
-        };
-        if log::log_enabled!(log::Level::Trace) {
-            self.log_announce(announce);
-        }
-        Ok(announce)
+        })
     }
 
     /// Admits and counts a scrape of `hashes` info hashes.
@@ -154,9 +150,6 @@ impl<A: SourceAddress> Admitting<'_, A> {
             return Err(self.refused(Refusal::NoHash));
         }
         self.incoming.scrapes.add(1);
-        if log::log_enabled!(log::Level::Trace) {
-            log::trace!("scrape of {hashes} from {}", self.client());
-        }
         Ok(())
     }
 
@@ -202,17 +195,5 @@ impl<A: SourceAddress> Admitting<'_, A> {
     #[cold]
     fn log_refusal(self, refusal: Refusal) {
         log::debug!("refused ({}): a request from {}", refusal.name(), self.client());
-    }
-
-    #[cold]
-    fn log_announce(self, announce: Announce) {
-        log::trace!(
-            "announce of {} from {}: event {:?}, seeder {}, wants {}",
-            announce.info_hash,
-            self.client(),
-            announce.event,
-            announce.seeder,
-            announce.want,
-        );
     }
 }

@@ -207,9 +207,6 @@ impl<'a, A: SourceAddress + Address> Checks<'a, A> {
     #[inline]
     fn connect(self, connect: Connect) -> Verdict<'a> {
         self.incoming.connects.add(1);
-        if log::log_enabled!(log::Level::Trace) {
-            log::trace!("connect from {}", self.admission().client());
-        }
         let connection_id = self.intake.ids.issue(self.source.ip, self.unix);
         Verdict::Connect(ConnectResponse { transaction_id: connect.transaction_id, connection_id })
     }

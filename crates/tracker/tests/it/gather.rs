@@ -79,5 +79,6 @@ fn a_worker_that_ends_without_an_answer_is_an_error() {
     // With their lanes.
     drop((world, orders));
     assert_eq!(first.poll(), Err(ResultMissing));
-    assert_eq!(second.wait(Duration::from_secs(60)), Err(ResultMissing));
+    let waited = second.wait_by(|results| results.recv_timeout(Duration::from_secs(60)));
+    assert_eq!(waited, Err(ResultMissing));
 }
