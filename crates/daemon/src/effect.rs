@@ -105,7 +105,8 @@ pub struct LogControl {
     pub warnings_per_minute: u32,
 }
 
-/// A record that has to be on disk before a change is in force.
+/// A record that is written before a change is in force; what follows if the disk refuses it is
+/// decided by the owner of the change.
 #[derive(Clone, Debug)]
 pub enum ChangeRecord {
     /// Changes of the list of this kind, appended to the journal.

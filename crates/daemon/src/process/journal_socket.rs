@@ -9,8 +9,7 @@ use std::time::{Duration, Instant};
 
 use onrush_net::untaken;
 
-use super::log_entry::Entry;
-use super::log_output::write_lines;
+use super::log_entry::{Entry, write_lines};
 
 /// How often the end of the process looks whether the journal has taken all entries.
 const POLL: Duration = Duration::from_millis(1);

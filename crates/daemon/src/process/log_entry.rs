@@ -1,7 +1,8 @@
 //! An entry of the log and its forms: text with the time, a JSON object, lines with a priority, and
-//! a message of the journal's protocol. An entry may have several lines.
+//! a message of the journal's protocol, and writing entries in one of these. An entry may have
+//! several lines.
 
-use std::io::Write as _;
+use std::io::{ErrorKind, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use log::{Level, Record};
@@ -118,6 +119,30 @@ impl Entry {
             Level::Debug | Level::Trace => 7,
         }
     }
+}
+
+/// Writes entries in this form, until an error, for example of a full disk or a pipe without a
+/// reader. Returns the number of entries written completely.
+pub(super) fn write_lines(
+    entries: &[Entry],
+    mut to: impl Write,
+    form: impl Fn(&Entry, &mut Vec<u8>),
+) -> usize {
+    let (mut bytes, mut ends) = (Vec::new(), Vec::with_capacity(entries.len()));
+    for entry in entries {
+        form(entry, &mut bytes);
+        ends.push(bytes.len());
+    }
+    let mut written = 0;
+    while written < bytes.len() {
+        match to.write(&bytes[written..]) {
+            Ok(0) => break,
+            Ok(more) => written += more,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(_) => break,
+        }
+    }
+    ends.partition_point(|end| *end <= written)
 }
 
 #[cfg(test)]

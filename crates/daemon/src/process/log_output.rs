@@ -5,7 +5,7 @@
 
 use std::env;
 use std::fs::File;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use super::blocking_writer::BlockingWriter;
 use super::journal_socket::{await_receiver, write_to_journal};
-use super::log_entry::Entry;
+use super::log_entry::{Entry, write_lines};
 
 /// The socket of the journal's native protocol.
 const JOURNAL: &str = "/run/systemd/journal/socket";
@@ -64,28 +64,4 @@ pub fn write(entries: &[Entry]) -> usize {
         true => write_lines(entries, to, Entry::to_json),
         false => write_lines(entries, to, Entry::to_text),
     }
-}
-
-/// Writes entries in this form, until an error, for example of a full disk or a pipe without a
-/// reader. Returns the number of entries written completely.
-pub(super) fn write_lines(
-    entries: &[Entry],
-    mut to: impl Write,
-    form: impl Fn(&Entry, &mut Vec<u8>),
-) -> usize {
-    let (mut bytes, mut ends) = (Vec::new(), Vec::with_capacity(entries.len()));
-    for entry in entries {
-        form(entry, &mut bytes);
-        ends.push(bytes.len());
-    }
-    let mut written = 0;
-    while written < bytes.len() {
-        match to.write(&bytes[written..]) {
-            Ok(0) => break,
-            Ok(more) => written += more,
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(_) => break,
-        }
-    }
-    ends.partition_point(|end| *end <= written)
 }

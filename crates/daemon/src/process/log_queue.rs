@@ -103,7 +103,7 @@ impl LogQueue {
 
 #[cfg(test)]
 mod tests {
-    use super::super::log_output::write_lines;
+    use super::super::log_entry::write_lines;
     use super::*;
     use std::io::{self, Write};
     use std::sync::mpsc::{Receiver, Sender, channel};

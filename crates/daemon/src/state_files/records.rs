@@ -1,5 +1,4 @@
-//! The records of what clients of the admin API have changed: a change is in force once its record
-//! is on disk.
+//! The records of what clients of the admin API have changed, written before a change is in force.
 
 use std::path::Path;
 
