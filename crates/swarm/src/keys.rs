@@ -82,8 +82,8 @@ impl Keys {
 
     /// The hashes of an endpoint's source. Counts in replies show whether a peer was stored, and so
     /// something about the cells that a source shares with others: SipHash, as for endpoints. It
-    /// covers the length, so that no source has the prefix of another level or family. The hash of
-    /// a block may be a universal one: nobody has enough blocks to learn its key.
+    /// covers the length, so that no source has the prefix of another level or family. Blocks have
+    /// a universal hash: learning its key would take the addresses of many blocks.
     pub(crate) fn source(&self, endpoint: &Endpoint) -> SourceHashes {
         let (mut source, mut network) = (self.sources, self.sources);
         // Integers, as a hash of bytes takes half as many instructions again.

@@ -36,8 +36,8 @@ pub(crate) struct Shape {
     crowd: Cell<u8>,
 }
 
-/// The bit of [`Shape::crowd`] for peers added since it was counted, each of which has raised it:
-/// up to 127, which stands for 128 as well.
+/// The bit of [`Shape::crowd`] that is set while peers have been added since the networks were
+/// counted. Each added peer raises the other bits by one; 127, their maximum, means 127 or 128.
 const ADDED: u8 = 0x80;
 
 /// The offsets of the peers of one family: seeders, then leechers, then hidden.
@@ -205,7 +205,7 @@ impl Shape {
     }
 
     /// Appends the peers that an announcer gets.
-    #[inline(never)]
+    #[inline]
     pub(super) fn sample(
         &self,
         block: &[u8],

@@ -453,7 +453,6 @@ impl Shard {
 
     /// Serves the announces that get no peers: a stop, and the first peer of a swarm. Returns the
     /// swarm's counts afterwards.
-    #[inline(never)]
     fn first_or_stopped(&mut self, announce: &Announce, place: Option<u32>, now: Moment) -> Counts {
         match place {
             Some(place) if announce.event == Event::Stopped => {
