@@ -31,7 +31,7 @@ pub(crate) const fn prefixes(family: Family) -> [usize; 3] {
 
 /// The hashes of a peer's source and of the network and block around it, under the key of the
 /// shard.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SourceHashes {
     /// Hash of the IPv4 address or the IPv6 /64.
     pub(crate) source: u64,

@@ -3,8 +3,8 @@
 
 use onrush_proto::PeerId;
 
-/// One announce in this many is sampled, per worker and family: the first, then every 128th.
-pub const SAMPLE: u64 = 128;
+/// One announce in this many is sampled, per worker and family: the first, then every 256th.
+pub const SAMPLE: u64 = 256;
 
 /// The name of unknown software.
 pub const OTHER: &str = "other";

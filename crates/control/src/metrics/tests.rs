@@ -26,7 +26,7 @@ use onrush_tracker::metrics::{
 /// Samples of the computed series, of two workers that [`full_snapshot`] fills. Each number of the
 /// first worker begins with 1, of the second with 2.
 const COMPUTED: [(&str, f64); 65] = [
-    ("onrush_announces_per_sample", 128.0),
+    ("onrush_announces_per_sample", 256.0),
     ("onrush_worker_stalled{worker=\"worker-0\"}", 0.0),
     ("onrush_worker_stalled{worker=\"worker-1\"}", 1.0),
     ("onrush_uptime_seconds", 12.5),

@@ -24,7 +24,7 @@ use onrush_proto::{Endpoint, Event, InfoHash};
 
 use crate::batch::{Announce, ShardBatch};
 use crate::completions::Completions;
-use crate::keys::Keys;
+use crate::keys::{Keys, SourceHashes};
 use crate::peers::{Announcer, Counts, Found, Peers, Place, Stamp, Tick, head};
 use crate::sample::Sampler;
 use crate::sources::{SourceLimits, SourceSet, Sources, table_cells};
@@ -382,18 +382,20 @@ impl Shard {
     ) -> Option<(u32, Option<Place>)> {
         // Without limits no newcomer has to be told from a known peer beforehand.
         let at_once = self.sources.is_none() && self.has_space();
-        let (mut place, mut may_store) = (place, at_once);
-        let mut found = self.announce_at(announce, place, may_store, now);
+        let mut admitted = at_once.then(SourceHashes::default);
+        let mut place = place;
+        let mut found = self.announce_at(announce, place, at_once, now);
         if found.before.is_none() && !at_once {
-            may_store = self.admit(announce, Some(place), now);
-            if may_store {
+            admitted = self.admit(announce, Some(place), now);
+            if admitted.is_some() {
                 // Another peer may have gone, and with it its swarm.
                 place = self.store.find(&announce.info_hash)?;
                 found = self.announce_at(announce, place, true, now);
             }
         }
-        if found.before != Some(announce.seeder) && (found.before.is_some() || may_store) {
-            self.stored_announcer(announce, found.before, place, now);
+        if found.before != Some(announce.seeder) && (found.before.is_some() || admitted.is_some()) {
+            let hashes = admitted.unwrap_or_default();
+            self.stored_announcer(announce, found.before, hashes, place, now);
         }
         Some((place, found.own))
     }
@@ -404,13 +406,14 @@ impl Shard {
         &mut self,
         announce: &Announce,
         before: Option<bool>,
+        hashes: SourceHashes,
         place: u32,
         now: Moment,
     ) {
         let Announce { endpoint, seeder, .. } = announce;
         match before {
             Some(before) => self.totals.peer_changed(endpoint.family(), before, *seeder),
-            None => self.peer_added(endpoint, *seeder),
+            None => self.peer_added(endpoint, hashes, *seeder),
         }
         if self.completes(announce, now) {
             let completed = &mut self.store.get_mut(place).completed;
@@ -459,21 +462,25 @@ impl Shard {
                 self.stop(place, &announce.endpoint, now)
             }
             None if announce.event == Event::Stopped => Counts::default(),
-            // Its only peer was replaced by this newcomer.
-            Some(_) => self.create_swarm(announce, now),
-            None if self.admit(announce, None, now) => self.create_swarm(announce, now),
-            None => Counts::default(),
+            _ => {
+                let admitted = match place {
+                    // Its only peer was replaced by this newcomer.
+                    Some(_) => Some(self.store.keys.source(&announce.endpoint)),
+                    None => self.admit(announce, None, now),
+                };
+                admitted.map_or(Counts::default(), |it| self.create_swarm(announce, it, now))
+            }
         }
     }
 
     /// Creates a swarm with its first peer, to which there are no other peers to return.
-    fn create_swarm(&mut self, announce: &Announce, now: Moment) -> Counts {
+    fn create_swarm(&mut self, announce: &Announce, hashes: SourceHashes, now: Moment) -> Counts {
         let stamp = Stamp::new(Tick::of(now), announce.seeder);
         let peers = Peers::single(&announce.endpoint, stamp);
         let counts = peers.counts();
         let info_hash = announce.info_hash;
         let place = self.store.add(Swarm { info_hash, completed: 0, peers });
-        self.stored_announcer(announce, None, place, now);
+        self.stored_announcer(announce, None, hashes, place, now);
         counts
     }
 
@@ -492,19 +499,15 @@ impl Shard {
 
     /// Counts an added peer.
     #[inline]
-    fn peer_added(&mut self, endpoint: &Endpoint, seeder: bool) {
+    fn peer_added(&mut self, endpoint: &Endpoint, hashes: SourceHashes, seeder: bool) {
         self.totals.peer_added(endpoint.family(), seeder);
-        if let Some(sources) = &mut self.sources {
-            sources.peer_added(self.store.keys.source(endpoint));
-        }
+        self.sources.iter_mut().for_each(|sources| sources.peer_added(hashes));
     }
 
     /// Takes a removed peer out of all counts.
     fn peer_removed(&mut self, endpoint: &Endpoint, seeder: bool) {
         self.totals.peer_removed(endpoint.family(), seeder);
-        if let Some(sources) = &mut self.sources {
-            sources.peer_removed(self.store.keys.source(endpoint));
-        }
+        self.sources.iter_mut().for_each(|it| it.peer_removed(self.store.keys.source(endpoint)));
     }
 
     /// Handles the loss of a swarm's last peer: the swarm is kept for a while if it has a

@@ -51,11 +51,18 @@ impl Shard {
         self.totals.peers() < self.settings.max_peers
     }
 
-    /// Decides whether a newcomer is stored, in the swarm at `place` or in a new one; counts it if
-    /// not. May remove another peer, and with it a swarm.
-    pub(super) fn admit(&mut self, announce: &Announce, place: Option<u32>, now: Moment) -> bool {
+    /// Decides whether a newcomer is stored, in the swarm at `place` or in a new one: returns the
+    /// hashes of its source, which are zeros without limits, or counts the refusal. May remove
+    /// another peer, and with it a swarm.
+    pub(super) fn admit(
+        &mut self,
+        announce: &Announce,
+        place: Option<u32>,
+        now: Moment,
+    ) -> Option<SourceHashes> {
         let endpoint = &announce.endpoint;
-        let hashes = self.store.keys.source(endpoint);
+        let hashes = self.sources.as_ref().map(|_| self.store.keys.source(endpoint));
+        let hashes = hashes.unwrap_or_default();
         let mut replaced = false;
         if let Err(exceeded) = self.check_source(endpoint, hashes, place, now)
             && !self.is_trusted(endpoint)
@@ -64,19 +71,17 @@ impl Shard {
             let of_network = place.filter(|_| exceeded == Exceeded::NetworkPerSwarm);
             replaced = of_network.is_some_and(|at| self.replace_neighbour(endpoint, at, now));
             if !replaced {
-                return false;
+                return None;
             }
         }
         if !replaced && !self.has_space() && !self.replace_peer(endpoint, hashes, now) {
             self.totals.refused_full += 1;
-            return false;
+            return None;
         }
-        if place.is_none()
-            && let Some(sources) = &mut self.sources
-        {
-            sources.swarm_created(hashes);
+        if place.is_none() {
+            self.sources.iter_mut().for_each(|sources| sources.swarm_created(hashes));
         }
-        true
+        Some(hashes)
     }
 
     /// The limit that a newcomer exceeds, if any.

@@ -184,7 +184,9 @@ impl Shard {
         };
         match before {
             Some(before) => self.totals.peer_changed(endpoint.family(), before, seeder),
-            None if may_store => self.peer_added(&endpoint, seeder),
+            None if may_store => {
+                self.peer_added(&endpoint, self.store.keys.source(&endpoint), seeder)
+            }
             None => return false,
         }
         let kind = ChangeKind::Announced { endpoint, seeder, event: Event::None, age };
