@@ -38,10 +38,12 @@ use audit::Scope;
 /// The longest time for which a worker takes no turn, seconds.
 pub(crate) const LONGEST_STALL: u64 = 15;
 
-/// Seconds after its lifetime within which a peer must be removed: a sweep of the whole shard (an
-/// eighth of the lifetime), the resolution of stored ages, and a stall.
+/// Seconds after its lifetime within which a peer must be removed: two sweeps of the whole shard (an
+/// eighth of the lifetime each), the resolution of stored ages, and a stall. One sweep may have
+/// passed the peer just before its end, as the first one, and the next may reach it last, as its
+/// swarm has taken the place of a removed one.
 fn slack(lifetime: i64) -> i64 {
-    lifetime / 8 + 24 + LONGEST_STALL as i64
+    lifetime / 4 + 24 + LONGEST_STALL as i64
 }
 
 /// A naive tracker.
