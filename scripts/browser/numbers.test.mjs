@@ -8,8 +8,8 @@ import { runInNewContext } from 'node:vm';
 import { value } from './labels.mjs';
 
 const source = (name) => readFileSync(new URL(`../../crates/control/src/page/${name}`, import.meta.url), 'utf8');
-const { age, familySwarms, pointsOf, step, tickLabel } = runInNewContext(`${source('numbers.js')}${source('chart.js')}
-({ age, familySwarms, pointsOf, step, tickLabel })`);
+const { age, familySwarms, pointsOf, received, step, tickLabel } = runInNewContext(`${source('numbers.js')}${source('chart.js')}
+({ age, familySwarms, pointsOf, received, step, tickLabel })`);
 
 test('every label of an axis has the value of its line', () => {
   for (let most = 1; most < 1e12; most *= 1.07) {
@@ -28,6 +28,11 @@ test('labels are short', () => {
   assert.deepEqual(labels(400e3), ['0', '100 k', '200 k', '300 k', '400 k']);
   assert.deepEqual(labels(250e6), ['0', '100 M', '200 M', '300 M', '400 M']);
   assert.deepEqual(labels(1.7e6), ['0', '500 k', '1 M', '1.5 M', '2 M']);
+});
+
+test('requests over HTTP are added where the tracker serves it', () => {
+  assert.equal(received({ datagrams: 5 }), 5);
+  assert.equal(received({ datagrams: 5, http: { requests: 30 } }), 35);
 });
 
 test('swarms by family are shown only where they fit the sum', () => {

@@ -29,13 +29,14 @@ def binary():
 
 
 class Daemon:
-    """A running daemon that listens on both families."""
+    """A running daemon that serves UDP and HTTP on both families."""
 
     def __init__(self, path, directory):
         state = directory / "state"
         state.mkdir()
-        command = [path, "--listen", f"{TRACKER_V4}:{PORT}", "--listen", f"[{TRACKER_V6}]:{PORT}"]
-        command += ["--state-dir", state, "--log-level", "info"]
+        command = [path, "--state-dir", state, "--log-level", "info"]
+        for flag in ("--listen", "--http"):
+            command += [flag, f"{TRACKER_V4}:{PORT}", flag, f"[{TRACKER_V6}]:{PORT}"]
         self.process = Process("onrush", command, directory / "onrush.log")
         for address in (TRACKER_V4, TRACKER_V6):
             poll(f"an answer from onrush on {address}", lambda: self._answers(address), 120)

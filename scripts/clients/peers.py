@@ -18,6 +18,9 @@ PORT = 16881
 class Peer:
     """A running client, whose process ends on SIGTERM."""
 
+    # The families over which it announces by each protocol.
+    families = {"udp": ("ipv4",), "http": ("ipv4", "ipv6")}
+
     @classmethod
     def version(cls):
         """The first number with a dot in what its command prints."""
@@ -27,6 +30,10 @@ class Peer:
             raise Failure(f"{cls.version_command}: {done.stdout}{done.stderr}")
         return found[0]
 
+    def leave(self):
+        """Makes it announce `stopped`."""
+        self.stop()
+
     def stop(self):
         return self.process.stop()
 
@@ -35,6 +42,7 @@ class Libtorrent(Peer):
     """libtorrent through its Python binding (see peer_libtorrent.py)."""
 
     name = "libtorrent"
+    families = {"udp": ("ipv4", "ipv6"), "http": ("ipv4", "ipv6")}
     version_command = [VENV_PYTHON, "-c", "import libtorrent; print(libtorrent.__version__)"]
 
     def __init__(self, host, torrent, directory, log):
@@ -57,6 +65,8 @@ class Transmission(Peer):
     """transmission-daemon with its own configuration; it loads torrents from a watched directory."""
 
     name = "transmission"
+    # Over HTTP IPv6 works too, but its RPC, which `leave` needs, does not listen on a host without IPv4.
+    families = {"udp": ("ipv4",), "http": ("ipv4",)}
     version_command = ["transmission-daemon", "--version"]
 
     def __init__(self, host, torrent, directory, log, also=()):
@@ -85,6 +95,14 @@ class Transmission(Peer):
         (home / "settings.json").write_text(json.dumps(settings))
         command = host.command("transmission-daemon", "--foreground", "--config-dir", home)
         self.process = Process(self.name, command, log)
+        self._host = host
+
+    def leave(self):
+        # While it exits, transmission 3 sends nothing over HTTP (tr_webRun).
+        command = self._host.command("transmission-remote", "127.0.0.1:9091", "--torrent", "all", "--stop")
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        if done.returncode != 0:
+            raise Failure(f"{command}: {done.stdout}{done.stderr}")
 
 
 class Aria2(Peer):

@@ -1,5 +1,6 @@
 """Random files and torrents of them (BEP 3), made without a client."""
 
+import copy
 import hashlib
 import os
 
@@ -22,8 +23,19 @@ class Torrent:
         # A private torrent (BEP 27): peers come from the tracker, never from DHT, PEX or LSD.
         info = {"length": size, "name": name, "piece length": PIECE, "pieces": pieces, "private": 1}
         self.info_hash = hashlib.sha1(_bencode(info)).digest()
+        self._info = info
         self.path = directory / f"{name}.torrent"
-        self.path.write_bytes(_bencode({"announce": tracker, "info": info}))
+        self._write(tracker)
+
+    def at(self, tracker):
+        """The same torrent with another announce URL."""
+        other = copy.copy(self)
+        other.path = self.path.with_suffix(".other.torrent")
+        other._write(tracker)
+        return other
+
+    def _write(self, tracker):
+        self.path.write_bytes(_bencode({"announce": tracker, "info": self._info}))
 
     def is_complete_in(self, directory):
         """Whether another directory has the file with the same content."""

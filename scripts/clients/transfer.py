@@ -1,9 +1,10 @@
 """Transfers a file from a seeder to a leecher that find each other only through the tracker.
 
-libtorrent, transmission and aria2 over IPv4, and libtorrent over IPv6; each with a plain tracker URL and with one that
-has a path and a query. A transfer passes when the leecher's file has the seeder's SHA-256 and the tracker's scrape
-counts the download. Beside each client runs a control: the same pair with the URL of a tracker that does not exist,
-which must transfer nothing.
+libtorrent, transmission and aria2 announce over UDP and over HTTP, each with a plain tracker URL and with one that has
+another path and a query, over IPv4 and, where the client supports it, IPv6; and a seeder over UDP and a leecher over
+HTTP find each other. A transfer passes when the leecher's file has the seeder's SHA-256 and the tracker's scrape counts
+the download. Beside each client runs a control: the same pair with the URL of a tracker that does not exist, which must
+transfer nothing.
 
 A leecher that the tracker has listed beside the seeder, and that has not got the file after a third of the time, is
 started once more, as clients do stall; the line of the transfer says so.
@@ -29,7 +30,8 @@ from torrent import Torrent
 from udp import Client
 
 MEGABYTE = 1 << 20
-PATH = "/announce/abc?x=1"
+# Paths of announce URLs, by protocol.
+PATHS = {"udp": ("", "/announce/abc?x=1"), "http": ("/announce", "/x/announce.php?x=1")}
 # Deadline of a transfer, from the first process to the comparison, seconds. A quiet host needs a tenth of it.
 DEADLINE = 360
 # A leecher that has not got the file is started once more after, seconds.
@@ -54,6 +56,10 @@ def parse_arguments():
         epilog="ONRUSH_BIN names a directory with a built daemon; without it a development build is made.",
     )
     parser.add_argument("--only", action="append", choices=list(CLIENTS), help="this client (repeatable)")
+    parser.add_argument(
+        "--over", action="append", choices=["udp", "http", "both"],
+        help="announces over this protocol, or of one peer over each (repeatable; default: all)",
+    )
     parser.add_argument("--size", type=int, default=8, metavar="MB", help="size of the files (default 8)")
     parser.add_argument("--capture", type=Path, metavar="DIR", help="keep logs and the tracker's traffic (pcap)")
     return parser.parse_args()
@@ -63,15 +69,16 @@ def recorded_attempts(path, clients, arguments):
     directory = SCRATCH / "transfer"
     directory.mkdir()
     network = Network()
+    transfers = list(combinations(clients, arguments.over or ["udp", "http", "both"]))
     if not arguments.capture:
-        return attempts(path, clients, arguments.size, network, directory)
+        return attempts(path, clients, transfers, arguments.size, network, directory)
     arguments.capture.mkdir(parents=True, exist_ok=True)
     pcap = arguments.capture / "tracker.pcap"
-    command = ["tcpdump", "-i", "br0", "-Z", "root", "--immediate-mode", "-w", pcap, "udp", "port", PORT]
+    command = ["tcpdump", "-i", "br0", "-Z", "root", "--immediate-mode", "-w", pcap, "port", PORT]
     recording = Process("tcpdump", command, directory / "tcpdump.log")
     try:
         poll("a recording", pcap.exists, DEADLINE)
-        return attempts(path, clients, arguments.size, network, directory)
+        return attempts(path, clients, transfers, arguments.size, network, directory)
     finally:
         recording.stop()
         for log in directory.rglob("*.log"):
@@ -80,11 +87,11 @@ def recorded_attempts(path, clients, arguments):
             shutil.copyfile(log, kept)
 
 
-def attempts(path, clients, megabytes, network, directory):
+def attempts(path, clients, transfers, megabytes, network, directory):
     """Runs all transfers and controls at the same time; returns the exit code."""
     started = time.monotonic()
     daemon = Daemon(path, directory)
-    plan = [Transfer(network, directory, megabytes, *what) for what in combinations(clients)]
+    plan = [Transfer(network, directory, megabytes, *what) for what in transfers]
     controls = [Control(network, directory, CLIENTS[client]) for client in clients]
     threads = [threading.Thread(target=each.run) for each in plan + controls]
     for thread in threads:
@@ -102,12 +109,18 @@ def attempts(path, clients, megabytes, network, directory):
     return 1 if failed else 0
 
 
-def combinations(clients):
-    """The transfers: (client, family, path)."""
-    for client in clients:
-        for family in ("ipv4", "ipv6") if client == "libtorrent" else ("ipv4",):
-            for path in ("", PATH):
-                yield CLIENTS[client], family, path
+def combinations(clients, over):
+    """The transfers: client, family, and protocol and path of the announce URLs, of the seeder and of the leecher if
+    that has another one."""
+    for client in (CLIENTS[name] for name in clients):
+        for protocol in ("udp", "http"):
+            if protocol in over:
+                for family in client.families[protocol]:
+                    for path in PATHS[protocol]:
+                        yield client, family, [(protocol, path)]
+        if "both" in over:
+            for family in client.families["udp"]:
+                yield client, family, [("udp", PATHS["udp"][0]), ("http", PATHS["http"][0])]
 
 
 _output = threading.Lock()
@@ -127,42 +140,50 @@ class Attempt:
         seconds = time.monotonic() - started
         with _output:
             if self.failure:
-                print(f"FAILED  {self.title:40} {seconds:5.1f} s  {self.failure}", flush=True)
+                print(f"FAILED  {self.title:43} {seconds:5.1f} s  {self.failure}", flush=True)
             else:
-                print(f"passed  {self.title:40} {seconds:5.1f} s  {detail}", flush=True)
+                print(f"passed  {self.title:43} {seconds:5.1f} s  {detail}", flush=True)
 
 
 class Pair(Attempt):
     """A seeder and a leecher of one client, each in its own namespace."""
 
-    def __init__(self, network, directory, title, client, family, size, url):
+    def __init__(self, network, directory, title, client, family, size, *urls):
+        """The announce URL of both, or of the seeder and of the leecher."""
         self.title = title
         self._hosts = [network.host(family), network.host(family)]
         self._client = client
         name = title.replace(" ", "-").replace("/", "_").replace("?", "_")
         self._directory = directory / name
-        self.torrent = Torrent(self._directory / "seeder", f"{client.name}.bin", size, url)
+        self.torrent = Torrent(self._directory / "seeder", f"{client.name}.bin", size, urls[0])
+        self._torrents = [self.torrent, self.torrent.at(urls[-1])]
         self._running = []
 
     def start_seeder(self):
-        return self._start(self._hosts[0], self._directory / "seeder", "seeder")
+        return self._start(0, self._directory / "seeder", "seeder")
 
     def start_leecher(self, role="leecher"):
         self._leechers = self._directory / role
         self._leechers.mkdir()
-        return self._start(self._hosts[1], self._leechers, role)
+        return self._start(1, self._leechers, role)
 
     def is_complete(self, leecher):
         """Whether the leecher's file has the SHA-256 of the seeder's."""
         leecher.process.must_run()
         return self.torrent.is_complete_in(self._leechers)
 
+    def leave(self):
+        for peer in self._running:
+            if peer.process.poll() is None:
+                peer.leave()
+
     def stop(self):
         for peer in self._running:
             peer.stop()
 
-    def _start(self, host, directory, role):
-        peer = self._client(host, self.torrent, directory, self._directory / f"{role}.log")
+    def _start(self, which, directory, role):
+        log = self._directory / f"{role}.log"
+        peer = self._client(self._hosts[which], self._torrents[which], directory, log)
         self._running.append(peer)
         return peer
 
@@ -170,13 +191,14 @@ class Pair(Attempt):
 class Transfer(Pair):
     """A pair that finds each other through the tracker."""
 
-    def __init__(self, network, directory, megabytes, client, family, path):
+    def __init__(self, network, directory, megabytes, client, family, trackers):
         self._tracker = TRACKER_V4 if family == "ipv4" else TRACKER_V6
         host = self._tracker if family == "ipv4" else f"[{self._tracker}]"
-        title = f"{client.name} {family} {path or 'no path'}"
+        urls = [f"{protocol}://{host}:{PORT}{path}" for protocol, path in trackers]
+        over = " and ".join(f"{protocol} {path}".strip() for protocol, path in trackers)
         # Not a whole number of pieces.
         size = megabytes * MEGABYTE + 4321
-        super().__init__(network, directory, title, client, family, size, f"udp://{host}:{PORT}{path}")
+        super().__init__(network, directory, f"{client.name} {family} {over}", client, family, size, *urls)
 
     def attempt(self):
         tracker = Client(self._tracker, PORT)
@@ -208,7 +230,7 @@ class Transfer(Pair):
                 leecher = self.start_leecher("second-leecher")
                 self._wait_for_file(leecher, seconds_left())
             poll("`completed` in the tracker's scrape", lambda: counts()[1] == 1, seconds_left())
-            self.stop()
+            self.leave()
             poll("an empty swarm in the tracker's scrape", lambda: counts() == (0, 1, 0), seconds_left())
             return f"{self.torrent.size / MEGABYTE:.1f} MB, sha256 {self.torrent.sha256[:12]}{again}"
         except Failure as failure:

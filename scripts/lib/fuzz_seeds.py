@@ -2,13 +2,15 @@
 """Writes the first inputs of fuzz targets: fuzz_seeds.py DIRECTORY, one subdirectory per target.
 
 Packets that real clients have sent are inputs of `request` and, with valid ids, of `intake`; the example configuration
-and its sections are inputs of `config`. A stop and two peers are an input of `delta`.
+and its sections are inputs of `config`. A stop and two peers are an input of `delta`. The announces and scrapes among
+the packets are inputs of `http_query` and `http_head` too, as the same requests over HTTP.
 """
 
 import pathlib
 import struct
 import sys
 import tomllib
+import urllib.parse
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PACKETS = ROOT / "crates/proto/tests/it/packets"
@@ -16,6 +18,10 @@ CONFIG = ROOT / "config/onrush.toml"
 # A datagram of `intake` begins with its source and flags, a pause, and its length in units of eight bytes.
 WITH_ID = 0x08
 MAX_LENGTH = 8 * 255
+# A request over HTTP behind its target.
+HEAD_END = b" HTTP/1.1\r\nHost: tracker.example\r\nUser-Agent: fuzz/1\r\nConnection: close\r\n\r\n"
+# The names of events over HTTP, by their numbers over UDP.
+EVENTS = ["", "completed", "started", "stopped", "paused"]
 
 
 def of_intake(placement, datagrams):
@@ -37,10 +43,27 @@ def of_delta():
     return struct.pack(">I", 1) + stop + swarm
 
 
+def of_http(packet):
+    """An input of `http_query`: the target of the same request over HTTP; None for a connect."""
+    if packet["kind"] == "announce":
+        query = [("info_hash", bytes.fromhex(packet["info_hash"])), ("peer_id", bytes.fromhex(packet["peer_id"]))]
+        query += [(key, packet[key]) for key in ("port", "uploaded", "downloaded", "left")]
+        query += [("event", EVENTS[packet["event"]]), ("numwant", packet["num_want"]), ("compact", 1)]
+    elif packet["kind"] == "scrape":
+        query = [("info_hash", bytes.fromhex(info_hash)) for info_hash in packet["info_hashes"]]
+    else:
+        return None
+    return f"/{packet['kind']}?{urllib.parse.urlencode(query, quote_via=urllib.parse.quote)}".encode()
+
+
 def seeds():
     """Every input as (target, name, bytes)."""
     for file in sorted(PACKETS.glob("*.toml")):
-        packets = [bytes.fromhex(packet["hex"]) for packet in tomllib.loads(file.read_text())["packet"]]
+        recorded = tomllib.loads(file.read_text())["packet"]
+        for number, target in enumerate(filter(None, map(of_http, recorded))):
+            yield "http_query", f"{file.stem}-{number}", target
+            yield "http_head", f"{file.stem}-{number}", b"GET " + target + HEAD_END
+        packets = [bytes.fromhex(packet["hex"]) for packet in recorded]
         for number, datagram in enumerate(packets):
             yield "request", f"{file.stem}-{number}", datagram
         for placement in (0, 1):

@@ -11,7 +11,7 @@ start_tracker() {
     kill -0 "$pid" 2>/dev/null || break
     sleep 0.1
   done
-  http="$(sed -nE 's#.*(http://[0-9[][^ ]*).*#\1#p' "$log" | head -n 1)"
+  http="$(sed -nE 's#.*(http://[0-9[][^ ]*) shows .*#\1#p' "$log" | head -n 1)"
   udp="$(sed -nE 's#.* serves udp://([0-9.]+:[0-9]+).*#\1#p' "$log" | head -n 1)"
   kill -0 "$pid" 2>/dev/null && [ -n "$http" ] && [ -n "$udp" ] || { cat "$log" >&2; return 1; }
 }

@@ -27,6 +27,12 @@ pub struct Flags {
     #[arg(long, value_name = "ADDR", value_parser = text(parses::<ListenAt>))]
     pub listen: Vec<String>,
 
+    /// Serve announces over HTTP at this address, too; can be repeated [default: only over UDP]
+    ///
+    /// Written as for --listen; the port may be the same. Replaces the whole list of the file.
+    #[arg(long, value_name = "ADDR", value_parser = text(parses::<ListenAt>))]
+    pub http: Vec<String>,
+
     /// Number of workers of all kinds [default: one per usable vCPU]
     #[arg(long, value_name = "N", value_parser = workers())]
     pub workers: Option<usize>,
@@ -72,10 +78,12 @@ impl Flags {
     /// Replaces values of the file by those of the environment, and these by the flags' own.
     pub(crate) fn apply(&self, document: &mut Document) {
         self.environment.apply(document);
-        let listen = (!self.listen.is_empty()).then(|| self.listen.join(","));
+        let list = |entries: &[String]| (!entries.is_empty()).then(|| entries.join(","));
+        let (listen, http) = (list(&self.listen), list(&self.http));
         let workers = self.workers.map(|number| number.to_string());
         for (flag, key, value) in [
             ("--listen", "listen", &listen),
+            ("--http", "http.listen", &http),
             ("--workers", "workers.total", &workers),
             ("--placement", "workers.placement", &self.placement),
             ("--state-dir", "state_dir", &self.state_dir),

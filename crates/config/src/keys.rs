@@ -69,7 +69,7 @@ pub static SCHEMA: Schema = Schema {
     hints: &[
         (
             &["address", "bind", "port", "ports"],
-            "write `listen = [\":6969\"]` at the top of the file",
+            "write `listen = [\":6969\"]` at the top of the file, or in [http] for HTTP",
         ),
         (
             &["allow", "whitelist"],
@@ -79,7 +79,10 @@ pub static SCHEMA: Schema = Schema {
             &["blacklist", "deny"],
             "write `mode = \"deny\"` and `info_hashes = [...]` or `files = [...]` in [access]",
         ),
+        (&["enable_keepalive", "idle_timeout"], "write `keep_alive` in [http]"),
+        (&["http_address", "http_listen", "http_port"], "write `listen = [\":6969\"]` in [http]"),
         (&["log_level"], "write `level = \"info\"` in [log]"),
+        (&["max_connections"], "write `connections` in [http], or in [admin]"),
         (&["max_peers"], "write `max_peers_v4` in [announce], or `peers` in [limits]"),
         (&["max_response_peers"], "write `max_peers_v4` and `max_peers_v6` in [announce]"),
         (&["peer_announce_interval"], "write `interval` in [announce]"),
@@ -162,6 +165,10 @@ keys! {
 
         /// Options of each UDP socket.
         pub(crate) socket: SocketSettings = table(SocketSettings::KEYS),
+
+        /// Announces and scrapes over HTTP, for the same swarms as over UDP. Off while `listen` is
+        /// empty.
+        pub(crate) http: HttpKeys = table(HttpKeys::KEYS),
 
         /// Replies to announces, and how long peers are stored.
         #[serde(with = "AnnounceKeys")]
@@ -257,6 +264,44 @@ keys! {
         /// Whether the kernel delivers an announce to the worker that owns its swarm, by classic
         /// BPF on the SO_REUSEPORT group. Only colocated workers use it.
         pub steering: bool = switch().default("true"),
+    }
+
+    /// Announces and scrapes over HTTP, as configured.
+    #[derive(Clone, Debug, Deserialize)]
+    pub(crate) struct HttpKeys {
+        /// The TCP addresses to listen on, written as those for UDP; the ports may be the same.
+        /// Flag: --http.
+        #[serde(deserialize_with = "texts")]
+        pub(crate) listen: Vec<ListenAt> = list(&LISTEN, 0..=64).default("[]"),
+
+        /// The number of web workers: threads that serve HTTP. They are not pinned.
+        pub(crate) workers: Option<usize> = integer(1..=MAX_WORKERS as i64, "workers")
+            .derived("one per eight vCPUs that the process may use, rounded up", "1"),
+
+        /// How long a connection stays open after a reply without another request; 0 closes it
+        /// after each reply.
+        pub(crate) keep_alive: u32 = integer(0..=3600, "seconds").default("15"),
+
+        /// The time limit for receiving the head of a request, and for the client to take a reply.
+        /// After it the connection is closed.
+        pub(crate) timeout: u32 = integer(1..=300, "seconds").default("10"),
+
+        /// The maximum number of open connections, in equal shares for the web workers. Beyond it,
+        /// the connection that has been idle longest is closed for a new one; if none is idle, the
+        /// new one is closed.
+        pub(crate) connections: usize =
+            integer(1..=1_000_000, "connections").default("16_384"),
+
+        /// The maximum number of open connections of one source, an IPv4 address or an IPv6 /64, at
+        /// each web worker. Beyond it, new ones are closed.
+        pub(crate) connections_per_source: usize =
+            integer(1..=1_000_000, "connections").default("64"),
+
+        /// The memory for incomplete requests and unsent replies of all connections, in equal
+        /// shares for the web workers. Beyond a share, the connection is closed that has waited
+        /// longest for its client. Requests that arrive at once need no such memory.
+        pub(crate) buffer_memory: usize =
+            integer(1 << 20..=1 << 36, "bytes").default("67_108_864"),
     }
 
     /// Replies to announces, as configured.

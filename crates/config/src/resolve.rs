@@ -4,19 +4,23 @@
 mod passed;
 mod workers;
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use onrush_swarm::shard::MAX_PEER_LIFETIME;
 use onrush_text::numbers::{bytes, grouped};
-use onrush_toml_keys::{Document, Problems, Values};
-use onrush_tracker::limits::Placement;
+use onrush_toml_keys::{Document, Problems, Value, Values};
+use onrush_tracker::limits::{Placement, WebLimits};
 
 use crate::export_format::{NAMES, of_name};
 use crate::flags::Flags;
 use crate::host::Host;
-use crate::keys::{File, MAX_INTERVAL, SCHEMA};
+use crate::keys::{File, MAX_INTERVAL, MAX_WORKERS, SCHEMA};
 use crate::placement::auto_spin;
-use crate::settings::{Access, BYTES_PER_PEER, CONTROL_SOCKET, Listed, Listen, Settings};
+use crate::settings::{
+    Access, BYTES_PER_PEER, CONTROL_SOCKET, HttpSettings, Listed, Listen, Settings,
+};
+use crate::socket_holders::overlap;
 use crate::values::{AccessMode, ListenAt};
 
 /// The default of `limits.peers`, if memory permits.
@@ -115,6 +119,7 @@ impl Resolution<'_> {
         let placement = self.by_sockets(placement);
         let pin = self.pin(placement);
         let listen = self.listen();
+        let http = self.http();
         let access = self.access();
         self.resolve_announce();
         self.resolve_overload();
@@ -123,6 +128,7 @@ impl Resolution<'_> {
         self.check_state_dir();
         self.check_export();
         self.check_admin();
+        self.check_http();
         let Self { file, document, host, notices } = self;
         let values = document.values().clone();
         let settings = Settings {
@@ -135,6 +141,7 @@ impl Resolution<'_> {
             ),
             pin,
             socket: file.socket,
+            http,
             announce: file.announce,
             scrape: file.scrape,
             connection: file.connection,
@@ -157,18 +164,25 @@ impl Resolution<'_> {
     }
 
     fn listen(&mut self) -> Vec<Listen> {
-        let mut listen: Vec<Listen> = Vec::new();
-        for (nth, ListenAt(at)) in self.file.listen.iter().enumerate() {
-            for at @ Listen { address, .. } in at {
-                // Port 0 is a new port each time.
-                if address.port() != 0 && listen.iter().any(|l| l.address == *address) {
-                    let what = format!("{address} is listed twice");
-                    self.document.problem(&format!("listen.{nth}"), what, None);
-                }
-                listen.push(*at);
-            }
-        }
+        let listen = addresses("listen", &self.file.listen, &mut self.document);
         self.passed_instead(listen)
+    }
+
+    fn http(&mut self) -> HttpSettings {
+        let keys = &self.file.http;
+        let by_vcpus = || self.host.vcpu_count().div_ceil(8).min(MAX_WORKERS);
+        let workers = keys.workers.unwrap_or_else(by_vcpus);
+        HttpSettings {
+            listen: addresses("http.listen", &keys.listen, &mut self.document),
+            workers,
+            limits: WebLimits {
+                keep_alive: keys.keep_alive,
+                timeout: keys.timeout,
+                connections: keys.connections.div_ceil(workers),
+                connections_per_source: keys.connections_per_source,
+                buffer_memory: keys.buffer_memory.div_ceil(workers),
+            },
+        }
     }
 
     fn resolve_announce(&mut self) {
@@ -340,6 +354,34 @@ impl Resolution<'_> {
         }
     }
 
+    /// The admin side has its address alone, and keys without an address have no effect.
+    fn check_http(&mut self) {
+        let entries = self.file.http.listen.clone();
+        let admin = self.file.admin.listen.map(|admin| admin.address);
+        let admin = admin.filter(|it| it.port() != 0 && self.accepted("admin", &["listen"]));
+        for (nth, ListenAt(at)) in entries.iter().enumerate() {
+            let overlapped = |admin: &SocketAddr| at.iter().any(|it| overlap(it.address, *admin));
+            if let Some(admin) = admin.filter(overlapped) {
+                let what = format!("{admin} is the address of the admin side (`admin.listen`)");
+                let remedy = "write another port here or there";
+                self.document.problem(&format!("http.listen.{nth}"), what, Some(remedy));
+            }
+        }
+        let defaults = SCHEMA.defaults();
+        let has_effect = |(key, value): &(&String, &Value)| {
+            !key.starts_with("http.") || defaults.get(*key) == Some(*value)
+        };
+        let values = self.document.values().iter().filter(|it| !has_effect(it));
+        let unused: Vec<&str> = values.map(|(key, _)| key.as_str()).collect();
+        if entries.is_empty() && !unused.is_empty() && self.accepted("http", &["listen"]) {
+            self.notices.push(format!(
+                "without an address in http.listen these keys have no effect: {}; write \
+                 http.listen = [\":6969\"] to serve HTTP",
+                unused.join(", ")
+            ));
+        }
+    }
+
     fn check_identity(&mut self) {
         if self.file.group.is_some()
             && self.file.user.is_none()
@@ -355,4 +397,20 @@ impl Resolution<'_> {
     fn accepted(&self, table: &str, keys: &[&str]) -> bool {
         !keys.iter().any(|key| self.document.is_rejected(&format!("{table}.{key}")))
     }
+}
+
+/// The addresses of the entries of the list `key`. One that is listed twice is a problem.
+fn addresses(key: &str, entries: &[ListenAt], document: &mut Document) -> Vec<Listen> {
+    let mut listen: Vec<Listen> = Vec::new();
+    for (nth, ListenAt(at)) in entries.iter().enumerate() {
+        for at @ Listen { address, .. } in at {
+            // Port 0 is a new port each time.
+            if address.port() != 0 && listen.iter().any(|l| l.address == *address) {
+                let what = format!("{address} is listed twice");
+                document.problem(&format!("{key}.{nth}"), what, None);
+            }
+            listen.push(*at);
+        }
+    }
+    listen
 }

@@ -11,7 +11,7 @@ use onrush_swarm::{ShardSettings, SourceLimits};
 use onrush_toml_keys::{Value, Values};
 use onrush_tracker::access::Lists;
 use onrush_tracker::access::addresses::{AddressBlock, AddressSet};
-use onrush_tracker::limits::{AnnounceSettings, Placement, WorkerSettings};
+use onrush_tracker::limits::{AnnounceSettings, Placement, WebLimits, WorkerSettings};
 use onrush_tracker::rules::Rules;
 
 pub use crate::keys::{
@@ -45,6 +45,8 @@ pub struct Settings {
     pub spin: Duration,
     /// Options of each UDP socket.
     pub socket: SocketSettings,
+    /// Announces and scrapes over HTTP.
+    pub http: HttpSettings,
     /// Replies to announces, and how long peers are stored.
     pub announce: AnnounceSettings,
     /// Replies to scrapes.
@@ -110,16 +112,17 @@ impl Settings {
         }
     }
 
-    /// The entry of `listen` that an address comes from, like `listen.0`.
-    pub fn listen_key(&self, address: SocketAddr) -> String {
+    /// The entry of `list`, which is `listen` or `http.listen`, that an address comes from, like
+    /// `listen.0`.
+    pub fn listen_key(&self, list: &str, address: SocketAddr) -> String {
         let has = |entry: &Value| {
             let at = entry.as_str().and_then(|text| text.parse().ok());
             at.is_some_and(|ListenAt(at)| at.iter().any(|listen| listen.address == address))
         };
-        let entries = self.values.get("listen").and_then(Value::as_array);
+        let entries = self.values.get(list).and_then(Value::as_array);
         match entries.and_then(|entries| entries.iter().position(has)) {
-            Some(nth) => format!("listen.{nth}"),
-            None => "listen".to_owned(),
+            Some(nth) => format!("{list}.{nth}"),
+            None => list.to_owned(),
         }
     }
 
@@ -156,6 +159,17 @@ impl Settings {
             kernel_filter: false,
         }
     }
+}
+
+/// Announces and scrapes over HTTP. Off while `listen` is empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HttpSettings {
+    /// The TCP addresses to listen on, each once.
+    pub listen: Vec<Listen>,
+    /// The number of web workers, at least 1.
+    pub workers: usize,
+    /// The limits of each of them.
+    pub limits: WebLimits,
 }
 
 /// The allowed or denied info hashes.

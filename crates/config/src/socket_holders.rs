@@ -7,21 +7,13 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
 
+use onrush_net::bind::Transport;
 use procfs_core::net::{TcpNetEntries, TcpState, UdpNetEntries};
 use procfs_core::{ExplicitSystemInfo, FromRead as _, FromReadSI as _, ProcessCGroups};
 
 /// How often the kernel's list is read at most until it has a socket. A program reads it in parts,
 /// and a socket that is closed meanwhile shifts the rest, so that another one is in no part.
 const READINGS: usize = 20;
-
-/// The protocol of a socket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Protocol {
-    /// Every socket counts.
-    Udp,
-    /// Sockets that listen count.
-    Tcp,
-}
 
 /// A socket, and the processes that hold it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,15 +46,15 @@ impl Display for Process {
     }
 }
 
-/// The sockets whose addresses are `wanted`, by the files below `root`. Sockets of one address,
-/// user and set of processes are one.
+/// The sockets whose addresses are `wanted`, by the files below `root`; of TCP those that listen.
+/// Sockets of one address, user and set of processes are one.
 pub fn holders(
     root: &Path,
-    protocol: Protocol,
+    transport: Transport,
     wanted: impl Fn(SocketAddr) -> bool,
 ) -> Vec<Holder> {
     let read = || -> BTreeMap<String, Holder> {
-        let all = open(root, protocol).into_iter().filter(|(address, ..)| wanted(*address));
+        let all = open(root, transport).into_iter().filter(|(address, ..)| wanted(*address));
         let holder = |(address, user, inode)| {
             (format!("socket:[{inode}]"), Holder { address, user, processes: Vec::new() })
         };
@@ -103,7 +95,7 @@ pub fn overlap(address: SocketAddr, other: SocketAddr) -> bool {
 }
 
 /// Address, user and inode of every socket over both families.
-fn open(root: &Path, protocol: Protocol) -> Vec<(SocketAddr, u32, u64)> {
+fn open(root: &Path, transport: Transport) -> Vec<(SocketAddr, u32, u64)> {
     // Addresses, users and inodes do not depend on the rest.
     let system = ExplicitSystemInfo {
         boot_time_secs: 0,
@@ -123,9 +115,9 @@ fn open(root: &Path, protocol: Protocol) -> Vec<(SocketAddr, u32, u64)> {
         let entries = entries.into_iter().filter(|it| it.state == TcpState::Listen);
         entries.map(|it| (it.local_address, it.uid, it.inode)).collect::<Vec<_>>()
     };
-    match protocol {
-        Protocol::Udp => [udp("udp"), udp("udp6")].concat(),
-        Protocol::Tcp => [tcp("tcp"), tcp("tcp6")].concat(),
+    match transport {
+        Transport::Udp => [udp("udp"), udp("udp6")].concat(),
+        Transport::Tcp => [tcp("tcp"), tcp("tcp6")].concat(),
     }
 }
 
@@ -150,11 +142,11 @@ mod tests {
     fn sockets_of_this_process_are_found() {
         let (udp, tcp) =
             (UdpSocket::bind("127.0.0.1:0").unwrap(), TcpListener::bind("[::1]:0").unwrap());
-        for (protocol, address) in
-            [(Protocol::Udp, udp.local_addr()), (Protocol::Tcp, tcp.local_addr())]
+        for (transport, address) in
+            [(Transport::Udp, udp.local_addr()), (Transport::Tcp, tcp.local_addr())]
         {
             let address = address.unwrap();
-            let found = holders(Path::new("/"), protocol, |other| other == address);
+            let found = holders(Path::new("/"), transport, |other| other == address);
             assert_eq!(found.len(), 1, "{found:?}");
             let ids: Vec<_> = found[0].processes.iter().map(|process| process.id).collect();
             assert!(ids.contains(&std::process::id()), "{found:?}");
@@ -175,7 +167,7 @@ mod tests {
                 }
             });
             let is_found = |_: &u32| {
-                !holders(Path::new("/"), Protocol::Udp, |other| other == address).is_empty()
+                !holders(Path::new("/"), Transport::Udp, |other| other == address).is_empty()
             };
             let found = (0..100).filter(is_found).count();
             over.store(true, Ordering::Relaxed);

@@ -1,17 +1,18 @@
 //! The settings in a few lines: what `--check-config` writes and the log begins with.
 
 use onrush_net::affinity::format_list;
-use onrush_text::numbers::{bytes, grouped, thousandths};
+use onrush_text::numbers::{bytes, grouped, plural, thousandths};
 use onrush_tracker::limits::Placement;
 
 use crate::host::Host;
-use crate::settings::{Access, BYTES_PER_PEER, Listed, Listen, Settings};
+use crate::settings::{Access, BYTES_PER_PEER, HttpSettings, Listed, Listen, Settings};
 
 impl Settings {
     /// One line per subject, on this `host`.
     pub fn summary(&self, host: &Host) -> String {
         let lines = [
             ("listen", self.listen_line()),
+            ("http", self.http_line()),
             ("workers", self.workers_line()),
             ("vCPUs", vcpus_line(host)),
             ("announce", self.announce_line()),
@@ -25,12 +26,21 @@ impl Settings {
     }
 
     fn listen_line(&self) -> String {
-        let one = |listen: &Listen| {
-            let optional = if listen.optional { " (unless the host lacks IPv6)" } else { "" };
-            format!("{}{optional}", listen.address)
-        };
         let passed = if self.sockets_passed { " (sockets opened by systemd)" } else { "" };
-        self.listen.iter().map(one).collect::<Vec<_>>().join(", ") + passed
+        addresses(&self.listen) + passed
+    }
+
+    fn http_line(&self) -> String {
+        let HttpSettings { listen, workers, limits } = &self.http;
+        if listen.is_empty() {
+            return "off".to_owned();
+        }
+        format!(
+            "{}; {} with up to {} connections each",
+            addresses(listen),
+            plural(*workers, "web worker"),
+            grouped(limits.connections)
+        )
     }
 
     /// The number of workers of each kind, and their vCPUs.
@@ -113,6 +123,14 @@ impl Settings {
             }
         }
     }
+}
+
+fn addresses(listen: &[Listen]) -> String {
+    let one = |listen: &Listen| {
+        let optional = if listen.optional { " (unless the host lacks IPv6)" } else { "" };
+        format!("{}{optional}", listen.address)
+    };
+    listen.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
 fn vcpus_line(host: &Host) -> String {

@@ -24,7 +24,7 @@ type Read = fn(&Summary) -> u64;
 
 /// Counters whose rates are recorded, beside those of [`LOSSES`].
 const RATES: [(&str, Read); 5] = [
-    ("replies", |sum| sum.sent),
+    ("replies", Summary::replied),
     ("announces", |sum| sum.announces),
     ("connects", |sum| sum.connects),
     ("scrapes", |sum| sum.scrapes),

@@ -31,6 +31,7 @@ fn derived(settings: &Settings, key: &str) -> Option<Value> {
         "workers.socket" if is_split => number(placement.socket_sides() as u64),
         "workers.swarm" if is_split => number(placement.shards() as u64),
         "workers.spin" => number(settings.spin.as_micros() as u64),
+        "http.workers" => number(settings.http.workers as u64),
         "announce.peer_lifetime" => number(settings.announce.peer_lifetime.into()),
         "overload.longest_interval" => number(settings.overload.longest_interval.into()),
         "limits.peers" => number(settings.limits.peers),

@@ -130,9 +130,9 @@ fn serve(
         End::Stopped => {
             let (summary, written) = serving.stop();
             log::info!(
-                "stopped: {} datagrams in, {} out, {} refused",
-                grouped(summary.datagrams),
-                grouped(summary.sent),
+                "stopped: {} in, {} out, {} refused",
+                grouped(summary.received()),
+                grouped(summary.replied()),
                 grouped(summary.refused_in_all()),
             );
             written.map_or_else(Exit::lost_peers, |()| Exit::good())
@@ -180,7 +180,8 @@ mod tests {
             (exit.code, exit.text.as_str()),
             (1, "onrush: worker-3 failed: it panicked: why\n")
         );
-        let settings = Settings::for_test("listen = ['127.0.0.1:80']");
+        let listen = "listen = ['127.0.0.1:80']\nhttp.listen = [':81', '127.0.0.1:80']";
+        let settings = Settings::for_test(listen);
         let failed = |error: StartError| failed_start(&error, &Flags::default(), &settings);
         let exit = failed(ListError { path: "list".into(), fault: ListFault::Empty }.into());
         assert_eq!(exit.code, 2);
@@ -194,6 +195,9 @@ mod tests {
         let exit = failed(BindError::NotHere { address: settings.listen[0].address }.into());
         assert_eq!(exit.code, 1);
         assert!(exit.text.contains("`listen.0`: this host has no address"), "{}", exit.text);
+        let absent = BindError::NotHere { address: settings.listen[0].address };
+        let exit = failed(StartError::Http(absent));
+        assert!(exit.text.contains("`http.listen.1`: this host has no"), "{}", exit.text);
         let exit = failed(StartError::Poll(io::ErrorKind::OutOfMemory.into()));
         assert_eq!(exit.code, 1);
         assert!(exit.text.starts_with("onrush: cannot set up polling: "), "{}", exit.text);

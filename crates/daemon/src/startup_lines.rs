@@ -8,23 +8,26 @@ use onrush_text::version::version;
 
 /// The lines that describe a tracker that has just started.
 pub(super) fn lines(settings: &Settings, tracker: &Tracker) -> Vec<String> {
-    let addresses: Vec<String> =
-        tracker.running.addresses().iter().map(|address| format!("udp://{address}")).collect();
+    let addresses = tracker.running.addresses();
     let steered = tracker.steering.as_ref().is_some_and(|s| s.addresses().next().is_some());
     let steering =
         if steered { "; the kernel steers announces to their shard's worker" } else { "" };
-    let by = if settings.sockets_passed { " (sockets by systemd)" } else { "" };
+    let by = if settings.sockets_passed { " (UDP sockets by systemd)" } else { "" };
     let mut lines = vec![
-        format!("onrush {} serves {}{by}", version(), addresses.join(" and ")),
+        format!("onrush {} serves {}{by}", version(), addresses.urls().join(" and ")),
         format!("workers: {}{steering}", settings.workers_line()),
         format!("announces: {}", settings.announce_line()),
         format!("limits: {}; state: {}", settings.limits_line(), settings.state_line()),
     ];
     lines.extend(tracker.admin.announcement.clone());
-    if let Some(port) = tracker.running.addresses().first().map(SocketAddr::port) {
-        lines.push(format!(
-            "ready: add udp://<this host>:{port}/announce to a torrent; stop with Ctrl-C or SIGTERM"
-        ));
-    }
+    let url = |scheme: &str, addresses: &[SocketAddr]| {
+        addresses.first().map(|it| format!("{scheme}://<this host>:{}/announce", it.port()))
+    };
+    let urls = [url("udp", &addresses.udp), url("http", &addresses.http)];
+    let urls: Vec<String> = urls.into_iter().flatten().collect();
+    lines.push(format!(
+        "ready: add {} to a torrent; stop with Ctrl-C or SIGTERM",
+        urls.join(" or ")
+    ));
     lines
 }

@@ -7,7 +7,8 @@
 //! SO_REUSEPORT a second copy of the daemon could also bind, and would silently take half of the
 //! traffic: so each address is first bound without it, as a probe.
 //!
-//! A load tester binds [plain sockets](bind_client).
+//! A load tester binds [plain sockets](bind_client). TCP listeners are bound by the same rules, in
+//! [`stream::listen`](crate::stream::listen).
 
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -19,6 +20,10 @@ use crate::notice::{Direction, Notice, buffer_clamped};
 pub use crate::socket::Buffers;
 use crate::sys;
 
+/// Connections that wait for a worker at a listener, at most; the kernel caps it by
+/// net.core.somaxconn.
+pub const BACKLOG: libc::c_int = 4096;
+
 /// An address to listen on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Address {
@@ -26,6 +31,25 @@ pub struct Address {
     pub address: SocketAddr,
     /// Whether to continue without it if the host lacks the address or its whole family.
     pub optional: bool,
+}
+
+/// The protocol of a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// Datagrams.
+    Udp,
+    /// A listener for connections.
+    Tcp,
+}
+
+impl Transport {
+    /// The option by which ss(8) lists its sockets.
+    pub fn letter(self) -> char {
+        match self {
+            Self::Udp => 'u',
+            Self::Tcp => 't',
+        }
+    }
 }
 
 /// Options for binding a group.
@@ -67,12 +91,15 @@ pub enum BindError {
     /// Another process has it.
     #[error(
         "{address} is taken by another process, perhaps a second copy of this one. \
-         Find it with: ss -ulpn 'sport = :{port}'",
+         Find it with: ss -{letter}lpn 'sport = :{port}'",
+        letter = transport.letter(),
         port = address.port()
     )]
     Taken {
         /// The address.
         address: SocketAddr,
+        /// The protocol.
+        transport: Transport,
     },
     /// The user lacks the permission.
     #[error(
@@ -131,6 +158,15 @@ impl BindError {
 }
 
 impl BoundSocket {
+    /// A UDP socket that is bound to `address`, or is going to be.
+    fn new(socket: Socket, address: SocketAddr, sharing: Sharing) -> Self {
+        let reports_local = sharing == Sharing::Group && address.ip().is_unspecified();
+        let socket = Self { socket: socket.into(), address, reports_local };
+        // Only an optimisation: a kernel that does not support it works as well.
+        socket.set_fragments(false);
+        socket
+    }
+
     /// A server's socket that another process has bound, made nonblocking.
     pub(crate) fn from_bound(socket: UdpSocket) -> io::Result<Self> {
         let address = socket.local_addr()?;
@@ -226,7 +262,9 @@ impl BoundSocket {
 
     /// A server's socket for `address`, to be bound later beside others of its group.
     pub(crate) fn unbound(address: SocketAddr) -> Result<Self, BindError> {
-        prepare(address, Sharing::Group).map_err(|e| e.into_error(address))
+        let socket = prepare(address, Transport::Udp, Sharing::Group);
+        let socket = socket.map_err(|e| e.into_error(address, Transport::Udp))?;
+        Ok(Self::new(socket, address, Sharing::Group))
     }
 
     /// A second descriptor of the same kernel socket. It keeps the socket open, and with it the
@@ -260,25 +298,83 @@ pub fn bind_group(addresses: &[Address], options: &Options) -> Result<Group, Bin
     group.with_an_address()
 }
 
-/// Checks that [`bind_group`] could bind an address now, without keeping it.
+/// Checks that [`bind_group`], or [`stream::listen`](crate::stream::listen) for TCP, could bind an
+/// address now, without keeping it.
 ///
 /// # Errors
 /// The [`BindError`] that it would return.
-pub fn check(Address { address, optional }: Address) -> Result<(), BindError> {
-    match probe(address, true) {
-        Err(failure) if !(optional && failure.is_absence()) => Err(failure.into_error(address)),
+pub fn check(
+    Address { address, optional }: Address,
+    transport: Transport,
+) -> Result<(), BindError> {
+    match probe(address, transport, true) {
+        Err(failure) if !(optional && failure.is_absence()) => {
+            Err(failure.into_error(address, transport))
+        }
         _ => Ok(()),
     }
+}
+
+/// Those of `addresses` that this process can bind. Those that are optional and that the host lacks
+/// are left out, with a notice.
+pub(crate) fn available(
+    addresses: &[Address],
+    transport: Transport,
+    may_probe: bool,
+    notices: &mut Vec<Notice>,
+) -> Result<Vec<SocketAddr>, BindError> {
+    let mut wanted = Vec::with_capacity(addresses.len());
+    for &Address { address, optional } in addresses {
+        match probe(address, transport, may_probe) {
+            Ok(()) => wanted.push(address),
+            Err(failure) if optional && failure.is_absence() => {
+                let (family, remedy) = match address.is_ipv6() {
+                    true => ("IPv6", ": sysctl -w net.ipv6.conf.all.disable_ipv6=0"),
+                    false => ("IPv4", ""),
+                };
+                notices.push(format!(
+                    "not listening on {address}, which this host does not have ({}); to serve \
+                     {family}, enable it and restart{remedy}",
+                    failure.1
+                ));
+            }
+            Err(failure) => return Err(failure.into_error(address, transport)),
+        }
+    }
+    Ok(wanted)
+}
+
+/// The address with its port, and a function that binds one more socket to it.
+pub(crate) fn group_at(
+    address: SocketAddr,
+    transport: Transport,
+) -> Result<(SocketAddr, impl FnMut() -> Result<Socket, BindError>), BindError> {
+    let reserved = (address.port() == 0).then(|| reserve_port(address, transport)).transpose()?;
+    let (mut reserved, address) = match reserved {
+        Some((socket, address)) => (Some(socket), address),
+        None => (None, address),
+    };
+    let next = move || {
+        let opened = open(address, transport, Sharing::Group);
+        let (socket, _) = opened.map_err(|e| e.into_error(address, transport))?;
+        // The group has begun: its first socket takes the number that the placeholder frees here.
+        drop(reserved.take());
+        Ok(socket)
+    };
+    Ok((address, next))
 }
 
 /// A placeholder socket whose port is free of other groups, and is shared from now on. A socket
 /// that sets SO_REUSEPORT before it binds port 0 may get the port of another group of this user and
 /// take datagrams from it; a port found by a probe and bound later could be taken in between.
-fn reserve_port(address: SocketAddr) -> Result<BoundSocket, BindError> {
-    let reserved = open(address, Sharing::Alone).map_err(|e| e.into_error(address))?;
-    let shared = SockRef::from(&reserved.socket).set_reuse_port(true);
-    shared.map_err(BindError::at(reserved.address, "set SO_REUSEPORT"))?;
-    Ok(reserved)
+fn reserve_port(
+    address: SocketAddr,
+    transport: Transport,
+) -> Result<(Socket, SocketAddr), BindError> {
+    let reserved = open(address, transport, Sharing::Alone);
+    let (socket, address) = reserved.map_err(|e| e.into_error(address, transport))?;
+    socket.set_reuse_port(true).map_err(BindError::at(address, "set SO_REUSEPORT"))?;
+    Ok((socket, address))
 }
 
 impl Group {
@@ -297,34 +393,9 @@ impl Group {
         may_probe: bool,
     ) -> Result<(), BindError> {
         let workers = self.workers.len();
-        let mut wanted = Vec::with_capacity(addresses.len());
-        for &Address { address, optional } in addresses {
-            match probe(address, may_probe) {
-                Ok(()) => wanted.push(address),
-                Err(failure) if optional && failure.is_absence() => {
-                    let (family, remedy) = match address.is_ipv6() {
-                        true => ("IPv6", ": sysctl -w net.ipv6.conf.all.disable_ipv6=0"),
-                        false => ("IPv4", ""),
-                    };
-                    self.notices.push(format!(
-                        "not listening on {address}, which this host does not have ({}); to serve \
-                         {family}, enable it and restart{remedy}",
-                        failure.1
-                    ));
-                }
-                Err(failure) => return Err(failure.into_error(address)),
-            }
-        }
-        for address in wanted {
-            let mut reserved = (address.port() == 0).then(|| reserve_port(address)).transpose()?;
-            let address = reserved.as_ref().map_or(address, BoundSocket::address);
-            let next = |_| {
-                let socket = open(address, Sharing::Group).map_err(|e| e.into_error(address))?;
-                // The group has begun: its first socket takes the number that the placeholder frees
-                // here.
-                drop(reserved.take());
-                socket.with_options(buffers)
-            };
+        for address in available(addresses, Transport::Udp, may_probe, &mut self.notices)? {
+            let (address, mut next) = group_at(address, Transport::Udp)?;
+            let next = |_| BoundSocket::new(next()?, address, Sharing::Group).with_options(buffers);
             self.add(address, (0..workers).map(next))?;
         }
         Ok(())
@@ -376,8 +447,9 @@ pub fn bind_client(
     source: SocketAddr,
     buffers: Buffers,
 ) -> Result<(BoundSocket, Vec<Notice>), BindError> {
-    let socket = open(source, Sharing::Alone).map_err(|e| e.into_error(source))?;
-    socket.with_options(buffers)
+    let opened = open(source, Transport::Udp, Sharing::Alone);
+    let (socket, address) = opened.map_err(|e| e.into_error(source, Transport::Udp))?;
+    BoundSocket::new(socket, address, Sharing::Alone).with_options(buffers)
 }
 
 /// Other sockets that may have the same address.
@@ -399,7 +471,7 @@ impl Failure {
     }
 
     /// The public form of the error.
-    fn into_error(self, address: SocketAddr) -> BindError {
+    fn into_error(self, address: SocketAddr, transport: Transport) -> BindError {
         let Self(step, cause) = self;
         match cause.raw_os_error() {
             // A host with the family has its unspecified address.
@@ -407,7 +479,7 @@ impl Failure {
                 BindError::NotHere { address }
             }
             Some(libc::EADDRNOTAVAIL | libc::EAFNOSUPPORT) => BindError::NoFamily { address },
-            Some(libc::EADDRINUSE) => BindError::Taken { address },
+            Some(libc::EADDRINUSE) => BindError::Taken { address, transport },
             Some(libc::EACCES) => BindError::Forbidden { address },
             _ => BindError::System { address, step, cause },
         }
@@ -416,23 +488,27 @@ impl Failure {
 
 /// Checks that this process can bind `address` alone. Without `exclusive`, checks only that the
 /// host has the address.
-fn probe(address: SocketAddr, exclusive: bool) -> Result<(), Failure> {
+fn probe(address: SocketAddr, transport: Transport, exclusive: bool) -> Result<(), Failure> {
     if address.ip() == IpAddr::from(Ipv6Addr::UNSPECIFIED) {
-        // With IPv6 disabled (net.ipv6.conf.all.disable_ipv6) the kernel still binds `::`, but no
-        // datagram arrives. The address ::1 exists exactly if IPv6 is enabled.
+        // With IPv6 disabled (net.ipv6.conf.all.disable_ipv6) the kernel still binds `::`, but
+        // nothing arrives. The address ::1 exists exactly if IPv6 is enabled.
         let loopback = SocketAddr::from((Ipv6Addr::LOCALHOST, 0));
-        open(loopback, Sharing::Alone)?;
+        open(loopback, transport, Sharing::Alone)?;
     }
     // Port 0 is always free, so that only the address is checked.
     let address = if exclusive { address } else { SocketAddr::new(address.ip(), 0) };
-    open(address, Sharing::Alone).map(drop)
+    open(address, transport, Sharing::Alone).map(drop)
 }
 
 /// Opens a socket for `address` and sets the options that must be set before it is bound.
-fn prepare(address: SocketAddr, sharing: Sharing) -> Result<BoundSocket, Failure> {
+fn prepare(address: SocketAddr, transport: Transport, sharing: Sharing) -> Result<Socket, Failure> {
     let at = |step| move |cause| Failure(step, cause);
-    let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))
-        .map_err(at("open a socket"))?;
+    let (kind, protocol) = match transport {
+        Transport::Udp => (Type::DGRAM, Protocol::UDP),
+        Transport::Tcp => (Type::STREAM, Protocol::TCP),
+    };
+    let socket = Socket::new(Domain::for_address(address), kind, Some(protocol));
+    let socket = socket.map_err(at("open a socket"))?;
     socket.set_nonblocking(true).map_err(at("make a socket nonblocking"))?;
     if address.is_ipv6() {
         // Each family has its own sockets and groups; IPv4 addresses are never mapped.
@@ -441,20 +517,30 @@ fn prepare(address: SocketAddr, sharing: Sharing) -> Result<BoundSocket, Failure
     if sharing == Sharing::Group {
         socket.set_reuse_port(true).map_err(at("set SO_REUSEPORT"))?;
     }
-    let reports_local = sharing == Sharing::Group && address.ip().is_unspecified();
-    let socket = BoundSocket { socket: socket.into(), address, reports_local };
-    // Only an optimisation: a kernel that does not support it works as well.
-    socket.set_fragments(false);
+    if transport == Transport::Tcp {
+        // Connections that outlive a server do not keep its address; another listener does. The
+        // port that the system picks has no connections either.
+        socket.set_reuse_address(address.port() != 0).map_err(at("set SO_REUSEADDR"))?;
+        // Accepted connections inherit it.
+        socket.set_tcp_nodelay(true).map_err(at("set TCP_NODELAY"))?;
+    }
     Ok(socket)
 }
 
-/// Opens and binds a socket.
-fn open(address: SocketAddr, sharing: Sharing) -> Result<BoundSocket, Failure> {
+/// Opens and binds a socket; returns it with its address. A listener of a group then listens.
+fn open(
+    address: SocketAddr,
+    transport: Transport,
+    sharing: Sharing,
+) -> Result<(Socket, SocketAddr), Failure> {
     let at = |step| move |cause| Failure(step, cause);
-    let mut socket = prepare(address, sharing)?;
-    SockRef::from(&socket.socket).bind(&address.into()).map_err(at("bind"))?;
-    socket.address = socket.socket.local_addr().map_err(at("ask for the bound address"))?;
-    Ok(socket)
+    let socket = prepare(address, transport, sharing)?;
+    socket.bind(&address.into()).map_err(at("bind"))?;
+    if (transport, sharing) == (Transport::Tcp, Sharing::Group) {
+        socket.listen(BACKLOG).map_err(at("listen"))?;
+    }
+    let bound = socket.local_addr().map_err(at("ask for the bound address"))?;
+    Ok((socket, bound.as_socket().unwrap_or(address)))
 }
 
 /// Makes the kernel report the local address of each datagram.
@@ -507,9 +593,9 @@ mod tests {
     use super::*;
 
     /// The message of the error that `bind` returned.
-    fn message(code: i32) -> String {
+    fn message(code: i32, transport: Transport) -> String {
         let failure = Failure("bind", io::Error::from_raw_os_error(code));
-        failure.into_error("192.0.2.7:80".parse().unwrap()).to_string()
+        failure.into_error("192.0.2.7:80".parse().unwrap(), transport).to_string()
     }
 
     #[test]
@@ -523,8 +609,10 @@ mod tests {
             (libc::EAFNOSUPPORT, "no IPv4"),
             (libc::EMFILE, "bind on 192.0.2.7:80"),
         ] {
-            let text = message(code);
+            let text = message(code, Transport::Udp);
             assert!(text.contains(remedy) && text.contains("192.0.2.7"), "{code}: {text}");
         }
+        let text = message(libc::EADDRINUSE, Transport::Tcp);
+        assert!(text.contains("ss -tlpn 'sport = :80'"), "{text}");
     }
 }

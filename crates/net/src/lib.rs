@@ -1,7 +1,7 @@
-//! Batched UDP: datagrams between the kernel and a worker. It does not depend on BitTorrent, and
-//! has the project's only `unsafe`. It is for Linux.
+//! Batched UDP, and TCP for servers: datagrams and streams between the kernel and a worker. It does
+//! not depend on BitTorrent, and has the project's only `unsafe`. It is for Linux.
 //!
-//! # The contract of a backend
+//! # The contract of a backend of datagrams
 //!
 //! A backend is one worker's whole network side, over any number of kernel sockets. It implements
 //! [`Socket`]:
@@ -18,6 +18,31 @@
 //! 4. A [`Return`] is a token: it can be copied, is valid as long as the backend lives, and has no
 //!    meaning for the backend of another worker.
 //! 5. Nothing is allocated after construction.
+//!
+//! # The contract of a backend of streams
+//!
+//! A backend is one worker's listeners and accepted connections. It implements
+//! [`Streams`](stream::Streams), edge-triggered:
+//!
+//! 1. [`wait`](stream::Streams::wait) blocks until something is ready, the waker wakes it, or the
+//!    timeout elapses; spurious returns are allowed. A wake-up before `wait` is not lost. Events
+//!    that were not taken before a `wait` are lost.
+//! 2. [`ready`](stream::Streams::ready) returns each event of the last wait once. A listener is
+//!    reported when it has a connection: the first one, and the next one after `accept` returned
+//!    `None`. A stream is reported when it is readable or writable: once after `watch`, and again
+//!    after a read or a write returned `WouldBlock`. Further events are allowed.
+//! 3. Input and its end make a stream readable. A failed connection makes it readable and writable.
+//! 4. [`accept`](stream::Streams::accept) never blocks. It skips connections that failed while they
+//!    waited. After an error no event reports the connections that wait: the caller tries later.
+//! 5. Reads and writes never block, and may process any part of the bytes: only `WouldBlock` says
+//!    that no more is possible now. A read of 0 bytes is the end of the input.
+//! 6. After [`finish`](stream::Stream::finish) the client reads what was written, then the end. The
+//!    stream can still be read.
+//! 7. Dropping a stream closes it. If it has unread input, or more arrives, the connection is
+//!    reset, and the client may lose what it has not read.
+//! 8. After a stream is dropped, no later wait reports its key. Events of the last wait may: a key
+//!    that is used again for another stream needs a part that differs.
+//! 9. The kernel's backend allocates nothing after construction.
 //!
 //! | module | contents |
 //! |---|---|
@@ -37,6 +62,10 @@
 //! | [`mio`] | the kernel's sockets as a backend: recvmmsg and sendmmsg |
 //! | [`mio::drops`] | why the kernel dropped datagrams |
 //! | [`memory`] | a network within the process: loss, delay and reordering from a seed |
+//! | [`stream`] | the contract of streams as types |
+//! | [`stream::listen`] | binds the TCP listeners of all workers |
+//! | [`stream::mio`] | the kernel's connections as a backend: accept4 and epoll |
+//! | [`stream::memory`] | connections within the process: partial transfers, late events |
 //! | [`raw`] | datagrams from any source address, for load tests |
 
 #![allow(unsafe_code, reason = "system calls without a safe wrapper")]
@@ -63,6 +92,7 @@ pub mod regroup;
 pub mod signal;
 pub mod socket;
 pub mod steering;
+pub mod stream;
 mod sys;
 
 pub use counters::untaken;

@@ -116,7 +116,7 @@ const BASE32_CHARACTERS: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 const INVALID: u8 = 0xFF;
 /// The value of each byte as a hexadecimal digit. Lists have millions of hashes, so a table decodes
 /// them.
-const HEX_VALUES: [u8; 256] = values(HEX_DIGITS);
+pub(crate) const HEX_VALUES: [u8; 256] = values(HEX_DIGITS);
 /// The value of each byte as a base32 character.
 const BASE32_VALUES: [u8; 256] = values(BASE32_CHARACTERS);
 

@@ -1,8 +1,10 @@
-//! The UDP tracker protocol as types: BEP 15 datagrams (with BEP 7's IPv6 peers and BEP 41's
-//! options) to Rust values and back.
+//! The tracker protocols as types: BEP 15 datagrams (with BEP 7's IPv6 peers and BEP 41's options)
+//! to Rust values and back; over HTTP, queries to Rust values (BEP 3, 21, 23 and 48), and replies
+//! in bencoding (BEP 7, 24 and 31 too).
 //!
-//! No I/O, no clock, no allocation: everything is parsed from, and written into, byte slices. All
-//! integers are big endian on the wire (BEP 15, "UDP tracker protocol").
+//! No I/O, no clock, no allocation: everything is parsed from, and written into, byte slices; only
+//! what has no fixed limit over HTTP is appended to a vector of the caller. All integers are big
+//! endian in datagrams (BEP 15, "UDP tracker protocol").
 //!
 //! | module | contents |
 //! |---|---|
@@ -12,6 +14,7 @@
 //! | [`options`] | options behind an announce (BEP 41) |
 //! | [`request`] | any datagram that a client may send: [`Request::parse`] |
 //! | [`response`] | any datagram that a tracker may send: [`Response::parse`] |
+//! | [`http`] | the target and query of a GET, and the bodies of its replies |
 //!
 //! A connect request parsed by a tracker, and its response parsed by the client:
 //!
@@ -38,6 +41,7 @@ pub mod announce;
 pub mod connect;
 pub mod endpoint;
 pub mod error;
+pub mod http;
 pub mod id;
 pub mod options;
 pub mod request;

@@ -51,8 +51,8 @@ impl std::error::Error for BadResponse {}
 /// The peers of an announce response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Peers<'a> {
-    family: Family,
-    bytes: &'a [u8],
+    pub(crate) family: Family,
+    pub(crate) bytes: &'a [u8],
 }
 
 impl<'a> Peers<'a> {

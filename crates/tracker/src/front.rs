@@ -8,8 +8,8 @@
 
 use std::sync::Arc;
 
-use onrush_proto::TransactionId;
 use onrush_proto::scrape::HASH_LEN;
+use onrush_proto::{InfoHash, TransactionId};
 use onrush_swarm::Announce;
 
 use crate::access::AccessList;
@@ -31,6 +31,16 @@ pub struct Front {
 }
 
 impl Front {
+    /// How many shards there are.
+    pub fn shards(&self) -> usize {
+        self.owners.len()
+    }
+
+    /// The shard that serves an info hash.
+    pub fn shard_of(&self, info_hash: &InfoHash) -> usize {
+        self.producer.shard_of(info_hash)
+    }
+
     /// Adds an announce that was admitted.
     ///
     /// # Errors

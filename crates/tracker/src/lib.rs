@@ -13,6 +13,7 @@
 //! | [`intake`], [`connection`], [`access`] | the checks of a request |
 //! | [`kernel_filter`] | the filter at the sockets under overload |
 //! | [`refusal`] | reasons to refuse a request, each with a name and a counter |
+//! | [`close_cause`] | causes for the end of a connection, likewise |
 //! | [`producer`], [`sorter`], [`scrape_join`] | requests to batches, served batches to replies |
 //! | [`lanes`] | the channels between members, and their messages |
 //! | [`rules`], [`orders`] | what may change at run time, and the handle for it |
@@ -27,6 +28,7 @@ pub mod access;
 pub mod assemble;
 pub mod clients;
 pub mod clock;
+pub mod close_cause;
 pub mod connection;
 pub mod front;
 pub mod gather;

@@ -1,5 +1,6 @@
-//! The settings of the data path: the placement of workers, the limits of their buffers, and the
-//! values of announce replies. The configuration reads and checks them.
+//! The settings of the data path: the placement of workers, the limits of their buffers and of web
+//! workers' connections, and the values of announce replies. The configuration reads and checks
+//! them.
 
 use std::time::Duration;
 
@@ -71,6 +72,23 @@ pub struct WorkerSettings {
     pub scrapes_in_flight: usize,
     /// Minimum seconds for which a connection id is valid; the maximum is twice as long.
     pub connection_validity: u32,
+}
+
+/// The limits of one web worker's connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WebLimits {
+    /// Seconds for which a connection without a request stays open after a reply; 0 closes it after
+    /// each reply.
+    pub keep_alive: u32,
+    /// Seconds in which the head of a request has to arrive and the client has to take a reply.
+    pub timeout: u32,
+    /// Maximum open connections: the worker's share, rounded up.
+    pub connections: usize,
+    /// Maximum open connections of a source: an IPv4 address or an IPv6 /64.
+    pub connections_per_source: usize,
+    /// Maximum bytes of incomplete requests and unsent replies of all connections: the worker's
+    /// share, rounded up.
+    pub buffer_memory: usize,
 }
 
 /// The values of announce replies, and lifetimes.

@@ -18,8 +18,8 @@ pub enum Role {
     Shard,
     /// A worker with UDP sockets and a shard.
     Both,
-    /// A front that is no worker: it serves clients, without UDP sockets of the tracker.
-    Front,
+    /// A worker with connections of HTTP, without UDP sockets.
+    Web,
 }
 
 impl Role {
@@ -33,6 +33,11 @@ impl Role {
         matches!(self, Self::Socket | Self::Both)
     }
 
+    /// Whether the member has connections of HTTP.
+    pub fn has_connections(self) -> bool {
+        self == Self::Web
+    }
+
     /// Whether the member owns a shard.
     pub fn has_shard(self) -> bool {
         matches!(self, Self::Shard | Self::Both)
@@ -44,7 +49,7 @@ impl Role {
             Self::Socket => "socket",
             Self::Shard => "swarm",
             Self::Both => "worker",
-            Self::Front => "front",
+            Self::Web => "web",
         }
     }
 }

@@ -37,13 +37,19 @@ impl<R: Copy> Producer<R> {
         }
     }
 
+    /// The shard of an info hash; a single shard needs no multiplications.
+    #[inline]
+    pub fn shard_of(&self, info_hash: &InfoHash) -> usize {
+        if self.map.shards() == 1 { 0 } else { self.map.shard_of(info_hash) }
+    }
+
     /// Adds an announce to the batch of its shard.
     ///
     /// # Errors
     /// [`Exhausted`] when no batch is free: the announce gets no reply.
     #[inline]
     pub fn announce(&mut self, announce: &Announce, token: &R) -> Result<(), Exhausted> {
-        let shard = shard_of(&self.map, &announce.info_hash);
+        let shard = self.shard_of(&announce.info_hash);
         self.sorter.announce(shard, announce, token)
     }
 
@@ -136,10 +142,4 @@ impl<R: Copy> Producer<R> {
     pub fn is_idle(&self) -> bool {
         self.sorter.is_idle()
     }
-}
-
-/// The shard of an info hash; a single shard needs no multiplications.
-#[inline]
-fn shard_of(map: &ShardMap, info_hash: &InfoHash) -> usize {
-    if map.shards() == 1 { 0 } else { map.shard_of(info_hash) }
 }

@@ -1,13 +1,14 @@
 //! Reasons to refuse a request. Each has a counter and a name, the label `reason` in metrics.
 //!
-//! [`Refusal`] holds the reasons that any front has; [`UdpRefusal`] those of datagrams (BEP 15).
+//! [`Refusal`] holds the reasons that any front has; [`UdpRefusal`] those of datagrams (BEP 15);
+//! [`HttpRefusal`] those of requests over HTTP.
 
 /// The longest text of an error reply, in bytes: with its head no longer than the announce that it
 /// answers (BEP 15: 98 bytes).
 pub const MAX_ERROR_TEXT: usize = 90;
 
-/// Declares an enum of reasons: each with its name in logs and metrics, in the order of their
-/// counters.
+/// Declares an enum of reasons or causes: each with its name in logs and metrics, in the order of
+/// their counters.
 macro_rules! reasons {
     (
         $(#[$doc:meta])*
@@ -34,6 +35,7 @@ macro_rules! reasons {
         }
     };
 }
+pub(crate) use reasons;
 
 reasons! {
     /// A reason to refuse a request over any front. What the client gets is the front's decision;
@@ -69,6 +71,34 @@ reasons! {
         /// The connection id is not of this tracker, expired, or of another address (BEP 15,
         /// "Connect").
         ConnectionId = "connection_id",
+    }
+}
+
+reasons! {
+    /// A reason to refuse a request over HTTP that no other front has.
+    HttpRefusal {
+        /// It cannot be parsed as a request.
+        Malformed = "malformed",
+        /// It has a body or a Transfer-Encoding.
+        Body = "body",
+        /// Its target is too long.
+        TargetLength = "target_length",
+        /// Its head is too long or has too many fields.
+        HeadLength = "head_length",
+        /// The method is not GET.
+        Method = "method",
+        /// The version is neither HTTP/1.1 nor HTTP/1.0.
+        Version = "version",
+        /// The path is none of the tracker's.
+        Path = "path",
+        /// An announce without an info hash of 20 bytes, or a scrape with one of another length.
+        InfoHash = "info_hash",
+        /// An announce with two info hashes.
+        InfoHashes = "info_hashes",
+        /// The peer id is missing or has no 20 bytes.
+        PeerId = "peer_id",
+        /// The port is missing or not a number from 0 to 65535.
+        PortValue = "port_value",
     }
 }
 

@@ -37,9 +37,26 @@ pub struct WorkerFailure {
     pub cause: String,
 }
 
+/// The addresses that a tracker serves. A port 0 in the settings is the port that the kernel chose.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Addresses {
+    /// Those of the workers' sockets.
+    pub udp: Vec<SocketAddr>,
+    /// Those of the listeners for HTTP.
+    pub http: Vec<SocketAddr>,
+}
+
+impl Addresses {
+    /// All of them with their scheme, like `udp://192.0.2.1:6969`.
+    pub fn urls(&self) -> Vec<String> {
+        let udp = self.udp.iter().map(|address| format!("udp://{address}"));
+        udp.chain(self.http.iter().map(|address| format!("http://{address}"))).collect()
+    }
+}
+
 /// A tracker with its members on threads.
 pub struct Running {
-    addresses: Vec<SocketAddr>,
+    addresses: Addresses,
     members: Arc<[Member]>,
     mailboxes: Arc<[Mailbox]>,
     orders: Orders,
@@ -59,7 +76,7 @@ impl Running {
     /// When a thread cannot be started; the others are stopped again.
     pub fn prepare<S: Socket + Send + 'static, F: MemberThread>(
         settings: &WorkerSettings,
-        addresses: Vec<SocketAddr>,
+        addresses: Addresses,
         workers: Vec<Worker<S>>,
         fronts: Vec<F>,
         clock: Clock,
@@ -95,7 +112,8 @@ impl Running {
             running.start(worker, Turns { cpu, ..turns.clone() })?;
         }
         for front in fronts {
-            running.start(front, turns.clone())?;
+            // Without a vCPU of its own, it would take time from workers.
+            running.start(front, Turns { spin: Duration::ZERO, ..turns.clone() })?;
         }
         Ok(running)
     }
@@ -114,8 +132,8 @@ impl Running {
         self.gate = None;
     }
 
-    /// The addresses that are served. A port 0 in the settings is the port that the kernel chose.
-    pub fn addresses(&self) -> &[SocketAddr] {
+    /// The addresses that are served.
+    pub fn addresses(&self) -> &Addresses {
         &self.addresses
     }
 

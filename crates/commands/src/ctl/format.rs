@@ -8,7 +8,7 @@ use onrush_control::api::admin::{
     ConfigDifference, ConfigDifferences, ConfigReport, ConfigValue, ExportReport, LargestSwarms,
     ReloadReport, SnapshotReport, Swarm,
 };
-use onrush_control::api::stats::Stats;
+use onrush_control::api::stats::{HttpStats, Stats};
 use onrush_control::api::{Health, Ready, Successor};
 use onrush_text::numbers::{bytes, grouped};
 use onrush_text::times::duration;
@@ -71,7 +71,7 @@ pub fn stats(stats: &Stats) -> String {
         ),
         ("events", counts(traffic.events.iter().map(|(event, count)| (event, *count)))),
         ("refused", counts(traffic.only_refused())),
-        ("replies", grouped(totals.worker.sent)),
+        ("replies", grouped(totals.replied())),
         ("lost", counts(totals.losses())),
         ("completed", grouped(totals.shard.completed)),
         ("memory", bytes(stats.memory.resident)),
@@ -79,6 +79,20 @@ pub fn stats(stats: &Stats) -> String {
     ];
     let shares =
         clients.shares().take(8).map(|(name, share)| format!("{name} {:.1} %", 100.0 * share));
+    if let Some(http) = &totals.http {
+        let HttpStats { counts: over_http, closed, .. } = http;
+        let most = stats.limits.http_connections.unwrap_or(0);
+        let requests = format!(
+            "{} requests ({} abandoned), {} of {} connections",
+            grouped(over_http.requests),
+            grouped(over_http.abandoned),
+            grouped(over_http.open),
+            grouped(most)
+        );
+        lines.push(("HTTP", requests));
+        lines.push(("unserved", counts(http.unserved().into_iter())));
+        lines.push(("closed", counts(closed.iter().map(|(cause, count)| (cause, *count)))));
+    }
     lines.push(("clients", or_none(shares.collect::<Vec<_>>().join(", "))));
     aligned(&lines)
 }
@@ -217,6 +231,26 @@ mod tests {
         let text = stats(&Stats::default());
         assert!(text.contains("clients    none\n") && text.contains("refused    none\n"), "{text}");
         assert!(!text.contains("NaN"), "{text}");
+    }
+
+    #[test]
+    fn http_is_shown_where_it_is_served() {
+        let mut read = Stats::default();
+        assert!(!stats(&read).contains("HTTP"));
+        let mut http = HttpStats { closed: [("full".into(), 3)].into(), ..HttpStats::default() };
+        (http.counts.requests, http.counts.answered) = (5_000, 4_000);
+        (http.counts.accept_errors, http.counts.open) = (2, 12);
+        (read.totals.http, read.limits.http_connections) = (Some(http), Some(16_384));
+        read.totals.worker.sent = 1_000;
+        let text = stats(&read);
+        for part in [
+            "HTTP       5,000 requests (0 abandoned), 12 of 16,384 connections\n",
+            "unserved   connections not accepted 2, connections refused as full 3\n",
+            "closed     full 3\n",
+            "replies    5,000\n",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
     }
 
     #[test]

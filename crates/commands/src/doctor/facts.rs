@@ -12,11 +12,12 @@ use std::time::Duration;
 
 use onrush_config::host::granted;
 use onrush_config::{Host, Settings};
+use onrush_net::bind::Transport;
 use onrush_net::clock;
 use procfs_core::FromRead;
 use procfs_core::process::{LimitValue, Limits, Status};
 
-use onrush_config::socket_holders::{Holder, Protocol, holders};
+use onrush_config::socket_holders::{Holder, holders};
 
 /// The input of all checks. `None` means that the host does not have it or does not show it.
 #[derive(Debug)]
@@ -64,7 +65,7 @@ impl Facts {
             memory: host.memory,
             holders: match quick {
                 true => Vec::new(),
-                false => holders(root, Protocol::Udp, |address| ports.contains(&address.port())),
+                false => holders(root, Transport::Udp, |address| ports.contains(&address.port())),
             },
             tracker: None,
             open_files: None,

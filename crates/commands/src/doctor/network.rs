@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use onrush_net::affinity;
+use onrush_net::{affinity, bind};
 use procfs_core::net::{Snmp, Snmp6};
 
 use super::facts::{Files, Record, Records, name, ports};
@@ -29,6 +29,7 @@ pub(super) fn checks(facts: &Facts) -> Vec<Finding> {
         buffer(files, "rmem_max", receive, "bursts of requests"),
         buffer(files, "wmem_max", send, "bursts of replies"),
         backlog(files),
+        accept_queue(facts),
         drops(files),
         early_demux(files),
     ];
@@ -254,6 +255,20 @@ fn backlog(files: &Files) -> Option<Finding> {
         ),
     };
     Some(finding.sysctl("net.core.netdev_max_backlog", 2 * BACKLOG))
+}
+
+/// The queue of new connections over HTTP that wait for a web worker.
+fn accept_queue(facts: &Facts) -> Option<Finding> {
+    let (limit, name) = (facts.files.number("proc/sys/net/core/somaxconn")?, "somaxconn");
+    if facts.settings.http.listen.is_empty() {
+        return None;
+    }
+    let (wanted, fit) = (bind::BACKLOG as u64, format!("{limit} new connections may wait"));
+    if limit >= wanted {
+        return Some(Finding::ok(name, fit));
+    }
+    let what = format!("{fit} at a listener for HTTP: further ones of a burst are dropped");
+    Some(Finding::note(name, what).sysctl("net.core.somaxconn", wanted))
 }
 
 /// Datagrams that full buffers of sockets have dropped, over both families; a host without IPv6 has

@@ -31,6 +31,7 @@ pub(super) fn checks(facts: &Facts) -> Vec<Finding> {
         clock_source(&facts.files),
         Some(quota(facts)),
         files(facts),
+        connections(facts),
         user(facts),
         memory(facts),
         swap(&facts.files),
@@ -152,9 +153,9 @@ fn quota(facts: &Facts) -> Finding {
 
 /// The limit of open files of the process.
 fn files(facts: &Facts) -> Option<Finding> {
-    let (limit, Settings { listen, placement, .. }) = (facts.open_files?, &facts.settings);
-    let (addresses, workers) = (listen.len(), placement.workers());
-    let needed = (placement.socket_sides() * addresses + 4 * workers) as u64 + OTHER_FILES;
+    let (limit, settings) = (facts.open_files?, &facts.settings);
+    let (addresses, workers) = (settings.listen.len(), settings.placement.workers());
+    let needed = needed_files(settings);
     let has = match facts.tracker {
         Some(pid) => format!("process {pid}, the tracker, may open {limit} files"),
         None => format!("this shell may open {limit} files (a unit has its own limit)"),
@@ -170,6 +171,40 @@ fn files(facts: &Facts) -> Option<Finding> {
     let enough = needed.next_power_of_two();
     Some(
         Finding::problem("files", what)
+            .fix(format!("ulimit -n {enough}"))
+            .keep(format!("LimitNOFILE={enough} in the unit")),
+    )
+}
+
+/// Open files without which the tracker does not start.
+fn needed_files(Settings { listen, placement, http, .. }: &Settings) -> u64 {
+    let sockets = placement.socket_sides() * listen.len() + 4 * placement.workers();
+    let web = match http.listen.len() {
+        0 => 0,
+        addresses => http.workers * (addresses + 4),
+    };
+    (sockets + web) as u64 + OTHER_FILES
+}
+
+/// Open files for all connections over HTTP.
+fn connections(facts: &Facts) -> Option<Finding> {
+    let (limit, http) = (facts.open_files?, &facts.settings.http);
+    if http.listen.is_empty() {
+        return None;
+    }
+    let connections = (http.limits.connections * http.workers) as u64;
+    let needed = needed_files(&facts.settings) + connections;
+    if limit >= needed {
+        let what = format!("{limit} open files are enough for {connections} connections");
+        return Some(Finding::ok("connections", what));
+    }
+    let what = format!(
+        "{connections} connections over HTTP (http.connections) need about {needed} open files, \
+         and the limit is {limit}: beyond it new connections wait until others are closed"
+    );
+    let enough = needed.next_power_of_two();
+    Some(
+        Finding::note("connections", what)
             .fix(format!("ulimit -n {enough}"))
             .keep(format!("LimitNOFILE={enough} in the unit")),
     )

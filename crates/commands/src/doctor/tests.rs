@@ -533,6 +533,24 @@ fn too_few_open_files_are_a_problem_with_a_number() {
 }
 
 #[test]
+fn connections_over_http_need_files_and_a_queue() {
+    let look = |somaxconn: &str, files: u64| {
+        let queue = ("proc/sys/net/core/somaxconn", somaxconn);
+        let made = Made::new(&[queue, ("proc/self/limits", &limits(files))]);
+        (made.look("http = { listen = [':80'], connections = 5000 }", false), made)
+    };
+    let (enough, _made) = look("4096", 65_536);
+    finds_in(&enough, "connections", Severity::Ok, "5000 connections");
+    finds_in(&enough, "somaxconn", Severity::Ok, "4096");
+    let (small, _made) = look("128", 4096);
+    finds_in(&small, "files", Severity::Ok, "4096");
+    finds_in(&small, "connections", Note, "LimitNOFILE=8192");
+    finds_in(&small, "somaxconn", Note, "sysctl -w net.core.somaxconn=4096");
+    let off = Made::new(&[("proc/self/limits", &limits(256))]).facts();
+    assert!(found(&off, "connections").is_none() && found(&off, "somaxconn").is_none());
+}
+
+#[test]
 fn root_is_a_note_unless_the_tracker_changes_user() {
     finds_after("user", Note, "would run as root", |facts| facts.root = Some(true));
     finds_after("user", Severity::Ok, "", |facts| facts.root = Some(false));

@@ -17,7 +17,7 @@ use rows::{
 use super::rates::Pair;
 use super::view::{Scroll, View};
 use crate::format::{escaped, rate};
-use onrush_control::api::stats::{FamilyStats, Stats};
+use onrush_control::api::stats::{FamilyStats, HttpStats, Stats};
 use onrush_text::numbers::{bytes, compact};
 use onrush_text::times::duration;
 
@@ -74,6 +74,7 @@ fn figures(view: &View, area: Rect, cells: &mut Buffer) -> Scroll {
     };
     let mut below = vec![];
     below.extend(replies(pair));
+    below.extend(http(pair));
     below.extend(stored(pair));
     below.extend(resources(pair));
     let requests = traffic(view, pair);
@@ -214,11 +215,13 @@ fn replies(pair: Pair<'_>) -> [Row; 3] {
     };
     let replies = vec![
         name("replies"),
-        plain(format!("{}/s", rate(per_second(|s| s.totals.worker.sent as f64)))),
+        plain(format!("{}/s", rate(per_second(|s| s.totals.replied() as f64)))),
         faint("  in "),
-        plain(bits(|s| s.totals.traffic.incoming.bytes as f64)),
+        plain(bits(|s| {
+            (s.totals.traffic.incoming.bytes + s.totals.over_http().http_received_bytes) as f64
+        })),
         faint(" out "),
-        plain(bits(|s| s.totals.worker.sent_bytes as f64)),
+        plain(bits(|s| (s.totals.worker.sent_bytes + s.totals.over_http().http_sent_bytes) as f64)),
         faint(" Mbit/s"),
     ];
     let refused = causes(pair, "refused", false, |s| s.totals.traffic.only_refused().collect());
@@ -248,6 +251,23 @@ fn causes(pair: Pair<'_>, what: &str, alarms: bool, counts: fn(&Stats) -> Vec<(&
         vec![now, faint(format!(" {} total", compact(all as f64)))]
     });
     list(what, items)
+}
+
+/// Requests and connections over HTTP, and connections that were not served.
+fn http(pair: Pair<'_>) -> Option<Row> {
+    let now = pair.now.totals.http.as_ref()?;
+    let most = pair.now.limits.http_connections.unwrap_or(0);
+    let row = vec![
+        name("HTTP"),
+        plain(format!("{}/s", rate(pair.rate(|s| s.totals.over_http().requests as f64)))),
+        faint("  connections "),
+        plain(compact(now.counts.open as f64)),
+        faint(format!(" of {}  unserved ", compact(most as f64))),
+    ];
+    let mut unserved =
+        causes(pair, "", true, |s| s.totals.http.iter().flat_map(HttpStats::unserved).collect());
+    // Its name is in the row already.
+    Some([row, unserved.split_off(1)].concat())
 }
 
 /// Swarms, completions and expiry; client software.

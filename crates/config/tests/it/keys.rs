@@ -112,6 +112,8 @@ fn changed(path: &str, key: &Key) -> String {
     let hashes = "info_hashes = [\"0123456789abcdef0123456789abcdef01234567\"]\n";
     match path {
         "listen" => "listen = [\"127.0.0.1:7000\"]".to_owned(),
+        "http.listen" => "[http]\nlisten = [\"127.0.0.1:7000\"]".to_owned(),
+        "http.workers" => setting(path, "2"),
         "group" => "user = \"onrush\"\ngroup = \"www\"".to_owned(),
         "workers.total" => "[workers]\ntotal = 3".to_owned(),
         "workers.socket" => "[workers]\nplacement = \"split\"\nsocket = 2\ntotal = 4".to_owned(),

@@ -11,7 +11,7 @@ use std::time::Duration;
 use clap::Parser;
 use onrush_config::settings::{Access, Listen, LogFormat};
 use onrush_config::{Flags, Host, Problems, Settings, print_config, reference};
-use onrush_tracker::limits::{AnnounceSettings, Placement};
+use onrush_tracker::limits::{AnnounceSettings, Placement, WebLimits};
 
 #[derive(Parser)]
 struct Cli {
@@ -120,6 +120,8 @@ const CONTRADICTIONS: &[(&str, &str, &str)] = &[
     ("listen = ['[::1]:80', '[::1]:81', '[::1]:80']", "1:35: `listen.2`", "[::1]:80 "),
     ("listen = [\":80\",\n\"[::]:80\"]", "2:1: `listen.1`", "[::]:80 "),
     ("listen = []", "1:10: `listen`", "a list of 0"),
+    ("http.listen = [':80', '0.0.0.0:80']", "1:23: `http.listen.1`", "0.0.0.0:80 "),
+    ("http.listen = [':80', ':6970']", "1:23: `http.listen.1`", "127.0.0.1:6970 is the address"),
     ("[limits]\nbatches_in_flight = 7", "2:21: `limits.batches_in_flight`", "4 workers"),
     (
         "[access]\ninfo_hashes = [\"0123456789abcdef0123456789abcdef01234567\"]",
@@ -148,6 +150,28 @@ fn keys_of_other_trackers_are_translated() {
     assert!(text.contains("`access.allow`") && text.contains("mode = \"allow\""), "{text}");
     assert!(text.contains("`access.deny`") && text.contains("mode = \"deny\""), "{text}");
     assert!(count(&text) == 2, "{text}");
+    let text = problems("[http]\nport = 80\nmax_connections = 9\nkeepalive = 1\n");
+    for part in ["or in [http] for HTTP", "`connections` in [http]", "did you mean `keep_alive`?"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+#[test]
+fn web_workers_share_the_limits_of_http() {
+    let limits = WebLimits {
+        keep_alive: 15,
+        timeout: 10,
+        connections: 16_384,
+        connections_per_source: 64,
+        buffer_memory: 64 << 20,
+    };
+    let off = settings("").http;
+    assert_eq!((off.listen, off.workers, off.limits), (Vec::new(), 1, limits));
+    let http = |text: &str, vcpus| with(text, &[], &host(vcpus)).unwrap().0.http;
+    assert_eq!([1, 8, 9, 48].map(|vcpus| http("", vcpus).workers), [1, 1, 2, 6]);
+    let three = http("[http]\nworkers = 3\nconnections = 100\nbuffer_memory = '1MiB'\n", 1);
+    let share = WebLimits { connections: 34, buffer_memory: 349_526, ..limits };
+    assert_eq!((three.workers, three.limits), (3, share));
 }
 
 #[test]
@@ -262,6 +286,7 @@ fn the_summary_reports_the_effect_on_this_host() {
     };
     for (name, values) in [
         ("listen ", ["0.0.0.0:6969", "[::]:6969"].as_slice()),
+        ("http ", &["off"]),
         ("workers ", &["2 colocated", "vCPU 1,3"]),
         ("vCPUs ", &["4 usable: 0-3"]),
         ("announce ", &["1800 s", "5 %", "3600 s", "200 peers", "67 "]),
@@ -274,6 +299,10 @@ fn the_summary_reports_the_effect_on_this_host() {
         values.iter().for_each(|value| assert!(row.contains(value), "{value}: {row}"));
     }
     assert!(notices.iter().any(|note| note.contains("workers.pin")), "{notices:?}");
+    let served = self::settings("http = { listen = [':80'], workers = 2 }").summary(&host);
+    for part in ["0.0.0.0:80, [::]:80 ", "2 web workers", "8,192 connections"] {
+        assert!(served.contains(part), "{part}: {served}");
+    }
 }
 
 #[test]
@@ -287,6 +316,9 @@ fn flags_override_the_file_and_are_named_in_problems() {
         settings.listen.iter().map(|l| (l.address.to_string(), l.optional)).collect();
     let expected = [("0.0.0.0:80", false), ("[::]:80", true), ("[::1]:81", false)];
     assert_eq!(shown, expected.map(|(address, optional)| (address.to_owned(), optional)));
+    let both = ["--http", ":80", "--http", "[::1]:81"];
+    let http = with("[http]\nlisten = ['127.0.0.1:1']\n", &both, &host(4)).unwrap().0.http;
+    assert_eq!(http.listen, settings.listen);
     let here = std::env::current_dir().unwrap().join("here");
     assert_eq!(settings.state_dir, Some(here), "relative to the current directory");
     let log = &settings.log;
@@ -348,6 +380,10 @@ fn questionable_settings_are_notices() {
         ("[workers]\ntotal = 9".to_owned(), "4 vCPUs"),
         ("[workers]\npin = [0, 0, 1, 2]".to_owned(), "workers.pin"),
         ("[workers]\ntotal = 2\npin = [0, 1, 2, 3]".to_owned(), "2-3"),
+        (
+            "[http]\ntimeout = 9\nconnections = 9\nkeep_alive = 15".to_owned(),
+            "http.connections, http.timeout;",
+        ),
         ("[admin]\nlisten = \"0.0.0.0:6970\"".to_owned(), "\"127.0.0.1:6970\""),
         ("[admin]\nlisten = \"[::]:70\"\ntoken_file = \"/t\"".to_owned(), "token"),
         (

@@ -32,7 +32,7 @@ pub struct HistorySpan {
     /// The values by name, oldest first. All lists have the same length; null stands for steps in
     /// which the tracker did not run. `replies`, `announces`, `connects`, `scrapes`, `refused` and
     /// the causes of `totals.lost` in `/stats.json` are per second, `peers_ipv4`, `peers_ipv6` and
-    /// `swarms` are stored. Requests refused as `busy` are not in `refused`. Values of an hour are
-    /// means.
+    /// `swarms` are stored. Requests refused as `busy` are not in `refused`. `replies` and
+    /// `refused` include HTTP. Values of an hour are means.
     pub values: BTreeMap<String, Vec<Option<f32>>>,
 }

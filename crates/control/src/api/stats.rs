@@ -1,14 +1,17 @@
 //! Response of `/stats.json`: all counters and gauges under stable names. To compute a rate, take
 //! two responses and divide by the difference of their `time`; counters never decrease.
 //!
-//! The counters come from the tables: [`IncomingStats`], [`WorkerCounts`] and [`ShardStats`] have a
-//! field for each counter of the workers ([`onrush_tracker::metrics`]), [`AdminStats`] for those of
-//! the admin side.
+//! The counters come from the tables: [`IncomingStats`], [`WorkerCounts`], [`ShardStats`] and
+//! [`WebStats`] have a field for each counter of the workers ([`onrush_tracker::metrics`]),
+//! [`AdminStats`] for those of the admin side.
 
 use std::collections::BTreeMap;
 
+use onrush_tracker::close_cause::CloseCause;
 use onrush_tracker::counter_table;
-use onrush_tracker::metrics::{Incoming, LOSSES, Loss, ShardGauges, WorkerMetrics, is_loss};
+use onrush_tracker::metrics::{
+    Incoming, LOSSES, Loss, ShardGauges, UNSERVED, WebCounters, WorkerMetrics, is_loss,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::connections::{AdminCounters, admin_table};
@@ -119,6 +122,22 @@ pub struct Totals {
     /// State of all shards.
     #[serde(flatten)]
     pub shard: ShardStats,
+    /// Announces and scrapes over HTTP; absent where the tracker does not serve it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub http: Option<HttpStats>,
+}
+
+/// Connections and requests over HTTP.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
+pub struct HttpStats {
+    /// Connections, requests and bytes.
+    #[serde(flatten)]
+    pub counts: WebStats,
+    /// Counter: connections closed, by cause.
+    pub closed: BTreeMap<String, u64>,
+    /// Counter: requests refused, by reason. They are in `totals.refused` too.
+    pub refused: BTreeMap<String, u64>,
 }
 
 /// Both address families.
@@ -138,7 +157,8 @@ pub struct FamilyStats {
     /// Traffic.
     #[serde(flatten)]
     pub incoming: IncomingStats,
-    /// Counter: requests refused, by reason.
+    /// Counter: requests refused, by reason. `totals` has the reasons of HTTP too, if the tracker
+    /// serves it; families have of these only what UDP has too.
     pub refused: BTreeMap<String, u64>,
     /// Counter: announces by event; `paused` is the event of partial seeds (BEP 21).
     pub events: BTreeMap<String, u64>,
@@ -193,6 +213,9 @@ pub struct WorkerStats {
     /// State of its shard.
     #[serde(flatten)]
     pub shard: ShardStats,
+    /// Its connections of HTTP; absent for a worker that has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub http: Option<HttpStats>,
 }
 
 /// Client software by peer id prefix, from a sample of the announces.
@@ -248,6 +271,12 @@ pub struct Limits {
     pub list_entries: u64,
     /// HTTP connections.
     pub admin_connections: u64,
+    /// Connections of HTTP clients of the tracker; absent where it does not serve HTTP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub http_connections: Option<u64>,
+    /// Bytes of incomplete requests and unsent replies over HTTP; absent likewise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub http_buffer_memory: Option<u64>,
 }
 
 /// The access lists in force.
@@ -321,6 +350,33 @@ impl Totals {
         let count = |loss: &Loss| self.lost.get(loss.key).copied().unwrap_or(0);
         LOSSES.iter().map(move |loss| (loss.label, count(loss)))
     }
+
+    /// Counts of HTTP; zeros where the tracker does not serve it.
+    pub fn over_http(&self) -> WebStats {
+        counts(self.http.as_ref())
+    }
+
+    /// Datagrams, and requests over HTTP.
+    pub fn received(&self) -> u64 {
+        self.traffic.incoming.datagrams + self.over_http().requests
+    }
+
+    /// Replies sent, except to refused requests over HTTP.
+    pub fn replied(&self) -> u64 {
+        self.worker.sent + self.over_http().answered
+    }
+}
+
+fn counts(http: Option<&HttpStats>) -> WebStats {
+    http.map_or_else(WebStats::default, |http| http.counts)
+}
+
+impl HttpStats {
+    /// The name and the count of each of [`UNSERVED`].
+    pub fn unserved(&self) -> [(&'static str, u64); 3] {
+        let closed = |cause: CloseCause| self.closed.get(cause.name()).copied().unwrap_or(0);
+        UNSERVED.map(|(name, cause)| (name, cause.map_or(self.counts.accept_errors, closed)))
+    }
 }
 
 impl FamilyStats {
@@ -345,6 +401,21 @@ impl WorkerStats {
     /// Whether it has taken no turn for [`STALL_REPORTED`].
     pub fn is_stalled(&self) -> bool {
         self.stalled_seconds >= STALL_REPORTED.as_secs_f64()
+    }
+
+    /// Whether it receives requests of clients.
+    pub fn takes_requests(&self) -> bool {
+        self.socket_side || self.http.is_some()
+    }
+
+    /// Datagrams, and requests over HTTP.
+    pub fn received(&self) -> u64 {
+        self.datagrams + counts(self.http.as_ref()).requests
+    }
+
+    /// Replies sent, except to refused requests over HTTP.
+    pub fn replied(&self) -> u64 {
+        self.counts.sent + counts(self.http.as_ref()).answered
     }
 }
 
@@ -388,9 +459,12 @@ mod tests {
     /// The macro that declares the structs has to show utoipa the names that serde writes.
     #[test]
     fn schemas_have_the_keys_of_the_json() {
-        for [json, schema] in
-            [keys::<IncomingStats>(), keys::<WorkerCounts>(), keys::<ShardStats>()]
-        {
+        for [json, schema] in [
+            keys::<IncomingStats>(),
+            keys::<WorkerCounts>(),
+            keys::<ShardStats>(),
+            keys::<WebStats>(),
+        ] {
             assert_eq!(json, schema);
         }
         assert!(keys::<IncomingStats>()[1].contains("bytes_in"));

@@ -105,6 +105,11 @@ impl StatsSnapshot {
         self.workers().filter(|worker| worker.member.role.takes_requests())
     }
 
+    /// Members with connections of HTTP.
+    pub fn web_workers(&self) -> impl Iterator<Item = Worker<'_>> + Clone {
+        self.workers().filter(|worker| worker.member.role.has_connections())
+    }
+
     /// Members with a shard.
     pub fn swarm_workers(&self) -> impl Iterator<Item = Worker<'_>> + Clone {
         self.workers().filter(|worker| worker.member.role.has_shard())

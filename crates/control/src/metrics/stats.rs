@@ -1,12 +1,13 @@
 //! Builds the response of `/stats.json` from a snapshot.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 use onrush_proto::Family;
 
 use super::snapshot::{StatsSnapshot, Worker};
 use crate::api::stats::{
-    AdminStats, Clients, Cpu, Families, FamilyStats, IncomingStats, Limits, ListState, Memory,
+    AdminStats, Clients, Cpu, Families, FamilyStats, HttpStats, Limits, ListState, Memory,
     Software, Stats, Totals, WorkerStats,
 };
 use onrush_config::Settings;
@@ -16,13 +17,17 @@ use onrush_tracker::clients;
 use onrush_tracker::limits::Placement;
 use onrush_tracker::member::Member;
 use onrush_tracker::metrics::{
-    Counter, EVENT_NAMES, LOSSES, REPLIES, Summary, UNSENT, WorkerMetrics,
+    CLOSE_CAUSES, Counter, EVENT_NAMES, HTTP_REFUSALS, LOSSES, REPLIES, Summary, UNSENT,
+    WorkerMetrics,
 };
+use onrush_tracker::refusal::HttpRefusal;
 
 impl Stats {
     /// The statistics in a snapshot.
     pub fn of(snapshot: &StatsSnapshot) -> Self {
         let settings = &snapshot.settings;
+        let web_workers = snapshot.web_workers().count();
+        let of_each = |share: usize| (web_workers > 0).then_some((share * web_workers) as u64);
         let mut admin = AdminStats::default();
         admin.add(&snapshot.admin);
         Self {
@@ -51,6 +56,8 @@ impl Stats {
                 idle_swarms: settings.limits.idle_swarms,
                 list_entries: settings.limits.list_entries as u64,
                 admin_connections: settings.admin.connections as u64,
+                http_connections: of_each(settings.http.limits.connections),
+                http_buffer_memory: of_each(settings.http.limits.buffer_memory),
             },
             list: ListState::of(&snapshot.lists, snapshot.list_overrides, settings),
             overload: snapshot.overload,
@@ -82,10 +89,13 @@ impl Totals {
         let mut totals = Self { traffic, ..Self::default() };
         for worker in snapshot.metrics() {
             totals.worker.add(worker);
-            for (cause, counter) in UNSENT.iter().zip(&worker.unsent) {
-                *totals.unsent.entry((*cause).to_owned()).or_default() += counter.get();
-            }
+            add_named(&mut totals.unsent, &UNSENT, &worker.unsent);
             totals.shard.add(&worker.shard);
+        }
+        totals.http = HttpStats::of(snapshot.web_workers());
+        // Those that UDP has too are counted by family.
+        for web in snapshot.web_workers().map(|worker| &worker.member.metrics.web) {
+            add_named(&mut totals.traffic.refused, &HttpRefusal::NAMES, &web.http_refused);
         }
         let summary = Summary::of(snapshot.metrics());
         let lost = LOSSES.iter().zip(summary.losses());
@@ -114,17 +124,34 @@ impl FamilyStats {
         for (reason, count) in incoming.refusals() {
             *self.refused.entry(reason.to_owned()).or_default() += count;
         }
-        for (event, counter) in EVENT_NAMES.iter().zip(&incoming.events) {
-            *self.events.entry((*event).to_owned()).or_default() += counter.get();
-        }
-        for (kind, counter) in REPLIES.iter().zip(&incoming.replies) {
-            *self.answered.entry((*kind).to_owned()).or_default() += counter.get();
-        }
+        add_named(&mut self.events, &EVENT_NAMES, &incoming.events);
+        add_named(&mut self.answered, &REPLIES, &incoming.replies);
         let (peers, seeders) = worker.shard.peers(family);
         self.peers += peers;
         self.seeders += seeders;
         // A worker updates the two gauges one after the other, so seeders may briefly exceed peers.
         self.leechers += peers.saturating_sub(seeders);
+    }
+}
+
+impl HttpStats {
+    /// Sums over these workers; `None` without any.
+    fn of<'a>(workers: impl IntoIterator<Item = Worker<'a>>) -> Option<Self> {
+        let mut sums: Option<Self> = None;
+        for web in workers.into_iter().map(|worker| &worker.member.metrics.web) {
+            let sums = sums.get_or_insert_default();
+            sums.counts.add(web);
+            add_named(&mut sums.closed, &CLOSE_CAUSES, &web.closed);
+            add_named(&mut sums.refused, &HTTP_REFUSALS, &web.http_refused);
+        }
+        sums
+    }
+}
+
+/// Adds counters to sums by name.
+fn add_named(sums: &mut BTreeMap<String, u64>, names: &[&str], counters: &[Counter]) {
+    for (name, counter) in names.iter().zip(counters) {
+        *sums.entry((*name).to_owned()).or_default() += counter.get();
     }
 }
 
@@ -143,23 +170,22 @@ fn family_swarms(snapshot: &StatsSnapshot, family: Family) -> Option<u64> {
 impl WorkerStats {
     fn of(worker: Worker<'_>) -> Self {
         let Worker { member: Member { role, name, metrics, .. }, state } = worker;
-        let families = [&metrics.incoming.v4, &metrics.incoming.v6];
-        let mut incoming = IncomingStats::default();
-        families.iter().for_each(|family| incoming.add(family));
+        let sum = Summary::of([&**metrics]);
         let mut stats = Self {
             name: name.clone(),
             socket_side: role.has_sockets(),
             swarm_side: role.has_shard(),
-            datagrams: incoming.datagrams,
-            refused: families.iter().flat_map(|family| family.refusals()).map(|(_, n)| n).sum(),
-            replies_dropped: metrics.unsent.iter().map(Counter::get).sum(),
-            lost: Summary::of([&**metrics]).losses().sum(),
+            datagrams: sum.datagrams,
+            refused: sum.refused_in_all(),
+            replies_dropped: sum.unsent_in_all(),
+            lost: sum.losses().sum(),
             lane_waiting: state.lane_waiting as u64,
             lane_capacity: state.lane_capacity as u64,
             busy_turns: metrics.turn_times.classes().map(|(_, count)| count).sum(),
             busy_seconds: metrics.turn_times.sum() as f64 * 1e-9,
             peers: metrics.shard.peers_v4.get() + metrics.shard.peers_v6.get(),
             stalled_seconds: state.stalled_for.as_secs_f64(),
+            http: role.has_connections().then(|| HttpStats::of([worker])).flatten(),
             ..Self::default()
         };
         stats.counts.add(metrics);

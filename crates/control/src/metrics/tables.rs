@@ -2,7 +2,7 @@
 
 use super::snapshot::{AdminCounters, StatsSnapshot, Worker};
 use super::text::Samples;
-use onrush_tracker::metrics::{Incoming, Series, ShardGauges, Shown, WorkerMetrics};
+use onrush_tracker::metrics::{Incoming, Series, ShardGauges, Shown, WebCounters, WorkerMetrics};
 
 /// Appends the series of all tables to a page. The counters of another crate are one more.
 pub(super) fn write(page: &mut String, all: &StatsSnapshot) {
@@ -18,6 +18,12 @@ pub(super) fn write(page: &mut String, all: &StatsSnapshot) {
     write_table(page, ShardGauges::SERIES, &[""], |shown, _| {
         by_worker(all, shown, |metrics| &metrics.shard)
     });
+    // A tracker without HTTP has not even the heads of its series.
+    if all.web_workers().next().is_some() {
+        write_table(page, WebCounters::SERIES, &[""], |shown, _| {
+            by_worker(all, shown, |metrics| &metrics.web)
+        });
+    }
     write_table(page, AdminCounters::SERIES, &[""], |_, _| vec![("", &*all.admin)]);
 }
 
@@ -31,6 +37,7 @@ fn by_worker<'a, T>(
     match shown {
         Shown::Sockets => all.socket_workers().map(of).collect(),
         Shown::Shards => all.swarm_workers().map(of).collect(),
+        Shown::Fronts => all.web_workers().map(of).collect(),
         Shown::All => all.workers().map(of).collect(),
     }
 }

@@ -20,7 +20,7 @@ use onrush_tracker::access::set::InfoHashSet;
 use onrush_tracker::access::{AccessList, Lists};
 use onrush_tracker::member::{Member, Role};
 use onrush_tracker::metrics::{
-    Counter, Incoming, LOSSES, Series, ShardGauges, Summary, WorkerMetrics,
+    Counter, Incoming, LOSSES, Series, ShardGauges, Summary, WebCounters, WorkerMetrics,
 };
 
 /// Samples of the computed series, of two workers that [`full_snapshot`] fills. Each number of the
@@ -321,7 +321,7 @@ fn swarms_by_family_are_absent_until_an_expiry_pass_has_ended() {
 /// Members that take requests show traffic; those with a shard show what is stored.
 #[test]
 fn members_show_the_series_of_their_role() {
-    let members = members(&[Role::Socket, Role::Shard, Role::Shard, Role::Front]);
+    let members = members(&[Role::Socket, Role::Shard, Role::Shard, Role::Web]);
     members.iter().for_each(|member| member.metrics.shard.sweep_passes.set(1));
     let snapshot = StatsSnapshot::of_members(members, Settings::for_test(""));
     let shown = samples(&write(&snapshot));
@@ -330,7 +330,7 @@ fn members_show_the_series_of_their_role() {
         series.filter_map(|full| full.split("worker=\"").nth(1)?.split('"').next()).collect()
     };
     let (takes_requests, swarm) =
-        (BTreeSet::from(["front-0", "socket-0"]), BTreeSet::from(["swarm-0", "swarm-1"]));
+        (BTreeSet::from(["socket-0", "web-0"]), BTreeSet::from(["swarm-0", "swarm-1"]));
     for name in [
         "onrush_received_datagrams_total",
         "onrush_refused_requests_total",
@@ -343,6 +343,62 @@ fn members_show_the_series_of_their_role() {
         assert_eq!(workers_of(name), swarm, "{name}");
     }
     assert_eq!(workers_of("onrush_turns_total"), &takes_requests | &swarm);
+}
+
+/// Of three members two are web workers. Without these, the series of HTTP are absent.
+#[test]
+fn web_workers_show_the_series_of_http() {
+    let members = members(&[Role::Both, Role::Web, Role::Web]);
+    let mut next = 1;
+    for member in &members[1..] {
+        number(&member.metrics.web, WebCounters::SERIES, &mut next);
+    }
+    let snapshot = StatsSnapshot::of_members(members.clone(), Settings::for_test(""));
+    let shown = samples(&write(&snapshot));
+    let http = shown.iter().filter(|(name, _)| name.starts_with("onrush_http_"));
+    let mut values: Vec<u64> = http.map(|(_, value)| *value as u64).collect();
+    values.sort_unstable();
+    assert_eq!(values, (1..next).collect::<Vec<_>>());
+    let [web, other] = [1, 2].map(|n| &members[n].metrics.web);
+    for (name, counter) in [
+        ("accepted_connections_total{transport=\"http\"", &web.accepted),
+        ("connections{transport=\"http\"", &web.open),
+        ("closed_connections_total{cause=\"client\"", &web.closed[0]),
+        ("requests_total{transport=\"http\"", &web.requests),
+        ("refused_requests_total{reason=\"malformed\"", &web.http_refused[0]),
+        ("refused_requests_total{reason=\"busy\"", web.http_refused.last().unwrap()),
+    ] {
+        let name = format!("onrush_http_{name},worker=\"web-0\"}}");
+        assert_eq!(shown.get(&name), Some(&(counter.get() as f64)), "{name}");
+    }
+
+    let stats = Stats::of(&snapshot);
+    let totals = stats.totals.http.as_ref().unwrap();
+    let of_each: Vec<_> = stats.workers.iter().map(|worker| worker.http.as_ref()).collect();
+    assert_eq!(of_each[0], None);
+    assert_eq!(of_each[2].unwrap().counts.http_sent_bytes, other.http_sent_bytes.get());
+    assert_eq!(totals.counts.accepted, web.accepted.get() + other.accepted.get());
+    assert_eq!(totals.closed["client"], web.closed[0].get() + other.closed[0].get());
+    assert_eq!(
+        totals.refused["malformed"],
+        web.http_refused[0].get() + other.http_refused[0].get()
+    );
+    let summary = Summary::of(snapshot.metrics());
+    assert_eq!(totals.counts.accepted, summary.accepted);
+    assert_eq!(totals.unserved(), summary.unserved());
+    let refused: BTreeMap<String, u64> =
+        summary.refusals().map(|(name, n)| (name.into(), n)).collect();
+    assert_eq!(stats.totals.traffic.refused, refused);
+    assert_eq!(stats.workers.iter().map(|w| w.refused).sum::<u64>(), summary.refused_in_all());
+    let limits = &snapshot.settings.http.limits;
+    assert_eq!(stats.limits.http_connections, Some(2 * limits.connections as u64));
+
+    let without = StatsSnapshot::of_members(members[..1].into(), Settings::for_test(""));
+    assert!(!write(&without).contains("onrush_http_"));
+    let stats = serde_json::to_value(Stats::of(&without)).unwrap();
+    assert!(stats["totals"]["refused"].get("malformed").is_none());
+    assert!(stats["limits"].get("http_connections").is_none());
+    assert!(stats["totals"].get("http").is_none() && stats["workers"][0].get("http").is_none());
 }
 
 /// A counter with an integer and one with a fraction, a gauge and a histogram.

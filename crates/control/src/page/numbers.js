@@ -39,11 +39,16 @@ function familySwarms({ families, totals }) {
 // Gauges in the chart of stored peers and swarms; names as in history.json.
 const levels = ({ families, totals }) => ({ peers_ipv4: families.ipv4.peers, peers_ipv6: families.ipv6.peers, swarms: totals.swarms });
 
+// A counter of datagrams and the one of HTTP beside it, which is absent where the tracker does not serve HTTP.
+const both = (stats, udp, http) => stats[udp] + (stats.http?.[http] ?? 0);
+const received = (stats) => both(stats, 'datagrams', 'requests');
+const replied = (stats) => both(stats, 'replies', 'answered');
+
 // Counters whose rates are shown in charts; names as in history.json.
 function counts(stats) {
   const all = stats.totals;
   return {
-    replies: all.replies,
+    replies: replied(all),
     announces: all.announces,
     connects: all.connects,
     scrapes: all.scrapes,

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::api::stats::Stats;
+use crate::api::stats::{HttpStats, Stats};
 use onrush_text::numbers::{bytes, grouped};
 use onrush_text::times::duration;
 
@@ -33,8 +33,8 @@ fn table(stats: &Stats) -> String {
         ("Up for", duration(stats.uptime)),
         ("Addresses", stats.addresses.join(" ")),
         ("Version", stats.version.clone()),
-        ("Requests since start", grouped(totals.traffic.incoming.datagrams)),
-        ("Replies since start", grouped(totals.worker.sent)),
+        ("Requests since start", grouped(totals.received())),
+        ("Replies since start", grouped(totals.replied())),
         ("Refused since start", grouped(totals.traffic.refused_in_all())),
         ("Lost since start", grouped(lost)),
         ("Peers", grouped(totals.traffic.peers)),
@@ -46,8 +46,10 @@ fn table(stats: &Stats) -> String {
         ("Swarms without peers", grouped(totals.shard.idle_swarms)),
         ("Memory", bytes(stats.memory.resident)),
     ];
+    let connections = |http: &HttpStats| ("Connections over HTTP", grouped(http.counts.open));
+    let over_http = totals.http.as_ref().map(connections);
     let mut table = "<table class=\"families\"><tbody>\n".to_owned();
-    for (name, value) in rows {
+    for (name, value) in rows.into_iter().chain(over_http) {
         // Writing to a string cannot fail.
         let _ = writeln!(
             table,
@@ -95,6 +97,14 @@ mod tests {
             "<td>serving, stalled: worker-3</td>",
             "<td>1 d 2 h</td>",
         ] {
+            assert!(content.contains(part), "{part}: {content}");
+        }
+        assert!(!content.contains("HTTP"), "{content}");
+        let mut stats = Stats::default();
+        (stats.totals.worker.sent, stats.totals.http) = (1_000, Some(HttpStats::default()));
+        stats.totals.http.iter_mut().for_each(|http| http.counts.answered = 234);
+        let content = super::content(Some(&stats));
+        for part in ["Replies since start</th><td>1,234</td>", "over HTTP</th><td>0</td>"] {
             assert!(content.contains(part), "{part}: {content}");
         }
         assert!(super::content(None).contains("starting"));

@@ -55,6 +55,7 @@ function take(stats) {
   showTiles(stats, old, seconds);
   showFamilies(stats, old, seconds);
   showCounted(stats, old, seconds);
+  showHttp(stats, old, seconds);
   showWorkers(stats, old, seconds);
   showClients(stats);
   showLimits(stats);

@@ -41,6 +41,16 @@ const REASONS = {
   connection_id: 'connection id wrong or expired', forbidden: 'info hash forbidden', blocked: 'source blocked',
   bogon: 'source not routable on the internet', short: 'too short', magic: 'connect without the magic number',
   action: 'unknown action', source_port: 'from port 0', port: 'announces port 0', no_hash: 'scrape without info hash',
+  malformed: 'HTTP: not a request', body: 'HTTP: with a body', target_length: 'HTTP: target too long', head_length: 'HTTP: head too long',
+  method: 'HTTP: not GET', version: 'HTTP: other version', path: 'HTTP: other path', info_hash: 'HTTP: info hash missing or invalid',
+  info_hashes: 'HTTP: two info hashes', peer_id: 'HTTP: peer id missing or invalid', port_value: 'HTTP: port missing or invalid',
+};
+// Causes for the end of a connection over HTTP.
+const CLOSED = {
+  client: 'closed by the client', served: 'closed after the last reply', idle: 'idle for http.keep_alive', timeout: 'slower than http.timeout',
+  reset: 'reset', bad_request: 'after a malformed request', tls: 'TLS on the plain port', blocked: 'source blocked', bogon: 'source not routable on the internet',
+  source_limit: 'beyond http.connections_per_source', full: 'refused: beyond http.connections', replaced: 'idle longest, replaced',
+  memory: 'beyond http.buffer_memory', stop: 'the tracker stops',
 };
 function counted(body, name, label, now, before, seconds) {
   const [line, a, b] = row(by(body), name, label, ['', '']);
@@ -55,8 +65,8 @@ function showTiles(stats, before, seconds) {
   const tile = (name, text, sub, title) => { put(by(`t-${name}`), text, title); put(by(`t-${name}-sub`), sub); };
   const speed = (n) => (n === null ? '–' : count(n) + '/s');
   const flow = (n, way) => (n === null ? NBSP : `${bits(n)} ${way}`);
-  tile('requests', speed(per((t) => t.datagrams)), flow(per((t) => t.bytes_in), 'in'), `${exact(totals.datagrams)} since start`);
-  tile('replies', speed(per((t) => t.replies)), flow(per((t) => t.bytes_out), 'out'), `${exact(totals.replies)} since start`);
+  tile('requests', speed(per(received)), flow(per((t) => both(t, 'bytes_in', 'received_bytes')), 'in'), `${exact(received(totals))} since start`);
+  tile('replies', speed(per(replied)), flow(per((t) => both(t, 'bytes_out', 'sent_bytes')), 'out'), `${exact(replied(totals))} since start`);
   tile('peers', count(totals.peers), `${count(totals.seeders)} seeders`, exact(totals.peers));
   tile('swarms', count(totals.swarms), `${count(totals.idle_swarms)} idle`, exact(totals.swarms));
   const lost = (totals) => sum(Object.values(totals.lost));
@@ -97,6 +107,21 @@ function showCounted(stats, before, seconds) {
   const { step, interval } = stats.overload;
   put(by('pressure'), step ? `▲ overload level ${step} of 8: announce interval ${span(interval)}` : `no overload: announce interval ${span(interval)}`);
 }
+function showHttp({ totals }, before, seconds) {
+  const now = totals.http;
+  by('over-http').hidden = !now;
+  if (!now) return;
+  const old = before?.totals.http;
+  const line = (key, label) => counted('http', key, label, now[key], old?.[key], seconds);
+  line('requests', 'Requests');
+  line('answered', 'answered');
+  line('abandoned', 'closed before the reply');
+  line('accepted', 'Connections');
+  line('accept_errors', 'not accepted: no descriptors or memory');
+  for (const cause of Object.keys({ ...CLOSED, ...now.closed })) {
+    counted('http', `closed-${cause}`, CLOSED[cause] ?? cause, now.closed[cause], old?.closed[cause], seconds);
+  }
+}
 function showWorkers(stats, before, seconds) {
   const old = Object.fromEntries((before?.workers ?? []).map((worker) => [worker.name, worker]));
   for (const worker of stats.workers) {
@@ -108,14 +133,14 @@ function showWorkers(stats, before, seconds) {
     bar(load.firstChild.firstChild, busy);
     put(load.firstChild.lastChild, stalled ? '✕ stalled' : was ? percent(busy) : '–');
     const per = (of) => rateText(was ? rate(of(worker), of(was), seconds) : null);
-    put(requests, per((w) => w.datagrams), `${exact(worker.datagrams)} since start`);
-    put(replies, per((w) => w.replies), `${exact(worker.replies)} since start`);
+    put(requests, per(received), `${exact(received(worker))} since start`);
+    put(replies, per(replied), `${exact(replied(worker))} since start`);
     const turns = was ? worker.busy_turns - was.busy_turns : 0;
     put(turn, turns ? short((worker.busy_seconds - was.busy_seconds) / turns) : '–');
     put(lost, per((w) => w.lost), `${exact(worker.lost)} since start`);
     put(peers, worker.swarm_side ? count(worker.peers) : '–', `${exact(worker.peers)} peers in ${exact(worker.swarms)} swarms`);
     put(waiting, worker.lane_capacity ? `${worker.lane_waiting} of ${worker.lane_capacity}` : '–');
-    line.title = [worker.socket_side && 'has sockets', worker.swarm_side && 'owns swarms'].filter(Boolean).join(', ');
+    line.title = [worker.socket_side && 'has sockets', worker.http && 'serves HTTP', worker.swarm_side && 'owns swarms'].filter(Boolean).join(', ');
   }
   for (const line of [...by('workers').children]) {
     if (!stats.workers.some(({ name }) => name === line.dataset.name)) line.remove();
@@ -142,7 +167,7 @@ function showClients({ clients }) {
 }
 function showLimits(stats) {
   const { limits, totals, list, admin, workers } = stats;
-  const usage = (name, label, now, most) => {
+  const usage = (name, label, now, most, format = count) => {
     let value = by(`l-${name}`);
     if (!value) {
       value = make('dd');
@@ -152,13 +177,17 @@ function showLimits(stats) {
       value.nextSibling.setAttribute('aria-hidden', 'true');
     }
     const part = most ? now / most : 0;
-    put(value, `${part >= 0.9 ? '▲ ' : ''}${count(now)} of ${count(most)} (${percent(part)})`, `${exact(now)} of ${exact(most)}`);
+    put(value, `${part >= 0.9 ? '▲ ' : ''}${format(now)} of ${format(most)} (${percent(part)})`, `${exact(now)} of ${exact(most)}`);
     value.nextSibling.firstChild.style.width = `${Math.min(100, part * 100).toFixed(2)}%`;
   };
   usage('peers', 'Peers stored', totals.peers, limits.peers);
   usage('idle', 'Swarms without peers', totals.idle_swarms, limits.idle_swarms);
   usage('list', 'Listed info hashes', list.entries, limits.list_entries);
-  usage('admin', 'HTTP connections', admin.connections, limits.admin_connections);
+  usage('admin', 'Admin connections', admin.connections, limits.admin_connections);
+  if (totals.http) {
+    usage('http', 'Connections over HTTP', totals.http.open, limits.http_connections);
+    usage('buffers', 'Memory for HTTP', totals.http.buffered_bytes, limits.http_buffer_memory, bytes);
+  }
   usage('lanes', 'Batches waiting in lanes', sum(workers.map((w) => w.lane_waiting)), sum(workers.map((w) => w.lane_capacity)));
 }
 const MODES = { open: 'every info hash is served', allow: 'only listed info hashes are served', deny: 'all but listed info hashes are served' };

@@ -6,12 +6,12 @@ use std::path::PathBuf;
 
 use onrush_config::{Refused, Settings};
 use onrush_control::{AdminError, server};
-use onrush_net::bind::{self, BindError};
+use onrush_net::bind::{self, BindError, Transport};
 use onrush_store::lock;
 use onrush_store::state::State;
 
 use super::refusals;
-use onrush_config::socket_holders::{Holder, Process, Protocol};
+use onrush_config::socket_holders::{Holder, Process};
 
 /// Tries every address. `user` is that of the service, and its state directory may be any of
 /// `state_dirs`.
@@ -32,22 +32,25 @@ pub(super) fn check(
         }
     };
     // A service manager has bound sockets that it passes.
-    for listen in settings.listen.iter().filter(|_| !settings.sockets_passed) {
-        let Err(error) = bind::check(*listen) else { continue };
+    let udp = settings.listen.iter().filter(|_| !settings.sockets_passed);
+    let udp = udp.map(|listen| (listen, Transport::Udp));
+    let http = settings.http.listen.iter().map(|listen| (listen, Transport::Tcp));
+    for (listen, transport) in udp.chain(http) {
+        let Err(error) = bind::check(*listen, transport) else { continue };
         let holds = match error {
             // The tracker may have bound a low port before it dropped the capability for that.
-            BindError::Taken { address } | BindError::Forbidden { address } => {
-                running.holds(Protocol::Udp, &refusals::conflicts(Protocol::Udp, address))
+            BindError::Taken { address, .. } | BindError::Forbidden { address } => {
+                running.holds(transport, &refusals::conflicts(transport, address))
             }
             _ => Some(false),
         };
-        judge(holds, refusals::address(&error, settings), false);
+        judge(holds, refusals::address(&error, transport, settings), false);
     }
     let Some(listen) = settings.admin.listen else { return };
     let Err(error) = server::bind(listen) else { return };
     let holds = match error {
         AdminError::Taken(address) => {
-            running.holds(Protocol::Tcp, &refusals::conflicts(Protocol::Tcp, address))
+            running.holds(Transport::Tcp, &refusals::conflicts(Transport::Tcp, address))
         }
         _ => Some(false),
     };
@@ -84,10 +87,10 @@ fn lock_holders(settings: &Settings, state_dirs: &[PathBuf]) -> Option<Vec<u32>>
 
 impl Running {
     /// Whether all of these sockets are the tracker's; `None` if their processes cannot be seen.
-    fn holds(&self, protocol: Protocol, sockets: &[Holder]) -> Option<bool> {
+    fn holds(&self, transport: Transport, sockets: &[Holder]) -> Option<bool> {
         let is_own = |process: &Process| match &self.processes {
             // A socket unit holds what it passes to the tracker.
-            _ if protocol == Protocol::Udp && process.name == "systemd" => true,
+            _ if transport == Transport::Udp && process.name == "systemd" => true,
             Some(ids) => ids.contains(&process.id),
             None => process.name == "onrush",
         };
@@ -119,7 +122,7 @@ mod tests {
     #[test]
     fn sockets_of_the_process_with_the_lock_are_the_trackers() {
         let running = Running { processes: Some(vec![7]), user: 100 };
-        let holds = |sockets: &[Holder]| running.holds(Protocol::Udp, sockets);
+        let holds = |sockets: &[Holder]| running.holds(Transport::Udp, sockets);
         assert_eq!(holds(&[held(100, &[(7, "onrush")])]), Some(true));
         // An upgrade is under way, or systemd has opened the socket.
         assert_eq!(holds(&[held(100, &[(6, "onrush"), (7, "onrush")])]), Some(true));
@@ -131,7 +134,7 @@ mod tests {
         assert_eq!(holds(&[]), Some(false));
         // This user may not see the processes of the service.
         assert_eq!(holds(&[held(100, &[])]), None);
-        assert_eq!(running.holds(Protocol::Tcp, &[held(0, &[(1, "systemd")])]), Some(false));
+        assert_eq!(running.holds(Transport::Tcp, &[held(0, &[(1, "systemd")])]), Some(false));
     }
 
     /// A file without `state_dir`, checked by root: the service has the directory of its unit.
@@ -151,7 +154,7 @@ mod tests {
     #[test]
     fn without_a_readable_lock_the_name_of_the_process_counts() {
         let holds = |processes, name| {
-            Running { processes, user: 100 }.holds(Protocol::Udp, &[held(100, &[(7, name)])])
+            Running { processes, user: 100 }.holds(Transport::Udp, &[held(100, &[(7, name)])])
         };
         assert_eq!(holds(None, "onrush"), Some(true));
         assert_eq!(holds(None, "opentracker"), Some(false));

@@ -6,12 +6,12 @@ use std::path::Path;
 use onrush_config::settings::Access;
 use onrush_config::{Refused, Settings};
 use onrush_control::{AdminError, TokenError};
-use onrush_net::bind::BindError;
+use onrush_net::bind::{BindError, Transport};
 use onrush_store::lists::file::{ListError, ListFault};
 use onrush_store::state::StateError;
 
 use crate::process::user::{self, UserError};
-use onrush_config::socket_holders::{Holder, Protocol, holders, overlap};
+use onrush_config::socket_holders::{Holder, holders, overlap};
 
 /// A user or group that cannot be changed to.
 pub fn user(error: &UserError) -> Refused {
@@ -22,24 +22,30 @@ pub fn user(error: &UserError) -> Refused {
     Refused::new(key, error)
 }
 
-/// An address that cannot be bound.
-pub fn address(error: &BindError, settings: &Settings) -> Refused {
+/// An address of `listen` that cannot be bound, or one of `http.listen`, for TCP.
+pub fn address(error: &BindError, transport: Transport, settings: &Settings) -> Refused {
+    let list = match transport {
+        Transport::Udp => "listen",
+        Transport::Tcp => "http.listen",
+    };
     match error {
-        BindError::Taken { address } => {
-            taken(&settings.listen_key(*address), Protocol::Udp, *address)
+        BindError::Taken { address, .. } => {
+            taken(&settings.listen_key(list, *address), transport, *address)
         }
         BindError::Forbidden { address }
         | BindError::NotHere { address }
         | BindError::NoFamily { address }
-        | BindError::System { address, .. } => Refused::new(settings.listen_key(*address), error),
-        _ => Refused::new("listen", error),
+        | BindError::System { address, .. } => {
+            Refused::new(settings.listen_key(list, *address), error)
+        }
+        _ => Refused::new(list, error),
     }
 }
 
 /// An admin side that cannot be served.
 pub fn admin(error: &AdminError) -> Refused {
     match error {
-        AdminError::Taken(address) => taken("admin.listen", Protocol::Tcp, *address),
+        AdminError::Taken(address) => taken("admin.listen", Transport::Tcp, *address),
         AdminError::Bind { .. } | AdminError::Start(_) => Refused::new("admin.listen", error),
     }
 }
@@ -81,10 +87,10 @@ pub fn state(error: &StateError, settings: &Settings) -> Refused {
 }
 
 /// An address that another process has.
-fn taken(key: &str, protocol: Protocol, address: SocketAddr) -> Refused {
-    let holders = conflicts(protocol, address);
-    let flag = if protocol == Protocol::Udp { 'u' } else { 't' };
-    let find = format!("find it as root: ss -{flag}lpn 'sport = :{}'", address.port());
+fn taken(key: &str, transport: Transport, address: SocketAddr) -> Refused {
+    let holders = conflicts(transport, address);
+    let letter = transport.letter();
+    let find = format!("find it as root: ss -{letter}lpn 'sport = :{}'", address.port());
     let (by, find) = match holders.first() {
         Some(Holder { processes, .. }) if !processes.is_empty() => {
             let process = &processes[0];
@@ -101,8 +107,8 @@ fn taken(key: &str, protocol: Protocol, address: SocketAddr) -> Refused {
 }
 
 /// The sockets that keep an address from being bound.
-pub(super) fn conflicts(protocol: Protocol, address: SocketAddr) -> Vec<Holder> {
-    let mut found = holders(Path::new("/"), protocol, |other| other.port() == address.port());
+pub(super) fn conflicts(transport: Transport, address: SocketAddr) -> Vec<Holder> {
+    let mut found = holders(Path::new("/"), transport, |other| other.port() == address.port());
     if found.iter().any(|holder| overlap(address, holder.address)) {
         found.retain(|holder| overlap(address, holder.address));
     } else {

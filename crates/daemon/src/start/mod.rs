@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `admin` | the admin server |
 //! | `sockets` | the sockets, their backends and steering |
+//! | `web` | the web workers and their listeners |
 //! | `acquire` | a successor acquires the sockets of its predecessor |
 //! | `offer` | the process listens for a successor |
 
@@ -12,6 +13,7 @@ mod acquire;
 mod admin;
 mod offer;
 mod sockets;
+mod web;
 
 use std::io;
 use std::sync::Arc;
@@ -20,7 +22,7 @@ use std::time::Instant;
 
 use crossbeam_channel::{Receiver, never};
 use onrush_net::adopt::Adopted;
-use onrush_net::bind::{self, Group};
+use onrush_net::bind::{self, Group, Transport};
 use onrush_net::mio::drops::DropReasons;
 use onrush_net::notice::Notice;
 use onrush_net::steering::Steering;
@@ -48,12 +50,13 @@ use onrush_store::lists::file::ListError;
 use onrush_store::lock::StateLock;
 use onrush_store::snapshot::load::{LoadOptions, Unread, load_at_start};
 use onrush_store::state::{State, StateError};
-use onrush_tracker::assemble::{Secrets, assemble, shard_map};
+use onrush_tracker::assemble::{Secrets, assemble_with_fronts, shard_map};
 use onrush_tracker::clock::Clock;
 use onrush_tracker::connection::Keys;
-use onrush_tracker::running::Running;
+use onrush_tracker::running::{Addresses, Running};
 use onrush_tracker::worker::Worker;
 use sockets::Backend;
+use web::{Web, WebWorker};
 
 /// Warning of a start as root without a configured user.
 const AS_ROOT: &str = "running as root, with more rights than a tracker needs: write \
@@ -96,9 +99,12 @@ pub enum StartError {
     /// The configured user.
     #[error(transparent)]
     User(#[from] user::UserError),
-    /// The addresses to listen on.
+    /// The UDP addresses to listen on.
     #[error(transparent)]
     Bind(#[from] bind::BindError),
+    /// The addresses to serve HTTP at.
+    #[error(transparent)]
+    Http(bind::BindError),
     /// The state directory.
     #[error(transparent)]
     State(#[from] StateError),
@@ -133,7 +139,8 @@ impl StartError {
     pub fn refused(&self, settings: &Settings) -> Option<Refused> {
         Some(match self {
             Self::User(error) => refusals::user(error),
-            Self::Bind(error) => refusals::address(error, settings),
+            Self::Bind(error) => refusals::address(error, Transport::Udp, settings),
+            Self::Http(error) => refusals::address(error, Transport::Tcp, settings),
             Self::State(error) => refusals::state(error, settings),
             Self::List(error) => refusals::list(error, settings),
             Self::Admin(error) => refusals::admin(error),
@@ -152,14 +159,15 @@ impl Tracker {
     pub fn start(settings: &Settings, passed: Option<Adopted>) -> Result<Self, StartError> {
         let mut start = Start::begin(settings, server::bind)?;
         let mut group = sockets::open(settings, passed)?;
+        let web = Web::bind(settings, true)?;
         let secrets = Secrets::random(start.open_state(None)?);
         start.files.serve_control(&mut start.admin);
         start.replay_journal(true);
         start.load_blocks();
         let map = shard_map(settings.placement.shards(), &secrets);
-        let mut workers = start.assemble(&mut group, &secrets)?;
-        start.load_snapshot(shards(&mut workers), map);
-        let mut tracker = start.into_tracker(workers, &group, map)?;
+        let mut members = start.assemble(&mut group, web, &secrets)?;
+        start.load_snapshot(shards(&mut members.0), map);
+        let mut tracker = start.into_tracker(members, map)?;
         tracker.steering = sockets::steer(settings, map, &mut group);
         tracker.serve(settings, group, (secrets.shard_key, Arc::default()));
         Ok(tracker)
@@ -177,6 +185,7 @@ impl Tracker {
         let mut start = Start::begin(settings, |listen| admin::bind_or_wait(settings, listen))?;
         let mut side = SuccessorSide::request(settings, start.clock)?;
         let (mut group, pending) = sockets::take(settings, &mut side)?;
+        let web = Web::bind(settings, false)?;
         let keys = start.open_state(side.lock.take())?;
         if let (Some(socket), Some(listener)) = (&start.files.control, side.control.take())
             && let Ok(mut socket) = socket.lock()
@@ -195,12 +204,12 @@ impl Tracker {
         let secrets = Secrets { shard_key, ..Secrets::random(keys) };
         let map = shard_map(settings.placement.shards(), &secrets);
         start.adopt_commitment(current.as_ref().map(|current| current.commitment));
-        let mut workers = start.assemble(&mut group, &secrets)?;
+        let mut members = start.assemble(&mut group, web, &secrets)?;
         let (access, now) = (&start.access.lists().access, start.clock.now());
         let limit = settings.limits.peers;
-        side.load_peers(shards(&mut workers), map, access, now, limit, force)?;
+        side.load_peers(shards(&mut members.0), map, access, now, limit, force)?;
         start.keep_unread_of(current.and_then(|current| current.unread));
-        let mut tracker = start.into_tracker(workers, &group, map)?;
+        let mut tracker = start.into_tracker(members, map)?;
         let merging = Arc::default();
         tracker.acquire_sockets(&mut side, pending, settings, (journal_length, &merging))?;
         tracker.steering = sockets::steer(settings, map, &mut group);
@@ -230,6 +239,9 @@ impl Tracker {
         self.listen_for_successor(settings, group, shard_key, merging);
     }
 }
+
+/// The members of a tracker: workers, and web workers; and the addresses that they serve.
+type Members = (Vec<Worker<Backend>>, Vec<WebWorker>, Addresses);
 
 /// A start in progress: everything that is prepared before there are workers.
 struct Start<'a> {
@@ -320,17 +332,24 @@ impl<'a> Start<'a> {
         }
     }
 
-    /// Makes the workers, on the sockets of `group`, which keeps copies of them.
+    /// Makes the workers, on the sockets of `group`, which keeps copies of them, and the web
+    /// workers.
     fn assemble(
-        &self,
+        &mut self,
         group: &mut Group,
+        web: Web,
         secrets: &Secrets,
-    ) -> Result<Vec<Worker<Backend>>, StartError> {
+    ) -> Result<Members, StartError> {
         let backends = sockets::backends(self.settings, group, &self.drop_reasons)
             .map_err(StartError::Poll)?;
         // With the commitment, so that no peer is dropped for its age too early.
         let rules = self.overload.rules(self.settings, self.access.lists());
-        Ok(assemble(&self.settings.workers(), secrets, backends, &rules))
+        self.warnings.extend(web.notices());
+        let (limits, wakers) = (self.settings.workers(), web.wakers());
+        let (workers, fronts) = assemble_with_fronts(&limits, secrets, backends, &rules, wakers);
+        let addresses = Addresses { udp: group.addresses.clone(), http: web.addresses.clone() };
+        let fronts = web.into_workers(fronts, &rules, self.settings.http.limits, &addresses);
+        Ok((workers, fronts, addresses))
     }
 
     /// Loads the peers of the last snapshot, if there is one.
@@ -361,12 +380,10 @@ impl<'a> Start<'a> {
     /// Starts the workers' threads, which wait at a gate until the tracker serves.
     fn into_tracker(
         self,
-        workers: Vec<Worker<Backend>>,
-        group: &Group,
+        (workers, fronts, addresses): Members,
         map: ShardMap,
     ) -> Result<Tracker, StartError> {
         let Self { settings, warnings, admin, access, clock, overload, drop_reasons, files } = self;
-        let (addresses, fronts) = (group.addresses.clone(), Vec::<Worker<Backend>>::new());
         let running = Running::prepare(&settings.workers(), addresses, workers, fronts, clock)
             .map_err(StartError::Threads)?;
         Ok(Tracker {

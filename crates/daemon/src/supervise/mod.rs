@@ -23,7 +23,6 @@ pub mod reload;
 mod service_notifications;
 mod totals_log;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -52,6 +51,7 @@ use onrush_replica::handoff::InheritedState;
 use onrush_text::times::duration;
 use onrush_tracker::member::Member;
 use onrush_tracker::rules::Rules;
+use onrush_tracker::running::Addresses;
 use reload::Reload;
 use service_notifications::ServiceNotifications;
 use totals_log::Totals;
@@ -99,7 +99,7 @@ impl Supervisor {
         owners: Owners,
         (settings, source): (Arc<Settings>, ConfigSource),
         members: Arc<[Member]>,
-        (addresses, watchdog): (&[SocketAddr], Option<Duration>),
+        (addresses, watchdog): (&Addresses, Option<Duration>),
         time: Time,
     ) -> Self {
         let Time { now, unix } = time;

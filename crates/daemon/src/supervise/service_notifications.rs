@@ -1,12 +1,12 @@
 //! Notifications to the service manager while the tracker serves: ready, the status line, and the
 //! watchdog.
 
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use crate::effect::{Effect, Effects, ServiceState};
 use onrush_text::numbers::grouped;
 use onrush_tracker::metrics::Summary;
+use onrush_tracker::running::Addresses;
 
 /// How often the status line is renewed.
 const STATUS_EVERY: Duration = Duration::from_secs(5);
@@ -24,10 +24,8 @@ pub(super) struct ServiceNotifications {
 impl ServiceNotifications {
     /// For a tracker that serves these addresses from now on. `watchdog` is the timeout of the
     /// manager's watchdog, if it has one for this process.
-    pub(super) fn new(addresses: &[SocketAddr], watchdog: Option<Duration>, now: Instant) -> Self {
-        let addresses: Vec<_> =
-            addresses.iter().map(|address| format!("udp://{address}")).collect();
-        let serves = format!("serves {}", addresses.join(" and "));
+    pub(super) fn new(addresses: &Addresses, watchdog: Option<Duration>, now: Instant) -> Self {
+        let serves = format!("serves {}", addresses.urls().join(" and "));
         let watchdog = watchdog.map(|timeout| Watchdog::new(timeout, now));
         Self { watchdog, serves, status: (now, 0) }
     }
@@ -121,11 +119,15 @@ mod tests {
     #[test]
     fn the_status_line_shows_rates_since_the_last_one() {
         let start = Instant::now();
-        let mut notifications =
-            ServiceNotifications::new(&["127.0.0.1:6969".parse().unwrap()], None, start);
+        let addresses = Addresses {
+            udp: vec!["127.0.0.1:6969".parse().unwrap()],
+            http: vec!["[::1]:80".parse().unwrap()],
+        };
+        let mut notifications = ServiceNotifications::new(&addresses, None, start);
         let mut summary =
             Summary { datagrams: 500, swarms: 3, peers_v6: 4_000, ..Summary::default() };
-        let expected = "serves udp://127.0.0.1:6969: 100 requests/s, 4,000 peers in 3 swarms";
+        let expected = "serves udp://127.0.0.1:6969 and http://[::1]:80: 100 requests/s, 4,000 \
+                        peers in 3 swarms";
         assert_eq!(notifications.line(&summary, start + 5 * SECOND), expected);
         summary.datagrams += 10;
         assert!(notifications.line(&summary, start + 10 * SECOND).contains(": 2 requests/s, "));

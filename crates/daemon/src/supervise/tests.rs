@@ -44,7 +44,8 @@ impl Fixture {
         };
         let source = ConfigSource { flags: Flags::default(), host: Host::default() };
         let settings = (Arc::new(settings), source);
-        let supervisor = Supervisor::new(owners, settings, members.clone(), (&[], None), time);
+        let supervisor =
+            Supervisor::new(owners, settings, members.clone(), (&Addresses::default(), None), time);
         Self { supervisor, members, time, suspended: Duration::ZERO, directory }
     }
 

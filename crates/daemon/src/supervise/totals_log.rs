@@ -19,6 +19,8 @@ pub(super) struct Totals {
     last: Summary,
     /// Whether a request may arrive at another worker than its shard's, so that steering matters.
     show_steered: bool,
+    /// Whether the tracker serves HTTP.
+    show_http: bool,
     last_at: Instant,
 }
 
@@ -26,7 +28,8 @@ impl Totals {
     /// All counters start at zero.
     pub(super) fn new(settings: &Settings, now: Instant) -> Self {
         let show_steered = matches!(settings.placement, Placement::Colocated { workers: 2.. });
-        Self { last: Summary::default(), show_steered, last_at: now }
+        let show_http = !settings.http.listen.is_empty();
+        Self { last: Summary::default(), show_steered, show_http, last_at: now }
     }
 
     /// Call every second with the sum of all counters, and `log.totals_every`: logs a line when it
@@ -54,8 +57,8 @@ impl Totals {
         let count = |now: u64, last: u64| grouped(since(now, last));
         let mut line = format!(
             "in {}/s, out {}/s: connect {}, announce {}, scrape {}",
-            rate(now.datagrams, last.datagrams),
-            rate(now.sent, last.sent),
+            rate(now.received(), last.received()),
+            rate(now.replied(), last.replied()),
             count(now.connects, last.connects),
             count(now.announces, last.announces),
             count(now.scrapes, last.scrapes),
@@ -79,6 +82,15 @@ impl Totals {
         {
             let _ = write!(line, "; steered {percent} %");
         }
+        if self.show_http {
+            let _ = write!(
+                line,
+                "; HTTP in {}/s, out {}/s, connections {}",
+                rate(now.requests, last.requests),
+                rate(now.answered, last.answered),
+                grouped(now.open),
+            );
+        }
         let refused: Vec<String> = now
             .only_refused()
             .zip(last.only_refused())
@@ -89,15 +101,10 @@ impl Totals {
         if !refused.is_empty() {
             let _ = write!(line, "; refused: {}", refused.join(", "));
         }
-        let lost = LOSSES.iter().zip(now.losses().zip(last.losses()));
-        let lost = lost.map(|(loss, (now, last))| (loss.label, since(now, last)));
-        // Requests in these lanes are counted as busy, and announcers are answered.
-        let others = [
-            ("full lanes", since(now.lane_full, last.lane_full)),
-            ("announcers not stored", since(now.not_stored(), last.not_stored())),
-        ];
-        for (what, count) in lost.chain(others).filter(|(_, count)| *count > 0) {
-            let _ = write!(line, "; {what} {}", grouped(count));
+        for ((what, now), (_, last)) in losses(&now).zip(losses(&last)) {
+            if now > last {
+                let _ = write!(line, "; {what} {}", count(now, last));
+            }
         }
         let _ = write!(
             line,
@@ -113,9 +120,18 @@ impl Totals {
     }
 }
 
+/// What was lost, not stored or not served.
+fn losses(sum: &Summary) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+    let lost = LOSSES.iter().map(|loss| loss.label).zip(sum.losses());
+    // Requests in these lanes are counted as busy, and announcers are answered.
+    let others = [("full lanes", sum.lane_full), ("announcers not stored", sum.not_stored())];
+    lost.chain(others).chain(sum.unserved())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use onrush_tracker::close_cause::CloseCause;
     use onrush_tracker::refusal::{Refusal, UdpRefusal};
 
     fn totals_of(placement: Placement) -> Totals {
@@ -189,6 +205,26 @@ mod tests {
             let line = totals_of(placement).line(now, Duration::from_secs(60));
             assert!(!line.contains("steered"), "{line}");
         }
+    }
+
+    #[test]
+    fn http_is_shown_where_it_is_served() {
+        let mut settings = Settings::for_test("[http]\nlisten = [\":6969\"]");
+        let mut totals = Totals::new(&settings, Instant::now());
+        let mut now = Summary { datagrams: 100, sent: 90, ..Summary::default() };
+        (now.requests, now.answered, now.open, now.accept_errors) = (50, 30, 7, 2);
+        now.http_refused[0] = 20;
+        now.closed[CloseCause::Full as usize] = 3;
+        let line = totals.line(now, Duration::from_secs(10));
+        assert!(line.starts_with("in 15/s, out 12/s: "), "{line}");
+        let parts = "; HTTP in 5/s, out 3/s, connections 7; refused: malformed 20; \
+                     connections not accepted 2; connections refused as full 3; swarms";
+        assert!(line.contains(parts), "{line}");
+        let line = totals.line(now, Duration::from_secs(10));
+        assert!(line.contains("; HTTP in 0/s, out 0/s, connections 7; swarms"), "{line}");
+        settings.http.listen.clear();
+        let line = Totals::new(&settings, Instant::now()).line(now, Duration::from_secs(10));
+        assert!(!line.contains("HTTP"), "{line}");
     }
 
     #[test]

@@ -83,20 +83,27 @@ fn a_port_taken_by_another_process_fails_the_check_by_the_name_of_the_process() 
     let (listen, admin) = (udp.local_addr().unwrap(), tcp.local_addr().unwrap());
     let shown = format!("(process {}", std::process::id());
     let status = format!("`systemctl status {}`", std::process::id());
-    let config = format!("listen = [\"127.0.0.2:0\", \"{listen}\"]\nadmin.listen = \"{admin}\"\n");
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    let http = other.local_addr().unwrap();
+    let config = format!(
+        "listen = [\"127.0.0.2:0\", \"{listen}\"]\nadmin.listen = \"{admin}\"\n\
+         http.listen = [\"{http}\"]\n"
+    );
     let ended = Launch::new(&["--check-config"]).configured_admin().config(&config).run();
     let listen = format!("1:26: `listen.1`: {listen} is taken by ");
     let admin = format!("2:16: `admin.listen`: {admin} is taken by ");
-    ended.exits(2, &[&listen, &admin, "2 problems"]);
+    let http = format!("3:16: `http.listen.0`: {http} is taken by ");
+    ended.exits(2, &[&listen, &admin, &http, "3 problems"]);
     let text = ended.text();
-    assert_eq!((text.matches(&shown).count(), text.matches(&status).count()), (2, 2), "{text}");
+    assert_eq!((text.matches(&shown).count(), text.matches(&status).count()), (3, 3), "{text}");
 }
 
 #[test]
 fn the_running_tracker_may_hold_the_addresses_and_no_second_one() {
-    let (listen, admin) = (free_address(), free_address());
+    let (listen, admin, http) = (free_address(), free_address(), free_address());
     let config = format!(
-        "listen = [\"{listen}\"]\nstate_dir = \"HOME/state\"\nadmin.listen = \"{admin}\"\n"
+        "listen = [\"{listen}\"]\nstate_dir = \"HOME/state\"\nadmin.listen = \"{admin}\"\n\
+         http.listen = [\"{http}\"]\n"
     );
     let daemon = Launch::new(&[]).configured_admin().config(&config).serve();
     let check = || Launch::new(&["--check-config"]).configured_admin();
@@ -109,8 +116,10 @@ fn the_running_tracker_may_hold_the_addresses_and_no_second_one() {
     let names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
     assert!(!format!("{names:?}").contains("onrush-check"), "{names:?}");
     // Another home, and so another state directory.
-    let by = format!("`listen.0`: {listen} is taken by onrush (process {}", daemon.pid());
-    check().config(&config).run().exits(2, &[&by]);
+    let by =
+        |key, address| format!("`{key}`: {address} is taken by onrush (process {}", daemon.pid());
+    let (listen, http) = (by("listen.0", listen), by("http.listen.0", http));
+    check().config(&config).run().exits(2, &[&listen, &http]);
 }
 
 #[test]

@@ -15,6 +15,7 @@ mod harness;
 mod history;
 mod host_check;
 mod hot_hash;
+mod http;
 mod journal;
 mod kills;
 mod live_lists;

@@ -239,7 +239,7 @@ fn sockets_of_systemd_are_used() {
     Client::new(addresses[0]).connected_later();
     assert_eq!(daemon.serving(), addresses);
     daemon.check();
-    daemon.stop().exits(0, &["sockets by systemd", "1 colocated"]);
+    daemon.stop().exits(0, &["UDP sockets by systemd", "1 colocated"]);
 }
 
 #[test]

@@ -12,7 +12,7 @@ fn term_and_int_stop_cleanly_in_both_placements() {
         daemon.check();
         let ended = daemon.end_by(signal);
         assert_eq!((ended.code, ended.signal), (Some(0), None), "{signal}: {}", ended.text());
-        let totals = [STOPPED, "4 datagrams in", "4 out", "0 refused"];
+        let totals = [STOPPED, "4 in", "4 out", "0 refused"];
         assert_parts(ended.log.last().unwrap(), &totals);
         let sender = format!("SIG{signal} of process {}, user ", std::process::id());
         ended.has_line("stopping after ", &[" INFO ", &sender]);

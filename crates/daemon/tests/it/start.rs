@@ -1,11 +1,12 @@
 //! The start: log lines, and errors with their remedies.
 
 use std::fs;
-use std::net::UdpSocket;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 
 use onrush_net::affinity;
 
-use crate::harness::messages::SERVES;
+use crate::harness::messages::{READY, SERVES};
 use crate::harness::{Client, Launch, eventually, free_address, in_own_network};
 
 #[test]
@@ -23,6 +24,32 @@ fn by_default_port_6969_of_both_families_is_served() {
         let serves = format!(" {printed}{SERVES}0.0.0.0:6969");
         daemon.stop().exits(0, &[&serves, ":6969/announce", state.to_str().unwrap()]);
     });
+}
+
+#[test]
+fn an_address_for_http_is_logged_and_its_page_has_all_announce_urls() {
+    let http = free_address();
+    let daemon = Launch::on_loopback().flag("--http", http.to_string()).serve();
+    let mut stream = TcpStream::connect(http).unwrap();
+    stream.write_all(b"GET / HTTP/1.0\r\nHost: t.example\r\n\r\n").unwrap();
+    let mut page = String::new();
+    stream.read_to_string(&mut page).unwrap();
+    assert!(page.contains("http://t.example/announce\n"), "{page}");
+    for address in daemon.addresses() {
+        assert!(page.contains(&format!("udp://t.example:{}/announce\n", address.port())), "{page}");
+    }
+    let ended = daemon.stop();
+    ended.has_line(SERVES, &[&format!(" and http://{http}")]);
+    ended.has_line(READY, &[&format!(" or http://<this host>:{}/announce ", http.port())]);
+}
+
+#[test]
+fn an_address_for_http_in_use_is_named_with_its_key() {
+    let theirs = TcpListener::bind("127.0.0.1:0").unwrap();
+    let http = theirs.local_addr().unwrap();
+    let refusal = format!("1:16: `http.listen.0`: {http} is taken by ");
+    let launch = Launch::on_loopback().config(&format!("http.listen = [\"{http}\"]\n"));
+    launch.start().refusal(&[&refusal]);
 }
 
 #[test]

@@ -31,7 +31,7 @@ use onrush_testing::memory_tracker::{endpoints, rules, secrets};
 use onrush_tracker::access::Lists;
 use onrush_tracker::assemble::assemble;
 use onrush_tracker::clock::Clock;
-use onrush_tracker::running::{Running, WorkerFailure};
+use onrush_tracker::running::{Addresses, Running, WorkerFailure};
 use onrush_tracker::worker::Worker;
 
 use crate::harness::TIMEOUT;
@@ -171,7 +171,8 @@ fn launched(placement: &str, failures: &[Failure]) -> (Settings, Running, Weak<(
     let sockets = failures.iter().zip(endpoints).map(socket).collect();
     let workers = assemble(&settings.workers(), &secrets(1), sockets, &rules(&settings));
     let (clock, fronts) = (Clock::start(), Vec::<Worker<FailingSocket>>::new());
-    let running = Running::prepare(&settings.workers(), Vec::new(), workers, fronts, clock);
+    let running =
+        Running::prepare(&settings.workers(), Addresses::default(), workers, fronts, clock);
     let mut running = running.unwrap();
     running.begin();
     (settings, running, Arc::downgrade(&share))

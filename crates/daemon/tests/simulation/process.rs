@@ -21,6 +21,7 @@ use onrush_tracker::member::{Member, Role};
 use onrush_tracker::metrics::Summary;
 use onrush_tracker::orders::Orders;
 use onrush_tracker::rules::Rules;
+use onrush_tracker::running::Addresses;
 use onrush_tracker::worker::{SwarmSide, Worker};
 
 use super::clock::{Clocks, Time};
@@ -129,7 +130,7 @@ impl Starting {
             self.owners,
             (self.settings, source),
             members.collect(),
-            (&[], None),
+            (&Addresses::default(), None),
             onrush::time::Time { now, unix: time.unix },
         );
         let (workers, started, most_peers) = (self.workers, self.started, self.most_peers);

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ::mio::unix::SourceFd;
-use ::mio::{Events, Interest, Poll, Token};
+use ::mio::{Events, Interest, Poll, Registry, Token};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags};
 
@@ -68,16 +68,10 @@ impl Readiness {
                 poll.registry().register(&mut SourceFd(&fd), Token(number), Interest::READABLE)?;
             }
         }
-        let waker = Waker {
-            shared: Arc::new(Shared {
-                wake_pending: AtomicBool::new(false),
-                waker: ::mio::Waker::new(poll.registry(), WAKER)?,
-            }),
-        };
         Ok(Self {
+            waker: Waker::new(poll.registry(), WAKER)?,
             poll,
             events: Events::with_capacity(EVENTS),
-            waker,
             woken: false,
             excluded: vec![false; sockets.len()].into(),
             sockets: match polled {
@@ -181,7 +175,7 @@ impl Readiness {
         for event in &self.events {
             match (event.token(), &mut self.sockets) {
                 (WAKER, _) => {
-                    self.waker.shared.wake_pending.swap(false, Ordering::AcqRel);
+                    self.waker.rearm();
                     self.woken = true;
                 }
                 (Token(number), Sockets::Registered { ready, .. }) => ready.add(number as u16),
@@ -210,8 +204,8 @@ fn sleep(poll: &Poll, sockets: &[BoundSocket], timeout: Duration) -> io::Result<
     }
 }
 
-/// Wakes a [`Backend`](super::Backend). Only the first wake-up since the backend last woke costs a
-/// system call.
+/// Wakes a backend on mio, of datagrams or of [streams](crate::stream::mio). Only the first wake-up
+/// since the backend last woke costs a system call.
 #[derive(Clone, Debug)]
 pub struct Waker {
     shared: Arc<Shared>,
@@ -223,6 +217,19 @@ struct Shared {
     /// Whether a wake-up is pending that the backend has not seen.
     wake_pending: AtomicBool,
     waker: ::mio::Waker,
+}
+
+impl Waker {
+    /// The waker of a backend, whose event has this token.
+    pub(crate) fn new(registry: &Registry, token: Token) -> io::Result<Self> {
+        let waker = ::mio::Waker::new(registry, token)?;
+        Ok(Self { shared: Arc::new(Shared { wake_pending: AtomicBool::new(false), waker }) })
+    }
+
+    /// The backend has seen the event: the next wake-up causes another one.
+    pub(crate) fn rearm(&self) {
+        self.shared.wake_pending.swap(false, Ordering::AcqRel);
+    }
 }
 
 impl crate::socket::Waker for Waker {

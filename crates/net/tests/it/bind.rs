@@ -1,9 +1,9 @@
 //! Binding: groups, the text of refusals, and the effect of options.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 
 use onrush_net::bind::{
-    Address, BindError, Buffers, Group, Options, bind_client, bind_group, check,
+    Address, BindError, Buffers, Group, Options, Transport, bind_client, bind_group, check,
 };
 
 const PLAIN: Options =
@@ -67,7 +67,7 @@ fn a_second_copy_is_refused_by_name() {
     let taken = first.addresses[0];
     let again = [named("[::1]:0"), address(taken, true)];
     let error = refused(bind_group(&again, &PLAIN));
-    assert!(matches!(error, BindError::Taken { address } if address == taken), "{error}");
+    assert!(matches!(error, BindError::Taken { address, .. } if address == taken), "{error}");
     let text = error.to_string();
     assert!(text.contains(&taken.to_string()) && text.contains("ss -ulpn"), "{text}");
     // A wildcard overlaps the bound address.
@@ -94,14 +94,19 @@ fn a_socket_of_another_process_is_found_without_a_probe() {
 fn a_check_reports_what_binding_would_and_keeps_nothing() {
     let first = bind_group(&[named("127.0.0.1:0")], &PLAIN).unwrap();
     let taken = first.addresses[0];
-    let error = check(address(taken, false)).unwrap_err();
-    assert!(matches!(error, BindError::Taken { address } if address == taken), "{error}");
+    let error = check(address(taken, false), Transport::Udp).unwrap_err();
+    assert!(matches!(error, BindError::Taken { address, .. } if address == taken), "{error}");
     let elsewhere: SocketAddr = "198.51.100.7:0".parse().unwrap();
-    let error = check(address(elsewhere, false)).unwrap_err();
+    let error = check(address(elsewhere, false), Transport::Udp).unwrap_err();
     assert!(matches!(error, BindError::NotHere { .. }), "{error}");
-    check(address(elsewhere, true)).unwrap();
+    check(address(elsewhere, true), Transport::Udp).unwrap();
     drop(first);
-    check(address(taken, false)).unwrap();
+    check(address(taken, false), Transport::Udp).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let listens = address(listener.local_addr().unwrap(), false);
+    let error = check(listens, Transport::Tcp).unwrap_err();
+    assert!(matches!(error, BindError::Taken { transport: Transport::Tcp, .. }), "{error}");
+    check(listens, Transport::Udp).unwrap();
     bind_group(&[address(taken, false)], &PLAIN).unwrap();
 }
 

@@ -5,5 +5,7 @@
 mod bind;
 mod conformance;
 mod filter;
+mod listen;
 mod memory;
 mod steering;
+mod streams;

@@ -7,17 +7,17 @@ use onrush_tidy::{crate_of, demand, sources};
 /// A crate; lines of code, and of tests, without comments and blank lines. A crate may grow by
 /// [`GROWTH`] beyond its row. The commit that raises a row says why; one that removes more than
 /// [`SLACK`] lowers it.
-const BUDGETS: [(&str, [usize; 2]); 19] = [
+const BUDGETS: [(&str, [usize; 2]); 20] = [
     ("bench", [2_285, 1_203]),
     ("commands", [3_452, 1_446]),
     ("config", [1_914, 1_141]),
     ("control", [4_433, 2_017]),
-    ("daemon", [6_591, 11_975]),
-    ("fuzz", [423, 0]),
+    ("daemon", [6_591, 12_441]),
+    ("fuzz", [483, 0]),
     ("lab", [1_002, 681]),
     ("load", [6_893, 4_933]),
-    ("net", [3_458, 2_497]),
-    ("proto", [692, 759]),
+    ("net", [3_976, 2_995]),
+    ("proto", [986, 1_176]),
     ("replica", [629, 332]),
     ("store", [2_146, 1_475]),
     ("swarm", [4_209, 3_056]),
@@ -27,6 +27,7 @@ const BUDGETS: [(&str, [usize; 2]); 19] = [
     ("toml-keys", [1_082, 522]),
     ("tracker", [4_267, 2_527]),
     ("verify", [2_328, 1_102]),
+    ("web", [1_278, 836]),
 ];
 /// Growth beyond a row, percent.
 const GROWTH: usize = 3;

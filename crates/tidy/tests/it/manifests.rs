@@ -7,8 +7,13 @@ use toml::{Table, Value};
 
 /// The data path: the crates of this repository that each may depend on, beside those of its tests.
 /// Cargo rules out cycles, this rule any other crate of the repository.
-const DATA_PATH: [(&str, &[&str]); 4] =
-    [("proto", &[]), ("net", &[]), ("swarm", &["proto"]), ("tracker", &["net", "proto", "swarm"])];
+const DATA_PATH: [(&str, &[&str]); 5] = [
+    ("proto", &[]),
+    ("net", &[]),
+    ("swarm", &["proto"]),
+    ("tracker", &["net", "proto", "swarm"]),
+    ("web", &["net", "proto", "swarm", "tracker"]),
+];
 
 const SECTIONS: [&str; 3] = ["dependencies", "dev-dependencies", "build-dependencies"];
 

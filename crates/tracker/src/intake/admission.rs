@@ -114,21 +114,23 @@ impl<A: SourceAddress> Admitting<'_, A> {
     /// [`Refusal::Port`], [`Refusal::Forbidden`].
     #[inline]
     pub fn announce(self, fields: AnnounceFields) -> Result<Announce, Refusal> {
+        let announce = self.check_announce(fields)?;
+        self.count_announce(fields);
+        Ok(announce)
+    }
+
+    /// Admits an announce that is not counted yet, as it may have to wait.
+    ///
+    /// # Errors
+    /// [`Refusal::Port`], [`Refusal::Forbidden`].
+    #[inline]
+    pub fn check_announce(self, fields: AnnounceFields) -> Result<Announce, Refusal> {
         if fields.port == 0 {
             return Err(self.refused(Refusal::Port));
         }
         if !self.admission.rules.access.permits(fields.info_hash) {
             self.count_forbidden(fields.info_hash);
             return Err(self.refused(Refusal::Forbidden));
-        }
-        let announces = self.incoming.announces.get() + 1;
-        self.incoming.announces.set(announces);
-        self.incoming.events[fields.event.to_wire() as usize].add(1);
-        if fields.port == UNCONNECTABLE_PORT {
-            self.incoming.unconnectable.add(1);
-        }
-        if announces % clients::SAMPLE == 1 {
-            self.sample(fields.peer_id);
         }
         Ok(Announce {
             info_hash: fields.info_hash,
@@ -138,6 +140,20 @@ impl<A: SourceAddress> Admitting<'_, A> {
             want: self.admission.want(fields.num_want, fields.event, A::FAMILY),
             transaction_id: fields.transaction_id,
         })
+    }
+
+    /// Counts an announce that was admitted.
+    #[inline]
+    pub fn count_announce(self, fields: AnnounceFields) {
+        let announces = self.incoming.announces.get() + 1;
+        self.incoming.announces.set(announces);
+        self.incoming.events[fields.event.to_wire() as usize].add(1);
+        if fields.port == UNCONNECTABLE_PORT {
+            self.incoming.unconnectable.add(1);
+        }
+        if announces % clients::SAMPLE == 1 {
+            self.sample(fields.peer_id);
+        }
     }
 
     /// Admits and counts a scrape of `hashes` info hashes.

@@ -14,8 +14,9 @@ use onrush_swarm::{SwarmsByFamily, Totals};
 pub use series::{Field, Kind, Loss, Series, Shown};
 
 use crate::clients::NAMES as CLIENTS;
+use crate::close_cause::CloseCause;
 use crate::kernel_filter::FilterRefusal;
-use crate::refusal::{Refusal, UdpRefusal};
+use crate::refusal::{HttpRefusal, Refusal, UdpRefusal};
 use crate::{counter_table, declare_counters};
 use table::declare_summary;
 
@@ -123,6 +124,27 @@ pub const REFUSALS: [&str; Refusal::ALL.len()] = Refusal::NAMES;
 /// The names of [`UdpRefusal::ALL`], in its order.
 pub const UDP_REFUSALS: [&str; UdpRefusal::ALL.len()] = UdpRefusal::NAMES;
 
+/// The reasons to refuse a request over HTTP: the names of [`HttpRefusal::ALL`], in its order, then
+/// those of [`Refusal::ALL`].
+pub const HTTP_REFUSALS: [&str; HttpRefusal::ALL.len() + Refusal::ALL.len()] = {
+    let mut names = [""; HttpRefusal::ALL.len() + Refusal::ALL.len()];
+    let (own, any) = names.split_at_mut(HttpRefusal::ALL.len());
+    own.copy_from_slice(&HttpRefusal::NAMES);
+    any.copy_from_slice(&Refusal::NAMES);
+    names
+};
+
+/// The names of [`CloseCause::ALL`], in its order.
+pub const CLOSE_CAUSES: [&str; CloseCause::ALL.len()] = CloseCause::NAMES;
+
+/// Connections of HTTP that were not served as something was used up: the name for people, and the
+/// cause of the close; none if they were not accepted.
+pub const UNSERVED: [(&str, Option<CloseCause>); 3] = [
+    ("connections not accepted", None),
+    ("connections refused as full", Some(CloseCause::Full)),
+    ("connections closed for memory", Some(CloseCause::Memory)),
+];
+
 /// The causes why the kernel does not accept a reply, in the order of their counters.
 pub const UNSENT: [&str; Cause::NAMES.len()] = Cause::NAMES;
 
@@ -185,6 +207,7 @@ impl Summary {
             worker.incoming.v6.add_to(&mut sum);
             worker.add_to(&mut sum);
             worker.shard.add_to(&mut sum);
+            worker.web.add_to(&mut sum);
         }
         sum
     }
@@ -194,10 +217,29 @@ impl Summary {
         self.refusals().map(|(_, count)| count).sum()
     }
 
-    /// The name and the count of every reason to refuse.
+    /// The name and the count of every reason to refuse. `refused` has the requests over HTTP, too,
+    /// so only HTTP's own reasons are taken from `http_refused`, of which they are the first.
     pub fn refusals(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         let by_udp = UDP_REFUSALS.into_iter().zip(self.refused_by_udp);
-        by_udp.chain(REFUSALS.into_iter().zip(self.refused))
+        let by_http = HttpRefusal::NAMES.into_iter().zip(self.http_refused);
+        by_udp.chain(by_http).chain(REFUSALS.into_iter().zip(self.refused))
+    }
+
+    /// Datagrams, and requests over HTTP.
+    pub fn received(&self) -> u64 {
+        self.datagrams + self.requests
+    }
+
+    /// Replies sent, except to refused requests over HTTP.
+    pub fn replied(&self) -> u64 {
+        self.sent + self.answered
+    }
+
+    /// Connections of HTTP that were not served as something was used up. Their sum is not the
+    /// number of clients: one that is not accepted is tried again.
+    pub fn unserved(&self) -> [(&'static str, u64); 3] {
+        let closed = |cause: CloseCause| self.closed[cause as usize];
+        UNSERVED.map(|(name, cause)| (name, cause.map_or(self.accept_errors, closed)))
     }
 
     /// The name and the count of every reason to refuse, without those that count as lost.
@@ -257,6 +299,16 @@ mod tests {
     }
 
     #[test]
+    fn reasons_of_http_are_its_own_and_those_of_any_front() {
+        let first_of_all = HttpRefusal::ALL.len();
+        assert_eq!(HTTP_REFUSALS[HttpRefusal::PortValue as usize], "port_value");
+        assert_eq!(HTTP_REFUSALS[first_of_all], "bogon");
+        assert_eq!(HTTP_REFUSALS[first_of_all + Refusal::Busy as usize], "busy");
+        assert_eq!(BTreeSet::from(HTTP_REFUSALS).len(), HTTP_REFUSALS.len());
+        assert_eq!(BTreeSet::from(CLOSE_CAUSES).len(), CLOSE_CAUSES.len());
+    }
+
+    #[test]
     fn a_value_belongs_to_the_first_class_that_reaches_it() {
         let sizes = BatchSizes::default();
         for value in [1, 2, 3, 4, 5, 128, 1_000, 1_024] {
@@ -294,6 +346,21 @@ mod tests {
         assert_eq!((keys.len(), labels.len()), (LOSSES.len(), LOSSES.len()));
         let refused: Vec<_> = sum.only_refused().filter(|(_, count)| *count > 0).collect();
         assert_eq!(refused, [("blocked", count(10))]);
+    }
+
+    /// Admission counts what it refuses over HTTP in `refused` and in `http_refused`.
+    #[test]
+    fn a_request_refused_over_http_is_counted_once() {
+        let mut sum = Summary::default();
+        sum.refused_by_udp[UdpRefusal::Short as usize] = 1;
+        sum.http_refused[HttpRefusal::PortValue as usize] = 10;
+        sum.refused[Refusal::Blocked as usize] = 300;
+        sum.http_refused[HttpRefusal::ALL.len() + Refusal::Blocked as usize] = 200;
+        assert_eq!(sum.refused_in_all(), 311);
+        let counted: Vec<_> = sum.only_refused().filter(|(_, count)| *count > 0).collect();
+        assert_eq!(counted, [("short", 1), ("port_value", 10), ("blocked", 300)]);
+        let names: BTreeSet<_> = sum.refusals().map(|(name, _)| name).collect();
+        assert_eq!(names.len(), sum.refusals().count());
     }
 
     #[test]

@@ -56,10 +56,12 @@ pub enum Kind {
 /// The workers that show a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shown {
-    /// Workers with sockets.
+    /// Workers that take requests of clients.
     Sockets,
     /// Workers with a shard.
     Shards,
+    /// Workers with connections of HTTP.
+    Fronts,
     /// All workers.
     All,
 }

@@ -10,10 +10,10 @@
 
 /// Calls the macro `$then` with the table. `onrush-control` generates the JSON types from it.
 ///
-/// A row reads `Counter|Gauge WORKERS "name" [labels] "help" { fields }`. `Sockets`, `Shards` and
-/// `All` select the workers. A counter's name is written without `_total`. A series without the
-/// label `worker` shows the sum over all workers. Labels other than `family` and `worker` take
-/// their values from the fields:
+/// A row reads `Counter|Gauge WORKERS "name" [labels] "help" { fields }`. `Sockets`, `Shards`,
+/// `Fronts` and `All` select the workers. A counter's name is written without `_total`. A series
+/// without the label `worker` shows the sum over all workers. Labels other than `family` and
+/// `worker` take their values from the fields:
 ///
 /// - `counters` are single counters: `field as "JSON key" = "label value"`, where key and value are
 ///   optional;
@@ -120,9 +120,59 @@ WorkerMetrics (WorkerCounts) {
         turn_times: TurnTimes,
         /// The worker's shard, if it has one.
         shard: ShardGauges,
+        /// The worker's connections of HTTP, if it serves them.
+        web: WebCounters,
         /// Whether the kernel refuses the filter against overload at the worker's sockets.
         filter_refusal: FilterRefusal,
     }
+}
+
+/// Connections and requests over HTTP. Exactly: accepted connections are those that are open and
+/// those closed for any cause; requests are those answered, refused for any reason and abandoned.
+WebCounters (WebStats) {
+    counters {
+        Counter Fronts "onrush_http_accepted_connections" [transport, worker]
+            "Connections accepted: those open now, and those closed for any cause"
+            { accepted = "http" }
+        Counter Fronts "onrush_http_accept_errors" [worker]
+            "Times that no connection could be accepted, as the process or the host had no \
+             descriptors or memory left: raise LimitNOFILE= in the unit"
+            { accept_errors }
+        Gauge Fronts "onrush_http_connections" [transport, worker] "Open connections"
+            { open = "http" }
+        Counter Fronts "onrush_http_requests" [transport, worker]
+            "Requests over HTTP: those answered, refused for any reason, and abandoned"
+            { requests = "http" }
+        Counter Fronts "onrush_http_answered_requests" [worker]
+            "Requests over HTTP that were answered and not refused"
+            { answered }
+        Counter Fronts "onrush_http_abandoned_requests" [worker]
+            "Requests over HTTP whose connection was closed before the reply"
+            { abandoned }
+        Counter Fronts "onrush_http_received_bytes" [worker] "Bytes received over HTTP"
+            { http_received_bytes as "received_bytes" }
+        Counter Fronts "onrush_http_sent_bytes" [worker] "Bytes sent over HTTP"
+            { http_sent_bytes as "sent_bytes" }
+        Gauge Fronts "onrush_http_buffered_bytes" [worker]
+            "Memory of incomplete requests and unsent replies, which http.buffer_memory limits"
+            { buffered_bytes }
+    }
+    named {
+        Counter Fronts "onrush_http_closed_connections" [cause, worker]
+            "Connections closed. client: the client closed it first; served: after the last reply; \
+             idle: http.keep_alive was over; timeout: a request or the sending of a reply took \
+             longer than http.timeout; reset: reading or writing failed; tls: TLS on the port for \
+             plain HTTP; source_limit: http.connections_per_source; full: http.connections, and \
+             none was idle; replaced: idle longest, and a new one needed its place; memory: \
+             it exceeded http.buffer_memory"
+            { closed = CLOSE_CAUSES }
+        Counter Fronts "onrush_http_refused_requests" [reason, worker]
+            "Requests over HTTP refused, by the parser or as over UDP. port_value: the port is \
+             missing or not a number; port: it is 0; info_hashes: two in an announce"
+            { http_refused = HTTP_REFUSALS }
+    }
+    hidden {}
+    also {}
 }
 
 /// State of one shard. Its worker updates it at most once a second.

@@ -25,7 +25,7 @@ use onrush_tracker::metrics::WorkerMetrics;
 use onrush_tracker::orders::Orders;
 use onrush_tracker::refusal::Refusal;
 use onrush_tracker::rules::Rules;
-use onrush_tracker::running::Running;
+use onrush_tracker::running::{Addresses, Running};
 
 const FORBIDDEN: InfoHash = InfoHash([0xFF; 20]);
 const BLOCKED: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 9);
@@ -289,7 +289,7 @@ struct ThreadFront(MemoryFront);
 
 impl MemberThread for ThreadFront {
     fn role(&self) -> Role {
-        Role::Front
+        Role::Web
     }
 
     fn metrics(&self) -> &Arc<WorkerMetrics> {
@@ -322,9 +322,10 @@ fn fronts_start_fail_and_stop_as_workers_do() {
     let fronts = fronts.into_iter().map(ThreadFront).collect();
     let limits = settings(SPLIT).workers();
     let (workers, clock) = (tracker.workers, Clock::start());
-    let mut running = Running::prepare(&limits, Vec::new(), workers, fronts, clock).unwrap();
+    let mut running =
+        Running::prepare(&limits, Addresses::default(), workers, fronts, clock).unwrap();
     let names: Vec<_> = running.members().iter().map(|member| member.name.as_str()).collect();
-    let expected = ["socket-0", "socket-1", "swarm-0", "swarm-1", "swarm-2", "front-0", "front-1"];
+    let expected = ["socket-0", "socket-1", "swarm-0", "swarm-1", "swarm-2", "web-0", "web-1"];
     assert_eq!(names, expected);
     let roles = [Role::Socket, Role::Socket, Role::Shard, Role::Shard, Role::Shard];
     assert!(
@@ -332,13 +333,13 @@ fn fronts_start_fail_and_stop_as_workers_do() {
             .members()
             .iter()
             .map(|member| member.role)
-            .eq([&roles[..], &[Role::Front; 2]].concat())
+            .eq([&roles[..], &[Role::Web; 2]].concat())
     );
     running.begin();
     let failed = || running.failures().recv_timeout(Duration::from_secs(60)).unwrap();
     let mut failures = [failed(), failed()].map(|failure| failure.name);
     failures.sort();
-    assert_eq!(failures, ["front-0", "front-1"]);
+    assert_eq!(failures, ["web-0", "web-1"]);
     let (summary, shards) = running.stop_and_take_shards();
     // Of UDP's client, and of each front.
     assert_eq!((summary.connects, summary.announces, shards.len()), (1, 2, 3));

@@ -161,6 +161,28 @@ fn stalls_drops_and_overload_are_highlighted() {
 }
 
 #[test]
+fn http_has_a_row_where_it_is_served() {
+    let with_http = |seconds: u64| {
+        let mut stats = reading(seconds);
+        let mut http =
+            HttpStats { closed: [("full".into(), 3 * seconds)].into(), ..HttpStats::default() };
+        (http.counts.requests, http.counts.answered) = (500 * seconds, 400 * seconds);
+        (http.counts.http_sent_bytes, http.counts.open) = (125_000 * seconds, 12);
+        stats.totals.http = Some(http.clone());
+        stats.limits.http_connections = Some(16_384);
+        let (name, http) = ("web-0".into(), Some(http));
+        stats.workers.push(WorkerStats { name, http, ..WorkerStats::default() });
+        stats
+    };
+    let all = lines(&after([1, 2].map(with_http)), 120);
+    shows(&all, "HTTP", &["500/s", "connections 12 of 16,384", "refused as full 3/s 6 total"]);
+    shows(&all, "replies", &["13,400/s", "out 9.0 Mbit/s"]);
+    shows(&all, "web-0", &[" 500 ", " 400 "]);
+    let all = lines(&after([1, 2].map(reading)), 120);
+    assert!(!all.iter().any(|row| row.contains("HTTP")), "{all:#?}");
+}
+
+#[test]
 fn every_loss_is_named_the_most_frequent_first() {
     let mut ill = reading(2);
     let keys = LOSSES.iter().map(|loss| loss.key.to_owned());

@@ -54,13 +54,14 @@ fn row(pair: Pair<'_>, worker: &WorkerStats, load: f64) -> Row {
     let per_second = |of: fn(&WorkerStats) -> f64| pair.rate_of_worker(&worker.name, of);
     let lost = per_second(|worker| worker.lost as f64);
     // Cells that do not apply to a worker stay empty.
-    let sockets = |value: Option<f64>| if worker.socket_side { rate(value) } else { String::new() };
+    let requests =
+        |value: Option<f64>| if worker.takes_requests() { rate(value) } else { String::new() };
     let swarms = |text: String| if worker.swarm_side { text } else { String::new() };
     let name = format!("{:<NAMES$} ", worker.name);
     let cells = [
-        sockets(per_second(|worker| worker.datagrams as f64)),
-        sockets(per_second(|worker| worker.counts.sent as f64)),
-        sockets(lost),
+        requests(per_second(|worker| worker.received() as f64)),
+        requests(per_second(|worker| worker.replied() as f64)),
+        requests(lost),
         swarms(format!("{}/{}", worker.lane_waiting, worker.lane_capacity)),
         swarms(compact(worker.peers as f64)),
     ];

@@ -3,7 +3,7 @@
 use crate::metrics::computed::COMPUTED;
 use crate::metrics::snapshot::AdminCounters;
 use onrush_text::lines::wrapped;
-use onrush_tracker::metrics::{Incoming, Kind, Series, ShardGauges, WorkerMetrics};
+use onrush_tracker::metrics::{Incoming, Kind, Series, ShardGauges, WebCounters, WorkerMetrics};
 
 const HEAD: &str = "\
 # Metrics
@@ -25,6 +25,7 @@ pub(crate) fn markdown() -> String {
     text += &section("Traffic", Incoming::SERIES);
     text += &section("Workers and sockets", WorkerMetrics::SERIES);
     text += &section("Shards", ShardGauges::SERIES);
+    text += &section("HTTP, absent unless http.listen is set", WebCounters::SERIES);
     text += &section("Admin side", AdminCounters::SERIES);
     text += "\n## State, limits and computed values\n\n";
     for series in COMPUTED {

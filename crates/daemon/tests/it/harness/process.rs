@@ -23,7 +23,7 @@ use nix::unistd::{Pid, Uid, User};
 use tempfile::TempDir;
 
 use crate::harness::messages::{
-    PEERS_RESTORED, READY, SERVES, STOPPED, UPGRADE_DONE, UPGRADE_RECEIVED,
+    ADMIN_LISTENS, PEERS_RESTORED, READY, SERVES, STOPPED, UPGRADE_DONE, UPGRADE_RECEIVED,
 };
 use crate::harness::{Client, TOKEN};
 
@@ -450,8 +450,9 @@ impl Daemon {
 
     /// The address of the admin side, once the daemon serves.
     pub(crate) fn admin(&self) -> SocketAddr {
-        let of = |line: &String| Some(line.split_once("http://")?.1.split(' ').next()?.to_owned());
-        self.log.iter().find_map(of).expect("an admin address in the log").parse().unwrap()
+        let line = self.log.iter().find(|line| line.contains(ADMIN_LISTENS));
+        let (_, address) = line.and_then(|line| line.split_once("http://")).expect("its log line");
+        address.split(' ').next().unwrap().parse().unwrap()
     }
 
     /// Runs `onrush ctl` with the daemon's token.

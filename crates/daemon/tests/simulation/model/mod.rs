@@ -38,8 +38,8 @@ use audit::Scope;
 /// The longest time for which a worker takes no turn, seconds.
 pub(crate) const LONGEST_STALL: u64 = 15;
 
-/// Seconds after its lifetime within which a peer must be removed: two sweeps of the whole shard (an
-/// eighth of the lifetime each), the resolution of stored ages, and a stall. One sweep may have
+/// Seconds after its lifetime within which a peer must be removed: two sweeps of the whole shard
+/// (an eighth of the lifetime each), the resolution of stored ages, and a stall. One sweep may have
 /// passed the peer just before its end, as the first one, and the next may reach it last, as its
 /// swarm has taken the place of a removed one.
 fn slack(lifetime: i64) -> i64 {

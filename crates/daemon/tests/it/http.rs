@@ -1,0 +1,353 @@
+//! HTTP over real sockets (BEP 3, 7, 23, 48): announces and scrapes on UDP's swarms, what ends a
+//! connection, and the sums of the counters. Each rule in detail: crates/web/tests.
+
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{IpAddr, Ipv6Addr, Shutdown, SocketAddr, TcpStream};
+use std::thread;
+use std::time::Duration;
+
+use onrush_proto::{InfoHash, ScrapeCounts};
+use socket2::SockRef;
+
+use crate::harness::messages::RELOADED;
+use crate::harness::{
+    Client, Daemon, Launch, TIMEOUT, TOKEN_FILE, eventually, free_address, leecher, random_hash,
+};
+
+/// A daemon with HTTP on one port of 127.0.0.1 and of ::1, and these addresses.
+fn serve(tables: &str) -> (Daemon, [SocketAddr; 2]) {
+    let v4 = free_address();
+    let addresses = [v4, SocketAddr::from((Ipv6Addr::LOCALHOST, v4.port()))];
+    let [first, second] = addresses.map(|address| address.to_string());
+    let flags = ["--workers", "2", "--http", &first, "--http", &second];
+    (Launch::on_loopback().flags(&flags).admin_api(tables).serve(), addresses)
+}
+
+/// The request of a target, which keeps the connection.
+fn get(target: &str) -> String {
+    format!("GET {target} HTTP/1.1\r\nHost: t\r\n\r\n")
+}
+
+/// The target of an announce; more keys may follow.
+fn announce(hash: InfoHash, port: u16, more: &str) -> String {
+    let hash: String = hash.0.iter().map(|byte| format!("%{byte:02X}")).collect();
+    format!("/announce?info_hash={hash}&peer_id=-ON0001-abcdefghijkl&port={port}{more}")
+}
+
+/// The end of a reply whose only peer is this one (BEP 7, 23).
+fn only(peer: SocketAddr) -> Vec<u8> {
+    let (mut end, ip) = match peer.ip() {
+        IpAddr::V4(ip) => (b"5:peers6:".to_vec(), ip.octets().to_vec()),
+        IpAddr::V6(ip) => (b"5:peers0:6:peers618:".to_vec(), ip.octets().to_vec()),
+    };
+    end.extend(ip);
+    end.extend(peer.port().to_be_bytes());
+    end.push(b'e');
+    end
+}
+
+/// A connection of a client.
+struct Connection(BufReader<TcpStream>);
+
+impl Connection {
+    fn to(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+        Self(BufReader::new(stream))
+    }
+
+    fn send(&self, bytes: impl AsRef<[u8]>) {
+        self.0.get_ref().write_all(bytes.as_ref()).unwrap();
+    }
+
+    fn end_sending(&self) {
+        self.0.get_ref().shutdown(Shutdown::Write).unwrap();
+    }
+
+    /// The status and the body of the next reply; `None` at the end.
+    fn next_reply(&mut self) -> Option<(u16, Vec<u8>)> {
+        let lines = self.0.by_ref().lines().map(Result::unwrap);
+        let head: Vec<_> = lines.take_while(|line| !line.is_empty()).collect();
+        let status = head.first()?.strip_prefix("HTTP/1.1 ").expect("a status line");
+        let length = head.iter().find_map(|line| line.strip_prefix("Content-Length: "));
+        let mut body = vec![0; length.expect("a length").parse().unwrap()];
+        self.0.read_exact(&mut body).unwrap();
+        Some((status[..3].parse().unwrap(), body))
+    }
+
+    /// The body of the reply to a GET, which has status 200.
+    #[track_caller]
+    fn get(&mut self, target: &str) -> Vec<u8> {
+        self.send(get(target));
+        let (status, body) = self.next_reply().expect("a reply");
+        assert_eq!(status, 200, "{target}: {}", String::from_utf8_lossy(&body));
+        body
+    }
+
+    /// Asserts that the tracker ends the connection without another byte, and without a reset.
+    #[track_caller]
+    fn ends(&mut self) {
+        assert_eq!(self.0.fill_buf().unwrap(), b"");
+    }
+}
+
+/// The sum of a metric of HTTP whose labels have this part.
+#[track_caller]
+fn sum(daemon: &Daemon, name: &str, label: &str) -> u64 {
+    daemon.metrics().sum(&format!("onrush_http_{name}"), &[label]) as u64
+}
+
+fn refused(daemon: &Daemon, reason: &str) -> u64 {
+    sum(daemon, "refused_requests_total", &format!("reason=\"{reason}\""))
+}
+
+fn closed(daemon: &Daemon, cause: &str) -> u64 {
+    sum(daemon, "closed_connections_total", &format!("cause=\"{cause}\""))
+}
+
+/// Waits until a sum is this number: a reply may arrive before it is counted.
+#[track_caller]
+fn await_sum(daemon: &Daemon, name: &str, label: &str, number: u64) {
+    eventually(&format!("{name} {label} is {number}"), || sum(daemon, name, label) == number);
+}
+
+/// Waits until every connection and every request is counted exactly once by its end.
+fn check_sums(daemon: &Daemon) {
+    eventually("accepted = open + closed, requests = answered + refused + abandoned", || {
+        let metrics = daemon.metrics();
+        let sum = |name: &str| metrics.sum(&format!("onrush_http_{name}"), &[]);
+        let ends = ["answered", "refused", "abandoned"].map(|end| format!("{end}_requests_total"));
+        sum("accepted_connections_total") == sum("connections") + sum("closed_connections_total")
+            && sum("requests_total") == ends.iter().map(|end| sum(end)).sum::<f64>()
+    });
+}
+
+#[test]
+fn peers_over_http_and_over_udp_find_each_other() {
+    let (daemon, http) = serve("[http]\nworkers = 2\n");
+    for (udp, http) in daemon.addresses().iter().zip(http) {
+        let (hash, udp) = (random_hash(), Client::new(*udp).connected());
+        let [first, second] = [7_001, 7_002].map(|port| SocketAddr::new(http.ip(), port));
+        let mut web = Connection::to(http);
+        let seeder = announce(hash, first.port(), "&left=0");
+        let alone = web.get(&seeder);
+        assert!(alone.starts_with(b"d8:completei1e11:external ip"), "{alone:?}");
+        let reply = udp.announce(&leecher(hash, second.port()));
+        assert_eq!((reply.counts(), reply.peers), ((1, 1), vec![first]));
+        let both = web.get(&seeder);
+        assert!(both.ends_with(&only(second)), "{both:?}");
+        // The same peer over the other protocol.
+        web.get(&announce(hash, second.port(), "&left=0&event=completed"));
+        assert_eq!(udp.counts(hash), ScrapeCounts { seeders: 2, completed: 1, leechers: 0 });
+        let scrape = announce(hash, 1, "").replace("/announce", "/scrape");
+        let counts = b"d8:completei2e10:downloadedi1e10:incompletei0eeee";
+        assert_eq!(web.get(&scrape), [&b"d5:filesd20:"[..], &hash.0, counts].concat());
+        for port in [first.port(), second.port()] {
+            web.get(&announce(hash, port, "&event=stopped"));
+        }
+        assert_eq!(udp.counts(hash), ScrapeCounts { seeders: 0, completed: 1, leechers: 0 });
+    }
+    check_sums(&daemon);
+}
+
+#[test]
+fn what_is_no_request_has_its_status_and_ends_only_its_connection() {
+    let (daemon, [v4, v6]) = serve("[http]\nkeep_alive = 300\n");
+    let mut honest = Connection::to(v6);
+    honest.get("/health");
+    let long = "a".repeat(9_000);
+    let inputs = [
+        ("GET / HTTP/1.1\r\nno colon\r\n\r\n".to_owned(), 400, "malformed"),
+        ("GET / HTTP/1.1\r\nContent-Length: 5\r\n\r\n".to_owned(), 400, "body"),
+        ("GET / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n".to_owned(), 400, "body"),
+        (format!("GET /{long} HTTP/1.1\r\n\r\n"), 414, "target_length"),
+        (format!("GET / HTTP/1.1\r\na: {long}\r\n\r\n"), 431, "head_length"),
+        (format!("GET / HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(65)), 431, "head_length"),
+        ("POST / HTTP/1.1\r\n\r\n".to_owned(), 405, "method"),
+        ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_owned(), 505, "version"),
+    ];
+    for (input, status, reason) in &inputs {
+        let before = refused(&daemon, reason);
+        let mut client = Connection::to(v4);
+        // What follows is not parsed as a request.
+        client.send(format!("{input}{}", get("/health")));
+        assert_eq!(client.next_reply().unwrap().0, *status, "{input:.50}");
+        client.ends();
+        assert_eq!(refused(&daemon, reason), before + 1, "{reason}");
+    }
+    honest.get("/health");
+    let all = inputs.len() as u64;
+    await_sum(&daemon, "requests_total", "", all + 2);
+    await_sum(&daemon, "closed_connections_total", "cause=\"bad_request\"", all);
+    await_sum(&daemon, "connections", "", 1);
+    check_sums(&daemon);
+}
+
+#[test]
+fn tls_and_slow_heads_are_closed_without_a_byte() {
+    let (daemon, [v4, v6]) = serve("[http]\ntimeout = 1\nkeep_alive = 300\n");
+    let mut honest = Connection::to(v6);
+    honest.get("/health");
+    let mut tls = Connection::to(v4);
+    tls.send(b"\x16\x03\x01\x02\x00\x01");
+    tls.ends();
+    let mut slow = Connection::to(v4);
+    slow.0.get_ref().set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+    slow.send("GET /");
+    eventually("a head that never ends is closed", || {
+        // Each byte is in time, the head is not.
+        let _ = slow.0.get_ref().write(b"a");
+        match slow.0.fill_buf() {
+            Ok(bytes) => {
+                assert_eq!(bytes, b"");
+                true
+            }
+            Err(error) => error.kind() != ErrorKind::WouldBlock,
+        }
+    });
+    honest.get("/health");
+    eventually("both are counted", || ["tls", "timeout"].map(|it| closed(&daemon, it)) == [1, 1]);
+    check_sums(&daemon);
+}
+
+#[test]
+fn a_reload_that_refuses_a_source_applies_to_its_open_connections() {
+    let (mut daemon, addresses) = serve("[http]\nkeep_alive = 300\n");
+    let [v4, v6] = addresses;
+    let [mut first, mut second] = addresses.map(Connection::to);
+    let target = announce(random_hash(), 7_001, "");
+    for open in [&mut first, &mut second] {
+        open.get(&target);
+    }
+    for (cause, rule, source, mut open) in [
+        ("blocked", "blocked = [\"::1\"]", v6, second),
+        ("bogon", "refuse_bogons = true", v4, first),
+    ] {
+        daemon.configure(&format!("{TOKEN_FILE}[access]\n{rule}\n"));
+        daemon.signal("HUP");
+        daemon.line(RELOADED);
+        eventually("a request is not served any more", || {
+            open.send(get(&target));
+            open.next_reply().is_none()
+        });
+        assert_eq!((refused(&daemon, cause), closed(&daemon, cause)), (1, 1), "{cause}");
+        Connection::to(source).ends();
+        assert_eq!((refused(&daemon, cause), closed(&daemon, cause)), (1, 2), "{cause}");
+    }
+    check_sums(&daemon);
+}
+
+/// libtorrent sends all its stops at once when it exits.
+#[test]
+fn a_thousand_pipelined_stops_are_answered_in_order() {
+    let (daemon, addresses) = serve("");
+    // Some are failures, in a sequence without a period, so that the order of replies shows.
+    let is_failure = |number: u16| number.count_ones() % 2 == 1;
+    let request = |number| {
+        let port = if is_failure(number) { 0 } else { 6_881 };
+        get(&announce(random_hash(), port, "&event=stopped"))
+    };
+    let requests: String = (0..1_000).map(request).collect();
+    for address in addresses {
+        let mut client = Connection::to(address);
+        let sender = Connection(BufReader::new(client.0.get_ref().try_clone().unwrap()));
+        thread::scope(|scope| {
+            scope.spawn(|| sender.send(&requests));
+            for number in 0..1_000 {
+                let (status, body) = client.next_reply().expect("a reply to each");
+                let fails = body.starts_with(b"d14:failure reason");
+                assert_eq!((status, fails), (200, is_failure(number)), "{number}");
+            }
+        });
+    }
+    let failures = (0..1_000).filter(|number| is_failure(*number)).count() as u64;
+    await_sum(&daemon, "refused_requests_total", "reason=\"port\"", 2 * failures);
+    await_sum(&daemon, "requests_total", "", 2_000);
+    check_sums(&daemon);
+}
+
+#[test]
+fn a_client_that_has_ended_its_direction_gets_its_replies() {
+    let (daemon, addresses) = serve("");
+    for address in addresses {
+        let mut client = Connection::to(address);
+        client.send(get(&announce(random_hash(), 7_001, "")).repeat(2));
+        client.end_sending();
+        assert_eq!([(); 2].map(|()| client.next_reply().unwrap().0), [200, 200]);
+        client.ends();
+    }
+    eventually("both ends are counted", || closed(&daemon, "client") == 2);
+    check_sums(&daemon);
+}
+
+#[test]
+fn input_behind_the_last_reply_does_not_reset_it() {
+    let (daemon, [address, _]) = serve("");
+    let mut client = Connection::to(address);
+    let target = announce(random_hash(), 7_001, "");
+    client.send(format!("GET {target} HTTP/1.0\r\n\r\n{}", "x".repeat(50_000)));
+    // The tracker closes it before the client reads the reply.
+    eventually("the connection is closed", || closed(&daemon, "served") == 1);
+    assert_eq!(client.next_reply().unwrap().0, 200);
+    client.ends();
+    await_sum(&daemon, "requests_total", "", 1);
+    check_sums(&daemon);
+}
+
+#[test]
+fn slow_senders_do_not_delay_an_honest_client() {
+    const SLOW: u64 = 500;
+    let (daemon, [address, other]) =
+        serve("[http]\ntimeout = 300\nkeep_alive = 300\nconnections_per_source = 1000\n");
+    let mut slow: Vec<_> = (0..SLOW).map(|_| Connection::to(address)).collect();
+    let mut honest = Connection::to(other);
+    let target = announce(random_hash(), 7_001, "");
+    let request = get(&target);
+    let (begin, rest) = request.split_at(20);
+    for byte in begin.bytes() {
+        slow.iter().for_each(|client| client.send([byte]));
+        honest.get(&target);
+        // A newcomer, too.
+        Connection::to(other).get(&target);
+    }
+    await_sum(&daemon, "connections", "", SLOW + 1);
+    await_sum(&daemon, "requests_total", "", 2 * begin.len() as u64);
+    for client in &mut slow {
+        client.send(rest);
+        assert_eq!(client.next_reply().unwrap().0, 200);
+    }
+    check_sums(&daemon);
+}
+
+#[test]
+fn connections_that_end_at_any_moment_are_counted() {
+    const ROUNDS: u64 = 50;
+    let (daemon, [v4, v6]) = serve("[http]\nworkers = 2\n");
+    let target = announce(random_hash(), 7_001, "");
+    for _ in 0..ROUNDS {
+        let [served, half, unread, reset] = [v4, v6, v4, v6].map(Connection::to);
+        served.send(get(&target));
+        served.end_sending();
+        half.send(&get(&target)[..30]);
+        unread.send(get(&target).repeat(3));
+        reset.send(get(&target));
+        // Dropping it sends a reset.
+        SockRef::from(reset.0.get_ref()).set_linger(Some(Duration::ZERO)).unwrap();
+    }
+    let accepted = 4 * ROUNDS;
+    await_sum(&daemon, "closed_connections_total", "", accepted);
+    assert_eq!(sum(&daemon, "accepted_connections_total", ""), accepted);
+    check_sums(&daemon);
+}
+
+#[test]
+fn a_taken_port_is_named() {
+    let (_daemon, addresses) = serve("");
+    for address in addresses.map(|address| address.to_string()) {
+        let second = Launch::on_loopback().flag("--http", &address).start();
+        second.refusal(&[&format!("{address} is taken")]);
+    }
+    for address in addresses {
+        Connection::to(address).get("/health");
+    }
+}

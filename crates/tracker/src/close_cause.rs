@@ -1,0 +1,39 @@
+//! Causes for the end of a connection of HTTP. Each has a counter and a name, the label `cause` in
+//! metrics.
+
+use crate::refusal::reasons;
+
+reasons! {
+    /// Why a connection of HTTP was closed.
+    CloseCause {
+        /// The client closed it first.
+        Client = "client",
+        /// The last reply was sent: `Connection: close`, HTTP/1.0, or `http.keep_alive` is 0.
+        Served = "served",
+        /// No request arrived within `http.keep_alive` after a reply.
+        Idle = "idle",
+        /// The head of a request or the sending of a reply took longer than `http.timeout`.
+        Timeout = "timeout",
+        /// Reading or writing failed.
+        Reset = "reset",
+        /// After a reply to input that is no request.
+        BadRequest = "bad_request",
+        /// The client began a TLS handshake on the port for plain HTTP.
+        Tls = "tls",
+        /// The source is on the block list.
+        Blocked = "blocked",
+        /// The source cannot be a peer on the internet, and the rules refuse such sources.
+        Bogon = "bogon",
+        /// The source has `http.connections_per_source` other connections.
+        SourceLimit = "source_limit",
+        /// `http.connections` others were open, and none of them was idle.
+        Full = "full",
+        /// It was idle for the longest time, and a new connection needed its place.
+        Replaced = "replaced",
+        /// `http.buffer_memory` was exceeded, and it had waited longest for its client, or no other
+        /// had.
+        Memory = "memory",
+        /// The tracker stops.
+        Stop = "stop",
+    }
+}

@@ -1,0 +1,504 @@
+//! One connection: which request is next, what is sent, and when it closes.
+//!
+//! Its requests are served one after the other. While one is with a shard, nothing is read, so that
+//! a client that does not wait for replies is slowed down by TCP.
+
+use std::io::{self, ErrorKind};
+use std::mem;
+use std::net::SocketAddr;
+
+use onrush_net::stream::Stream;
+use onrush_tracker::clock::Now;
+use onrush_tracker::close_cause::CloseCause;
+use onrush_tracker::lanes::Ticket;
+use onrush_tracker::limits::WebLimits;
+
+use crate::head::{self, Head, MAX_HEAD};
+use crate::response::{After, OK, TEXT};
+use crate::service::{InFlight, Replies, Served, Service};
+
+/// Bytes of the buffer for input.
+pub(crate) const INPUT_LEN: usize = 2 * MAX_HEAD;
+/// Steps of one connection per turn, so that others come to their turn.
+const STEPS_PER_TURN: usize = 32;
+/// Seconds for which a request waits for a free batch.
+const BATCH_TIMEOUT: u32 = 2;
+/// Seconds for which further input is discarded after the last reply: input that nobody reads would
+/// make the kernel reset the connection, and the client could lose the reply.
+const LINGER: u32 = 1;
+/// The first byte of a TLS handshake (RFC 8446, section 5.1).
+const TLS_HANDSHAKE: u8 = 0x16;
+
+/// The result of the steps that a connection could take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// It waits for its stream or for time.
+    Wait,
+    /// It waits for a shard.
+    InFlight,
+    /// It waits for a free batch for this shard.
+    Starved(usize),
+    /// It can take more steps.
+    Again,
+    /// It is closed.
+    Closed(CloseCause),
+}
+
+/// The queue of its worker that holds a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Queue {
+    None,
+    /// It may take steps.
+    Ready,
+    /// It waits for a free batch.
+    Starved,
+}
+
+/// What a connection waits for, with a limit of time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Timer {
+    /// The end of a head.
+    Head,
+    /// The next request.
+    Idle,
+    /// The client, which does not read.
+    Output,
+    /// A free batch.
+    Batch,
+    /// The client's end of the connection.
+    Linger,
+    /// A shard: without a limit, as each batch comes back.
+    Shard,
+}
+
+#[derive(Debug)]
+enum Phase {
+    /// The next request is read.
+    Head,
+    /// A shard serves the request.
+    InFlight(InFlight, After),
+    /// Nothing more is served; whether FIN was sent.
+    Closing { cause: CloseCause, is_finished: bool },
+}
+
+/// A connection over a stream.
+#[derive(Debug)]
+pub(crate) struct Connection<S> {
+    pub(crate) stream: S,
+    /// The client's address; an IPv4-mapped one is IPv4.
+    pub(crate) client: SocketAddr,
+    /// Whether its stream is watched for events.
+    pub(crate) is_watched: bool,
+    /// Where it is queued for its next step.
+    pub(crate) queue: Queue,
+    phase: Phase,
+    timer: Timer,
+    /// The second at which the timer ends.
+    deadline: u32,
+    /// Input behind the last request.
+    input: Vec<u8>,
+    /// Output that the kernel has not taken yet.
+    output: Vec<u8>,
+    readable: bool,
+    writable: bool,
+    /// Whether the client has ended its direction.
+    at_end: bool,
+    /// The number of the last request.
+    sequence: u64,
+    /// Whether the next request has waited for a batch as long as it may.
+    has_waited: bool,
+}
+
+/// The bytes that are read and not yet parsed, in a buffer that all connections use in turn.
+pub(crate) struct Input {
+    bytes: Box<[u8]>,
+    start: usize,
+    end: usize,
+}
+
+impl Input {
+    pub(crate) fn new() -> Self {
+        Self { bytes: vec![0; INPUT_LEN].into(), start: 0, end: 0 }
+    }
+
+    fn load(&mut self, bytes: &[u8]) {
+        self.bytes[..bytes.len()].copy_from_slice(bytes);
+        (self.start, self.end) = (0, bytes.len());
+    }
+
+    fn unread(&self) -> &[u8] {
+        &self.bytes[self.start..self.end]
+    }
+
+    /// The input without line ends, which are no part of the request behind them (RFC 9112, section
+    /// 2.2).
+    fn skip_line_ends(&mut self) -> &[u8] {
+        let is_part = |byte: &u8| !matches!(byte, b'\r' | b'\n');
+        self.start += self.unread().iter().position(is_part).unwrap_or(self.end - self.start);
+        self.unread()
+    }
+
+    /// Reads once into the space behind the input, which never is full: a head that long is
+    /// refused.
+    fn read(&mut self, from: &mut impl io::Read) -> io::Result<usize> {
+        self.bytes.copy_within(self.start..self.end, 0);
+        (self.start, self.end) = (0, self.end - self.start);
+        let read = from.read(&mut self.bytes[self.end..])?;
+        self.end += read;
+        Ok(read)
+    }
+}
+
+impl<S: Stream> Connection<S> {
+    pub(crate) fn new(stream: S, client: SocketAddr, limits: &WebLimits, now: Now) -> Self {
+        let mut connection = Self {
+            stream,
+            client,
+            is_watched: false,
+            queue: Queue::None,
+            phase: Phase::Head,
+            timer: Timer::Shard,
+            deadline: u32::MAX,
+            input: Vec::new(),
+            output: Vec::new(),
+            // It has most often sent its request when it is accepted.
+            readable: true,
+            writable: true,
+            at_end: false,
+            sequence: 0,
+            has_waited: false,
+        };
+        connection.begin_timer(Timer::Head, limits, now);
+        connection
+    }
+
+    /// Notes what its stream has become.
+    pub(crate) fn wake(&mut self, readable: bool, writable: bool) {
+        self.readable |= readable;
+        self.writable |= writable;
+    }
+
+    /// Bytes of partial input and unsent output.
+    pub(crate) fn buffered(&self) -> usize {
+        self.input.capacity() + self.output.capacity()
+    }
+
+    /// The second at which [`expire`](Self::expire) is due.
+    pub(crate) fn deadline(&self) -> u32 {
+        self.deadline
+    }
+
+    /// Whether it waits for the next request, of which nothing has arrived.
+    pub(crate) fn is_idle(&self) -> bool {
+        let waits = self.timer == Timer::Idle && matches!(self.phase, Phase::Head);
+        waits && !self.readable && self.buffered() == 0
+    }
+
+    /// Whether it waits for its client with memory for what the client has sent or not read.
+    pub(crate) fn is_slow(&self) -> bool {
+        matches!(self.timer, Timer::Head | Timer::Output) && self.buffered() > 0
+    }
+
+    /// Takes all steps that are possible. `ticket` addresses it.
+    pub(crate) fn advance(
+        &mut self,
+        service: &mut Service,
+        input: &mut Input,
+        ticket: Ticket,
+        now: Now,
+    ) -> Step {
+        if matches!(self.phase, Phase::InFlight(..)) {
+            return Step::InFlight;
+        }
+        input.load(&mem::take(&mut self.input));
+        let mut step = Step::Again;
+        for _ in 0..STEPS_PER_TURN {
+            if let Some(last) = self.step(service, input, ticket, now) {
+                step = last;
+                break;
+            }
+        }
+        if !matches!(self.phase, Phase::Closing { .. }) {
+            self.input = input.unread().into();
+        }
+        step
+    }
+
+    /// Takes a step; `None` if another one may follow.
+    fn step(
+        &mut self,
+        service: &mut Service,
+        input: &mut Input,
+        ticket: Ticket,
+        now: Now,
+    ) -> Option<Step> {
+        match self.flush(service) {
+            Ok(true) if self.timer == Timer::Output => {
+                self.begin_timer(Timer::Idle, &service.limits, now);
+            }
+            Ok(true) => {}
+            Ok(false) => {
+                self.begin_timer(Timer::Output, &service.limits, now);
+                return Some(Step::Wait);
+            }
+            Err(_) => return Some(Step::Closed(CloseCause::Reset)),
+        }
+        match self.phase {
+            Phase::InFlight(..) => Some(Step::InFlight),
+            Phase::Closing { cause, .. } => self.linger(cause, service, input, now),
+            Phase::Head => match head::parse(input.skip_line_ends()) {
+                Ok(Some(head)) => {
+                    let (len, after) = (head.len, after(&head, &service.limits));
+                    self.sequence += 1;
+                    let ticket = Ticket { sequence: self.sequence, ..ticket };
+                    let may_wait = !self.has_waited;
+                    let served = service.request(&head, self.client, ticket, may_wait);
+                    if !matches!(served, Served::Exhausted(_)) {
+                        input.start += len;
+                        self.has_waited = false;
+                    }
+                    self.apply(served, after, service, now)
+                }
+                Ok(None) => self.read(service, input, now),
+                Err(refusal) => {
+                    let served = service.refuse_http(refusal, "");
+                    self.phase = closing(CloseCause::BadRequest);
+                    self.respond_to(served, After::Close, service)
+                }
+            },
+        }
+    }
+
+    /// Applies the result of a request.
+    fn apply(
+        &mut self,
+        served: Served,
+        after: After,
+        service: &mut Service,
+        now: Now,
+    ) -> Option<Step> {
+        match served {
+            Served::InFlight(request) => {
+                self.phase = Phase::InFlight(request, after);
+                self.begin_timer(Timer::Shard, &service.limits, now);
+                Some(Step::InFlight)
+            }
+            Served::Exhausted(shard) => {
+                self.begin_timer(Timer::Batch, &service.limits, now);
+                Some(Step::Starved(shard))
+            }
+            Served::Close(cause) => Some(Step::Closed(cause)),
+            Served::Reply { .. } => {
+                self.end_request(after, &service.limits, now);
+                self.respond_to(served, after, service)
+            }
+        }
+    }
+
+    /// The phase after a request.
+    fn end_request(&mut self, after: After, limits: &WebLimits, now: Now) {
+        self.phase = match after {
+            After::Close => closing(CloseCause::Served),
+            After::Keep | After::KeepOf1_0 => Phase::Head,
+        };
+        self.begin_timer(Timer::Idle, limits, now);
+    }
+
+    fn respond_to(&mut self, served: Served, after: After, service: &mut Service) -> Option<Step> {
+        let Served::Reply { status, content_type } = served else { return None };
+        let bytes = service.replies.response.finish(status, content_type, after);
+        match self.send(bytes) {
+            Ok(sent) => {
+                service.counters().http_sent_bytes.add(sent as u64);
+                None
+            }
+            Err(_) => Some(Step::Closed(CloseCause::Reset)),
+        }
+    }
+
+    /// Reads more input.
+    fn read(&mut self, service: &Service, input: &mut Input, now: Now) -> Option<Step> {
+        if self.at_end {
+            return Some(Step::Closed(CloseCause::Client));
+        }
+        let limits = &service.limits;
+        if self.timer == Timer::Idle && !input.unread().is_empty() {
+            self.begin_timer(Timer::Head, limits, now);
+        }
+        if !self.readable {
+            return Some(Step::Wait);
+        }
+        match input.read(&mut self.stream) {
+            Ok(0) => self.at_end = true,
+            Ok(read) => {
+                service.counters().http_received_bytes.add(read as u64);
+                if self.sequence == 0 && input.unread()[0] == TLS_HANDSHAKE {
+                    return Some(Step::Closed(CloseCause::Tls));
+                }
+            }
+            Err(error) => return self.pause_reading(&error).err().map(Step::Closed),
+        }
+        None
+    }
+
+    /// Notes that nothing is left to read; otherwise the connection is broken.
+    fn pause_reading(&mut self, error: &io::Error) -> Result<(), CloseCause> {
+        match error.kind() {
+            ErrorKind::WouldBlock => self.readable = false,
+            ErrorKind::Interrupted => {}
+            _ => return Err(CloseCause::Reset),
+        }
+        Ok(())
+    }
+
+    /// Ends the connection: after FIN, input is discarded until the client ends it too.
+    fn linger(
+        &mut self,
+        cause: CloseCause,
+        service: &Service,
+        input: &mut Input,
+        now: Now,
+    ) -> Option<Step> {
+        if self.at_end {
+            return Some(Step::Closed(cause));
+        }
+        if !matches!(self.phase, Phase::Closing { is_finished: true, .. }) {
+            if self.stream.finish().is_err() {
+                return Some(Step::Closed(cause));
+            }
+            self.phase = Phase::Closing { cause, is_finished: true };
+            self.begin_timer(Timer::Linger, &service.limits, now);
+        }
+        if !self.readable {
+            return Some(Step::Wait);
+        }
+        input.load(&[]);
+        match input.read(&mut self.stream) {
+            Ok(0) => Some(Step::Closed(cause)),
+            Ok(_) => None,
+            Err(error) => self.pause_reading(&error).err().map(|_| Step::Closed(cause)),
+        }
+    }
+
+    /// Sends a reply in wire form (BEP 15) that a shard has returned for the request in flight,
+    /// unless `ticket` is of another one.
+    pub(crate) fn reply(
+        &mut self,
+        reply: &[u8],
+        ticket: Ticket,
+        replies: &mut Replies,
+        limits: &WebLimits,
+        now: Now,
+    ) -> Reply {
+        if ticket.sequence != self.sequence {
+            return Reply::Abandoned;
+        }
+        let (request, after) = match mem::replace(&mut self.phase, Phase::Head) {
+            Phase::InFlight(request, after) => (request, after),
+            other => {
+                self.phase = other;
+                return Reply::Abandoned;
+            }
+        };
+        replies.write(reply, request, self.client.ip());
+        self.end_request(after, limits, now);
+        let bytes = replies.response.finish(OK, TEXT, after);
+        self.send(bytes).map_or(Reply::Failed, Reply::Sent)
+    }
+
+    /// Ends what has taken too long. The connection is closed, or may be advanced.
+    pub(crate) fn expire(&mut self) -> Step {
+        match (self.timer, &self.phase) {
+            (Timer::Batch, _) => {
+                self.has_waited = true;
+                Step::Again
+            }
+            (Timer::Linger, Phase::Closing { cause, .. }) => Step::Closed(*cause),
+            (Timer::Idle, _) => Step::Closed(CloseCause::Idle),
+            _ => Step::Closed(CloseCause::Timeout),
+        }
+    }
+
+    /// Sends bytes behind those that are already waiting; returns how many were sent.
+    fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut sent = 0;
+        if self.output.is_empty() && self.writable {
+            sent = self.write(bytes)?;
+        }
+        self.output.extend_from_slice(&bytes[sent..]);
+        Ok(sent)
+    }
+
+    /// Sends what waits; whether all of it is sent.
+    fn flush(&mut self, service: &Service) -> io::Result<bool> {
+        if self.output.is_empty() {
+            return Ok(true);
+        }
+        if self.writable {
+            let output = mem::take(&mut self.output);
+            let sent = self.write(&output)?;
+            service.counters().http_sent_bytes.add(sent as u64);
+            self.output = output[sent..].into();
+        }
+        Ok(self.output.is_empty())
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut sent = 0;
+        while sent < bytes.len() {
+            match self.stream.write(&bytes[sent..]) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(more) => sent += more,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.writable = false;
+                    break;
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(sent)
+    }
+
+    /// Begins to wait for something else. What it waits for already keeps its deadline, however
+    /// slowly it arrives.
+    fn begin_timer(&mut self, timer: Timer, limits: &WebLimits, now: Now) {
+        if self.timer == timer && timer != Timer::Idle {
+            return;
+        }
+        let seconds = match timer {
+            Timer::Head | Timer::Output => limits.timeout,
+            Timer::Idle => limits.keep_alive,
+            Timer::Batch => BATCH_TIMEOUT,
+            Timer::Linger => LINGER,
+            Timer::Shard => u32::MAX,
+        };
+        self.timer = timer;
+        // One second more, as the present one has begun before now.
+        self.deadline = now.moment.0.saturating_add(seconds).saturating_add(1);
+    }
+}
+
+/// The result of a shard's reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reply {
+    /// It was sent or waits to be sent; bytes that were sent.
+    Sent(usize),
+    /// The connection is broken.
+    Failed,
+    /// No request of this connection waits for it.
+    Abandoned,
+}
+
+fn closing(cause: CloseCause) -> Phase {
+    Phase::Closing { cause, is_finished: false }
+}
+
+/// What follows the reply to a request with this head.
+fn after(head: &Head<'_>, limits: &WebLimits) -> After {
+    match head.keep_alive && limits.keep_alive > 0 {
+        false => After::Close,
+        true if head.is_1_0 => After::KeepOf1_0,
+        true => After::Keep,
+    }
+}

@@ -1,0 +1,34 @@
+//! The web front: announces and scrapes over HTTP (BEP 3, BEP 48), on the swarms that UDP has.
+//!
+//! A [`WebWorker`] is a member of the data path with a thread of its own, like a socket worker. It
+//! owns its connections; the shards serve its requests over the lanes and return replies in wire
+//! form (BEP 15), which it writes as bencode.
+//!
+//! ```text
+//! accept ─▶ read ─▶ head ─▶ query ─▶ admission ─▶ lane ─▶ shard ─▶ lane ─▶ bencode ─▶ write
+//! ```
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`worker`] | one turn: events, accepts, requests, replies, time-outs |
+//! | `table` | the open connections, their limits, and when they time out |
+//! | `connection` | one connection: which request is next, and when it closes |
+//! | [`head`] | the head of a request (RFC 9112) |
+//! | `service` | from a request to a shard, or to a reply |
+//! | `page` | the page at `/` |
+//! | `response` | statuses and replies |
+//!
+//! A connection has one request in flight at a time, so pipelined requests are answered in order.
+//! It holds memory only for a part of a request, and for what its client does not read.
+
+#![cfg_attr(not(test), warn(clippy::disallowed_types, clippy::print_stdout))]
+
+mod connection;
+pub mod head;
+mod page;
+mod response;
+mod service;
+mod table;
+pub mod worker;
+
+pub use worker::WebWorker;

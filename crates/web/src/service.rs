@@ -1,0 +1,304 @@
+//! From a request to a shard, or to a reply without one.
+
+use std::io::Write;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use onrush_proto::http::{
+    AnnounceQuery, BadQuery, Target, scrape_hashes, write_announce, write_failure, write_scrape,
+};
+use onrush_proto::scrape::{HASH_LEN, HEAD_LEN};
+use onrush_proto::{AnnounceHead, TransactionId};
+use onrush_tracker::close_cause::CloseCause;
+use onrush_tracker::front::Front;
+use onrush_tracker::intake::{Admission, AnnounceFields, Source, SourceAddress};
+use onrush_tracker::lanes::Ticket;
+use onrush_tracker::limits::WebLimits;
+use onrush_tracker::metrics::{WebCounters, WorkerMetrics};
+use onrush_tracker::refusal::{HttpRefusal, Refusal};
+use onrush_tracker::rules::Rules;
+use onrush_tracker::sorter::Exhausted;
+
+use crate::head::Head;
+use crate::page::Page;
+use crate::response::{OK, Response, TEXT, status};
+
+/// The transaction id of every request: its ticket identifies it.
+const ID: TransactionId = TransactionId(0);
+/// Minutes after which a client that was refused as busy asks again (BEP 31).
+const RETRY_MINUTES: u32 = 5;
+/// What a client reads when no batch is free.
+const BUSY: &str = "the tracker is busy";
+
+/// A request that a shard serves, with what its reply needs.
+#[derive(Debug)]
+pub(crate) enum InFlight {
+    /// An announce; whether its peers are a string (BEP 23).
+    Announce { compact: bool },
+    /// A scrape of these info hashes, sorted.
+    Scrape(Vec<[u8; HASH_LEN]>),
+}
+
+/// The result of a request.
+#[derive(Debug)]
+pub(crate) enum Served {
+    /// A shard serves it.
+    InFlight(InFlight),
+    /// The body of the response is written.
+    Reply { status: &'static str, content_type: &'static str },
+    /// No batch is free for this shard. Nothing was counted: the request waits.
+    Exhausted(usize),
+    /// It gets no reply, and the connection is closed.
+    Close(CloseCause),
+}
+
+/// What all connections of a worker share to serve their requests.
+pub(crate) struct Service {
+    pub(crate) front: Front,
+    pub(crate) admission: Admission,
+    pub(crate) limits: WebLimits,
+    pub(crate) metrics: Arc<WorkerMetrics>,
+    pub(crate) replies: Replies,
+    page: Page,
+    /// Bytes of partial input and unsent output, all connections together.
+    pub(crate) buffered: usize,
+}
+
+/// What writes replies.
+#[derive(Debug, Default)]
+pub(crate) struct Replies {
+    pub(crate) response: Response,
+    /// Lists of info hashes for the next scrapes.
+    hash_lists: Vec<Vec<[u8; HASH_LEN]>>,
+}
+
+impl Service {
+    pub(crate) fn new(front: Front, rules: &Rules, limits: WebLimits, page: Page) -> Self {
+        let (metrics, admission) = (front.metrics.clone(), Admission::new(rules, front.index));
+        let replies = Replies::default();
+        Self { front, admission, limits, metrics, replies, page, buffered: 0 }
+    }
+
+    /// Checks a new connection's source.
+    pub(crate) fn check_source(&self, client: SocketAddr) -> Result<(), CloseCause> {
+        let incoming = &self.metrics.incoming;
+        let port = client.port();
+        match client.ip() {
+            IpAddr::V4(ip) => self.admission.of(Source { ip, port }, &incoming.v4).source(),
+            IpAddr::V6(ip) => self.admission.of(Source { ip, port }, &incoming.v6).source(),
+        }
+        .map_err(cause_of)
+    }
+
+    /// Serves a request, or begins to. An announce without a free batch is refused unless it
+    /// `may_wait`.
+    pub(crate) fn request(
+        &mut self,
+        head: &Head<'_>,
+        client: SocketAddr,
+        ticket: Ticket,
+        may_wait: bool,
+    ) -> Served {
+        let port = client.port();
+        match client.ip() {
+            IpAddr::V4(ip) => self.request_of(head, Source { ip, port }, ticket, may_wait),
+            IpAddr::V6(ip) => self.request_of(head, Source { ip, port }, ticket, may_wait),
+        }
+    }
+
+    fn request_of<A: SourceAddress>(
+        &mut self,
+        head: &Head<'_>,
+        source: Source<A>,
+        ticket: Ticket,
+        may_wait: bool,
+    ) -> Served {
+        match Target::parse(head.target) {
+            Target::Announce(query) => self.announce(query, source, ticket, may_wait),
+            Target::Scrape(query) => self.scrape(query, source, ticket),
+            Target::Root => {
+                self.page.write(head.host, &mut self.replies.response.body);
+                self.answered("text/html; charset=utf-8")
+            }
+            Target::Health => {
+                self.replies.response.body.extend_from_slice(b"ok\n");
+                self.answered(TEXT)
+            }
+            Target::Other => self.refuse_http(HttpRefusal::Path, ""),
+        }
+    }
+
+    fn announce<A: SourceAddress>(
+        &mut self,
+        query: &[u8],
+        source: Source<A>,
+        ticket: Ticket,
+        may_wait: bool,
+    ) -> Served {
+        let query = match AnnounceQuery::parse(query) {
+            Ok(query) => query,
+            Err(bad) => return self.refuse_query(bad),
+        };
+        let checks = self.admission.of(source, self.metrics.incoming.of(A::FAMILY));
+        if let Err(refusal) = checks.source() {
+            return self.close(refusal);
+        }
+        let fields = AnnounceFields {
+            info_hash: query.info_hash,
+            peer_id: query.peer_id,
+            port: query.port,
+            seeder: query.seeder,
+            event: query.event,
+            num_want: query.num_want,
+            transaction_id: ID,
+        };
+        let announce = match checks.check_announce(fields) {
+            Ok(announce) => announce,
+            Err(refusal) => {
+                let text = self.admission.error_text(refusal, Some(query.info_hash));
+                write_failure(text.unwrap_or_default(), None, &mut self.replies.response.body);
+                return self.refused(refusal);
+            }
+        };
+        match self.front.announce(&announce, ticket) {
+            Ok(()) => {}
+            Err(Exhausted) if may_wait => {
+                return Served::Exhausted(self.front.shard_of(&announce.info_hash));
+            }
+            Err(Exhausted) => {
+                checks.refused(Refusal::Busy);
+                return self.refuse_busy();
+            }
+        }
+        checks.count_announce(fields);
+        Served::InFlight(InFlight::Announce { compact: query.compact })
+    }
+
+    fn scrape<A: SourceAddress>(
+        &mut self,
+        query: &[u8],
+        source: Source<A>,
+        ticket: Ticket,
+    ) -> Served {
+        let rules = &self.admission.rules;
+        let checks = self.admission.of(source, self.metrics.incoming.of(A::FAMILY));
+        if let Err(refusal) = checks.source() {
+            return self.close(refusal);
+        }
+        let mut hashes = self.replies.hash_lists.pop().unwrap_or_default();
+        if let Err(bad) = scrape_hashes(query, rules.max_hashes, &mut hashes) {
+            self.replies.recycle(hashes);
+            return self.refuse_query(bad);
+        }
+        // It does not wait: parts of it may be in batches of other shards already.
+        if !hashes.is_empty() && self.front.scrape(ID, &hashes, &rules.access, ticket).is_err() {
+            checks.refused(Refusal::Busy);
+            self.replies.recycle(hashes);
+            return self.refuse_busy();
+        }
+        match checks.scrape(hashes.len()) {
+            Ok(()) => Served::InFlight(InFlight::Scrape(hashes)),
+            Err(refusal) => {
+                self.replies.recycle(hashes);
+                let text = self.admission.error_text(refusal, None).unwrap_or_default();
+                write_failure(text, None, &mut self.replies.response.body);
+                self.refused(refusal)
+            }
+        }
+    }
+
+    fn answered(&self, content_type: &'static str) -> Served {
+        answered(self.counters());
+        Served::Reply { status: OK, content_type }
+    }
+
+    /// Refuses a request of a tracker's client whose query is invalid.
+    fn refuse_query(&mut self, bad: BadQuery) -> Served {
+        let refusal = match bad {
+            BadQuery::InfoHash => HttpRefusal::InfoHash,
+            BadQuery::InfoHashes => HttpRefusal::InfoHashes,
+            BadQuery::PeerId => HttpRefusal::PeerId,
+            BadQuery::Port => HttpRefusal::PortValue,
+        };
+        self.refuse_http(refusal, bad.text())
+    }
+
+    /// Refuses a request, with this text for a client of the tracker.
+    pub(crate) fn refuse_http(&mut self, refusal: HttpRefusal, text: &str) -> Served {
+        let body = &mut self.replies.response.body;
+        let status = status(refusal);
+        match status {
+            Some(status) => _ = writeln!(body, "{status}"),
+            None => write_failure(text, None, body),
+        }
+        self.counters().requests.add(1);
+        self.counters().http_refused[refusal as usize].add(1);
+        Served::Reply { status: status.unwrap_or(OK), content_type: TEXT }
+    }
+
+    /// Refuses a request for which no batch is free.
+    fn refuse_busy(&mut self) -> Served {
+        write_failure(BUSY, Some(RETRY_MINUTES), &mut self.replies.response.body);
+        self.refused(Refusal::Busy)
+    }
+
+    fn close(&self, refusal: Refusal) -> Served {
+        self.refused(refusal);
+        Served::Close(cause_of(refusal))
+    }
+
+    /// Counts a refusal of admission.
+    fn refused(&self, refusal: Refusal) -> Served {
+        self.counters().requests.add(1);
+        self.counters().http_refused[HttpRefusal::ALL.len() + refusal as usize].add(1);
+        Served::Reply { status: OK, content_type: TEXT }
+    }
+
+    pub(crate) fn counters(&self) -> &WebCounters {
+        &self.metrics.web
+    }
+}
+
+impl Replies {
+    /// Writes the body of the reply to a request from `client`, of which a shard has returned
+    /// `reply` in wire form (BEP 15).
+    pub(crate) fn write(&mut self, reply: &[u8], request: InFlight, client: IpAddr) {
+        let body = &mut self.response.body;
+        match request {
+            InFlight::Announce { compact } => {
+                if let Some((head, peers)) = reply.split_first_chunk() {
+                    write_announce(&AnnounceHead::parse(head), peers, client, compact, body);
+                }
+            }
+            InFlight::Scrape(hashes) => {
+                write_scrape(&hashes, reply[HEAD_LEN..].as_chunks().0, body);
+                self.recycle(hashes);
+            }
+        }
+    }
+
+    /// Keeps the list of a scrape for a later one.
+    pub(crate) fn recycle(&mut self, mut hashes: Vec<[u8; HASH_LEN]>) {
+        hashes.clear();
+        self.hash_lists.push(hashes);
+    }
+}
+
+/// Counts a request that was answered.
+pub(crate) fn answered(counters: &WebCounters) {
+    counters.requests.add(1);
+    counters.answered.add(1);
+}
+
+/// Counts a request whose connection was closed before the reply.
+pub(crate) fn abandoned(counters: &WebCounters) {
+    counters.requests.add(1);
+    counters.abandoned.add(1);
+}
+
+fn cause_of(refusal: Refusal) -> CloseCause {
+    match refusal {
+        Refusal::Bogon => CloseCause::Bogon,
+        _ => CloseCause::Blocked,
+    }
+}

@@ -1,0 +1,236 @@
+//! The open connections of a worker: their places, their limits, and when they time out.
+
+use std::collections::HashMap;
+use std::mem;
+use std::net::{IpAddr, Ipv6Addr};
+
+use onrush_net::stream::Stream;
+use onrush_tracker::close_cause::CloseCause;
+use onrush_tracker::lanes::Ticket;
+use onrush_tracker::limits::WebLimits;
+use onrush_tracker::metrics::WebCounters;
+
+use crate::connection::Connection;
+
+/// Connections that are chosen at once to be closed for others.
+const CHOSEN: usize = 64;
+
+/// The place of a connection: its slot, and the number of the slot's connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Key {
+    pub(crate) slot: u32,
+    pub(crate) generation: u32,
+}
+
+impl Key {
+    pub(crate) fn to_bits(self) -> u64 {
+        u64::from(self.generation) << 32 | u64::from(self.slot)
+    }
+
+    pub(crate) fn of_bits(bits: u64) -> Self {
+        Self { slot: bits as u32, generation: (bits >> 32) as u32 }
+    }
+
+    pub(crate) fn of(ticket: Ticket) -> Self {
+        Self { slot: ticket.slot, generation: ticket.generation }
+    }
+
+    /// The ticket of the connection, without the number of a request.
+    pub(crate) fn ticket(self) -> Ticket {
+        Ticket { slot: self.slot, generation: self.generation, sequence: 0 }
+    }
+}
+
+struct Slot<S> {
+    generation: u32,
+    connection: Option<Connection<S>>,
+    /// Bytes that it buffers, as added to the sum.
+    buffered: usize,
+}
+
+/// Connections to close for others, the one that has waited longest last, with the deadline that
+/// each had when they were chosen: a look at all connections for each would take long.
+#[derive(Debug, Default)]
+struct Chosen(Vec<(Key, u32)>);
+
+impl Chosen {
+    /// The next of the connections that are `of_kind`.
+    fn next<S: Stream>(
+        &mut self,
+        table: &mut Table<S>,
+        of_kind: impl Fn(&Connection<S>) -> bool,
+    ) -> Option<Key> {
+        let Self(keys) = self;
+        for has_chosen in [false, true] {
+            while let Some((key, deadline)) = keys.pop() {
+                let open = table.get(key);
+                if open.is_some_and(|it| of_kind(it) && it.deadline() == deadline) {
+                    return Some(key);
+                }
+            }
+            if has_chosen {
+                break;
+            }
+            let slots = table.slots.iter().zip(0..);
+            keys.extend(slots.filter_map(|(slot, number)| {
+                let open = slot.connection.as_ref().filter(|it| of_kind(it))?;
+                Some((Key { slot: number, generation: slot.generation }, open.deadline()))
+            }));
+            keys.sort_unstable_by_key(|(_, deadline)| *deadline);
+            keys.truncate(CHOSEN);
+            keys.reverse();
+        }
+        None
+    }
+}
+
+/// The open connections.
+pub(crate) struct Table<S> {
+    slots: Vec<Slot<S>>,
+    /// The deadline of each slot, apart: all are read once a second.
+    deadlines: Vec<u32>,
+    free: Vec<u32>,
+    by_source: HashMap<IpAddr, usize>,
+    idle: Chosen,
+    /// The second in which no connection was idle.
+    no_idle_in: Option<u32>,
+    slow: Chosen,
+    connections: usize,
+    per_source: usize,
+}
+
+impl<S: Stream> Table<S> {
+    pub(crate) fn new(limits: &WebLimits) -> Self {
+        Self {
+            slots: Vec::new(),
+            deadlines: Vec::new(),
+            free: Vec::new(),
+            by_source: HashMap::new(),
+            idle: Chosen::default(),
+            no_idle_in: None,
+            slow: Chosen::default(),
+            connections: limits.connections,
+            per_source: limits.connections_per_source,
+        }
+    }
+
+    /// How many are open.
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// Whether a source may open another connection.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(crate) fn admit(&self, client: IpAddr) -> Result<(), CloseCause> {
+        match self.by_source.get(&source_of(client)) {
+            Some(open) if *open >= self.per_source => Err(CloseCause::SourceLimit),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether all places are taken.
+    pub(crate) fn is_full(&self) -> bool {
+        self.len() >= self.connections
+    }
+
+    /// The connection that has been idle longest. After `None`, further calls in this second return
+    /// `None`.
+    pub(crate) fn longest_idle(&mut self, second: u32) -> Option<Key> {
+        if self.no_idle_in == Some(second) {
+            return None;
+        }
+        let mut idle = mem::take(&mut self.idle);
+        let key = idle.next(self, Connection::is_idle);
+        self.idle = idle;
+        self.no_idle_in = key.is_none().then_some(second);
+        key
+    }
+
+    /// The connection that has waited longest for its client with memory in use.
+    pub(crate) fn slowest(&mut self) -> Option<Key> {
+        let mut slow = mem::take(&mut self.slow);
+        let key = slow.next(self, Connection::is_slow);
+        self.slow = slow;
+        key
+    }
+
+    pub(crate) fn insert(&mut self, connection: Connection<S>) -> Key {
+        *self.by_source.entry(source_of(connection.client.ip())).or_default() += 1;
+        let deadline = connection.deadline();
+        let number = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot { generation: 0, connection: None, buffered: 0 });
+            self.deadlines.push(u32::MAX);
+            self.slots.len() as u32 - 1
+        });
+        let slot = &mut self.slots[number as usize];
+        // Keys of streams are below 2^63.
+        slot.generation = (slot.generation + 1) & (u32::MAX >> 1);
+        slot.connection = Some(connection);
+        self.deadlines[number as usize] = deadline;
+        Key { slot: number, generation: slot.generation }
+    }
+
+    pub(crate) fn get(&mut self, key: Key) -> Option<&mut Connection<S>> {
+        let slot = self.slots.get_mut(key.slot as usize)?;
+        slot.connection.as_mut().filter(|_| slot.generation == key.generation)
+    }
+
+    /// Takes over the deadline of a connection, and adds what it buffers to the sum.
+    pub(crate) fn update(&mut self, key: Key, buffered: &mut usize) {
+        let slot = &mut self.slots[key.slot as usize];
+        if let Some(connection) = &slot.connection {
+            self.deadlines[key.slot as usize] = connection.deadline();
+            *buffered = *buffered - slot.buffered + connection.buffered();
+            slot.buffered = connection.buffered();
+        }
+    }
+
+    /// Closes a connection.
+    pub(crate) fn close(
+        &mut self,
+        key: Key,
+        cause: CloseCause,
+        buffered: &mut usize,
+        counters: &WebCounters,
+    ) {
+        let slot = &mut self.slots[key.slot as usize];
+        let Some(connection) = slot.connection.take() else { return };
+        *buffered -= mem::take(&mut slot.buffered);
+        self.deadlines[key.slot as usize] = u32::MAX;
+        self.free.push(key.slot);
+        let source = source_of(connection.client.ip());
+        if let Some(open) = self.by_source.get_mut(&source) {
+            *open -= 1;
+            if *open == 0 {
+                self.by_source.remove(&source);
+            }
+        }
+        counters.closed[cause as usize].add(1);
+    }
+
+    /// The connections whose deadline is over, added to `keys`.
+    pub(crate) fn expired(&self, second: u32, keys: &mut Vec<Key>) {
+        let over = self.deadlines.iter().zip(0..).filter(|(deadline, _)| **deadline <= second);
+        keys.extend(over.map(|(_, slot)| self.key_of(slot)));
+    }
+
+    /// All open connections.
+    pub(crate) fn keys(&self) -> Vec<Key> {
+        let open = |slot: &u32| self.slots[*slot as usize].connection.is_some();
+        (0..self.slots.len() as u32).filter(open).map(|slot| self.key_of(slot)).collect()
+    }
+
+    fn key_of(&self, slot: u32) -> Key {
+        Key { slot, generation: self.slots[slot as usize].generation }
+    }
+}
+
+/// Whose connections are counted together: an IPv4 address, or the /64 of an IPv6 address.
+fn source_of(client: IpAddr) -> IpAddr {
+    match client {
+        IpAddr::V4(_) => client,
+        IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64).into(),
+    }
+}

@@ -1,0 +1,348 @@
+//! A web worker: a thread with listeners, its connections, and an end of the lanes.
+
+use std::collections::VecDeque;
+use std::io;
+use std::mem;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use onrush_net::stream::{Ready, Stream, Streams, has_no_descriptor};
+use onrush_swarm::Shard;
+use onrush_tracker::clock::Now;
+use onrush_tracker::close_cause::CloseCause;
+use onrush_tracker::front::Front;
+use onrush_tracker::lanes::Order;
+use onrush_tracker::limits::WebLimits;
+use onrush_tracker::member::{MemberThread, Role};
+use onrush_tracker::metrics::WorkerMetrics;
+use onrush_tracker::rules::Rules;
+use onrush_tracker::running::Addresses;
+
+use crate::connection::{Connection, Input, Queue, Reply, Step};
+use crate::page::Page;
+use crate::service::{self, Service};
+use crate::table::{Key, Table};
+
+/// Connections that are accepted per turn at most, so that open ones are served meanwhile.
+const ACCEPTS_PER_TURN: usize = 64;
+
+/// One web worker. Everything in it belongs to its thread.
+pub struct WebWorker<S: Streams> {
+    streams: S,
+    table: Table<S::Stream>,
+    service: Service,
+    input: Input,
+    /// Listeners at which connections may wait.
+    accepting: VecDeque<usize>,
+    /// Connections that may take steps, in order.
+    ready: VecDeque<Key>,
+    /// Connections that wait for a free batch, by shard; those that have waited longest come first.
+    /// A connection that has expired stays in its queue, and is left out there.
+    starved: Vec<VecDeque<Key>>,
+    /// Connections whose deadline is over, kept to reuse the memory.
+    expired: Vec<Key>,
+    /// The second of the last look at deadlines.
+    second: u32,
+    /// Whether the events of the last wait are to be taken.
+    has_events: bool,
+    /// Whether batches have come back since starved connections tried again.
+    has_batches: bool,
+}
+
+impl<S: Streams> WebWorker<S> {
+    /// A worker that accepts connections from the listeners of `streams`, of a tracker that serves
+    /// these addresses.
+    pub fn new(
+        front: Front,
+        rules: &Rules,
+        streams: S,
+        limits: WebLimits,
+        addresses: &Addresses,
+    ) -> Self {
+        let starved = (0..front.shards()).map(|_| VecDeque::new()).collect();
+        Self {
+            streams,
+            table: Table::new(&limits),
+            service: Service::new(front, rules, limits, Page::new(addresses)),
+            input: Input::new(),
+            accepting: VecDeque::new(),
+            ready: VecDeque::new(),
+            starved,
+            expired: Vec::new(),
+            second: 0,
+            has_events: false,
+            has_batches: false,
+        }
+    }
+
+    /// Does one turn of work without blocking. Returns whether more work may be waiting.
+    ///
+    /// # Errors
+    /// When events of the streams cannot be received any more.
+    pub fn turn(&mut self, now: Now) -> io::Result<bool> {
+        while let Some(order) = self.service.front.order() {
+            self.apply(order);
+        }
+        if !mem::take(&mut self.has_events) {
+            self.streams.wait(Duration::ZERO)?;
+        }
+        let mut busy = self.take_events();
+        busy |= self.accept(now);
+        self.retry_starved(now);
+        busy |= self.advance(now);
+        self.dispatch();
+        busy |= self.receive(now);
+        if self.second != now.moment.0 {
+            self.second = now.moment.0;
+            self.expire(now);
+        }
+        let counters = self.service.counters();
+        counters.open.set(self.table.len() as u64);
+        counters.buffered_bytes.set(self.service.buffered as u64);
+        self.service.metrics.turns.add(1);
+        Ok(busy || !self.ready.is_empty())
+    }
+
+    fn apply(&mut self, order: Order) {
+        match order {
+            Order::Rules(rules) => self.service.admission.rules = (*rules).clone(),
+            // Only workers get these.
+            Order::Pause(_) | Order::Drain(..) | Order::Resume => {}
+            Order::Sample(_) | Order::Task(_) => {}
+        }
+    }
+
+    fn take_events(&mut self) -> bool {
+        let mut any = false;
+        while let Some(event) = self.streams.ready() {
+            any = true;
+            match event {
+                Ready::Listener(listener) if self.accepting.contains(&listener) => {}
+                Ready::Listener(listener) => self.accepting.push_back(listener),
+                Ready::Stream { key, readable, writable } => {
+                    let key = Key::of_bits(key);
+                    if let Some(connection) = self.table.get(key) {
+                        connection.wake(readable, writable);
+                        enqueue(connection, key, &mut self.ready);
+                    }
+                }
+            }
+        }
+        any
+    }
+
+    /// Accepts connections, of each listener in turn. Returns whether there may be more.
+    fn accept(&mut self, now: Now) -> bool {
+        for _ in 0..ACCEPTS_PER_TURN {
+            let Some(listener) = self.accepting.pop_front() else { return false };
+            match self.streams.accept(listener) {
+                Ok(None) => continue,
+                Ok(Some((stream, client))) => self.admit(stream, client, now),
+                // Without descriptors or memory.
+                Err(error) => {
+                    self.service.counters().accept_errors.add(1);
+                    log::debug!("no connection can be accepted: {error}");
+                    self.accepting.push_front(listener);
+                    return has_no_descriptor(&error) && self.close_idle(now);
+                }
+            }
+            self.accepting.push_back(listener);
+        }
+        true
+    }
+
+    fn admit(&mut self, stream: S::Stream, client: SocketAddr, now: Now) {
+        let client = SocketAddr::new(client.ip().to_canonical(), client.port());
+        self.service.counters().accepted.add(1);
+        let admitted =
+            self.service.check_source(client).and_then(|()| self.table.admit(client.ip()));
+        let admitted = admitted.and_then(|()| match self.table.is_full() {
+            false => Ok(()),
+            true if self.close_idle(now) => Ok(()),
+            true => Err(CloseCause::Full),
+        });
+        if let Err(cause) = admitted {
+            self.service.counters().closed[cause as usize].add(1);
+            return;
+        }
+        let connection = Connection::new(stream, client, &self.service.limits, now);
+        let key = self.table.insert(connection);
+        if let Some(connection) = self.table.get(key) {
+            enqueue(connection, key, &mut self.ready);
+        }
+    }
+
+    /// Closes the connection that has been idle longest, for another. Whether there was any.
+    fn close_idle(&mut self, now: Now) -> bool {
+        let idle = self.table.longest_idle(now.moment.0);
+        idle.map(|idle| self.close(idle, CloseCause::Replaced)).is_some()
+    }
+
+    /// Lets connections take steps.
+    fn advance(&mut self, now: Now) -> bool {
+        let count = self.ready.len();
+        for _ in 0..count {
+            let Some(key) = self.ready.pop_front() else { break };
+            let Self { table, service, input, .. } = self;
+            let Some(connection) = table.get(key) else { continue };
+            connection.queue = Queue::None;
+            let step = connection.advance(service, input, key.ticket(), now);
+            self.settle(key, step);
+        }
+        count > 0
+    }
+
+    /// Does what follows from the last step of a connection.
+    fn settle(&mut self, key: Key, step: Step) {
+        if let Step::Closed(cause) = step {
+            return self.close(key, cause);
+        }
+        let Some(connection) = self.table.get(key) else { return };
+        match step {
+            Step::Again => enqueue(connection, key, &mut self.ready),
+            Step::Starved(shard) => {
+                connection.queue = Queue::Starved;
+                self.starved[shard].push_back(key);
+            }
+            Step::Wait | Step::InFlight | Step::Closed(_) => {}
+        }
+        // Most requests have arrived when their connection is accepted. If it closes after the
+        // reply, its stream needs no events until then.
+        if step != Step::InFlight
+            && !mem::replace(&mut connection.is_watched, true)
+            && self.streams.watch(&mut connection.stream, key.to_bits()).is_err()
+        {
+            return self.close(key, CloseCause::Reset);
+        }
+        self.table.update(key, &mut self.service.buffered);
+        while self.service.buffered > self.service.limits.buffer_memory {
+            let Some(slowest) = self.table.slowest() else {
+                return self.close(key, CloseCause::Memory);
+            };
+            self.close(slowest, CloseCause::Memory);
+        }
+    }
+
+    fn close(&mut self, key: Key, cause: CloseCause) {
+        let Service { buffered, metrics, .. } = &mut self.service;
+        self.table.close(key, cause, buffered, &metrics.web);
+    }
+
+    /// Sends requests to their shards.
+    fn dispatch(&mut self) {
+        let Service { front, metrics, .. } = &mut self.service;
+        // Fails only if the shard's worker has exited, and the process is about to.
+        front.dispatch(|_| service::abandoned(&metrics.web));
+    }
+
+    /// Sends the replies of shards.
+    fn receive(&mut self, now: Now) -> bool {
+        let Self { service, table, ready, .. } = self;
+        let Service { front, replies, metrics, limits, .. } = service;
+        let counters = &metrics.web;
+        let mut failed = Vec::new();
+        let any = front.receive(|bytes, ticket| {
+            let key = Key::of(ticket);
+            let Some(connection) = table.get(key) else { return service::abandoned(counters) };
+            match connection.reply(bytes, ticket, replies, limits, now) {
+                Reply::Sent(sent) => {
+                    service::answered(counters);
+                    counters.http_sent_bytes.add(sent as u64);
+                    enqueue(connection, key, ready);
+                }
+                Reply::Failed => {
+                    service::abandoned(counters);
+                    failed.push(key);
+                }
+                Reply::Abandoned => service::abandoned(counters),
+            }
+        });
+        for key in failed {
+            self.close(key, CloseCause::Reset);
+        }
+        self.has_batches |= any;
+        any
+    }
+
+    /// Lets connections that wait for a batch try again, before others.
+    fn retry_starved(&mut self, now: Now) {
+        if !mem::take(&mut self.has_batches) {
+            return;
+        }
+        for shard in 0..self.starved.len() {
+            while let Some(key) = self.starved[shard].pop_front() {
+                let Self { table, service, input, .. } = self;
+                let Some(connection) = table.get(key) else { continue };
+                if connection.queue != Queue::Starved {
+                    continue;
+                }
+                connection.queue = Queue::None;
+                let step = connection.advance(service, input, key.ticket(), now);
+                self.settle(key, step);
+                if step == Step::Starved(shard) {
+                    // It keeps its place.
+                    self.starved[shard].rotate_right(1);
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Ends what has taken too long.
+    fn expire(&mut self, now: Now) {
+        let mut expired = mem::take(&mut self.expired);
+        self.table.expired(now.moment.0, &mut expired);
+        for key in expired.drain(..) {
+            let Some(connection) = self.table.get(key) else { continue };
+            let step = connection.expire();
+            if connection.queue == Queue::Starved {
+                connection.queue = Queue::None;
+            }
+            self.settle(key, step);
+        }
+        self.expired = expired;
+    }
+}
+
+/// Queues a connection for its next step, once.
+fn enqueue<S: Stream>(connection: &mut Connection<S>, key: Key, ready: &mut VecDeque<Key>) {
+    if connection.queue == Queue::None {
+        connection.queue = Queue::Ready;
+        ready.push_back(key);
+    }
+}
+
+impl<S: Streams + Send + 'static> MemberThread for WebWorker<S>
+where
+    S::Stream: Send,
+{
+    fn role(&self) -> Role {
+        Role::Web
+    }
+
+    fn metrics(&self) -> &Arc<WorkerMetrics> {
+        &self.service.metrics
+    }
+
+    fn turn(&mut self, now: Now) -> io::Result<bool> {
+        Self::turn(self, now)
+    }
+
+    fn wait(&mut self, timeout: Duration) -> io::Result<()> {
+        let mut result = Ok(());
+        let (front, streams) = (&self.service.front, &mut self.streams);
+        front.sleep(|| result = streams.wait(timeout));
+        self.has_events = true;
+        result
+    }
+
+    fn end(&mut self) -> Option<Shard> {
+        while self.service.front.order().is_some() {}
+        for key in self.table.keys() {
+            self.close(key, CloseCause::Stop);
+        }
+        self.service.counters().open.set(0);
+        None
+    }
+}

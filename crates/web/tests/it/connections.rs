@@ -1,0 +1,196 @@
+//! How connections are kept, pipelined and ended, and what is no request.
+
+use std::io::Write;
+
+use onrush_net::stream::memory::Conditions;
+use onrush_tracker::close_cause::CloseCause;
+
+use crate::world::{ANNOUNCE, World, read_all, replies, source};
+
+fn get(target: &str) -> String {
+    format!("GET {target} HTTP/1.1\r\nHost: t\r\n\r\n")
+}
+
+#[test]
+fn connections_are_kept_by_version_and_field() {
+    let mut world = World::new("");
+    for (line, ended) in [
+        ("HTTP/1.1\r\n", false),
+        ("HTTP/1.1\r\nConnection: close\r\n", true),
+        ("HTTP/1.0\r\n", true),
+        ("HTTP/1.0\r\nConnection: keep-alive\r\n", false),
+    ] {
+        let (reply, is_ended) = world.exchange(&format!("GET {ANNOUNCE} {line}\r\n"));
+        assert_eq!(is_ended, ended, "{line}");
+        assert_eq!(reply.contains("\r\nConnection: close\r\n"), ended, "{reply}");
+        let is_kept_1_0 = line.contains("keep-alive");
+        assert_eq!(reply.contains("\r\nConnection: keep-alive\r\n"), is_kept_1_0, "{reply}");
+    }
+    let mut world = World::new("keep_alive = 0\n");
+    assert!(world.exchange(&get(ANNOUNCE)).1, "keep_alive = 0 closes after each reply");
+}
+
+/// libtorrent sends all its stops at once when it exits.
+#[test]
+fn a_thousand_pipelined_stops_are_answered_in_order() {
+    let mut world = World::with(1, "", Conditions { capacity: 1 << 20, ..Conditions::default() });
+    let mut client = world.connect(source("198.51.100.1", 1));
+    let mut requests = String::new();
+    for number in 0..1_000 {
+        // Every tenth is a failure, so that the order of replies shows.
+        let port = if number % 10 == 0 { 0 } else { 6881 };
+        let hash = format!("{number:020}");
+        requests += &get(&format!(
+            "/announce?info_hash={hash}&peer_id=-XX0001-000000000000&port={port}&event=stopped"
+        ));
+    }
+    client.write_all(requests.as_bytes()).unwrap();
+    client.finish().unwrap();
+    world.settle();
+    let (bytes, ended) = read_all(&mut client);
+    let replies = replies(&bytes);
+    assert!(ended && replies.len() == 1_000);
+    for (number, reply) in replies.iter().enumerate() {
+        let is_failure = reply.body.starts_with(b"d14:failure reason");
+        assert_eq!((reply.status, is_failure), (200, number % 10 == 0), "{number}");
+    }
+    world.check();
+}
+
+#[test]
+fn a_client_that_pipelines_leaves_turns_to_others() {
+    let conditions = Conditions { repeats: 1.0, capacity: 1 << 20, ..Conditions::default() };
+    let mut world = World::with(1, "", conditions);
+    let mut busy = world.connect(source("198.51.100.1", 1));
+    let mut received = Vec::new();
+    for _ in 0..50 {
+        busy.write_all(get("/health").repeat(100).as_bytes()).unwrap();
+        let before = world.counters().answered.get();
+        world.turn();
+        let answered = world.counters().answered.get() - before;
+        assert!(answered <= 32, "{answered} requests of one connection in a turn");
+        received.extend(read_all(&mut busy).0);
+    }
+    let mut other = world.connect(source("198.51.100.2", 1));
+    other.write_all(get("/health").as_bytes()).unwrap();
+    world.turn();
+    assert_eq!(replies(&read_all(&mut other).0).len(), 1);
+    world.settle();
+    received.extend(read_all(&mut busy).0);
+    assert_eq!(replies(&received).len(), 5_000);
+}
+
+#[test]
+fn a_client_that_has_ended_its_direction_gets_its_reply() {
+    let mut world = World::new("");
+    let mut client = world.connect(source("198.51.100.1", 1));
+    client.write_all(get(ANNOUNCE).as_bytes()).unwrap();
+    client.finish().unwrap();
+    world.settle();
+    let (bytes, ended) = read_all(&mut client);
+    assert_eq!((replies(&bytes).len(), ended, world.closed(CloseCause::Client)), (1, true, 1));
+}
+
+#[test]
+fn what_is_no_request_has_a_status_and_ends_the_connection() {
+    let long = "a".repeat(9_000);
+    let next = get(ANNOUNCE);
+    for (request, status, reason) in [
+        ("GET / HTTP/1.1\r\nno colon\r\n\r\n".to_owned(), 400, "malformed"),
+        ("GET /a b HTTP/1.1\r\n\r\n".to_owned(), 400, "malformed"),
+        ("GET / HTTP/1.1\r\nContent-Length: 5\r\n\r\n".to_owned(), 400, "body"),
+        ("GET / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n".to_owned(), 400, "body"),
+        (format!("GET /{long} HTTP/1.1\r\n\r\n"), 414, "target_length"),
+        (format!("GET / HTTP/1.1\r\na: {long}\r\n\r\n"), 431, "head_length"),
+        (format!("GET / HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(65)), 431, "head_length"),
+        ("POST / HTTP/1.1\r\n\r\n".to_owned(), 405, "method"),
+        ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_owned(), 505, "version"),
+    ] {
+        let mut world = World::new("");
+        // Nothing behind it is served.
+        let (reply, ended) = world.exchange(&format!("{request}{next}"));
+        let replies = replies(reply.as_bytes());
+        assert_eq!((replies.len(), replies[0].status, ended), (1, status, true), "{request:.50}");
+        assert!(replies[0].closes);
+        assert_eq!((world.refused(reason), world.counters().requests.get()), (1, 1));
+        world.pass(3);
+        assert_eq!(world.closed(CloseCause::BadRequest), 1);
+        world.check();
+    }
+}
+
+#[test]
+fn tls_on_the_plain_port_is_closed_without_a_byte() {
+    let mut world = World::new("");
+    let (reply, ended) = world.exchange("\u{16}\u{3}\u{1}");
+    assert!(reply.is_empty() && ended && world.closed(CloseCause::Tls) == 1);
+}
+
+/// A reset would discard the reply at the client.
+#[test]
+fn input_behind_the_last_request_is_discarded_for_a_second() {
+    let mut world = World::new("");
+    let mut client = world.connect(source("198.51.100.1", 1));
+    write!(client, "GET {ANNOUNCE} HTTP/1.0\r\n\r\n").unwrap();
+    world.settle();
+    client.write_all(&[b'x'; 50_000]).unwrap();
+    world.settle();
+    assert_eq!(world.counters().open.get(), 1);
+    let (bytes, ended) = read_all(&mut client);
+    assert!(ended && replies(&bytes).len() == 1);
+    world.pass(2);
+    assert_eq!((world.counters().open.get(), world.closed(CloseCause::Served)), (0, 1));
+    world.check();
+}
+
+#[test]
+fn slow_heads_and_idle_connections_time_out() {
+    let mut world = World::new("timeout = 10\nkeep_alive = 15\n");
+    let mut silent = world.connect(source("198.51.100.1", 1));
+    let mut slow = world.connect(source("198.51.100.1", 2));
+    let mut kept = world.connect(source("198.51.100.1", 3));
+    kept.write_all(get(ANNOUNCE).as_bytes()).unwrap();
+    world.settle();
+    for second in 0..10 {
+        slow.write_all(&get(ANNOUNCE).as_bytes()[second..=second]).unwrap();
+        world.pass(1);
+    }
+    assert_eq!(world.counters().open.get(), 3, "the time-out is not over");
+    world.pass(1);
+    assert_eq!((world.counters().open.get(), world.closed(CloseCause::Timeout)), (1, 2));
+    assert!(read_all(&mut silent).1 && read_all(&mut slow).1);
+    world.pass(5);
+    assert_eq!((world.counters().open.get(), world.closed(CloseCause::Idle)), (0, 1));
+    assert_eq!(replies(&read_all(&mut kept).0).len(), 1);
+    world.check();
+}
+
+#[test]
+fn a_client_that_does_not_read_is_closed_and_its_requests_wait() {
+    let mut world = World::with(1, "", Conditions { capacity: 300, ..Conditions::default() });
+    let mut client = world.connect(source("198.51.100.1", 1));
+    let request = get("/health");
+    for _ in 0..20 {
+        // The tracker stops reading when its replies are not read.
+        let _ = client.write(request.as_bytes());
+        world.settle();
+    }
+    let buffered = world.counters().buffered_bytes.get();
+    assert!((1..1_000).contains(&buffered), "{buffered} bytes are buffered");
+    world.pass(11);
+    assert_eq!(world.closed(CloseCause::Timeout), 1);
+    assert_eq!(world.counters().buffered_bytes.get(), 0);
+    world.check();
+}
+
+#[test]
+fn a_reset_closes_the_connection_and_abandons_its_request() {
+    let mut world = World::new("");
+    let mut client = world.connect(source("198.51.100.1", 1));
+    client.write_all(get(ANNOUNCE).as_bytes()).unwrap();
+    world.web.turn(world.now()).unwrap();
+    client.reset();
+    world.settle();
+    assert_eq!((world.closed(CloseCause::Reset), world.counters().open.get()), (1, 0));
+    world.check();
+}

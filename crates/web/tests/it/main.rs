@@ -1,0 +1,8 @@
+//! Integration tests of the web worker: a whole tracker on one thread, with connections within the
+//! process.
+
+mod connections;
+mod limits;
+mod requests;
+mod simulation;
+mod world;

@@ -1,0 +1,163 @@
+//! The web worker under faults from a seed: bytes split anywhere, short writes, late events, slow
+//! readers, full batches, and in half of the runs resets, time-outs and limits. Each client gets
+//! the replies to its requests, in order. It may get a part of them only if it or a limit may have
+//! ended its connection.
+
+use std::io::{Read, Write};
+
+use onrush_net::stream::memory::{Client, Conditions};
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+
+use crate::world::{ANNOUNCE, HASH, World, source, whole_replies};
+
+const STEPS: usize = 400;
+
+/// A client with the requests that it sends one after the other, without waiting.
+struct Peer {
+    client: Option<Client>,
+    /// What was not sent yet.
+    rest: Vec<u8>,
+    /// The kinds of its requests: what their replies begin with.
+    expected: Vec<&'static [u8]>,
+    received: Vec<u8>,
+}
+
+impl Peer {
+    fn new(world: &World, rng: &mut SmallRng) -> Self {
+        let from = source(&format!("198.51.100.{}", rng.random_range(0..8)), rng.random());
+        let (mut rest, mut expected) = (Vec::new(), Vec::new());
+        for _ in 0..rng.random_range(1..6) {
+            let (target, begin): (String, &[u8]) = match rng.random_range(0..5) {
+                0 => ("/health".to_owned(), b"ok\n"),
+                1 => (format!("/scrape?info_hash={HASH}"), b"d5:files"),
+                2 => ("/announce".to_owned(), b"d14:failure reason"),
+                _ => (ANNOUNCE.to_owned(), b"d8:complete"),
+            };
+            write!(rest, "GET {target} HTTP/1.1\r\n\r\n").unwrap();
+            expected.push(begin);
+        }
+        Self { client: Some(world.connect(from)), rest, expected, received: Vec::new() }
+    }
+
+    /// Sends or reads a part, or ends if it `may_end`.
+    fn act(&mut self, may_end: bool, rng: &mut SmallRng) {
+        let Some(client) = &mut self.client else { return };
+        match rng.random_range(if may_end { 0 } else { 3 }..20) {
+            0 => self.client.take().unwrap().reset(),
+            1 => self.client = None,
+            2 => _ = client.finish(),
+            3..12 => {
+                let part = rng.random_range(0..=self.rest.len());
+                if let Ok(sent) = client.write(&self.rest[..part]) {
+                    self.rest.drain(..sent);
+                }
+            }
+            _ => self.read(rng.random_range(1..500)),
+        }
+    }
+
+    fn read(&mut self, len: usize) {
+        let mut buffer = vec![0; len];
+        if let Some(Ok(read)) = self.client.as_mut().map(|client| client.read(&mut buffer)) {
+            self.received.extend_from_slice(&buffer[..read]);
+        }
+    }
+
+    /// Checks what was received: whole replies of the kinds that are due, and a part of the next.
+    /// Returns how many are whole.
+    fn check(&self) -> usize {
+        let (got, _) = whole_replies(&self.received);
+        assert!(got.len() <= self.expected.len());
+        for (reply, begin) in got.iter().zip(&self.expected) {
+            let is_busy = reply.body.ends_with(b"8:retry ini5ee");
+            assert!(reply.status == 200 && (reply.body.starts_with(begin) || is_busy));
+        }
+        got.len()
+    }
+
+    /// Sends the rest and reads all replies.
+    fn finish(&mut self, world: &mut World) {
+        while !self.rest.is_empty() || self.check() < self.expected.len() {
+            if let Some(client) = &mut self.client
+                && let Ok(sent) = client.write(&self.rest)
+            {
+                self.rest.drain(..sent);
+            }
+            world.settle();
+            let before = self.received.len();
+            self.read(1 << 16);
+            assert!(self.received.len() > before || !self.rest.is_empty(), "a reply is missing");
+        }
+    }
+}
+
+/// Returns how many requests had to wait too long for a batch.
+fn run(seed: u64) -> u64 {
+    let mut rng = SmallRng::seed_from_u64(seed);
+    let conditions = Conditions {
+        short_reads: rng.random_range(0.0..0.8),
+        short_writes: rng.random_range(0.0..0.8),
+        stalls: rng.random_range(0.0..0.5),
+        repeats: rng.random_range(0.0..1.0),
+        capacity: rng.random_range(20..2_000),
+    };
+    // In the others, nothing but a client's own requests decides what it gets.
+    let is_harsh = rng.random_bool(0.5);
+    let limits = match is_harsh {
+        true => format!(
+            "connections = {}\nconnections_per_source = {}\nkeep_alive = {}\ntimeout = 3",
+            rng.random_range(2..20),
+            rng.random_range(1..8),
+            rng.random_range(0..4),
+        ),
+        false => "keep_alive = 3600\ntimeout = 300".to_owned(),
+    };
+    let config = format!(
+        "{limits}\n[limits]\nbatches_in_flight = {}\nbatch_requests = {}\n",
+        rng.random_range(6..12),
+        rng.random_range(1..5),
+    );
+    let mut world = World::with(seed, &config, conditions);
+    let mut peers = Vec::new();
+    for _ in 0..STEPS {
+        match rng.random_range(0..10) {
+            0 => peers.push(Peer::new(&world, &mut rng)),
+            1 => world.next_second(),
+            2..5 => _ = world.web.turn(world.now()).unwrap(),
+            5 => _ = world.turn(),
+            _ if peers.is_empty() => {}
+            _ => {
+                let at = rng.random_range(0..peers.len());
+                peers[at].act(is_harsh, &mut rng);
+            }
+        }
+    }
+    if is_harsh {
+        // Without clients that act, everything ends within the time-outs.
+        world.pass(12);
+    }
+    for peer in &mut peers {
+        match is_harsh {
+            true => peer.read(1 << 16),
+            false => peer.finish(&mut world),
+        }
+        peer.check();
+    }
+    drop(peers);
+    world.settle();
+    let counters = world.counters();
+    assert_eq!((counters.open.get(), counters.buffered_bytes.get()), (0, 0));
+    world.check();
+    world.refused("busy")
+}
+
+#[test]
+fn every_seed_keeps_the_laws() {
+    let mut busy = 0;
+    for seed in 0..300 {
+        let run = std::panic::catch_unwind(|| run(seed));
+        busy += run.unwrap_or_else(|_| panic!("seed {seed}"));
+    }
+    assert!(busy > 0, "full batches have occurred");
+}

@@ -1,0 +1,214 @@
+//! A tracker with one web worker, and clients of it. The test takes the turns and sets the time.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use onrush_net::memory::{self, Endpoint};
+use onrush_net::stream::Streams;
+use onrush_net::stream::memory::{Backend, Client, Conditions, Listener, Network};
+use onrush_testing::memory_tracker::{SPLIT, TestTracker, at, rules, secrets, settings};
+use onrush_tracker::clock::Now;
+use onrush_tracker::close_cause::CloseCause;
+use onrush_tracker::lanes::Waker;
+use onrush_tracker::metrics::{HTTP_REFUSALS, WebCounters, WorkerMetrics};
+use onrush_tracker::orders::Orders;
+use onrush_tracker::rules::Rules;
+use onrush_tracker::running::Addresses;
+use onrush_web::WebWorker;
+
+/// An announce of a leecher at port 6881 in the swarm of [`HASH`]; more keys may follow.
+pub(crate) const ANNOUNCE: &str =
+    "/announce?info_hash=aaaaaaaaaaaaaaaaaaaa&peer_id=-XX0001-000000000000&port=6881&left=1";
+/// The info hash of [`ANNOUNCE`].
+pub(crate) const HASH: &str = "aaaaaaaaaaaaaaaaaaaa";
+
+/// The tracker, the network of its web worker, and the time.
+pub(crate) struct World {
+    pub(crate) tracker: TestTracker<Endpoint>,
+    pub(crate) web: WebWorker<Backend>,
+    pub(crate) network: Network,
+    pub(crate) metrics: Arc<WorkerMetrics>,
+    listener: Listener,
+    second: u64,
+}
+
+/// A client's address.
+pub(crate) fn source(ip: &str, port: u16) -> SocketAddr {
+    SocketAddr::new(ip.parse::<IpAddr>().unwrap(), port)
+}
+
+impl World {
+    /// A tracker in split placement with these tables in its configuration.
+    pub(crate) fn new(config: &str) -> Self {
+        Self::with(1, config, Conditions::default())
+    }
+
+    pub(crate) fn with(seed: u64, config: &str, conditions: Conditions) -> Self {
+        let settings = settings(&format!("{SPLIT}[http]\nlisten = [\":0\"]\n{config}"));
+        let datagrams = memory::Network::new(seed, memory::Conditions::default());
+        let network = Network::new(seed, conditions);
+        let streams = network.listen(1);
+        let waker: Arc<dyn Waker> = Arc::new(streams.waker());
+        let (tracker, mut fronts) = TestTracker::with_fronts(
+            &settings,
+            &secrets(seed),
+            &datagrams,
+            |socket| socket,
+            vec![waker],
+        );
+        let (front, rules) = (fronts.remove(0), rules(&settings));
+        let (metrics, listener) = (front.metrics.clone(), streams.listener(0));
+        let addresses =
+            Addresses { udp: vec![source("192.0.2.1", 6969)], http: vec![source("192.0.2.1", 80)] };
+        let web = WebWorker::new(front, &rules, streams, settings.http.limits, &addresses);
+        Self { tracker, web, network, metrics, listener, second: 1 }
+    }
+
+    /// Gives these rules to all members.
+    pub(crate) fn update_rules(&self, rules: Rules) {
+        let first = &self.tracker.workers[0];
+        let (mailboxes, owners) = (&first.mailboxes, first.owners.clone());
+        let orders = Orders::new(mailboxes, self.tracker.workers.len(), owners);
+        orders.update_rules(&Arc::new(rules)).unwrap();
+    }
+
+    pub(crate) fn now(&self) -> Now {
+        at(self.second)
+    }
+
+    /// Lets seconds pass, one by one.
+    pub(crate) fn pass(&mut self, seconds: u64) {
+        for _ in 0..seconds {
+            self.second += 1;
+            self.settle();
+        }
+    }
+
+    pub(crate) fn next_second(&mut self) {
+        self.second += 1;
+    }
+
+    /// A second in which the workers that own shards take no turns.
+    pub(crate) fn second_without_shards(&mut self) {
+        self.next_second();
+        while self.web.turn(self.now()).unwrap() {}
+    }
+
+    /// Lets all members take turns until nothing more happens.
+    pub(crate) fn settle(&mut self) {
+        let mut idle = 0;
+        for _ in 0..100_000 {
+            // Events may be late.
+            idle = if self.turn() { 0 } else { idle + 1 };
+            if idle == 20 {
+                return;
+            }
+        }
+        panic!("the web worker is still busy");
+    }
+
+    /// One turn of each member; whether the web worker was busy.
+    pub(crate) fn turn(&mut self) -> bool {
+        let busy = self.web.turn(self.now()).unwrap();
+        self.tracker.settle(self.now());
+        busy
+    }
+
+    pub(crate) fn connect(&self, from: SocketAddr) -> Client {
+        self.network.connect(self.listener, from)
+    }
+
+    /// Sends bytes on a new connection; the reply, and whether the tracker has ended it.
+    pub(crate) fn exchange(&mut self, request: &str) -> (String, bool) {
+        let mut client = self.connect(source("198.51.100.1", 40_000));
+        client.write_all(request.as_bytes()).unwrap();
+        self.settle();
+        let (bytes, end) = read_all(&mut client);
+        (String::from_utf8_lossy(&bytes).into_owned(), end)
+    }
+
+    /// The body of the reply to a GET from an address.
+    pub(crate) fn get(&mut self, ip: &str, target: &str) -> Vec<u8> {
+        let mut client = self.connect(source(ip, 40_000));
+        write!(client, "GET {target} HTTP/1.1\r\nConnection: close\r\n\r\n").unwrap();
+        self.settle();
+        let (bytes, end) = read_all(&mut client);
+        let mut replies = replies(&bytes);
+        assert!(end && replies.len() == 1, "{}", String::from_utf8_lossy(&bytes));
+        replies.remove(0).body
+    }
+
+    pub(crate) fn counters(&self) -> &WebCounters {
+        &self.metrics.web
+    }
+
+    pub(crate) fn closed(&self, cause: CloseCause) -> u64 {
+        self.counters().closed[cause as usize].get()
+    }
+
+    /// How many requests were refused for a reason.
+    pub(crate) fn refused(&self, reason: &str) -> u64 {
+        let at = HTTP_REFUSALS.iter().position(|name| *name == reason).expect("a reason");
+        self.counters().http_refused[at].get()
+    }
+
+    /// Checks the laws of the counters while nothing is in flight.
+    pub(crate) fn check(&self) {
+        let counters = self.counters();
+        let closed: u64 = counters.closed.iter().map(|it| it.get()).sum();
+        assert_eq!(counters.accepted.get(), counters.open.get() + closed);
+        let refused: u64 = counters.http_refused.iter().map(|it| it.get()).sum();
+        let ended = counters.answered.get() + refused + counters.abandoned.get();
+        assert_eq!(counters.requests.get(), ended);
+    }
+}
+
+/// Everything that has arrived, and whether the connection has ended or was reset.
+pub(crate) fn read_all(client: &mut Client) -> (Vec<u8>, bool) {
+    let (mut bytes, mut buffer) = (Vec::new(), [0; 4096]);
+    loop {
+        match client.read(&mut buffer) {
+            Ok(0) => return (bytes, true),
+            Ok(read) => bytes.extend_from_slice(&buffer[..read]),
+            Err(error) => return (bytes, error.kind() != ErrorKind::WouldBlock),
+        }
+    }
+}
+
+/// A reply, as a strict client reads it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) closes: bool,
+    pub(crate) body: Vec<u8>,
+}
+
+/// All replies in these bytes; panics unless they are whole.
+pub(crate) fn replies(bytes: &[u8]) -> Vec<Reply> {
+    let (replies, rest) = whole_replies(bytes);
+    assert!(rest.is_empty(), "{}", String::from_utf8_lossy(rest));
+    replies
+}
+
+/// The replies that are whole, and what follows them.
+pub(crate) fn whole_replies(mut bytes: &[u8]) -> (Vec<Reply>, &[u8]) {
+    let mut replies = Vec::new();
+    while let Some(end) = bytes.windows(4).position(|it| it == b"\r\n\r\n") {
+        let (head, rest) = bytes.split_at(end + 4);
+        let head = std::str::from_utf8(head).unwrap();
+        let field = |name: &str| {
+            let mut lines = head.lines().filter_map(|line| line.split_once(": "));
+            lines.find_map(|(key, value)| (key == name).then_some(value))
+        };
+        let len = field("Content-Length").expect("a length").parse().unwrap();
+        let Some((body, rest)) = rest.split_at_checked(len) else { break };
+        replies.push(Reply {
+            status: head.strip_prefix("HTTP/1.1 ").unwrap()[..3].parse().unwrap(),
+            closes: field("Connection") == Some("close"),
+            body: body.to_vec(),
+        });
+        bytes = rest;
+    }
+    (replies, bytes)
+}

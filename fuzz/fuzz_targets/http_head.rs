@@ -1,0 +1,21 @@
+//! Arbitrary bytes as the input of a connection over HTTP: no panic; a head is the same however its
+//! bytes arrive, and what follows it changes nothing.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use onrush_web::head::{MAX_HEAD, parse};
+
+fuzz_target!(|bytes: &[u8]| {
+    let whole = parse(bytes);
+    if let Ok(Some(head)) = whole {
+        assert!(head.len <= bytes.len().min(MAX_HEAD) && !head.target.is_empty());
+        assert_eq!(parse(&bytes[..head.len]), whole);
+    }
+    for end in 0..bytes.len().min(512) {
+        match parse(&bytes[..end]) {
+            Ok(None) => {}
+            // Decided by these bytes, whatever follows.
+            decided => assert_eq!(decided, whole),
+        }
+    }
+});
