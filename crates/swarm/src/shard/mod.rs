@@ -61,7 +61,7 @@ pub struct ShardSettings {
     /// Random variation of the interval in each reply, plus or minus percent, 0 to 100.
     pub interval_jitter_percent: u32,
     /// Seconds after its last announce at which a peer expires, 1 to [`MAX_PEER_LIFETIME`]. It is
-    /// removed at most 16 s and one full pass of sweeps later.
+    /// removed at most 16 s and two full passes of sweeps later.
     pub peer_lifetime: u32,
     /// Seconds for which `completed` is retained after a swarm's last peer; also the period in
     /// which a source counts once as completed in a swarm, if it is an hour or more.
@@ -464,7 +464,7 @@ impl Shard {
             None if announce.event == Event::Stopped => Counts::default(),
             _ => {
                 let admitted = match place {
-                    // Its only peer was replaced by this newcomer.
+                    // It was removed for this newcomer.
                     Some(_) => Some(self.store.keys.source(&announce.endpoint)),
                     None => self.admit(announce, None, now),
                 };

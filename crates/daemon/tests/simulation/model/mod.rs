@@ -39,11 +39,11 @@ use audit::Scope;
 pub(crate) const LONGEST_STALL: u64 = 15;
 
 /// Seconds after its lifetime within which a peer must be removed: two sweeps of the whole shard
-/// (an eighth of the lifetime each), the resolution of stored ages, and a stall. One sweep may have
-/// passed the peer just before its end, as the first one, and the next may reach it last, as its
-/// swarm has taken the place of a removed one.
+/// (an eighth of the lifetime each, at most 120 s), the resolution of stored ages, and a stall. One
+/// sweep may have passed the peer just before its end, as the first one, and the next may reach it
+/// last, as its swarm has taken the place of a removed one.
 fn slack(lifetime: i64) -> i64 {
-    lifetime / 4 + 24 + LONGEST_STALL as i64
+    2 * (lifetime / 8).clamp(1, 120) + 24 + LONGEST_STALL as i64
 }
 
 /// A naive tracker.
