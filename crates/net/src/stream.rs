@@ -35,7 +35,7 @@ pub trait Streams {
     /// with; `None` if no connection waits. Also returns the client's address.
     ///
     /// # Errors
-    /// What concerns the process or the host: no descriptors or memory left (EMFILE, ENFILE,
+    /// Errors of the process or the host: no descriptors or memory left (EMFILE, ENFILE,
     /// ENOBUFS, ENOMEM). No event repeats it: the caller has to try again later. Connections that
     /// failed while they waited (ECONNABORTED) are skipped.
     ///

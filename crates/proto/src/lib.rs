@@ -3,8 +3,8 @@
 //! in bencoding (BEP 7, 24 and 31 too).
 //!
 //! No I/O, no clock, no allocation: everything is parsed from, and written into, byte slices; only
-//! what has no fixed limit over HTTP is appended to a vector of the caller. All integers are big
-//! endian in datagrams (BEP 15, "UDP tracker protocol").
+//! replies and lists of info hashes over HTTP are appended to a vector of the caller. All integers
+//! are big endian in datagrams (BEP 15, "UDP tracker protocol").
 //!
 //! | module | contents |
 //! |---|---|

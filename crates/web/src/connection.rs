@@ -12,6 +12,7 @@ use onrush_tracker::clock::Now;
 use onrush_tracker::close_cause::CloseCause;
 use onrush_tracker::lanes::Ticket;
 use onrush_tracker::limits::WebLimits;
+use onrush_tracker::metrics::WebCounters;
 
 use crate::head::{self, Head, MAX_HEAD};
 use crate::response::{After, OK, TEXT};
@@ -23,8 +24,8 @@ pub(crate) const INPUT_LEN: usize = 2 * MAX_HEAD;
 const STEPS_PER_TURN: usize = 32;
 /// Seconds for which a request waits for a free batch.
 const BATCH_TIMEOUT: u32 = 2;
-/// Seconds for which further input is discarded after the last reply: input that nobody reads would
-/// make the kernel reset the connection, and the client could lose the reply.
+/// Seconds for which further input is discarded after the last reply: for unread input the kernel
+/// resets the connection, and the client could lose the reply.
 const LINGER: u32 = 1;
 /// The first byte of a TLS handshake (RFC 8446, section 5.1).
 const TLS_HANDSHAKE: u8 = 0x16;
@@ -307,13 +308,8 @@ impl<S: Stream> Connection<S> {
     fn respond_to(&mut self, served: Served, after: After, service: &mut Service) -> Option<Step> {
         let Served::Reply { status, content_type } = served else { return None };
         let bytes = service.replies.response.finish(status, content_type, after);
-        match self.send(bytes) {
-            Ok(sent) => {
-                service.counters().http_sent_bytes.add(sent as u64);
-                None
-            }
-            Err(_) => Some(Step::Closed(CloseCause::Reset)),
-        }
+        let sent = self.send(bytes, &service.metrics.web);
+        sent.is_err().then_some(Step::Closed(CloseCause::Reset))
     }
 
     /// Reads more input.
@@ -387,6 +383,7 @@ impl<S: Stream> Connection<S> {
         reply: &[u8],
         ticket: Ticket,
         replies: &mut Replies,
+        counters: &WebCounters,
         limits: &WebLimits,
         now: Now,
     ) -> Reply {
@@ -403,7 +400,7 @@ impl<S: Stream> Connection<S> {
         replies.write(reply, request, self.client.ip());
         self.end_request(after, limits, now);
         let bytes = replies.response.finish(OK, TEXT, after);
-        self.send(bytes).map_or(Reply::Failed, Reply::Sent)
+        self.send(bytes, counters).map_or(Reply::Failed, |()| Reply::Sent)
     }
 
     /// Ends what has taken too long. The connection is closed, or may be advanced.
@@ -419,14 +416,14 @@ impl<S: Stream> Connection<S> {
         }
     }
 
-    /// Sends bytes behind those that are already waiting; returns how many were sent.
-    fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
+    /// Sends bytes behind those that are already waiting.
+    fn send(&mut self, bytes: &[u8], counters: &WebCounters) -> io::Result<()> {
         let mut sent = 0;
         if self.output.is_empty() && self.writable {
-            sent = self.write(bytes)?;
+            sent = self.write(bytes, counters)?;
         }
         self.output.extend_from_slice(&bytes[sent..]);
-        Ok(sent)
+        Ok(())
     }
 
     /// Sends what waits; whether all of it is sent.
@@ -436,14 +433,14 @@ impl<S: Stream> Connection<S> {
         }
         if self.writable {
             let output = mem::take(&mut self.output);
-            let sent = self.write(&output)?;
-            service.counters().http_sent_bytes.add(sent as u64);
+            let sent = self.write(&output, service.counters())?;
             self.output = output[sent..].into();
         }
         Ok(self.output.is_empty())
     }
 
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+    /// Writes as many bytes as the kernel takes; returns and counts them.
+    fn write(&mut self, bytes: &[u8], counters: &WebCounters) -> io::Result<usize> {
         let mut sent = 0;
         while sent < bytes.len() {
             match self.stream.write(&bytes[sent..]) {
@@ -457,6 +454,7 @@ impl<S: Stream> Connection<S> {
                 Err(error) => return Err(error),
             }
         }
+        counters.http_sent_bytes.add(sent as u64);
         Ok(sent)
     }
 
@@ -482,8 +480,8 @@ impl<S: Stream> Connection<S> {
 /// The result of a shard's reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reply {
-    /// It was sent or waits to be sent; bytes that were sent.
-    Sent(usize),
+    /// It was sent or waits to be sent.
+    Sent,
     /// The connection is broken.
     Failed,
     /// No request of this connection waits for it.

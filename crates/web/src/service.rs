@@ -52,7 +52,7 @@ pub(crate) enum Served {
     Close(CloseCause),
 }
 
-/// What all connections of a worker share to serve their requests.
+/// The state by which a worker serves the requests of all its connections.
 pub(crate) struct Service {
     pub(crate) front: Front,
     pub(crate) admission: Admission,
@@ -64,7 +64,7 @@ pub(crate) struct Service {
     pub(crate) buffered: usize,
 }
 
-/// What writes replies.
+/// The buffers of replies.
 #[derive(Debug, Default)]
 pub(crate) struct Replies {
     pub(crate) response: Response,

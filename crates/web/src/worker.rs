@@ -166,11 +166,9 @@ impl<S: Streams> WebWorker<S> {
             self.service.counters().closed[cause as usize].add(1);
             return;
         }
-        let connection = Connection::new(stream, client, &self.service.limits, now);
-        let key = self.table.insert(connection);
-        if let Some(connection) = self.table.get(key) {
-            enqueue(connection, key, &mut self.ready);
-        }
+        let mut connection = Connection::new(stream, client, &self.service.limits, now);
+        connection.queue = Queue::Ready;
+        self.ready.push_back(self.table.insert(connection));
     }
 
     /// Closes the connection that has been idle longest, for another. Whether there was any.
@@ -184,13 +182,19 @@ impl<S: Streams> WebWorker<S> {
         let count = self.ready.len();
         for _ in 0..count {
             let Some(key) = self.ready.pop_front() else { break };
-            let Self { table, service, input, .. } = self;
-            let Some(connection) = table.get(key) else { continue };
-            connection.queue = Queue::None;
-            let step = connection.advance(service, input, key.ticket(), now);
-            self.settle(key, step);
+            self.take_steps(key, now);
         }
         count > 0
+    }
+
+    /// Lets one connection take steps, if it is open. Returns the last one.
+    fn take_steps(&mut self, key: Key, now: Now) -> Option<Step> {
+        let Self { table, service, input, .. } = self;
+        let connection = table.get(key)?;
+        connection.queue = Queue::None;
+        let step = connection.advance(service, input, key.ticket(), now);
+        self.settle(key, step);
+        Some(step)
     }
 
     /// Does what follows from the last step of a connection.
@@ -245,10 +249,9 @@ impl<S: Streams> WebWorker<S> {
         let any = front.receive(|bytes, ticket| {
             let key = Key::of(ticket);
             let Some(connection) = table.get(key) else { return service::abandoned(counters) };
-            match connection.reply(bytes, ticket, replies, limits, now) {
-                Reply::Sent(sent) => {
+            match connection.reply(bytes, ticket, replies, counters, limits, now) {
+                Reply::Sent => {
                     service::answered(counters);
-                    counters.http_sent_bytes.add(sent as u64);
                     enqueue(connection, key, ready);
                 }
                 Reply::Failed => {
@@ -272,15 +275,8 @@ impl<S: Streams> WebWorker<S> {
         }
         for shard in 0..self.starved.len() {
             while let Some(key) = self.starved[shard].pop_front() {
-                let Self { table, service, input, .. } = self;
-                let Some(connection) = table.get(key) else { continue };
-                if connection.queue != Queue::Starved {
-                    continue;
-                }
-                connection.queue = Queue::None;
-                let step = connection.advance(service, input, key.ticket(), now);
-                self.settle(key, step);
-                if step == Step::Starved(shard) {
+                let waits = self.table.get(key).is_some_and(|it| it.queue == Queue::Starved);
+                if waits && self.take_steps(key, now) == Some(Step::Starved(shard)) {
                     // It keeps its place.
                     self.starved[shard].rotate_right(1);
                     break;

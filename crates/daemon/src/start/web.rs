@@ -49,7 +49,7 @@ impl Web {
         self.notices.iter().map(Notice::to_string)
     }
 
-    /// What wakes each worker.
+    /// The waker of each worker.
     pub(super) fn wakers(&self) -> Vec<Arc<dyn Waker>> {
         self.backends.iter().map(|it| Arc::new(it.waker()) as Arc<dyn Waker>).collect()
     }

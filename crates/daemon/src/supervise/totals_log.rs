@@ -120,7 +120,7 @@ impl Totals {
     }
 }
 
-/// What was lost, not stored or not served.
+/// The counts of requests lost, peers not stored and connections not served.
 fn losses(sum: &Summary) -> impl Iterator<Item = (&'static str, u64)> + '_ {
     let lost = LOSSES.iter().map(|loss| loss.label).zip(sum.losses());
     // Requests in these lanes are counted as busy, and announcers are answered.

@@ -7,6 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use onrush_proto::{InfoHash, ScrapeCounts};
+use onrush_testing::bad_requests::bad_requests;
 use socket2::SockRef;
 
 use crate::harness::messages::RELOADED;
@@ -155,21 +156,11 @@ fn what_is_no_request_has_its_status_and_ends_only_its_connection() {
     let (daemon, [v4, v6]) = serve("[http]\nkeep_alive = 300\n");
     let mut honest = Connection::to(v6);
     honest.get("/health");
-    let long = "a".repeat(9_000);
-    let inputs = [
-        ("GET / HTTP/1.1\r\nno colon\r\n\r\n".to_owned(), 400, "malformed"),
-        ("GET / HTTP/1.1\r\nContent-Length: 5\r\n\r\n".to_owned(), 400, "body"),
-        ("GET / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n".to_owned(), 400, "body"),
-        (format!("GET /{long} HTTP/1.1\r\n\r\n"), 414, "target_length"),
-        (format!("GET / HTTP/1.1\r\na: {long}\r\n\r\n"), 431, "head_length"),
-        (format!("GET / HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(65)), 431, "head_length"),
-        ("POST / HTTP/1.1\r\n\r\n".to_owned(), 405, "method"),
-        ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_owned(), 505, "version"),
-    ];
+    let inputs = bad_requests();
     for (input, status, reason) in &inputs {
         let before = refused(&daemon, reason);
         let mut client = Connection::to(v4);
-        // What follows is not parsed as a request.
+        // Bytes behind the refused request are not parsed.
         client.send(format!("{input}{}", get("/health")));
         assert_eq!(client.next_reply().unwrap().0, *status, "{input:.50}");
         client.ends();

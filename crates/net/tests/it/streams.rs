@@ -163,7 +163,7 @@ fn read(source: &mut impl Read, got: &mut Vec<u8>) -> Option<ErrorKind> {
     }
 }
 
-/// What a client reads until an error or the end.
+/// The bytes that a client reads until an error or the end.
 fn read_all(client: &mut impl Read) -> (Vec<u8>, Option<ErrorKind>) {
     let mut got = Vec::new();
     let end = poll("the end", || match read(client, &mut got) {
@@ -429,7 +429,7 @@ fn the_kernels_backend_sleeps_and_allocates_nothing() {
     }
 }
 
-/// What a server that returns its input reads and writes, with faults, and how often it waits.
+/// The reads and writes, with faults, of a server that returns its input, and how often it waits.
 fn echo(seed: u64) -> (Vec<usize>, u64) {
     let network = Network::new(seed, FAULTS);
     let mut streams = network.listen(1);

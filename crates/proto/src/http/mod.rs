@@ -16,7 +16,8 @@ mod reply;
 pub use query::{AnnounceQuery, BadQuery, scrape_hashes};
 pub use reply::{write_announce, write_failure, write_scrape};
 
-/// What the target of a GET asks for. Queries are without their `?`, and empty if there is none.
+/// The kind of request that the target of a GET names. Queries are without their `?`, and empty if
+/// there is none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Target<'a> {
     /// The last segment of the path begins with `announce`; with the query.

@@ -45,7 +45,7 @@ pub enum BadQuery {
 }
 
 impl BadQuery {
-    /// What the client reads: a failure reason (BEP 3, "trackers").
+    /// The failure reason for the client (BEP 3, "trackers").
     pub const fn text(self) -> &'static str {
         match self {
             Self::InfoHash => "info_hash has to be 20 bytes",
@@ -234,7 +234,7 @@ impl<'a> Pairs<'a> {
         }
     }
 
-    /// Moves behind the value, or what is left of it.
+    /// Moves behind the rest of the value.
     fn skip(&mut self) {
         let (_, rest) = split_before(self.rest, |byte| byte == b'&');
         self.rest = rest.strip_prefix(b"&").unwrap_or(rest);

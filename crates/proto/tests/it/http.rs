@@ -68,7 +68,7 @@ fn the_query_of_a_client() {
     assert_eq!(AnnounceQuery::parse(ARIA2.as_bytes()), Ok(expected));
 }
 
-/// What [`read`] gives without `more`.
+/// The result of [`read`] without `more`.
 const PLAIN: AnnounceQuery = AnnounceQuery {
     info_hash: InfoHash(*b"ABCDEFGHIJKLMNOPQRST"),
     peer_id: PeerId(*b"abcdefghijklmnopqrst"),

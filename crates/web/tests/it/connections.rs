@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use onrush_net::stream::memory::Conditions;
+use onrush_testing::bad_requests::bad_requests;
 use onrush_tracker::close_cause::CloseCause;
 
 use crate::world::{ANNOUNCE, World, read_all, replies, source};
@@ -93,19 +94,8 @@ fn a_client_that_has_ended_its_direction_gets_its_reply() {
 
 #[test]
 fn what_is_no_request_has_a_status_and_ends_the_connection() {
-    let long = "a".repeat(9_000);
     let next = get(ANNOUNCE);
-    for (request, status, reason) in [
-        ("GET / HTTP/1.1\r\nno colon\r\n\r\n".to_owned(), 400, "malformed"),
-        ("GET /a b HTTP/1.1\r\n\r\n".to_owned(), 400, "malformed"),
-        ("GET / HTTP/1.1\r\nContent-Length: 5\r\n\r\n".to_owned(), 400, "body"),
-        ("GET / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n".to_owned(), 400, "body"),
-        (format!("GET /{long} HTTP/1.1\r\n\r\n"), 414, "target_length"),
-        (format!("GET / HTTP/1.1\r\na: {long}\r\n\r\n"), 431, "head_length"),
-        (format!("GET / HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(65)), 431, "head_length"),
-        ("POST / HTTP/1.1\r\n\r\n".to_owned(), 405, "method"),
-        ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_owned(), 505, "version"),
-    ] {
+    for (request, status, reason) in bad_requests() {
         let mut world = World::new("");
         // Nothing behind it is served.
         let (reply, ended) = world.exchange(&format!("{request}{next}"));
