@@ -198,6 +198,7 @@ pub(crate) fn unix(time: SystemTime) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use onrush_tracker::running::Addresses;
     use super::*;
     use crate::files::Files;
     use crate::history::History;
@@ -222,7 +223,7 @@ mod tests {
             orders: Orders::new(&[], 0, Arc::from([])),
             mailboxes: Arc::from([]),
             map: ShardMap::new([1; 5], 1),
-            addresses: Vec::new(),
+            addresses: Addresses::default(),
             files: Files::default(),
             history: Arc::new(History::new(Instant::now())),
             lost_log_lines: || 0,

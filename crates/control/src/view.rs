@@ -1,7 +1,6 @@
 //! The tracker's state as the main thread publishes it to other threads. Workers never read it, so
 //! none of them can wait for its mutex.
 
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Instant, SystemTime};
 
@@ -20,6 +19,7 @@ use onrush_tracker::access::{AccessList, ListKind, Lists};
 use onrush_tracker::lanes::Mailbox;
 use onrush_tracker::member::Member;
 use onrush_tracker::orders::Orders;
+use onrush_tracker::running::Addresses;
 
 /// A running tracker as other threads see it. Cheap to clone.
 #[derive(Clone)]
@@ -43,8 +43,8 @@ pub struct Parts {
     pub mailboxes: Arc<[Mailbox]>,
     /// Maps info hashes to shards.
     pub map: ShardMap,
-    /// The served UDP addresses.
-    pub addresses: Vec<SocketAddr>,
+    /// The served addresses.
+    pub addresses: Addresses,
     /// State of the files that the daemon writes.
     pub files: Files,
     /// Rates, peers and swarms over time.

@@ -43,6 +43,9 @@ pub trait Streams {
     /// When there is no such listener.
     fn accept(&mut self, listener: usize) -> io::Result<Option<(Self::Stream, SocketAddr)>>;
 
+    /// How many connections wait to be accepted, at all listeners together.
+    fn accept_queue(&self) -> usize;
+
     /// From now on reports events of the stream with `key`, below 2^63. Once per stream.
     ///
     /// # Errors

@@ -44,13 +44,27 @@ pub struct Addresses {
     pub udp: Vec<SocketAddr>,
     /// Those of the listeners for HTTP.
     pub http: Vec<SocketAddr>,
+    /// Those of the listeners for HTTPS.
+    pub https: Vec<SocketAddr>,
+}
+
+/// What a TCP listener accepts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scheme {
+    /// Connections of HTTP.
+    Http,
+    /// Connections of HTTP over TLS.
+    Https,
 }
 
 impl Addresses {
     /// All of them with their scheme, like `udp://192.0.2.1:6969`.
     pub fn urls(&self) -> Vec<String> {
-        let udp = self.udp.iter().map(|address| format!("udp://{address}"));
-        udp.chain(self.http.iter().map(|address| format!("http://{address}"))).collect()
+        let by_scheme = [("udp", &self.udp), ("http", &self.http), ("https", &self.https)];
+        let urls = by_scheme.into_iter().flat_map(|(scheme, addresses)| {
+            addresses.iter().map(move |address| format!("{scheme}://{address}"))
+        });
+        urls.collect()
     }
 }
 

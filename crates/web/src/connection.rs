@@ -195,6 +195,11 @@ impl<S: Stream> Connection<S> {
         waits && !self.readable && self.buffered() == 0
     }
 
+    /// Whether all is sent, and the client's end of the connection is waited for.
+    pub(crate) fn is_lingering(&self) -> bool {
+        self.timer == Timer::Linger
+    }
+
     /// Whether it waits for its client with memory for what the client has sent or not read.
     pub(crate) fn is_slow(&self) -> bool {
         matches!(self.timer, Timer::Head | Timer::Output) && self.buffered() > 0
@@ -347,7 +352,8 @@ impl<S: Stream> Connection<S> {
         Ok(())
     }
 
-    /// Ends the connection: after FIN, input is discarded until the client ends it too.
+    /// Ends the connection: after FIN, input is discarded until the client ends it too. A stream
+    /// that is not watched yet stays so, which saves system calls: the kernel takes the input.
     fn linger(
         &mut self,
         cause: CloseCause,
@@ -365,7 +371,7 @@ impl<S: Stream> Connection<S> {
             self.phase = Phase::Closing { cause, is_finished: true };
             self.begin_timer(Timer::Linger, &service.limits, now);
         }
-        if !self.readable {
+        if !self.readable || !self.is_watched {
             return Some(Step::Wait);
         }
         input.load(&[]);

@@ -80,7 +80,8 @@ mod tests {
         let addresses = |ports: &[u16]| -> Vec<SocketAddr> {
             ports.iter().map(|port| ([192, 0, 2, 1], *port).into()).collect()
         };
-        let page = Page::new(&Addresses { udp: addresses(udp), http: addresses(http) });
+        let addresses = Addresses { udp: addresses(udp), http: addresses(http), https: vec![] };
+        let page = Page::new(&addresses);
         let mut body = Vec::new();
         page.write(Some(host.as_bytes()), &mut body);
         let body = String::from_utf8(body).unwrap();

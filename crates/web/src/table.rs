@@ -1,6 +1,6 @@
 //! The open connections of a worker: their places, their limits, and when they time out.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::mem;
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -46,6 +46,8 @@ struct Slot<S> {
     connection: Option<Connection<S>>,
     /// Bytes that it buffers, as added to the sum.
     buffered: usize,
+    /// Whether it lingers, and no longer counts as one of its source.
+    lingers: bool,
 }
 
 /// Connections to close for others, the one that has waited longest last, with the deadline that
@@ -91,6 +93,8 @@ pub(crate) struct Table<S> {
     deadlines: Vec<u32>,
     free: Vec<u32>,
     by_source: HashMap<IpAddr, usize>,
+    /// Connections that linger, and some that did, in order.
+    lingering: VecDeque<Key>,
     idle: Chosen,
     /// The second in which no connection was idle.
     no_idle_in: Option<u32>,
@@ -106,6 +110,7 @@ impl<S: Stream> Table<S> {
             deadlines: Vec::new(),
             free: Vec::new(),
             by_source: HashMap::new(),
+            lingering: VecDeque::new(),
             idle: Chosen::default(),
             no_idle_in: None,
             slow: Chosen::default(),
@@ -160,7 +165,7 @@ impl<S: Stream> Table<S> {
         *self.by_source.entry(source_of(connection.client.ip())).or_default() += 1;
         let deadline = connection.deadline();
         let number = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot { generation: 0, connection: None, buffered: 0 });
+            self.slots.push(Slot { generation: 0, connection: None, buffered: 0, lingers: false });
             self.deadlines.push(u32::MAX);
             self.slots.len() as u32 - 1
         });
@@ -200,18 +205,51 @@ impl<S: Stream> Table<S> {
         *buffered -= mem::take(&mut slot.buffered);
         self.deadlines[key.slot as usize] = u32::MAX;
         self.free.push(key.slot);
-        let source = source_of(connection.client.ip());
+        if !mem::take(&mut slot.lingers) {
+            self.release_source(connection.client.ip());
+        }
+        counters.closed[cause as usize].add(1);
+    }
+
+    /// Notes that a connection lingers: its source may open another one.
+    pub(crate) fn linger(&mut self, key: Key) {
+        let slot = &mut self.slots[key.slot as usize];
+        if let Some(connection) = &slot.connection
+            && !mem::replace(&mut slot.lingers, true)
+        {
+            let client = connection.client.ip();
+            self.release_source(client);
+            self.lingering.push_back(key);
+        }
+    }
+
+    /// The connection that has lingered longest.
+    pub(crate) fn longest_lingering(&mut self) -> Option<(Key, &mut Connection<S>)> {
+        while let Some(key) = self.lingering.pop_front() {
+            if self.get(key).is_some() {
+                return self.get(key).map(|connection| (key, connection));
+            }
+        }
+        None
+    }
+
+    fn release_source(&mut self, client: IpAddr) {
+        let source = source_of(client);
         if let Some(open) = self.by_source.get_mut(&source) {
             *open -= 1;
             if *open == 0 {
                 self.by_source.remove(&source);
             }
         }
-        counters.closed[cause as usize].add(1);
     }
 
     /// The connections whose deadline is over, added to `keys`.
-    pub(crate) fn expired(&self, second: u32, keys: &mut Vec<Key>) {
+    pub(crate) fn expired(&mut self, second: u32, keys: &mut Vec<Key>) {
+        while let Some(first) = self.lingering.front().copied()
+            && self.get(first).is_none()
+        {
+            self.lingering.pop_front();
+        }
         let over = self.deadlines.iter().zip(0..).filter(|(deadline, _)| **deadline <= second);
         keys.extend(over.map(|(_, slot)| self.key_of(slot)));
     }

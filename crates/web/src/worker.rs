@@ -17,7 +17,7 @@ use onrush_tracker::limits::WebLimits;
 use onrush_tracker::member::{MemberThread, Role};
 use onrush_tracker::metrics::WorkerMetrics;
 use onrush_tracker::rules::Rules;
-use onrush_tracker::running::Addresses;
+use onrush_tracker::running::{Addresses, Scheme};
 
 use crate::connection::{Connection, Input, Queue, Reply, Step};
 use crate::page::Page;
@@ -30,6 +30,8 @@ const ACCEPTS_PER_TURN: usize = 64;
 /// One web worker. Everything in it belongs to its thread.
 pub struct WebWorker<S: Streams> {
     streams: S,
+    /// What each listener accepts, by its number.
+    listeners: Vec<Scheme>,
     table: Table<S::Stream>,
     service: Service,
     input: Input,
@@ -51,18 +53,19 @@ pub struct WebWorker<S: Streams> {
 }
 
 impl<S: Streams> WebWorker<S> {
-    /// A worker that accepts connections from the listeners of `streams`, of a tracker that serves
+    /// A worker that accepts connections from the `listeners` of `streams`, of a tracker that serves
     /// these addresses.
     pub fn new(
         front: Front,
         rules: &Rules,
-        streams: S,
+        (streams, listeners): (S, Vec<Scheme>),
         limits: WebLimits,
         addresses: &Addresses,
     ) -> Self {
         let starved = (0..front.shards()).map(|_| VecDeque::new()).collect();
         Self {
             streams,
+            listeners,
             table: Table::new(&limits),
             service: Service::new(front, rules, limits, Page::new(addresses)),
             input: Input::new(),
@@ -96,6 +99,7 @@ impl<S: Streams> WebWorker<S> {
         if self.second != now.moment.0 {
             self.second = now.moment.0;
             self.expire(now);
+            self.service.counters().accept_queue.set(self.streams.accept_queue() as u64);
         }
         let counters = self.service.counters();
         counters.open.set(self.table.len() as u64);
@@ -171,8 +175,14 @@ impl<S: Streams> WebWorker<S> {
         self.ready.push_back(self.table.insert(connection));
     }
 
-    /// Closes the connection that has been idle longest, for another. Whether there was any.
+    /// Closes the connection that has lingered or been idle longest, for another. Whether there was
+    /// any.
     fn close_idle(&mut self, now: Now) -> bool {
+        if let Some((key, connection)) = self.table.longest_lingering() {
+            let step = connection.expire();
+            self.settle(key, step);
+            return true;
+        }
         let idle = self.table.longest_idle(now.moment.0);
         idle.map(|idle| self.close(idle, CloseCause::Replaced)).is_some()
     }
@@ -212,8 +222,10 @@ impl<S: Streams> WebWorker<S> {
             Step::Wait | Step::InFlight | Step::Closed(_) => {}
         }
         // Most requests have arrived when their connection is accepted. If it closes after the
-        // reply, its stream needs no events until then.
-        if step != Step::InFlight
+        // reply, its stream needs no events.
+        if connection.is_lingering() {
+            self.table.linger(key);
+        } else if step != Step::InFlight
             && !mem::replace(&mut connection.is_watched, true)
             && self.streams.watch(&mut connection.stream, key.to_bits()).is_err()
         {

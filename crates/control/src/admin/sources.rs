@@ -67,7 +67,7 @@ pub(crate) async fn top(
     // Hundreds of thousands of addresses are counted.
     let estimated = spawn_blocking(move || estimate(by, limit, seconds, &samples)).await;
     let shares = estimated.map_err(|error| Problem::unavailable(error.to_string()))?;
-    let ports = view.parts.addresses.iter().map(|address| address.port()).collect();
+    let ports = view.parts.addresses.udp.iter().map(|address| address.port()).collect();
     let unverified = kind != RequestKind::Announce;
     Ok(Json(TopSources { by, kind, unverified, shed, ports, ..shares }))
 }

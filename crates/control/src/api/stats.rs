@@ -70,7 +70,7 @@ pub struct Stats {
     pub uptime: f64,
     /// `starting`, `serving` or `stopping`.
     pub stage: String,
-    /// The served UDP addresses.
+    /// The served addresses, like `udp://192.0.2.1:6969`.
     pub addresses: Vec<String>,
     /// `colocated` or `split`.
     pub placement: String,

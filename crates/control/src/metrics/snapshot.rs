@@ -1,7 +1,6 @@
 //! A snapshot of all state for `/metrics` and `/stats.json`. Workers continue to count while their
 //! counters are read one by one, so sums within one snapshot may differ slightly.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +12,7 @@ use onrush_config::Settings;
 use onrush_tracker::access::Lists;
 use onrush_tracker::member::Member;
 use onrush_tracker::metrics::WorkerMetrics;
+use onrush_tracker::running::Addresses;
 
 /// A snapshot of the tracker.
 #[derive(Debug)]
@@ -21,8 +21,8 @@ pub struct StatsSnapshot {
     pub members: Arc<[Member]>,
     /// Other state of each member, in the same order.
     pub states: Vec<WorkerState>,
-    /// The served UDP addresses.
-    pub addresses: Vec<SocketAddr>,
+    /// The served addresses.
+    pub addresses: Addresses,
     /// The settings in force.
     pub settings: Arc<Settings>,
     /// The access lists in force.
@@ -78,7 +78,7 @@ impl StatsSnapshot {
         Self {
             states: vec![WorkerState::default(); members.len()],
             members,
-            addresses: Vec::new(),
+            addresses: Addresses::default(),
             lists: Lists::open(),
             list_overrides: 0,
             overload: Overload { step: 0, interval: settings.announce.interval },

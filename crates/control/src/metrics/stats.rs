@@ -37,7 +37,7 @@ impl Stats {
             started: snapshot.started,
             uptime: snapshot.uptime.as_secs_f64(),
             stage: snapshot.readiness.name().to_owned(),
-            addresses: snapshot.addresses.iter().map(ToString::to_string).collect(),
+            addresses: snapshot.addresses.urls(),
             placement: placement_name(settings.placement).to_owned(),
             totals: Totals::of(snapshot),
             families: Families {

@@ -202,7 +202,7 @@ function showFacts(stats) {
     put(value, text, title);
   };
   const { list } = stats;
-  fact('addresses', 'Addresses', stats.addresses.map((address) => `udp://${address}`).join('  '));
+  fact('addresses', 'Addresses', stats.addresses.join('  '));
   fact('started', 'Started', `${new Date(stats.started * 1000).toISOString().slice(0, 16).replace('T', ' ')} UTC`);
   fact('uptime', 'Up for', span(stats.uptime), `${exact(Math.floor(stats.uptime))} seconds`);
   fact('process', 'Process', `${stats.pid}, ${stats.placement}, ${stats.workers.length} worker${stats.workers.length === 1 ? '' : 's'}`);
@@ -220,5 +220,5 @@ function showFacts(stats) {
   fact('expired', 'Peers expired', `${count(stats.totals.expired)} without another announce`, exact(stats.totals.expired));
   const { not_stored: full, not_stored_per_swarm: perSwarm, not_stored_of_source: ofSource, not_stored_new_swarms: newSwarms } = stats.totals;
   fact('full', 'Not stored', `${count(full)} peers at limits.peers, ${count(perSwarm + ofSource + newSwarms)} at limits of sources`, exact(full + perSwarm + ofSource + newSwarms));
-  put(by('version'), `version ${stats.version} · up for ${span(stats.uptime)} · ${stats.addresses.map((address) => `udp://${address}`).join(' · ')}`);
+  put(by('version'), `version ${stats.version} · up for ${span(stats.uptime)} · ${stats.addresses.join(' · ')}`);
 }

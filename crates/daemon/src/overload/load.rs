@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use onrush_config::host::QuotaPeriods;
+use onrush_tracker::close_cause::CloseCause;
 use onrush_tracker::member::Member;
 use onrush_tracker::metrics::WorkerMetrics;
 use onrush_tracker::refusal::Refusal;
@@ -37,6 +38,10 @@ pub struct Load {
     pub refused_by_busy: u64,
     /// Datagrams that the kernel's filter dropped.
     pub filtered: u64,
+    /// Connections of HTTP accepted.
+    pub connections: u64,
+    /// Those of them that were closed at once, as `http.connections` others were in use.
+    pub turned_away: u64,
     /// Periods of a CPU quota.
     pub quota: QuotaPeriods,
 }
@@ -78,6 +83,8 @@ struct Reading {
     lost: u64,
     refused: u64,
     filtered: u64,
+    connections: u64,
+    turned_away: u64,
     busy_nanoseconds: u64,
 }
 
@@ -92,6 +99,8 @@ impl Reading {
                 .map(|family| family.refused[Refusal::Busy as usize].get())
                 .sum(),
             filtered: metrics.kernel_shed.get(),
+            connections: metrics.web.accepted.get(),
+            turned_away: metrics.web.closed[CloseCause::Full as usize].get(),
             busy_nanoseconds: metrics.turn_times.sum(),
         }
     }
@@ -128,6 +137,8 @@ impl Readings {
             load.lost_by_busy += if worker.is_busy { worker.lost } else { 0 };
             load.refused += new.refused.saturating_sub(old.refused);
             load.filtered += new.filtered.saturating_sub(old.filtered);
+            load.connections += new.connections.saturating_sub(old.connections);
+            load.turned_away += new.turned_away.saturating_sub(old.turned_away);
             load.workers.push(worker);
         }
         let mut owners =
@@ -167,6 +178,9 @@ mod tests {
             worker.incoming.v6.datagrams.add(10);
             worker.incoming.v4.refused[Refusal::Busy as usize].add(3);
             worker.kernel_shed.add(5);
+            worker.web.accepted.add(40);
+            worker.web.closed[CloseCause::Full as usize].add(4);
+            worker.web.closed[CloseCause::Replaced as usize].add(1);
         }
         let load = readings.tick(&members, &RUNS, NO_QUOTA, start + Duration::from_secs(1));
         let worker = |lost, is_busy| WorkerLoad { received: 10, lost, is_busy };
@@ -178,6 +192,8 @@ mod tests {
             refused: 9,
             refused_by_busy: 9,
             filtered: 15,
+            connections: 120,
+            turned_away: 12,
             quota: NO_QUOTA,
         };
         assert_eq!(load, expected);

@@ -178,10 +178,18 @@ impl Overload {
             ));
         }
         match change {
-            Some(StepChange::Up { lost, refused }) => effects.warn(format!(
-                "overload: {lost} % of datagrams are lost and {refused} % are refused as busy; the \
-                 interval is {interval} s now"
-            )),
+            Some(StepChange::Up { lost, refused, turned_away }) => {
+                let connections = match turned_away {
+                    0 => String::new(),
+                    share => {
+                        format!("; {share} % of connections are turned away (http.connections)")
+                    }
+                };
+                effects.warn(format!(
+                    "overload: {lost} % of datagrams are lost and {refused} % are refused as \
+                     busy{connections}; the interval is {interval} s now"
+                ));
+            }
             Some(StepChange::Down) => effects.info(format!(
                 "overload: few datagrams are lost or refused now; the interval is {interval} s now"
             )),

@@ -3,7 +3,8 @@
 //!
 //! A second is under pressure when busy workers have lost, or refused as busy, more than the
 //! configured share of its datagrams; from the fifth second in succession with such losses on, also
-//! when idle workers have, as bursts do not last. A single burst can cause one second of pressure.
+//! when idle workers have, as bursts do not last. It also is when more than that share of its
+//! connections of HTTP was turned away. A single burst can cause one second of pressure.
 //! So a step up needs pressure in most seconds of a window. Toward a step down, a second of
 //! pressure subtracts one from the number of calm seconds, and does not reset it.
 
@@ -19,7 +20,7 @@ const WINDOW: usize = 5;
 const PRESSED: usize = 3;
 /// Seconds without pressure before a step down.
 const CALM: u32 = 30;
-/// Datagrams in a second below which there is no pressure.
+/// Datagrams, or connections, in a second below which there is no pressure.
 const ENOUGH: u64 = 100;
 
 /// A step up or down.
@@ -31,6 +32,8 @@ pub enum StepChange {
         lost: u64,
         /// Percentage of datagrams that were requests refused as busy.
         refused: u64,
+        /// Percentage of connections that were turned away.
+        turned_away: u64,
     },
     /// Down.
     Down,
@@ -40,8 +43,8 @@ pub enum StepChange {
 #[derive(Debug, Default)]
 pub struct StepPolicy {
     step: u32,
-    /// Whether each of the last seconds was under pressure.
-    window: VecDeque<bool>,
+    /// Whether each of the last seconds was under pressure, of datagrams and of any kind.
+    window: VecDeque<[bool; 2]>,
     /// Seconds in succession in which more than the permitted share was lost or refused.
     losing_for: usize,
     calm_for: u32,
@@ -55,22 +58,30 @@ impl StepPolicy {
         self.step
     }
 
-    /// Whether most of the last seconds were under pressure.
+    /// Whether most of the last seconds were under pressure of datagrams.
     pub fn is_pressed(&self) -> bool {
-        self.window.iter().filter(|pressed| **pressed).count() >= PRESSED
+        self.most_seconds(|[by_datagrams, _]| by_datagrams)
+    }
+
+    fn most_seconds(&self, pressed: impl Fn([bool; 2]) -> bool) -> bool {
+        self.window.iter().filter(|second| pressed(**second)).count() >= PRESSED
     }
 
     /// Call every second with its load and the permitted percentage of losses (0 switches the
     /// steps off).
     pub fn tick(&mut self, limit: u32, load: &Load) -> Option<StepChange> {
+        let limit = u64::from(limit);
+        let enough = |all: u64| all >= ENOUGH && limit > 0;
+        let exceeds = |out: u64, all: u64| enough(all) && out * 100 > limit * all;
+        let is_calm = |out: u64, all: u64| !enough(all) || out * 200 <= limit * all;
         let (all, gone) = (load.arrived(), load.lost + load.refused);
-        let (limit, enough) = (u64::from(limit), all >= ENOUGH && limit > 0);
-        let exceeds = |out: u64| enough && out * 100 > limit * all;
-        self.losing_for = if exceeds(gone) { self.losing_for + 1 } else { 0 };
+        self.losing_for = if exceeds(gone, all) { self.losing_for + 1 } else { 0 };
         let out = if self.losing_for >= WINDOW { gone } else { load.pressed_out() };
-        let pressed = exceeds(out);
-        let calm = !enough || out * 200 <= limit * all;
-        self.window.push_back(pressed);
+        let (turned_away, connections) = (load.turned_away, load.connections);
+        let by_datagrams = exceeds(out, all);
+        let pressed = by_datagrams || exceeds(turned_away, connections);
+        let calm = is_calm(out, all) && is_calm(turned_away, connections);
+        self.window.push_back([by_datagrams, pressed]);
         if self.window.len() > WINDOW {
             self.window.pop_front();
         }
@@ -80,11 +91,15 @@ impl StepPolicy {
             (_, true) => self.calm_for.min(CALM).saturating_sub(1),
             _ => self.calm_for,
         };
-        if pressed && self.is_pressed() && self.settling == 0 && self.step < STEPS {
+        let most_pressed = self.most_seconds(|[_, any]| any);
+        if pressed && most_pressed && self.settling == 0 && self.step < STEPS {
             (self.step, self.settling, self.calm_for) = (self.step + 1, WINDOW as u32, 0);
-            let percent = |count: u64| count * 100 / all;
-            let (lost, refused) = (percent(load.lost), percent(load.refused));
-            return Some(StepChange::Up { lost, refused });
+            let percent = |count: u64, all: u64| count * 100 / all.max(1);
+            return Some(StepChange::Up {
+                lost: percent(load.lost, all),
+                refused: percent(load.refused, all),
+                turned_away: percent(turned_away, connections),
+            });
         }
         if calm && self.step > 0 && self.calm_for >= CALM {
             (self.step, self.calm_for) = (self.step - 1, 0);
@@ -117,7 +132,11 @@ mod tests {
         assert_eq!(steps(&mut policy, 20, &second(950, 50, true)), [], "5 % is permitted");
         let up = steps(&mut policy, 60, &second(500, 500, true));
         assert_eq!(up.len(), 8, "{up:?}");
-        assert_eq!(up[0], (3, StepChange::Up { lost: 50, refused: 0 }), "most of the window");
+        assert_eq!(
+            up[0],
+            (3, StepChange::Up { lost: 50, refused: 0, turned_away: 0 }),
+            "most of the window"
+        );
         assert!(up.windows(2).all(|pair| pair[1].0 - pair[0].0 == 5), "{up:?}");
         assert_eq!(policy.step(), STEPS);
         let more_than_half_of_the_limit = second(960, 40, true);
@@ -141,7 +160,7 @@ mod tests {
             (second(500, 500, false), second(500, 500, true), 50, 0),
             (refused.clone(), Load { refused_by_busy: 500, ..refused }, 0, 50),
         ] {
-            let up = StepChange::Up { lost, refused };
+            let up = StepChange::Up { lost, refused, turned_away: 0 };
             let mut policy = StepPolicy::default();
             assert_eq!(steps(&mut policy, 3, &busy), [(3, up)]);
             let mut policy = StepPolicy::default();
@@ -156,6 +175,18 @@ mod tests {
             assert_eq!(steps(&mut policy, 7, &idle), [(7, up)]);
             assert_eq!(steps(&mut policy, 60, &idle).len(), 7);
         }
+    }
+
+    #[test]
+    fn connections_that_are_turned_away_are_pressure_of_their_own() {
+        let of_connections =
+            |turned_away| Load { connections: 1_000, turned_away, ..second(100_000, 0, false) };
+        let mut policy = StepPolicy::default();
+        assert_eq!(steps(&mut policy, 20, &of_connections(50)), [], "5 % is permitted");
+        let up = StepChange::Up { lost: 0, refused: 0, turned_away: 6 };
+        assert_eq!(steps(&mut policy, 3, &of_connections(60)), [(3, up)]);
+        assert!(!policy.is_pressed(), "the kernel's filter is of no use");
+        assert_eq!(steps(&mut policy, 40, &of_connections(25)), [(30, StepChange::Down)]);
     }
 
     /// A burst of 85,000 datagrams within 0.12 s, every five seconds and every twelve: the step

@@ -77,7 +77,7 @@ impl Serving {
             orders: running.orders().clone(),
             mailboxes: running.mailboxes().clone(),
             map,
-            addresses: addresses.udp.clone(),
+            addresses: addresses.clone(),
             files: files.results(),
             history: history.clone(),
             lost_log_lines: logging::lost_lines,

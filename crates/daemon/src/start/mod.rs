@@ -347,7 +347,11 @@ impl<'a> Start<'a> {
         self.warnings.extend(web.notices());
         let (limits, wakers) = (self.settings.workers(), web.wakers());
         let (workers, fronts) = assemble_with_fronts(&limits, secrets, backends, &rules, wakers);
-        let addresses = Addresses { udp: group.addresses.clone(), http: web.addresses.clone() };
+        let addresses = Addresses {
+            udp: group.addresses.clone(),
+            http: web.addresses.clone(),
+            https: Vec::new(),
+        };
         let fronts = web.into_workers(fronts, &rules, self.settings.http.limits, &addresses);
         Ok((workers, fronts, addresses))
     }

@@ -13,7 +13,7 @@ use onrush_tracker::front::Front;
 use onrush_tracker::lanes::Waker;
 use onrush_tracker::limits::WebLimits;
 use onrush_tracker::rules::Rules;
-use onrush_tracker::running::Addresses;
+use onrush_tracker::running::{Addresses, Scheme};
 
 use super::StartError;
 
@@ -41,6 +41,8 @@ impl Web {
         let Listeners { workers, addresses, mut notices } =
             listen::bind(&http.listen, http.workers, probe).map_err(StartError::Http)?;
         notices.extend(raise_open_files(http.workers * http.limits.connections));
+        // Without it, connections are accepted earlier than their requests arrive.
+        workers.iter().flatten().for_each(|listener| _ = listen::defer_accept(listener));
         let backends = workers.into_iter().map(Backend::new).collect::<Result<_, _>>();
         Ok(Self { backends: backends.map_err(StartError::Poll)?, addresses, notices })
     }
@@ -63,7 +65,10 @@ impl Web {
         addresses: &Addresses,
     ) -> Vec<WebWorker> {
         let fronts = self.backends.into_iter().zip(fronts);
-        let worker = |(streams, front)| WebWorker::new(front, rules, streams, limits, addresses);
+        let worker = |(streams, front)| {
+            let listeners = vec![Scheme::Http; addresses.http.len()];
+            WebWorker::new(front, rules, (streams, listeners), limits, addresses)
+        };
         fronts.map(worker).collect()
     }
 }

@@ -122,6 +122,7 @@ mod tests {
         let addresses = Addresses {
             udp: vec!["127.0.0.1:6969".parse().unwrap()],
             http: vec!["[::1]:80".parse().unwrap()],
+            https: Vec::new(),
         };
         let mut notifications = ServiceNotifications::new(&addresses, None, start);
         let mut summary =

@@ -149,6 +149,11 @@ impl Streams for Backend {
         Ok(Some((End { state: Arc::clone(&self.state), connection }, from)))
     }
 
+    fn accept_queue(&self) -> usize {
+        let state = lock(&self.state);
+        self.listeners.clone().map(|number| state.listeners[number].waiting.len()).sum()
+    }
+
     fn watch(&mut self, stream: &mut Stream, key: u64) -> io::Result<()> {
         lock(&self.state).connection(stream.connection).key = Some(key);
         Ok(())

@@ -3,13 +3,14 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::{Shutdown, SocketAddr};
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use ::mio::event::Event;
 use ::mio::net::{TcpListener, TcpStream};
 use ::mio::{Events, Interest, Poll, Token};
 
-use super::{Ready, Stream, Streams};
+use super::{Ready, Stream, Streams, listen};
 use crate::mio::Waker;
 
 /// Events taken from the kernel at once; more take more waits.
@@ -92,6 +93,10 @@ impl Streams for Backend {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    fn accept_queue(&self) -> usize {
+        self.listeners.iter().map(|listener| listen::accept_queue(listener.as_fd())).sum()
     }
 
     fn watch(&mut self, stream: &mut TcpStream, key: u64) -> io::Result<()> {

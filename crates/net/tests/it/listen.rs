@@ -1,11 +1,12 @@
 //! TCP listeners: one per worker and address, their options, and the text of refusals.
 
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use nix::fcntl::{FcntlArg, fcntl};
 use onrush_net::bind::{Address, BindError, Transport};
-use onrush_net::stream::listen::{Listeners, bind};
+use onrush_net::stream::listen::{Listeners, bind, defer_accept};
 use socket2::SockRef;
 
 fn at(address: &str) -> Address {
@@ -53,6 +54,18 @@ fn each_worker_has_a_listener_per_address_with_its_options() {
     let single = bind(&wanted[..1], 1, true).unwrap();
     let _client = TcpStream::connect(single.addresses[0]).unwrap();
     assert!(accept(&single.workers[0][0]).nodelay().unwrap());
+}
+
+#[test]
+fn a_deferred_connection_is_accepted_with_its_input() {
+    let bound = bind(&[at("127.0.0.1:0")], 1, true).unwrap();
+    let listener = &bound.workers[0][0];
+    defer_accept(listener).unwrap();
+    let mut client = TcpStream::connect(bound.addresses[0]).unwrap();
+    client.write_all(b"GET").unwrap();
+    let mut stream = accept(listener);
+    stream.set_nonblocking(true).unwrap();
+    assert_eq!(stream.read(&mut [0; 8]).unwrap(), 3, "without waiting for it");
 }
 
 #[test]

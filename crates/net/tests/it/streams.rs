@@ -269,6 +269,7 @@ fn a_listener_is_reported_again<R: Rig>() {
     for round in 0..3 {
         let clients: Vec<_> = (0..5).map(|_| rig.connect(1)).collect();
         until(&mut streams, "the listener", |ready| ready == Ready::Listener(1));
+        poll("all connections", || (streams.accept_queue() == clients.len()).then_some(()));
         for (_, from) in &clients {
             let accepted = poll("a connection", || streams.accept(1).unwrap());
             assert_eq!(accepted.1, *from, "round {round}");
@@ -276,6 +277,7 @@ fn a_listener_is_reported_again<R: Rig>() {
         for listener in 0..3 {
             assert!(streams.accept(listener).unwrap().is_none());
         }
+        assert_eq!(streams.accept_queue(), 0);
     }
 }
 

@@ -156,6 +156,9 @@ WebCounters (WebStats) {
         Gauge Fronts "onrush_http_buffered_bytes" [worker]
             "Memory of incomplete requests and unsent replies, which http.buffer_memory limits"
             { buffered_bytes }
+        Gauge Fronts "onrush_http_accept_queue" [worker]
+            "Connections that wait to be accepted by the worker, once a second"
+            { accept_queue }
     }
     named {
         Counter Fronts "onrush_http_closed_connections" [cause, worker]

@@ -57,6 +57,37 @@ fn at_the_limit_the_longest_idle_is_closed_and_then_newcomers_are() {
     world.check();
 }
 
+/// A connection whose reply is read, and whose client does not close it.
+fn lingering(world: &mut World, port: u16) -> Client {
+    let mut client = world.connect(source("198.51.100.1", port));
+    write!(client, "GET {ANNOUNCE} HTTP/1.0\r\n\r\n").unwrap();
+    world.settle();
+    let (bytes, end) = read_all(&mut client);
+    assert!(end && replies(&bytes).len() == 1);
+    client
+}
+
+#[test]
+fn what_lingers_is_no_connection_of_its_source_and_is_closed_first() {
+    let mut world = World::new("connections = 3\nconnections_per_source = 1\n");
+    let mut idle = world.connect(source("198.51.100.2", 1));
+    idle.write_all(request().as_bytes()).unwrap();
+    world.settle();
+    let mut clients: Vec<_> = (1..=2).map(|port| lingering(&mut world, port)).collect();
+    assert_eq!((world.closed(CloseCause::Served), world.counters().open.get()), (0, 3));
+    // The place of the first one is taken.
+    clients.push(lingering(&mut world, 3));
+    assert_eq!((world.closed(CloseCause::Served), world.counters().open.get()), (1, 3));
+    assert!(!read_all(&mut idle).1);
+    // Input after the last reply resets nothing, for a second.
+    clients[2].write_all(&[0; 4096]).unwrap();
+    world.pass(1);
+    assert_eq!(world.closed(CloseCause::Served), 1);
+    world.pass(1);
+    assert_eq!((world.closed(CloseCause::Served), world.counters().open.get()), (3, 1));
+    world.check();
+}
+
 #[test]
 fn partial_requests_stay_within_the_memory_for_buffers() {
     let config = "buffer_memory = 1_048_576\nconnections_per_source = 1000\n";

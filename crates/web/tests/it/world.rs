@@ -14,7 +14,7 @@ use onrush_tracker::lanes::Waker;
 use onrush_tracker::metrics::{HTTP_REFUSALS, WebCounters, WorkerMetrics};
 use onrush_tracker::orders::Orders;
 use onrush_tracker::rules::Rules;
-use onrush_tracker::running::Addresses;
+use onrush_tracker::running::{Addresses, Scheme};
 use onrush_web::WebWorker;
 
 /// An announce of a leecher at port 6881 in the swarm of [`HASH`]; more keys may follow.
@@ -59,8 +59,12 @@ impl World {
         );
         let (front, rules) = (fronts.remove(0), rules(&settings));
         let (metrics, listener) = (front.metrics.clone(), streams.listener(0));
-        let addresses =
-            Addresses { udp: vec![source("192.0.2.1", 6969)], http: vec![source("192.0.2.1", 80)] };
+        let addresses = Addresses {
+            udp: vec![source("192.0.2.1", 6969)],
+            http: vec![source("192.0.2.1", 80)],
+            https: Vec::new(),
+        };
+        let streams = (streams, vec![Scheme::Http]);
         let web = WebWorker::new(front, &rules, streams, settings.http.limits, &addresses);
         Self { tracker, web, network, metrics, listener, second: 1 }
     }

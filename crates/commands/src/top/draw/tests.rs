@@ -24,7 +24,7 @@ fn reading_of(workers: u64, seconds: u64) -> Stats {
         pid: 7,
         uptime: 1000.0 + seconds as f64,
         stage: "serving".into(),
-        addresses: vec!["0.0.0.0:6969".into()],
+        addresses: vec!["udp://0.0.0.0:6969".into()],
         placement: "colocated".into(),
         ..Stats::default()
     };
@@ -101,7 +101,7 @@ fn shows(rows: &[String], begin: &str, parts: &[&str]) {
 fn the_view_fits_80_columns() {
     let view = after([1, 2, 4].map(reading));
     let all = lines(&view, 80);
-    shows(&all, "onrush 1.2.3", &["0.0.0.0:6969", "colocated", "http://127.0.0.1:6970"]);
+    shows(&all, "onrush 1.2.3", &["udp://0.0.0.0:6969", "colocated", "http://127.0.0.1:6970"]);
     shows(&all, "serving for 16 min 44 s", &["no worker is stalled", "no overload", "1800 s"]);
     shows(
         &all,
@@ -401,7 +401,7 @@ fn alone(row: &str, figure: &str) -> usize {
 #[test]
 fn what_is_cut_has_a_sign() {
     let mut many = reading_with(WIDEST, 2);
-    many.addresses = (0..9).map(|number| format!("192.0.2.{number}:6969")).collect();
+    many.addresses = (0..9).map(|number| format!("udp://192.0.2.{number}:6969")).collect();
     many.totals.traffic.refused = ["connection_id", "not_listed", "port", "short", "source"]
         .map(|reason| (reason.to_owned(), WIDEST))
         .into();
