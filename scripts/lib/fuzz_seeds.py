@@ -3,7 +3,8 @@
 
 Packets that real clients have sent are inputs of `request` and, with valid ids, of `intake`; the example configuration
 and its sections are inputs of `config`. A stop and two peers are an input of `delta`. The announces and scrapes among
-the packets are inputs of `http_query` and `http_head` too, as the same requests over HTTP.
+the packets are inputs of `http_query` and `http_head` too, as the same requests over HTTP. Headers and fields with which
+a proxy names a client are inputs of `http_proxy`.
 """
 
 import pathlib
@@ -20,6 +21,17 @@ WITH_ID = 0x08
 MAX_LENGTH = 8 * 255
 # A request over HTTP behind its target.
 HEAD_END = b" HTTP/1.1\r\nHost: tracker.example\r\nUser-Agent: fuzz/1\r\nConnection: close\r\n\r\n"
+# What proxies send: PROXY headers of both versions, and values of fields.
+OF_PROXIES = [
+    b"PROXY TCP4 198.51.100.7 192.0.2.1 40000 6969\r\n",
+    b"PROXY TCP6 2001:db8::7 2001:db8::1 40000 6969\r\n",
+    b"PROXY UNKNOWN\r\n",
+    b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c" + bytes(range(12)),
+    b"\r\n\r\n\0\r\nQUIT\n\x21\x21\0\x27" + bytes(range(39)),
+    b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0",
+    b"203.0.113.9, [2001:db8::1]:443\n::ffff:198.51.100.7, 192.0.2.9:80",
+    b'for=203.0.113.9;host="a\\", for=b"\nfor="[2001:db8::1]:_x";proto=https, by=_y; For=unknown',
+]
 # The names of events over HTTP, by their numbers over UDP.
 EVENTS = ["", "completed", "started", "stopped", "paused"]
 
@@ -68,6 +80,8 @@ def seeds():
             yield "request", f"{file.stem}-{number}", datagram
         for placement in (0, 1):
             yield "intake", f"{file.stem}-{placement}", of_intake(placement, packets)
+    for number, sent in enumerate(OF_PROXIES):
+        yield "http_proxy", f"{number}", sent
     yield "delta", "stop-and-peers", of_delta()
     text = CONFIG.read_text()
     yield "config", "example", text.encode()

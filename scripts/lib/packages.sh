@@ -20,6 +20,24 @@ install_packages() {
   apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$@"
 }
 
+# need_without_services PROGRAM=PACKAGE...: like need. The services of packages that this installs, which have the names of
+# the packages, are not started, neither now nor at the next boot.
+need_without_services() {
+  local missing=() pair
+  for pair; do command -v "${pair%%=*}" >/dev/null || missing+=("$pair"); done
+  [ "${#missing[@]}" -gt 0 ] || return 0
+  (
+    policy=/usr/sbin/policy-rc.d
+    if [ "$(id -u)" -eq 0 ] && [ ! -e "$policy" ]; then
+      trap 'rm -f "$policy"' EXIT
+      printf '#!/bin/sh\nexit 101\n' >"$policy" && chmod 755 "$policy"
+    fi
+    need "${missing[@]}"
+  ) || return
+  # Where systemd does not run, this changes files alone.
+  ! command -v systemctl >/dev/null || systemctl disable "${missing[@]#*=}"
+}
+
 # need_venv: python3 with what `python3 -m venv` needs.
 need_venv() {
   command -v python3 >/dev/null && python3 -c 'import ensurepip' 2>/dev/null || install_packages python3 python3-venv

@@ -9,8 +9,9 @@ use std::mem;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use onrush_net::adopt::Adopted;
+use onrush_tracker::running::Scheme;
 use procfs_core::{FromRead, ProcessCGroups};
+use serde::{Deserialize, Serialize};
 
 /// The properties of a host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,8 +23,8 @@ pub struct Host {
     pub cpu_quota: Option<u64>,
     /// Bytes of memory that the process may use: that of the host, or the limit of its cgroup.
     pub memory: Option<u64>,
-    /// The sockets that a service manager has opened; `None` if the tracker opens its own.
-    pub passed: Option<Passed>,
+    /// The sockets that a service manager has opened.
+    pub passed: Passed,
     /// `$STATE_DIRECTORY`: set by systemd, directories separated by `:` (systemd.exec(5)).
     pub state_directory: Option<OsString>,
     /// `$XDG_STATE_HOME` (XDG Base Directory Specification).
@@ -32,19 +33,53 @@ pub struct Host {
     pub home: Option<OsString>,
 }
 
-/// Sockets that a service manager has opened.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Sockets that a service manager has opened. The tracker opens those of a kind that has none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Passed {
-    /// Their addresses, each once.
-    pub addresses: Vec<SocketAddr>,
-    /// The number of sockets per address, at least 1.
+    /// The addresses of UDP sockets, each once.
+    pub udp: Vec<SocketAddr>,
+    /// The number of UDP sockets per address, at least 1 if there are addresses.
     pub each: usize,
+    /// The addresses of listeners for HTTP, each once.
+    pub http: Vec<SocketAddr>,
+    /// The addresses of listeners for HTTPS, each once.
+    pub https: Vec<SocketAddr>,
+}
+
+/// The kinds of sockets that a service manager has opened: it decides on their addresses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PassedKinds {
+    /// UDP sockets.
+    pub udp: bool,
+    /// Listeners for HTTP.
+    pub http: bool,
+    /// Listeners for HTTPS.
+    pub https: bool,
 }
 
 impl Passed {
-    /// Addresses and number of adopted sockets.
-    pub fn of(sockets: &Adopted) -> Self {
-        Self { addresses: sockets.addresses(), each: sockets.workers() }
+    /// The kinds of these sockets.
+    pub fn kinds(&self) -> PassedKinds {
+        let Self { udp, http, https, .. } = self;
+        let [udp, http, https] = [udp, http, https].map(|of| !of.is_empty());
+        PassedKinds { udp, http, https }
+    }
+}
+
+impl PassedKinds {
+    /// Whether these are listeners for this.
+    pub fn listeners(self, scheme: Scheme) -> bool {
+        match scheme {
+            Scheme::Http => self.http,
+            Scheme::Https => self.https,
+        }
+    }
+
+    /// Their names, like `UDP and HTTP`; `None` without any.
+    pub fn names(self) -> Option<String> {
+        let kinds = [(self.udp, "UDP"), (self.http, "HTTP"), (self.https, "HTTPS")];
+        let names: Vec<_> = kinds.iter().filter(|(has, _)| *has).map(|(_, name)| *name).collect();
+        (!names.is_empty()).then(|| names.join(" and "))
     }
 }
 

@@ -16,11 +16,12 @@ use onrush_toml_keys::{
 use onrush_tracker::access::addresses::AddressBlock;
 use onrush_tracker::access::origins::MAX_LISTS;
 use onrush_tracker::limits::AnnounceSettings;
+use onrush_tracker::proxies::ClientAddress;
 use serde::Deserialize;
 
 use crate::values::{
-    AccessMode, ListFile, Listen, ListenAt, LogFormat, Pin, PlacementMode, admin, default_admin,
-    is_admin_at, is_error_text, is_host_name, is_name, is_path, seconds,
+    AccessMode, ListFile, Listen, ListenAt, LogFormat, Pin, PlacementMode, admin, client_address,
+    default_admin, is_admin_at, is_error_text, is_host_name, is_name, is_path, seconds,
 };
 
 /// Workers of all kinds together.
@@ -302,6 +303,22 @@ keys! {
         /// longest for its client. Requests that arrive at once need no such memory.
         pub(crate) buffer_memory: usize =
             integer(1 << 20..=1 << 36, "bytes").default("67_108_864"),
+
+        /// Proxies that are trusted to name the client of each request: addresses, blocks like
+        /// "192.0.2.0/24" or "2001:db8::/32", and ranges. Limits and blocks of sources do not apply
+        /// to them, but to the clients that they name. List no address that clients can have:
+        /// whoever connects from it chooses the address that is stored and handed out.
+        #[serde(deserialize_with = "texts")]
+        pub(crate) proxies: Vec<AddressBlock> =
+            list(&BLOCK, 0..=256).default("[]").on_reload(owner::RULES),
+
+        /// How `proxies` name the client: in the field "x-forwarded-for", "x-real-ip" or
+        /// "forwarded" of each request, or with "proxy-protocol" in a header before everything else
+        /// on the connection.
+        #[serde(deserialize_with = "client_address")]
+        pub(crate) client_address: ClientAddress = word(&ClientAddress::NAMES)
+            .default("\"x-forwarded-for\"")
+            .on_reload(owner::RULES),
     }
 
     /// Replies to announces, as configured.

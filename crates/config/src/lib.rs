@@ -41,7 +41,7 @@ mod summary;
 pub mod values;
 
 pub use flags::Flags;
-pub use host::{Host, Passed};
+pub use host::{Host, Passed, PassedKinds};
 pub use onrush_toml_keys::{Absent, Problem, Problems, Value, regular_file, seconds};
 pub use refused::{Places, Refused};
 pub use resolve::InPart;

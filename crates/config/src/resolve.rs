@@ -5,16 +5,19 @@ mod passed;
 mod workers;
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use onrush_swarm::shard::MAX_PEER_LIFETIME;
 use onrush_text::numbers::{bytes, grouped};
 use onrush_toml_keys::{Document, Problems, Value, Values};
+use onrush_tracker::access::addresses::AddressSet;
 use onrush_tracker::limits::{Placement, WebLimits};
+use onrush_tracker::proxies::Proxies;
 
 use crate::export_format::{NAMES, of_name};
 use crate::flags::Flags;
-use crate::host::Host;
+use crate::host::{Host, PassedKinds};
 use crate::keys::{File, MAX_INTERVAL, MAX_WORKERS, SCHEMA};
 use crate::placement::auto_spin;
 use crate::settings::{
@@ -129,11 +132,12 @@ impl Resolution<'_> {
         self.check_export();
         self.check_admin();
         self.check_http();
+        self.check_proxies();
         let Self { file, document, host, notices } = self;
         let values = document.values().clone();
         let settings = Settings {
             listen,
-            sockets_passed: host.passed.is_some(),
+            sockets_passed: host.passed.kinds(),
             placement,
             spin: file.workers.spin.map_or_else(
                 || auto_spin(placement, pin.is_some()),
@@ -165,15 +169,20 @@ impl Resolution<'_> {
 
     fn listen(&mut self) -> Vec<Listen> {
         let listen = addresses("listen", &self.file.listen, &mut self.document);
-        self.passed_instead(listen)
+        self.passed_instead("listen", &self.host.passed.udp, listen)
     }
 
     fn http(&mut self) -> HttpSettings {
+        let passed = &self.host.passed;
+        let listen = addresses("http.listen", &self.file.http.listen, &mut self.document);
+        let listen = self.passed_instead("http.listen", &passed.http, listen);
+        let tls_listen = self.passed_instead("http.tls_listen", &passed.https, Vec::new());
         let keys = &self.file.http;
         let by_vcpus = || self.host.vcpu_count().div_ceil(8).min(MAX_WORKERS);
         let workers = keys.workers.unwrap_or_else(by_vcpus);
         HttpSettings {
-            listen: addresses("http.listen", &keys.listen, &mut self.document),
+            listen,
+            tls_listen,
             workers,
             limits: WebLimits {
                 keep_alive: keys.keep_alive,
@@ -182,6 +191,10 @@ impl Resolution<'_> {
                 connections_per_source: keys.connections_per_source,
                 buffer_memory: keys.buffer_memory.div_ceil(workers),
             },
+            proxies: Arc::new(Proxies {
+                addresses: AddressSet::new(keys.proxies.iter().copied()),
+                client_address: keys.client_address,
+            }),
         }
     }
 
@@ -373,11 +386,31 @@ impl Resolution<'_> {
         };
         let values = self.document.values().iter().filter(|it| !has_effect(it));
         let unused: Vec<&str> = values.map(|(key, _)| key.as_str()).collect();
-        if entries.is_empty() && !unused.is_empty() && self.accepted("http", &["listen"]) {
+        if self.is_http_off() && !unused.is_empty() && self.accepted("http", &["listen"]) {
             self.notices.push(format!(
                 "without an address in http.listen these keys have no effect: {}; write \
                  http.listen = [\":6969\"] to serve HTTP",
                 unused.join(", ")
+            ));
+        }
+    }
+
+    /// Whether there are neither addresses for HTTP nor passed sockets.
+    fn is_http_off(&self) -> bool {
+        let PassedKinds { http, https, .. } = self.host.passed.kinds();
+        self.file.http.listen.is_empty() && !http && !https
+    }
+
+    /// Without proxies, `client_address` has no effect.
+    fn check_proxies(&mut self) {
+        let proxies = &self.file.http.proxies;
+        let key = "http.client_address";
+        let is_default = self.document.values().get(key) == SCHEMA.defaults().get(key);
+        let is_said = self.is_http_off() || is_default;
+        if proxies.is_empty() && !is_said && self.accepted("http", &["listen", "proxies"]) {
+            self.notices.push(format!(
+                "{key} has no effect without http.proxies, the addresses of proxies that are \
+                 trusted to name the client"
             ));
         }
     }

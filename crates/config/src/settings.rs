@@ -3,6 +3,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use log::LevelFilter;
@@ -12,8 +13,11 @@ use onrush_toml_keys::{Value, Values};
 use onrush_tracker::access::Lists;
 use onrush_tracker::access::addresses::{AddressBlock, AddressSet};
 use onrush_tracker::limits::{AnnounceSettings, Placement, WebLimits, WorkerSettings};
+use onrush_tracker::proxies::Proxies;
 use onrush_tracker::rules::Rules;
+use onrush_tracker::running::Scheme;
 
+use crate::host::PassedKinds;
 pub use crate::keys::{
     AdminSettings, ConnectionSettings, ExportSettings, Limits, LogSettings, OverloadSettings,
     ScrapeSettings, SnapshotSettings, SocketSettings,
@@ -34,8 +38,8 @@ pub(crate) const CONTROL_SOCKET: &str = "control.sock";
 pub struct Settings {
     /// The addresses to listen on: at least one, each once.
     pub listen: Vec<Listen>,
-    /// Whether these are the addresses of sockets that a service manager has opened.
-    pub sockets_passed: bool,
+    /// The kinds of sockets whose addresses are those that a service manager has opened.
+    pub sockets_passed: PassedKinds,
     /// The number of workers of each kind.
     pub placement: Placement,
     /// The vCPU of each worker in the order socket workers (or colocated workers), swarm
@@ -156,20 +160,33 @@ impl Settings {
             log_addresses: self.log.addresses,
             shard,
             trusted: AddressSet::new(limits.trusted_sources.iter().copied()).into(),
+            proxies: self.http.proxies.clone(),
             kernel_filter: false,
         }
     }
 }
 
-/// Announces and scrapes over HTTP. Off while `listen` is empty.
+/// Announces and scrapes over HTTP. Off while both lists are empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpSettings {
-    /// The TCP addresses to listen on, each once.
+    /// The TCP addresses to listen on for HTTP, each once.
     pub listen: Vec<Listen>,
+    /// Those for HTTPS.
+    pub tls_listen: Vec<Listen>,
     /// The number of web workers, at least 1.
     pub workers: usize,
     /// The limits of each of them.
     pub limits: WebLimits,
+    /// The proxies that are trusted to name the client.
+    pub proxies: Arc<Proxies>,
+}
+
+impl HttpSettings {
+    /// The addresses to listen on, with what is accepted there.
+    pub fn listeners(&self) -> Vec<(Scheme, Listen)> {
+        let http = self.listen.iter().map(|listen| (Scheme::Http, *listen));
+        http.chain(self.tls_listen.iter().map(|listen| (Scheme::Https, *listen))).collect()
+    }
 }
 
 /// The allowed or denied info hashes.

@@ -26,18 +26,25 @@ impl Settings {
     }
 
     fn listen_line(&self) -> String {
-        let passed = if self.sockets_passed { " (sockets opened by systemd)" } else { "" };
-        addresses(&self.listen) + passed
+        addresses(&self.listen) + by_systemd(self.sockets_passed.udp)
     }
 
     fn http_line(&self) -> String {
-        let HttpSettings { listen, workers, limits } = &self.http;
+        let HttpSettings { listen, workers, limits, proxies, .. } = &self.http;
         if listen.is_empty() {
             return "off".to_owned();
         }
+        let behind = match proxies.addresses.blocks() {
+            0 => String::new(),
+            blocks => {
+                let (from, by) = (plural(blocks, "block"), proxies.client_address.name());
+                format!("; proxies of {from} name the client ({by})")
+            }
+        };
         format!(
-            "{}; {} with up to {} connections each",
+            "{}{}; {} with up to {} connections each{behind}",
             addresses(listen),
+            by_systemd(self.sockets_passed.http),
             plural(*workers, "web worker"),
             grouped(limits.connections)
         )
@@ -123,6 +130,10 @@ impl Settings {
             }
         }
     }
+}
+
+fn by_systemd(passed: bool) -> &'static str {
+    if passed { " (sockets opened by systemd)" } else { "" }
 }
 
 fn addresses(listen: &[Listen]) -> String {

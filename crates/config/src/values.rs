@@ -9,6 +9,7 @@ use std::time::Duration;
 /// An address to listen on; an explicit one is never optional. The tracker also starts without an
 /// optional address of the admin side that is in use.
 pub use onrush_net::bind::Address as Listen;
+use onrush_tracker::proxies::ClientAddress;
 use onrush_tracker::refusal::MAX_ERROR_TEXT;
 use serde::{Deserialize, Deserializer, de};
 
@@ -102,6 +103,13 @@ pub(crate) fn admin<'d, D: Deserializer<'d>>(from: D) -> Result<Option<Listen>, 
 /// For `#[serde(default)]`: `admin.listen` if the file does not have it.
 pub(crate) fn default_admin() -> Option<Listen> {
     Some(Listen { address: (Ipv4Addr::LOCALHOST, 6970).into(), optional: true })
+}
+
+/// For `#[serde(deserialize_with)]`: `http.client_address`.
+pub(crate) fn client_address<'d, D: Deserializer<'d>>(from: D) -> Result<ClientAddress, D::Error> {
+    let name = String::deserialize(from)?;
+    let found = ClientAddress::ALL.iter().find(|it| it.name() == name);
+    found.copied().ok_or_else(|| de::Error::custom(format!("{name:?} is not known")))
 }
 
 /// `workers.placement`.

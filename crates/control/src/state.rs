@@ -198,7 +198,6 @@ pub(crate) fn unix(time: SystemTime) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use onrush_tracker::running::Addresses;
     use super::*;
     use crate::files::Files;
     use crate::history::History;
@@ -209,6 +208,7 @@ mod tests {
     use onrush_tracker::member::{Member, Role};
     use onrush_tracker::metrics::WorkerMetrics;
     use onrush_tracker::orders::Orders;
+    use onrush_tracker::running::Addresses;
 
     /// The state of a tracker with two workers; the test sets their turn counters.
     fn state() -> (ServerState, [Arc<WorkerMetrics>; 2]) {

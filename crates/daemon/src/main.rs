@@ -8,7 +8,8 @@ use std::process::ExitCode;
 use clap::Parser;
 use onrush::cli::{Cli, Command, check, hinted};
 use onrush::effect::End;
-use onrush::process::{self, log_output, logging, signals, socket_activation, user};
+use onrush::process::socket_activation::{self, PassedSockets};
+use onrush::process::{self, log_output, logging, signals, user};
 use onrush::serve::Serving;
 use onrush::supervise::config_source::ConfigSource;
 use onrush::upgrade::launcher;
@@ -20,7 +21,7 @@ use onrush_commands::{ctl, doctor, probe, top};
 use onrush_config::config_file::config_file;
 use onrush_config::settings::LogFormat;
 use onrush_config::{Flags, Host, Passed, Problems, Settings, print_config};
-use onrush_net::{adopt::Adopted, affinity};
+use onrush_net::affinity;
 use onrush_store::lists::file::{ListError, ListFault};
 use onrush_text::numbers::grouped;
 
@@ -62,7 +63,10 @@ fn run() -> Exit {
     // If the affinity is unknown, one worker runs and is not pinned.
     let vcpus = affinity::cores_first(&affinity::allowed().unwrap_or_default());
     let mut host = Host::here(vcpus);
-    host.passed = passed.as_ref().map(Passed::of).or_else(|| inherited_sockets(&cli, &host));
+    host.passed = match passed.describe() {
+        none if none == Passed::default() => inherited_sockets(&cli, &host),
+        passed => passed,
+    };
     match Settings::load(&cli.flags, &host) {
         Err(problems) => Exit::wrong(problems),
         Ok((settings, notices)) if cli.check_config => {
@@ -76,16 +80,18 @@ fn run() -> Exit {
 
 /// The sockets that a service manager has passed to the predecessor, for an upgrade. Problems of
 /// the configuration are reported later.
-fn inherited_sockets(cli: &Cli, host: &Host) -> Option<Passed> {
-    let (settings, _) = cli.upgrade.then(|| Settings::load(&cli.flags, host))?.ok()?;
-    passed_sockets(&settings)
+fn inherited_sockets(cli: &Cli, host: &Host) -> Passed {
+    match cli.upgrade.then(|| Settings::load(&cli.flags, host)) {
+        Some(Ok((settings, _))) => passed_sockets(&settings),
+        _ => Passed::default(),
+    }
 }
 
 /// Runs a tracker from start to end.
 fn serve(
     settings: Settings,
     notices: &[String],
-    passed: Option<Adopted>,
+    passed: PassedSockets,
     cli: Cli,
     host: Host,
     program: Program,

@@ -12,7 +12,8 @@ pub(super) fn lines(settings: &Settings, tracker: &Tracker) -> Vec<String> {
     let steered = tracker.steering.as_ref().is_some_and(|s| s.addresses().next().is_some());
     let steering =
         if steered { "; the kernel steers announces to their shard's worker" } else { "" };
-    let by = if settings.sockets_passed { " (UDP sockets by systemd)" } else { "" };
+    let by = settings.sockets_passed.names();
+    let by = by.map_or_else(String::new, |kinds| format!(" ({kinds} sockets by systemd)"));
     let mut lines = vec![
         format!("onrush {} serves {}{by}", version(), addresses.urls().join(" and ")),
         format!("workers: {}{steering}", settings.workers_line()),

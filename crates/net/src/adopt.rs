@@ -3,12 +3,14 @@
 //! changed on a bound socket.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
+use std::os::fd::AsFd;
 
 use socket2::SockRef;
 
 use crate::bind::{BindError, BoundSocket, Buffers, Group};
 use crate::regroup::{AddressSockets, regroup};
+use crate::stream::listen::AddressListeners;
 
 /// Bound sockets, equally many for each address.
 #[derive(Debug)]
@@ -24,24 +26,13 @@ impl Adopted {
     /// # Errors
     /// A text that names the unusable socket or address, and the remedy.
     pub fn new(sockets: Vec<UdpSocket>) -> Result<Self, String> {
-        let refused = |step: &'static str| {
-            move |cause: io::Error| format!("{step} of a socket that was passed: {cause}")
-        };
         let mut groups: Vec<AddressSockets> = Vec::new();
         for socket in sockets {
             let socket = BoundSocket::from_bound(socket);
             let socket = socket.map_err(refused("ask for the address"))?;
             socket.set_fragments(false);
-            let (address, port) = (socket.address(), socket.address().port());
-            if port == 0 {
-                return Err(format!("a socket that was passed is not bound to a port: {address}"));
-            }
-            if takes_both_families(&socket).map_err(refused("ask for IPV6_V6ONLY"))? {
-                return Err(format!(
-                    "the socket for {address} accepts IPv4 as well, and each family needs its own \
-                     sockets: set BindIPv6Only=ipv6-only in the socket unit, and add 0.0.0.0:{port}"
-                ));
-            }
+            let address = socket.address();
+            check(&socket, address)?;
             match groups.iter_mut().find(|known| known.address == address) {
                 Some(known) => known.sockets.push(socket),
                 None => groups.push(AddressSockets { address, sockets: vec![socket] }),
@@ -94,9 +85,56 @@ impl Adopted {
     }
 }
 
+/// Checks that these TCP listeners can be served from, makes them nonblocking, and sets TCP_NODELAY
+/// for accepted connections. By address, any number of each.
+///
+/// # Errors
+/// A text that names the unusable listener, and the remedy.
+pub fn listeners(passed: Vec<TcpListener>) -> Result<Vec<AddressListeners>, String> {
+    let mut groups: Vec<AddressListeners> = Vec::new();
+    for listener in passed {
+        let address = listener.local_addr().map_err(refused("ask for the address"))?;
+        check(&listener, address)?;
+        let socket = SockRef::from(&listener);
+        if !socket.is_listener().map_err(refused("ask for SO_ACCEPTCONN"))? {
+            return Err(format!(
+                "the TCP socket for {address} does not listen: write Accept=no in the socket unit, \
+                 so that the listener is passed and not each connection"
+            ));
+        }
+        socket.set_nonblocking(true).map_err(refused("set O_NONBLOCK"))?;
+        socket.set_tcp_nodelay(true).map_err(refused("set TCP_NODELAY"))?;
+        match groups.iter_mut().find(|known| known.address == address) {
+            Some(known) => known.listeners.push(listener),
+            None => groups.push(AddressListeners { address, listeners: vec![listener] }),
+        }
+    }
+    Ok(groups)
+}
+
+/// Checks that a socket has a port, and is of one family.
+fn check(socket: &impl AsFd, address: SocketAddr) -> Result<(), String> {
+    let port = address.port();
+    if port == 0 {
+        return Err(format!("a socket that was passed is not bound to a port: {address}"));
+    }
+    if takes_both_families(socket, address).map_err(refused("ask for IPV6_V6ONLY"))? {
+        return Err(format!(
+            "the socket for {address} accepts IPv4 as well, and each family needs its own \
+             sockets: set BindIPv6Only=ipv6-only in the socket unit, and add 0.0.0.0:{port}"
+        ));
+    }
+    Ok(())
+}
+
+/// The text of an error of one step.
+fn refused(step: &'static str) -> impl Fn(io::Error) -> String {
+    move |cause| format!("{step} of a socket that was passed: {cause}")
+}
+
 /// A wildcard IPv6 socket also accepts IPv4 unless IPV6_V6ONLY was set before it was bound.
-fn takes_both_families(socket: &BoundSocket) -> io::Result<bool> {
-    match socket.address().ip() {
+fn takes_both_families(socket: &impl AsFd, address: SocketAddr) -> io::Result<bool> {
+    match address.ip() {
         IpAddr::V6(ip) if ip.is_unspecified() => Ok(!SockRef::from(socket).only_v6()?),
         IpAddr::V6(ip) => Ok(ip.to_ipv4_mapped().is_some()),
         IpAddr::V4(_) => Ok(false),

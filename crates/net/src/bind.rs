@@ -364,6 +364,12 @@ pub(crate) fn group_at(
     Ok((address, next))
 }
 
+/// A listener for `address`, to be bound later beside others of its group.
+pub(crate) fn unbound_listener(address: SocketAddr) -> Result<Socket, BindError> {
+    let socket = prepare(address, Transport::Tcp, Sharing::Group);
+    socket.map_err(|e| e.into_error(address, Transport::Tcp))
+}
+
 /// A placeholder socket whose port is free of other groups, and is shared from now on. A socket
 /// that sets SO_REUSEPORT before it binds port 0 may get the port of another group of this user and
 /// take datagrams from it; a port found by a probe and bound later could be taken in between.

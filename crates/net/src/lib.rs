@@ -63,7 +63,7 @@
 //! | [`mio::drops`] | why the kernel dropped datagrams |
 //! | [`memory`] | a network within the process: loss, delay and reordering from a seed |
 //! | [`stream`] | the contract of streams as types |
-//! | [`stream::listen`] | binds the TCP listeners of all workers |
+//! | [`stream::listen`] | TCP listeners: bound, or of another process, for all workers |
 //! | [`stream::mio`] | the kernel's connections as a backend: accept4 and epoll |
 //! | [`stream::memory`] | connections within the process: partial transfers, late events |
 //! | [`raw`] | datagrams from any source address, for load tests |

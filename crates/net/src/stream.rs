@@ -46,6 +46,15 @@ pub trait Streams {
     /// How many connections wait to be accepted, at all listeners together.
     fn accept_queue(&self) -> usize;
 
+    /// The address of a listener.
+    ///
+    /// # Errors
+    /// Only if the listener is broken.
+    ///
+    /// # Panics
+    /// When there is no such listener.
+    fn address(&self, listener: usize) -> io::Result<SocketAddr>;
+
     /// From now on reports events of the stream with `key`, below 2^63. Once per stream.
     ///
     /// # Errors

@@ -4,13 +4,15 @@
 use std::io::{self, Read};
 use std::net::SocketAddr;
 
+use onrush_config::PassedKinds;
 use onrush_config::reload::ShownValues;
 use onrush_store::lists::shrinkage::EntryHighWaterMark;
 use onrush_store::snapshot::load::Unread;
+use onrush_tracker::running::Scheme;
 use serde::{Deserialize, Serialize};
 
 /// The version of this protocol. Processes of different versions do not upgrade each other.
-pub const PROTOCOL: u32 = 9;
+pub const PROTOCOL: u32 = 10;
 
 /// Upper bound of a message, bytes.
 pub(crate) const MAX_LEN: usize = 1 << 20;
@@ -33,8 +35,8 @@ pub enum Message {
     Refusal(String),
     /// Successor: send the peers.
     Accept {
-        /// For each address of the handoff whether the successor serves it too.
-        keeps: Vec<bool>,
+        /// The sections whose addresses the successor serves too.
+        keeps: Vec<SectionKind>,
     },
     /// Predecessor: the peers follow, as a snapshot.
     Dump {
@@ -62,8 +64,8 @@ pub struct Handoff {
     pub process: u32,
     /// The descriptors that follow.
     pub sections: Vec<Section>,
-    /// Whether a service manager has opened the sockets, and so decides on the addresses.
-    pub passed: bool,
+    /// The kinds of sockets that a service manager has opened, and so decides on their addresses.
+    pub passed: PassedKinds,
     /// The multipliers by which the kernel steers.
     pub shard_key: [u32; 5],
     /// The addresses of its admin server: one, or none.
@@ -103,10 +105,33 @@ pub struct Section {
 pub enum SectionKind {
     /// The UDP sockets of an address, in the order of their group.
     Udp(SocketAddr),
+    /// The listeners for HTTP of an address, of all web workers.
+    Http(SocketAddr),
+    /// Those for HTTPS.
+    Https(SocketAddr),
     /// The lock of the state directory.
     Lock,
     /// The control socket.
     Control,
+}
+
+impl SectionKind {
+    /// The listeners of an address.
+    pub fn of_listeners((scheme, address): (Scheme, SocketAddr)) -> Self {
+        match scheme {
+            Scheme::Http => Self::Http(address),
+            Scheme::Https => Self::Https(address),
+        }
+    }
+
+    /// The address of listeners, with what they accept.
+    pub fn listener(self) -> Option<(Scheme, SocketAddr)> {
+        match self {
+            Self::Http(address) => Some((Scheme::Http, address)),
+            Self::Https(address) => Some((Scheme::Https, address)),
+            Self::Udp(_) | Self::Lock | Self::Control => None,
+        }
+    }
 }
 
 /// Clients were sent a longer interval: until they have announced again, their peers must not
@@ -135,8 +160,13 @@ impl Handoff {
     pub fn addresses(&self) -> impl Iterator<Item = (SocketAddr, usize)> {
         self.sections.iter().filter_map(|section| match section.kind {
             SectionKind::Udp(address) => Some((address, section.count)),
-            SectionKind::Lock | SectionKind::Control => None,
+            _ => None,
         })
+    }
+
+    /// The addresses of its listeners, with what is accepted there.
+    pub fn listeners(&self) -> impl Iterator<Item = (Scheme, SocketAddr)> {
+        self.sections.iter().filter_map(|section| section.kind.listener())
     }
 
     /// Whether the predecessor's admin server may occupy `address`, so that the address is free
@@ -204,10 +234,12 @@ mod tests {
             sections: vec![
                 Section { kind: SectionKind::Udp("127.0.0.1:6969".parse().unwrap()), count: 3 },
                 Section { kind: SectionKind::Udp("[::1]:6969".parse().unwrap()), count: 2 },
+                Section { kind: SectionKind::Http("[::1]:80".parse().unwrap()), count: 1 },
+                Section { kind: SectionKind::Https("[::1]:443".parse().unwrap()), count: 4 },
                 Section { kind: SectionKind::Lock, count: 2 },
                 Section { kind: SectionKind::Control, count: 1 },
             ],
-            passed: true,
+            passed: PassedKinds { udp: true, http: false, https: true },
             shard_key: [1, 2, 3, 4, u32::MAX],
             admin: admin.iter().map(|address| address.parse().unwrap()).collect(),
             control_file: Some((64_769, u64::MAX)),
@@ -234,7 +266,7 @@ mod tests {
             Message::Request { protocol: PROTOCOL, version: "x".into() },
             Message::Handoff(handoff(&["127.0.0.1:6970"])),
             Message::Refusal("no".into()),
-            Message::Accept { keeps: vec![true, false] },
+            Message::Accept { keeps: vec![SectionKind::Udp("[::1]:6969".parse().unwrap())] },
             Message::Dump { peers: u64::MAX },
             Message::Release { commitment: IntervalCommitment { lifetime: 7200, seconds: 0 } },
             Message::Acquired,
@@ -245,6 +277,18 @@ mod tests {
         let mut from = bytes.as_slice();
         messages.iter().for_each(|it| assert_eq!(Message::decode(&mut from).unwrap(), *it));
         assert!(Message::decode(&mut from).is_err() && Message::decode(&mut from).is_err());
+    }
+
+    #[test]
+    fn addresses_are_listed_by_kind() {
+        let handoff = handoff(&[]);
+        let (udp, counts): (Vec<_>, Vec<_>) = handoff.addresses().unzip();
+        assert_eq!((udp.len(), counts), (2, vec![3, 2]));
+        let listeners: Vec<_> = handoff.listeners().collect();
+        let [http, https] = ["[::1]:80", "[::1]:443"].map(|text| text.parse().unwrap());
+        assert_eq!(listeners, [(Scheme::Http, http), (Scheme::Https, https)]);
+        let kinds = listeners.into_iter().map(SectionKind::of_listeners);
+        assert!(kinds.eq([SectionKind::Http(http), SectionKind::Https(https)]));
     }
 
     #[test]

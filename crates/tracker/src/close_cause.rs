@@ -18,6 +18,8 @@ reasons! {
         Reset = "reset",
         /// After a reply to input that is no request.
         BadRequest = "bad_request",
+        /// It is of a trusted proxy, and does not begin with a header of the PROXY protocol.
+        ProxyHeader = "proxy_header",
         /// The client began a TLS handshake on the port for plain HTTP.
         Tls = "tls",
         /// The source is on the block list.
@@ -33,7 +35,7 @@ reasons! {
         /// `http.buffer_memory` was exceeded, and it had waited longest for its client, or no other
         /// had.
         Memory = "memory",
-        /// The tracker stops.
+        /// The tracker stops, or hands its listeners to another process.
         Stop = "stop",
     }
 }

@@ -14,6 +14,7 @@
 //! | [`kernel_filter`] | the filter at the sockets under overload |
 //! | [`refusal`] | reasons to refuse a request, each with a name and a counter |
 //! | [`close_cause`] | causes for the end of a connection, likewise |
+//! | [`proxies`] | which proxies are trusted to name the client |
 //! | [`producer`], [`sorter`], [`scrape_join`] | requests to batches, served batches to replies |
 //! | [`lanes`] | the channels between members, and their messages |
 //! | [`rules`], [`orders`] | what may change at run time, and the handle for it |
@@ -40,6 +41,7 @@ pub mod member;
 pub mod metrics;
 pub mod orders;
 pub mod producer;
+pub mod proxies;
 pub mod refusal;
 pub mod rules;
 pub mod running;

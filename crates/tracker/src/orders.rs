@@ -3,7 +3,9 @@
 
 use std::mem;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crossbeam_channel::Sender;
 use onrush_swarm::{Shard, SwarmSummary, Verdict};
@@ -18,15 +20,20 @@ use crate::source_sample::{Sampled, SampledSources, SourceSample};
 /// Swarms that a step of a walk visits: a few cache misses each.
 const WALK_STEP: usize = 128;
 
+/// Time for fronts to finish the requests that have begun, after a [pause](Orders::pause_fronts):
+/// whoever waits for them does not wait longer for a client that is slow.
+pub const FRONT_PAUSE_LIMIT: Duration = Duration::from_secs(1);
+
 /// A worker's lane of orders is full or closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("worker {0} does not respond: it has exited, or is stalled with a full queue of orders")]
 pub struct WorkerUnresponsive(
-    /// The worker's number.
+    /// The worker's number among all members: fronts are behind workers.
     pub usize,
 );
 
-/// Sends orders to the workers, and new rules to fronts too. Cheap to clone, for any thread.
+/// Sends orders to the workers, and those that concern clients to fronts too. Cheap to clone, for
+/// any thread.
 #[derive(Clone)]
 pub struct Orders {
     /// By member: workers first, fronts behind them.
@@ -56,9 +63,7 @@ impl Orders {
     /// [`WorkerUnresponsive`], naming the first worker that did not take the order.
     pub fn update_rules(&self, rules: &Arc<Rules>) -> Result<(), WorkerUnresponsive> {
         let result = self.send_to_workers(|| Order::Rules(rules.clone()));
-        for front in &self.lanes[self.workers..] {
-            let _ = front.try_send(Order::Rules(rules.clone()));
-        }
+        let _ = self.send_to(self.fronts(), || Order::Rules(rules.clone()));
         result
     }
 
@@ -72,6 +77,31 @@ impl Orders {
         self.send_to_workers(|| Order::Pause(done.clone())).map(|()| gather)
     }
 
+    /// Stops every front from accepting connections, and makes it end those that are open: at once
+    /// where no request has begun, else after the replies. Each answers once none is open, which
+    /// takes longer than [`FRONT_PAUSE_LIMIT`] with clients that are slow.
+    ///
+    /// # Errors
+    /// [`WorkerUnresponsive`], naming the first front that did not take the order; the others did.
+    pub fn pause_fronts(&self) -> Result<Gather<()>, WorkerUnresponsive> {
+        let (done, gather) = Gather::new(self.fronts().len());
+        self.send_to(self.fronts(), || Order::Pause(done.clone())).map(|()| gather)
+    }
+
+    /// Makes every front, which is paused, accept what waits at `addresses`. Each answers as after
+    /// a [pause](Self::pause_fronts).
+    ///
+    /// # Errors
+    /// [`WorkerUnresponsive`], naming the first front that did not take the order; the others did.
+    pub fn drain_fronts(
+        &self,
+        addresses: &Arc<[SocketAddr]>,
+    ) -> Result<Gather<()>, WorkerUnresponsive> {
+        let (done, gather) = Gather::new(self.fronts().len());
+        let order = || Order::Drain(addresses.clone(), done.clone());
+        self.send_to(self.fronts(), order).map(|()| gather)
+    }
+
     /// Makes every worker answer what is queued at `addresses`, then stop receiving. Each answers
     /// as after a [`pause`](Self::pause).
     ///
@@ -82,12 +112,12 @@ impl Orders {
         self.send_to_workers(|| Order::Drain(addresses.clone(), done.clone())).map(|()| gather)
     }
 
-    /// Lets every socket worker receive again.
+    /// Lets every socket worker receive again, and every front accept.
     ///
     /// # Errors
-    /// [`WorkerUnresponsive`], naming the first worker that did not take the order; the others did.
+    /// [`WorkerUnresponsive`], naming the first member that did not take the order; the others did.
     pub fn resume(&self) -> Result<(), WorkerUnresponsive> {
-        self.send_to_workers(|| Order::Resume)
+        self.send_to(0..self.lanes.len(), || Order::Resume)
     }
 
     /// How many workers there are.
@@ -123,11 +153,24 @@ impl Orders {
         self.send_to_workers(|| Order::Sample(None))
     }
 
-    fn send_to_workers(&self, mut order: impl FnMut() -> Order) -> Result<(), WorkerUnresponsive> {
+    /// The numbers of the fronts.
+    fn fronts(&self) -> Range<usize> {
+        self.workers..self.lanes.len()
+    }
+
+    fn send_to_workers(&self, order: impl FnMut() -> Order) -> Result<(), WorkerUnresponsive> {
+        self.send_to(0..self.workers, order)
+    }
+
+    fn send_to(
+        &self,
+        members: Range<usize>,
+        mut order: impl FnMut() -> Order,
+    ) -> Result<(), WorkerUnresponsive> {
         let mut result = Ok(());
-        for (worker, lane) in self.lanes[..self.workers].iter().enumerate() {
-            if lane.try_send(order()).is_err() {
-                result = result.and(Err(WorkerUnresponsive(worker)));
+        for member in members {
+            if self.lanes[member].try_send(order()).is_err() {
+                result = result.and(Err(WorkerUnresponsive(member)));
             }
         }
         result

@@ -89,6 +89,8 @@ reasons! {
         Method = "method",
         /// The version is neither HTTP/1.1 nor HTTP/1.0.
         Version = "version",
+        /// An announce or a scrape of a trusted proxy that does not name the client.
+        NoClient = "no_client",
         /// The path is none of the tracker's.
         Path = "path",
         /// An announce without an info hash of 20 bytes, or a scrape with one of another length.

@@ -10,6 +10,7 @@ use crate::access::addresses::AddressSet;
 use crate::access::blocks::SourceBlocks;
 use crate::access::member_counts::MemberCounts;
 use crate::limits::AnnounceSettings;
+use crate::proxies::Proxies;
 
 /// Maximum seconds of a pass of expiry over all peers.
 const MAX_SWEEP_PERIOD: u32 = 120;
@@ -37,6 +38,8 @@ pub struct Rules {
     pub shard: ShardSettings,
     /// The sources to which no limit of a source applies.
     pub trusted: Arc<AddressSet>,
+    /// The proxies in front of web workers.
+    pub proxies: Arc<Proxies>,
     /// Whether the kernel drops datagrams that are no valid request
     /// ([`kernel_filter`](crate::kernel_filter)).
     pub kernel_filter: bool,

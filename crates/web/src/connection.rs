@@ -13,8 +13,11 @@ use onrush_tracker::close_cause::CloseCause;
 use onrush_tracker::lanes::Ticket;
 use onrush_tracker::limits::WebLimits;
 use onrush_tracker::metrics::WebCounters;
+use onrush_tracker::refusal::HttpRefusal;
 
 use crate::head::{self, Head, MAX_HEAD};
+use crate::proxy::header::{self, NoHeader};
+use crate::proxy::{self, Origin};
 use crate::response::{After, OK, TEXT};
 use crate::service::{InFlight, Replies, Served, Service};
 
@@ -39,6 +42,9 @@ pub(crate) enum Step {
     InFlight,
     /// It waits for a free batch for this shard.
     Starved(usize),
+    /// Its proxy has named the client. If the client may have the connection, it becomes the
+    /// origin, and the connection can take more steps.
+    Named(SocketAddr),
     /// It can take more steps.
     Again,
     /// It is closed.
@@ -74,6 +80,8 @@ enum Timer {
 
 #[derive(Debug)]
 enum Phase {
+    /// The header of a proxy is read.
+    Proxy,
     /// The next request is read.
     Head,
     /// A shard serves the request.
@@ -86,8 +94,8 @@ enum Phase {
 #[derive(Debug)]
 pub(crate) struct Connection<S> {
     pub(crate) stream: S,
-    /// The client's address; an IPv4-mapped one is IPv4.
-    pub(crate) client: SocketAddr,
+    /// Whose requests it carries.
+    pub(crate) origin: Origin,
     /// Whether its stream is watched for events.
     pub(crate) is_watched: bool,
     /// Where it is queued for its next step.
@@ -151,13 +159,18 @@ impl Input {
 }
 
 impl<S: Stream> Connection<S> {
-    pub(crate) fn new(stream: S, client: SocketAddr, limits: &WebLimits, now: Now) -> Self {
+    /// A connection that was accepted from `peer`, which is not IPv4-mapped.
+    pub(crate) fn new(stream: S, peer: SocketAddr, service: &Service, now: Now) -> Self {
+        let (origin, phase) = match proxy::begins_with_header(peer, service.proxies()) {
+            true => (Origin::Unnamed, Phase::Proxy),
+            false => (Origin::Peer(peer), Phase::Head),
+        };
         let mut connection = Self {
             stream,
-            client,
+            origin,
             is_watched: false,
             queue: Queue::None,
-            phase: Phase::Head,
+            phase,
             timer: Timer::Shard,
             deadline: u32::MAX,
             input: Vec::new(),
@@ -169,7 +182,7 @@ impl<S: Stream> Connection<S> {
             sequence: 0,
             has_waited: false,
         };
-        connection.begin_timer(Timer::Head, limits, now);
+        connection.begin_timer(Timer::Head, &service.limits, now);
         connection
     }
 
@@ -203,6 +216,32 @@ impl<S: Stream> Connection<S> {
     /// Whether it waits for its client with memory for what the client has sent or not read.
     pub(crate) fn is_slow(&self) -> bool {
         matches!(self.timer, Timer::Head | Timer::Output) && self.buffered() > 0
+    }
+
+    /// Prepares for the end of the connection after the requests that have arrived: the last reply
+    /// tells the client. Further steps have to follow.
+    pub(crate) fn pause(&mut self, service: &Service, input: &mut Input, now: Now) {
+        // The event of what has arrived was perhaps not taken yet.
+        self.readable = true;
+        if !matches!(self.phase, Phase::InFlight(..)) || !self.input.is_empty() {
+            return;
+        }
+        input.load(&[]);
+        if self.may_have_more() {
+            // A failure shows when the reply is sent.
+            self.read(service, input, now);
+        }
+        self.input = input.unread().into();
+        if self.input.is_empty()
+            && let Phase::InFlight(_, after) = &mut self.phase
+        {
+            *after = After::Close;
+        }
+    }
+
+    /// Whether bytes may have arrived that were not read.
+    fn may_have_more(&self) -> bool {
+        self.readable && !self.at_end
     }
 
     /// Takes all steps that are possible. `ticket` addresses it.
@@ -252,13 +291,33 @@ impl<S: Stream> Connection<S> {
         match self.phase {
             Phase::InFlight(..) => Some(Step::InFlight),
             Phase::Closing { cause, .. } => self.linger(cause, service, input, now),
-            Phase::Head => match head::parse(input.skip_line_ends()) {
-                Ok(Some(head)) => {
-                    let (len, after) = (head.len, after(&head, &service.limits));
+            Phase::Proxy => match header::parse(input.unread()) {
+                Ok(Some(header)) => {
+                    input.start += header.len;
+                    self.phase = Phase::Head;
+                    // A proxy that names a proxy names no client.
+                    let source = header.source.filter(|it| !service.proxies().contain(it.ip()));
+                    source.map(Step::Named)
+                }
+                Ok(None) => self.read(service, input, now),
+                Err(NoHeader) => Some(Step::Closed(CloseCause::ProxyHeader)),
+            },
+            Phase::Head if self.sequence == 0 && input.unread().first() == Some(&TLS_HANDSHAKE) => {
+                Some(Step::Closed(CloseCause::Tls))
+            }
+            Phase::Head => match self.parse_head(input, service) {
+                Ok(Some((head, client))) => {
+                    let (len, mut after) = (head.len, after(&head, &service.limits));
+                    if service.is_paused && head.is_last {
+                        if self.may_have_more() {
+                            return self.read(service, input, now);
+                        }
+                        after = After::Close;
+                    }
                     self.sequence += 1;
                     let ticket = Ticket { sequence: self.sequence, ..ticket };
                     let may_wait = !self.has_waited;
-                    let served = service.request(&head, self.client, ticket, may_wait);
+                    let served = service.request(&head, client, ticket, may_wait);
                     if !matches!(served, Served::Exhausted(_)) {
                         input.start += len;
                         self.has_waited = false;
@@ -266,13 +325,26 @@ impl<S: Stream> Connection<S> {
                     self.apply(served, after, service, now)
                 }
                 Ok(None) => self.read(service, input, now),
-                Err(refusal) => {
-                    let served = service.refuse_http(refusal, "");
-                    self.phase = closing(CloseCause::BadRequest);
-                    self.respond_to(served, After::Close, service)
-                }
+                Err(refusal) => self.refuse(refusal, service),
             },
         }
+    }
+
+    /// The head of the next request, and the request's client.
+    fn parse_head<'i>(
+        &self,
+        input: &'i mut Input,
+        service: &Service,
+    ) -> Result<Option<(Head<'i>, Option<SocketAddr>)>, HttpRefusal> {
+        let (origin, proxies) = (self.origin, service.proxies());
+        head::parse_with(input.skip_line_ends(), |fields| origin.client(fields, proxies))
+    }
+
+    /// Refuses what is no valid request, and closes the connection.
+    fn refuse(&mut self, refusal: HttpRefusal, service: &mut Service) -> Option<Step> {
+        let served = service.refuse_http(refusal, "");
+        self.phase = closing(CloseCause::BadRequest);
+        self.respond_to(served, After::Close, service)
     }
 
     /// Applies the result of a request.
@@ -292,6 +364,11 @@ impl<S: Stream> Connection<S> {
             Served::Exhausted(shard) => {
                 self.begin_timer(Timer::Batch, &service.limits, now);
                 Some(Step::Starved(shard))
+            }
+            // Other clients use the connection, too.
+            Served::Close(_) if self.origin.is_shared(service.proxies()) => {
+                let forbidden = service.forbid();
+                self.apply(forbidden, after, service, now)
             }
             Served::Close(cause) => Some(Step::Closed(cause)),
             Served::Reply { .. } => {
@@ -327,16 +404,15 @@ impl<S: Stream> Connection<S> {
             self.begin_timer(Timer::Head, limits, now);
         }
         if !self.readable {
-            return Some(Step::Wait);
+            let is_idle = self.timer == Timer::Idle && input.unread().is_empty();
+            return Some(match service.is_paused && is_idle {
+                true => Step::Closed(CloseCause::Stop),
+                false => Step::Wait,
+            });
         }
         match input.read(&mut self.stream) {
             Ok(0) => self.at_end = true,
-            Ok(read) => {
-                service.counters().http_received_bytes.add(read as u64);
-                if self.sequence == 0 && input.unread()[0] == TLS_HANDSHAKE {
-                    return Some(Step::Closed(CloseCause::Tls));
-                }
-            }
+            Ok(read) => service.counters().http_received_bytes.add(read as u64),
             Err(error) => return self.pause_reading(&error).err().map(Step::Closed),
         }
         None
@@ -403,20 +479,25 @@ impl<S: Stream> Connection<S> {
                 return Reply::Abandoned;
             }
         };
-        replies.write(reply, request, self.client.ip());
+        replies.write(reply, request);
         self.end_request(after, limits, now);
         let bytes = replies.response.finish(OK, TEXT, after);
         self.send(bytes, counters).map_or(Reply::Failed, |()| Reply::Sent)
     }
 
     /// Ends what has taken too long. The connection is closed, or may be advanced.
-    pub(crate) fn expire(&mut self) -> Step {
+    pub(crate) fn expire(&mut self, input: &mut Input) -> Step {
         match (self.timer, &self.phase) {
             (Timer::Batch, _) => {
                 self.has_waited = true;
                 Step::Again
             }
-            (Timer::Linger, Phase::Closing { cause, .. }) => Step::Closed(*cause),
+            (Timer::Linger, Phase::Closing { cause, .. }) => {
+                // Unread input would reset the connection.
+                input.load(&[]);
+                let _ = input.read(&mut self.stream);
+                Step::Closed(*cause)
+            }
             (Timer::Idle, _) => Step::Closed(CloseCause::Idle),
             _ => Step::Closed(CloseCause::Timeout),
         }

@@ -22,6 +22,8 @@ pub struct Head<'a> {
     pub is_1_0: bool,
     /// Bytes of the head.
     pub len: usize,
+    /// Whether nothing follows it.
+    pub is_last: bool,
 }
 
 /// Reads the head at the beginning of `bytes`; `None` if its end is missing.
@@ -30,10 +32,21 @@ pub struct Head<'a> {
 /// The reason to refuse the request, and to close the connection: what follows is not known to be a
 /// request.
 pub fn parse(bytes: &[u8]) -> Result<Option<Head<'_>>, HttpRefusal> {
+    Ok(parse_with(bytes, |_| ())?.map(|(head, ())| head))
+}
+
+/// Like [`parse`], with what `read` returns of the fields.
+pub(crate) fn parse_with<'a, T>(
+    bytes: &'a [u8],
+    read: impl FnOnce(&[Header<'a>]) -> T,
+) -> Result<Option<(Head<'a>, T)>, HttpRefusal> {
     let mut fields = [EMPTY_HEADER; MAX_FIELDS];
     let mut request = Request::new(&mut fields);
     match request.parse(&bytes[..bytes.len().min(MAX_HEAD)]) {
-        Ok(Status::Complete(len)) => of(&request, len).map(Some),
+        Ok(Status::Complete(len)) => {
+            let head = of(&request, len, len == bytes.len())?;
+            Ok(Some((head, read(request.headers))))
+        }
         Ok(Status::Partial) if bytes.len() < MAX_HEAD => Ok(None),
         // Without a line end in all of it, the target is too long.
         Ok(Status::Partial) if !bytes[..MAX_HEAD].contains(&b'\n') => {
@@ -45,7 +58,7 @@ pub fn parse(bytes: &[u8]) -> Result<Option<Head<'_>>, HttpRefusal> {
     }
 }
 
-fn of<'a>(request: &Request<'_, 'a>, len: usize) -> Result<Head<'a>, HttpRefusal> {
+fn of<'a>(request: &Request<'_, 'a>, len: usize, is_last: bool) -> Result<Head<'a>, HttpRefusal> {
     let (Some(method), Some(target)) = (request.method, request.path) else {
         return Err(HttpRefusal::Malformed);
     };
@@ -67,7 +80,7 @@ fn of<'a>(request: &Request<'_, 'a>, len: usize) -> Result<Head<'a>, HttpRefusal
         }
     }
     let keep_alive = keep_alive && !closes;
-    Ok(Head { target: target.as_bytes(), host, keep_alive, is_1_0, len })
+    Ok(Head { target: target.as_bytes(), host, keep_alive, is_1_0, len, is_last })
 }
 
 /// Whether a value of the field `Connection` has an option.
@@ -96,6 +109,8 @@ mod tests {
         let head = parse(text).unwrap().unwrap();
         assert_eq!((head.target, head.host), (&b"/announce?a=%20"[..], Some(&b"t.example:80"[..])));
         assert_eq!((head.keep_alive, head.is_1_0, head.len), (true, false, text.len() - 9));
+        let is_last = |bytes| parse(bytes).unwrap().unwrap().is_last;
+        assert!(!is_last(text) && is_last(&text[..head.len]));
         for end in 0..head.len {
             assert_eq!(parse(&text[..end]), Ok(None), "{end} bytes are a part");
         }

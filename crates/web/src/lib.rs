@@ -14,6 +14,7 @@
 //! | `table` | the open connections, their limits, and when they time out |
 //! | `connection` | one connection: which request is next, and when it closes |
 //! | [`head`] | the head of a request (RFC 9112) |
+//! | [`proxy`] | which client a request is from, where proxies are in front |
 //! | `service` | from a request to a shard, or to a reply |
 //! | `page` | the page at `/` |
 //! | `response` | statuses and replies |
@@ -26,6 +27,7 @@
 mod connection;
 pub mod head;
 mod page;
+pub mod proxy;
 mod response;
 mod service;
 mod table;

@@ -6,6 +6,8 @@ use onrush_tracker::refusal::HttpRefusal;
 
 /// The status of everything that a tracker's client reads, failures included.
 pub(crate) const OK: &str = "200 OK";
+/// The status of a request of a client that is not served, on a connection of a proxy.
+pub(crate) const FORBIDDEN: &str = "403 Forbidden";
 /// The type of everything but the page.
 pub(crate) const TEXT: &str = "text/plain";
 
@@ -54,7 +56,9 @@ impl Response {
 /// client reads in a reply (BEP 3, `failure reason`).
 pub(crate) fn status(refusal: HttpRefusal) -> Option<&'static str> {
     match refusal {
-        HttpRefusal::Malformed | HttpRefusal::Body => Some("400 Bad Request"),
+        HttpRefusal::Malformed | HttpRefusal::Body | HttpRefusal::NoClient => {
+            Some("400 Bad Request")
+        }
         HttpRefusal::TargetLength => Some("414 URI Too Long"),
         HttpRefusal::HeadLength => Some("431 Request Header Fields Too Large"),
         HttpRefusal::Method => Some("405 Method Not Allowed"),

@@ -15,13 +15,14 @@ use onrush_tracker::intake::{Admission, AnnounceFields, Source, SourceAddress};
 use onrush_tracker::lanes::Ticket;
 use onrush_tracker::limits::WebLimits;
 use onrush_tracker::metrics::{WebCounters, WorkerMetrics};
+use onrush_tracker::proxies::Proxies;
 use onrush_tracker::refusal::{HttpRefusal, Refusal};
 use onrush_tracker::rules::Rules;
 use onrush_tracker::sorter::Exhausted;
 
 use crate::head::Head;
 use crate::page::Page;
-use crate::response::{OK, Response, TEXT, status};
+use crate::response::{FORBIDDEN, OK, Response, TEXT, status};
 
 /// The transaction id of every request: its ticket identifies it.
 const ID: TransactionId = TransactionId(0);
@@ -33,8 +34,8 @@ const BUSY: &str = "the tracker is busy";
 /// A request that a shard serves, with what its reply needs.
 #[derive(Debug)]
 pub(crate) enum InFlight {
-    /// An announce; whether its peers are a string (BEP 23).
-    Announce { compact: bool },
+    /// An announce of this client; whether its peers are a string (BEP 23).
+    Announce { client: IpAddr, compact: bool },
     /// A scrape of these info hashes, sorted.
     Scrape(Vec<[u8; HASH_LEN]>),
 }
@@ -62,6 +63,8 @@ pub(crate) struct Service {
     page: Page,
     /// Bytes of partial input and unsent output, all connections together.
     pub(crate) buffered: usize,
+    /// Whether each connection ends after the requests that have arrived.
+    pub(crate) is_paused: bool,
 }
 
 /// The buffers of replies.
@@ -76,10 +79,10 @@ impl Service {
     pub(crate) fn new(front: Front, rules: &Rules, limits: WebLimits, page: Page) -> Self {
         let (metrics, admission) = (front.metrics.clone(), Admission::new(rules, front.index));
         let replies = Replies::default();
-        Self { front, admission, limits, metrics, replies, page, buffered: 0 }
+        Self { front, admission, limits, metrics, replies, page, buffered: 0, is_paused: false }
     }
 
-    /// Checks a new connection's source.
+    /// Checks the source of a connection, when it begins or a proxy names its client.
     pub(crate) fn check_source(&self, client: SocketAddr) -> Result<(), CloseCause> {
         let incoming = &self.metrics.incoming;
         let port = client.port();
@@ -90,41 +93,35 @@ impl Service {
         .map_err(cause_of)
     }
 
-    /// Serves a request, or begins to. An announce without a free batch is refused unless it
-    /// `may_wait`.
+    /// Serves a request, or begins to; announces and scrapes only of a `client` that is known. An
+    /// announce without a free batch is refused unless it `may_wait`.
     pub(crate) fn request(
         &mut self,
         head: &Head<'_>,
-        client: SocketAddr,
+        client: Option<SocketAddr>,
         ticket: Ticket,
         may_wait: bool,
     ) -> Served {
-        let port = client.port();
-        match client.ip() {
-            IpAddr::V4(ip) => self.request_of(head, Source { ip, port }, ticket, may_wait),
-            IpAddr::V6(ip) => self.request_of(head, Source { ip, port }, ticket, may_wait),
-        }
-    }
-
-    fn request_of<A: SourceAddress>(
-        &mut self,
-        head: &Head<'_>,
-        source: Source<A>,
-        ticket: Ticket,
-        may_wait: bool,
-    ) -> Served {
-        match Target::parse(head.target) {
-            Target::Announce(query) => self.announce(query, source, ticket, may_wait),
-            Target::Scrape(query) => self.scrape(query, source, ticket),
+        let (is_scrape, query) = match Target::parse(head.target) {
+            Target::Announce(query) => (false, query),
+            Target::Scrape(query) => (true, query),
             Target::Root => {
                 self.page.write(head.host, &mut self.replies.response.body);
-                self.answered("text/html; charset=utf-8")
+                return self.answered("text/html; charset=utf-8");
             }
             Target::Health => {
                 self.replies.response.body.extend_from_slice(b"ok\n");
-                self.answered(TEXT)
+                return self.answered(TEXT);
             }
-            Target::Other => self.refuse_http(HttpRefusal::Path, ""),
+            Target::Other => return self.refuse_http(HttpRefusal::Path, ""),
+        };
+        let Some(client) = client else { return self.refuse_http(HttpRefusal::NoClient, "") };
+        let port = client.port();
+        match (client.ip(), is_scrape) {
+            (IpAddr::V4(ip), false) => self.announce(query, Source { ip, port }, ticket, may_wait),
+            (IpAddr::V6(ip), false) => self.announce(query, Source { ip, port }, ticket, may_wait),
+            (IpAddr::V4(ip), true) => self.scrape(query, Source { ip, port }, ticket),
+            (IpAddr::V6(ip), true) => self.scrape(query, Source { ip, port }, ticket),
         }
     }
 
@@ -171,7 +168,8 @@ impl Service {
             }
         }
         checks.count_announce(fields);
-        Served::InFlight(InFlight::Announce { compact: query.compact })
+        let client = source.ip.into();
+        Served::InFlight(InFlight::Announce { client, compact: query.compact })
     }
 
     fn scrape<A: SourceAddress>(
@@ -236,6 +234,12 @@ impl Service {
         Served::Reply { status: status.unwrap_or(OK), content_type: TEXT }
     }
 
+    /// Answers a refused request of a client that shares its connection with others.
+    pub(crate) fn forbid(&mut self) -> Served {
+        let _ = writeln!(self.replies.response.body, "{FORBIDDEN}");
+        Served::Reply { status: FORBIDDEN, content_type: TEXT }
+    }
+
     /// Refuses a request for which no batch is free.
     fn refuse_busy(&mut self) -> Served {
         write_failure(BUSY, Some(RETRY_MINUTES), &mut self.replies.response.body);
@@ -254,18 +258,23 @@ impl Service {
         Served::Reply { status: OK, content_type: TEXT }
     }
 
+    /// The proxies in force.
+    pub(crate) fn proxies(&self) -> &Proxies {
+        &self.admission.rules.proxies
+    }
+
     pub(crate) fn counters(&self) -> &WebCounters {
         &self.metrics.web
     }
 }
 
 impl Replies {
-    /// Writes the body of the reply to a request from `client`, of which a shard has returned
-    /// `reply` in wire form (BEP 15).
-    pub(crate) fn write(&mut self, reply: &[u8], request: InFlight, client: IpAddr) {
+    /// Writes the body of the reply to a request, for which a shard has returned `reply` in wire
+    /// form (BEP 15).
+    pub(crate) fn write(&mut self, reply: &[u8], request: InFlight) {
         let body = &mut self.response.body;
         match request {
-            InFlight::Announce { compact } => {
+            InFlight::Announce { client, compact } => {
                 if let Some((head, peers)) = reply.split_first_chunk() {
                     write_announce(&AnnounceHead::parse(head), peers, client, compact, body);
                 }

@@ -44,6 +44,8 @@ impl Key {
 struct Slot<S> {
     generation: u32,
     connection: Option<Connection<S>>,
+    /// The source that it is counted for; a proxy is none.
+    source: Option<IpAddr>,
     /// Bytes that it buffers, as added to the sum.
     buffered: usize,
     /// Whether it lingers, and no longer counts as one of its source.
@@ -95,6 +97,8 @@ pub(crate) struct Table<S> {
     by_source: HashMap<IpAddr, usize>,
     /// Connections that linger, and some that did, in order.
     lingering: VecDeque<Key>,
+    /// How many linger.
+    lingering_count: usize,
     idle: Chosen,
     /// The second in which no connection was idle.
     no_idle_in: Option<u32>,
@@ -111,6 +115,7 @@ impl<S: Stream> Table<S> {
             free: Vec::new(),
             by_source: HashMap::new(),
             lingering: VecDeque::new(),
+            lingering_count: 0,
             idle: Chosen::default(),
             no_idle_in: None,
             slow: Chosen::default(),
@@ -122,6 +127,11 @@ impl<S: Stream> Table<S> {
     /// How many are open.
     pub(crate) fn len(&self) -> usize {
         self.slots.len() - self.free.len()
+    }
+
+    /// How many are open and do not linger.
+    pub(crate) fn serving(&self) -> usize {
+        self.len() - self.lingering_count
     }
 
     /// Whether a source may open another connection.
@@ -161,11 +171,18 @@ impl<S: Stream> Table<S> {
         key
     }
 
-    pub(crate) fn insert(&mut self, connection: Connection<S>) -> Key {
-        *self.by_source.entry(source_of(connection.client.ip())).or_default() += 1;
+    /// Adds a connection, which counts for a client.
+    pub(crate) fn insert(&mut self, connection: Connection<S>, client: Option<IpAddr>) -> Key {
         let deadline = connection.deadline();
         let number = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot { generation: 0, connection: None, buffered: 0, lingers: false });
+            let source = None;
+            self.slots.push(Slot {
+                generation: 0,
+                connection: None,
+                source,
+                buffered: 0,
+                lingers: false,
+            });
             self.deadlines.push(u32::MAX);
             self.slots.len() as u32 - 1
         });
@@ -174,7 +191,18 @@ impl<S: Stream> Table<S> {
         slot.generation = (slot.generation + 1) & (u32::MAX >> 1);
         slot.connection = Some(connection);
         self.deadlines[number as usize] = deadline;
-        Key { slot: number, generation: slot.generation }
+        let key = Key { slot: number, generation: slot.generation };
+        if let Some(client) = client {
+            self.count(key, client);
+        }
+        key
+    }
+
+    /// Counts a connection for its client.
+    pub(crate) fn count(&mut self, key: Key, client: IpAddr) {
+        let source = source_of(client);
+        *self.by_source.entry(source).or_default() += 1;
+        self.slots[key.slot as usize].source = Some(source);
     }
 
     pub(crate) fn get(&mut self, key: Key) -> Option<&mut Connection<S>> {
@@ -201,25 +229,26 @@ impl<S: Stream> Table<S> {
         counters: &WebCounters,
     ) {
         let slot = &mut self.slots[key.slot as usize];
-        let Some(connection) = slot.connection.take() else { return };
+        if slot.connection.take().is_none() {
+            return;
+        }
         *buffered -= mem::take(&mut slot.buffered);
         self.deadlines[key.slot as usize] = u32::MAX;
         self.free.push(key.slot);
-        if !mem::take(&mut slot.lingers) {
-            self.release_source(connection.client.ip());
-        }
         counters.closed[cause as usize].add(1);
+        if mem::take(&mut slot.lingers) {
+            self.lingering_count -= 1;
+        } else {
+            self.release_source(key);
+        }
     }
 
     /// Notes that a connection lingers: its source may open another one.
     pub(crate) fn linger(&mut self, key: Key) {
-        let slot = &mut self.slots[key.slot as usize];
-        if let Some(connection) = &slot.connection
-            && !mem::replace(&mut slot.lingers, true)
-        {
-            let client = connection.client.ip();
-            self.release_source(client);
+        if !mem::replace(&mut self.slots[key.slot as usize].lingers, true) {
+            self.lingering_count += 1;
             self.lingering.push_back(key);
+            self.release_source(key);
         }
     }
 
@@ -233,9 +262,10 @@ impl<S: Stream> Table<S> {
         None
     }
 
-    fn release_source(&mut self, client: IpAddr) {
-        let source = source_of(client);
-        if let Some(open) = self.by_source.get_mut(&source) {
+    fn release_source(&mut self, key: Key) {
+        if let Some(source) = self.slots[key.slot as usize].source.take()
+            && let Some(open) = self.by_source.get_mut(&source)
+        {
             *open -= 1;
             if *open == 0 {
                 self.by_source.remove(&source);

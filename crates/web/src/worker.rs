@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crossbeam_channel::Sender;
 use onrush_net::stream::{Ready, Stream, Streams, has_no_descriptor};
 use onrush_swarm::Shard;
 use onrush_tracker::clock::Now;
@@ -21,6 +22,7 @@ use onrush_tracker::running::{Addresses, Scheme};
 
 use crate::connection::{Connection, Input, Queue, Reply, Step};
 use crate::page::Page;
+use crate::proxy::Origin;
 use crate::service::{self, Service};
 use crate::table::{Key, Table};
 
@@ -50,11 +52,13 @@ pub struct WebWorker<S: Streams> {
     has_events: bool,
     /// Whether batches have come back since starved connections tried again.
     has_batches: bool,
+    /// Signalled once no connection is open, while the worker is paused.
+    paused: Option<Sender<()>>,
 }
 
 impl<S: Streams> WebWorker<S> {
-    /// A worker that accepts connections from the `listeners` of `streams`, of a tracker that serves
-    /// these addresses.
+    /// A worker that accepts connections from the `listeners` of `streams`, of a tracker that
+    /// serves these addresses.
     pub fn new(
         front: Front,
         rules: &Rules,
@@ -76,6 +80,7 @@ impl<S: Streams> WebWorker<S> {
             second: 0,
             has_events: false,
             has_batches: false,
+            paused: None,
         }
     }
 
@@ -85,7 +90,7 @@ impl<S: Streams> WebWorker<S> {
     /// When events of the streams cannot be received any more.
     pub fn turn(&mut self, now: Now) -> io::Result<bool> {
         while let Some(order) = self.service.front.order() {
-            self.apply(order);
+            self.apply(order, now);
         }
         if !mem::take(&mut self.has_events) {
             self.streams.wait(Duration::ZERO)?;
@@ -105,15 +110,52 @@ impl<S: Streams> WebWorker<S> {
         counters.open.set(self.table.len() as u64);
         counters.buffered_bytes.set(self.service.buffered as u64);
         self.service.metrics.turns.add(1);
+        if self.accepting.is_empty()
+            && self.table.serving() == 0
+            && let Some(done) = self.paused.take()
+        {
+            // The receiver may be gone after its own timeout.
+            let _ = done.try_send(());
+        }
         Ok(busy || !self.ready.is_empty())
     }
 
-    fn apply(&mut self, order: Order) {
+    fn apply(&mut self, order: Order, now: Now) {
+        let all = 0..self.listeners.len();
         match order {
             Order::Rules(rules) => self.service.admission.rules = (*rules).clone(),
+            Order::Pause(done) => {
+                self.accepting.clear();
+                self.pause(done, now);
+            }
+            Order::Drain(addresses, done) => {
+                let at = |of: &usize| {
+                    self.streams.address(*of).is_ok_and(|address| addresses.contains(&address))
+                };
+                self.accepting = all.filter(at).collect();
+                self.pause(done, now);
+            }
+            Order::Resume => {
+                (self.service.is_paused, self.paused) = (false, None);
+                // No event repeats what has arrived meanwhile.
+                self.accepting = all.collect();
+            }
             // Only workers get these.
-            Order::Pause(_) | Order::Drain(..) | Order::Resume => {}
             Order::Sample(_) | Order::Task(_) => {}
+        }
+    }
+
+    /// From now on accepts only what is being accepted, and lets every connection end after the
+    /// requests that have arrived. Then sends on `done`.
+    fn pause(&mut self, done: Sender<()>, now: Now) {
+        self.service.is_paused = true;
+        self.paused = Some(done);
+        for key in self.table.keys() {
+            let Self { table, service, input, .. } = self;
+            let Some(connection) = table.get(key) else { continue };
+            connection.pause(service, input, now);
+            enqueue(connection, key, &mut self.ready);
+            self.table.update(key, &mut self.service.buffered);
         }
     }
 
@@ -122,6 +164,7 @@ impl<S: Streams> WebWorker<S> {
         while let Some(event) = self.streams.ready() {
             any = true;
             match event {
+                Ready::Listener(_) if self.service.is_paused => {}
                 Ready::Listener(listener) if self.accepting.contains(&listener) => {}
                 Ready::Listener(listener) => self.accepting.push_back(listener),
                 Ready::Stream { key, readable, writable } => {
@@ -156,11 +199,12 @@ impl<S: Streams> WebWorker<S> {
         true
     }
 
-    fn admit(&mut self, stream: S::Stream, client: SocketAddr, now: Now) {
-        let client = SocketAddr::new(client.ip().to_canonical(), client.port());
+    fn admit(&mut self, stream: S::Stream, peer: SocketAddr, now: Now) {
+        let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
         self.service.counters().accepted.add(1);
-        let admitted =
-            self.service.check_source(client).and_then(|()| self.table.admit(client.ip()));
+        // What applies to sources applies to the clients that a proxy names.
+        let client = Some(peer).filter(|it| !self.service.proxies().contain(it.ip()));
+        let admitted = client.map_or(Ok(()), |client| self.check(client));
         let admitted = admitted.and_then(|()| match self.table.is_full() {
             false => Ok(()),
             true if self.close_idle(now) => Ok(()),
@@ -170,21 +214,45 @@ impl<S: Streams> WebWorker<S> {
             self.service.counters().closed[cause as usize].add(1);
             return;
         }
-        let mut connection = Connection::new(stream, client, &self.service.limits, now);
+        let mut connection = Connection::new(stream, peer, &self.service, now);
         connection.queue = Queue::Ready;
-        self.ready.push_back(self.table.insert(connection));
+        self.ready.push_back(self.table.insert(connection, client.map(|it| it.ip())));
+    }
+
+    /// Checks whether a client may have another connection.
+    fn check(&self, client: SocketAddr) -> Result<(), CloseCause> {
+        self.service.check_source(client)?;
+        self.table.admit(client.ip())
+    }
+
+    /// Makes a client whom a proxy has named the origin of a connection, if the client may have it.
+    fn name(&mut self, key: Key, client: SocketAddr) -> Step {
+        if let Err(cause) = self.check(client) {
+            return Step::Closed(cause);
+        }
+        self.table.count(key, client.ip());
+        if let Some(connection) = self.table.get(key) {
+            connection.origin = Origin::Named(client);
+        }
+        Step::Again
     }
 
     /// Closes the connection that has lingered or been idle longest, for another. Whether there was
     /// any.
     fn close_idle(&mut self, now: Now) -> bool {
-        if let Some((key, connection)) = self.table.longest_lingering() {
-            let step = connection.expire();
-            self.settle(key, step);
+        if self.close_lingering() {
             return true;
         }
         let idle = self.table.longest_idle(now.moment.0);
         idle.map(|idle| self.close(idle, CloseCause::Replaced)).is_some()
+    }
+
+    /// Closes the connection that has lingered longest. Whether there was any.
+    fn close_lingering(&mut self) -> bool {
+        let Some((key, connection)) = self.table.longest_lingering() else { return false };
+        let step = connection.expire(&mut self.input);
+        self.settle(key, step);
+        true
     }
 
     /// Lets connections take steps.
@@ -209,6 +277,10 @@ impl<S: Streams> WebWorker<S> {
 
     /// Does what follows from the last step of a connection.
     fn settle(&mut self, key: Key, step: Step) {
+        let step = match step {
+            Step::Named(client) => self.name(key, client),
+            step => step,
+        };
         if let Step::Closed(cause) = step {
             return self.close(key, cause);
         }
@@ -219,7 +291,7 @@ impl<S: Streams> WebWorker<S> {
                 connection.queue = Queue::Starved;
                 self.starved[shard].push_back(key);
             }
-            Step::Wait | Step::InFlight | Step::Closed(_) => {}
+            Step::Wait | Step::InFlight | Step::Named(_) | Step::Closed(_) => {}
         }
         // Most requests have arrived when their connection is accepted. If it closes after the
         // reply, its stream needs no events.
@@ -303,7 +375,7 @@ impl<S: Streams> WebWorker<S> {
         self.table.expired(now.moment.0, &mut expired);
         for key in expired.drain(..) {
             let Some(connection) = self.table.get(key) else { continue };
-            let step = connection.expire();
+            let step = connection.expire(&mut self.input);
             if connection.queue == Queue::Starved {
                 connection.queue = Queue::None;
             }
@@ -347,6 +419,7 @@ where
 
     fn end(&mut self) -> Option<Shard> {
         while self.service.front.order().is_some() {}
+        while self.close_lingering() {}
         for key in self.table.keys() {
             self.close(key, CloseCause::Stop);
         }

@@ -1,19 +1,19 @@
-//! Sockets that a service manager has opened: they determine the addresses to listen on and the
-//! number of workers with sockets.
+//! Sockets that a service manager has opened: they determine the addresses to listen on, and those
+//! of UDP the number of workers with sockets.
+
+use std::net::SocketAddr;
 
 use onrush_text::numbers::plural;
 use onrush_tracker::limits::Placement;
 
 use super::Resolution;
-use crate::host::Passed;
 use crate::settings::Listen;
 
 impl Resolution<'_> {
     /// The placement with as many workers with sockets as there are sockets per address.
     pub(super) fn by_sockets(&mut self, placement: Placement) -> Placement {
-        let Some(Passed { each, .. }) = self.host.passed else { return placement };
-        let asked = placement.socket_sides();
-        if each == asked {
+        let (each, asked) = (self.host.passed.each, placement.socket_sides());
+        if each == asked || self.host.passed.udp.is_empty() {
             return placement;
         }
         let given = ["workers.total", "workers.socket"];
@@ -47,16 +47,23 @@ impl Resolution<'_> {
         }
     }
 
-    /// The addresses of passed sockets in place of the configured ones.
-    pub(super) fn passed_instead(&mut self, configured: Vec<Listen>) -> Vec<Listen> {
-        let Some(Passed { addresses, .. }) = &self.host.passed else { return configured };
+    /// The addresses of passed sockets in place of the configured ones of `key`, if there are any.
+    pub(super) fn passed_instead(
+        &mut self,
+        key: &str,
+        addresses: &[SocketAddr],
+        configured: Vec<Listen>,
+    ) -> Vec<Listen> {
+        if addresses.is_empty() {
+            return configured;
+        }
         let same = addresses.len() == configured.len()
             && configured.iter().all(|listen| addresses.contains(&listen.address));
-        if !same && self.document.is_given("listen") {
-            let by = self.document.origin("listen").unwrap_or_default();
+        if !same && !configured.is_empty() && self.document.is_given(key) {
+            let by = self.document.origin(key).unwrap_or_default();
             let opened: Vec<_> = addresses.iter().map(ToString::to_string).collect();
             self.notices.push(format!(
-                "`listen` of {by} is ignored, as the service manager has opened {}: change the \
+                "`{key}` of {by} is ignored, as the service manager has opened {}: change the \
                  socket unit instead, or disable it",
                 opened.join(" and ")
             ));
@@ -70,17 +77,39 @@ mod tests {
     use onrush_toml_keys::Problems;
     use onrush_tracker::limits::Placement;
 
-    use crate::{Flags, Host, Passed, Settings};
+    use crate::settings::Listen;
+    use crate::{Flags, Host, Passed, PassedKinds, Settings};
 
     fn settings(
         text: &str,
         vcpus: usize,
         each: usize,
     ) -> Result<(Settings, Vec<String>), Problems> {
-        let addresses = ["0.0.0.0:6969", "[::]:6969"].map(|text| text.parse().unwrap()).to_vec();
-        let passed = Some(Passed { addresses, each });
+        let udp = ["0.0.0.0:6969", "[::]:6969"].map(|text| text.parse().unwrap()).to_vec();
+        let passed = Passed { udp, each, ..Passed::default() };
         let host = Host { vcpus: (0..vcpus).collect(), passed, ..Host::default() };
         Settings::parse("test.toml", text, &Flags::default(), &host)
+    }
+
+    #[test]
+    fn listeners_determine_the_addresses_of_their_kind_alone() {
+        let at = |text: &str| vec![text.parse().unwrap()];
+        let (http, https) = (at("0.0.0.0:80"), at("0.0.0.0:443"));
+        let passed = Passed { http: http.clone(), https: https.clone(), ..Passed::default() };
+        let host = Host { vcpus: vec![0, 1], passed, ..Host::default() };
+        let parse =
+            |text: &str| Settings::parse("test.toml", text, &Flags::default(), &host).unwrap();
+        let shown = |listen: &[Listen]| listen.iter().map(|it| it.address).collect::<Vec<_>>();
+        let (settings, notices) = parse("listen = ['127.0.0.1:1']\nhttp.workers = 2\n");
+        assert_eq!(notices, Vec::<String>::new());
+        assert_eq!((shown(&settings.http.listen), shown(&settings.http.tls_listen)), (http, https));
+        assert_eq!((shown(&settings.listen), settings.http.workers), (at("127.0.0.1:1"), 2));
+        let kinds = PassedKinds { udp: false, http: true, https: true };
+        assert_eq!(settings.sockets_passed, kinds);
+        assert_eq!(kinds.names().unwrap(), "HTTP and HTTPS");
+        let (settings, notices) = parse("http.listen = ['127.0.0.1:1']\n");
+        assert_eq!(shown(&settings.http.listen), at("0.0.0.0:80"));
+        assert!(notices.len() == 1 && notices[0].starts_with("`http.listen` of "), "{notices:?}");
     }
 
     #[test]

@@ -114,6 +114,7 @@ fn changed(path: &str, key: &Key) -> String {
         "listen" => "listen = [\"127.0.0.1:7000\"]".to_owned(),
         "http.listen" => "[http]\nlisten = [\"127.0.0.1:7000\"]".to_owned(),
         "http.workers" => setting(path, "2"),
+        "http.proxies" => setting(path, "[\"192.0.2.0/24\"]"),
         "group" => "user = \"onrush\"\ngroup = \"www\"".to_owned(),
         "workers.total" => "[workers]\ntotal = 3".to_owned(),
         "workers.socket" => "[workers]\nplacement = \"split\"\nsocket = 2\ntotal = 4".to_owned(),

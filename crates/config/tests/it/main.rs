@@ -12,6 +12,7 @@ use clap::Parser;
 use onrush_config::settings::{Access, Listen, LogFormat};
 use onrush_config::{Flags, Host, Problems, Settings, print_config, reference};
 use onrush_tracker::limits::{AnnounceSettings, Placement, WebLimits};
+use onrush_tracker::proxies::ClientAddress;
 
 #[derive(Parser)]
 struct Cli {
@@ -172,6 +173,27 @@ fn web_workers_share_the_limits_of_http() {
     let three = http("[http]\nworkers = 3\nconnections = 100\nbuffer_memory = '1MiB'\n", 1);
     let share = WebLimits { connections: 34, buffer_memory: 349_526, ..limits };
     assert_eq!((three.workers, three.limits), (3, share));
+}
+
+#[test]
+fn proxies_are_addresses_and_blocks() {
+    let off = settings("").http.proxies;
+    assert_eq!((off.addresses.len(), off.client_address), (0, ClientAddress::XForwardedFor));
+    for by in ClientAddress::ALL {
+        let keys = "proxies = ['192.0.2.0/24', '::1', '127.0.0.1']";
+        let text = format!("[http]\nlisten = [':80']\n{keys}\nclient_address = '{}'", by.name());
+        let settings = settings(&text);
+        let proxies = &settings.http.proxies;
+        assert_eq!((proxies.addresses.len(), proxies.client_address), (3, *by));
+        for (ip, is_proxy) in [("192.0.2.9", true), ("::1", true), ("192.0.3.1", false)] {
+            assert_eq!(proxies.contain(ip.parse().unwrap()), is_proxy, "{ip}");
+        }
+        let summary = settings.summary(&host(4));
+        assert!(summary.contains("3 blocks") && summary.contains(by.name()), "{summary}");
+    }
+    for text in ["proxies = ['proxy.example']", "client_address = 'x'", "proxies = ['1.1.1.1/8']"] {
+        assert_eq!(count(&problems(&format!("[http]\n{text}\n"))), 1, "{text}");
+    }
 }
 
 #[test]
@@ -380,6 +402,7 @@ fn questionable_settings_are_notices() {
         ("[workers]\ntotal = 9".to_owned(), "4 vCPUs"),
         ("[workers]\npin = [0, 0, 1, 2]".to_owned(), "workers.pin"),
         ("[workers]\ntotal = 2\npin = [0, 1, 2, 3]".to_owned(), "2-3"),
+        ("[http]\nlisten = [':80']\nclient_address = 'forwarded'".to_owned(), "http.proxies"),
         (
             "[http]\ntimeout = 9\nconnections = 9\nkeep_alive = 15".to_owned(),
             "http.connections, http.timeout;",

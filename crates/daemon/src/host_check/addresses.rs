@@ -32,15 +32,17 @@ pub(super) fn check(
         }
     };
     // A service manager has bound sockets that it passes.
-    let udp = settings.listen.iter().filter(|_| !settings.sockets_passed);
-    let udp = udp.map(|listen| (listen, Transport::Udp));
-    let http = settings.http.listen.iter().map(|listen| (listen, Transport::Tcp));
-    for (listen, transport) in udp.chain(http) {
-        let Err(error) = bind::check(*listen, transport) else { continue };
+    let passed = settings.sockets_passed;
+    let udp = settings.listen.iter().filter(|_| !passed.udp);
+    let udp = udp.map(|listen| (*listen, Transport::Udp));
+    let http = settings.http.listeners().into_iter();
+    let http = http.filter(|(scheme, _)| !passed.listeners(*scheme));
+    for (listen, transport) in udp.chain(http.map(|(_, listen)| (listen, Transport::Tcp))) {
+        let Err(error) = bind::check(listen, transport) else { continue };
         let holds = match error {
             // The tracker may have bound a low port before it dropped the capability for that.
             BindError::Taken { address, .. } | BindError::Forbidden { address } => {
-                running.holds(transport, &refusals::conflicts(transport, address))
+                running.holds(&refusals::conflicts(transport, address), true)
             }
             _ => Some(false),
         };
@@ -50,7 +52,7 @@ pub(super) fn check(
     let Err(error) = server::bind(listen) else { return };
     let holds = match error {
         AdminError::Taken(address) => {
-            running.holds(Transport::Tcp, &refusals::conflicts(Transport::Tcp, address))
+            running.holds(&refusals::conflicts(Transport::Tcp, address), false)
         }
         _ => Some(false),
     };
@@ -86,11 +88,12 @@ fn lock_holders(settings: &Settings, state_dirs: &[PathBuf]) -> Option<Vec<u32>>
 }
 
 impl Running {
-    /// Whether all of these sockets are the tracker's; `None` if their processes cannot be seen.
-    fn holds(&self, transport: Transport, sockets: &[Holder]) -> Option<bool> {
+    /// Whether all of these sockets are the tracker's, which `may_be_passed` by a service manager;
+    /// `None` if their processes cannot be seen.
+    fn holds(&self, sockets: &[Holder], may_be_passed: bool) -> Option<bool> {
         let is_own = |process: &Process| match &self.processes {
             // A socket unit holds what it passes to the tracker.
-            _ if transport == Transport::Udp && process.name == "systemd" => true,
+            _ if may_be_passed && process.name == "systemd" => true,
             Some(ids) => ids.contains(&process.id),
             None => process.name == "onrush",
         };
@@ -122,7 +125,7 @@ mod tests {
     #[test]
     fn sockets_of_the_process_with_the_lock_are_the_trackers() {
         let running = Running { processes: Some(vec![7]), user: 100 };
-        let holds = |sockets: &[Holder]| running.holds(Transport::Udp, sockets);
+        let holds = |sockets: &[Holder]| running.holds(sockets, true);
         assert_eq!(holds(&[held(100, &[(7, "onrush")])]), Some(true));
         // An upgrade is under way, or systemd has opened the socket.
         assert_eq!(holds(&[held(100, &[(6, "onrush"), (7, "onrush")])]), Some(true));
@@ -134,7 +137,7 @@ mod tests {
         assert_eq!(holds(&[]), Some(false));
         // This user may not see the processes of the service.
         assert_eq!(holds(&[held(100, &[])]), None);
-        assert_eq!(running.holds(Transport::Tcp, &[held(0, &[(1, "systemd")])]), Some(false));
+        assert_eq!(running.holds(&[held(0, &[(1, "systemd")])], false), Some(false));
     }
 
     /// A file without `state_dir`, checked by root: the service has the directory of its unit.
@@ -154,7 +157,7 @@ mod tests {
     #[test]
     fn without_a_readable_lock_the_name_of_the_process_counts() {
         let holds = |processes, name| {
-            Running { processes, user: 100 }.holds(Transport::Udp, &[held(100, &[(7, name)])])
+            Running { processes, user: 100 }.holds(&[held(100, &[(7, name)])], true)
         };
         assert_eq!(holds(None, "onrush"), Some(true));
         assert_eq!(holds(None, "opentracker"), Some(false));

@@ -11,6 +11,7 @@ use super::executor::Executor;
 use onrush_replica::delta::{self, CompletedHandoff};
 use onrush_text::numbers::grouped;
 use onrush_tracker::metrics::Summary;
+use onrush_tracker::orders::FRONT_PAUSE_LIMIT;
 
 /// Time for the last history to be written.
 const HISTORY_TIMEOUT: Duration = Duration::from_secs(3);
@@ -18,11 +19,16 @@ const HISTORY_TIMEOUT: Duration = Duration::from_secs(3);
 const EXIT_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Serving {
-    /// Stops the workers, writes the peers to disk, then releases the state directory. Also returns
-    /// why the peers could not be written.
+    /// Lets web workers finish the requests that have begun, stops all workers, writes the peers to
+    /// disk, then releases the state directory. Also returns why the peers could not be written.
     pub fn stop(self) -> (Summary, Result<(), String>) {
         let Executor { running, mut files, admin, history, clock, .. } = self.executor;
         admin.stopping();
+        if let Ok(paused) = running.orders().pause_fronts() {
+            let end = Instant::now() + FRONT_PAUSE_LIMIT;
+            // Connections that are open then belong to clients that are slow.
+            let _ = paused.wait_by(|results| results.recv_deadline(end));
+        }
         let (summary, shards) = running.stop_and_take_shards();
         let written = files.snapshots.write_final(shards, clock);
         files.write_history(&history, clock, HISTORY_TIMEOUT);

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use onrush_net::regroup::PendingSockets;
+use onrush_net::stream::listen::PendingListeners;
 
 use super::{StartError, Tracker};
 use crate::process::service_notify::{self, NotifyState};
@@ -13,6 +14,12 @@ use crate::upgrade::successor::{HandoffError, SuccessorSide};
 use onrush_config::Settings;
 use onrush_replica::delta;
 
+/// What is bound once the predecessor has released its sockets.
+pub(super) struct Pending {
+    pub(super) sockets: PendingSockets,
+    pub(super) listeners: PendingListeners,
+}
+
 impl Tracker {
     /// Acquires the sockets of the predecessor, whose peers are loaded. From its release to the
     /// acquisition neither process serves, so only what cannot be done earlier is done in between.
@@ -20,7 +27,7 @@ impl Tracker {
     pub(super) fn acquire_sockets(
         &mut self,
         side: &mut SuccessorSide,
-        pending: PendingSockets,
+        pending: Pending,
         settings: &Settings,
         (journal_length, merging): (u64, &Arc<AtomicBool>),
     ) -> Result<(), StartError> {
@@ -44,7 +51,8 @@ impl Tracker {
         if let Err(error) = self.running.orders().update_rules(&rules) {
             self.warnings.push(format!("{error}: it keeps the rules from before the upgrade"));
         }
-        pending.bind().map_err(HandoffError::Broken)?;
+        pending.sockets.bind().map_err(HandoffError::Broken)?;
+        pending.listeners.listen().map_err(HandoffError::Broken)?;
         // Before the upgrade socket is opened, which refuses requests during the merge.
         merging.store(true, Ordering::Release);
         side.acquire()?;

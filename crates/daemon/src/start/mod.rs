@@ -21,7 +21,6 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use crossbeam_channel::{Receiver, never};
-use onrush_net::adopt::Adopted;
 use onrush_net::bind::{self, Group, Transport};
 use onrush_net::mio::drops::DropReasons;
 use onrush_net::notice::Notice;
@@ -32,6 +31,7 @@ use thiserror::Error;
 use crate::access::AccessControl;
 use crate::host_check::{self, refusals};
 use crate::overload::Overload;
+use crate::process::socket_activation::PassedSockets;
 use crate::process::{service_notify, switch_user, user};
 use crate::state_files::{Records, StateFiles};
 use crate::time::Time;
@@ -39,6 +39,7 @@ use crate::upgrade::launcher;
 use crate::upgrade::predecessor::HandoffEvent;
 use crate::upgrade::progress::Upgrade;
 use crate::upgrade::successor::{HandoffError, SuccessorSide};
+use acquire::Pending;
 use onrush_config::reload::{KeyChange, ShownValues, joined};
 use onrush_config::settings::Listen;
 use onrush_config::{Refused, Settings};
@@ -53,7 +54,7 @@ use onrush_store::state::{State, StateError};
 use onrush_tracker::assemble::{Secrets, assemble_with_fronts, shard_map};
 use onrush_tracker::clock::Clock;
 use onrush_tracker::connection::Keys;
-use onrush_tracker::running::{Addresses, Running};
+use onrush_tracker::running::{Addresses, Running, Scheme};
 use onrush_tracker::worker::Worker;
 use sockets::Backend;
 use web::{Web, WebWorker};
@@ -151,25 +152,25 @@ impl StartError {
 }
 
 impl Tracker {
-    /// Starts a tracker on `passed` sockets, or on its own. The settings must be resolved for the
-    /// number of passed sockets.
+    /// Starts a tracker on `passed` sockets, and on its own of the kinds of which none are passed.
+    /// The settings must be resolved for the passed sockets.
     ///
     /// # Errors
     /// [`StartError`]; everything that was opened is closed again.
-    pub fn start(settings: &Settings, passed: Option<Adopted>) -> Result<Self, StartError> {
+    pub fn start(settings: &Settings, passed: PassedSockets) -> Result<Self, StartError> {
         let mut start = Start::begin(settings, server::bind)?;
-        let mut group = sockets::open(settings, passed)?;
-        let web = Web::bind(settings, true)?;
+        let mut group = sockets::open(settings, passed.udp)?;
+        let mut web = Web::open(settings, passed.listeners)?;
         let secrets = Secrets::random(start.open_state(None)?);
         start.files.serve_control(&mut start.admin);
         start.replay_journal(true);
         start.load_blocks();
         let map = shard_map(settings.placement.shards(), &secrets);
-        let mut members = start.assemble(&mut group, web, &secrets)?;
+        let mut members = start.assemble(&mut group, &mut web, &secrets)?;
         start.load_snapshot(shards(&mut members.0), map);
         let mut tracker = start.into_tracker(members, map)?;
         tracker.steering = sockets::steer(settings, map, &mut group);
-        tracker.serve(settings, group, (secrets.shard_key, Arc::default()));
+        tracker.serve(settings, (group, web.groups), (secrets.shard_key, Arc::default()));
         Ok(tracker)
     }
 
@@ -184,8 +185,9 @@ impl Tracker {
         service_notify::set_main(!launcher::is_successor());
         let mut start = Start::begin(settings, |listen| admin::bind_or_wait(settings, listen))?;
         let mut side = SuccessorSide::request(settings, start.clock)?;
-        let (mut group, pending) = sockets::take(settings, &mut side)?;
-        let web = Web::bind(settings, false)?;
+        let (mut group, sockets) = sockets::take(settings, &mut side)?;
+        let (mut web, listeners) = Web::take(settings, &mut side)?;
+        let pending = Pending { sockets, listeners };
         let keys = start.open_state(side.lock.take())?;
         if let (Some(socket), Some(listener)) = (&start.files.control, side.control.take())
             && let Ok(mut socket) = socket.lock()
@@ -204,7 +206,7 @@ impl Tracker {
         let secrets = Secrets { shard_key, ..Secrets::random(keys) };
         let map = shard_map(settings.placement.shards(), &secrets);
         start.adopt_commitment(current.as_ref().map(|current| current.commitment));
-        let mut members = start.assemble(&mut group, web, &secrets)?;
+        let mut members = start.assemble(&mut group, &mut web, &secrets)?;
         let (access, now) = (&start.access.lists().access, start.clock.now());
         let limit = settings.limits.peers;
         side.load_peers(shards(&mut members.0), map, access, now, limit, force)?;
@@ -218,7 +220,7 @@ impl Tracker {
         }
         // The last snapshot of the predecessor may be old.
         tracker.files.snapshots.merging = Some(merging.clone());
-        tracker.serve(settings, group, (shard_key, merging));
+        tracker.serve(settings, (group, web.groups), (shard_key, merging));
         Ok(tracker)
     }
 
@@ -226,7 +228,7 @@ impl Tracker {
     fn serve(
         &mut self,
         settings: &Settings,
-        group: Group,
+        (group, listeners): (Group, Vec<web::Group>),
         (shard_key, merging): ([u32; 5], Arc<AtomicBool>),
     ) {
         self.running.begin();
@@ -236,7 +238,7 @@ impl Tracker {
         // In an upgrade the predecessor has written its history when it released the sockets.
         self.warnings.extend(self.files.load_history(&self.history, self.clock));
         self.warnings.extend(group.notices.iter().map(Notice::to_string));
-        self.listen_for_successor(settings, group, shard_key, merging);
+        self.listen_for_successor(settings, (group, listeners), shard_key, merging);
     }
 }
 
@@ -337,7 +339,7 @@ impl<'a> Start<'a> {
     fn assemble(
         &mut self,
         group: &mut Group,
-        web: Web,
+        web: &mut Web,
         secrets: &Secrets,
     ) -> Result<Members, StartError> {
         let backends = sockets::backends(self.settings, group, &self.drop_reasons)
@@ -349,10 +351,10 @@ impl<'a> Start<'a> {
         let (workers, fronts) = assemble_with_fronts(&limits, secrets, backends, &rules, wakers);
         let addresses = Addresses {
             udp: group.addresses.clone(),
-            http: web.addresses.clone(),
-            https: Vec::new(),
+            http: web.addresses(Scheme::Http),
+            https: web.addresses(Scheme::Https),
         };
-        let fronts = web.into_workers(fronts, &rules, self.settings.http.limits, &addresses);
+        let fronts = web.take_workers(fronts, &rules, self.settings.http.limits, &addresses);
         Ok((workers, fronts, addresses))
     }
 

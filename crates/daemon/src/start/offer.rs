@@ -7,8 +7,9 @@ use std::sync::atomic::AtomicBool;
 
 use crossbeam_channel::unbounded;
 use onrush_net::bind::Group;
+use onrush_net::stream::listen::AddressListeners;
 
-use super::Tracker;
+use super::{Tracker, web};
 use crate::upgrade::SOCKET;
 use crate::upgrade::predecessor::{PredecessorSide, unavailable};
 use onrush_config::Settings;
@@ -22,14 +23,14 @@ impl Tracker {
     pub(super) fn listen_for_successor(
         &mut self,
         settings: &Settings,
-        group: Group,
+        (group, listeners): (Group, Vec<web::Group>),
         shard_key: [u32; 5],
         merging: Arc<AtomicBool>,
     ) {
         let (Some(lock), Some(directory)) = (&self.files.lock, &settings.state_dir) else { return };
         let (events, handoffs) = unbounded();
         let path = directory.join(SOCKET);
-        let sections = sections(&group, lock);
+        let sections = sections(&group, listeners, lock);
         let listening = sections.and_then(|(sections, descriptors)| {
             let handoff = Handoff {
                 version: version().to_owned(),
@@ -62,12 +63,20 @@ impl Tracker {
 }
 
 /// The descriptors that a successor gets, by section.
-fn sections(group: &Group, lock: &StateLock) -> io::Result<(Vec<Section>, Vec<Vec<OwnedFd>>)> {
+fn sections(
+    group: &Group,
+    listeners: Vec<web::Group>,
+    lock: &StateLock,
+) -> io::Result<(Vec<Section>, Vec<Vec<OwnedFd>>)> {
     let mut all = Vec::new();
     for &address in &group.addresses {
         let sockets = group.sockets_at(address).into_iter();
         let sockets = sockets.map(|socket| socket.as_fd().try_clone_to_owned());
         all.push((SectionKind::Udp(address), sockets.collect::<io::Result<_>>()?));
+    }
+    for (scheme, AddressListeners { address, listeners }) in listeners {
+        let kind = SectionKind::of_listeners((scheme, address));
+        all.push((kind, listeners.into_iter().map(OwnedFd::from).collect()));
     }
     all.push((SectionKind::Lock, lock.share()?));
     let of = |(kind, descriptors): (_, Vec<OwnedFd>)| {

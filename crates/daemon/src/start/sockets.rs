@@ -1,4 +1,4 @@
-//! The sockets of a start: bound, passed by a service manager, or received from a predecessor;
+//! The UDP sockets of a start: bound, passed by a service manager, or received from a predecessor;
 //! their backends, and steering by the kernel.
 
 use std::io;

@@ -1,13 +1,18 @@
-//! The web workers of a start and their listeners.
+//! The web workers of a start and their listeners: bound, passed by a service manager, or received
+//! from a predecessor.
 
+use std::iter;
+use std::mem;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use onrush_config::Settings;
+use onrush_config::settings::Listen;
+use onrush_net::bind::BindError;
 use onrush_net::notice::Notice;
 use onrush_net::stream::Streams;
-use onrush_net::stream::listen::{self, Listeners};
+use onrush_net::stream::listen::{self, AddressListeners, Listeners, PendingListeners};
 use onrush_net::stream::mio::Backend;
 use onrush_tracker::front::Front;
 use onrush_tracker::lanes::Waker;
@@ -16,57 +21,113 @@ use onrush_tracker::rules::Rules;
 use onrush_tracker::running::{Addresses, Scheme};
 
 use super::StartError;
+use crate::upgrade::successor::{HandedListeners, SuccessorSide};
 
 /// Open files beside connections: sockets, log, state, lists, and the admin side.
 const OTHER_FILES: u64 = 1024;
 
 pub(super) type WebWorker = onrush_web::WebWorker<Backend>;
 
+/// The listeners of an address, with what is accepted there.
+pub(super) type Group = (Scheme, AddressListeners);
+
 /// The listeners of each web worker, before there are workers; none where HTTP is off.
 pub(super) struct Web {
-    backends: Vec<Backend>,
-    /// The bound addresses, with the ports that they got.
-    pub(super) addresses: Vec<SocketAddr>,
+    /// For each worker what its listeners accept, by their numbers, and the backend with them.
+    backends: Vec<(Vec<Scheme>, Backend)>,
+    /// The same listeners by address, for the next upgrade.
+    pub(super) groups: Vec<Group>,
     notices: Vec<Notice>,
 }
 
 impl Web {
-    /// Listens at the configured addresses. `probe` is whether to check first that no other process
-    /// has an address: a predecessor has it, until it exits.
-    pub(super) fn bind(settings: &Settings, probe: bool) -> Result<Self, StartError> {
-        let http = &settings.http;
-        if http.listen.is_empty() {
-            return Ok(Self { backends: Vec::new(), addresses: Vec::new(), notices: Vec::new() });
+    /// Uses the passed listeners, and binds those at the configured addresses of a scheme of which
+    /// none were passed.
+    pub(super) fn open(settings: &Settings, passed: Vec<Group>) -> Result<Self, StartError> {
+        let listen = settings.http.listeners().into_iter();
+        let own = listen.filter(|(scheme, _)| !settings.sockets_passed.listeners(*scheme));
+        Self::with(settings, passed, own.collect())
+    }
+
+    /// Uses the listeners of the predecessor, and binds those at added addresses. The pending ones,
+    /// for further workers, listen when the predecessor has released the others. Workers share
+    /// those that a service manager has opened.
+    pub(super) fn take(
+        settings: &Settings,
+        side: &mut SuccessorSide,
+    ) -> Result<(Self, PendingListeners), StartError> {
+        let mut pending = PendingListeners::default();
+        let HandedListeners { mut kept, added } = mem::take(&mut side.web);
+        for (scheme, group) in &mut kept {
+            if !settings.sockets_passed.listeners(*scheme) {
+                let added = group.add_up_to(settings.http.workers, &mut pending);
+                added.map_err(StartError::Http)?;
+            }
         }
-        let Listeners { workers, addresses, mut notices } =
-            listen::bind(&http.listen, http.workers, probe).map_err(StartError::Http)?;
-        notices.extend(raise_open_files(http.workers * http.limits.connections));
-        // Without it, connections are accepted earlier than their requests arrive.
-        workers.iter().flatten().for_each(|listener| _ = listen::defer_accept(listener));
-        let backends = workers.into_iter().map(Backend::new).collect::<Result<_, _>>();
-        Ok(Self { backends: backends.map_err(StartError::Poll)?, addresses, notices })
+        Ok((Self::with(settings, kept, added)?, pending))
+    }
+
+    /// Binds listeners at `added` addresses, and distributes them and others over the workers.
+    fn with(
+        settings: &Settings,
+        mut groups: Vec<Group>,
+        added: Vec<(Scheme, Listen)>,
+    ) -> Result<Self, StartError> {
+        let (workers, mut notices) = (settings.http.workers, Vec::new());
+        for scheme in [Scheme::Http, Scheme::Https] {
+            // Together, as one address may include another.
+            let of = added.iter().filter(|(of, _)| *of == scheme).map(|(_, listen)| *listen);
+            let bound = listen::bind(&of.collect::<Vec<_>>(), workers, true);
+            let Listeners { groups: bound, notices: more } = bound.map_err(StartError::Http)?;
+            groups.extend(iter::repeat(scheme).zip(bound));
+            notices.extend(more);
+        }
+        if groups.is_empty() {
+            return match settings.http.listeners().is_empty() {
+                true => Ok(Self { backends: Vec::new(), groups, notices }),
+                false => Err(StartError::Http(BindError::Nothing)),
+            };
+        }
+        notices.extend(raise_open_files(workers * settings.http.limits.connections));
+        let backend = |worker| {
+            let (mut schemes, mut listeners) = (Vec::new(), Vec::new());
+            for (scheme, group) in &groups {
+                listeners.extend(group.of_worker(worker, workers)?);
+                schemes.resize(listeners.len(), *scheme);
+            }
+            // Without it, connections are accepted earlier than their requests arrive.
+            listeners.iter().for_each(|listener| _ = listen::defer_accept(listener));
+            Ok((schemes, Backend::new(listeners)?))
+        };
+        let backends = (0..workers).map(backend).collect::<Result<_, _>>();
+        Ok(Self { backends: backends.map_err(StartError::Poll)?, groups, notices })
     }
 
     pub(super) fn notices(&self) -> impl Iterator<Item = String> {
         self.notices.iter().map(Notice::to_string)
     }
 
-    /// The waker of each worker.
-    pub(super) fn wakers(&self) -> Vec<Arc<dyn Waker>> {
-        self.backends.iter().map(|it| Arc::new(it.waker()) as Arc<dyn Waker>).collect()
+    /// The bound addresses of a scheme, with the ports that they got.
+    pub(super) fn addresses(&self, scheme: Scheme) -> Vec<SocketAddr> {
+        let of = self.groups.iter().filter(|(of, _)| *of == scheme);
+        of.map(|(_, group)| group.address).collect()
     }
 
-    /// The workers of a tracker with these addresses, each with a front of the data path.
-    pub(super) fn into_workers(
-        self,
+    /// The waker of each worker.
+    pub(super) fn wakers(&self) -> Vec<Arc<dyn Waker>> {
+        self.backends.iter().map(|(_, it)| Arc::new(it.waker()) as Arc<dyn Waker>).collect()
+    }
+
+    /// The workers of a tracker with these addresses, each with a front of the data path. Once.
+    pub(super) fn take_workers(
+        &mut self,
         fronts: Vec<Front>,
         rules: &Rules,
         limits: WebLimits,
         addresses: &Addresses,
     ) -> Vec<WebWorker> {
-        let fronts = self.backends.into_iter().zip(fronts);
-        let worker = |(streams, front)| {
-            let listeners = vec![Scheme::Http; addresses.http.len()];
+        let fronts = mem::take(&mut self.backends).into_iter().zip(fronts);
+        let worker = |((listeners, streams), front)| {
             WebWorker::new(front, rules, (streams, listeners), limits, addresses)
         };
         fronts.map(worker).collect()

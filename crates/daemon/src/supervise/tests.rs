@@ -181,7 +181,9 @@ fn visible(owner: &str, fixture: &mut Fixture, effects: &Effects) -> String {
 }
 
 /// A value of each key, beside what it needs.
-const VALUES: [(&str, &str); 30] = [
+const VALUES: [(&str, &str); 32] = [
+    ("http.proxies", "[http]\nproxies = [\"192.0.2.9\"]\n"),
+    ("http.client_address", "[http]\nclient_address = \"forwarded\"\n"),
     ("announce.interval", "[announce]\ninterval = 900\n"),
     ("announce.interval_jitter_percent", "[announce]\ninterval_jitter_percent = 9\n"),
     ("announce.default_peers", "[announce]\ndefault_peers = 9\n"),

@@ -5,13 +5,14 @@
 //! ```text
 //! successor                                  predecessor (serves)
 //!  │── Request: protocol version ─────────────▶│
-//!  │◀─ Handoff: addresses, shard key; sockets, state lock, control socket as descriptors ─│
+//!  │◀─ Handoff: addresses, shard key; sockets, listeners, state lock, control socket ─────│
 //!  │   (opens further sockets)                 │
 //!  │── Accept: addresses to keep ─────────────▶│
 //!  │◀─ Dump: number of peers ──────────────────│ records stops and replacements from here on
 //!  │◀─ all peers, as a snapshot ───────────────│ dumps in steps
 //!  │   (workers wait at a gate)                │
 //!  │── Ready: could serve ────────────────────▶│
+//!  │                                           │ web workers stop accepting, finish what has begun
 //!  │                                           │ refuses changes; workers stop receiving and drain
 //!  │◀─ Release ────────────────────────────────│
 //!  │   (late changes, rules; binds sockets)    │
@@ -22,10 +23,11 @@
 //!  │                                           │ exits with 0
 //! ```
 //!
-//! Both processes have the same sockets, so datagrams queue in the kernel while neither receives.
-//! Until the predecessor has read `Acquired` it can resume, and does so on any failure; after that
-//! it never reads a shared socket again. Every wait has a timeout. A shard's change log is bounded:
-//! peers whose stop it has dropped stay listed until their lifetime ends.
+//! Both processes have the same sockets, so datagrams and connections queue in the kernel while
+//! neither serves. Until the predecessor has read `Acquired` it can resume, and does so on any
+//! failure; after that it never reads a shared socket again, nor accepts from a shared listener.
+//! Every wait has a timeout. A shard's change log is bounded: peers whose stop it has dropped stay
+//! listed until their lifetime ends.
 //!
 //! The messages, the dump and the delta are those of `onrush_replica`.
 //!

@@ -3,13 +3,12 @@
 
 use std::fmt::Display;
 use std::io;
-use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Sender, bounded};
 use onrush_net::descriptors::Peer;
@@ -26,7 +25,8 @@ use onrush_replica::link::{Link, UnixLink};
 use onrush_store::state_socket::StateSocket;
 use onrush_text::version::version;
 use onrush_tracker::clock::{Clock, Now};
-use onrush_tracker::orders::Orders;
+use onrush_tracker::gather::Gather;
+use onrush_tracker::orders::{FRONT_PAUSE_LIMIT, Orders};
 
 /// Time for the request after a connection is accepted. Others wait behind it, so it is shorter
 /// than the time for which a successor waits.
@@ -253,8 +253,11 @@ impl PredecessorSide {
             other => return Err(unexpected(&other)),
         }
         let ready = |commitment| HandoffEvent::Ready { process, version, commitment };
-        let commitment = self.ask_main_thread(&link, ready)?;
-        self.release(&link, commitment).inspect_err(|_| {
+        let released = self.pause_fronts(&link).and_then(|()| {
+            let commitment = self.ask_main_thread(&link, ready)?;
+            self.release(&link, commitment)
+        });
+        released.inspect_err(|_| {
             if let Err(error) = self.orders.resume() {
                 log::error!("{error}; its worker does not serve");
             }
@@ -288,6 +291,14 @@ impl PredecessorSide {
         dump::send(link, &self.orders, limit, DUMP_TIMEOUT)
     }
 
+    /// Lets fronts finish the requests that have begun, for a limited time. Further connections
+    /// wait for the successor; workers receive meanwhile.
+    fn pause_fronts(&self, link: &impl Link) -> io::Result<()> {
+        let paused = self.orders.pause_fronts().map_err(io::Error::other)?;
+        wait_for_fronts(link, paused);
+        Ok(())
+    }
+
     /// Stops receiving and releases the sockets. After a failure, workers have to receive again.
     fn release(&self, link: &impl Link, commitment: IntervalCommitment) -> io::Result<()> {
         let paused = self.orders.pause().map_err(io::Error::other)?;
@@ -309,17 +320,36 @@ impl PredecessorSide {
         }
     }
 
-    /// Answers the datagrams queued at addresses that the successor does not serve.
-    fn drain_dropped_addresses(&self, link: &impl Link, keeps: &[bool]) {
-        let addresses = self.handoff.addresses().zip(keeps);
-        let dropped: Arc<[SocketAddr]> =
-            addresses.filter(|(_, keep)| !**keep).map(|((address, _), _)| address).collect();
-        if dropped.is_empty() {
-            return;
+    /// Answers the datagrams and connections queued at addresses that the successor does not serve.
+    fn drain_dropped_addresses(&self, link: &impl Link, keeps: &[SectionKind]) {
+        let kinds = self.handoff.sections.iter().map(|section| section.kind);
+        let dropped = kinds.filter(|kind| !keeps.contains(kind));
+        let (mut udp, mut web) = (Vec::new(), Vec::new());
+        for kind in dropped {
+            match kind {
+                SectionKind::Udp(address) => udp.push(address),
+                SectionKind::Http(address) | SectionKind::Https(address) => web.push(address),
+                SectionKind::Lock | SectionKind::Control => {}
+            }
         }
         let wait = |results: &_| link.wait(results, DRAIN_TIMEOUT);
-        if !self.orders.drain(&dropped).is_ok_and(|drained| drained.wait_by(wait).is_ok()) {
+        if !udp.is_empty()
+            && !self.orders.drain(&udp.into()).is_ok_and(|drained| drained.wait_by(wait).is_ok())
+        {
             log::warn!("some requests at addresses that are no longer served were not answered");
         }
+        if !web.is_empty()
+            && let Ok(drained) = self.orders.drain_fronts(&web.into())
+        {
+            wait_for_fronts(link, drained);
+        }
     }
+}
+
+/// Waits until no connection of a front is open, for a limited time in all.
+fn wait_for_fronts(link: &impl Link, done: Gather<()>) {
+    let end = Instant::now() + FRONT_PAUSE_LIMIT;
+    // Connections that are open then belong to clients that are slow.
+    let _ =
+        done.wait_by(|results| link.wait(results, end.saturating_duration_since(Instant::now())));
 }

@@ -5,9 +5,11 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
+use std::vec;
 
 use onrush_net::bind::BoundSocket;
 use onrush_net::regroup::AddressSockets;
+use onrush_net::stream::listen::AddressListeners;
 use onrush_swarm::{ChangeReader, Interest, Shard, ShardMap};
 use thiserror::Error;
 
@@ -25,6 +27,7 @@ use onrush_text::numbers::grouped;
 use onrush_text::version::version;
 use onrush_tracker::access::AccessList;
 use onrush_tracker::clock::{Clock, Now};
+use onrush_tracker::running::Scheme;
 
 /// Time for each message of the predecessor: longer than any of its own timeouts.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -62,12 +65,14 @@ pub struct SuccessorSide<L = UnixLink> {
     pub link: L,
     /// The description of the handoff.
     pub handoff: Handoff,
-    /// The sockets of the addresses that both processes serve.
+    /// The UDP sockets of the addresses that both processes serve.
     pub kept: Vec<AddressSockets>,
-    /// For each address of the handoff whether it is kept.
-    keeps: Vec<bool>,
-    /// The addresses that only the successor serves.
+    /// The UDP addresses that only the successor serves.
     pub added: Vec<Listen>,
+    /// The listeners.
+    pub web: HandedListeners,
+    /// The sections whose addresses are kept.
+    keeps: Vec<SectionKind>,
     /// The state directory's lock.
     pub lock: Option<StateLock>,
     /// The control socket, if the predecessor has one.
@@ -76,12 +81,31 @@ pub struct SuccessorSide<L = UnixLink> {
     pub stops: Vec<ChangeReader>,
 }
 
-/// The sockets that a service manager has opened for the predecessor, if it has. Their addresses
-/// and number override the configuration. Failures are reported by [`SuccessorSide::request`].
-pub fn passed_sockets(settings: &Settings) -> Option<Passed> {
-    let handoff = inspect(settings).filter(|handoff| handoff.passed)?;
-    let (addresses, counts): (_, Vec<usize>) = handoff.addresses().unzip();
-    Some(Passed { each: counts.into_iter().min()?, addresses })
+/// Listeners of a handoff, with what is accepted there.
+#[derive(Debug, Default)]
+pub struct HandedListeners {
+    /// Those of the addresses that both processes serve.
+    pub kept: Vec<(Scheme, AddressListeners)>,
+    /// The addresses that only the successor serves.
+    pub added: Vec<(Scheme, Listen)>,
+}
+
+/// The sockets that a service manager has opened for the predecessor. Their addresses and number
+/// override the configuration. Failures are reported by [`SuccessorSide::request`].
+pub fn passed_sockets(settings: &Settings) -> Passed {
+    let Some(handoff) = inspect(settings) else { return Passed::default() };
+    let udp = handoff.addresses().filter(|_| handoff.passed.udp);
+    let (udp, counts): (Vec<_>, Vec<usize>) = udp.unzip();
+    let listeners = |scheme| {
+        let all = handoff.listeners().filter(|(of, _)| *of == scheme);
+        all.filter(|_| handoff.passed.listeners(scheme)).map(|(_, address)| address).collect()
+    };
+    Passed {
+        udp,
+        each: counts.into_iter().min().unwrap_or(0),
+        http: listeners(Scheme::Http),
+        https: listeners(Scheme::Https),
+    }
 }
 
 /// The handoff that the predecessor would make. Failures are reported by
@@ -120,16 +144,17 @@ impl SuccessorSide {
     /// # Errors
     /// [`HandoffError`].
     pub fn request(settings: &Settings, clock: Clock) -> Result<Self, HandoffError> {
-        Self::begin(connect(settings, clock)?, &settings.listen)
+        Self::begin(connect(settings, clock)?, &settings.listen, &settings.http.listeners())
     }
 }
 
 impl<L: Link> SuccessorSide<L> {
-    /// Requests the handoff over this link, for a process that is to serve these addresses.
+    /// Requests the handoff over this link, for a process that is to serve these addresses over UDP
+    /// and TCP.
     ///
     /// # Errors
     /// [`HandoffError`].
-    pub fn begin(link: L, listen: &[Listen]) -> Result<Self, HandoffError> {
+    pub fn begin(link: L, udp: &[Listen], web: &[(Scheme, Listen)]) -> Result<Self, HandoffError> {
         link.send(&Message::Request { protocol: PROTOCOL, version: version().to_owned() })?;
         let handoff = match link.receive(TIMEOUT)? {
             Message::Handoff(handoff) => handoff,
@@ -141,17 +166,28 @@ impl<L: Link> SuccessorSide<L> {
             }
             other => return Err(unexpected(&other).into()),
         };
-        let addresses: Vec<_> = handoff.addresses().map(|(address, _)| address).collect();
-        let (keeps, added) = compare(&addresses, listen);
-        let (mut kept, mut lock, mut control) = (Vec::new(), None, None);
-        let mut keep = keeps.iter();
+        let bound: Vec<_> = handoff.addresses().map(|(address, _)| address).collect();
+        let (mut keeps_udp, added) = compare(&bound, udp, |listen| *listen);
+        let bound: Vec<_> = handoff.listeners().map(|(_, address)| address).collect();
+        let (mut keeps_web, added_web) = compare(&bound, web, |(_, listen)| *listen);
+        let (mut kept, mut kept_web, mut keeps) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut lock, mut control) = (None, None);
         for (kind, descriptors) in link.receive_descriptors(&handoff.sections)? {
             match kind {
                 SectionKind::Udp(address) => {
                     let sockets = descriptors.into_iter().map(BoundSocket::adopt);
                     let sockets = sockets.collect::<io::Result<_>>()?;
-                    if keep.next() == Some(&true) {
+                    if keeps_udp.next().flatten().is_some() {
+                        keeps.push(kind);
                         kept.push(AddressSockets { address, sockets });
+                    }
+                }
+                SectionKind::Http(address) | SectionKind::Https(address) => {
+                    let listeners = AddressListeners::adopt(address, descriptors)?;
+                    // What is accepted there may change.
+                    if let Some((scheme, _)) = keeps_web.next().flatten() {
+                        keeps.push(kind);
+                        kept_web.push((scheme, listeners));
                     }
                 }
                 SectionKind::Lock => lock = Some(StateLock::adopt(descriptors)?),
@@ -160,7 +196,8 @@ impl<L: Link> SuccessorSide<L> {
                 }
             }
         }
-        Ok(Self { link, handoff, kept, keeps, added, lock, control, stops: Vec::new() })
+        let (web, stops) = (HandedListeners { kept: kept_web, added: added_web }, Vec::new());
+        Ok(Self { link, handoff, kept, added, web, keeps, lock, control, stops })
     }
 
     /// Accepts the handoff, and loads the peers as they arrive. If they are more than `limit`,
@@ -213,22 +250,26 @@ impl<L: Link> SuccessorSide<L> {
     }
 }
 
-/// For each `bound` address whether `listen` keeps it, and the addresses to be bound. Port 0
+/// For each `bound` address the one of `wanted` that keeps it, and those to be bound. Port 0
 /// matches any port.
-fn compare(bound: &[SocketAddr], listen: &[Listen]) -> (Vec<bool>, Vec<Listen>) {
-    let mut keeps = vec![false; bound.len()];
+fn compare<T: Copy>(
+    bound: &[SocketAddr],
+    wanted: &[T],
+    listen: impl Fn(&T) -> Listen,
+) -> (vec::IntoIter<Option<T>>, Vec<T>) {
+    let mut keeps = vec![None; bound.len()];
     let mut added = Vec::new();
-    for wanted in listen {
-        let address = wanted.address;
+    for wanted in wanted {
+        let address = listen(wanted).address;
         let matches = |bound: &SocketAddr| {
             bound.ip() == address.ip() && (address.port() == 0 || bound.port() == address.port())
         };
-        match (0..bound.len()).find(|number| !keeps[*number] && matches(&bound[*number])) {
-            Some(number) => keeps[number] = true,
+        match (0..bound.len()).find(|at| keeps[*at].is_none() && matches(&bound[*at])) {
+            Some(number) => keeps[number] = Some(*wanted),
             None => added.push(*wanted),
         }
     }
-    (keeps, added)
+    (keeps.into_iter(), added)
 }
 
 #[cfg(test)]
@@ -242,7 +283,8 @@ mod tests {
         let compared = |wanted: &[&str]| {
             let listen: Vec<_> =
                 wanted.iter().map(|text| Listen { address: at(text), optional: false }).collect();
-            let (keeps, added) = compare(&bound, &listen);
+            let (keeps, added) = compare(&bound, &listen, |listen| *listen);
+            let keeps = keeps.map(|keeps| keeps.is_some()).collect::<Vec<_>>();
             (keeps, added.iter().map(|added| added.address).collect::<Vec<_>>())
         };
         let all = ["127.0.0.1:1000", "[::1]:1000", "127.0.0.1:2000"];

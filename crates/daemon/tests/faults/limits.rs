@@ -28,11 +28,17 @@ fn cpu_seconds(pid: u32) -> f64 {
     fields[11..13].iter().map(|ticks| ticks.parse::<f64>().unwrap() / 100.0).sum()
 }
 
-/// The open files of a process, but for those that a snapshot opens in this directory for a moment.
+/// The open files of a process, but for those that it opens for a moment: of snapshots in this
+/// directory, and of the kernel.
 fn files(pid: u32, state: &Path) -> usize {
     let entries = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
     let names = entries.filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok());
-    names.filter(|name| !name.starts_with(state) || name.ends_with("lock")).count()
+    let is_brief = |name: &Path| {
+        name.starts_with("/proc")
+            || name.starts_with("/sys")
+            || name.starts_with(state) && !name.ends_with("lock")
+    };
+    names.filter(|name| !is_brief(name)).count()
 }
 
 /// Connections to the admin side take every free descriptor: UDP is served, no thread spins, an

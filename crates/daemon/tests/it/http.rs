@@ -16,7 +16,7 @@ use crate::harness::{
 };
 
 /// A daemon with HTTP on one port of 127.0.0.1 and of ::1, and these addresses.
-fn serve(tables: &str) -> (Daemon, [SocketAddr; 2]) {
+pub(crate) fn serve(tables: &str) -> (Daemon, [SocketAddr; 2]) {
     let v4 = free_address();
     let addresses = [v4, SocketAddr::from((Ipv6Addr::LOCALHOST, v4.port()))];
     let [first, second] = addresses.map(|address| address.to_string());
@@ -25,12 +25,12 @@ fn serve(tables: &str) -> (Daemon, [SocketAddr; 2]) {
 }
 
 /// The request of a target, which keeps the connection.
-fn get(target: &str) -> String {
+pub(crate) fn get(target: &str) -> String {
     format!("GET {target} HTTP/1.1\r\nHost: t\r\n\r\n")
 }
 
 /// The target of an announce; more keys may follow.
-fn announce(hash: InfoHash, port: u16, more: &str) -> String {
+pub(crate) fn announce(hash: InfoHash, port: u16, more: &str) -> String {
     let hash: String = hash.0.iter().map(|byte| format!("%{byte:02X}")).collect();
     format!("/announce?info_hash={hash}&peer_id=-ON0001-abcdefghijkl&port={port}{more}")
 }
@@ -48,16 +48,16 @@ fn only(peer: SocketAddr) -> Vec<u8> {
 }
 
 /// A connection of a client.
-struct Connection(BufReader<TcpStream>);
+pub(crate) struct Connection(BufReader<TcpStream>);
 
 impl Connection {
-    fn to(address: SocketAddr) -> Self {
+    pub(crate) fn to(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         Self(BufReader::new(stream))
     }
 
-    fn send(&self, bytes: impl AsRef<[u8]>) {
+    pub(crate) fn send(&self, bytes: impl AsRef<[u8]>) {
         self.0.get_ref().write_all(bytes.as_ref()).unwrap();
     }
 
@@ -66,7 +66,7 @@ impl Connection {
     }
 
     /// The status and the body of the next reply; `None` at the end.
-    fn next_reply(&mut self) -> Option<(u16, Vec<u8>)> {
+    pub(crate) fn next_reply(&mut self) -> Option<(u16, Vec<u8>)> {
         let lines = self.0.by_ref().lines().map(Result::unwrap);
         let head: Vec<_> = lines.take_while(|line| !line.is_empty()).collect();
         let status = head.first()?.strip_prefix("HTTP/1.1 ").expect("a status line");
@@ -78,16 +78,23 @@ impl Connection {
 
     /// The body of the reply to a GET, which has status 200.
     #[track_caller]
-    fn get(&mut self, target: &str) -> Vec<u8> {
+    pub(crate) fn get(&mut self, target: &str) -> Vec<u8> {
         self.send(get(target));
         let (status, body) = self.next_reply().expect("a reply");
         assert_eq!(status, 200, "{target}: {}", String::from_utf8_lossy(&body));
         body
     }
 
+    /// Whether the tracker ends the connection, or resets it, without another byte.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.0
+            .fill_buf()
+            .map_or_else(|it| it.kind() == ErrorKind::ConnectionReset, <[u8]>::is_empty)
+    }
+
     /// Asserts that the tracker ends the connection without another byte, and without a reset.
     #[track_caller]
-    fn ends(&mut self) {
+    pub(crate) fn ends(&mut self) {
         assert_eq!(self.0.fill_buf().unwrap(), b"");
     }
 }
@@ -98,22 +105,22 @@ fn sum(daemon: &Daemon, name: &str, label: &str) -> u64 {
     daemon.metrics().sum(&format!("onrush_http_{name}"), &[label]) as u64
 }
 
-fn refused(daemon: &Daemon, reason: &str) -> u64 {
+pub(crate) fn refused(daemon: &Daemon, reason: &str) -> u64 {
     sum(daemon, "refused_requests_total", &format!("reason=\"{reason}\""))
 }
 
-fn closed(daemon: &Daemon, cause: &str) -> u64 {
+pub(crate) fn closed(daemon: &Daemon, cause: &str) -> u64 {
     sum(daemon, "closed_connections_total", &format!("cause=\"{cause}\""))
 }
 
 /// Waits until a sum is this number: a reply may arrive before it is counted.
 #[track_caller]
-fn await_sum(daemon: &Daemon, name: &str, label: &str, number: u64) {
+pub(crate) fn await_sum(daemon: &Daemon, name: &str, label: &str, number: u64) {
     eventually(&format!("{name} {label} is {number}"), || sum(daemon, name, label) == number);
 }
 
 /// Waits until every connection and every request is counted exactly once by its end.
-fn check_sums(daemon: &Daemon) {
+pub(crate) fn check_sums(daemon: &Daemon) {
     eventually("accepted = open + closed, requests = answered + refused + abandoned", || {
         let metrics = daemon.metrics();
         let sum = |name: &str| metrics.sum(&format!("onrush_http_{name}"), &[]);

@@ -2,9 +2,9 @@
 //! `systemd-socket-activate` (package systemd); `scripts/unit-test` tests the unit under systemd.
 
 use std::io::IoSliceMut;
-use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
-use std::os::unix::net::UnixDatagram;
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -16,6 +16,7 @@ use tempfile::TempDir;
 use crate::harness::{
     Client, Daemon, Launch, assert_parts, eventually, free_address, random_hash, seeder,
 };
+use crate::http::{Connection, get};
 
 /// Extends the time-out of the unit.
 const EXTEND: &str = "EXTEND_TIMEOUT_USEC=30000000";
@@ -254,13 +255,42 @@ fn flags_overridden_by_passed_sockets_cause_a_warning() {
     ended.has_line("`listen` of ", &[" WARN ", "--listen", &address.to_string()]);
 }
 
+/// The tracker opens its UDP sockets itself. An upgrade passes the listeners on.
+#[test]
+fn listeners_of_systemd_are_used_and_upgraded() {
+    let (http, state) = (both()[0], tempfile::tempdir().unwrap());
+    let elsewhere = free_address().to_string();
+    let state_dir = state.path().to_str().unwrap();
+    let flags = ["--listen", "127.0.0.1:0", "--http", &elsewhere, "--state-dir", state_dir];
+    let mut daemon = activated(&["--fdname=web"], &[http], &flags);
+    // The first connection starts the daemon and waits in the listener.
+    let mut first = Connection::to(http);
+    first.send(get("/health"));
+    let [udp] = daemon.serving()[..] else { panic!("one address") };
+    assert_eq!(first.next_reply().unwrap().0, 200);
+    let serves = format!("http://{http} (HTTP sockets by systemd)");
+    for _ in 0..2 {
+        assert_eq!(daemon.upgrade(), [udp]);
+        Connection::to(http).get("/health");
+        daemon.check();
+    }
+    let ended = daemon.stop();
+    assert_eq!(ended.log.iter().filter(|line| line.contains(&serves)).count(), 3);
+    ended.has_line("`http.listen` of ", &[" WARN ", "--http", &http.to_string()]);
+}
+
 #[test]
 fn sockets_of_another_kind_and_inconsistent_ones_are_refused() {
     let [v4, v6] = both();
-    let daemon = activated(&[], &[v4], &[]);
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("socket");
+    let program = ["systemd-socket-activate", "-l", path.to_str().unwrap()];
+    let mut daemon = Launch::new(&[]).under(&program).start();
+    daemon.line("Listening on ");
     // A connection starts the daemon.
-    TcpStream::connect(v4).unwrap();
-    daemon.refusal(&["LISTEN_FDS", "UDP", "ListenDatagram=ADDRESS:PORT"]);
+    UnixStream::connect(path).unwrap();
+    let remedies = ["ListenDatagram=ADDRESS:PORT", "ListenStream=ADDRESS:PORT"];
+    daemon.refusal(&["LISTEN_FDS", remedies[0], remedies[1]]);
     // systemd-socket-activate binds an address twice without SO_REUSEPORT.
     for (addresses, part) in [
         ([v6, v4, v4].as_slice(), "each address needs as many"),

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use crossbeam_channel::{Receiver, unbounded};
 use onrush::upgrade::predecessor::{HandoffEvent, PredecessorSide};
 use onrush::upgrade::successor::{HandoffError, SuccessorSide};
+use onrush_config::PassedKinds;
 use onrush_config::settings::Listen;
 use onrush_replica::delta::{self, OLDER_IN_DUMP};
 use onrush_replica::handoff::{Handoff, IntervalCommitment};
@@ -94,7 +95,7 @@ struct Successor {
 impl Successor {
     fn run(self) -> Result<(), HandoffError> {
         let (link, exchange) = (&self.link, || self.exchange.lock().unwrap());
-        let mut side = SuccessorSide::begin(link.clone(), &self.listen)?;
+        let mut side = SuccessorSide::begin(link.clone(), &self.listen, &[])?;
         let assembled = exchange().assembled.take();
         let (mut sides, orders, permitted) = assembled.expect("a commitment");
         let shards = sides.iter_mut().map(|it| &mut it.shard).collect();
@@ -139,7 +140,7 @@ impl Upgrade {
                 version: "test".to_owned(),
                 process: 0,
                 sections: Vec::new(),
-                passed: false,
+                passed: PassedKinds::default(),
                 shard_key: [0; 5],
                 admin: Vec::new(),
                 control_file: None,

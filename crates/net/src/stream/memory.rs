@@ -154,6 +154,11 @@ impl Streams for Backend {
         self.listeners.clone().map(|number| state.listeners[number].waiting.len()).sum()
     }
 
+    /// 192.0.2.1, with the number of the listener in the network as the port.
+    fn address(&self, listener: usize) -> io::Result<SocketAddr> {
+        Ok(SocketAddr::from(([192, 0, 2, 1], self.listener(listener).0 as u16)))
+    }
+
     fn watch(&mut self, stream: &mut Stream, key: u64) -> io::Result<()> {
         lock(&self.state).connection(stream.connection).key = Some(key);
         Ok(())

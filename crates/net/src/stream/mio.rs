@@ -99,6 +99,10 @@ impl Streams for Backend {
         self.listeners.iter().map(|listener| listen::accept_queue(listener.as_fd())).sum()
     }
 
+    fn address(&self, listener: usize) -> io::Result<SocketAddr> {
+        self.listeners[listener].local_addr()
+    }
+
     fn watch(&mut self, stream: &mut TcpStream, key: u64) -> io::Result<()> {
         let token = usize::try_from(key).ok().filter(|token| token & NO_KEY == 0);
         let token = Token(token.ok_or(io::ErrorKind::InvalidInput)?);

@@ -45,8 +45,10 @@ impl Rig for Kernel {
         let at = ["127.0.0.1:0", "[::1]:0"];
         let at = (0..listeners).map(|number| at[number % 2].parse().unwrap());
         let at: Vec<_> = at.map(|address| Address { address, optional: false }).collect();
-        let mut bound = listen::bind(&at, 1, true).unwrap();
-        (Self(bound.addresses), mio::Backend::new(bound.workers.remove(0)).unwrap())
+        let bound = listen::bind(&at, 1, true).unwrap().groups;
+        let addresses = bound.iter().map(|group| group.address).collect();
+        let listeners = bound.into_iter().flat_map(|group| group.listeners).collect();
+        (Self(addresses), mio::Backend::new(listeners).unwrap())
     }
 
     fn connect(&self, listener: usize) -> (TcpStream, SocketAddr) {

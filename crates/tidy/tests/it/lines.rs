@@ -10,13 +10,13 @@ use onrush_tidy::{crate_of, demand, sources};
 const BUDGETS: [(&str, [usize; 2]); 20] = [
     ("bench", [2_285, 1_203]),
     ("commands", [3_452, 1_446]),
-    ("config", [1_914, 1_141]),
+    ("config", [2_035, 1_141]),
     ("control", [4_433, 2_017]),
     ("daemon", [6_591, 12_441]),
-    ("fuzz", [483, 0]),
+    ("fuzz", [548, 0]),
     ("lab", [1_002, 681]),
     ("load", [6_893, 4_933]),
-    ("net", [3_976, 2_995]),
+    ("net", [3_976, 3_105]),
     ("proto", [986, 1_176]),
     ("replica", [629, 332]),
     ("store", [2_146, 1_475]),
@@ -27,7 +27,7 @@ const BUDGETS: [(&str, [usize; 2]); 20] = [
     ("toml-keys", [1_082, 522]),
     ("tracker", [4_267, 2_527]),
     ("verify", [2_328, 1_102]),
-    ("web", [1_278, 836]),
+    ("web", [1_713, 1_705]),
 ];
 /// Growth beyond a row, percent.
 const GROWTH: usize = 3;

@@ -1,4 +1,4 @@
-//! Orders from the control side to one worker: new rules, pausing, samples of sources, and
+//! Orders from the control side to one worker or front: new rules, pausing, samples of sources, and
 //! background tasks over its shard.
 
 use std::net::SocketAddr;
@@ -16,12 +16,13 @@ pub enum Order {
     /// Use these rules from the next datagram on. All of them change at once.
     Rules(Arc<Rules>),
     /// Stop receiving, and signal once every request received so far is answered. A worker without
-    /// a socket signals at once.
+    /// a socket signals at once. A front stops accepting connections, closes those that are idle,
+    /// and signals once all requests that have arrived are answered and their connections ended.
     Pause(Sender<()>),
     /// Receive only at these addresses, until nothing is left there; then stop receiving, and
     /// signal as after `Pause`.
     Drain(Arc<[SocketAddr]>, Sender<()>),
-    /// Receive again.
+    /// Receive again; a front accepts again.
     Resume,
     /// Sample the sources of requests, or end that. The former sample is finished. A worker without
     /// a socket finishes an empty one.

@@ -157,21 +157,24 @@ WebCounters (WebStats) {
             "Memory of incomplete requests and unsent replies, which http.buffer_memory limits"
             { buffered_bytes }
         Gauge Fronts "onrush_http_accept_queue" [worker]
-            "Connections that wait to be accepted by the worker, once a second"
+            "Connections that wait to be accepted by the worker, once a second. Workers that share \
+             a listener each count all of its connections"
             { accept_queue }
     }
     named {
         Counter Fronts "onrush_http_closed_connections" [cause, worker]
             "Connections closed. client: the client closed it first; served: after the last reply; \
              idle: http.keep_alive was over; timeout: a request or the sending of a reply took \
-             longer than http.timeout; reset: reading or writing failed; tls: TLS on the port for \
-             plain HTTP; source_limit: http.connections_per_source; full: http.connections, and \
-             none was idle; replaced: idle longest, and a new one needed its place; memory: \
-             it exceeded http.buffer_memory"
+             longer than http.timeout; reset: reading or writing failed; proxy_header: a proxy \
+             began without a valid PROXY header; tls: TLS on the port for plain HTTP; \
+             source_limit: http.connections_per_source; full: http.connections, and none was idle; \
+             replaced: idle longest, and a new one needed its place; memory: it exceeded \
+             http.buffer_memory"
             { closed = CLOSE_CAUSES }
         Counter Fronts "onrush_http_refused_requests" [reason, worker]
             "Requests over HTTP refused, by the parser or as over UDP. port_value: the port is \
-             missing or not a number; port: it is 0; info_hashes: two in an announce"
+             missing or not a number; port: it is 0; info_hashes: two in an announce; no_client: a \
+             proxy has not named the client"
             { http_refused = HTTP_REFUSALS }
     }
     hidden {}

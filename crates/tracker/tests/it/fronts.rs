@@ -23,6 +23,7 @@ use onrush_tracker::lanes::{Order, Ticket, Waker};
 use onrush_tracker::member::{MemberThread, Role};
 use onrush_tracker::metrics::WorkerMetrics;
 use onrush_tracker::orders::Orders;
+use onrush_tracker::orders::WorkerUnresponsive;
 use onrush_tracker::refusal::Refusal;
 use onrush_tracker::rules::Rules;
 use onrush_tracker::running::{Addresses, Running};
@@ -243,8 +244,9 @@ fn a_front_that_exits_loses_only_its_own_replies() {
         let orders = world.orders();
         orders.update_rules(&world.rules).unwrap();
         assert!(matches!(world.fronts[0].front.order(), Some(Order::Rules(_))), "{placement}");
-        orders.resume().unwrap();
-        assert!(world.fronts[0].front.order().is_none(), "only workers pause and resume");
+        let gone = world.tracker.workers.len();
+        assert_eq!(orders.resume(), Err(WorkerUnresponsive(gone)));
+        assert!(matches!(world.fronts[0].front.order(), Some(Order::Resume)), "{placement}");
     }
 }
 

@@ -3,6 +3,8 @@
 
 mod connections;
 mod limits;
+mod pause;
+mod proxies;
 mod requests;
 mod simulation;
 mod world;

@@ -5,14 +5,10 @@ use std::io::Write;
 use onrush_testing::memory_tracker::{rules, settings};
 use onrush_tracker::close_cause::CloseCause;
 
-use crate::world::{ANNOUNCE, HASH, World, read_all, replies, source};
+use crate::world::{ANNOUNCE, HASH, World, contains, read_all, replies, source};
 
 const SEEDER: &str =
     "/announce?info_hash=aaaaaaaaaaaaaaaaaaaa&peer_id=-XX0001-000000000000&port=7000&left=0";
-
-fn contains(body: &[u8], part: &[u8]) -> bool {
-    body.windows(part.len()).any(|window| window == part)
-}
 
 #[test]
 fn a_peer_gets_the_others_of_its_family() {

@@ -1,41 +1,58 @@
 //! The web worker under faults from a seed: bytes split anywhere, short writes, late events, slow
-//! readers, full batches, and in half of the runs resets, time-outs and limits. Each client gets
-//! the replies to its requests, in order. It may get a part of them only if it or a limit may have
-//! ended its connection.
+//! readers, full batches, and in half of the runs resets, time-outs, limits and pauses. Some
+//! clients are behind a proxy, which names them in a header or in each request. Each client gets
+//! the replies to its requests, in order. It may get a part of them only if it, a limit or a pause
+//! may have ended its connection.
 
 use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr};
 
 use onrush_net::stream::memory::{Client, Conditions};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-use crate::world::{ANNOUNCE, HASH, World, source, whole_replies};
+use crate::world::{ANNOUNCE, HASH, World, binary_header, contains, whole_replies};
 
 const STEPS: usize = 400;
+/// The address of all proxies.
+const PROXY: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 80);
+/// What the reply to an announce begins with.
+const ANNOUNCED: &[u8] = b"d8:complete";
 
 /// A client with the requests that it sends one after the other, without waiting.
 struct Peer {
     client: Option<Client>,
     /// What was not sent yet.
     rest: Vec<u8>,
-    /// The kinds of its requests: what their replies begin with.
-    expected: Vec<&'static [u8]>,
+    /// What the replies to its requests begin with, and the clients that send these.
+    expected: Vec<(&'static [u8], Ipv4Addr)>,
     received: Vec<u8>,
 }
 
 impl Peer {
-    fn new(world: &World, rng: &mut SmallRng) -> Self {
-        let from = source(&format!("198.51.100.{}", rng.random_range(0..8)), rng.random());
+    fn new(world: &World, by_header: bool, rng: &mut SmallRng) -> Self {
+        let any_client = |rng: &mut SmallRng| Ipv4Addr::new(198, 51, 100, rng.random_range(0..8));
+        let (mut client, is_behind_proxy) = (any_client(rng), rng.random_bool(0.4));
+        let from = if is_behind_proxy { PROXY } else { client };
+        let from = SocketAddr::new(from.into(), rng.random());
         let (mut rest, mut expected) = (Vec::new(), Vec::new());
+        if is_behind_proxy && by_header {
+            rest = binary_header(SocketAddr::new(client.into(), 1));
+        }
         for _ in 0..rng.random_range(1..6) {
             let (target, begin): (String, &[u8]) = match rng.random_range(0..5) {
                 0 => ("/health".to_owned(), b"ok\n"),
                 1 => (format!("/scrape?info_hash={HASH}"), b"d5:files"),
                 2 => ("/announce".to_owned(), b"d14:failure reason"),
-                _ => (ANNOUNCE.to_owned(), b"d8:complete"),
+                _ => (ANNOUNCE.to_owned(), ANNOUNCED),
             };
-            write!(rest, "GET {target} HTTP/1.1\r\n\r\n").unwrap();
-            expected.push(begin);
+            let mut field = String::new();
+            if is_behind_proxy && !by_header {
+                client = any_client(rng);
+                field = format!("X-Forwarded-For: 10.0.0.1, {client}\r\n");
+            }
+            write!(rest, "GET {target} HTTP/1.1\r\n{field}\r\n").unwrap();
+            expected.push((begin, client));
         }
         Self { client: Some(world.connect(from)), rest, expected, received: Vec::new() }
     }
@@ -69,9 +86,11 @@ impl Peer {
     fn check(&self) -> usize {
         let (got, _) = whole_replies(&self.received);
         assert!(got.len() <= self.expected.len());
-        for (reply, begin) in got.iter().zip(&self.expected) {
+        for (reply, (begin, client)) in got.iter().zip(&self.expected) {
             let is_busy = reply.body.ends_with(b"8:retry ini5ee");
             assert!(reply.status == 200 && (reply.body.starts_with(begin) || is_busy));
+            let external = [b"11:external ip4:", &client.octets()[..]].concat();
+            assert!(!reply.body.starts_with(ANNOUNCED) || contains(&reply.body, &external));
         }
         got.len()
     }
@@ -113,8 +132,11 @@ fn run(seed: u64) -> u64 {
         ),
         false => "keep_alive = 3600\ntimeout = 300".to_owned(),
     };
+    let by_header = rng.random_bool(0.5);
+    let by = if by_header { "proxy-protocol" } else { "x-forwarded-for" };
     let config = format!(
-        "{limits}\n[limits]\nbatches_in_flight = {}\nbatch_requests = {}\n",
+        "proxies = [\"{PROXY}\"]\nclient_address = \"{by}\"\n{limits}\n\
+         [limits]\nbatches_in_flight = {}\nbatch_requests = {}\n",
         rng.random_range(6..12),
         rng.random_range(1..5),
     );
@@ -122,7 +144,11 @@ fn run(seed: u64) -> u64 {
     let mut peers = Vec::new();
     for _ in 0..STEPS {
         match rng.random_range(0..10) {
-            0 => peers.push(Peer::new(&world, &mut rng)),
+            _ if is_harsh && rng.random_bool(0.05) => match rng.random() {
+                true => drop(world.orders().pause_fronts().unwrap()),
+                false => world.orders().resume().unwrap(),
+            },
+            0 => peers.push(Peer::new(&world, by_header, &mut rng)),
             1 => world.next_second(),
             2..5 => _ = world.web.turn(world.now()).unwrap(),
             5 => _ = world.turn(),
@@ -134,6 +160,7 @@ fn run(seed: u64) -> u64 {
         }
     }
     if is_harsh {
+        world.orders().resume().unwrap();
         // Without clients that act, everything ends within the time-outs.
         world.pass(12);
     }

@@ -30,12 +30,31 @@ pub(crate) struct World {
     pub(crate) network: Network,
     pub(crate) metrics: Arc<WorkerMetrics>,
     listener: Listener,
+    /// The address of the listener.
+    pub(crate) address: SocketAddr,
     second: u64,
 }
 
 /// A client's address.
 pub(crate) fn source(ip: &str, port: u16) -> SocketAddr {
     SocketAddr::new(ip.parse::<IpAddr>().unwrap(), port)
+}
+
+/// Whether a body has this part.
+pub(crate) fn contains(body: &[u8], part: &[u8]) -> bool {
+    body.windows(part.len()).any(|window| window == part)
+}
+
+/// A header of the PROXY protocol, version 2, that names this client of 192.0.2.1 or ::1.
+pub(crate) fn binary_header(client: SocketAddr) -> Vec<u8> {
+    let (family, addresses) = match client.ip() {
+        IpAddr::V4(ip) => (0x11, [ip.octets(), [192, 0, 2, 1]].concat()),
+        IpAddr::V6(ip) => (0x21, [ip.octets(), 1u128.to_be_bytes()].concat()),
+    };
+    let ports = [client.port(), 6969].map(u16::to_be_bytes).concat();
+    let length = (addresses.len() + ports.len()) as u8;
+    let head = [&b"\r\n\r\n\0\r\nQUIT\n\x21"[..], &[family, 0, length]].concat();
+    [head, addresses, ports].concat()
 }
 
 impl World {
@@ -59,6 +78,7 @@ impl World {
         );
         let (front, rules) = (fronts.remove(0), rules(&settings));
         let (metrics, listener) = (front.metrics.clone(), streams.listener(0));
+        let address = streams.address(0).unwrap();
         let addresses = Addresses {
             udp: vec![source("192.0.2.1", 6969)],
             http: vec![source("192.0.2.1", 80)],
@@ -66,15 +86,18 @@ impl World {
         };
         let streams = (streams, vec![Scheme::Http]);
         let web = WebWorker::new(front, &rules, streams, settings.http.limits, &addresses);
-        Self { tracker, web, network, metrics, listener, second: 1 }
+        Self { tracker, web, network, metrics, listener, address, second: 1 }
+    }
+
+    /// The handle for orders to all members.
+    pub(crate) fn orders(&self) -> Orders {
+        let first = &self.tracker.workers[0];
+        Orders::new(&first.mailboxes, self.tracker.workers.len(), first.owners.clone())
     }
 
     /// Gives these rules to all members.
     pub(crate) fn update_rules(&self, rules: Rules) {
-        let first = &self.tracker.workers[0];
-        let (mailboxes, owners) = (&first.mailboxes, first.owners.clone());
-        let orders = Orders::new(mailboxes, self.tracker.workers.len(), owners);
-        orders.update_rules(&Arc::new(rules)).unwrap();
+        self.orders().update_rules(&Arc::new(rules)).unwrap();
     }
 
     pub(crate) fn now(&self) -> Now {
