@@ -306,8 +306,8 @@ keys! {
 
         /// Proxies that are trusted to name the client of each request: addresses, blocks like
         /// "192.0.2.0/24" or "2001:db8::/32", and ranges. Limits and blocks of sources do not apply
-        /// to them, but to the clients that they name. List no address that clients can have:
-        /// whoever connects from it chooses the address that is stored and handed out.
+        /// to them, but to the clients that they name. List no address that clients can have: a
+        /// host that connects from it chooses the address that is stored and handed out.
         #[serde(deserialize_with = "texts")]
         pub(crate) proxies: Vec<AddressBlock> =
             list(&BLOCK, 0..=256).default("[]").on_reload(owner::RULES),

@@ -20,8 +20,8 @@ use crate::source_sample::{Sampled, SampledSources, SourceSample};
 /// Swarms that a step of a walk visits: a few cache misses each.
 const WALK_STEP: usize = 128;
 
-/// Time for fronts to finish the requests that have begun, after a [pause](Orders::pause_fronts):
-/// whoever waits for them does not wait longer for a client that is slow.
+/// Time for fronts to finish the requests that have begun, after a [pause](Orders::pause_fronts).
+/// The sender of the order does not wait longer for slow clients.
 pub const FRONT_PAUSE_LIMIT: Duration = Duration::from_secs(1);
 
 /// A worker's lane of orders is full or closed.

@@ -14,7 +14,8 @@ use crate::upgrade::successor::{HandoffError, SuccessorSide};
 use onrush_config::Settings;
 use onrush_replica::delta;
 
-/// What is bound once the predecessor has released its sockets.
+/// UDP sockets that are bound, and TCP listeners that listen, once the predecessor has released its
+/// own.
 pub(super) struct Pending {
     pub(super) sockets: PendingSockets,
     pub(super) listeners: PendingListeners,

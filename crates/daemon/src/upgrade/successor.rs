@@ -184,7 +184,7 @@ impl<L: Link> SuccessorSide<L> {
                 }
                 SectionKind::Http(address) | SectionKind::Https(address) => {
                     let listeners = AddressListeners::adopt(address, descriptors)?;
-                    // What is accepted there may change.
+                    // An address may change from HTTP to HTTPS.
                     if let Some((scheme, _)) = keeps_web.next().flatten() {
                         keeps.push(kind);
                         kept_web.push((scheme, listeners));
