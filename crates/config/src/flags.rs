@@ -33,6 +33,13 @@ pub struct Flags {
     #[arg(long, value_name = "ADDR", value_parser = text(parses::<ListenAt>))]
     pub http: Vec<String>,
 
+    /// Serve announces over HTTPS at this address, too; can be repeated [default: none]
+    ///
+    /// Written as for --listen. It needs `http.certificates` and `http.keys` of the file. Replaces
+    /// the whole list of the file.
+    #[arg(long, value_name = "ADDR", value_parser = text(parses::<ListenAt>))]
+    pub https: Vec<String>,
+
     /// Number of workers of all kinds [default: one per usable vCPU]
     #[arg(long, value_name = "N", value_parser = workers())]
     pub workers: Option<usize>,
@@ -79,11 +86,12 @@ impl Flags {
     pub(crate) fn apply(&self, document: &mut Document) {
         self.environment.apply(document);
         let list = |entries: &[String]| (!entries.is_empty()).then(|| entries.join(","));
-        let (listen, http) = (list(&self.listen), list(&self.http));
+        let [listen, http, https] = [&self.listen, &self.http, &self.https].map(|it| list(it));
         let workers = self.workers.map(|number| number.to_string());
         for (flag, key, value) in [
             ("--listen", "listen", &listen),
             ("--http", "http.listen", &http),
+            ("--https", "http.tls_listen", &https),
             ("--workers", "workers.total", &workers),
             ("--placement", "workers.placement", &self.placement),
             ("--state-dir", "state_dir", &self.state_dir),

@@ -55,6 +55,7 @@ const VCPU: Kind = Kind::Integer(0..=8191, "vCPU");
 const VCPUS: Kind = Kind::List(&VCPU, 1..=MAX_WORKERS);
 const LISTEN: Kind = Kind::Text("an address with a port, in quotes", parses::<ListenAt>);
 const INFO_HASH: Kind = Kind::Text("40 hexadecimal digits, in quotes", parses::<InfoHash>);
+const FILE_PATH: Kind = Kind::Text("an absolute path, in quotes", is_path);
 const BLOCK: Kind = Kind::Text("an address, a block or a range, in quotes", parses::<AddressBlock>);
 const HOST_NAME: Kind = Kind::Text("a host name without port, in quotes", is_host_name);
 const LIST_FILE: Kind = Kind::Text(
@@ -82,6 +83,15 @@ pub static SCHEMA: Schema = Schema {
         ),
         (&["enable_keepalive", "idle_timeout"], "write `keep_alive` in [http]"),
         (&["http_address", "http_listen", "http_port"], "write `listen = [\":6969\"]` in [http]"),
+        (
+            &["cert", "certificate", "fullchain", "ssl_certificate", "tls_certificate_path"],
+            "write `certificates = [\"/path/fullchain.pem\"]` in [http]",
+        ),
+        (
+            &["privkey", "private_key", "ssl_certificate_key", "tls_private_key_path"],
+            "write `keys = [\"/path/privkey.pem\"]` in [http]",
+        ),
+        (&["https", "https_listen"], "write `tls_listen = [\":8443\"]` in [http]"),
         (&["log_level"], "write `level = \"info\"` in [log]"),
         (&["max_connections"], "write `connections` in [http], or in [admin]"),
         (&["max_peers"], "write `max_peers_v4` in [announce], or `peers` in [limits]"),
@@ -105,11 +115,16 @@ pub static SCHEMA: Schema = Schema {
 ",
 };
 
+/// The keys of the pairs of certificates and private keys, which change together.
+pub(crate) const CERTIFICATE_KEYS: [&str; 2] = ["http.certificates", "http.keys"];
+
 /// The owners of keys whose change applies on a reload: the parts of the daemon that put it into
 /// force.
 pub mod owner {
     /// The lists of info hashes and sources.
     pub const ACCESS: &str = "access";
+    /// The certificates of HTTPS.
+    pub const CERTIFICATES: &str = "certificates";
     /// The admin API.
     pub const ADMIN: &str = "admin";
     /// The files that are written periodically.
@@ -167,8 +182,8 @@ keys! {
         /// Options of each UDP socket.
         pub(crate) socket: SocketSettings = table(SocketSettings::KEYS),
 
-        /// Announces and scrapes over HTTP, for the same swarms as over UDP. Off while `listen` is
-        /// empty.
+        /// Announces and scrapes over HTTP and HTTPS, for the same swarms as over UDP. Off while
+        /// `listen` and `tls_listen` are empty.
         pub(crate) http: HttpKeys = table(HttpKeys::KEYS),
 
         /// Replies to announces, and how long peers are stored.
@@ -275,6 +290,24 @@ keys! {
         #[serde(deserialize_with = "texts")]
         pub(crate) listen: Vec<ListenAt> = list(&LISTEN, 0..=64).default("[]"),
 
+        /// The TCP addresses to serve HTTPS at: TLS 1.3 and 1.2. They need `certificates` and
+        /// `keys`. Flag: --https.
+        #[serde(deserialize_with = "texts")]
+        pub(crate) tls_listen: Vec<ListenAt> = list(&LISTEN, 0..=64).default("[]"),
+
+        /// The files of the certificates, in PEM, like
+        /// "/etc/letsencrypt/live/tracker.example/fullchain.pem". Each file has the certificate
+        /// first, then the intermediate certificates. A client gets the certificate that has the
+        /// requested name (SNI), otherwise the first one. Changed files are read again within a
+        /// minute or two, and on a reload; connections that are open keep theirs.
+        pub(crate) certificates: Vec<PathBuf> =
+            list(&FILE_PATH, 0..=64).default("[]").on_reload(owner::CERTIFICATES),
+
+        /// The files of their private keys, in PEM, in the same order. ECDSA keys on P-256 need the
+        /// least CPU time.
+        pub(crate) keys: Vec<PathBuf> =
+            list(&FILE_PATH, 0..=64).default("[]").on_reload(owner::CERTIFICATES),
+
         /// The number of web workers: threads that serve HTTP. They are not pinned.
         pub(crate) workers: Option<usize> = integer(1..=MAX_WORKERS as i64, "workers")
             .derived("one per eight vCPUs that the process may use, rounded up", "1"),
@@ -283,8 +316,8 @@ keys! {
         /// after each reply.
         pub(crate) keep_alive: u32 = integer(0..=3600, "seconds").default("15"),
 
-        /// The time limit for receiving the head of a request, and for the client to take a reply.
-        /// After it the connection is closed.
+        /// The time limit for receiving the head of a request, with the TLS handshake before the
+        /// first one, and for the client to take a reply. After it the connection is closed.
         pub(crate) timeout: u32 = integer(1..=300, "seconds").default("10"),
 
         /// The maximum number of open connections, in equal shares for the web workers. Beyond it,

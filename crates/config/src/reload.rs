@@ -6,7 +6,7 @@ use std::fmt;
 use onrush_toml_keys::{Applied, Problems, Value, Values};
 
 use crate::host::Host;
-use crate::keys::SCHEMA;
+use crate::keys::{CERTIFICATE_KEYS, SCHEMA};
 use crate::settings::Settings;
 
 /// Entries of a list that are shown. A longer one is shown by their number.
@@ -80,6 +80,7 @@ pub struct Changes {
 impl Changes {
     /// Compares the running settings with those of a changed configuration on the same host. A key
     /// counts only if its change by itself has an effect: an explicit default has none.
+    /// HTTPS that is turned off runs until a restart, and keeps its certificates and keys.
     ///
     /// # Errors
     /// When the changed keys that apply now contradict the running values of the others.
@@ -87,8 +88,11 @@ impl Changes {
         let (mut values, mut changed, mut restart) = (read.values.clone(), vec![], vec![]);
         let mut differing = SCHEMA.leaves();
         differing.retain(|(path, _)| running.values.get(path) != read.values.get(path));
+        let keeps_certificates =
+            !running.http.tls_listen.is_empty() && read.http.certificates.is_empty();
         for (path, key) in differing {
-            let applies = key.applied == Applied::OnReload;
+            let is_kept = keeps_certificates && CERTIFICATE_KEYS.contains(&path.as_str());
+            let applies = key.applied == Applied::OnReload && !is_kept;
             if !applies {
                 copy(&path, &running.values, &mut values);
             }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onrush_swarm::shard::MAX_PEER_LIFETIME;
-use onrush_text::numbers::{bytes, grouped};
+use onrush_text::numbers::{bytes, grouped, plural};
 use onrush_toml_keys::{Document, Problems, Value, Values};
 use onrush_tracker::access::addresses::AddressSet;
 use onrush_tracker::limits::{Placement, WebLimits};
@@ -18,7 +18,7 @@ use onrush_tracker::proxies::Proxies;
 use crate::export_format::{NAMES, of_name};
 use crate::flags::Flags;
 use crate::host::{Host, PassedKinds};
-use crate::keys::{File, MAX_INTERVAL, MAX_WORKERS, SCHEMA};
+use crate::keys::{CERTIFICATE_KEYS, File, HttpKeys, MAX_INTERVAL, MAX_WORKERS, SCHEMA};
 use crate::placement::auto_spin;
 use crate::settings::{
     Access, BYTES_PER_PEER, CONTROL_SOCKET, HttpSettings, Listed, Listen, Settings,
@@ -176,13 +176,17 @@ impl Resolution<'_> {
         let passed = &self.host.passed;
         let listen = addresses("http.listen", &self.file.http.listen, &mut self.document);
         let listen = self.passed_instead("http.listen", &passed.http, listen);
-        let tls_listen = self.passed_instead("http.tls_listen", &passed.https, Vec::new());
+        let tls_listen =
+            addresses("http.tls_listen", &self.file.http.tls_listen, &mut self.document);
+        let tls_listen = self.passed_instead("http.tls_listen", &passed.https, tls_listen);
         let keys = &self.file.http;
+        let certificates = keys.certificates.iter().cloned().zip(keys.keys.clone()).collect();
         let by_vcpus = || self.host.vcpu_count().div_ceil(8).min(MAX_WORKERS);
         let workers = keys.workers.unwrap_or_else(by_vcpus);
         HttpSettings {
             listen,
             tls_listen,
+            certificates,
             workers,
             limits: WebLimits {
                 keep_alive: keys.keep_alive,
@@ -367,47 +371,105 @@ impl Resolution<'_> {
         }
     }
 
-    /// The admin side has its address alone, and keys without an address have no effect.
+    /// HTTP, HTTPS and the admin side have their addresses alone.
     fn check_http(&mut self) {
-        let entries = self.file.http.listen.clone();
+        let HttpKeys { listen, tls_listen, .. } = self.file.http.clone();
         let admin = self.file.admin.listen.map(|admin| admin.address);
         let admin = admin.filter(|it| it.port() != 0 && self.accepted("admin", &["listen"]));
-        for (nth, ListenAt(at)) in entries.iter().enumerate() {
-            let overlapped = |admin: &SocketAddr| at.iter().any(|it| overlap(it.address, *admin));
-            if let Some(admin) = admin.filter(overlapped) {
-                let what = format!("{admin} is the address of the admin side (`admin.listen`)");
-                let remedy = "write another port here or there";
-                self.document.problem(&format!("http.listen.{nth}"), what, Some(remedy));
+        let of_http = || listen.iter().flat_map(|ListenAt(at)| at).map(|listen| listen.address);
+        let of_http: Vec<_> = of_http().filter(|address| address.port() != 0).collect();
+        for (key, entries, other) in
+            [("http.listen", &listen, &[][..]), ("http.tls_listen", &tls_listen, &of_http[..])]
+        {
+            for (nth, ListenAt(at)) in entries.iter().enumerate() {
+                let overlapped =
+                    |other: &SocketAddr| at.iter().any(|it| overlap(it.address, *other));
+                let admin =
+                    admin.filter(overlapped).map(|it| (it, "the admin side (`admin.listen`)"));
+                let http = other.iter().find(|other| overlapped(other));
+                let http = http.map(|it| (*it, "HTTP (`http.listen`)"));
+                if let Some((address, side)) = admin.or(http) {
+                    let what = format!("{address} is the address of {side}");
+                    let remedy = "write another port here or there";
+                    self.document.problem(&format!("{key}.{nth}"), what, Some(remedy));
+                }
             }
         }
+        self.check_certificates();
+        self.note_unused_http();
+    }
+
+    fn check_certificates(&mut self) {
+        let (_, https) = self.schemes();
+        let HttpKeys { tls_listen, certificates, keys, .. } = &self.file.http;
+        if !self.accepted("http", &["tls_listen", "certificates", "keys"]) {
+            return;
+        }
+        let remedy = "write `certificates = [\"/path/fullchain.pem\"]` and `keys = \
+                      [\"/path/privkey.pem\"]` in [http], the key of each certificate at the same \
+                      place";
+        if certificates.len() != keys.len() {
+            let what = format!(
+                "each certificate needs its key: found {} and {}",
+                plural(certificates.len(), "certificate"),
+                plural(keys.len(), "key")
+            );
+            let key = if keys.is_empty() { "http.certificates" } else { "http.keys" };
+            self.document.problem(key, what, Some(remedy));
+        } else if https && certificates.is_empty() {
+            let what = "HTTPS needs a certificate".to_owned();
+            // A socket of a service manager is no value of the file.
+            let key = if tls_listen.is_empty() { "http.certificates" } else { "http.tls_listen" };
+            self.document.problem(key, what, Some(remedy));
+        }
+    }
+
+    /// Whether HTTP and HTTPS are served, at configured addresses or those of a service manager.
+    fn schemes(&self) -> (bool, bool) {
+        let HttpKeys { listen, tls_listen, .. } = &self.file.http;
+        let PassedKinds { http, https, .. } = self.host.passed.kinds();
+        (http || !listen.is_empty(), https || !tls_listen.is_empty())
+    }
+
+    /// Keys without an address have no effect.
+    fn note_unused_http(&mut self) {
         let defaults = SCHEMA.defaults();
-        let has_effect = |(key, value): &(&String, &Value)| {
-            !key.starts_with("http.") || defaults.get(*key) == Some(*value)
+        let (http, https) = self.schemes();
+        let of_tls = |key: &str| CERTIFICATE_KEYS.contains(&key);
+        let is_unused = |(key, value): &(&String, &Value)| {
+            let is_used = https || http && !of_tls(key);
+            key.starts_with("http.") && !is_used && defaults.get(*key) != Some(*value)
         };
-        let values = self.document.values().iter().filter(|it| !has_effect(it));
+        let values = self.document.values().iter().filter(is_unused);
         let unused: Vec<&str> = values.map(|(key, _)| key.as_str()).collect();
-        if self.is_http_off() && !unused.is_empty() && self.accepted("http", &["listen"]) {
+        if !unused.is_empty() && self.accepted("http", &["listen", "tls_listen"]) {
+            let (key, example) = match http || https {
+                false => ("http.listen", "http.listen = [\":6969\"] to serve HTTP"),
+                true => ("http.tls_listen", "http.tls_listen = [\":8443\"] to serve HTTPS"),
+            };
+            // A check has no sockets of systemd.
+            let unless = match unused.iter().any(|key| of_tls(key)) {
+                true => " unless systemd passes a socket named tls",
+                false => "",
+            };
             self.notices.push(format!(
-                "without an address in http.listen these keys have no effect: {}; write \
-                 http.listen = [\":6969\"] to serve HTTP",
+                "without an address in {key} these keys have no effect{unless}: {}; write \
+                 {example}",
                 unused.join(", ")
             ));
         }
     }
 
-    /// Whether there are neither addresses for HTTP nor passed sockets.
-    fn is_http_off(&self) -> bool {
-        let PassedKinds { http, https, .. } = self.host.passed.kinds();
-        self.file.http.listen.is_empty() && !http && !https
-    }
-
     /// Without proxies, `client_address` has no effect.
     fn check_proxies(&mut self) {
-        let proxies = &self.file.http.proxies;
         let key = "http.client_address";
         let is_default = self.document.values().get(key) == SCHEMA.defaults().get(key);
-        let is_said = self.is_http_off() || is_default;
-        if proxies.is_empty() && !is_said && self.accepted("http", &["listen", "proxies"]) {
+        let (http, https) = self.schemes();
+        if (http || https)
+            && self.file.http.proxies.is_empty()
+            && !is_default
+            && self.accepted("http", &["proxies"])
+        {
             self.notices.push(format!(
                 "{key} has no effect without http.proxies, the addresses of proxies that are \
                  trusted to name the client"

@@ -116,8 +116,8 @@ impl Settings {
         }
     }
 
-    /// The entry of `list`, which is `listen` or `http.listen`, that an address comes from, like
-    /// `listen.0`.
+    /// The entry of `list`, which is `listen`, `http.listen` or `http.tls_listen`, that an address
+    /// comes from, like `listen.0`.
     pub fn listen_key(&self, list: &str, address: SocketAddr) -> String {
         let has = |entry: &Value| {
             let at = entry.as_str().and_then(|text| text.parse().ok());
@@ -166,13 +166,16 @@ impl Settings {
     }
 }
 
-/// Announces and scrapes over HTTP. Off while both lists are empty.
+/// Announces and scrapes over HTTP and HTTPS. Off without addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpSettings {
     /// The TCP addresses to listen on for HTTP, each once.
     pub listen: Vec<Listen>,
-    /// Those for HTTPS.
+    /// The TCP addresses for HTTPS; none of them is in `listen`.
     pub tls_listen: Vec<Listen>,
+    /// The files of certificates, each with that of its key: at least one with `tls_listen`.
+    /// Without it nothing reads them.
+    pub certificates: Vec<(PathBuf, PathBuf)>,
     /// The number of web workers, at least 1.
     pub workers: usize,
     /// The limits of each of them.
@@ -182,10 +185,23 @@ pub struct HttpSettings {
 }
 
 impl HttpSettings {
+    /// The list of the configuration with the addresses at which this is accepted.
+    pub fn list(scheme: Scheme) -> &'static str {
+        match scheme {
+            Scheme::Http => "http.listen",
+            Scheme::Https => "http.tls_listen",
+        }
+    }
+
     /// The addresses to listen on, with what is accepted there.
     pub fn listeners(&self) -> Vec<(Scheme, Listen)> {
         let http = self.listen.iter().map(|listen| (Scheme::Http, *listen));
         http.chain(self.tls_listen.iter().map(|listen| (Scheme::Https, *listen))).collect()
+    }
+
+    /// Whether anything is served over HTTP or HTTPS.
+    pub fn is_on(&self) -> bool {
+        !self.listen.is_empty() || !self.tls_listen.is_empty()
     }
 }
 

@@ -30,10 +30,22 @@ impl Settings {
     }
 
     fn http_line(&self) -> String {
-        let HttpSettings { listen, workers, limits, proxies, .. } = &self.http;
-        if listen.is_empty() {
+        let HttpSettings { listen, tls_listen, certificates, workers, limits, proxies } =
+            &self.http;
+        if !self.http.is_on() {
             return "off".to_owned();
         }
+        let http =
+            (!listen.is_empty()).then(|| addresses(listen) + by_systemd(self.sockets_passed.http));
+        let https = (!tls_listen.is_empty()).then(|| {
+            format!(
+                "HTTPS at {}{} with {}",
+                addresses(tls_listen),
+                by_systemd(self.sockets_passed.https),
+                plural(certificates.len(), "certificate")
+            )
+        });
+        let served: Vec<_> = http.into_iter().chain(https).collect();
         let behind = match proxies.addresses.blocks() {
             0 => String::new(),
             blocks => {
@@ -42,9 +54,8 @@ impl Settings {
             }
         };
         format!(
-            "{}{}; {} with up to {} connections each{behind}",
-            addresses(listen),
-            by_systemd(self.sockets_passed.http),
+            "{}; {} with up to {} connections each{behind}",
+            served.join("; "),
             plural(*workers, "web worker"),
             grouped(limits.connections)
         )

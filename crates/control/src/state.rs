@@ -125,7 +125,8 @@ impl ServerState {
     pub(crate) fn snapshot(&self) -> Result<StatsSnapshot, Problem> {
         let view = self.serving()?;
         let View { parts, started: (start, started), .. } = view;
-        let InForce { settings, lists, overrides, overload, last_reload, .. } = view.in_force();
+        let InForce { settings, lists, overrides, overload, last_reload, certificates, .. } =
+            view.in_force();
         let stalled_for = self.observe_turns(Instant::now()).into_iter();
         let states = stalled_for.zip(parts.mailboxes.iter()).map(|(stalled_for, mailbox)| {
             let (lane_waiting, lane_capacity) = mailbox.requests.depth();
@@ -139,6 +140,7 @@ impl ServerState {
             list_overrides: overrides.map_or(0, |overrides| overrides.entries),
             overload,
             last_reload,
+            certificates,
             settings,
             readiness: self.readiness(),
             time: unix(SystemTime::now()),
@@ -239,6 +241,7 @@ mod tests {
             most_entries: Vec::new(),
             overload: Default::default(),
             last_reload: Default::default(),
+            certificates: Default::default(),
         };
         state.serve(View::new(parts, in_force, crossbeam_channel::bounded(1).0));
         (state, workers)

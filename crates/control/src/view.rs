@@ -8,7 +8,7 @@ use crossbeam_channel::{Sender, TrySendError};
 use onrush_swarm::ShardMap;
 
 use crate::api::admin::{ConfigDifference, ListCheck, ListOverrides};
-use crate::api::stats::{LastReload, Overload};
+use crate::api::stats::{CertificateStats, LastReload, Overload};
 use crate::caller::Caller;
 use crate::files::Files;
 use crate::history::History;
@@ -85,6 +85,8 @@ pub struct InForce {
     pub overload: Overload,
     /// The last reload.
     pub last_reload: LastReload,
+    /// The certificates of HTTPS.
+    pub certificates: Arc<[CertificateStats]>,
 }
 
 impl View {

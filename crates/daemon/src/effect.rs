@@ -11,6 +11,7 @@ use log::{Level, LevelFilter};
 use onrush_net::steering::Steering;
 use onrush_proto::InfoHash;
 
+use crate::certificate_files::FileStates;
 use crate::notice::Notice;
 use onrush_config::Settings;
 use onrush_control::Token;
@@ -23,6 +24,7 @@ use onrush_store::lists::journal::ReplayedList;
 use onrush_tracker::access::overlay::ListChange;
 use onrush_tracker::access::{AccessList, ListKind};
 use onrush_tracker::running::WorkerFailure;
+use onrush_web::tls::certificates::Certificates;
 
 /// An action of the process outside the supervisor.
 #[derive(Debug)]
@@ -47,6 +49,11 @@ pub enum Effect {
     Load,
     /// Put the keys of files that are written periodically into force.
     ReconfigureFiles(Arc<Settings>),
+    /// Look whether the files of certificates have changed, and report it by
+    /// `Event::Certificates`.
+    LookAtCertificates(FileStates),
+    /// Use these certificates for new connections.
+    ReplaceCertificates(Arc<Certificates>),
     /// Put the token of the admin API into force.
     SetToken(Option<Token>),
     /// Put the settings of the log into force.

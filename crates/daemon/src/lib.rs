@@ -4,6 +4,8 @@
 //! | module | contents |
 //! |---|---|
 //! | [`access`] | the lists in force: their changes, blocks of sources, removal of swarms |
+//! | [`certificates`] | the certificates of HTTPS in force: when they are looked at, and reported |
+//! | [`certificate_files`] | reads them |
 //! | [`cli`] | the command line of the daemon |
 //! | [`host_check`] | whether the host has what a configuration names: users, addresses, files |
 //! | [`start`] | from settings to a running tracker: user, sockets, state, workers |
@@ -24,6 +26,8 @@ compile_error!(
 );
 
 pub mod access;
+pub mod certificate_files;
+pub mod certificates;
 pub mod cli;
 pub mod effect;
 pub mod host_check;

@@ -175,7 +175,7 @@ fn failed(problems: &Problems) -> Exit {
 mod tests {
     use super::*;
     use onrush_net::bind::BindError;
-    use onrush_tracker::running::WorkerFailure;
+    use onrush_tracker::running::{Scheme, WorkerFailure};
     use std::io;
 
     #[test]
@@ -202,7 +202,7 @@ mod tests {
         assert_eq!(exit.code, 1);
         assert!(exit.text.contains("`listen.0`: this host has no address"), "{}", exit.text);
         let absent = BindError::NotHere { address: settings.listen[0].address };
-        let exit = failed(StartError::Http(absent));
+        let exit = failed(StartError::Http(Scheme::Http, absent));
         assert!(exit.text.contains("`http.listen.1`: this host has no"), "{}", exit.text);
         let exit = failed(StartError::Poll(io::ErrorKind::OutOfMemory.into()));
         assert_eq!(exit.code, 1);

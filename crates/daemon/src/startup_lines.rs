@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use onrush::Tracker;
 use onrush_config::Settings;
 use onrush_text::version::version;
+use onrush_tracker::running::Addresses;
 
 /// The lines that describe a tracker that has just started.
 pub(super) fn lines(settings: &Settings, tracker: &Tracker) -> Vec<String> {
@@ -24,7 +25,8 @@ pub(super) fn lines(settings: &Settings, tracker: &Tracker) -> Vec<String> {
     let url = |scheme: &str, addresses: &[SocketAddr]| {
         addresses.first().map(|it| format!("{scheme}://<this host>:{}/announce", it.port()))
     };
-    let urls = [url("udp", &addresses.udp), url("http", &addresses.http)];
+    let Addresses { udp, http, https } = addresses;
+    let urls = [url("udp", udp), url("http", http), url("https", https)];
     let urls: Vec<String> = urls.into_iter().flatten().collect();
     lines.push(format!(
         "ready: add {} to a torrent; stop with Ctrl-C or SIGTERM",

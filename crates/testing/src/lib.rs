@@ -3,3 +3,5 @@
 pub mod bad_requests;
 pub mod memory_tracker;
 pub mod population;
+#[cfg(feature = "tls")]
+pub mod tls;

@@ -12,7 +12,8 @@ reasons! {
         Served = "served",
         /// No request arrived within `http.keep_alive` after a reply.
         Idle = "idle",
-        /// The head of a request or the sending of a reply took longer than `http.timeout`.
+        /// A TLS handshake, the head of a request or the sending of a reply took longer than
+        /// `http.timeout`.
         Timeout = "timeout",
         /// Reading or writing failed.
         Reset = "reset",
@@ -22,6 +23,8 @@ reasons! {
         ProxyHeader = "proxy_header",
         /// The client began a TLS handshake on the port for plain HTTP.
         Tls = "tls",
+        /// A TLS handshake failed, or a later record was invalid.
+        TlsError = "tls_error",
         /// The source is on the block list.
         Blocked = "blocked",
         /// The source cannot be a peer on the internet, and the rules refuse such sources.

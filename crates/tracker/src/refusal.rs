@@ -85,6 +85,8 @@ reasons! {
         TargetLength = "target_length",
         /// Its head is too long or has too many fields.
         HeadLength = "head_length",
+        /// It came without TLS on a port for HTTPS.
+        NoTls = "no_tls",
         /// The method is not GET.
         Method = "method",
         /// The version is neither HTTP/1.1 nor HTTP/1.0.

@@ -6,6 +6,7 @@
 use std::io::{self, ErrorKind};
 use std::mem;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use onrush_net::stream::Stream;
 use onrush_tracker::clock::Now;
@@ -14,12 +15,15 @@ use onrush_tracker::lanes::Ticket;
 use onrush_tracker::limits::WebLimits;
 use onrush_tracker::metrics::WebCounters;
 use onrush_tracker::refusal::HttpRefusal;
+use onrush_tracker::running::Scheme;
 
 use crate::head::{self, Head, MAX_HEAD};
 use crate::proxy::header::{self, NoHeader};
 use crate::proxy::{self, Origin};
 use crate::response::{After, OK, TEXT};
-use crate::service::{InFlight, Replies, Served, Service};
+use crate::service::{InFlight, NO_TLS, Replies, Served, Service};
+use crate::tls::session::HandshakeEnd;
+use crate::transport::Transport;
 
 /// Bytes of the buffer for input.
 pub(crate) const INPUT_LEN: usize = 2 * MAX_HEAD;
@@ -91,9 +95,10 @@ enum Phase {
 }
 
 /// A connection over a stream.
-#[derive(Debug)]
 pub(crate) struct Connection<S> {
-    pub(crate) stream: S,
+    pub(crate) transport: Transport<S>,
+    /// What its listener accepts.
+    pub(crate) scheme: Scheme,
     /// Whose requests it carries.
     pub(crate) origin: Origin,
     /// Whether its stream is watched for events.
@@ -116,6 +121,8 @@ pub(crate) struct Connection<S> {
     sequence: u64,
     /// Whether the next request has waited for a batch as long as it may.
     has_waited: bool,
+    /// Whether TLS begins with the next bytes.
+    awaits_tls: bool,
 }
 
 /// The bytes that are read and not yet parsed, in a buffer that all connections use in turn.
@@ -160,13 +167,19 @@ impl Input {
 
 impl<S: Stream> Connection<S> {
     /// A connection that was accepted from `peer`, which is not IPv4-mapped.
-    pub(crate) fn new(stream: S, peer: SocketAddr, service: &Service, now: Now) -> Self {
+    pub(crate) fn new(
+        stream: S,
+        (peer, scheme): (SocketAddr, Scheme),
+        service: &Service,
+        now: Now,
+    ) -> Self {
         let (origin, phase) = match proxy::begins_with_header(peer, service.proxies()) {
             true => (Origin::Unnamed, Phase::Proxy),
             false => (Origin::Peer(peer), Phase::Head),
         };
         let mut connection = Self {
-            stream,
+            transport: Transport::new(stream),
+            scheme,
             origin,
             is_watched: false,
             queue: Queue::None,
@@ -181,6 +194,7 @@ impl<S: Stream> Connection<S> {
             at_end: false,
             sequence: 0,
             has_waited: false,
+            awaits_tls: scheme == Scheme::Https,
         };
         connection.begin_timer(Timer::Head, &service.limits, now);
         connection
@@ -194,7 +208,7 @@ impl<S: Stream> Connection<S> {
 
     /// Bytes of partial input and unsent output.
     pub(crate) fn buffered(&self) -> usize {
-        self.input.capacity() + self.output.capacity()
+        self.input.capacity() + self.output.capacity() + self.transport.buffered()
     }
 
     /// The second at which [`expire`](Self::expire) is due.
@@ -219,29 +233,48 @@ impl<S: Stream> Connection<S> {
     }
 
     /// Prepares for the end of the connection after the requests that have arrived: the last reply
-    /// tells the client. Further steps have to follow.
-    pub(crate) fn pause(&mut self, service: &Service, input: &mut Input, now: Now) {
+    /// tells the client. Further steps have to follow, unless it is closed.
+    pub(crate) fn pause(&mut self, service: &mut Service, input: &mut Input, now: Now) -> Step {
         // The event of what has arrived was perhaps not taken yet.
         self.readable = true;
-        if !matches!(self.phase, Phase::InFlight(..)) || !self.input.is_empty() {
-            return;
+        if !self.is_in_flight() || !self.input.is_empty() {
+            return Step::Again;
         }
         input.load(&[]);
-        if self.may_have_more() {
-            // A failure shows when the reply is sent.
-            self.read(service, input, now);
+        if self.may_have_more()
+            && let Some(closed @ Step::Closed(_)) = self.read(service, input, now)
+        {
+            return closed;
         }
         self.input = input.unread().into();
-        if self.input.is_empty()
-            && let Phase::InFlight(_, after) = &mut self.phase
+        let has_part = self.has_part(input);
+        if let Phase::InFlight(_, after) = &mut self.phase
+            && !has_part
         {
             *after = After::Close;
         }
+        Step::Again
     }
 
     /// Whether bytes may have arrived that were not read.
     fn may_have_more(&self) -> bool {
         self.readable && !self.at_end
+    }
+
+    /// Whether a part of the next request has arrived.
+    fn has_part(&self, input: &Input) -> bool {
+        !input.unread().is_empty() || self.transport.buffered() > 0
+    }
+
+    /// Whether a shard serves its request.
+    pub(crate) fn is_in_flight(&self) -> bool {
+        matches!(self.phase, Phase::InFlight(..))
+    }
+
+    /// Whether its next steps may be those of a TLS handshake, or cost as much.
+    pub(crate) fn is_costly(&self) -> bool {
+        let begins_tls = self.awaits_tls && !matches!(self.phase, Phase::Proxy);
+        begins_tls || self.transport.is_handshaking() || self.transport.is_costly()
     }
 
     /// Takes all steps that are possible. `ticket` addresses it.
@@ -252,9 +285,10 @@ impl<S: Stream> Connection<S> {
         ticket: Ticket,
         now: Now,
     ) -> Step {
-        if matches!(self.phase, Phase::InFlight(..)) {
+        if self.is_in_flight() {
             return Step::InFlight;
         }
+        service.scheme = self.scheme;
         input.load(&mem::take(&mut self.input));
         let mut step = Step::Again;
         for _ in 0..STEPS_PER_TURN {
@@ -283,7 +317,10 @@ impl<S: Stream> Connection<S> {
             }
             Ok(true) => {}
             Ok(false) => {
-                self.begin_timer(Timer::Output, &service.limits, now);
+                // Until the first request has arrived, the time for that includes the handshake.
+                if self.sequence > 0 || self.timer != Timer::Head {
+                    self.begin_timer(Timer::Output, &service.limits, now);
+                }
                 return Some(Step::Wait);
             }
             Err(_) => return Some(Step::Closed(CloseCause::Reset)),
@@ -295,20 +332,24 @@ impl<S: Stream> Connection<S> {
                 Ok(Some(header)) => {
                     input.start += header.len;
                     self.phase = Phase::Head;
+                    if self.awaits_tls {
+                        service.counters().http_received_bytes.add(header.len as u64);
+                    }
                     // A proxy that names a proxy names no client.
                     let source = header.source.filter(|it| !service.proxies().contain(it.ip()));
-                    source.map(Step::Named)
+                    Some(source.map_or(Step::Again, Step::Named))
                 }
                 Ok(None) => self.read(service, input, now),
                 Err(NoHeader) => Some(Step::Closed(CloseCause::ProxyHeader)),
             },
-            Phase::Head if self.sequence == 0 && input.unread().first() == Some(&TLS_HANDSHAKE) => {
-                Some(Step::Closed(CloseCause::Tls))
+            Phase::Head if self.awaits_tls && !input.unread().is_empty() => {
+                self.begin_tls(service, input)
             }
+            Phase::Head if self.begins_tls_over_http(input) => Some(Step::Closed(CloseCause::Tls)),
             Phase::Head => match self.parse_head(input, service) {
                 Ok(Some((head, client))) => {
                     let (len, mut after) = (head.len, after(&head, &service.limits));
-                    if service.is_paused && head.is_last {
+                    if service.is_paused && head.is_last && self.transport.buffered() == 0 {
                         if self.may_have_more() {
                             return self.read(service, input, now);
                         }
@@ -325,9 +366,15 @@ impl<S: Stream> Connection<S> {
                     self.apply(served, after, service, now)
                 }
                 Ok(None) => self.read(service, input, now),
-                Err(refusal) => self.refuse(refusal, service),
+                Err(refusal) => self.refuse(refusal, "", service),
             },
         }
+    }
+
+    /// Whether TLS begins on a port for HTTP.
+    fn begins_tls_over_http(&self, input: &Input) -> bool {
+        let is_first = self.scheme == Scheme::Http && self.sequence == 0;
+        is_first && input.unread().first() == Some(&TLS_HANDSHAKE)
     }
 
     /// The head of the next request, and the request's client.
@@ -340,9 +387,9 @@ impl<S: Stream> Connection<S> {
         head::parse_with(input.skip_line_ends(), |fields| origin.client(fields, proxies))
     }
 
-    /// Refuses what is no valid request, and closes the connection.
-    fn refuse(&mut self, refusal: HttpRefusal, service: &mut Service) -> Option<Step> {
-        let served = service.refuse_http(refusal, "");
+    /// Refuses what is no valid request, with this text, and closes the connection.
+    fn refuse(&mut self, refusal: HttpRefusal, text: &str, service: &mut Service) -> Option<Step> {
+        let served = service.refuse_http(refusal, text);
         self.phase = closing(CloseCause::BadRequest);
         self.respond_to(served, After::Close, service)
     }
@@ -395,27 +442,72 @@ impl<S: Stream> Connection<S> {
     }
 
     /// Reads more input.
-    fn read(&mut self, service: &Service, input: &mut Input, now: Now) -> Option<Step> {
+    fn read(&mut self, service: &mut Service, input: &mut Input, now: Now) -> Option<Step> {
         if self.at_end {
             return Some(Step::Closed(CloseCause::Client));
         }
         let limits = &service.limits;
-        if self.timer == Timer::Idle && !input.unread().is_empty() {
+        if self.timer == Timer::Idle && self.has_part(input) {
             self.begin_timer(Timer::Head, limits, now);
         }
         if !self.readable {
-            let is_idle = self.timer == Timer::Idle && input.unread().is_empty();
-            return Some(match service.is_paused && is_idle {
+            return Some(match service.is_paused && self.timer == Timer::Idle {
                 true => Step::Closed(CloseCause::Stop),
                 false => Step::Wait,
             });
         }
-        match input.read(&mut self.stream) {
+        let result = input.read(&mut self.transport);
+        self.count_tls(service);
+        match result {
             Ok(0) => self.at_end = true,
+            // TLS or the header of a proxy begins with them.
+            Ok(_) if self.awaits_tls => {}
             Ok(read) => service.counters().http_received_bytes.add(read as u64),
-            Err(error) => return self.pause_reading(&error).err().map(Step::Closed),
+            Err(error) => {
+                if let Some(step) = self.fail_reading(&error) {
+                    return Some(step);
+                }
+            }
         }
+        self.transport.is_costly().then_some(Step::Again)
+    }
+
+    /// Begins TLS with the first bytes of the client; otherwise they are a request without it.
+    fn begin_tls(&mut self, service: &mut Service, input: &mut Input) -> Option<Step> {
+        self.awaits_tls = false;
+        let config = service.tls.as_ref().map(|tls| Arc::clone(&tls.config));
+        let Some(config) = config.filter(|_| !input.unread()[0].is_ascii_uppercase()) else {
+            service.counters().http_received_bytes.add(input.unread().len() as u64);
+            return self.refuse(HttpRefusal::NoTls, NO_TLS, service);
+        };
+        let begun = self.transport.start_tls(&config, input.unread());
+        input.start = input.end;
+        self.count_tls(service);
+        begun.err().and_then(|error| self.fail_reading(&error))
+    }
+
+    /// Notes that reading has failed. After an error of TLS, the client gets an alert.
+    fn fail_reading(&mut self, error: &io::Error) -> Option<Step> {
+        if error.kind() != ErrorKind::InvalidData {
+            return self.pause_reading(error).err().map(Step::Closed);
+        }
+        if self.is_in_flight() {
+            return Some(Step::Closed(CloseCause::TlsError));
+        }
+        self.phase = closing(CloseCause::TlsError);
         None
+    }
+
+    /// Counts what TLS has done.
+    fn count_tls(&mut self, service: &mut Service) {
+        service.handshake_cost += self.transport.take_cost();
+        let counters = service.counters();
+        match self.transport.take_handshake() {
+            None => {}
+            Some(HandshakeEnd::Full) => counters.full_handshakes.add(1),
+            Some(HandshakeEnd::Resumed) => counters.resumed_handshakes.add(1),
+            Some(HandshakeEnd::Failed) => counters.failed_handshakes.add(1),
+        }
     }
 
     /// Notes that nothing is left to read; otherwise the connection is broken.
@@ -441,8 +533,11 @@ impl<S: Stream> Connection<S> {
             return Some(Step::Closed(cause));
         }
         if !matches!(self.phase, Phase::Closing { is_finished: true, .. }) {
-            if self.stream.finish().is_err() {
-                return Some(Step::Closed(cause));
+            match self.transport.finish() {
+                Ok(()) => {}
+                // It is sent by the next step after the stream has become writable.
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return None,
+                Err(_) => return Some(Step::Closed(cause)),
             }
             self.phase = Phase::Closing { cause, is_finished: true };
             self.begin_timer(Timer::Linger, &service.limits, now);
@@ -450,8 +545,9 @@ impl<S: Stream> Connection<S> {
         if !self.readable || !self.is_watched {
             return Some(Step::Wait);
         }
+        // It is discarded as it is, without TLS.
         input.load(&[]);
-        match input.read(&mut self.stream) {
+        match input.read(&mut self.transport.stream) {
             Ok(0) => Some(Step::Closed(cause)),
             Ok(_) => None,
             Err(error) => self.pause_reading(&error).err().map(|_| Step::Closed(cause)),
@@ -495,7 +591,7 @@ impl<S: Stream> Connection<S> {
             (Timer::Linger, Phase::Closing { cause, .. }) => {
                 // Unread input would reset the connection.
                 input.load(&[]);
-                let _ = input.read(&mut self.stream);
+                let _ = input.read(&mut self.transport.stream);
                 Step::Closed(*cause)
             }
             (Timer::Idle, _) => Step::Closed(CloseCause::Idle),
@@ -515,6 +611,12 @@ impl<S: Stream> Connection<S> {
 
     /// Sends what waits; whether all of it is sent.
     fn flush(&mut self, service: &Service) -> io::Result<bool> {
+        if self.transport.is_blocked() {
+            self.writable = self.writable && self.transport.flush()?;
+            if !self.writable {
+                return Ok(false);
+            }
+        }
         if self.output.is_empty() {
             return Ok(true);
         }
@@ -529,8 +631,9 @@ impl<S: Stream> Connection<S> {
     /// Writes as many bytes as the kernel takes; returns and counts them.
     fn write(&mut self, bytes: &[u8], counters: &WebCounters) -> io::Result<usize> {
         let mut sent = 0;
+        let is_last = matches!(self.phase, Phase::Closing { .. });
         while sent < bytes.len() {
-            match self.stream.write(&bytes[sent..]) {
+            match self.transport.write(&bytes[sent..], is_last) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(more) => sent += more,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {

@@ -18,6 +18,8 @@
 //! | `service` | from a request to a shard, or to a reply |
 //! | `page` | the page at `/` |
 //! | `response` | statuses and replies |
+//! | `transport` | the stream of a connection, with TLS or without |
+//! | [`tls`] | TLS on a connection, and certificates |
 //!
 //! A connection has one request in flight at a time, so pipelined requests are answered in order.
 //! It holds memory only for a part of a request, and for what its client does not read.
@@ -31,6 +33,8 @@ pub mod proxy;
 mod response;
 mod service;
 mod table;
+pub mod tls;
+mod transport;
 pub mod worker;
 
 pub use worker::WebWorker;

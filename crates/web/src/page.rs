@@ -4,12 +4,13 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::str;
 
-use onrush_tracker::running::Addresses;
+use onrush_tracker::running::{Addresses, Scheme};
 
 /// The longest value of the field `Host` that the page shows.
 const MAX_HOST: usize = 255;
-/// The port of a URL of HTTP without one.
+/// The ports of URLs without one.
 const HTTP_PORT: u16 = 80;
+const HTTPS_PORT: u16 = 443;
 /// Stands for the host where the browser does not name it.
 const NO_HOST: &str = "HOST";
 
@@ -17,6 +18,7 @@ const NO_HOST: &str = "HOST";
 #[derive(Debug)]
 pub(crate) struct Page {
     http: Vec<u16>,
+    https: Vec<u16>,
     udp: Vec<u16>,
 }
 
@@ -28,17 +30,25 @@ impl Page {
             ports.dedup();
             ports
         };
-        Self { http: ports(&addresses.http), udp: ports(&addresses.udp) }
+        let Addresses { udp, http, https } = addresses;
+        Self { http: ports(http), https: ports(https), udp: ports(udp) }
     }
 
-    /// Writes it for a browser that has sent this value of `Host`. Its own URL is the first one, as
-    /// the network may map ports.
-    pub(crate) fn write(&self, host: Option<&[u8]>, body: &mut Vec<u8>) {
-        let default = (NO_HOST, self.http.first().copied().unwrap_or(HTTP_PORT));
-        let (name, port) = host.and_then(name_and_port).unwrap_or(default);
-        let others = self.http.iter().filter(|it| **it != port && self.http.contains(&port));
-        let http = std::iter::once(&port).chain(others).map(|port| ("http", *port));
-        let urls = http.chain(self.udp.iter().map(|port| ("udp", *port)));
+    /// Writes it for a browser that has come over `scheme` and sent this value of `Host`. Its own
+    /// URL is the first one, as the network may map ports.
+    pub(crate) fn write(&self, host: Option<&[u8]>, scheme: Scheme, body: &mut Vec<u8>) {
+        let (http, https) = (("http", &self.http), ("https", &self.https));
+        let (own, other, usual) = match scheme {
+            Scheme::Http => (http, https, HTTP_PORT),
+            Scheme::Https => (https, http, HTTPS_PORT),
+        };
+        let default = (NO_HOST, own.1.first().copied().unwrap_or(usual));
+        let (name, port) = host.and_then(|host| name_and_port(host, usual)).unwrap_or(default);
+        let same = own.1.iter().filter(|it| **it != port && own.1.contains(&port));
+        let same = std::iter::once(&port).chain(same).map(|port| (own.0, *port));
+        let others = [other, ("udp", &self.udp)].into_iter();
+        let others = others.flat_map(|(scheme, ports)| ports.iter().map(move |it| (scheme, *it)));
+        let urls = same.chain(others);
         // Writing into memory does not fail.
         let _ = write!(
             body,
@@ -47,7 +57,9 @@ impl Page {
         );
         for (scheme, port) in urls {
             let _ = match (scheme, port) {
-                ("http", HTTP_PORT) => writeln!(body, "http://{name}/announce"),
+                ("http", HTTP_PORT) | ("https", HTTPS_PORT) => {
+                    writeln!(body, "{scheme}://{name}/announce")
+                }
                 _ => writeln!(body, "{scheme}://{name}:{port}/announce"),
             };
         }
@@ -55,9 +67,9 @@ impl Page {
     }
 }
 
-/// The name or address, and the port, of a value of `Host` (RFC 9110, section 7.2). `None` if it is
-/// not to be shown.
-fn name_and_port(host: &[u8]) -> Option<(&str, u16)> {
+/// The name or address, and the port, of a value of `Host` (RFC 9110, section 7.2); the `usual`
+/// port if it has none. `None` if it is not to be shown.
+fn name_and_port(host: &[u8], usual: u16) -> Option<(&str, u16)> {
     let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || b".-:[]_".contains(byte);
     if host.len() > MAX_HOST || !host.iter().all(is_part) {
         return None;
@@ -66,7 +78,7 @@ fn name_and_port(host: &[u8]) -> Option<(&str, u16)> {
     let (name, port) = match host.rsplit_once(':') {
         // The colons of an IPv6 address are in brackets.
         Some((name, port)) if !port.ends_with(']') => (name, port.parse().ok()?),
-        _ => (host, HTTP_PORT),
+        _ => (host, usual),
     };
     (!name.is_empty()).then_some((name, port))
 }
@@ -81,9 +93,12 @@ mod tests {
             ports.iter().map(|port| ([192, 0, 2, 1], *port).into()).collect()
         };
         let addresses = Addresses { udp: addresses(udp), http: addresses(http), https: vec![] };
-        let page = Page::new(&addresses);
+        shown(&addresses, Scheme::Http, host)
+    }
+
+    fn shown(addresses: &Addresses, scheme: Scheme, host: &str) -> Vec<String> {
         let mut body = Vec::new();
-        page.write(Some(host.as_bytes()), &mut body);
+        Page::new(addresses).write(Some(host.as_bytes()), scheme, &mut body);
         let body = String::from_utf8(body).unwrap();
         body.lines().filter(|line| line.contains("/announce")).map(str::to_owned).collect()
     }
@@ -97,6 +112,19 @@ mod tests {
         assert_eq!(mapped, ["http://[2001:db8::1]/announce"]);
         let v6 = urls(&[6969], &[1], "[2001:db8::1]:6969");
         assert_eq!(v6, ["http://[2001:db8::1]:6969/announce", "udp://[2001:db8::1]:1/announce"]);
+    }
+
+    #[test]
+    fn the_urls_of_https_come_first_for_a_browser_that_has_come_over_it() {
+        let of = |port: u16| vec![([192, 0, 2, 1], port).into()];
+        let addresses = Addresses { udp: of(6969), http: of(80), https: of(443) };
+        let mut expected = ["https://t", "http://t", "udp://t:6969"];
+        let with_path = |urls: [&str; 3]| urls.map(|url| format!("{url}/announce"));
+        assert_eq!(shown(&addresses, Scheme::Https, "t"), with_path(expected));
+        expected.swap(0, 1);
+        assert_eq!(shown(&addresses, Scheme::Http, "t"), with_path(expected));
+        let mapped = shown(&addresses, Scheme::Https, "t:8443");
+        assert_eq!(mapped[..2], ["https://t:8443/announce", "http://t/announce"]);
     }
 
     #[test]

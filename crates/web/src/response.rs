@@ -56,7 +56,7 @@ impl Response {
 /// client reads in a reply (BEP 3, `failure reason`).
 pub(crate) fn status(refusal: HttpRefusal) -> Option<&'static str> {
     match refusal {
-        HttpRefusal::Malformed | HttpRefusal::Body | HttpRefusal::NoClient => {
+        HttpRefusal::Malformed | HttpRefusal::Body | HttpRefusal::NoTls | HttpRefusal::NoClient => {
             Some("400 Bad Request")
         }
         HttpRefusal::TargetLength => Some("414 URI Too Long"),

@@ -14,15 +14,17 @@ use onrush_tracker::front::Front;
 use onrush_tracker::intake::{Admission, AnnounceFields, Source, SourceAddress};
 use onrush_tracker::lanes::Ticket;
 use onrush_tracker::limits::WebLimits;
-use onrush_tracker::metrics::{WebCounters, WorkerMetrics};
+use onrush_tracker::metrics::{Counter, WebCounters, WorkerMetrics};
 use onrush_tracker::proxies::Proxies;
 use onrush_tracker::refusal::{HttpRefusal, Refusal};
 use onrush_tracker::rules::Rules;
+use onrush_tracker::running::Scheme;
 use onrush_tracker::sorter::Exhausted;
 
 use crate::head::Head;
 use crate::page::Page;
 use crate::response::{FORBIDDEN, OK, Response, TEXT, status};
+use crate::tls::Tls;
 
 /// The transaction id of every request: its ticket identifies it.
 const ID: TransactionId = TransactionId(0);
@@ -30,6 +32,8 @@ const ID: TransactionId = TransactionId(0);
 const RETRY_MINUTES: u32 = 5;
 /// What a client reads when no batch is free.
 const BUSY: &str = "the tracker is busy";
+/// What a client without TLS reads on a port for HTTPS.
+pub(crate) const NO_TLS: &str = "this port serves HTTPS: write https:// in the URL\n";
 
 /// A request that a shard serves, with what its reply needs.
 #[derive(Debug)]
@@ -61,8 +65,14 @@ pub(crate) struct Service {
     pub(crate) metrics: Arc<WorkerMetrics>,
     pub(crate) replies: Replies,
     page: Page,
+    /// TLS, if there are listeners for HTTPS.
+    pub(crate) tls: Option<Tls>,
+    /// That of the connection that takes steps.
+    pub(crate) scheme: Scheme,
     /// Bytes of partial input and unsent output, all connections together.
     pub(crate) buffered: usize,
+    /// What TLS has cost in this turn, in handshakes.
+    pub(crate) handshake_cost: usize,
     /// Whether each connection ends after the requests that have arrived.
     pub(crate) is_paused: bool,
 }
@@ -79,7 +89,19 @@ impl Service {
     pub(crate) fn new(front: Front, rules: &Rules, limits: WebLimits, page: Page) -> Self {
         let (metrics, admission) = (front.metrics.clone(), Admission::new(rules, front.index));
         let replies = Replies::default();
-        Self { front, admission, limits, metrics, replies, page, buffered: 0, is_paused: false }
+        Self {
+            front,
+            admission,
+            limits,
+            metrics,
+            replies,
+            page,
+            tls: None,
+            scheme: Scheme::Http,
+            buffered: 0,
+            handshake_cost: 0,
+            is_paused: false,
+        }
     }
 
     /// Checks the source of a connection, when it begins or a proxy names its client.
@@ -106,7 +128,7 @@ impl Service {
             Target::Announce(query) => (false, query),
             Target::Scrape(query) => (true, query),
             Target::Root => {
-                self.page.write(head.host, &mut self.replies.response.body);
+                self.page.write(head.host, self.scheme, &mut self.replies.response.body);
                 return self.answered("text/html; charset=utf-8");
             }
             Target::Health => {
@@ -206,7 +228,7 @@ impl Service {
     }
 
     fn answered(&self, content_type: &'static str) -> Served {
-        answered(self.counters());
+        answered(self.counters(), self.scheme);
         Served::Reply { status: OK, content_type }
     }
 
@@ -221,15 +243,15 @@ impl Service {
         self.refuse_http(refusal, bad.text())
     }
 
-    /// Refuses a request, with this text for a client of the tracker.
+    /// Refuses a request, with this text for its client.
     pub(crate) fn refuse_http(&mut self, refusal: HttpRefusal, text: &str) -> Served {
         let body = &mut self.replies.response.body;
         let status = status(refusal);
         match status {
-            Some(status) => _ = writeln!(body, "{status}"),
+            Some(status) => _ = write!(body, "{status}\n{text}"),
             None => write_failure(text, None, body),
         }
-        self.counters().requests.add(1);
+        requests(self.counters(), self.scheme).add(1);
         self.counters().http_refused[refusal as usize].add(1);
         Served::Reply { status: status.unwrap_or(OK), content_type: TEXT }
     }
@@ -253,7 +275,7 @@ impl Service {
 
     /// Counts a refusal of admission.
     fn refused(&self, refusal: Refusal) -> Served {
-        self.counters().requests.add(1);
+        requests(self.counters(), self.scheme).add(1);
         self.counters().http_refused[HttpRefusal::ALL.len() + refusal as usize].add(1);
         Served::Reply { status: OK, content_type: TEXT }
     }
@@ -294,15 +316,22 @@ impl Replies {
 }
 
 /// Counts a request that was answered.
-pub(crate) fn answered(counters: &WebCounters) {
-    counters.requests.add(1);
+pub(crate) fn answered(counters: &WebCounters, scheme: Scheme) {
+    requests(counters, scheme).add(1);
     counters.answered.add(1);
 }
 
 /// Counts a request whose connection was closed before the reply.
-pub(crate) fn abandoned(counters: &WebCounters) {
-    counters.requests.add(1);
+pub(crate) fn abandoned(counters: &WebCounters, scheme: Scheme) {
+    requests(counters, scheme).add(1);
     counters.abandoned.add(1);
+}
+
+fn requests(counters: &WebCounters, scheme: Scheme) -> &Counter {
+    match scheme {
+        Scheme::Http => &counters.requests,
+        Scheme::Https => &counters.https_requests,
+    }
 }
 
 fn cause_of(refusal: Refusal) -> CloseCause {

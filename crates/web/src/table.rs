@@ -9,8 +9,10 @@ use onrush_tracker::close_cause::CloseCause;
 use onrush_tracker::lanes::Ticket;
 use onrush_tracker::limits::WebLimits;
 use onrush_tracker::metrics::WebCounters;
+use onrush_tracker::running::Scheme;
 
 use crate::connection::Connection;
+use crate::service;
 
 /// Connections that are chosen at once to be closed for others.
 const CHOSEN: usize = 64;
@@ -105,6 +107,8 @@ pub(crate) struct Table<S> {
     slow: Chosen,
     connections: usize,
     per_source: usize,
+    /// Open connections of HTTPS.
+    https: usize,
 }
 
 impl<S: Stream> Table<S> {
@@ -121,6 +125,7 @@ impl<S: Stream> Table<S> {
             slow: Chosen::default(),
             connections: limits.connections,
             per_source: limits.connections_per_source,
+            https: 0,
         }
     }
 
@@ -132,6 +137,14 @@ impl<S: Stream> Table<S> {
     /// How many are open and do not linger.
     pub(crate) fn serving(&self) -> usize {
         self.len() - self.lingering_count
+    }
+
+    /// How many of a scheme are open.
+    pub(crate) fn len_of(&self, scheme: Scheme) -> usize {
+        match scheme {
+            Scheme::Http => self.len() - self.https,
+            Scheme::Https => self.https,
+        }
     }
 
     /// Whether a source may open another connection.
@@ -173,6 +186,7 @@ impl<S: Stream> Table<S> {
 
     /// Adds a connection, which counts for a client.
     pub(crate) fn insert(&mut self, connection: Connection<S>, client: Option<IpAddr>) -> Key {
+        self.https += usize::from(connection.scheme == Scheme::Https);
         let deadline = connection.deadline();
         let number = self.free.pop().unwrap_or_else(|| {
             let source = None;
@@ -229,10 +243,17 @@ impl<S: Stream> Table<S> {
         counters: &WebCounters,
     ) {
         let slot = &mut self.slots[key.slot as usize];
-        if slot.connection.take().is_none() {
-            return;
+        let Some(mut connection) = slot.connection.take() else { return };
+        match connection.transport.is_handshaking() {
+            true => counters.failed_handshakes.add(1),
+            // A client cannot tell an end without it from an attack (RFC 8446, section 6.1).
+            false => connection.transport.end_tls(),
         }
         *buffered -= mem::take(&mut slot.buffered);
+        self.https -= usize::from(connection.scheme == Scheme::Https);
+        if connection.is_in_flight() {
+            service::abandoned(counters, connection.scheme);
+        }
         self.deadlines[key.slot as usize] = u32::MAX;
         self.free.push(key.slot);
         counters.closed[cause as usize].add(1);

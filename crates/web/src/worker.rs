@@ -25,9 +25,12 @@ use crate::page::Page;
 use crate::proxy::Origin;
 use crate::service::{self, Service};
 use crate::table::{Key, Table};
+use crate::tls::Tls;
 
 /// Connections that are accepted per turn at most, so that open ones are served meanwhile.
 const ACCEPTS_PER_TURN: usize = 64;
+/// Connections whose steps may be costly that take some per turn at most.
+const COSTLY_PER_TURN: usize = 64;
 
 /// One web worker. Everything in it belongs to its thread.
 pub struct WebWorker<S: Streams> {
@@ -41,6 +44,8 @@ pub struct WebWorker<S: Streams> {
     accepting: VecDeque<usize>,
     /// Connections that may take steps, in order.
     ready: VecDeque<Key>,
+    /// Those whose next steps may be of a TLS handshake, or cost as much.
+    costly: VecDeque<Key>,
     /// Connections that wait for a free batch, by shard; those that have waited longest come first.
     /// A connection that has expired stays in its queue, and is left out there.
     starved: Vec<VecDeque<Key>>,
@@ -75,6 +80,7 @@ impl<S: Streams> WebWorker<S> {
             input: Input::new(),
             accepting: VecDeque::new(),
             ready: VecDeque::new(),
+            costly: VecDeque::new(),
             starved,
             expired: Vec::new(),
             second: 0,
@@ -82,6 +88,13 @@ impl<S: Streams> WebWorker<S> {
             has_batches: false,
             paused: None,
         }
+    }
+
+    /// The same with TLS for its listeners of HTTPS.
+    #[must_use]
+    pub fn with_tls(mut self, tls: Tls) -> Self {
+        self.service.tls = Some(tls);
+        self
     }
 
     /// Does one turn of work without blocking. Returns whether more work may be waiting.
@@ -107,7 +120,8 @@ impl<S: Streams> WebWorker<S> {
             self.service.counters().accept_queue.set(self.streams.accept_queue() as u64);
         }
         let counters = self.service.counters();
-        counters.open.set(self.table.len() as u64);
+        counters.open.set(self.table.len_of(Scheme::Http) as u64);
+        counters.https_open.set(self.table.len_of(Scheme::Https) as u64);
         counters.buffered_bytes.set(self.service.buffered as u64);
         self.service.metrics.turns.add(1);
         if self.accepting.is_empty()
@@ -117,7 +131,7 @@ impl<S: Streams> WebWorker<S> {
             // The receiver may be gone after its own timeout.
             let _ = done.try_send(());
         }
-        Ok(busy || !self.ready.is_empty())
+        Ok(busy || !self.ready.is_empty() || !self.costly.is_empty())
     }
 
     fn apply(&mut self, order: Order, now: Now) {
@@ -153,9 +167,13 @@ impl<S: Streams> WebWorker<S> {
         for key in self.table.keys() {
             let Self { table, service, input, .. } = self;
             let Some(connection) = table.get(key) else { continue };
-            connection.pause(service, input, now);
-            enqueue(connection, key, &mut self.ready);
-            self.table.update(key, &mut self.service.buffered);
+            match connection.pause(service, input, now) {
+                Step::Closed(cause) => self.close(key, cause),
+                _ => {
+                    enqueue(connection, key, (&mut self.ready, &mut self.costly));
+                    self.table.update(key, &mut self.service.buffered);
+                }
+            }
         }
     }
 
@@ -171,7 +189,8 @@ impl<S: Streams> WebWorker<S> {
                     let key = Key::of_bits(key);
                     if let Some(connection) = self.table.get(key) {
                         connection.wake(readable, writable);
-                        enqueue(connection, key, &mut self.ready);
+                        let queues = (&mut self.ready, &mut self.costly);
+                        enqueue(connection, key, queues);
                     }
                 }
             }
@@ -185,7 +204,9 @@ impl<S: Streams> WebWorker<S> {
             let Some(listener) = self.accepting.pop_front() else { return false };
             match self.streams.accept(listener) {
                 Ok(None) => continue,
-                Ok(Some((stream, client))) => self.admit(stream, client, now),
+                Ok(Some((stream, client))) => {
+                    self.admit(stream, (client, self.listeners[listener]), now);
+                }
                 // Without descriptors or memory.
                 Err(error) => {
                     self.service.counters().accept_errors.add(1);
@@ -199,9 +220,12 @@ impl<S: Streams> WebWorker<S> {
         true
     }
 
-    fn admit(&mut self, stream: S::Stream, peer: SocketAddr, now: Now) {
+    fn admit(&mut self, stream: S::Stream, (peer, scheme): (SocketAddr, Scheme), now: Now) {
         let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
-        self.service.counters().accepted.add(1);
+        match scheme {
+            Scheme::Http => self.service.counters().accepted.add(1),
+            Scheme::Https => self.service.counters().https_accepted.add(1),
+        }
         // What applies to sources applies to the clients that a proxy names.
         let client = Some(peer).filter(|it| !self.service.proxies().contain(it.ip()));
         let admitted = client.map_or(Ok(()), |client| self.check(client));
@@ -214,9 +238,10 @@ impl<S: Streams> WebWorker<S> {
             self.service.counters().closed[cause as usize].add(1);
             return;
         }
-        let mut connection = Connection::new(stream, peer, &self.service, now);
-        connection.queue = Queue::Ready;
-        self.ready.push_back(self.table.insert(connection, client.map(|it| it.ip())));
+        let connection = Connection::new(stream, (peer, scheme), &self.service, now);
+        let key = self.table.insert(connection, client.map(|it| it.ip()));
+        let Some(connection) = self.table.get(key) else { return };
+        enqueue(connection, key, (&mut self.ready, &mut self.costly));
     }
 
     /// Checks whether a client may have another connection.
@@ -257,12 +282,26 @@ impl<S: Streams> WebWorker<S> {
 
     /// Lets connections take steps.
     fn advance(&mut self, now: Now) -> bool {
-        let count = self.ready.len();
-        for _ in 0..count {
+        self.service.handshake_cost = 0;
+        let ready = self.ready.len();
+        for _ in 0..ready {
             let Some(key) = self.ready.pop_front() else { break };
             self.take_steps(key, now);
         }
-        count > 0
+        let costly = self.costly.len().min(COSTLY_PER_TURN);
+        if costly == 0 {
+            return ready > 0;
+        }
+        let most = self.service.tls.as_ref().map_or(usize::MAX, Tls::handshakes_per_turn);
+        // Most are cheap: a part of a message, or the client's end of a handshake.
+        for _ in 0..costly {
+            if self.service.handshake_cost >= most {
+                break;
+            }
+            let Some(key) = self.costly.pop_front() else { break };
+            self.take_steps(key, now);
+        }
+        true
     }
 
     /// Lets one connection take steps, if it is open. Returns the last one.
@@ -286,7 +325,7 @@ impl<S: Streams> WebWorker<S> {
         }
         let Some(connection) = self.table.get(key) else { return };
         match step {
-            Step::Again => enqueue(connection, key, &mut self.ready),
+            Step::Again => enqueue(connection, key, (&mut self.ready, &mut self.costly)),
             Step::Starved(shard) => {
                 connection.queue = Queue::Starved;
                 self.starved[shard].push_back(key);
@@ -299,7 +338,7 @@ impl<S: Streams> WebWorker<S> {
             self.table.linger(key);
         } else if step != Step::InFlight
             && !mem::replace(&mut connection.is_watched, true)
-            && self.streams.watch(&mut connection.stream, key.to_bits()).is_err()
+            && self.streams.watch(&mut connection.transport.stream, key.to_bits()).is_err()
         {
             return self.close(key, CloseCause::Reset);
         }
@@ -319,30 +358,31 @@ impl<S: Streams> WebWorker<S> {
 
     /// Sends requests to their shards.
     fn dispatch(&mut self) {
-        let Service { front, metrics, .. } = &mut self.service;
         // Fails only if the shard's worker has exited, and the process is about to.
-        front.dispatch(|_| service::abandoned(&metrics.web));
+        self.service.front.dispatch(|_| ());
     }
 
     /// Sends the replies of shards.
     fn receive(&mut self, now: Now) -> bool {
-        let Self { service, table, ready, .. } = self;
+        let Self { service, table, ready, costly, .. } = self;
         let Service { front, replies, metrics, limits, .. } = service;
         let counters = &metrics.web;
         let mut failed = Vec::new();
         let any = front.receive(|bytes, ticket| {
             let key = Key::of(ticket);
-            let Some(connection) = table.get(key) else { return service::abandoned(counters) };
+            // The end of its connection has counted an abandoned request.
+            let Some(connection) = table.get(key) else { return };
+            let scheme = connection.scheme;
             match connection.reply(bytes, ticket, replies, counters, limits, now) {
                 Reply::Sent => {
-                    service::answered(counters);
-                    enqueue(connection, key, ready);
+                    service::answered(counters, scheme);
+                    enqueue(connection, key, (ready, costly));
                 }
                 Reply::Failed => {
-                    service::abandoned(counters);
+                    service::abandoned(counters, scheme);
                     failed.push(key);
                 }
-                Reply::Abandoned => service::abandoned(counters),
+                Reply::Abandoned => service::abandoned(counters, scheme),
             }
         });
         for key in failed {
@@ -386,10 +426,14 @@ impl<S: Streams> WebWorker<S> {
 }
 
 /// Queues a connection for its next step, once.
-fn enqueue<S: Stream>(connection: &mut Connection<S>, key: Key, ready: &mut VecDeque<Key>) {
+fn enqueue<S: Stream>(
+    connection: &mut Connection<S>,
+    key: Key,
+    (ready, costly): (&mut VecDeque<Key>, &mut VecDeque<Key>),
+) {
     if connection.queue == Queue::None {
         connection.queue = Queue::Ready;
-        ready.push_back(key);
+        if connection.is_costly() { costly } else { ready }.push_back(key);
     }
 }
 
@@ -424,6 +468,7 @@ where
             self.close(key, CloseCause::Stop);
         }
         self.service.counters().open.set(0);
+        self.service.counters().https_open.set(0);
         None
     }
 }

@@ -11,7 +11,7 @@ use onrush_control::api::admin::{
 use onrush_control::api::stats::{HttpStats, Stats};
 use onrush_control::api::{Health, Ready, Successor};
 use onrush_text::numbers::{bytes, grouped};
-use onrush_text::times::duration;
+use onrush_text::times::{date, duration};
 
 /// The successor, which serves.
 pub fn successor(successor: &Successor) -> String {
@@ -84,17 +84,31 @@ pub fn stats(stats: &Stats) -> String {
         let most = stats.limits.http_connections.unwrap_or(0);
         let requests = format!(
             "{} requests ({} abandoned), {} of {} connections",
-            grouped(over_http.requests),
+            grouped(over_http.all_requests()),
             grouped(over_http.abandoned),
-            grouped(over_http.open),
+            grouped(over_http.all_open()),
             grouped(most)
         );
         lines.push(("HTTP", requests));
+        lines.extend(https(stats, http).map(|text| ("HTTPS", text)));
         lines.push(("unserved", counts(http.unserved().into_iter())));
         lines.push(("closed", counts(closed.iter().map(|(cause, count)| (cause, *count)))));
     }
     lines.push(("clients", or_none(shares.collect::<Vec<_>>().join(", "))));
     aligned(&lines)
+}
+
+/// Handshakes, and the first expiry of a certificate.
+fn https(stats: &Stats, http: &HttpStats) -> Option<String> {
+    let counts = &http.counts;
+    let expiry = stats.certificates.iter().map(|certificate| certificate.expires).min()?;
+    Some(format!(
+        "handshakes: {} full, {} resumed, {} failed; certificates valid until {}",
+        grouped(counts.full_handshakes),
+        grouped(counts.resumed_handshakes),
+        grouped(counts.failed_handshakes),
+        date(expiry)
+    ))
 }
 
 /// The result of a reload.
@@ -222,6 +236,7 @@ pub fn aligned(lines: &[(&str, String)]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use onrush_control::api::stats::CertificateStats;
     use onrush_tracker::metrics::LOSSES;
 
     use super::*;
@@ -242,9 +257,17 @@ mod tests {
         (http.counts.accept_errors, http.counts.open) = (2, 12);
         (read.totals.http, read.limits.http_connections) = (Some(http), Some(16_384));
         read.totals.worker.sent = 1_000;
+        assert!(!stats(&read).contains("HTTPS"));
+        let certificate = |expires| CertificateStats { expires, ..CertificateStats::default() };
+        read.certificates = [2_000_000_000, 1_924_992_000].map(certificate).into();
+        let counts = &mut read.totals.http.as_mut().unwrap().counts;
+        (counts.full_handshakes, counts.resumed_handshakes) = (7_000, 8_000);
+        counts.failed_handshakes = 9;
         let text = stats(&read);
         for part in [
             "HTTP       5,000 requests (0 abandoned), 12 of 16,384 connections\n",
+            "HTTPS      handshakes: 7,000 full, 8,000 resumed, 9 failed; certificates valid until \
+             2031-01-01\n",
             "unserved   connections not accepted 2, connections refused as full 3\n",
             "closed     full 3\n",
             "replies    5,000\n",

@@ -6,12 +6,14 @@
 //! | module | contents |
 //! |---|---|
 //! | [`facts`] | the files of the host, and facts that several checks need |
+//! | `certificates` | checks of the certificates of HTTPS |
 //! | `network` | checks of cards, connection tracking, buffers, ports and the tracker's name |
 //! | `system` | checks of vCPUs, limits, memory, disk and clock |
 //! | `report` | findings as text, as JSON, and as a line of the log |
 
 pub mod facts;
 
+mod certificates;
 mod network;
 mod report;
 mod system;
@@ -135,7 +137,8 @@ impl Finding {
 
 /// The findings of all checks.
 pub fn checks(facts: &Facts) -> Vec<Finding> {
-    [network::checks(facts), system::checks(facts), network::records(facts)].concat()
+    let certificates = certificates::checks(facts);
+    [network::checks(facts), system::checks(facts), certificates, network::records(facts)].concat()
 }
 
 /// Runs the checks and prints their findings.

@@ -260,7 +260,7 @@ fn backlog(files: &Files) -> Option<Finding> {
 /// The queue of new connections over HTTP that wait for a web worker.
 fn accept_queue(facts: &Facts) -> Option<Finding> {
     let (limit, name) = (facts.files.number("proc/sys/net/core/somaxconn")?, "somaxconn");
-    if facts.settings.http.listen.is_empty() {
+    if !facts.settings.http.is_on() {
         return None;
     }
     let (wanted, fit) = (bind::BACKLOG as u64, format!("{limit} new connections may wait"));

@@ -179,7 +179,7 @@ fn files(facts: &Facts) -> Option<Finding> {
 /// Open files without which the tracker does not start.
 fn needed_files(Settings { listen, placement, http, .. }: &Settings) -> u64 {
     let sockets = placement.socket_sides() * listen.len() + 4 * placement.workers();
-    let web = match http.listen.len() {
+    let web = match http.listen.len() + http.tls_listen.len() {
         0 => 0,
         addresses => http.workers * (addresses + 4),
     };
@@ -189,7 +189,7 @@ fn needed_files(Settings { listen, placement, http, .. }: &Settings) -> u64 {
 /// Open files for all connections over HTTP.
 fn connections(facts: &Facts) -> Option<Finding> {
     let (limit, http) = (facts.open_files?, &facts.settings.http);
-    if http.listen.is_empty() {
+    if !http.is_on() {
         return None;
     }
     let connections = (http.limits.connections * http.workers) as u64;

@@ -259,9 +259,9 @@ fn http(pair: Pair<'_>) -> Option<Row> {
     let most = pair.now.limits.http_connections.unwrap_or(0);
     let row = vec![
         name("HTTP"),
-        plain(format!("{}/s", rate(pair.rate(|s| s.totals.over_http().requests as f64)))),
+        plain(format!("{}/s", rate(pair.rate(|s| s.totals.over_http().all_requests() as f64)))),
         faint("  connections "),
-        plain(compact(now.counts.open as f64)),
+        plain(compact(now.counts.all_open() as f64)),
         faint(format!(" of {}  unserved ", compact(most as f64))),
     ];
     let mut unserved =

@@ -97,8 +97,11 @@ mod tests {
         let (http, https) = (at("0.0.0.0:80"), at("0.0.0.0:443"));
         let passed = Passed { http: http.clone(), https: https.clone(), ..Passed::default() };
         let host = Host { vcpus: vec![0, 1], passed, ..Host::default() };
-        let parse =
-            |text: &str| Settings::parse("test.toml", text, &Flags::default(), &host).unwrap();
+        let parse = |text: &str| Settings::parse("test.toml", text, &Flags::default(), &host);
+        let problems = parse("").unwrap_err().to_string();
+        assert!(problems.contains("`http.certificates`: HTTPS needs"), "{problems}");
+        let pair = "http.certificates = ['/c']\nhttp.keys = ['/k']\n";
+        let parse = |text: &str| parse(&format!("{text}{pair}")).unwrap();
         let shown = |listen: &[Listen]| listen.iter().map(|it| it.address).collect::<Vec<_>>();
         let (settings, notices) = parse("listen = ['127.0.0.1:1']\nhttp.workers = 2\n");
         assert_eq!(notices, Vec::<String>::new());
@@ -110,6 +113,8 @@ mod tests {
         let (settings, notices) = parse("http.listen = ['127.0.0.1:1']\n");
         assert_eq!(shown(&settings.http.listen), at("0.0.0.0:80"));
         assert!(notices.len() == 1 && notices[0].starts_with("`http.listen` of "), "{notices:?}");
+        let (_, notices) = parse("http.client_address = 'forwarded'\n");
+        assert!(notices.len() == 1 && notices[0].contains("http.proxies"), "{notices:?}");
     }
 
     #[test]

@@ -99,6 +99,9 @@ fn reported(text: &str) -> Vec<String> {
     problems.iter().flat_map(Problems::iter).map(Problem::to_string).collect()
 }
 
+/// A file with HTTPS.
+const HTTPS: &str = "[http]\ntls_listen = [':443']\ncertificates = ['/crt']\nkeys = ['/key']\n";
+
 /// A file that sets one key.
 fn setting(path: &str, value: &str) -> String {
     match path.rsplit_once('.') {
@@ -113,6 +116,7 @@ fn changed(path: &str, key: &Key) -> String {
     match path {
         "listen" => "listen = [\"127.0.0.1:7000\"]".to_owned(),
         "http.listen" => "[http]\nlisten = [\"127.0.0.1:7000\"]".to_owned(),
+        "http.tls_listen" | "http.certificates" | "http.keys" => HTTPS.to_owned(),
         "http.workers" => setting(path, "2"),
         "http.proxies" => setting(path, "[\"192.0.2.0/24\"]"),
         "group" => "user = \"onrush\"\ngroup = \"www\"".to_owned(),

@@ -123,6 +123,25 @@ const CONTRADICTIONS: &[(&str, &str, &str)] = &[
     ("listen = []", "1:10: `listen`", "a list of 0"),
     ("http.listen = [':80', '0.0.0.0:80']", "1:23: `http.listen.1`", "0.0.0.0:80 "),
     ("http.listen = [':80', ':6970']", "1:23: `http.listen.1`", "127.0.0.1:6970 is the address"),
+    (
+        "http = { listen = [':80'], tls_listen = [':443', '[::1]:80'], certificates = ['/c'], \
+         keys = ['/k'] }",
+        "1:50: `http.tls_listen.1`",
+        "[::]:80 is the address of HTTP",
+    ),
+    (
+        "http = { tls_listen = [':6970'], certificates = ['/c'], keys = ['/k'] }",
+        "1:24: `http.tls_listen.0`",
+        "127.0.0.1:6970 is the address",
+    ),
+    ("http.tls_listen = [':443']", "1:19: `http.tls_listen`", "needs a certificate"),
+    ("http.certificates = ['/c']", "1:21: `http.certificates`", "1 certificate and 0 keys"),
+    (
+        "http = { certificates = ['/c', '/d'], keys = ['/k'] }",
+        "1:46: `http.keys`",
+        "2 certificates and 1 key",
+    ),
+    ("http.keys = ['k']", "1:14: `http.keys`", "absolute"),
     ("[limits]\nbatches_in_flight = 7", "2:21: `limits.batches_in_flight`", "4 workers"),
     (
         "[access]\ninfo_hashes = [\"0123456789abcdef0123456789abcdef01234567\"]",
@@ -325,6 +344,16 @@ fn the_summary_reports_the_effect_on_this_host() {
     for part in ["0.0.0.0:80, [::]:80 ", "2 web workers", "8,192 connections"] {
         assert!(served.contains(part), "{part}: {served}");
     }
+    let https = self::settings(
+        "http = { tls_listen = [':443'], certificates = ['/c', '/d'], keys = ['/k', '/l'] }",
+    );
+    let line = https.summary(&host);
+    assert!(line.contains(" HTTPS at 0.0.0.0:443, [::]:443 "), "{line}");
+    assert!(line.contains("2 certificates; 1 web worker "), "{line}");
+    let pairs = [("/c", "/k"), ("/d", "/l")].map(|(c, k)| (c.into(), k.into()));
+    assert_eq!(https.http.certificates, pairs);
+    let by_systemd = self::settings("http = { certificates = ['/c'], keys = ['/k'] }");
+    assert_eq!(by_systemd.http.certificates, pairs[..1], "for a passed socket");
 }
 
 #[test]
@@ -341,6 +370,9 @@ fn flags_override_the_file_and_are_named_in_problems() {
     let both = ["--http", ":80", "--http", "[::1]:81"];
     let http = with("[http]\nlisten = ['127.0.0.1:1']\n", &both, &host(4)).unwrap().0.http;
     assert_eq!(http.listen, settings.listen);
+    let over_tls = "http = { certificates = ['/c'], keys = ['/k'] }";
+    let http = with(over_tls, &["--https", ":80", "--https", "[::1]:81"], &host(4)).unwrap().0.http;
+    assert_eq!(http.tls_listen, settings.listen);
     let here = std::env::current_dir().unwrap().join("here");
     assert_eq!(settings.state_dir, Some(here), "relative to the current directory");
     let log = &settings.log;
@@ -406,6 +438,11 @@ fn questionable_settings_are_notices() {
         (
             "[http]\ntimeout = 9\nconnections = 9\nkeep_alive = 15".to_owned(),
             "http.connections, http.timeout;",
+        ),
+        (
+            "http = { listen = [':80'], certificates = ['/c'], keys = ['/k'], timeout = 9 }".into(),
+            "http.tls_listen these keys have no effect unless systemd passes a socket named tls: \
+             http.certificates, http.keys;",
         ),
         ("[admin]\nlisten = \"0.0.0.0:6970\"".to_owned(), "\"127.0.0.1:6970\""),
         ("[admin]\nlisten = \"[::]:70\"\ntoken_file = \"/t\"".to_owned(), "token"),

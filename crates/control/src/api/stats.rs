@@ -94,6 +94,9 @@ pub struct Stats {
     pub overload: Overload,
     /// The last reload of the configuration.
     pub last_reload: LastReload,
+    /// The certificates of HTTPS; absent where there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub certificates: Vec<CertificateStats>,
     /// Files written by the daemon.
     pub files: Files,
     /// The lowest level that is logged: `off`, `error`, `warn`, `info`, `debug` or `trace`.
@@ -102,6 +105,18 @@ pub struct Stats {
     pub lost_log_lines: u64,
     /// The admin side itself.
     pub admin: AdminStats,
+}
+
+/// A certificate of HTTPS.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
+pub struct CertificateStats {
+    /// Its file.
+    pub file: String,
+    /// The names for which it is valid.
+    pub names: Vec<String>,
+    /// Its expiry: seconds since 1970.
+    pub expires: u64,
 }
 
 /// Sums over all workers and both address families.
@@ -358,7 +373,7 @@ impl Totals {
 
     /// Datagrams, and requests over HTTP.
     pub fn received(&self) -> u64 {
-        self.traffic.incoming.datagrams + self.over_http().requests
+        self.traffic.incoming.datagrams + self.over_http().all_requests()
     }
 
     /// Replies sent, except to refused requests over HTTP.
@@ -369,6 +384,18 @@ impl Totals {
 
 fn counts(http: Option<&HttpStats>) -> WebStats {
     http.map_or_else(WebStats::default, |http| http.counts)
+}
+
+impl WebStats {
+    /// Requests over HTTP and HTTPS.
+    pub fn all_requests(&self) -> u64 {
+        self.requests + self.https_requests
+    }
+
+    /// Open connections of HTTP and HTTPS.
+    pub fn all_open(&self) -> u64 {
+        self.open + self.https_open
+    }
 }
 
 impl HttpStats {
@@ -410,7 +437,7 @@ impl WorkerStats {
 
     /// Datagrams, and requests over HTTP.
     pub fn received(&self) -> u64 {
-        self.datagrams + counts(self.http.as_ref()).requests
+        self.datagrams + counts(self.http.as_ref()).all_requests()
     }
 
     /// Replies sent, except to refused requests over HTTP.

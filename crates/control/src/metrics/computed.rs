@@ -132,6 +132,11 @@ declare_computed! {
     Gauge "onrush_last_reload_timestamp_seconds" []
         "Time of the last reload, successful or not, or of the start, in seconds since 1970"
         => |all, to| to.put(&[], all.last_reload.time as f64);
+    Gauge "onrush_http_certificate_expiry_timestamp_seconds" [certificate]
+        "Expiry of a certificate of HTTPS, by its file, in seconds since 1970"
+        => |all, to| all.certificates.iter().for_each(|certificate| {
+            to.put(&[&certificate.file], certificate.expires as f64)
+        });
     Counter "onrush_file_writes" [file, outcome]
         "Writes of a file; after a failed write the previous file stays in place"
         => |all, to| files(all).into_iter().for_each(|(file, writes)| {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::process::Process;
-use crate::api::stats::{Files, LastReload, Overload};
+use crate::api::stats::{CertificateStats, Files, LastReload, Overload};
 pub use crate::connections::AdminCounters;
 use crate::readiness::Readiness;
 use onrush_config::Settings;
@@ -33,6 +33,8 @@ pub struct StatsSnapshot {
     pub overload: Overload,
     /// The last reload.
     pub last_reload: LastReload,
+    /// The certificates of HTTPS.
+    pub certificates: Arc<[CertificateStats]>,
     /// Readiness of the tracker.
     pub readiness: Readiness,
     /// Time of the snapshot: seconds since 1970.
@@ -83,6 +85,7 @@ impl StatsSnapshot {
             list_overrides: 0,
             overload: Overload { step: 0, interval: settings.announce.interval },
             last_reload: LastReload { successful: true, time: 1_780_000_000 },
+            certificates: Arc::default(),
             settings: Arc::new(settings),
             readiness: Readiness::Serving,
             time: 1_790_000_000.25,

@@ -62,6 +62,7 @@ impl Stats {
             list: ListState::of(&snapshot.lists, snapshot.list_overrides, settings),
             overload: snapshot.overload,
             last_reload: snapshot.last_reload,
+            certificates: snapshot.certificates.to_vec(),
             files: snapshot.files,
             log_level: level_word(settings.log.level).to_owned(),
             lost_log_lines: snapshot.lost_log_lines,

@@ -40,7 +40,9 @@ function familySwarms({ families, totals }) {
 const levels = ({ families, totals }) => ({ peers_ipv4: families.ipv4.peers, peers_ipv6: families.ipv6.peers, swarms: totals.swarms });
 
 // A counter of datagrams and the one of HTTP beside it, which is absent where the tracker does not serve HTTP.
-const both = (stats, udp, http) => stats[udp] + (stats.http?.[http] ?? 0);
+const both = (stats, udp, http) => stats[udp] + overHttp(stats.http, http);
+// A number of HTTP, with the one of HTTPS where that is counted apart.
+const overHttp = (http, key) => (http?.[key] ?? 0) + (http?.[`https_${key}`] ?? 0);
 const received = (stats) => both(stats, 'datagrams', 'requests');
 const replied = (stats) => both(stats, 'replies', 'answered');
 

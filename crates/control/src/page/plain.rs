@@ -46,7 +46,7 @@ fn table(stats: &Stats) -> String {
         ("Swarms without peers", grouped(totals.shard.idle_swarms)),
         ("Memory", bytes(stats.memory.resident)),
     ];
-    let connections = |http: &HttpStats| ("Connections over HTTP", grouped(http.counts.open));
+    let connections = |http: &HttpStats| ("Connections over HTTP", grouped(http.counts.all_open()));
     let over_http = totals.http.as_ref().map(connections);
     let mut table = "<table class=\"families\"><tbody>\n".to_owned();
     for (name, value) in rows.into_iter().chain(over_http) {

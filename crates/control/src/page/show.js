@@ -112,7 +112,7 @@ function showHttp({ totals }, before, seconds) {
   by('over-http').hidden = !now;
   if (!now) return;
   const old = before?.totals.http;
-  const line = (key, label) => counted('http', key, label, now[key], old?.[key], seconds);
+  const line = (key, label) => counted('http', key, label, overHttp(now, key), old && overHttp(old, key), seconds);
   line('requests', 'Requests');
   line('answered', 'answered');
   line('abandoned', 'closed before the reply');
@@ -185,7 +185,7 @@ function showLimits(stats) {
   usage('list', 'Listed info hashes', list.entries, limits.list_entries);
   usage('admin', 'Admin connections', admin.connections, limits.admin_connections);
   if (totals.http) {
-    usage('http', 'Connections over HTTP', totals.http.open, limits.http_connections);
+    usage('http', 'Connections over HTTP', overHttp(totals.http, 'open'), limits.http_connections);
     usage('buffers', 'Memory for HTTP', totals.http.buffered_bytes, limits.http_buffer_memory, bytes);
   }
   usage('lanes', 'Batches waiting in lanes', sum(workers.map((w) => w.lane_waiting)), sum(workers.map((w) => w.lane_capacity)));

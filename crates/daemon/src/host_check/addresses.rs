@@ -34,10 +34,11 @@ pub(super) fn check(
     // A service manager has bound sockets that it passes.
     let passed = settings.sockets_passed;
     let udp = settings.listen.iter().filter(|_| !passed.udp);
-    let udp = udp.map(|listen| (*listen, Transport::Udp));
+    let udp = udp.map(|listen| (*listen, None, Transport::Udp));
     let http = settings.http.listeners().into_iter();
     let http = http.filter(|(scheme, _)| !passed.listeners(*scheme));
-    for (listen, transport) in udp.chain(http.map(|(_, listen)| (listen, Transport::Tcp))) {
+    let http = http.map(|(scheme, listen)| (listen, Some(scheme), Transport::Tcp));
+    for (listen, scheme, transport) in udp.chain(http) {
         let Err(error) = bind::check(listen, transport) else { continue };
         let holds = match error {
             // The tracker may have bound a low port before it dropped the capability for that.
@@ -46,7 +47,7 @@ pub(super) fn check(
             }
             _ => Some(false),
         };
-        judge(holds, refusals::address(&error, transport, settings), false);
+        judge(holds, refusals::address(&error, scheme, settings), false);
     }
     let Some(listen) = settings.admin.listen else { return };
     let Err(error) = server::bind(listen) else { return };

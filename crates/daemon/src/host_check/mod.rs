@@ -16,12 +16,15 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use nix::unistd::{Uid, User};
+use onrush_config::settings::HttpSettings;
 use onrush_config::{Refused, Settings};
 use onrush_control::{TOKEN_KEY, Token};
 use onrush_store::atomic_file::check_directory;
 use onrush_store::lists::journal::Journal;
 use onrush_store::state::State;
 use onrush_tracker::access::Lists;
+use onrush_tracker::clock::Clock;
+use onrush_web::tls::certificates::Certificates;
 
 use crate::access;
 use crate::process::switch_user;
@@ -85,6 +88,7 @@ pub fn check(settings: &Settings, config: Option<&Path>) -> Findings {
         Ok(_) => notes.extend(Token::warning(token_file)),
         Err(error) => refused.push(refusals::token(&error)),
     }
+    certificates(&settings.http, &mut refused, &mut notes);
     let lists = onrush_store::lists::load(settings, &mut || {});
     let mut lists = lists.map_err(|error| refused.push(refusals::list(&error, settings))).ok();
     let mut journals = directories.iter().map(|directory| Journal::new(directory));
@@ -97,6 +101,20 @@ pub fn check(settings: &Settings, config: Option<&Path>) -> Findings {
         lists.access = replayed.list.into();
     }
     Findings { refused, notes, lists, users: users(&user, service.as_ref()) }
+}
+
+/// Reads every configured certificate. Without an address for HTTPS they matter only if systemd
+/// passes a socket.
+fn certificates(http: &HttpSettings, refused: &mut Vec<Refused>, notes: &mut Vec<String>) {
+    if http.certificates.is_empty() {
+        return;
+    }
+    let unix = Clock::start().now().unix;
+    match Certificates::load(&http.certificates).map_err(|error| refusals::certificate(&error)) {
+        Ok(read) => notes.extend(read.warnings(unix).into_iter().map(|warning| warning.text)),
+        Err(error) if http.tls_listen.is_empty() => notes.push(error.to_string()),
+        Err(error) => refused.push(error),
+    }
 }
 
 /// The problem with the file of exports, if it cannot be written.

@@ -3,12 +3,14 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
-use onrush_config::settings::Access;
+use onrush_config::settings::{Access, HttpSettings};
 use onrush_config::{Refused, Settings};
 use onrush_control::{AdminError, TokenError};
 use onrush_net::bind::{BindError, Transport};
 use onrush_store::lists::file::{ListError, ListFault};
 use onrush_store::state::StateError;
+use onrush_tracker::running::Scheme;
+use onrush_web::tls::certificates::CertificateError;
 
 use crate::process::user::{self, UserError};
 use onrush_config::socket_holders::{Holder, holders, overlap};
@@ -22,11 +24,11 @@ pub fn user(error: &UserError) -> Refused {
     Refused::new(key, error)
 }
 
-/// An address of `listen` that cannot be bound, or one of `http.listen`, for TCP.
-pub fn address(error: &BindError, transport: Transport, settings: &Settings) -> Refused {
-    let list = match transport {
-        Transport::Udp => "listen",
-        Transport::Tcp => "http.listen",
+/// An address that cannot be bound, for UDP without a scheme.
+pub fn address(error: &BindError, scheme: Option<Scheme>, settings: &Settings) -> Refused {
+    let (list, transport) = match scheme {
+        None => ("listen", Transport::Udp),
+        Some(scheme) => (HttpSettings::list(scheme), Transport::Tcp),
     };
     match error {
         BindError::Taken { address, .. } => {
@@ -73,6 +75,16 @@ pub fn list(error: &ListError, settings: &Settings) -> Refused {
     match error.fault {
         ListFault::Read(_) => refused.as_user(&user::current()),
         _ => refused,
+    }
+}
+
+/// A certificate or a key that cannot be used.
+pub fn certificate(error: &CertificateError) -> Refused {
+    let list = if error.is_key { "http.keys" } else { "http.certificates" };
+    let refused = Refused::new(format!("{list}.{}", error.number), error);
+    match error.is_unreadable {
+        true => refused.as_user(&user::current()),
+        false => refused,
     }
 }
 

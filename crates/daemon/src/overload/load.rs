@@ -38,7 +38,7 @@ pub struct Load {
     pub refused_by_busy: u64,
     /// Datagrams that the kernel's filter dropped.
     pub filtered: u64,
-    /// Connections of HTTP accepted.
+    /// Connections of HTTP and HTTPS accepted.
     pub connections: u64,
     /// Those of them that were closed at once, as `http.connections` others were in use.
     pub turned_away: u64,
@@ -99,7 +99,7 @@ impl Reading {
                 .map(|family| family.refused[Refusal::Busy as usize].get())
                 .sum(),
             filtered: metrics.kernel_shed.get(),
-            connections: metrics.web.accepted.get(),
+            connections: metrics.web.accepted.get() + metrics.web.https_accepted.get(),
             turned_away: metrics.web.closed[CloseCause::Full as usize].get(),
             busy_nanoseconds: metrics.turn_times.sum(),
         }
@@ -178,7 +178,8 @@ mod tests {
             worker.incoming.v6.datagrams.add(10);
             worker.incoming.v4.refused[Refusal::Busy as usize].add(3);
             worker.kernel_shed.add(5);
-            worker.web.accepted.add(40);
+            worker.web.accepted.add(30);
+            worker.web.https_accepted.add(10);
             worker.web.closed[CloseCause::Full as usize].add(4);
             worker.web.closed[CloseCause::Replaced as usize].add(1);
         }

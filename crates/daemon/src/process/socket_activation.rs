@@ -68,11 +68,6 @@ pub fn take() -> Result<PassedSockets, String> {
             false => http.extend(listener),
         }
     }
-    if !https.is_empty() {
-        let text = "a socket that was passed is named `tls`, and the tracker does not serve HTTPS \
-                    yet\n  remove FileDescriptorName=tls from the socket unit, or disable it";
-        return Err(text.to_owned());
-    }
     let listeners = |scheme, passed| {
         let groups = adopt::listeners(passed)?.into_iter();
         Ok::<_, String>(groups.map(move |group| (scheme, group)))

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender};
 
 use crate::access::purge::swarm_removal;
+use crate::certificate_files::{self, Look};
 use crate::effect::{Effect, LogControl, ServiceState, SteeringChange};
 use crate::notice::{Notice, NoticeLimit, Repeats};
 use crate::overload::ProcessState;
@@ -32,6 +33,7 @@ use onrush_replica::handoff::InheritedState;
 use onrush_tracker::access::AccessList;
 use onrush_tracker::clock::Clock;
 use onrush_tracker::running::Running;
+use onrush_web::tls::Tls;
 
 /// Time for the history to be written: the successor waits.
 const HISTORY_TIMEOUT: Duration = Duration::from_secs(1);
@@ -43,6 +45,8 @@ pub(super) struct Executor {
     pub(super) clock: Clock,
     pub(super) files: StateFiles,
     pub(super) admin: Server,
+    /// TLS of the web workers, where there is any.
+    pub(super) tls: Option<Tls>,
     pub(super) history: Arc<History>,
     pub(super) view: View,
     pub(super) source: ConfigSource,
@@ -64,6 +68,7 @@ pub(super) struct Results {
     pub(super) loaded: Channel<Result<LoadedConfig, String>>,
     pub(super) merged: Channel<AccessList>,
     pub(super) removed: Channel<u64>,
+    pub(super) certificates: Channel<Option<Look>>,
 }
 
 impl Executor {
@@ -101,8 +106,14 @@ impl Executor {
                     log::error!("{error}: its shard keeps swarms that are no longer permitted");
                 }
             }
-            Effect::Load => return self.load(),
+            Effect::Load => return self.load(supervisor),
             Effect::ReconfigureFiles(settings) => self.files.reconfigure(&settings),
+            Effect::LookAtCertificates(known) => {
+                certificate_files::look(known, self.results.certificates.0.clone());
+            }
+            Effect::ReplaceCertificates(certificates) => {
+                self.tls.iter().for_each(|tls| tls.replace(certificates.clone()));
+            }
             Effect::SetToken(token) => self.admin.set_token(token),
             Effect::SetLog(LogControl { level, json, warnings_per_minute }) => {
                 log::set_max_level(level);
@@ -173,9 +184,10 @@ impl Executor {
         spawned.is_err().then_some(Event::Merged(None))
     }
 
-    fn load(&self) -> Option<Event> {
+    fn load(&self, supervisor: &Supervisor) -> Option<Event> {
         let journal = self.files.records().map(|records| &records.journal);
-        let error = self.source.load(journal, self.results.loaded.0.clone()).err()?;
+        let (running, to) = (supervisor.in_force().settings, self.results.loaded.0.clone());
+        let error = self.source.load(running, journal, to).err()?;
         Some(Event::Loaded(Err(format!("reload failed: cannot start a thread: {error}"))))
     }
 

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, bounded, never, select, tick, unbounded};
 
 use crate::access;
+use crate::certificates::CertificateControl;
 use crate::effect::{Effect, Effects, End};
 use crate::notice::NoticeLimit;
 use crate::process::logging;
@@ -56,7 +57,7 @@ impl Serving {
         source: ConfigSource,
         program: Option<Program>,
     ) -> Self {
-        let Tracker { running, access, overload, upgrade, files, .. } = tracker;
+        let Tracker { running, access, overload, upgrade, files, tls, .. } = tracker;
         let Tracker { steering, clock, map, mut admin, history, handoffs, .. } = tracker;
         let drop_reasons = tracker.drop_reasons;
         if !drop_reasons.are_known() {
@@ -64,12 +65,14 @@ impl Serving {
         }
         let limit = NoticeLimit::new(settings.limits.warnings_per_minute);
         let addresses = running.addresses();
+        let time = Time::of(clock);
+        let certificates = CertificateControl::new(tracker.certificates, time);
         let supervisor = Supervisor::new(
-            Owners { access, overload, upgrade },
+            Owners { access, overload, upgrade, certificates },
             (Arc::new(settings), source.clone()),
             running.members().clone(),
             (addresses, sd_notify::watchdog_enabled()),
-            Time::of(clock),
+            time,
         );
         let journal = files.records().map(|records| records.journal.clone());
         let parts = Parts {
@@ -89,13 +92,15 @@ impl Serving {
         admin.serve(view.clone());
         files.serve_control(&mut admin);
         let (loaded, merged, removed) = (unbounded(), unbounded(), unbounded());
-        let (successor, results) = (None, Results { loaded, merged, removed });
+        let results = Results { loaded, merged, removed, certificates: unbounded() };
+        let successor = None;
         let executor = Executor {
             running,
             steering,
             clock,
             files,
             admin,
+            tls,
             history,
             view,
             source,
@@ -145,6 +150,7 @@ impl Serving {
             recv(results.loaded.1) -> loaded => Event::Loaded(loaded.ok()?.map(Box::new)),
             recv(results.merged.1) -> list => Event::Merged(list.ok()),
             recv(results.removed.1) -> removed => Event::Removed(removed.ok()?),
+            recv(results.certificates.1) -> look => Event::Certificates(look.ok()?),
             recv(self.handoffs) -> event => match event {
                 Ok(event) => Event::Handoff(event),
                 Err(_) => {

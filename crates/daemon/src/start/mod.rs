@@ -21,7 +21,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use crossbeam_channel::{Receiver, never};
-use onrush_net::bind::{self, Group, Transport};
+use onrush_net::bind::{self, Group};
 use onrush_net::mio::drops::DropReasons;
 use onrush_net::notice::Notice;
 use onrush_net::steering::Steering;
@@ -29,6 +29,7 @@ use onrush_swarm::{Shard, ShardMap};
 use thiserror::Error;
 
 use crate::access::AccessControl;
+use crate::certificate_files::LoadedCertificates;
 use crate::host_check::{self, refusals};
 use crate::overload::Overload;
 use crate::process::socket_activation::PassedSockets;
@@ -56,6 +57,8 @@ use onrush_tracker::clock::Clock;
 use onrush_tracker::connection::Keys;
 use onrush_tracker::running::{Addresses, Running, Scheme};
 use onrush_tracker::worker::Worker;
+use onrush_web::tls::Tls;
+use onrush_web::tls::certificates::CertificateError;
 use sockets::Backend;
 use web::{Web, WebWorker};
 
@@ -76,6 +79,10 @@ pub struct Tracker {
     pub access: AccessControl,
     /// The files that it keeps.
     pub files: StateFiles,
+    /// TLS of the web workers, where HTTPS is on.
+    pub tls: Option<Tls>,
+    /// Its certificates.
+    pub certificates: Option<LoadedCertificates>,
     /// The workers' clock.
     pub clock: Clock,
     /// The upgrade in progress, if there is one.
@@ -103,9 +110,18 @@ pub enum StartError {
     /// The UDP addresses to listen on.
     #[error(transparent)]
     Bind(#[from] bind::BindError),
-    /// The addresses to serve HTTP at.
+    /// The addresses to serve HTTP or HTTPS at.
+    #[error("{1}")]
+    Http(Scheme, bind::BindError),
+    /// A certificate or its key.
     #[error(transparent)]
-    Http(bind::BindError),
+    Certificate(#[from] CertificateError),
+    /// TLS.
+    #[error(
+        "cannot set up TLS: {0}\n  it needs random numbers: permit getrandom(2) in \
+         SystemCallFilter= of the unit"
+    )]
+    Tls(io::Error),
     /// The state directory.
     #[error(transparent)]
     State(#[from] StateError),
@@ -140,13 +156,14 @@ impl StartError {
     pub fn refused(&self, settings: &Settings) -> Option<Refused> {
         Some(match self {
             Self::User(error) => refusals::user(error),
-            Self::Bind(error) => refusals::address(error, Transport::Udp, settings),
-            Self::Http(error) => refusals::address(error, Transport::Tcp, settings),
+            Self::Bind(error) => refusals::address(error, None, settings),
+            Self::Http(scheme, error) => refusals::address(error, Some(*scheme), settings),
+            Self::Certificate(error) => refusals::certificate(error),
             Self::State(error) => refusals::state(error, settings),
             Self::List(error) => refusals::list(error, settings),
             Self::Admin(error) => refusals::admin(error),
             Self::Token(error) => refusals::token(error),
-            Self::Handoff(_) | Self::Poll(_) | Self::Threads(_) => return None,
+            Self::Handoff(_) | Self::Poll(_) | Self::Tls(_) | Self::Threads(_) => return None,
         })
     }
 }
@@ -255,6 +272,8 @@ struct Start<'a> {
     overload: Overload,
     drop_reasons: DropReasons,
     files: StateFiles,
+    tls: Option<Tls>,
+    certificates: Option<LoadedCertificates>,
 }
 
 impl<'a> Start<'a> {
@@ -290,6 +309,8 @@ impl<'a> Start<'a> {
             overload: Overload::new(settings, Instant::now()),
             drop_reasons: DropReasons::of_namespace(),
             files: StateFiles::new(settings, None, Instant::now()),
+            tls: None,
+            certificates: None,
         })
     }
 
@@ -354,6 +375,12 @@ impl<'a> Start<'a> {
             http: web.addresses(Scheme::Http),
             https: web.addresses(Scheme::Https),
         };
+        self.tls = web.tls.clone();
+        self.certificates = web.certificates.clone();
+        if let Some(loaded) = &self.certificates {
+            let warnings = loaded.certificates.warnings(self.clock.now().unix).into_iter();
+            self.warnings.extend(warnings.map(|warning| warning.text));
+        }
         let fronts = web.take_workers(fronts, &rules, self.settings.http.limits, &addresses);
         Ok((workers, fronts, addresses))
     }
@@ -389,7 +416,8 @@ impl<'a> Start<'a> {
         (workers, fronts, addresses): Members,
         map: ShardMap,
     ) -> Result<Tracker, StartError> {
-        let Self { settings, warnings, admin, access, clock, overload, drop_reasons, files } = self;
+        let Self { settings, warnings, admin, access, clock, overload, drop_reasons, .. } = self;
+        let Self { files, tls, certificates, .. } = self;
         let running = Running::prepare(&settings.workers(), addresses, workers, fronts, clock)
             .map_err(StartError::Threads)?;
         Ok(Tracker {
@@ -399,6 +427,8 @@ impl<'a> Start<'a> {
             access,
             clock,
             files,
+            tls,
+            certificates,
             upgrade: Upgrade::new(false, Instant::now()),
             handoffs: never(),
             overload,

@@ -21,7 +21,9 @@ use onrush_tracker::rules::Rules;
 use onrush_tracker::running::{Addresses, Scheme};
 
 use super::StartError;
+use crate::certificate_files::{self, LoadedCertificates};
 use crate::upgrade::successor::{HandedListeners, SuccessorSide};
+use onrush_web::tls::Tls;
 
 /// Open files beside connections: sockets, log, state, lists, and the admin side.
 const OTHER_FILES: u64 = 1024;
@@ -32,11 +34,15 @@ pub(super) type WebWorker = onrush_web::WebWorker<Backend>;
 pub(super) type Group = (Scheme, AddressListeners);
 
 /// The listeners of each web worker, before there are workers; none where HTTP is off.
+#[derive(Default)]
 pub(super) struct Web {
     /// For each worker what its listeners accept, by their numbers, and the backend with them.
     backends: Vec<(Vec<Scheme>, Backend)>,
     /// The same listeners by address, for the next upgrade.
     pub(super) groups: Vec<Group>,
+    /// TLS and its certificates, where HTTPS is on.
+    pub(super) tls: Option<Tls>,
+    pub(super) certificates: Option<LoadedCertificates>,
     notices: Vec<Notice>,
 }
 
@@ -61,7 +67,7 @@ impl Web {
         for (scheme, group) in &mut kept {
             if !settings.sockets_passed.listeners(*scheme) {
                 let added = group.add_up_to(settings.http.workers, &mut pending);
-                added.map_err(StartError::Http)?;
+                added.map_err(|error| StartError::Http(*scheme, error))?;
             }
         }
         Ok((Self::with(settings, kept, added)?, pending))
@@ -74,18 +80,20 @@ impl Web {
         added: Vec<(Scheme, Listen)>,
     ) -> Result<Self, StartError> {
         let (workers, mut notices) = (settings.http.workers, Vec::new());
+        let (tls, certificates) = tls(settings)?.unzip();
         for scheme in [Scheme::Http, Scheme::Https] {
             // Together, as one address may include another.
             let of = added.iter().filter(|(of, _)| *of == scheme).map(|(_, listen)| *listen);
             let bound = listen::bind(&of.collect::<Vec<_>>(), workers, true);
-            let Listeners { groups: bound, notices: more } = bound.map_err(StartError::Http)?;
+            let bound = bound.map_err(|error| StartError::Http(scheme, error))?;
+            let Listeners { groups: bound, notices: more } = bound;
             groups.extend(iter::repeat(scheme).zip(bound));
             notices.extend(more);
         }
         if groups.is_empty() {
-            return match settings.http.listeners().is_empty() {
-                true => Ok(Self { backends: Vec::new(), groups, notices }),
-                false => Err(StartError::Http(BindError::Nothing)),
+            return match settings.http.listeners().first() {
+                None => Ok(Self::default()),
+                Some((scheme, _)) => Err(StartError::Http(*scheme, BindError::Nothing)),
             };
         }
         notices.extend(raise_open_files(workers * settings.http.limits.connections));
@@ -100,7 +108,8 @@ impl Web {
             Ok((schemes, Backend::new(listeners)?))
         };
         let backends = (0..workers).map(backend).collect::<Result<_, _>>();
-        Ok(Self { backends: backends.map_err(StartError::Poll)?, groups, notices })
+        let backends = backends.map_err(StartError::Poll)?;
+        Ok(Self { backends, groups, tls, certificates, notices })
     }
 
     pub(super) fn notices(&self) -> impl Iterator<Item = String> {
@@ -128,10 +137,21 @@ impl Web {
     ) -> Vec<WebWorker> {
         let fronts = mem::take(&mut self.backends).into_iter().zip(fronts);
         let worker = |((listeners, streams), front)| {
-            WebWorker::new(front, rules, (streams, listeners), limits, addresses)
+            let worker = WebWorker::new(front, rules, (streams, listeners), limits, addresses);
+            match &self.tls {
+                Some(tls) => worker.with_tls(tls.clone()),
+                None => worker,
+            }
         };
         fronts.map(worker).collect()
     }
+}
+
+/// TLS and its certificates, where HTTPS is on.
+fn tls(settings: &Settings) -> Result<Option<(Tls, LoadedCertificates)>, StartError> {
+    let Some(loaded) = certificate_files::load(&settings.http)? else { return Ok(None) };
+    let tls = Tls::new(loaded.certificates.clone()).map_err(StartError::Tls)?;
+    Ok(Some((tls, loaded)))
 }
 
 /// Raises the soft limit of open files for this many connections, as far as the hard limit permits.

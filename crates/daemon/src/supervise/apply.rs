@@ -101,8 +101,12 @@ impl Supervisor {
         self.overload.reconfigure(&self.settings, time.now);
         effects.push(Effect::ReconfigureFiles(self.settings.clone()));
         effects.push(Effect::SetToken(loaded.token));
+        let of_certificates = loaded.certificates.as_ref();
+        let of_certificates = of_certificates.map(|it| it.certificates.warnings(time.unix));
+        self.certificates.reconfigure(loaded.certificates, effects);
         effects.push(Effect::Publish);
         let mut notices = loaded.notices;
+        notices.extend(of_certificates.into_iter().flatten().map(|warning| warning.text));
         notices.extend(self.access.lists().access.warning().map(str::to_owned));
         notices.extend(self.access.overrides().map(|overrides| overrides.to_string()));
         notices.extend(self.access.unrecorded());

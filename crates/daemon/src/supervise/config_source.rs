@@ -6,8 +6,10 @@ use std::thread;
 
 use crossbeam_channel::Sender;
 
+use crate::certificate_files::{self, LoadedCertificates};
 use crate::host_check::{self, refusals};
 use crate::process::service_notify;
+use onrush_config::reload::Changes;
 use onrush_config::{Flags, Host, Refused, Settings};
 use onrush_control::in_force::differences;
 use onrush_control::view::Compare;
@@ -28,6 +30,8 @@ pub struct LoadedConfig {
     pub replayed: Option<ReplayedList>,
     /// The token of the admin API.
     pub token: Option<Token>,
+    /// The certificates of HTTPS, where it runs.
+    pub certificates: Option<LoadedCertificates>,
 }
 
 /// The source of the configuration: the command line on this host.
@@ -41,19 +45,20 @@ pub struct ConfigSource {
 
 impl ConfigSource {
     /// Reads the configuration on a thread of its own, since lists of millions of entries take
-    /// seconds.
+    /// seconds. `running` are the settings in force.
     ///
     /// # Errors
     /// When the thread cannot be started.
     pub(crate) fn load(
         &self,
+        running: Arc<Settings>,
         journal: Option<&Journal>,
         to: Sender<Result<LoadedConfig, String>>,
     ) -> io::Result<()> {
         let (source, journal) = (self.clone(), journal.cloned());
         let load = move || {
             // The receiver lives as long as the process.
-            let _ = to.send(source.read(journal.as_ref()));
+            let _ = to.send(source.read(&running, journal.as_ref()));
         };
         thread::Builder::new().name("reload".into()).spawn(load).map(drop)
     }
@@ -69,11 +74,24 @@ impl ConfigSource {
         self.flags.places().problems([refused]).to_string()
     }
 
-    fn read(&self, journal: Option<&Journal>) -> Result<LoadedConfig, String> {
+    /// The certificates that are in force after a reload: with the running addresses, which stay.
+    pub(super) fn certificates(
+        &self,
+        running: &Settings,
+        read: &Settings,
+    ) -> Result<Option<LoadedCertificates>, String> {
+        let changes = Changes::new(running, read.clone(), &self.host)
+            .map_err(|problems| problems.to_string())?;
+        certificate_files::load(&changes.settings.http)
+            .map_err(|error| self.problem(refusals::certificate(&error)))
+    }
+
+    fn read(&self, running: &Settings, journal: Option<&Journal>) -> Result<LoadedConfig, String> {
         let (settings, mut notices) =
             Settings::load(&self.flags, &self.host).map_err(|problems| problems.to_string())?;
         let token = Token::load(TOKEN_KEY, settings.admin.token_file.as_deref())
             .map_err(|error| self.problem(refusals::token(&error)))?;
+        let certificates = self.certificates(running, &settings)?;
         let mut lists = onrush_store::lists::load(&settings, &mut service_notify::progress())
             .map_err(|error| self.problem(refusals::list(&error, &settings)))?;
         notices.extend(host_check::export(&settings).map(|refused| refused.to_string()));
@@ -85,6 +103,6 @@ impl ConfigSource {
             notices.extend(replayed.warning.clone());
             lists.access = Arc::new(replayed.compacted());
         }
-        Ok(LoadedConfig { settings, notices, lists, replayed, token })
+        Ok(LoadedConfig { settings, notices, lists, replayed, token, certificates })
     }
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::config_source::LoadedConfig;
+use crate::certificate_files::Look;
 use crate::overload::ProcessState;
 use crate::process::signals::Signal;
 use crate::upgrade::predecessor::HandoffEvent;
@@ -25,6 +26,8 @@ pub enum Event {
     Recorded(Result<(), String>),
     /// A list was merged. `None`: it could not be.
     Merged(Option<AccessList>),
+    /// The files of certificates were looked at. `None`: they could not be.
+    Certificates(Option<Look>),
     /// A shard has removed this many swarms that the list does not permit.
     Removed(u64),
     /// The program of a successor was started, or could not be.

@@ -3,7 +3,7 @@
 //! loop waits for events, and the executor carries the effects out.
 //!
 //! State has owners, and each key of the configuration that a reload changes names its owner:
-//! [`AccessControl`], [`Overload`], [`Upgrade`], and
+//! [`AccessControl`], [`Overload`], [`Upgrade`], [`CertificateControl`], and
 //! [`StateFiles`](crate::state_files::StateFiles), which writes.
 //!
 //! | module | contents |
@@ -29,6 +29,7 @@ use std::time::{Duration, Instant};
 use log::LevelFilter;
 
 use crate::access::{AccessControl, ConcurrentWork};
+use crate::certificates::CertificateControl;
 use crate::effect::{Effect, Effects, End, LogControl, ServiceState};
 use crate::notice::{Notice, Repeats};
 use crate::overload::{Overload, ProcessState};
@@ -67,6 +68,7 @@ pub struct Supervisor {
     access: AccessControl,
     overload: Overload,
     upgrade: Upgrade,
+    certificates: CertificateControl,
     reload: Reload,
     last_reload: LastReload,
     /// All members, always in the same order.
@@ -90,6 +92,8 @@ pub struct Owners {
     pub overload: Overload,
     /// The upgrade in progress, if there is one.
     pub upgrade: Upgrade,
+    /// The certificates of HTTPS.
+    pub certificates: CertificateControl,
 }
 
 impl Supervisor {
@@ -103,11 +107,12 @@ impl Supervisor {
         time: Time,
     ) -> Self {
         let Time { now, unix } = time;
-        let Owners { access, overload, upgrade } = owners;
+        let Owners { access, overload, upgrade, certificates } = owners;
         Self {
             access,
             overload,
             upgrade,
+            certificates,
             reload: Reload::default(),
             last_reload: LastReload { successful: true, time: unix },
             members,
@@ -133,6 +138,7 @@ impl Supervisor {
             most_entries: self.access.entry_high_water_mark().files.clone(),
             overload: self.overload.pressure(),
             last_reload: self.last_reload,
+            certificates: self.certificates.shown(),
         }
     }
 
@@ -164,6 +170,7 @@ impl Supervisor {
             Event::Loaded(loaded) => self.finish_reload(loaded.map(|loaded| *loaded), time, out),
             Event::Recorded(result) => self.access.recorded(result, time, out),
             Event::Merged(list) => self.access.merged(list.as_ref(), out),
+            Event::Certificates(look) => self.certificates.looked(look, time, out),
             Event::Removed(swarms) => AccessControl::removed(swarms, out),
             Event::Launched(result) => self.upgrade.launched(result, time.now, out),
             Event::Handoff(event) => self.on_handoff(event, time, out),
@@ -313,6 +320,7 @@ impl Supervisor {
         self.overload.tick(&members, &stalled, &state, now, effects);
         self.totals.tick(summary, self.settings.log.totals_every, now, effects);
         self.upgrade.tick(now, effects);
+        self.certificates.tick(time, effects);
         if let Some((end, _)) = self.ending.take_if(|(_, deadline)| now >= *deadline) {
             self.stop(end, time, effects);
         }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::*;
+use crate::certificate_files;
 use config_source::LoadedConfig;
 use onrush_config::host::QuotaPeriods;
 use onrush_config::{Flags, Host, keys, keys::owner};
@@ -13,6 +14,7 @@ use onrush_control::api::blocks::BlockRequest;
 use onrush_control::request::Responder;
 use onrush_proto::InfoHash;
 use onrush_store::lists;
+use onrush_testing::tls::Issued;
 use onrush_tracker::access::Lists;
 use onrush_tracker::access::overlay::ListChange;
 use onrush_tracker::metrics::Summary;
@@ -37,10 +39,12 @@ impl Fixture {
         let role = onrush_tracker::member::Role::Both;
         let members: Arc<[Member]> =
             [0, 1].map(|nth| Member::new(role, nth, Arc::default())).into();
+        let certificates = certificate_files::load(&settings.http).unwrap();
         let owners = Owners {
             access: AccessControl::new(lists, 2),
             overload: Overload::new(&settings, now),
             upgrade: Upgrade::new(true, now),
+            certificates: CertificateControl::new(certificates, time),
         };
         let source = ConfigSource { flags: Flags::default(), host: Host::default() };
         let settings = (Arc::new(settings), source);
@@ -82,8 +86,24 @@ impl Fixture {
         let lists = lists::load(&settings, &mut || {}).unwrap();
         let token_file = settings.admin.token_file.as_deref();
         let token = onrush_control::Token::load(onrush_control::TOKEN_KEY, token_file).unwrap();
-        let loaded = LoadedConfig { settings, notices: Vec::new(), lists, replayed: None, token };
+        let Supervisor { source, settings: running, .. } = &self.supervisor;
+        let certificates = source.certificates(running, &settings).unwrap();
+        let (notices, replayed) = (Vec::new(), None);
+        let loaded = LoadedConfig { settings, notices, lists, replayed, token, certificates };
         self.on(Event::Loaded(Ok(Box::new(loaded))))
+    }
+
+    /// The names of the files of certificates and keys, which are looked at every minute.
+    fn certificate_files(&mut self) -> Vec<String> {
+        self.time.now += Duration::from_secs(60);
+        let effects = self.tick();
+        self.on(Event::Certificates(None));
+        let looks = effects.0.into_iter().filter_map(|effect| match effect {
+            Effect::LookAtCertificates(known) => Some(known.files),
+            _ => None,
+        });
+        let files = looks.flatten().flat_map(|(certificate, key)| [certificate, key]);
+        files.map(|file| file.file_name().unwrap().to_str().unwrap().to_owned()).collect()
     }
 
     /// Makes a request of 127.0.0.1. Returns its response, and the other effects; a response that
@@ -129,6 +149,10 @@ fn parse(text: &str, directory: &tempfile::TempDir) -> Settings {
         let mode = std::fs::Permissions::from_mode(0o600);
         std::fs::set_permissions(path.join(name), mode).unwrap();
     }
+    if !path.join("t.crt").exists() {
+        let issued = Issued::of(&["t"]);
+        ["t", "u"].iter().for_each(|name| issued.write(path, name).unwrap());
+    }
     Settings::for_test(&text.replace("DIR", path.to_str().unwrap()))
 }
 
@@ -170,6 +194,11 @@ fn visible(owner: &str, fixture: &mut Fixture, effects: &Effects) -> String {
             });
             format!("{control:?} {}", lines.sum::<usize>())
         }
+        owner::CERTIFICATES => {
+            let replaces = |effect: &Effect| matches!(effect, Effect::ReplaceCertificates(_));
+            assert!(effects.0.iter().any(replaces), "{effects:?}");
+            format!("{:?}", fixture.certificate_files())
+        }
         owner::ADMIN => {
             let token = find(|effect| matches!(effect, Effect::SetToken(_)));
             let published = effects.0.iter().any(|effect| matches!(effect, Effect::Publish));
@@ -181,7 +210,7 @@ fn visible(owner: &str, fixture: &mut Fixture, effects: &Effects) -> String {
 }
 
 /// A value of each key, beside what it needs.
-const VALUES: [(&str, &str); 32] = [
+const VALUES: [(&str, &str); 34] = [
     ("http.proxies", "[http]\nproxies = [\"192.0.2.9\"]\n"),
     ("http.client_address", "[http]\nclient_address = \"forwarded\"\n"),
     ("announce.interval", "[announce]\ninterval = 900\n"),
@@ -208,6 +237,15 @@ const VALUES: [(&str, &str); 32] = [
     ("limits.warnings_per_minute", "[limits]\nwarnings_per_minute = 9\n"),
     ("limits.list_entries", "[limits]\nlist_entries = 5\n"),
     ("snapshot.every", "[snapshot]\nevery = 9\n"),
+    // The other file of each pair is the one in force (`HTTPS`).
+    (
+        "http.certificates",
+        "[http]\ntls_listen = [\":1\"]\ncertificates = [\"DIR/u.crt\"]\nkeys = [\"DIR/t.key\"]\n",
+    ),
+    (
+        "http.keys",
+        "[http]\ntls_listen = [\":1\"]\ncertificates = [\"DIR/t.crt\"]\nkeys = [\"DIR/u.key\"]\n",
+    ),
     ("admin.hosts", "[admin]\nhosts = [\"tracker.example\"]\n"),
     ("admin.token_file", "[admin]\ntoken_file = \"DIR/token\"\n"),
     ("admin.publish_lists", "[admin]\npublish_lists = true\n"),
@@ -219,6 +257,9 @@ const VALUES: [(&str, &str); 32] = [
     ("log.addresses", "[log]\naddresses = true\n"),
 ];
 
+/// HTTPS with a certificate and its key.
+const HTTPS: &str =
+    "[http]\ntls_listen = [\":1\"]\ncertificates = [\"DIR/t.crt\"]\nkeys = [\"DIR/t.key\"]\n";
 /// A deny list, so that lists may change; no swarm of it is named.
 const BASE: &str = "[access]\nmode = \"deny\"\n";
 /// The same with a file.
@@ -237,13 +278,39 @@ fn every_key_that_a_reload_changes_has_an_effect_by_its_owner() {
             Some(rest) => format!("{BASE}{rest}"),
             None => format!("{BASE}{text}"),
         };
+        let running = match owners[key] {
+            owner::CERTIFICATES => format!("{BASE}{HTTPS}"),
+            _ => BASE.to_owned(),
+        };
         let after = |text: &str| {
-            let mut fixture = Fixture::new(BASE);
+            let mut fixture = Fixture::new(&running);
             let effects = fixture.reload(text);
             visible(owners[key], &mut fixture, &effects)
         };
         assert_ne!(after(BASE), after(&text), "{key} of {}", owners[key]);
     }
+}
+
+#[test]
+fn https_that_is_turned_off_keeps_its_certificates_until_a_restart() {
+    let mut fixture = Fixture::new(HTTPS);
+    let effects = fixture.reload("announce.interval = 900");
+    effects.assert_logged(&["reloaded by", "announce.interval: 1800 -> 900"]);
+    effects.assert_logged(&["or a restart", "http.tls_listen", "http.certificates", "http.keys"]);
+    assert_eq!(fixture.certificate_files(), ["t.crt", "t.key"]);
+    // The address alone.
+    let pair = "http = { certificates = ['DIR/u.crt'], keys = ['DIR/u.key'] }";
+    fixture.reload(pair).assert_logged(&["or a restart", "http.tls_listen"]);
+    assert_eq!(fixture.certificate_files(), ["u.crt", "u.key"]);
+    assert_eq!(fixture.supervisor.in_force().certificates.len(), 1);
+}
+
+#[test]
+fn certificates_are_not_read_until_https_is_turned_on_by_a_restart() {
+    let mut fixture = Fixture::new("");
+    let effects = fixture.reload(&HTTPS.replace("t.crt", "none"));
+    effects.assert_logged(&["or a restart", "http.tls_listen"]);
+    assert!(fixture.certificate_files().is_empty());
 }
 
 #[test]

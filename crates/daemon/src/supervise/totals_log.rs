@@ -28,7 +28,7 @@ impl Totals {
     /// All counters start at zero.
     pub(super) fn new(settings: &Settings, now: Instant) -> Self {
         let show_steered = matches!(settings.placement, Placement::Colocated { workers: 2.. });
-        let show_http = !settings.http.listen.is_empty();
+        let show_http = settings.http.is_on();
         Self { last: Summary::default(), show_steered, show_http, last_at: now }
     }
 
@@ -86,9 +86,9 @@ impl Totals {
             let _ = write!(
                 line,
                 "; HTTP in {}/s, out {}/s, connections {}",
-                rate(now.requests, last.requests),
+                rate(now.http_requests(), last.http_requests()),
                 rate(now.answered, last.answered),
-                grouped(now.open),
+                grouped(now.http_open()),
             );
         }
         let refused: Vec<String> = now

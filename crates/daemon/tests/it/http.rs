@@ -36,7 +36,7 @@ pub(crate) fn announce(hash: InfoHash, port: u16, more: &str) -> String {
 }
 
 /// The end of a reply whose only peer is this one (BEP 7, 23).
-fn only(peer: SocketAddr) -> Vec<u8> {
+pub(crate) fn only(peer: SocketAddr) -> Vec<u8> {
     let (mut end, ip) = match peer.ip() {
         IpAddr::V4(ip) => (b"5:peers6:".to_vec(), ip.octets().to_vec()),
         IpAddr::V6(ip) => (b"5:peers0:6:peers618:".to_vec(), ip.octets().to_vec()),
@@ -47,8 +47,11 @@ fn only(peer: SocketAddr) -> Vec<u8> {
     end
 }
 
+/// Errors at the end of a connection: a reset, or TLS without `close_notify`.
+const ENDS: [ErrorKind; 2] = [ErrorKind::ConnectionReset, ErrorKind::UnexpectedEof];
+
 /// A connection of a client.
-pub(crate) struct Connection(BufReader<TcpStream>);
+pub(crate) struct Connection<S: Read = TcpStream>(pub(crate) BufReader<S>);
 
 impl Connection {
     pub(crate) fn to(address: SocketAddr) -> Self {
@@ -65,6 +68,17 @@ impl Connection {
         self.0.get_ref().shutdown(Shutdown::Write).unwrap();
     }
 
+    /// The body of the reply to a GET, which has status 200.
+    #[track_caller]
+    pub(crate) fn get(&mut self, target: &str) -> Vec<u8> {
+        self.send(get(target));
+        let (status, body) = self.next_reply().expect("a reply");
+        assert_eq!(status, 200, "{target}: {}", String::from_utf8_lossy(&body));
+        body
+    }
+}
+
+impl<S: Read> Connection<S> {
     /// The status and the body of the next reply; `None` at the end.
     pub(crate) fn next_reply(&mut self) -> Option<(u16, Vec<u8>)> {
         let lines = self.0.by_ref().lines().map(Result::unwrap);
@@ -76,20 +90,9 @@ impl Connection {
         Some((status[..3].parse().unwrap(), body))
     }
 
-    /// The body of the reply to a GET, which has status 200.
-    #[track_caller]
-    pub(crate) fn get(&mut self, target: &str) -> Vec<u8> {
-        self.send(get(target));
-        let (status, body) = self.next_reply().expect("a reply");
-        assert_eq!(status, 200, "{target}: {}", String::from_utf8_lossy(&body));
-        body
-    }
-
     /// Whether the tracker ends the connection, or resets it, without another byte.
     pub(crate) fn has_ended(&mut self) -> bool {
-        self.0
-            .fill_buf()
-            .map_or_else(|it| it.kind() == ErrorKind::ConnectionReset, <[u8]>::is_empty)
+        self.0.fill_buf().map_or_else(|it| ENDS.contains(&it.kind()), <[u8]>::is_empty)
     }
 
     /// Asserts that the tracker ends the connection without another byte, and without a reset.
@@ -101,7 +104,7 @@ impl Connection {
 
 /// The sum of a metric of HTTP whose labels have this part.
 #[track_caller]
-fn sum(daemon: &Daemon, name: &str, label: &str) -> u64 {
+pub(crate) fn sum(daemon: &Daemon, name: &str, label: &str) -> u64 {
     daemon.metrics().sum(&format!("onrush_http_{name}"), &[label]) as u64
 }
 

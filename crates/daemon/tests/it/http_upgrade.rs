@@ -10,12 +10,14 @@ use onrush::upgrade::successor::SuccessorSide;
 use onrush_config::Settings;
 use onrush_swarm::{Shard, ShardMap};
 use onrush_testing::memory_tracker::rules;
+use onrush_testing::tls::{Issued, client};
 use onrush_tracker::access::AccessList;
 use onrush_tracker::clock::Clock;
 
 use crate::harness::messages::UPGRADE_FAILED;
 use crate::harness::{Daemon, TIMEOUT, eventually, free_address, meanwhile, random_hash};
-use crate::http::{Connection, announce, get};
+use crate::http::{Connection, announce, get, only};
+use crate::https::{ask, certificate_keys, connect};
 use crate::upgrade::{upgrade_by_ctl, with_admin};
 
 /// A client that sends one request after the other.
@@ -129,6 +131,25 @@ fn no_request_fails_over_upgrades() {
     // Each of several listeners is accepted from.
     for _ in 0..50 {
         Client::new(http, 1, false).ask();
+    }
+}
+
+#[test]
+fn https_is_served_over_upgrades() {
+    let (state, address) = (tempfile::tempdir().unwrap(), free_address());
+    let issued = Issued::of(&["t.example"]);
+    let keys = certificate_keys(&issued, state.path());
+    let (mut daemon, _) = serve(state.path(), &format!("tls_listen = [\"{address}\"]\n{keys}"));
+    let (config, hash) = (client(&[&issued]), random_hash());
+    let mut kept = connect(address, &config);
+    ask(&mut kept, &announce(hash, 7_001, "&left=0"));
+    for _ in 0..2 {
+        upgrade_by_ctl(&mut daemon, &[]);
+        assert!(kept.has_ended());
+        // The ticket is of a key that is gone.
+        kept = connect(address, &config);
+        let reply = ask(&mut kept, &announce(hash, 7_002, "&left=1"));
+        assert!(reply.ends_with(&only(SocketAddr::new(address.ip(), 7_001))), "{reply:?}");
     }
 }
 

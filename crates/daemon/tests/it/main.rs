@@ -17,6 +17,7 @@ mod host_check;
 mod hot_hash;
 mod http;
 mod http_upgrade;
+mod https;
 mod journal;
 mod kills;
 mod live_lists;

@@ -1,6 +1,7 @@
 //! Under a service manager: notifications and passed sockets. The manager is the test itself, or
 //! `systemd-socket-activate` (package systemd); `scripts/unit-test` tests the unit under systemd.
 
+use std::fs;
 use std::io::IoSliceMut;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
@@ -11,12 +12,14 @@ use nix::errno::Errno;
 use nix::sys::socket::{
     ControlMessageOwned, MsgFlags, UnixCredentials, recvmsg, setsockopt, sockopt::PassCred,
 };
+use onrush_testing::tls::{Issued, client};
 use tempfile::TempDir;
 
 use crate::harness::{
     Client, Daemon, Launch, assert_parts, eventually, free_address, random_hash, seeder,
 };
-use crate::http::{Connection, get};
+use crate::http::{Connection, announce, get};
+use crate::https::{ask, certificate_keys, connect};
 
 /// Extends the time-out of the unit.
 const EXTEND: &str = "EXTEND_TIMEOUT_USEC=30000000";
@@ -255,23 +258,30 @@ fn flags_overridden_by_passed_sockets_cause_a_warning() {
     ended.has_line("`listen` of ", &[" WARN ", "--listen", &address.to_string()]);
 }
 
-/// The tracker opens its UDP sockets itself. An upgrade passes the listeners on.
+/// Listeners for HTTP and HTTPS, by their names. The tracker opens its UDP sockets itself. An
+/// upgrade passes the listeners on.
 #[test]
 fn listeners_of_systemd_are_used_and_upgraded() {
-    let (http, state) = (both()[0], tempfile::tempdir().unwrap());
+    let ([http, https], state) = (both(), tempfile::tempdir().unwrap());
     let elsewhere = free_address().to_string();
     let state_dir = state.path().to_str().unwrap();
+    let issued = Issued::of(&["t.example"]);
+    let (config, client) = (state.path().join("tls.toml"), client(&[&issued]));
+    let keys = certificate_keys(&issued, state.path());
+    fs::write(&config, format!("[http]\n{keys}")).unwrap();
     let flags = ["--listen", "127.0.0.1:0", "--http", &elsewhere, "--state-dir", state_dir];
-    let mut daemon = activated(&["--fdname=web"], &[http], &flags);
+    let flags = [&flags[..], &["--config", config.to_str().unwrap()]].concat();
+    let mut daemon = activated(&["--fdname=web:tls"], &[http, https], &flags);
     // The first connection starts the daemon and waits in the listener.
     let mut first = Connection::to(http);
     first.send(get("/health"));
     let [udp] = daemon.serving()[..] else { panic!("one address") };
     assert_eq!(first.next_reply().unwrap().0, 200);
-    let serves = format!("http://{http} (HTTP sockets by systemd)");
+    let serves = format!("http://{http} and https://{https} (HTTP and HTTPS sockets by systemd)");
     for _ in 0..2 {
         assert_eq!(daemon.upgrade(), [udp]);
         Connection::to(http).get("/health");
+        ask(&mut connect(https, &client), &announce(random_hash(), 7_001, ""));
         daemon.check();
     }
     let ended = daemon.stop();

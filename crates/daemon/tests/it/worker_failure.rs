@@ -139,6 +139,8 @@ fn serving(running: Running, settings: Settings) -> Serving {
         warnings: Vec::new(),
         access: AccessControl::new(Lists::open(), 1),
         files: StateFiles::new(&settings, None, now),
+        tls: None,
+        certificates: None,
         map: ShardMap::new([1; 5], 1),
         admin: Server::start(None, &Settings::for_test("").admin, None, || ()).unwrap(),
         clock,

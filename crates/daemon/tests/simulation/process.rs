@@ -6,6 +6,7 @@ use std::time::Instant;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use onrush::access::AccessControl;
 use onrush::access::purge::swarm_removal;
+use onrush::certificates::CertificateControl;
 use onrush::effect::Removal;
 use onrush::overload::Overload;
 use onrush::supervise::config_source::ConfigSource;
@@ -73,7 +74,9 @@ impl Starting {
         let mut rules = overload.rules(&settings, access.lists());
         limit(&mut rules, most_peers, settings.placement.shards());
         let workers = assemble(&settings.workers(), secrets, sockets, &rules);
-        let owners = Owners { access, overload, upgrade: Upgrade::new(true, now) };
+        let certificates = CertificateControl::default();
+        let upgrade = Upgrade::new(true, now);
+        let owners = Owners { access, overload, upgrade, certificates };
         let journal_length = disk.journal.len();
         Self { owners, settings: settings.into(), workers, started, journal_length, most_peers }
     }
@@ -107,7 +110,7 @@ impl Starting {
         clocks: &Clocks,
     ) -> Process {
         let now = clocks.instant(time.second);
-        let Owners { access, overload, upgrade } = &mut self.owners;
+        let Owners { access, overload, upgrade, .. } = &mut self.owners;
         if let Some(commitment) = commitment {
             overload.adopt(commitment, now);
         }

@@ -315,7 +315,8 @@ impl World {
                 let settings = self.disk.settings();
                 let lists = self.disk.lists(&settings);
                 let (notices, replayed, token) = (Vec::new(), None, None);
-                let loaded = LoadedConfig { settings, notices, lists, replayed, token };
+                let loaded =
+                    LoadedConfig { settings, notices, lists, replayed, token, certificates: None };
                 self.loading = Some((time.second + self.rng.random_range(0..3), loaded));
             }
             Effect::SendInherited(current, to) => {

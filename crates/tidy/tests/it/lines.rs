@@ -10,9 +10,9 @@ use onrush_tidy::{crate_of, demand, sources};
 const BUDGETS: [(&str, [usize; 2]); 20] = [
     ("bench", [2_285, 1_203]),
     ("commands", [3_452, 1_446]),
-    ("config", [2_035, 1_141]),
+    ("config", [2_137, 1_219]),
     ("control", [4_433, 2_017]),
-    ("daemon", [6_591, 12_441]),
+    ("daemon", [7_034, 13_215]),
     ("fuzz", [548, 0]),
     ("lab", [1_002, 681]),
     ("load", [6_893, 4_933]),
@@ -21,13 +21,13 @@ const BUDGETS: [(&str, [usize; 2]); 20] = [
     ("replica", [629, 332]),
     ("store", [2_146, 1_475]),
     ("swarm", [4_209, 3_056]),
-    ("testing", [206, 0]),
+    ("testing", [284, 0]),
     ("text", [129, 66]),
     ("tidy", [169, 777]),
     ("toml-keys", [1_082, 522]),
     ("tracker", [4_267, 2_527]),
     ("verify", [2_328, 1_102]),
-    ("web", [1_713, 1_705]),
+    ("web", [2_500, 2_411]),
 ];
 /// Growth beyond a row, percent.
 const GROWTH: usize = 3;

@@ -227,12 +227,22 @@ impl Summary {
 
     /// Datagrams, and requests over HTTP.
     pub fn received(&self) -> u64 {
-        self.datagrams + self.requests
+        self.datagrams + self.http_requests()
     }
 
     /// Replies sent, except to refused requests over HTTP.
     pub fn replied(&self) -> u64 {
         self.sent + self.answered
+    }
+
+    /// Requests over HTTP and HTTPS.
+    pub fn http_requests(&self) -> u64 {
+        self.requests + self.https_requests
+    }
+
+    /// Open connections of HTTP and HTTPS.
+    pub fn http_open(&self) -> u64 {
+        self.open + self.https_open
     }
 
     /// Connections of HTTP that were not served as something was used up. Their sum is not the

@@ -133,25 +133,36 @@ WebCounters (WebStats) {
     counters {
         Counter Fronts "onrush_http_accepted_connections" [transport, worker]
             "Connections accepted: those open now, and those closed for any cause"
-            { accepted = "http" }
+            { accepted = "http", https_accepted = "https" }
         Counter Fronts "onrush_http_accept_errors" [worker]
             "Times that no connection could be accepted, as the process or the host had no \
              descriptors or memory left: raise LimitNOFILE= in the unit"
             { accept_errors }
         Gauge Fronts "onrush_http_connections" [transport, worker] "Open connections"
-            { open = "http" }
+            { open = "http", https_open = "https" }
         Counter Fronts "onrush_http_requests" [transport, worker]
             "Requests over HTTP: those answered, refused for any reason, and abandoned"
-            { requests = "http" }
+            { requests = "http", https_requests = "https" }
+        Counter Fronts "onrush_http_handshakes" [result, worker]
+            "TLS handshakes. full: with a signature of the certificate's key; resumed: by a ticket \
+             of an earlier one; failed: by an error of TLS, or the connection was closed before \
+             its end"
+            {
+                full_handshakes = "full",
+                resumed_handshakes = "resumed",
+                failed_handshakes = "failed"
+            }
         Counter Fronts "onrush_http_answered_requests" [worker]
             "Requests over HTTP that were answered and not refused"
             { answered }
         Counter Fronts "onrush_http_abandoned_requests" [worker]
             "Requests over HTTP whose connection was closed before the reply"
             { abandoned }
-        Counter Fronts "onrush_http_received_bytes" [worker] "Bytes received over HTTP"
+        Counter Fronts "onrush_http_received_bytes" [worker]
+            "Bytes received over HTTP, without those of TLS"
             { http_received_bytes as "received_bytes" }
-        Counter Fronts "onrush_http_sent_bytes" [worker] "Bytes sent over HTTP"
+        Counter Fronts "onrush_http_sent_bytes" [worker]
+            "Bytes sent over HTTP, without those of TLS"
             { http_sent_bytes as "sent_bytes" }
         Gauge Fronts "onrush_http_buffered_bytes" [worker]
             "Memory of incomplete requests and unsent replies, which http.buffer_memory limits"
@@ -164,12 +175,12 @@ WebCounters (WebStats) {
     named {
         Counter Fronts "onrush_http_closed_connections" [cause, worker]
             "Connections closed. client: the client closed it first; served: after the last reply; \
-             idle: http.keep_alive was over; timeout: a request or the sending of a reply took \
-             longer than http.timeout; reset: reading or writing failed; proxy_header: a proxy \
-             began without a valid PROXY header; tls: TLS on the port for plain HTTP; \
-             source_limit: http.connections_per_source; full: http.connections, and none was idle; \
-             replaced: idle longest, and a new one needed its place; memory: it exceeded \
-             http.buffer_memory"
+             idle: http.keep_alive was over; timeout: a handshake, a request or the sending of a \
+             reply took longer than http.timeout; reset: reading or writing failed; proxy_header: \
+             a proxy began without a valid PROXY header; tls: TLS on the port for plain HTTP; \
+             tls_error: a TLS handshake failed, or a later record was invalid; source_limit: \
+             http.connections_per_source; full: http.connections, and none was idle; replaced: \
+             idle longest, and a new one needed its place; memory: it exceeded http.buffer_memory"
             { closed = CLOSE_CAUSES }
         Counter Fronts "onrush_http_refused_requests" [reason, worker]
             "Requests over HTTP refused, by the parser or as over UDP. port_value: the port is \

@@ -7,4 +7,5 @@ mod pause;
 mod proxies;
 mod requests;
 mod simulation;
+mod tls;
 mod world;

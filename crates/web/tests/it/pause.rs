@@ -9,7 +9,10 @@ use onrush_tracker::close_cause::CloseCause;
 use onrush_tracker::gather::Gather;
 use onrush_tracker::member::MemberThread;
 
-use crate::world::{ANNOUNCE, World, read_all, replies, source};
+use onrush_testing::tls::client as tls_config;
+
+use crate::tls::TlsClient;
+use crate::world::{ANNOUNCE, CERTIFICATE, World, read_all, replies, source};
 
 fn get(target: &str) -> String {
     format!("GET {target} HTTP/1.1\r\nHost: t\r\n\r\n")
@@ -106,7 +109,7 @@ fn begun_requests_are_answered_and_end_their_connections() {
     }
     let closes: Vec<_> = replies(&received).iter().map(|reply| reply.closes).collect();
     assert_eq!(closes, [[false; 9].as_slice(), &[true]].concat());
-    // The clients close, too.
+    // The clients close, too, or the time is over in which input is discarded.
     drop((unread, in_flight, slow));
     world.settle();
     assert!(!is_signalled(&mut paused));
@@ -121,6 +124,48 @@ fn begun_requests_are_answered_and_end_their_connections() {
     assert!(is_signalled(&mut paused), "whatever lingers");
     world.pass(2);
     assert_eq!(world.closed(CloseCause::Served), 5);
+    world.check();
+}
+
+/// A handshake and a part of a record are begun requests, too.
+#[test]
+fn begun_requests_over_tls_are_answered_and_end_their_connections() {
+    let mut world = World::new("");
+    let config = tls_config(&[&CERTIFICATE]);
+    let [mut idle, mut in_part, mut in_flight, mut broken] = [(); 4].map(|()| {
+        let mut client = TlsClient::new(world.connect_tls(source("198.51.100.1", 1)), &config);
+        client.write(get("/health").as_bytes());
+        client.settle(&mut world);
+        assert_eq!(client.replies().len(), 1);
+        client
+    });
+    let mut shaking = TlsClient::new(world.connect_tls(source("198.51.100.1", 2)), &config);
+    shaking.write(get(ANNOUNCE).as_bytes());
+    assert!(shaking.send(usize::MAX));
+    in_part.write(get(ANNOUNCE).as_bytes());
+    assert!(in_part.send(10));
+    for client in [&mut in_flight, &mut broken] {
+        client.write(get(ANNOUNCE).as_bytes());
+        assert!(client.send(usize::MAX));
+    }
+    // Without turns of the shards.
+    world.web.turn(world.now()).unwrap();
+    broken.client.write_all(b"\x17\x03\x03\0\x14aaaaaaaaaaaaaaaaaaaa").unwrap();
+    let mut paused = world.orders().pause_fronts().unwrap();
+    world.settle();
+    assert_eq!((world.closed(CloseCause::Stop), world.closed(CloseCause::TlsError)), (1, 1));
+    assert_eq!(world.counters().abandoned.get(), 1);
+    assert!(!is_signalled(&mut paused));
+    for client in [&mut in_flight, &mut in_part, &mut shaking] {
+        client.settle(&mut world);
+        let replies = client.replies();
+        assert!(replies.len() == 1 && replies[0].closes, "{replies:?}");
+    }
+    idle.settle(&mut world);
+    assert_eq!(idle.replies().len(), 0);
+    world.pass(2);
+    assert!(is_signalled(&mut paused));
+    assert_eq!((world.closed(CloseCause::Served), world.counters().https_open.get()), (3, 0));
     world.check();
 }
 

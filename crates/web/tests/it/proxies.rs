@@ -6,9 +6,13 @@ use std::net::{IpAddr, SocketAddr};
 
 use onrush_net::stream::memory::{Client, Conditions};
 use onrush_testing::memory_tracker::{rules, settings};
+use onrush_testing::tls::client;
 use onrush_tracker::close_cause::CloseCause;
 
-use crate::world::{ANNOUNCE, Reply, World, binary_header, contains, read_all, replies, source};
+use crate::tls::TlsClient;
+use crate::world::{
+    ANNOUNCE, CERTIFICATE, Reply, World, binary_header, contains, read_all, replies, source,
+};
 
 /// The address of a proxy.
 const PROXY: &str = "192.0.2.80";
@@ -265,6 +269,33 @@ fn a_header_may_arrive_with_the_requests_behind_it() {
         world.settle();
         assert_eq!(read_all(&mut tls), (Vec::new(), true));
         assert_eq!(world.closed(CloseCause::Tls), 1);
+        world.check();
+    }
+}
+
+#[test]
+fn tls_begins_behind_a_header() {
+    for header in headers(source("198.51.100.7", 1)) {
+        let mut world = world("proxy-protocol", "");
+        let config = client(&[&CERTIFICATE]);
+        // Together, and byte by byte.
+        for most in [usize::MAX, 1] {
+            let stream = world.connect_tls(source(PROXY, 1));
+            let mut proxy = TlsClient::behind(header.clone(), stream, &config);
+            proxy.write(request(ANNOUNCE, "").as_bytes());
+            while proxy.pump(most) || !proxy.has_sent() {
+                world.settle();
+            }
+            proxy.settle(&mut world);
+            let replies = proxy.replies();
+            assert!(replies[0].body.starts_with(&begin_of_reply("198.51.100.7")), "{replies:?}");
+        }
+        assert_eq!(world.counters().full_handshakes.get(), 1);
+        // What follows a header without TLS is told to use it.
+        let mut plain = world.connect_tls(source(PROXY, 2));
+        plain.write_all(&header).unwrap();
+        let (reply, ended) = send(&mut world, &mut plain, &request(ANNOUNCE, ""));
+        assert_eq!((reply.status, ended, world.refused("no_tls")), (400, true, 1));
         world.check();
     }
 }

@@ -86,7 +86,8 @@ fn pages_and_paths() {
     let mut world = World::new("");
     let (page, ended) = world.exchange("GET / HTTP/1.1\r\nHost: t.example:6969\r\n\r\n");
     assert!(page.starts_with("HTTP/1.1 200 OK\r\nContent-Type: text/html") && !ended);
-    assert!(page.contains("http://t.example:6969/announce\nudp://t.example:6969/"), "{page}");
+    let urls = ["http://t.example:6969", "https://t.example", "udp://t.example:6969"];
+    assert!(page.contains(&urls.map(|url| format!("{url}/announce\n")).concat()), "{page}");
     let (page, _) = world.exchange("GET / HTTP/1.1\r\nHost: <script>\r\n\r\n");
     assert!(!page.contains("script"), "{page}");
     assert!(world.exchange("GET /health HTTP/1.1\r\n\r\n").0.ends_with("\r\n\r\nok\n"));

@@ -1,17 +1,21 @@
 //! The web worker under faults from a seed: bytes split anywhere, short writes, late events, slow
-//! readers, full batches, and in half of the runs resets, time-outs, limits and pauses. Some
-//! clients are behind a proxy, which names them in a header or in each request. Each client gets
-//! the replies to its requests, in order. It may get a part of them only if it, a limit or a pause
-//! may have ended its connection.
+//! readers, full batches, and in half of the runs resets, time-outs, limits and pauses. Half of the
+//! clients use TLS, of 1.3 or 1.2. Some clients are behind a proxy, which names them in a header or
+//! in each request. Each client gets the replies to its requests, in order. It may get a part of
+//! them only if it, a limit or a pause may have ended its connection.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 
 use onrush_net::stream::memory::{Client, Conditions};
+use onrush_testing::tls::{client, client_1_2};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
+use rustls::ClientConfig;
 
-use crate::world::{ANNOUNCE, HASH, World, binary_header, contains, whole_replies};
+use crate::tls::TlsClient;
+use crate::world::{ANNOUNCE, CERTIFICATE, HASH, World, binary_header, contains, whole_replies};
 
 const STEPS: usize = 400;
 /// The address of all proxies.
@@ -19,9 +23,62 @@ const PROXY: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 80);
 /// What the reply to an announce begins with.
 const ANNOUNCED: &[u8] = b"d8:complete";
 
+/// A client's connection.
+enum Link {
+    Plain(Client),
+    Tls(Box<TlsClient>),
+}
+
+impl Link {
+    /// Sends a part of these bytes; how many.
+    fn send(&mut self, bytes: &[u8]) -> usize {
+        match self {
+            Self::Plain(client) => client.write(bytes).unwrap_or(0),
+            Self::Tls(client) => {
+                // It encrypts all of them, and sends a part of that.
+                client.write(bytes);
+                client.send(bytes.len().max(20));
+                bytes.len()
+            }
+        }
+    }
+
+    /// Appends up to `len` bytes of what has arrived.
+    fn read(&mut self, len: usize, received: &mut Vec<u8>) {
+        match self {
+            Self::Plain(client) => {
+                let mut buffer = vec![0; len];
+                if let Ok(read) = client.read(&mut buffer) {
+                    received.extend_from_slice(&buffer[..read]);
+                }
+            }
+            Self::Tls(client) => {
+                // The handshake goes on.
+                client.receive(len);
+                client.send(len);
+                received.append(&mut client.received);
+            }
+        }
+    }
+
+    fn client(&mut self) -> &mut Client {
+        match self {
+            Self::Plain(client) => client,
+            Self::Tls(client) => &mut client.client,
+        }
+    }
+
+    fn has_sent(&self) -> bool {
+        match self {
+            Self::Plain(_) => true,
+            Self::Tls(client) => client.has_sent(),
+        }
+    }
+}
+
 /// A client with the requests that it sends one after the other, without waiting.
 struct Peer {
-    client: Option<Client>,
+    link: Option<Link>,
     /// What was not sent yet.
     rest: Vec<u8>,
     /// What the replies to its requests begin with, and the clients that send these.
@@ -30,15 +87,16 @@ struct Peer {
 }
 
 impl Peer {
-    fn new(world: &World, by_header: bool, rng: &mut SmallRng) -> Self {
+    fn new(world: &World, config: &Arc<ClientConfig>, by_header: bool, rng: &mut SmallRng) -> Self {
         let any_client = |rng: &mut SmallRng| Ipv4Addr::new(198, 51, 100, rng.random_range(0..8));
         let (mut client, is_behind_proxy) = (any_client(rng), rng.random_bool(0.4));
         let from = if is_behind_proxy { PROXY } else { client };
         let from = SocketAddr::new(from.into(), rng.random());
+        let header = match is_behind_proxy && by_header {
+            true => binary_header(SocketAddr::new(client.into(), 1)),
+            false => Vec::new(),
+        };
         let (mut rest, mut expected) = (Vec::new(), Vec::new());
-        if is_behind_proxy && by_header {
-            rest = binary_header(SocketAddr::new(client.into(), 1));
-        }
         for _ in 0..rng.random_range(1..6) {
             let (target, begin): (String, &[u8]) = match rng.random_range(0..5) {
                 0 => ("/health".to_owned(), b"ok\n"),
@@ -54,36 +112,48 @@ impl Peer {
             write!(rest, "GET {target} HTTP/1.1\r\n{field}\r\n").unwrap();
             expected.push((begin, client));
         }
-        Self { client: Some(world.connect(from)), rest, expected, received: Vec::new() }
+        let link = match rng.random_bool(0.5) {
+            true => {
+                rest.splice(..0, header);
+                Link::Plain(world.connect(from))
+            }
+            false => Link::Tls(TlsClient::behind(header, world.connect_tls(from), config).into()),
+        };
+        Self { link: Some(link), rest, expected, received: Vec::new() }
     }
 
     /// Sends or reads a part, or ends if it `may_end`.
     fn act(&mut self, may_end: bool, rng: &mut SmallRng) {
-        let Some(client) = &mut self.client else { return };
+        let Some(link) = &mut self.link else { return };
         match rng.random_range(if may_end { 0 } else { 3 }..20) {
-            0 => self.client.take().unwrap().reset(),
-            1 => self.client = None,
-            2 => _ = client.finish(),
+            0 => match self.link.take() {
+                Some(Link::Plain(client)) => client.reset(),
+                Some(Link::Tls(client)) => client.client.reset(),
+                None => {}
+            },
+            1 => self.link = None,
+            2 => _ = link.client().finish(),
             3..12 => {
                 let part = rng.random_range(0..=self.rest.len());
-                if let Ok(sent) = client.write(&self.rest[..part]) {
-                    self.rest.drain(..sent);
-                }
+                let sent = link.send(&self.rest[..part]);
+                self.rest.drain(..sent);
             }
             _ => self.read(rng.random_range(1..500)),
         }
     }
 
     fn read(&mut self, len: usize) {
-        let mut buffer = vec![0; len];
-        if let Some(Ok(read)) = self.client.as_mut().map(|client| client.read(&mut buffer)) {
-            self.received.extend_from_slice(&buffer[..read]);
+        if let Some(link) = &mut self.link {
+            link.read(len, &mut self.received);
         }
     }
 
     /// Checks what was received: whole replies of the kinds that are due, and a part of the next.
     /// Returns how many are whole.
     fn check(&self) -> usize {
+        if let Some(Link::Tls(client)) = &self.link {
+            assert_eq!(client.error, None);
+        }
         let (got, _) = whole_replies(&self.received);
         assert!(got.len() <= self.expected.len());
         for (reply, (begin, client)) in got.iter().zip(&self.expected) {
@@ -97,17 +167,18 @@ impl Peer {
 
     /// Sends the rest and reads all replies.
     fn finish(&mut self, world: &mut World) {
-        while !self.rest.is_empty() || self.check() < self.expected.len() {
-            if let Some(client) = &mut self.client
-                && let Ok(sent) = client.write(&self.rest)
-            {
-                self.rest.drain(..sent);
+        for _ in 0..100_000 {
+            let is_whole = self.check() == self.expected.len();
+            let Some(link) = &mut self.link else { return };
+            if is_whole && self.rest.is_empty() && link.has_sent() {
+                return;
             }
+            let sent = link.send(&self.rest);
+            self.rest.drain(..sent);
             world.settle();
-            let before = self.received.len();
             self.read(1 << 16);
-            assert!(self.received.len() > before || !self.rest.is_empty(), "a reply is missing");
         }
+        panic!("a reply is missing");
     }
 }
 
@@ -141,6 +212,7 @@ fn run(seed: u64) -> u64 {
         rng.random_range(1..5),
     );
     let mut world = World::with(seed, &config, conditions);
+    let config = if rng.random() { client } else { client_1_2 }(&[&CERTIFICATE]);
     let mut peers = Vec::new();
     for _ in 0..STEPS {
         match rng.random_range(0..10) {
@@ -148,7 +220,7 @@ fn run(seed: u64) -> u64 {
                 true => drop(world.orders().pause_fronts().unwrap()),
                 false => world.orders().resume().unwrap(),
             },
-            0 => peers.push(Peer::new(&world, by_header, &mut rng)),
+            0 => peers.push(Peer::new(&world, &config, by_header, &mut rng)),
             1 => world.next_second(),
             2..5 => _ = world.web.turn(world.now()).unwrap(),
             5 => _ = world.turn(),
@@ -174,7 +246,8 @@ fn run(seed: u64) -> u64 {
     drop(peers);
     world.settle();
     let counters = world.counters();
-    assert_eq!((counters.open.get(), counters.buffered_bytes.get()), (0, 0));
+    let open = counters.open.get() + counters.https_open.get();
+    assert_eq!((open, counters.buffered_bytes.get()), (0, 0));
     world.check();
     world.refused("busy")
 }

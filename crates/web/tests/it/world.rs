@@ -2,12 +2,13 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use onrush_net::memory::{self, Endpoint};
 use onrush_net::stream::Streams;
 use onrush_net::stream::memory::{Backend, Client, Conditions, Listener, Network};
 use onrush_testing::memory_tracker::{SPLIT, TestTracker, at, rules, secrets, settings};
+use onrush_testing::tls::Issued;
 use onrush_tracker::clock::Now;
 use onrush_tracker::close_cause::CloseCause;
 use onrush_tracker::lanes::Waker;
@@ -16,6 +17,8 @@ use onrush_tracker::orders::Orders;
 use onrush_tracker::rules::Rules;
 use onrush_tracker::running::{Addresses, Scheme};
 use onrush_web::WebWorker;
+use onrush_web::tls::Tls;
+use onrush_web::tls::certificates::Certificates;
 
 /// An announce of a leecher at port 6881 in the swarm of [`HASH`]; more keys may follow.
 pub(crate) const ANNOUNCE: &str =
@@ -29,10 +32,29 @@ pub(crate) struct World {
     pub(crate) web: WebWorker<Backend>,
     pub(crate) network: Network,
     pub(crate) metrics: Arc<WorkerMetrics>,
-    listener: Listener,
-    /// The address of the listener.
+    /// Of HTTP, and of HTTPS.
+    listeners: [Listener; 2],
+    /// The address of the former.
     pub(crate) address: SocketAddr,
     second: u64,
+}
+
+/// The certificate of all trackers of this process, for the name `t`.
+pub(crate) static CERTIFICATE: LazyLock<Issued> = LazyLock::new(|| Issued::of(&["t"]));
+
+/// TLS with these certificates.
+pub(crate) fn tls(certificates: &[&Issued]) -> Tls {
+    Tls::new(loaded(certificates)).unwrap()
+}
+
+pub(crate) fn loaded(certificates: &[&Issued]) -> Arc<Certificates> {
+    let directory = tempfile::tempdir().unwrap();
+    let files = certificates.iter().enumerate().map(|(number, issued)| {
+        issued.write(directory.path(), &number.to_string()).unwrap();
+        let path = |ending: &str| directory.path().join(format!("{number}.{ending}"));
+        (path("crt"), path("key"))
+    });
+    Certificates::load(&files.collect::<Vec<_>>()).unwrap().into()
 }
 
 /// A client's address.
@@ -64,10 +86,14 @@ impl World {
     }
 
     pub(crate) fn with(seed: u64, config: &str, conditions: Conditions) -> Self {
+        Self::with_tls(seed, config, conditions, tls(&[&CERTIFICATE]))
+    }
+
+    pub(crate) fn with_tls(seed: u64, config: &str, conditions: Conditions, tls: Tls) -> Self {
         let settings = settings(&format!("{SPLIT}[http]\nlisten = [\":0\"]\n{config}"));
         let datagrams = memory::Network::new(seed, memory::Conditions::default());
         let network = Network::new(seed, conditions);
-        let streams = network.listen(1);
+        let streams = network.listen(2);
         let waker: Arc<dyn Waker> = Arc::new(streams.waker());
         let (tracker, mut fronts) = TestTracker::with_fronts(
             &settings,
@@ -77,16 +103,18 @@ impl World {
             vec![waker],
         );
         let (front, rules) = (fronts.remove(0), rules(&settings));
-        let (metrics, listener) = (front.metrics.clone(), streams.listener(0));
+        let metrics = front.metrics.clone();
+        let listeners = [0, 1].map(|number| streams.listener(number));
         let address = streams.address(0).unwrap();
         let addresses = Addresses {
             udp: vec![source("192.0.2.1", 6969)],
             http: vec![source("192.0.2.1", 80)],
-            https: Vec::new(),
+            https: vec![source("192.0.2.1", 443)],
         };
-        let streams = (streams, vec![Scheme::Http]);
+        let streams = (streams, vec![Scheme::Http, Scheme::Https]);
         let web = WebWorker::new(front, &rules, streams, settings.http.limits, &addresses);
-        Self { tracker, web, network, metrics, listener, address, second: 1 }
+        let web = web.with_tls(tls);
+        Self { tracker, web, network, metrics, listeners, address, second: 1 }
     }
 
     /// The handle for orders to all members.
@@ -143,7 +171,12 @@ impl World {
     }
 
     pub(crate) fn connect(&self, from: SocketAddr) -> Client {
-        self.network.connect(self.listener, from)
+        self.network.connect(self.listeners[0], from)
+    }
+
+    /// Connects to the port for HTTPS.
+    pub(crate) fn connect_tls(&self, from: SocketAddr) -> Client {
+        self.network.connect(self.listeners[1], from)
     }
 
     /// Sends bytes on a new connection; the reply, and whether the tracker has ended it.
@@ -184,10 +217,15 @@ impl World {
     pub(crate) fn check(&self) {
         let counters = self.counters();
         let closed: u64 = counters.closed.iter().map(|it| it.get()).sum();
-        assert_eq!(counters.accepted.get(), counters.open.get() + closed);
+        let accepted = counters.accepted.get() + counters.https_accepted.get();
+        assert_eq!(accepted, counters.open.get() + counters.https_open.get() + closed);
         let refused: u64 = counters.http_refused.iter().map(|it| it.get()).sum();
         let ended = counters.answered.get() + refused + counters.abandoned.get();
-        assert_eq!(counters.requests.get(), ended);
+        assert_eq!(counters.requests.get() + counters.https_requests.get(), ended);
+        let handshakes =
+            [&counters.full_handshakes, &counters.resumed_handshakes, &counters.failed_handshakes];
+        let handshakes: u64 = handshakes.map(|counter| counter.get()).iter().sum();
+        assert!(handshakes <= counters.https_accepted.get());
     }
 }
 

@@ -25,7 +25,8 @@ pub(crate) fn markdown() -> String {
     text += &section("Traffic", Incoming::SERIES);
     text += &section("Workers and sockets", WorkerMetrics::SERIES);
     text += &section("Shards", ShardGauges::SERIES);
-    text += &section("HTTP, absent unless http.listen is set", WebCounters::SERIES);
+    text +=
+        &section("HTTP, absent unless http.listen or http.tls_listen is set", WebCounters::SERIES);
     text += &section("Admin side", AdminCounters::SERIES);
     text += "\n## State, limits and computed values\n\n";
     for series in COMPUTED {

@@ -1,0 +1,161 @@
+//! HTTPS over real sockets: announces on UDP's swarms, and certificates that are replaced. Each
+//! rule in detail: crates/web/tests.
+
+use std::fs;
+use std::io::{BufReader, Write};
+use std::net::{Ipv6Addr, SocketAddr, TcpStream};
+use std::path::Path;
+use std::sync::Arc;
+
+use onrush_testing::tls::{Issued, PKCS_RSA_SHA256, client, client_1_2};
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
+
+use crate::harness::messages::{RELOAD_REJECTED, RELOADED};
+use crate::harness::{Client, Daemon, Launch, TIMEOUT, free_address, leecher, random_hash};
+use crate::http::{Connection, announce, await_sum, check_sums, get, only, sum};
+
+pub(crate) type Tls = StreamOwned<ClientConnection, TcpStream>;
+
+/// The keys of the configuration.
+const CONFIG: &str = "[http]\nkeep_alive = 300\ncertificates = [\"HOME/t.crt\"]\n\
+                      keys = [\"HOME/t.key\"]\n";
+
+/// The keys of a configuration with the files of a certificate, which are written here.
+pub(crate) fn certificate_keys(issued: &Issued, directory: &Path) -> String {
+    issued.write(directory, "t").unwrap();
+    let [certificate, key] = ["t.crt", "t.key"].map(|name| directory.join(name));
+    format!("certificates = [{certificate:?}]\nkeys = [{key:?}]\n")
+}
+
+/// A daemon with HTTPS on one port of 127.0.0.1 and of ::1, and with these files.
+fn serve(issued: &Issued) -> (Daemon, [SocketAddr; 2]) {
+    let (launch, addresses) = launch(issued);
+    (launch.serve(), addresses)
+}
+
+fn launch(issued: &Issued) -> (Launch, [SocketAddr; 2]) {
+    let v4 = free_address();
+    let addresses = [v4, SocketAddr::from((Ipv6Addr::LOCALHOST, v4.port()))];
+    let [first, second] = addresses.map(|address| address.to_string());
+    let launch = Launch::on_loopback().flags(&["--https", &first, "--https", &second]);
+    let launch = launch.admin_api(CONFIG);
+    issued.write(launch.config_path().parent().unwrap(), "t").unwrap();
+    (launch, addresses)
+}
+
+pub(crate) fn connect(address: SocketAddr, config: &Arc<ClientConfig>) -> Connection<Tls> {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+    let name = ServerName::try_from("t.example").unwrap();
+    let tls = ClientConnection::new(config.clone(), name).unwrap();
+    Connection(BufReader::new(StreamOwned::new(tls, stream)))
+}
+
+/// The body of the reply to a GET, which has status 200.
+#[track_caller]
+pub(crate) fn ask(connection: &mut Connection<Tls>, target: &str) -> Vec<u8> {
+    connection.0.get_mut().write_all(get(target).as_bytes()).unwrap();
+    let (status, body) = connection.next_reply().expect("a reply");
+    assert_eq!(status, 200, "{target}: {}", String::from_utf8_lossy(&body));
+    body
+}
+
+fn certificate(connection: &Connection<Tls>) -> CertificateDer<'static> {
+    connection.0.get_ref().conn.peer_certificates().expect("a certificate")[0].clone()
+}
+
+#[test]
+fn peers_over_https_and_over_udp_find_each_other() {
+    let issued = Issued::of(&["t.example"]);
+    let (daemon, https) = serve(&issued);
+    let configs = [client(&[&issued]), client_1_2(&[&issued])];
+    for ((udp, https), config) in daemon.addresses().iter().zip(https).zip(configs) {
+        let (hash, udp) = (random_hash(), Client::new(*udp).connected());
+        let [first, second] = [7_001, 7_002].map(|port| SocketAddr::new(https.ip(), port));
+        let mut web = connect(https, &config);
+        let seeder = announce(hash, first.port(), "&left=0");
+        ask(&mut web, &seeder);
+        let reply = udp.announce(&leecher(hash, second.port()));
+        assert_eq!((reply.counts(), reply.peers), ((1, 1), vec![first]));
+        let both = ask(&mut web, &seeder);
+        assert!(both.ends_with(&only(second)), "{both:?}");
+        let page = String::from_utf8(ask(&mut web, "/")).unwrap();
+        assert!(page.contains("<pre>\nhttps://t/announce\nudp://t:"), "{page}");
+    }
+    await_sum(&daemon, "requests_total", "transport=\"https\"", 6);
+    await_sum(&daemon, "connections", "transport=\"http\"", 0);
+    await_sum(&daemon, "handshakes_total", "result=\"full\"", 2);
+    let expiry = sum(&daemon, "certificate_expiry_timestamp_seconds", "t.crt\"");
+    assert_eq!(expiry, 4_102_444_800, "the beginning of 2100");
+    check_sums(&daemon);
+}
+
+#[test]
+fn a_client_without_tls_is_told_to_use_it() {
+    let (daemon, [address, _]) = serve(&Issued::of(&["t.example"]));
+    let mut client = Connection(BufReader::new(TcpStream::connect(address).unwrap()));
+    client.0.get_ref().write_all(get("/announce").as_bytes()).unwrap();
+    assert_eq!(client.next_reply().unwrap().0, 400);
+    client.ends();
+    await_sum(&daemon, "refused_requests_total", "reason=\"no_tls\"", 1);
+    check_sums(&daemon);
+}
+
+#[test]
+fn a_reload_replaces_the_certificate_of_new_connections() {
+    let [old, new] = [(); 2].map(|()| Issued::of(&["t.example"]));
+    let (mut daemon, [address, _]) = serve(&old);
+    let config = client(&[&old, &new]);
+    let mut first = connect(address, &config);
+    ask(&mut first, "/health");
+    assert_eq!(certificate(&first), old.der);
+
+    // The key is that of another certificate.
+    fs::write(daemon.home().join("t.key"), &new.key).unwrap();
+    daemon.signal("HUP");
+    daemon.wait_for_line(RELOAD_REJECTED);
+    daemon.wait_for_line(&format!("`http.keys.0`: {}", daemon.home().join("t.key").display()));
+    let mut second = connect(address, &config);
+    ask(&mut second, "/health");
+    assert_eq!(certificate(&second), old.der, "nothing has changed");
+
+    new.write(daemon.home(), "t").unwrap();
+    daemon.signal("HUP");
+    daemon.line(RELOADED);
+    // Not resumed: a ticket would not show the new certificate.
+    let mut third = connect(address, &client(&[&old, &new]));
+    ask(&mut third, "/health");
+    assert_eq!(certificate(&third), new.der);
+    for open in [&mut first, &mut second] {
+        ask(open, "/health");
+        assert_eq!(certificate(open), old.der, "open connections go on");
+    }
+    check_sums(&daemon);
+}
+
+#[test]
+fn a_bad_pair_is_refused_with_its_place() {
+    let (launch, _) = launch(&Issued::of(&["t.example"]));
+    let home = launch.config_path().parent().unwrap().to_owned();
+    fs::write(home.join("t.key"), Issued::of(&["t.example"]).key).unwrap();
+    let place = "onrush.toml:6:9: `http.keys.0`";
+    launch.start().refusal(&[place, "not that of the certificate"]);
+}
+
+#[test]
+fn the_check_of_a_configuration_reads_the_certificates() {
+    let issued = Issued::with(&["t.example"], &PKCS_RSA_SHA256, 2030);
+    let (launch, _) = launch(&issued);
+    let rsa = launch.flags(&["--check-config"]).run();
+    rsa.prints(&["HTTPS at 127.0.0.1:", "1 certificate;", "RSA key of 2048 bits"]);
+    let (launch, _) = self::launch(&issued);
+    let home = launch.config_path().parent().unwrap().to_owned();
+    fs::remove_file(home.join("t.crt")).unwrap();
+    let lost = launch.flags(&["--check-config"]).run();
+    lost.exits(2, &["`http.certificates.0`", "t.crt: cannot be read", "privkey.pem"]);
+    // For a socket of systemd, which the check does not have.
+    let launch = Launch::on_loopback().flags(&["--check-config"]).admin_api(CONFIG);
+    let noted = launch.run();
+    noted.prints(&["unless systemd passes a socket named tls", "t.crt: cannot be read"]);
+}
