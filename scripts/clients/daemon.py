@@ -4,12 +4,14 @@ import os
 import subprocess
 from pathlib import Path
 
+from certificate import Certificate
 from network import TRACKER_V4, TRACKER_V6
 from places import ROOT, say
 from processes import Failure, Process, poll
 from udp import Client
 
 PORT = 6969
+HTTPS_PORT = 443
 
 
 def binary():
@@ -29,14 +31,22 @@ def binary():
 
 
 class Daemon:
-    """A running daemon that serves UDP and HTTP on both families."""
+    """A running daemon that serves UDP, HTTP and HTTPS on both families. `certificate`, for its addresses, is the
+    first of the configuration: clients get it that send no name in SNI, or an address as libtorrent does. `other` is
+    for a name."""
 
     def __init__(self, path, directory):
         state = directory / "state"
         state.mkdir()
-        command = [path, "--state-dir", state, "--log-level", "info"]
-        for flag in ("--listen", "--http"):
-            command += [flag, f"{TRACKER_V4}:{PORT}", flag, f"[{TRACKER_V6}]:{PORT}"]
+        self.certificate = Certificate(directory, "addresses", f"IP:{TRACKER_V4}", f"IP:{TRACKER_V6}")
+        self.other = Certificate(directory, "other", "DNS:tracker.example")
+        served = (self.certificate, self.other)
+        config = directory / "onrush.toml"
+        chains, keys = [str(each.chain) for each in served], [str(each.key) for each in served]
+        config.write_text(f"[http]\ncertificates = {chains}\nkeys = {keys}\n")
+        command = [path, "--config", config, "--state-dir", state, "--log-level", "info"]
+        for flag, port in (("--listen", PORT), ("--http", PORT), ("--https", HTTPS_PORT)):
+            command += [flag, f"{TRACKER_V4}:{port}", flag, f"[{TRACKER_V6}]:{port}"]
         self.process = Process("onrush", command, directory / "onrush.log")
         for address in (TRACKER_V4, TRACKER_V6):
             poll(f"an answer from onrush on {address}", lambda: self._answers(address), 120)

@@ -8,6 +8,7 @@ from processes import Failure
 # Client (None: all of them; "capture": a recording), program, Debian package.
 PROGRAMS = [
     (None, "ip", "iproute2"),
+    (None, "openssl", "openssl"),
     ("capture", "tcpdump", "tcpdump"),
     ("aria2", "aria2c", "aria2"),
     ("transmission", "transmission-daemon", "transmission-daemon"),

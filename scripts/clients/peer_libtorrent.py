@@ -40,6 +40,7 @@ def main():
             "enable_natpmp": False,
             "enable_incoming_utp": False,
             "enable_outgoing_utp": False,
+            "validate_https_trackers": True,
             "alert_mask": EVENTS,
             "min_announce_interval": 1,
             "stop_tracker_timeout": STOP,

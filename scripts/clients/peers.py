@@ -1,7 +1,8 @@
 """The clients as peers of a swarm, each in its own namespace.
 
 Other ways to find peers than the tracker are disabled where a client allows it. aria2 uses UDP trackers only with its DHT
-enabled; the torrent is private, aria2 has no DHT node to contact, and the namespace has no route to the internet.
+enabled; the torrent is private, aria2 has no DHT node to contact, and the namespace has no route to the internet. Over
+HTTPS each verifies the tracker's certificate, and accepts those in the file `trusted`.
 """
 
 import json
@@ -18,8 +19,8 @@ PORT = 16881
 class Peer:
     """A running client, whose process ends on SIGTERM."""
 
-    # The families over which it announces by each protocol.
-    families = {"udp": ("ipv4",), "http": ("ipv4", "ipv6")}
+    # The families over which it announces over UDP, and over HTTP and HTTPS.
+    families = {"udp": ("ipv4",), "http": ("ipv4", "ipv6"), "https": ("ipv4", "ipv6")}
 
     @classmethod
     def version(cls):
@@ -42,12 +43,13 @@ class Libtorrent(Peer):
     """libtorrent through its Python binding (see peer_libtorrent.py)."""
 
     name = "libtorrent"
-    families = {"udp": ("ipv4", "ipv6"), "http": ("ipv4", "ipv6")}
+    families = {"udp": ("ipv4", "ipv6"), "http": ("ipv4", "ipv6"), "https": ("ipv4", "ipv6")}
     version_command = [VENV_PYTHON, "-c", "import libtorrent; print(libtorrent.__version__)"]
 
-    def __init__(self, host, torrent, directory, log):
+    def __init__(self, host, torrent, directory, log, trusted=""):
         script = ROOT / "scripts" / "clients" / "peer_libtorrent.py"
-        command = host.command(VENV_PYTHON, script, host.address, PORT, torrent.path, directory)
+        command = host.command(
+            "env", f"SSL_CERT_FILE={trusted}", VENV_PYTHON, script, host.address, PORT, torrent.path, directory)
         self.process = Process(self.name, command, log, stdin=subprocess.PIPE)
 
     def reannounce(self):
@@ -66,10 +68,10 @@ class Transmission(Peer):
 
     name = "transmission"
     # Over HTTP IPv6 works too, but its RPC, which `leave` needs, does not listen on a host without IPv4.
-    families = {"udp": ("ipv4",), "http": ("ipv4",)}
+    families = {"udp": ("ipv4",), "http": ("ipv4",), "https": ("ipv4",)}
     version_command = ["transmission-daemon", "--version"]
 
-    def __init__(self, host, torrent, directory, log, also=()):
+    def __init__(self, host, torrent, directory, log, trusted="", also=()):
         home = directory.parent / f"{directory.name}.transmission"
         watched = home / "watched"
         watched.mkdir(parents=True)
@@ -93,7 +95,9 @@ class Transmission(Peer):
             "message-level": 2,
         }
         (home / "settings.json").write_text(json.dumps(settings))
-        command = host.command("transmission-daemon", "--foreground", "--config-dir", home)
+        # Version 3 verifies if it is told to, later ones do by default.
+        verifies = ("env", "TR_CURL_SSL_VERIFY=1", f"CURL_CA_BUNDLE={trusted}")
+        command = host.command(*verifies, "transmission-daemon", "--foreground", "--config-dir", home)
         self.process = Process(self.name, command, log)
         self._host = host
 
@@ -111,7 +115,7 @@ class Aria2(Peer):
     name = "aria2"
     version_command = ["aria2c", "--version"]
 
-    def __init__(self, host, torrent, directory, log, interval=0):
+    def __init__(self, host, torrent, directory, log, trusted="", interval=0):
         command = host.command(
             "aria2c",
             "--no-conf=true",
@@ -130,6 +134,7 @@ class Aria2(Peer):
             "--console-log-level=info",
             "--show-console-readout=false",
             "--seed-ratio=0.0",
+            f"--ca-certificate={trusted}",
             torrent.path,
         )
         self.process = Process(self.name, command, log)

@@ -1,10 +1,11 @@
 """Transfers a file from a seeder to a leecher that find each other only through the tracker.
 
 libtorrent, transmission and aria2 announce over UDP and over HTTP, each with a plain tracker URL and with one that has
-another path and a query, over IPv4 and, where the client supports it, IPv6; and a seeder over UDP and a leecher over
-HTTP find each other. A transfer passes when the leecher's file has the seeder's SHA-256 and the tracker's scrape counts
-the download. Beside each client runs a control: the same pair with the URL of a tracker that does not exist, which must
-transfer nothing.
+another path and a query, and over HTTPS, where they verify the tracker's certificate; over IPv4 and, where the client
+supports it, IPv6. And a seeder over UDP finds a leecher over HTTP, and one over HTTPS. A transfer passes when the
+leecher's file has the seeder's SHA-256 and the tracker's scrape counts the download. Beside each client run controls,
+which must transfer nothing: the same pair with the URL of a tracker that does not exist, and a leecher over HTTPS that
+does not trust the certificate.
 
 A leecher that the tracker has listed beside the seeder, and that has not got the file after a third of the time, is
 started once more, as clients do stall; the line of the transfer says so.
@@ -20,7 +21,7 @@ import threading
 import time
 from pathlib import Path
 
-from daemon import PORT, Daemon, binary
+from daemon import HTTPS_PORT, PORT, Daemon, binary
 from install import install
 from network import SCRATCH, TRACKER_V4, TRACKER_V6, Network, run_isolated
 from peers import CLIENTS
@@ -30,8 +31,9 @@ from torrent import Torrent
 from udp import Client
 
 MEGABYTE = 1 << 20
-# Paths of announce URLs, by protocol.
-PATHS = {"udp": ("", "/announce/abc?x=1"), "http": ("/announce", "/x/announce.php?x=1")}
+# Paths of announce URLs, and the tracker's port, by protocol.
+PATHS = {"udp": ("", "/announce/abc?x=1"), "http": ("/announce", "/x/announce.php?x=1"), "https": ("/announce",)}
+PORTS = {"udp": PORT, "http": PORT, "https": HTTPS_PORT}
 # Deadline of a transfer, from the first process to the comparison, seconds. A quiet host needs a tenth of it.
 DEADLINE = 360
 # A leecher that has not got the file is started once more after, seconds.
@@ -57,8 +59,8 @@ def parse_arguments():
     )
     parser.add_argument("--only", action="append", choices=list(CLIENTS), help="this client (repeatable)")
     parser.add_argument(
-        "--over", action="append", choices=["udp", "http", "both"],
-        help="announces over this protocol, or of one peer over each (repeatable; default: all)",
+        "--over", action="append", choices=[*PATHS, "both"],
+        help="announces over this protocol, or of one peer over UDP and one over HTTP(S) (repeatable; default: all)",
     )
     parser.add_argument("--size", type=int, default=8, metavar="MB", help="size of the files (default 8)")
     parser.add_argument("--capture", type=Path, metavar="DIR", help="keep logs and the tracker's traffic (pcap)")
@@ -69,12 +71,13 @@ def recorded_attempts(path, clients, arguments):
     directory = SCRATCH / "transfer"
     directory.mkdir()
     network = Network()
-    transfers = list(combinations(clients, arguments.over or ["udp", "http", "both"]))
+    transfers = list(combinations(clients, arguments.over or [*PATHS, "both"]))
     if not arguments.capture:
         return attempts(path, clients, transfers, arguments.size, network, directory)
     arguments.capture.mkdir(parents=True, exist_ok=True)
     pcap = arguments.capture / "tracker.pcap"
-    command = ["tcpdump", "-i", "br0", "-Z", "root", "--immediate-mode", "-w", pcap, "port", PORT]
+    command = ["tcpdump", "-i", "br0", "-Z", "root", "--immediate-mode", "-w", pcap]
+    command += ["port", PORT, "or", "port", HTTPS_PORT]
     recording = Process("tcpdump", command, directory / "tcpdump.log")
     try:
         poll("a recording", pcap.exists, DEADLINE)
@@ -91,8 +94,17 @@ def attempts(path, clients, transfers, megabytes, network, directory):
     """Runs all transfers and controls at the same time; returns the exit code."""
     started = time.monotonic()
     daemon = Daemon(path, directory)
-    plan = [Transfer(network, directory, megabytes, *what) for what in transfers]
-    controls = [Control(network, directory, CLIENTS[client]) for client in clients]
+    trusted = daemon.certificate.chain
+    plan = [Transfer(network, directory, megabytes, trusted, *what) for what in transfers]
+    udp, https = f"udp://{TRACKER_V4}:{PORT}", f"https://{TRACKER_V4}:{HTTPS_PORT}/announce"
+    controls = [
+        Control(network, directory, CLIENTS[client], *what)
+        for client in clients
+        for what in (
+            ("without tracker", trusted, f"udp://{TRACKER_V4}:{PORT + 1}"),
+            ("https, certificate not trusted", daemon.other.chain, udp, https),
+        )
+    ]
     threads = [threading.Thread(target=each.run) for each in plan + controls]
     for thread in threads:
         thread.start()
@@ -113,14 +125,15 @@ def combinations(clients, over):
     """The transfers: client, family, and protocol and path of the announce URLs, of the seeder and of the leecher if
     that has another one."""
     for client in (CLIENTS[name] for name in clients):
-        for protocol in ("udp", "http"):
+        for protocol, paths in PATHS.items():
             if protocol in over:
                 for family in client.families[protocol]:
-                    for path in PATHS[protocol]:
+                    for path in paths:
                         yield client, family, [(protocol, path)]
         if "both" in over:
             for family in client.families["udp"]:
-                yield client, family, [("udp", PATHS["udp"][0]), ("http", PATHS["http"][0])]
+                for other in ("http", "https"):
+                    yield client, family, [(each, PATHS[each][0]) for each in ("udp", other)]
 
 
 _output = threading.Lock()
@@ -148,11 +161,12 @@ class Attempt:
 class Pair(Attempt):
     """A seeder and a leecher of one client, each in its own namespace."""
 
-    def __init__(self, network, directory, title, client, family, size, *urls):
-        """The announce URL of both, or of the seeder and of the leecher."""
+    def __init__(self, network, directory, title, client, family, size, trusted, *urls):
+        """The file of the certificate that both trust, and the announce URL of both, or of the seeder and of the
+        leecher."""
         self.title = title
         self._hosts = [network.host(family), network.host(family)]
-        self._client = client
+        self._client, self._trusted = client, trusted
         name = title.replace(" ", "-").replace("/", "_").replace("?", "_")
         self._directory = directory / name
         self.torrent = Torrent(self._directory / "seeder", f"{client.name}.bin", size, urls[0])
@@ -183,7 +197,7 @@ class Pair(Attempt):
 
     def _start(self, which, directory, role):
         log = self._directory / f"{role}.log"
-        peer = self._client(self._hosts[which], self._torrents[which], directory, log)
+        peer = self._client(self._hosts[which], self._torrents[which], directory, log, self._trusted)
         self._running.append(peer)
         return peer
 
@@ -191,14 +205,14 @@ class Pair(Attempt):
 class Transfer(Pair):
     """A pair that finds each other through the tracker."""
 
-    def __init__(self, network, directory, megabytes, client, family, trackers):
+    def __init__(self, network, directory, megabytes, trusted, client, family, trackers):
         self._tracker = TRACKER_V4 if family == "ipv4" else TRACKER_V6
         host = self._tracker if family == "ipv4" else f"[{self._tracker}]"
-        urls = [f"{protocol}://{host}:{PORT}{path}" for protocol, path in trackers]
+        urls = [f"{protocol}://{host}:{PORTS[protocol]}{path}" for protocol, path in trackers]
         over = " and ".join(f"{protocol} {path}".strip() for protocol, path in trackers)
         # Not a whole number of pieces.
         size = megabytes * MEGABYTE + 4321
-        super().__init__(network, directory, f"{client.name} {family} {over}", client, family, size, *urls)
+        super().__init__(network, directory, f"{client.name} {family} {over}", client, family, size, trusted, *urls)
 
     def attempt(self):
         tracker = Client(self._tracker, PORT)
@@ -247,13 +261,10 @@ class Transfer(Pair):
 
 
 class Control(Pair):
-    """A pair without a tracker: the control that transfers depend on the tracker."""
+    """A pair whose leecher gets no peers of a tracker: the control that transfers depend on the tracker."""
 
-    def __init__(self, network, directory, client):
-        super().__init__(
-            network, directory, f"{client.name} without tracker", client, "ipv4", MEGABYTE,
-            f"udp://{TRACKER_V4}:{PORT + 1}",
-        )
+    def __init__(self, network, directory, client, title, trusted, *urls):
+        super().__init__(network, directory, f"{client.name} {title}", client, "ipv4", MEGABYTE, trusted, *urls)
         self.transfers_are_done = threading.Event()
 
     def attempt(self):
@@ -263,7 +274,7 @@ class Control(Pair):
         try:
             while not self.transfers_are_done.wait(0.2) or time.monotonic() < least:
                 if self.is_complete(leecher):
-                    raise Failure("the file was transferred without a tracker")
+                    raise Failure("the file was transferred")
             return "transferred nothing"
         finally:
             # On SIGTERM the clients would wait for a reply of the tracker.

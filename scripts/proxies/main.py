@@ -11,7 +11,6 @@ import re
 import socket
 import ssl
 import struct
-import subprocess
 import sys
 import tempfile
 import time
@@ -19,6 +18,7 @@ import traceback
 from pathlib import Path
 from urllib.request import urlopen
 
+from certificate import Certificate
 from processes import Failure, Process, poll
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -67,21 +67,6 @@ def free_port():
 def listens(port):
     with socket.socket() as probe:
         return probe.connect_ex((HOST, port)) == 0
-
-
-class Certificate:
-    """A certificate for 127.0.0.1 that signs itself; `both` is the file with its key, too."""
-
-    def __init__(self, place):
-        self.chain, self.key, self.both = (place / name for name in ("chain.pem", "key.pem", "both.pem"))
-        made = subprocess.run(
-            ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
-             "-subj", "/CN=proxy-test", "-addext", f"subjectAltName=IP:{HOST}", "-keyout", self.key, "-out", self.chain],
-            capture_output=True, text=True)
-        if made.returncode != 0:
-            raise Failure(f"openssl: {made.stderr}")
-        self.both.write_bytes(self.key.read_bytes() + self.chain.read_bytes())
-        self.both.chmod(0o600)
 
 
 # Each writes the configuration of a proxy at `port` for a tracker, and returns the command that starts it.
@@ -225,7 +210,8 @@ def main():
             # The workers of a proxy have another user.
             place.chmod(0o755)
             try:
-                attempt(place, client_address, Certificate(place) if has_tls else None, configure)
+                certificate = Certificate(place, "proxy-test", f"IP:{HOST}")
+                attempt(place, client_address, certificate if has_tls else None, configure)
                 result = "passed"
             except Exception:
                 traceback.print_exc()
