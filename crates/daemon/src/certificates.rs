@@ -35,7 +35,7 @@ impl CertificateControl {
         Self { loaded, looked: Some(time.now), day: time.unix / DAY, ..Self::default() }
     }
 
-    /// What other threads show.
+    /// The certificates in force, for the API and the metrics.
     pub fn shown(&self) -> Arc<[CertificateStats]> {
         let list = self.loaded.iter().flat_map(|loaded| loaded.certificates.list());
         let shown = list.map(|certificate| CertificateStats {
@@ -109,7 +109,7 @@ mod tests {
     use std::path::Path;
 
     use crossbeam_channel::unbounded;
-    use onrush_testing::tls::{Issued, PKCS_ED25519};
+    use onrush_testing::tls::{Issued, PKCS_ECDSA_P256_SHA256, PKCS_ED25519};
 
     use super::*;
     use crate::certificate_files::{FileStates, load_files, look};
@@ -203,7 +203,10 @@ mod tests {
         let loaded = load_files(&files(directory.path())).unwrap();
         let mut control = CertificateControl::new(Some(loaded), at(start, 0));
         let key = directory.path().join("a.key");
-        fs::write(&key, Issued::of(&["b"]).key).unwrap();
+        // It differs in size: a file system may give both keys the same time.
+        let other = Issued::with(&["b"], &PKCS_ECDSA_P256_SHA256, 2100);
+        assert_ne!(other.key.len(), issued.key.len());
+        fs::write(&key, other.key).unwrap();
         let refused = |control: &mut CertificateControl, hours: RangeInclusive<u64>| {
             let refused = hours.filter(|hour| {
                 let notices = tick(control, at(start, hour * 3_600)).1.notices();
@@ -219,7 +222,8 @@ mod tests {
     #[test]
     fn there_is_one_look_at_a_time_and_a_reload_meanwhile_prevails() {
         let (directory, start) = (tempfile::tempdir().unwrap(), Instant::now());
-        // Names of other lengths make files of other sizes, whatever the clock of the file system.
+        // The names differ in length, so that the files differ in size: a file system may give both
+        // versions the same time.
         let written = |name: &str| {
             Issued::of(&[name]).write(directory.path(), "a").unwrap();
             load_files(&files(directory.path())).unwrap()

@@ -48,7 +48,7 @@ pub struct Addresses {
     pub https: Vec<SocketAddr>,
 }
 
-/// What a TCP listener accepts.
+/// The URL scheme that a TCP listener serves (RFC 9110, section 4.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheme {
     /// Connections of HTTP.

@@ -97,7 +97,7 @@ enum Phase {
 /// A connection over a stream.
 pub(crate) struct Connection<S> {
     pub(crate) transport: Transport<S>,
-    /// What its listener accepts.
+    /// The URL scheme that its listener serves.
     pub(crate) scheme: Scheme,
     /// Whose requests it carries.
     pub(crate) origin: Origin,

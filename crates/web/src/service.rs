@@ -32,7 +32,7 @@ const ID: TransactionId = TransactionId(0);
 const RETRY_MINUTES: u32 = 5;
 /// What a client reads when no batch is free.
 const BUSY: &str = "the tracker is busy";
-/// What a client without TLS reads on a port for HTTPS.
+/// The body of the reply to a request without TLS on a port for HTTPS.
 pub(crate) const NO_TLS: &str = "this port serves HTTPS: write https:// in the URL\n";
 
 /// A request that a shard serves, with what its reply needs.
@@ -71,7 +71,7 @@ pub(crate) struct Service {
     pub(crate) scheme: Scheme,
     /// Bytes of partial input and unsent output, all connections together.
     pub(crate) buffered: usize,
-    /// What TLS has cost in this turn, in handshakes.
+    /// CPU time that TLS has taken in this turn, in units of one handshake.
     pub(crate) handshake_cost: usize,
     /// Whether each connection ends after the requests that have arrived.
     pub(crate) is_paused: bool,

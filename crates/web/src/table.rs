@@ -189,11 +189,10 @@ impl<S: Stream> Table<S> {
         self.https += usize::from(connection.scheme == Scheme::Https);
         let deadline = connection.deadline();
         let number = self.free.pop().unwrap_or_else(|| {
-            let source = None;
             self.slots.push(Slot {
                 generation: 0,
                 connection: None,
-                source,
+                source: None,
                 buffered: 0,
                 lingers: false,
             });

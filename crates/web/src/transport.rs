@@ -48,7 +48,7 @@ impl<S: Stream> Transport<S> {
         self.session.as_ref().is_some_and(|session| session.is_costly())
     }
 
-    /// What input has cost since the last call, in handshakes.
+    /// CPU time of input since the last call, in units of one handshake.
     pub(crate) fn take_cost(&mut self) -> usize {
         self.session.as_mut().map_or(0, |session| session.take_cost())
     }

@@ -35,7 +35,7 @@ const COSTLY_PER_TURN: usize = 64;
 /// One web worker. Everything in it belongs to its thread.
 pub struct WebWorker<S: Streams> {
     streams: S,
-    /// What each listener accepts, by its number.
+    /// The URL scheme of each listener, by the listener's number.
     listeners: Vec<Scheme>,
     table: Table<S::Stream>,
     service: Service,

@@ -40,7 +40,8 @@ pub struct Load {
     pub filtered: u64,
     /// Connections of HTTP and HTTPS accepted.
     pub connections: u64,
-    /// Those of them that were closed at once, as `http.connections` others were in use.
+    /// Connections that were closed as soon as they were accepted, because `http.connections`
+    /// others were in use.
     pub turned_away: u64,
     /// Periods of a CPU quota.
     pub quota: QuotaPeriods,

@@ -1,5 +1,6 @@
-//! The client's address in fields of a request. A proxy appends to what it has received, so only
-//! what is behind the last address that is no trusted proxy can be believed.
+//! The client's address in fields of a request. A proxy appends an address to those that it has
+//! received, which a client can forge. The last address that is no trusted proxy is the client's: a
+//! trusted proxy has appended it.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str;
@@ -31,8 +32,8 @@ pub fn client<'a>(
 }
 
 /// The last node of a value of `Forwarded` (RFC 7239, section 4) that `is_last` accepts. A value
-/// that is malformed anywhere names nobody: what a client has sent may begin a quoted string that
-/// hides what the proxy has appended.
+/// that is malformed anywhere has no node: the part from the client may begin a quoted string that
+/// contains the part from the proxy.
 fn last_of_forwarded(
     value: &[u8],
     is_last: impl Fn(&Option<SocketAddr>) -> bool,
@@ -288,7 +289,7 @@ mod tests {
             prop_assert_eq!(found, expected, "{:?}", values);
         }
 
-        /// Whatever the client has sent, in the same field or before.
+        /// The client may have sent any bytes, in the same field or in an earlier one.
         #[test]
         fn what_the_proxy_has_appended_decides(
             sent: Vec<u8>,

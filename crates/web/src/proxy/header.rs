@@ -39,7 +39,7 @@ pub struct NoHeader;
 /// Reads the header at the beginning of `bytes`; `None` if its end is missing.
 ///
 /// # Errors
-/// [`NoHeader`], whatever follows.
+/// [`NoHeader`]: no further bytes can make it a header.
 pub fn parse(bytes: &[u8]) -> Result<Option<ProxyHeader>, NoHeader> {
     let begins_with = |text: &[u8]| bytes.iter().zip(text).all(|(byte, expected)| byte == expected);
     if begins_with(LINE) {
@@ -101,7 +101,7 @@ fn parse_binary(bytes: &[u8]) -> Result<Option<ProxyHeader>, NoHeader> {
     }
     let Some(addresses) = bytes.get(HEAD_LEN..len) else { return Ok(None) };
     let source = match family {
-        // The proxy's own connection, whatever the family.
+        // The proxy's own connection: the addresses have to be ignored.
         _ if is_local => None,
         // TCP over IPv4.
         0x11 => {

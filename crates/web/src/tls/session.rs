@@ -45,7 +45,7 @@ pub(crate) struct Session {
     /// Whether input of the open session had little data for its length: if its records are updates
     /// of keys, they cost more than their bytes.
     is_costly: bool,
-    /// What input has cost, in handshakes, until it is taken.
+    /// CPU time of input that was processed, in units of one handshake, until it is taken.
     cost: usize,
 }
 
