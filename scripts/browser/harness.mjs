@@ -1,7 +1,6 @@
 // Parts of both tests in a browser: counts, the browser, and checks of pages with injected faults.
 
 import { createRequire } from 'node:module';
-import { join } from 'node:path';
 
 let passed = 0;
 let failed = 0;
@@ -30,15 +29,21 @@ export async function checkBreakages(breakages, found, look) {
   }
 }
 
-// Runs `test` with a browser, then prints the counts. `place` has node_modules/playwright-core.
-export async function run(place, test) {
-  const { chromium } = createRequire(join(place, 'main.js'))('playwright-core');
-  // The browser's sandbox does not work as root; the pages are the project's.
-  const browser = await chromium.launch({
+// A browser, with further arguments and options. PLAYWRIGHT is the directory of the package playwright-core.
+export function launch(args = [], options = {}) {
+  const { chromium } = createRequire(import.meta.url)(process.env.PLAYWRIGHT);
+  return chromium.launch({
     executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
-    args: ['--no-sandbox', '--disable-gpu'],
+    // The browser's sandbox does not work as root; the pages are the project's.
+    args: ['--no-sandbox', '--disable-gpu', ...args],
     timeout: 120_000,
+    ...options,
   });
+}
+
+// Runs `test` with a browser, then prints the counts.
+export async function run(test) {
+  const browser = await launch();
   try {
     await test(browser);
   } finally {

@@ -1,6 +1,5 @@
 // Checks the report of a load run in a browser, then injects faults and checks that each is detected.
-// Called by scripts/browser-test with the directory of report.html, report.json and
-// node_modules/playwright-core.
+// Called by scripts/browser-test with the directory of report.html and report.json.
 
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
@@ -14,7 +13,7 @@ const file = join(place, 'report.html');
 const page = readFileSync(file, 'utf8');
 const report = JSON.parse(readFileSync(join(place, 'report.json'), 'utf8'));
 
-await run(place, async (browser) => {
+await run(async (browser) => {
   const found = await look(browser, file, report, place);
   for (const [name, why] of found) check(name, why);
   await checkBreakages(breakages, found, (change) => {

@@ -32,7 +32,8 @@ test('labels are short', () => {
 
 test('requests over HTTP are added where the tracker serves it', () => {
   assert.equal(received({ datagrams: 5 }), 5);
-  assert.equal(received({ datagrams: 5, http: { requests: 30 } }), 35);
+  const http = { requests: 30, https_requests: 200, ws_requests: 1000, wss_requests: 4000 };
+  assert.equal(received({ datagrams: 5, http }), 5235);
 });
 
 test('swarms by family are shown only where they fit the sum', () => {

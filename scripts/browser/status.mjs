@@ -363,7 +363,7 @@ mkdirSync(at.state);
 writeFileSync(join(place, 'deny.txt'), `${DENIED}\n`);
 writeFileSync(at.config, '');
 try {
-  await run(place, async (browser) => {
+  await run(async (browser) => {
     const running = tracker(at);
     if (!(await until(answers))) throw new Error(`the tracker does not answer: see ${place}/onrush-status.log`);
     if (process.argv[4] === 'short') await shortPass(browser);

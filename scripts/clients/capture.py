@@ -38,8 +38,8 @@ def main():
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--only", action="append", choices=list(CLIENTS), help="this client (repeatable)")
-    clients = parser.parse_args().only or list(CLIENTS)
+    parser.add_argument("--only", action="append", choices=list(FAMILIES), help="this client (repeatable)")
+    clients = parser.parse_args().only or list(FAMILIES)
     install(clients)
     return run_isolated(lambda: capture(clients))
 

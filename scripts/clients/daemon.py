@@ -9,6 +9,7 @@ from network import TRACKER_V4, TRACKER_V6
 from places import ROOT, say
 from processes import Failure, Process, poll
 from udp import Client
+from websocket import Client as WebSocket
 
 PORT = 6969
 HTTPS_PORT = 443
@@ -30,6 +31,14 @@ def binary():
     return path
 
 
+def certificates(directory):
+    """One for the tracker's addresses, and one for a name."""
+    return (
+        Certificate(directory, "addresses", f"IP:{TRACKER_V4}", f"IP:{TRACKER_V6}"),
+        Certificate(directory, "other", "DNS:tracker.example"),
+    )
+
+
 class Daemon:
     """A running daemon that serves UDP, HTTP and HTTPS on both families. `certificate`, for its addresses, is the
     first of the configuration: clients get it that send no name in SNI, or an address as libtorrent does. `other` is
@@ -38,8 +47,7 @@ class Daemon:
     def __init__(self, path, directory):
         state = directory / "state"
         state.mkdir()
-        self.certificate = Certificate(directory, "addresses", f"IP:{TRACKER_V4}", f"IP:{TRACKER_V6}")
-        self.other = Certificate(directory, "other", "DNS:tracker.example")
+        self.certificate, self.other = certificates(directory)
         served = (self.certificate, self.other)
         config = directory / "onrush.toml"
         chains, keys = [str(each.chain) for each in served], [str(each.key) for each in served]
@@ -54,3 +62,22 @@ class Daemon:
     def _answers(self, address):
         with Client(address, PORT) as client:
             return self.process.must_run() and client.answers()
+
+
+class Reference:
+    """The tracker of bittorrent-tracker in place of the daemon, without UDP (see reference.mjs)."""
+
+    def __init__(self, directory):
+        self.certificate, self.other = certificates(directory)
+        script = ROOT / "scripts" / "clients" / "reference.mjs"
+        served = (self.certificate.chain, self.certificate.key)
+        command = ["node", script, os.environ["BITTORRENT_TRACKER"], PORT, HTTPS_PORT, *served]
+        self.process = Process("bittorrent-tracker", command, directory / "bittorrent-tracker.log")
+        poll("an answer from bittorrent-tracker", self._answers, 120)
+
+    def _answers(self):
+        self.process.must_run()
+        try:
+            return WebSocket(TRACKER_V4, PORT).scrape(bytes(20))
+        except OSError:
+            return None

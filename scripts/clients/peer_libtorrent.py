@@ -41,6 +41,8 @@ def main():
             "enable_incoming_utp": False,
             "enable_outgoing_utp": False,
             "validate_https_trackers": True,
+            # WebTorrent: all peers are on one network.
+            "webtorrent_stun_server": "",
             "alert_mask": EVENTS,
             "min_announce_interval": 1,
             "stop_tracker_timeout": STOP,

@@ -2,16 +2,19 @@
 
 Other ways to find peers than the tracker are disabled where a client allows it. aria2 uses UDP trackers only with its DHT
 enabled; the torrent is private, aria2 has no DHT node to contact, and the namespace has no route to the internet. Over
-HTTPS each verifies the tracker's certificate, and accepts those in the file `trusted`.
+HTTPS and wss each verifies the tracker's certificate, and accepts those in the file `trusted`.
 """
 
 import json
+import os
 import re
 import signal
 import subprocess
 
+from certificate import key_hash
 from places import VENV_PYTHON, ROOT
 from processes import Failure, Process
+from torrent import PIECE
 
 PORT = 16881
 
@@ -19,7 +22,7 @@ PORT = 16881
 class Peer:
     """A running client, whose process ends on SIGTERM."""
 
-    # The families over which it announces over UDP, and over HTTP and HTTPS.
+    # The families over which it announces, by protocol.
     families = {"udp": ("ipv4",), "http": ("ipv4", "ipv6"), "https": ("ipv4", "ipv6")}
 
     @classmethod
@@ -43,7 +46,7 @@ class Libtorrent(Peer):
     """libtorrent through its Python binding (see peer_libtorrent.py)."""
 
     name = "libtorrent"
-    families = {"udp": ("ipv4", "ipv6"), "http": ("ipv4", "ipv6"), "https": ("ipv4", "ipv6")}
+    families = dict.fromkeys(("udp", "http", "https", "ws", "wss"), ("ipv4", "ipv6"))
     version_command = [VENV_PYTHON, "-c", "import libtorrent; print(libtorrent.__version__)"]
 
     def __init__(self, host, torrent, directory, log, trusted=""):
@@ -144,4 +147,19 @@ class Aria2(Peer):
         return self.process.stop(signal.SIGINT)
 
 
-CLIENTS = {client.name: client for client in (Libtorrent, Transmission, Aria2)}
+class WebTorrent(Peer):
+    """webtorrent on a page in Chromium (see page.mjs)."""
+
+    name = "webtorrent"
+    families = {"ws": ("ipv4",), "wss": ("ipv6",)}
+
+    def __init__(self, host, torrent, directory, log, trusted):
+        script = ROOT / "scripts" / "clients" / "page.mjs"
+        bundle = f"{os.environ['WEBTORRENT']}/dist/webtorrent.min.js"
+        command = host.command(
+            "node", script, bundle, torrent.path, directory, torrent.info_hash.hex(), torrent.tracker, torrent.name,
+            PIECE, key_hash(trusted))
+        self.process = Process(self.name, command, log)
+
+
+CLIENTS = {client.name: client for client in (Libtorrent, Transmission, Aria2, WebTorrent)}

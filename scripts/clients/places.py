@@ -7,6 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target").absolute()
 VENV = TARGET / "clients" / "venv"
+NPM = TARGET / "npm"
 VENV_PYTHON = VENV / "bin" / "python"
 
 

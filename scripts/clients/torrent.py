@@ -35,6 +35,7 @@ class Torrent:
         return other
 
     def _write(self, tracker):
+        self.tracker = tracker
         self.path.write_bytes(_bencode({"announce": tracker, "info": self._info}))
 
     def is_complete_in(self, directory):

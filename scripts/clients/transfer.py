@@ -2,10 +2,12 @@
 
 libtorrent, transmission and aria2 announce over UDP and over HTTP, each with a plain tracker URL and with one that has
 another path and a query, and over HTTPS, where they verify the tracker's certificate; over IPv4 and, where the client
-supports it, IPv6. And a seeder over UDP finds a leecher over HTTP, and one over HTTPS. A transfer passes when the
-leecher's file has the seeder's SHA-256 and the tracker's scrape counts the download. Beside each client run controls,
-which must transfer nothing: the same pair with the URL of a tracker that does not exist, and a leecher over HTTPS that
-does not trust the certificate.
+supports it, IPv6. And a seeder over UDP finds a leecher over HTTP, and one over HTTPS. libtorrent and pages of
+webtorrent in Chromium announce over WebSocket, with and without TLS, and find each other. A transfer passes when the
+leecher's file has the seeder's SHA-256 and the tracker's scrape counts the download, or another seeder over WebSocket.
+Beside each client run controls, which must transfer nothing: the same pair with the URL of a tracker that does not
+exist, and a leecher over TLS that does not trust the certificate. bittorrent-tracker (npm) makes announces and scrapes
+alone, those of its client's tests (announces.mjs).
 
 A leecher that the tracker has listed beside the seeder, and that has not got the file after a third of the time, is
 started once more, as clients do stall; the line of the transfer says so.
@@ -14,6 +16,7 @@ Everything runs on a network of its own (network.py). Prints a line per transfer
 """
 
 import argparse
+import os
 import shutil
 import signal
 import sys
@@ -21,19 +24,28 @@ import threading
 import time
 from pathlib import Path
 
-from daemon import HTTPS_PORT, PORT, Daemon, binary
+from daemon import HTTPS_PORT, PORT, Daemon, Reference, binary
 from install import install
 from network import SCRATCH, TRACKER_V4, TRACKER_V6, Network, run_isolated
 from peers import CLIENTS
-from places import say
+from places import ROOT, say
 from processes import Failure, Process, poll
 from torrent import Torrent
 from udp import Client
+from websocket import Client as WebSocket
 
 MEGABYTE = 1 << 20
 # Paths of announce URLs, and the tracker's port, by protocol.
-PATHS = {"udp": ("", "/announce/abc?x=1"), "http": ("/announce", "/x/announce.php?x=1"), "https": ("/announce",)}
-PORTS = {"udp": PORT, "http": PORT, "https": HTTPS_PORT}
+PATHS = {
+    "udp": ("", "/announce/abc?x=1"), "http": ("/announce", "/x/announce.php?x=1"), "https": ("/announce",),
+    "ws": ("",), "wss": ("/announce",),
+}
+PORTS = {"udp": PORT, "http": PORT, "https": HTTPS_PORT, "ws": PORT, "wss": HTTPS_PORT}
+# Protocols of WebRTC peers, whose swarms are their own.
+WEBRTC = ("ws", "wss")
+# The client that announces without a transfer, and its protocols.
+ANNOUNCER = "bittorrent-tracker"
+ANNOUNCES = ("http", "https", *WEBRTC)
 # Deadline of a transfer, from the first process to the comparison, seconds. A quiet host needs a tenth of it.
 DEADLINE = 360
 # A leecher that has not got the file is started once more after, seconds.
@@ -44,9 +56,9 @@ CONTROL = 8
 
 def main():
     arguments = parse_arguments()
-    clients = arguments.only or list(CLIENTS)
-    install(clients + ["capture"] * bool(arguments.capture))
-    path = binary()
+    clients = arguments.only or [*CLIENTS, ANNOUNCER]
+    install(clients + ["capture"] * bool(arguments.capture) + [ANNOUNCER] * arguments.reference)
+    path = None if arguments.reference else binary()
     return run_isolated(lambda: recorded_attempts(path, clients, arguments))
 
 
@@ -57,23 +69,31 @@ def parse_arguments():
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="ONRUSH_BIN names a directory with a built daemon; without it a development build is made.",
     )
-    parser.add_argument("--only", action="append", choices=list(CLIENTS), help="this client (repeatable)")
+    parser.add_argument("--only", action="append", choices=[*CLIENTS, ANNOUNCER], help="this client (repeatable)")
     parser.add_argument(
         "--over", action="append", choices=[*PATHS, "both"],
         help="announces over this protocol, or of one peer over UDP and one over HTTP(S) (repeatable; default: all)",
     )
     parser.add_argument("--size", type=int, default=8, metavar="MB", help="size of the files (default 8)")
     parser.add_argument("--capture", type=Path, metavar="DIR", help="keep logs and the tracker's traffic (pcap)")
-    return parser.parse_args()
+    parser.add_argument(
+        "--reference", action="store_true",
+        help="the tracker of bittorrent-tracker in place of onrush, over WebSocket: whether a failure is onrush's",
+    )
+    arguments = parser.parse_args()
+    if arguments.reference:
+        arguments.over = arguments.over or list(WEBRTC)
+    return arguments
 
 
 def recorded_attempts(path, clients, arguments):
     directory = SCRATCH / "transfer"
     directory.mkdir()
     network = Network()
-    transfers = list(combinations(clients, arguments.over or [*PATHS, "both"]))
+    daemon = Daemon(path, directory) if path else Reference(directory)
+    over = arguments.over or [*PATHS, "both"]
     if not arguments.capture:
-        return attempts(path, clients, transfers, arguments.size, network, directory)
+        return attempts(daemon, clients, over, arguments.size, network, directory)
     arguments.capture.mkdir(parents=True, exist_ok=True)
     pcap = arguments.capture / "tracker.pcap"
     command = ["tcpdump", "-i", "br0", "-Z", "root", "--immediate-mode", "-w", pcap]
@@ -81,7 +101,7 @@ def recorded_attempts(path, clients, arguments):
     recording = Process("tcpdump", command, directory / "tcpdump.log")
     try:
         poll("a recording", pcap.exists, DEADLINE)
-        return attempts(path, clients, transfers, arguments.size, network, directory)
+        return attempts(daemon, clients, over, arguments.size, network, directory)
     finally:
         recording.stop()
         for log in directory.rglob("*.log"):
@@ -90,19 +110,21 @@ def recorded_attempts(path, clients, arguments):
             shutil.copyfile(log, kept)
 
 
-def attempts(path, clients, transfers, megabytes, network, directory):
+def attempts(daemon, clients, over, megabytes, network, directory):
     """Runs all transfers and controls at the same time; returns the exit code."""
     started = time.monotonic()
-    daemon = Daemon(path, directory)
     trusted = daemon.certificate.chain
-    plan = [Transfer(network, directory, megabytes, trusted, *what) for what in transfers]
-    udp, https = f"udp://{TRACKER_V4}:{PORT}", f"https://{TRACKER_V4}:{HTTPS_PORT}/announce"
+    plan = [Transfer(network, directory, megabytes, trusted, *what) for what in combinations(clients, over)]
+    if ANNOUNCER in clients:
+        plan += [Announces(network, directory, trusted, protocol) for protocol in ANNOUNCES if protocol in over]
     controls = [
         Control(network, directory, CLIENTS[client], *what)
-        for client in clients
+        for client in clients if client in CLIENTS
+        for plain, tls in (("udp", "https"), ("ws", "wss"))
+        if plain in CLIENTS[client].families and any((each in WEBRTC) == (plain in WEBRTC) for each in over)
         for what in (
-            ("without tracker", trusted, f"udp://{TRACKER_V4}:{PORT + 1}"),
-            ("https, certificate not trusted", daemon.other.chain, udp, https),
+            (f"{plain}, without tracker", trusted, url(plain, TRACKER_V4, port=PORT + 1)),
+            (f"{tls}, certificate not trusted", daemon.other.chain, url(plain, TRACKER_V4), url(tls, TRACKER_V4)),
         )
     ]
     threads = [threading.Thread(target=each.run) for each in plan + controls]
@@ -121,19 +143,31 @@ def attempts(path, clients, transfers, megabytes, network, directory):
     return 1 if failed else 0
 
 
+def url(protocol, host, path="", port=None):
+    """An announce URL. `host` is an address of the tracker."""
+    bracketed = f"[{host}]" if ":" in host else host
+    return f"{protocol}://{bracketed}:{port or PORTS[protocol]}{path or PATHS[protocol][0]}"
+
+
 def combinations(clients, over):
-    """The transfers: client, family, and protocol and path of the announce URLs, of the seeder and of the leecher if
-    that has another one."""
-    for client in (CLIENTS[name] for name in clients):
+    """The transfers: clients that seed and download, family, and protocol and path of the announce URLs, of the seeder
+    and of the leecher if that has another one."""
+    chosen = [CLIENTS[name] for name in clients if name in CLIENTS]
+    for client in chosen:
         for protocol, paths in PATHS.items():
             if protocol in over:
-                for family in client.families[protocol]:
+                for family in client.families.get(protocol, ()):
                     for path in paths:
-                        yield client, family, [(protocol, path)]
+                        yield [client, client], family, [(protocol, path)]
         if "both" in over:
-            for family in client.families["udp"]:
+            for family in client.families.get("udp", ()):
                 for other in ("http", "https"):
-                    yield client, family, [(each, PATHS[each][0]) for each in ("udp", other)]
+                    yield [client, client], family, [(each, PATHS[each][0]) for each in ("udp", other)]
+    pair = [CLIENTS["libtorrent"], CLIENTS["webtorrent"]]
+    if all(client in chosen for client in pair):
+        for protocol, each in zip(WEBRTC, (pair, pair[::-1])):
+            if protocol in over:
+                yield each, "ipv4", [(protocol, PATHS[protocol][0])]
 
 
 _output = threading.Lock()
@@ -159,17 +193,17 @@ class Attempt:
 
 
 class Pair(Attempt):
-    """A seeder and a leecher of one client, each in its own namespace."""
+    """A seeder and a leecher, each in its own namespace."""
 
-    def __init__(self, network, directory, title, client, family, size, trusted, *urls):
-        """The file of the certificate that both trust, and the announce URL of both, or of the seeder and of the
-        leecher."""
+    def __init__(self, network, directory, title, clients, family, size, trusted, *urls):
+        """The clients of both, the file of the certificate that both trust, and the announce URL of both, or of the
+        seeder and of the leecher."""
         self.title = title
         self._hosts = [network.host(family), network.host(family)]
-        self._client, self._trusted = client, trusted
+        self._clients, self._trusted = clients, trusted
         name = title.replace(" ", "-").replace("/", "_").replace("?", "_")
         self._directory = directory / name
-        self.torrent = Torrent(self._directory / "seeder", f"{client.name}.bin", size, urls[0])
+        self.torrent = Torrent(self._directory / "seeder", f"{clients[0].name}.bin", size, urls[0])
         self._torrents = [self.torrent, self.torrent.at(urls[-1])]
         self._running = []
 
@@ -197,7 +231,7 @@ class Pair(Attempt):
 
     def _start(self, which, directory, role):
         log = self._directory / f"{role}.log"
-        peer = self._client(self._hosts[which], self._torrents[which], directory, log, self._trusted)
+        peer = self._clients[which](self._hosts[which], self._torrents[which], directory, log, self._trusted)
         self._running.append(peer)
         return peer
 
@@ -205,26 +239,30 @@ class Pair(Attempt):
 class Transfer(Pair):
     """A pair that finds each other through the tracker."""
 
-    def __init__(self, network, directory, megabytes, trusted, client, family, trackers):
+    def __init__(self, network, directory, megabytes, trusted, clients, family, trackers):
         self._tracker = TRACKER_V4 if family == "ipv4" else TRACKER_V6
-        host = self._tracker if family == "ipv4" else f"[{self._tracker}]"
-        urls = [f"{protocol}://{host}:{PORTS[protocol]}{path}" for protocol, path in trackers]
+        urls = [url(protocol, self._tracker, path) for protocol, path in trackers]
         over = " and ".join(f"{protocol} {path}".strip() for protocol, path in trackers)
         # Not a whole number of pieces.
         size = megabytes * MEGABYTE + 4321
-        super().__init__(network, directory, f"{client.name} {family} {over}", client, family, size, trusted, *urls)
+        names = " to ".join(dict.fromkeys(client.name for client in clients))
+        super().__init__(network, directory, f"{names} {family} {over}", clients, family, size, trusted, *urls)
+        self._is_webrtc = trackers[0][0] in WEBRTC
 
     def attempt(self):
-        tracker = Client(self._tracker, PORT)
+        tracker = (WebSocket if self._is_webrtc else Client)(self._tracker, PORT)
         deadline = time.monotonic() + DEADLINE
 
         def seconds_left():
             return max(0.1, deadline - time.monotonic())
 
         def counts():
-            # An id expires during a transfer. A lost reply is asked for again by the next call.
+            # A lost reply is asked for again by the next call.
             try:
-                return tracker.scrape(self.torrent.info_hash) if tracker.answers() else (0, 0, 0)
+                # An id expires during a transfer.
+                if not self._is_webrtc:
+                    tracker.connect()
+                return tracker.scrape(self.torrent.info_hash)
             except TimeoutError:
                 return (0, 0, 0)
 
@@ -238,20 +276,22 @@ class Transfer(Pair):
             try:
                 self._wait_for_file(leecher, min(STALLED, seconds_left()))
             except Failure as stall:
-                poll("both peers in the tracker's scrape", lambda: counts() == (1, 0, 1), seconds_left())
+                poll("both peers in the tracker's scrape", lambda: counts()[::2] == (1, 1), seconds_left())
                 again = f", at the second start: {stall}"
                 leecher.stop()
                 leecher = self.start_leecher("second-leecher")
                 self._wait_for_file(leecher, seconds_left())
-            poll("`completed` in the tracker's scrape", lambda: counts()[1] == 1, seconds_left())
+            # The reference counts no downloads, and a swarm of WebRTC peers forgets them with its last peer.
+            at, number, after = (0, 2, 0) if self._is_webrtc else (1, 1, 1)
+            poll("`completed` in the tracker's scrape", lambda: counts()[at] == number, seconds_left())
             self.leave()
-            poll("an empty swarm in the tracker's scrape", lambda: counts() == (0, 1, 0), seconds_left())
+            poll("an empty swarm in the tracker's scrape", lambda: counts() == (0, after, 0), seconds_left())
             return f"{self.torrent.size / MEGABYTE:.1f} MB, sha256 {self.torrent.sha256[:12]}{again}"
         except Failure as failure:
             raise Failure(f"{failure}\n{self._logs()}") from None
         finally:
             self.stop()
-            tracker.socket.close()
+            tracker.close()
 
     def _wait_for_file(self, leecher, seconds):
         poll("the seeder's file at the leecher", lambda: self.is_complete(leecher), seconds, every=0.1)
@@ -264,7 +304,8 @@ class Control(Pair):
     """A pair whose leecher gets no peers of a tracker: the control that transfers depend on the tracker."""
 
     def __init__(self, network, directory, client, title, trusted, *urls):
-        super().__init__(network, directory, f"{client.name} {title}", client, "ipv4", MEGABYTE, trusted, *urls)
+        super().__init__(
+            network, directory, f"{client.name} {title}", [client, client], "ipv4", MEGABYTE, trusted, *urls)
         self.transfers_are_done = threading.Event()
 
     def attempt(self):
@@ -282,10 +323,28 @@ class Control(Pair):
                 peer.process.stop(signal.SIGKILL)
 
 
-class CleanExit(Attempt):
-    """The daemon exits with 0 on SIGTERM after all transfers."""
+class Announces(Attempt):
+    """The cases of the tests of bittorrent-tracker's client."""
 
-    title = "the daemon exits on SIGTERM"
+    def __init__(self, network, directory, trusted, protocol):
+        self.title = f"{ANNOUNCER} {protocol}"
+        self._log = directory / f"{ANNOUNCER}-{protocol}.log"
+        self._command = network.host("ipv4").command(
+            "env", f"NODE_EXTRA_CA_CERTS={trusted}", "node", ROOT / "scripts" / "clients" / "announces.mjs",
+            os.environ["BITTORRENT_TRACKER"], url(protocol, TRACKER_V4))
+
+    def attempt(self):
+        process = Process(ANNOUNCER, self._command, self._log)
+        poll("the end of its cases", lambda: process.poll() is not None, DEADLINE)
+        if process.returncode != 0:
+            raise Failure(process.tail())
+        return process.tail().splitlines()[-1]
+
+
+class CleanExit(Attempt):
+    """The tracker exits with 0 on SIGTERM after all transfers."""
+
+    title = "the tracker exits on SIGTERM"
 
     def __init__(self, daemon):
         self._daemon = daemon

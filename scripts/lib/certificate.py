@@ -1,5 +1,7 @@
 """Certificates for scripts, made by openssl."""
 
+import base64
+import hashlib
 import subprocess
 
 from processes import Failure
@@ -20,3 +22,12 @@ class Certificate:
             raise Failure(f"openssl: {made.stderr}")
         self.both.write_bytes(self.key.read_bytes() + self.chain.read_bytes())
         self.both.chmod(0o600)
+
+
+def key_hash(chain):
+    """The SHA-256 of the public key of a certificate, in base64: what Chromium can be told to accept."""
+    command = ["sh", "-c", 'openssl x509 -in "$1" -noout -pubkey | openssl pkey -pubin -outform der', "sh", chain]
+    key = subprocess.run(command, capture_output=True)
+    if key.returncode != 0:
+        raise Failure(f"openssl: {key.stderr.decode()}")
+    return base64.b64encode(hashlib.sha256(key.stdout).digest()).decode()

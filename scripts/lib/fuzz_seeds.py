@@ -4,7 +4,8 @@
 Packets that real clients have sent are inputs of `request` and, with valid ids, of `intake`; the example configuration
 and its sections are inputs of `config`. A stop and two peers are an input of `delta`. The announces and scrapes among
 the packets are inputs of `http_query` and `http_head` too, as the same requests over HTTP. Headers and fields with which
-a proxy names a client are inputs of `http_proxy`.
+a proxy names a client are inputs of `http_proxy`. Messages of clients of WebTorrent are inputs of
+`webtorrent_message`.
 """
 
 import pathlib
@@ -31,6 +32,17 @@ OF_PROXIES = [
     b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0",
     b"203.0.113.9, [2001:db8::1]:443\n::ffff:198.51.100.7, 192.0.2.9:80",
     b'for=203.0.113.9;host="a\\", for=b"\nfor="[2001:db8::1]:_x";proto=https, by=_y; For=unknown',
+]
+# What clients of WebTorrent send: an announce with offers, an answer, and scrapes.
+DESCRIPTION = '{"type":"offer","sdp":"v=0\\r\\n"}'
+OF_PEER = '"info_hash":"\\u0001bcdefghij\\"\\\\ÿlmnopqr","peer_id":"-WW0208-abcdefghijkl"'
+OF_OFFER = '"offer_id":"0123456789abcdefghi\\u0080"'
+OF_WEBTORRENT = [
+    f'{{"action":"announce",{OF_PEER},"left":null,"event":"started","numwant":2,"offers":'
+    f'[{{{OF_OFFER},"offer":{DESCRIPTION}}},{{"offer":{DESCRIPTION},{OF_OFFER}}}]}}',
+    f'{{"action":"announce",{OF_PEER},{OF_OFFER},"to_peer_id":"-WW0208-abcdefghijkl","answer":{DESCRIPTION}}}',
+    f'{{"action":"scrape",{OF_PEER}}}',
+    '{"action":"scrape","info_hash":["abcdefghijklmnopqrst","abcdefghijklmnopqrst"]}',
 ]
 # The names of events over HTTP, by their numbers over UDP.
 EVENTS = ["", "completed", "started", "stopped", "paused"]
@@ -82,6 +94,8 @@ def seeds():
             yield "intake", f"{file.stem}-{placement}", of_intake(placement, packets)
     for number, sent in enumerate(OF_PROXIES):
         yield "http_proxy", f"{number}", sent
+    for number, message in enumerate(map(str.encode, OF_WEBTORRENT)):
+        yield "webtorrent_message", f"{number}", message
     yield "delta", "stop-and-peers", of_delta()
     text = CONFIG.read_text()
     yield "config", "example", text.encode()

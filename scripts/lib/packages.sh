@@ -53,6 +53,20 @@ of_pypi() {
   echo "$place/bin/$4"
 }
 
+# of_npm DIR PACKAGE VERSION: the path of a package of npm, installed into DIR once, beside its dependencies. No script
+# of a package is run: such scripts download programs.
+of_npm() {
+  local place="$1/$2-$3"
+  if [ ! -e "$place/installed" ]; then
+    npm install --no-save --no-package-lock --no-audit --no-fund --ignore-scripts --omit=optional --loglevel=error \
+      --prefix "$place" "$2@$3" >&2 && touch "$place/installed" || return
+  fi
+  echo "$place/node_modules/$2"
+}
+
+# of_npm_playwright DIR: what drives a browser.
+of_npm_playwright() { of_npm "$1" playwright-core 1.64.1; }
+
 # need_namespaces: the caller is root, or can be root of a user namespace with a range of ids.
 need_namespaces() {
   [ "$(id -u)" -ne 0 ] || return 0

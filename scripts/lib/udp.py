@@ -31,6 +31,9 @@ class Client:
         return self
 
     def __exit__(self, *_):
+        self.close()
+
+    def close(self):
         self.socket.close()
 
     def connect(self):

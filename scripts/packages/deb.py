@@ -85,7 +85,8 @@ class Package:
             "/usr/share/bash-completion/completions/onrush", "/usr/share/zsh/vendor-completions/_onrush",
             "/usr/share/fish/vendor_completions.d/onrush.fish", "/usr/share/doc/onrush/copyright",
             "/usr/share/doc/onrush/OPERATING.md", "/usr/share/doc/onrush/CONFIGURATION.md",
-            "/usr/share/doc/onrush/METRICS.md", "/usr/share/doc/onrush/HTTP.md", "/usr/lib/sysctl.d/10-onrush.conf",
+            "/usr/share/doc/onrush/METRICS.md", "/usr/share/doc/onrush/HTTP.md",
+            "/usr/share/doc/onrush/WEBTORRENT.md", "/usr/lib/sysctl.d/10-onrush.conf",
             "/usr/share/lintian/overrides/onrush",
         ]:
             assert any(name in listed for name in [path, path + ".gz"]), f"{path} is not in {listed}"

@@ -2,7 +2,11 @@
 
 Two peers at addresses of 127.0.0.0/8 that are not the proxy's announce in one swarm, with fields that name somebody else.
 The tracker has to return to each its own address (BEP 24), and to the second one the first as its only peer. Then both
-announce again by the same connections, and the tracker has refused nothing. Uses free ports of 127.0.0.1.
+announce again by the same connections, and the tracker has refused nothing.
+
+By WebSocket two peers with the same peer id announce from these addresses. The tracker has to count both, which it does
+only as their addresses differ, and to pass on an offer and its answer. Then they are silent until they get a ping, and the
+proxy has to keep their connections. Uses free ports of 127.0.0.1.
 """
 
 import http.client
@@ -15,11 +19,13 @@ import sys
 import tempfile
 import time
 import traceback
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.request import urlopen
 
 from certificate import Certificate
 from processes import Failure, Process, poll
+from websocket import Client as WebSocket
 
 ROOT = Path(__file__).resolve().parents[2]
 HOST = "127.0.0.1"
@@ -29,8 +35,9 @@ PEERS = ("127.0.0.9", "127.0.0.10")
 SPOOFED = {
     "X-Forwarded-For": "203.0.113.5", "X-Real-IP": "203.0.113.6", "Forwarded": "for=203.0.113.7",
 }
-# For a process to serve, and for a reply, seconds.
-DEADLINE = 60
+PEER_ID = "-XX0001-000000000000"
+# For a process to serve, and for a reply or a ping, seconds.
+DEADLINE = 90
 TRACKER = "127.0.0.1:6969"
 NGINX = """
 daemon off;
@@ -58,10 +65,13 @@ def adapted(text, *changes):
     return text
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return probe.getsockname()[1]
+def free_ports(count):
+    """Different ports, which nothing else here is given meanwhile."""
+    probes = [socket.create_server((HOST, 0)) for _ in range(count)]
+    ports = [probe.getsockname()[1] for probe in probes]
+    for probe in probes:
+        probe.close()
+    return ports
 
 
 def listens(port):
@@ -118,12 +128,12 @@ PROXIES = [
 class Tracker:
     """A tracker that trusts 127.0.0.1."""
 
-    def __init__(self, place, client_address):
-        self.address = f"{HOST}:{free_port()}"
+    def __init__(self, place, port, admin_port, client_address):
+        self.address, self.admin = (f"{HOST}:{number}" for number in (port, admin_port))
         config = place / "onrush.toml"
         config.write_text(
             f'listen = ["{HOST}:0"]\nstate_dir = "{place / "state"}"\n[http]\nlisten = ["{self.address}"]\n'
-            f'proxies = ["{HOST}"]\nclient_address = "{client_address}"\n[admin]\nlisten = "{HOST}:0"\n')
+            f'proxies = ["{HOST}"]\nclient_address = "{client_address}"\n[admin]\nlisten = "{self.admin}"\n')
         (place / "state").mkdir(mode=0o700)
         program = Path(os.environ["ONRUSH_BIN"]) / "onrush"
         self.process = Process("onrush", [program, "--config", config], place / "onrush.log")
@@ -133,8 +143,7 @@ class Tracker:
 
     def refused(self):
         """The requests over HTTP that were refused, by reason."""
-        admin = re.search(r"(http://[0-9.:]+)\S* shows", self.process.text())[1]
-        with urlopen(f"{admin}/metrics", timeout=DEADLINE) as page:
+        with urlopen(f"http://{self.admin}/metrics", timeout=DEADLINE) as page:
             text = page.read().decode()
         found = re.findall(r'^onrush_http_refused_requests_total\{.*reason="(\w+)".*\} (\d+)', text, re.MULTILINE)
         if not found:
@@ -145,20 +154,18 @@ class Tracker:
 class Peer:
     """A connection of a peer to a proxy, which is kept."""
 
-    def __init__(self, ip, port, certificate):
+    def __init__(self, ip, port, tls):
         self.ip = ip
         source, timeout = (ip, 0), DEADLINE
-        if certificate:
-            context = ssl.create_default_context(cafile=certificate.chain)
-            self._http = http.client.HTTPSConnection(
-                HOST, port, source_address=source, timeout=timeout, context=context)
+        if tls:
+            self._http = http.client.HTTPSConnection(HOST, port, source_address=source, timeout=timeout, context=tls)
         else:
             self._http = http.client.HTTPConnection(HOST, port, source_address=source, timeout=timeout)
 
     def announce(self, info_hash):
         """The address that the tracker sees, and the peers that it returns."""
         escaped = "".join(f"%{byte:02X}" for byte in info_hash)
-        target = f"/announce?info_hash={escaped}&peer_id=-XX0001-000000000000&port=7001&left=1"
+        target = f"/announce?info_hash={escaped}&peer_id={PEER_ID}&port=7001&left=1"
         kept = self._http.sock
         self._http.request("GET", target, headers=SPOOFED)
         if kept and self._http.sock is not kept:
@@ -173,25 +180,54 @@ class Peer:
         return socket.inet_ntoa(found[1]), [(socket.inet_ntoa(ip), port) for ip, port in entries]
 
 
-def attempt(place, client_address, certificate, configure):
+def announces_by_http(port, tls):
     """Fails unless both peers are stored at their own addresses."""
-    tracker = Tracker(place, client_address)
-    proxy = None
+    peers = [Peer(ip, port, tls) for ip in PEERS]
+    info_hash = os.urandom(20)
+    expected = [
+        (PEERS[0], []), (PEERS[1], [(PEERS[0], 7001)]),
+        (PEERS[0], [(PEERS[1], 7001)]), (PEERS[1], [(PEERS[0], 7001)]),
+    ]
+    got = [peer.announce(info_hash) for peer in (*peers, *peers)]
+    if got != expected:
+        raise Failure(f"{got} instead of {expected}")
+
+
+def exchange_by_websocket(port, tls):
+    """Fails unless the peers get an offer and its answer, and a ping each."""
+    first, second = peers = [WebSocket(HOST, port, DEADLINE, ip, tls, SPOOFED) for ip in PEERS]
+    announce = {"action": "announce", "info_hash": os.urandom(10).hex(), "peer_id": PEER_ID}
+    offer, answer = ({"type": kind, "sdp": kind * 300} for kind in ("offer", "answer"))
+    offer_id = {"offer_id": os.urandom(10).hex()}
+    first.send({**announce, "left": 1})
+    replies = [first.receive()]
+    second.send({**announce, "left": 0, "offers": [{"offer": offer, **offer_id}]})
+    replies.append(second.receive())
+    offered = first.receive()
+    first.send({**announce, **offer_id, "to_peer_id": PEER_ID, "answer": answer})
+    answered = second.receive()
+    counts = [(reply["complete"], reply["incomplete"]) for reply in replies]
+    expected = [{**announce, **offer_id, "offer": offer}, {**announce, **offer_id, "answer": answer}]
+    if counts != [(0, 1), (1, 1)] or [offered, answered] != expected:
+        raise Failure(f"{replies}, {offered}, {answered}")
+    for peer in peers:
+        peer.await_ping()
+
+
+def attempt(place, ports, client_address, certificate, configure):
+    """Fails unless peers are served through the proxy."""
+    port, *of_tracker = ports
+    tracker, proxy = Tracker(place, *of_tracker, client_address), None
     try:
         tracker.await_ready()
-        port = free_port()
         command = configure(place, tracker.address, port, certificate)
         proxy = Process(command[0], command, place / "proxy.log")
         poll("the proxy", lambda: proxy.must_run() and listens(port), DEADLINE)
-        peers = [Peer(ip, port, certificate) for ip in PEERS]
-        info_hash = os.urandom(20)
-        expected = [
-            (PEERS[0], []), (PEERS[1], [(PEERS[0], 7001)]),
-            (PEERS[0], [(PEERS[1], 7001)]), (PEERS[1], [(PEERS[0], 7001)]),
-        ]
-        got = [peer.announce(info_hash) for peer in (*peers, *peers)]
-        if got != expected or tracker.refused():
-            raise Failure(f"{got} instead of {expected}, refused {tracker.refused()}")
+        tls = certificate and ssl.create_default_context(cafile=certificate.chain)
+        announces_by_http(port, tls)
+        exchange_by_websocket(port, tls)
+        if tracker.refused():
+            raise Failure(f"refused: {tracker.refused()}")
     except Exception:
         for process in filter(None, (tracker.process, proxy)):
             print(f"--- {process.name}\n{process.tail()}")
@@ -201,24 +237,32 @@ def attempt(place, client_address, certificate, configure):
             process.stop(seconds=DEADLINE)
 
 
+def result(proxy, ports):
+    """Whether a proxy has passed, and a line that says so."""
+    title, client_address, has_tls, configure = proxy
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="onrush-proxy-") as directory:
+        place = Path(directory)
+        # The workers of a proxy have another user.
+        place.chmod(0o755)
+        try:
+            certificate = Certificate(place, "proxy-test", f"IP:{HOST}")
+            attempt(place, ports, client_address, certificate if has_tls else None, configure)
+            passed = True
+        except Exception:
+            traceback.print_exc()
+            passed = False
+    word = "passed" if passed else "FAILED"
+    return passed, f"{word}  {title:42} {time.monotonic() - started:5.1f} s"
+
+
 def main():
-    failed = 0
-    for title, client_address, has_tls, configure in PROXIES:
-        started = time.monotonic()
-        with tempfile.TemporaryDirectory(prefix="onrush-proxy-") as directory:
-            place = Path(directory)
-            # The workers of a proxy have another user.
-            place.chmod(0o755)
-            try:
-                certificate = Certificate(place, "proxy-test", f"IP:{HOST}")
-                attempt(place, client_address, certificate if has_tls else None, configure)
-                result = "passed"
-            except Exception:
-                traceback.print_exc()
-                result, failed = "FAILED", failed + 1
-        print(f"{result}  {title:42} {time.monotonic() - started:5.1f} s", flush=True)
-    print(f"{len(PROXIES) - failed} passed, {failed} failed")
-    return 1 if failed else 0
+    ports = free_ports(3 * len(PROXIES))
+    # Together, as they wait for pings.
+    with ThreadPoolExecutor(len(PROXIES)) as pool:
+        passed, lines = zip(*pool.map(result, PROXIES, zip(ports[::3], ports[1::3], ports[2::3])))
+    print(*lines, f"{passed.count(True)} passed, {passed.count(False)} failed", sep="\n")
+    return 0 if all(passed) else 1
 
 
 if __name__ == "__main__":

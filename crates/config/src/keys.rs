@@ -186,6 +186,10 @@ keys! {
         /// `listen` and `tls_listen` are empty.
         pub(crate) http: HttpKeys = table(HttpKeys::KEYS),
 
+        /// WebTorrent: peers in browsers, over WebSocket on the addresses of [http]. Their swarms
+        /// are apart from those of other peers, which they cannot reach.
+        pub(crate) webtorrent: WebTorrentKeys = table(WebTorrentKeys::KEYS),
+
         /// Replies to announces, and how long peers are stored.
         #[serde(with = "AnnounceKeys")]
         pub(crate) announce: AnnounceSettings = table(AnnounceKeys::KEYS),
@@ -316,13 +320,13 @@ keys! {
         /// after each reply.
         pub(crate) keep_alive: u32 = integer(0..=3600, "seconds").default("15"),
 
-        /// The time limit for receiving the head of a request, with the TLS handshake before the
-        /// first one, and for the client to take a reply. After it the connection is closed.
+        /// The time limit for a TLS handshake with the head of the request behind it, any other
+        /// head, a message over WebSocket, and for the client to take a reply.
         pub(crate) timeout: u32 = integer(1..=300, "seconds").default("10"),
 
         /// The maximum number of open connections, in equal shares for the web workers. Beyond it,
-        /// the connection that has been idle longest is closed for a new one; if none is idle, the
-        /// new one is closed.
+        /// the connection idle longest is closed for a new one, members of swarms by WebSocket
+        /// last; if none is idle, the new one is closed.
         pub(crate) connections: usize =
             integer(1..=1_000_000, "connections").default("16_384"),
 
@@ -352,6 +356,27 @@ keys! {
         pub(crate) client_address: ClientAddress = word(&ClientAddress::NAMES)
             .default("\"x-forwarded-for\"")
             .on_reload(owner::RULES),
+    }
+
+    /// WebTorrent, as configured.
+    #[derive(Clone, Copy, Debug, Deserialize)]
+    pub(crate) struct WebTorrentKeys {
+        /// Whether connections may be upgraded to WebSocket.
+        pub(crate) enabled: bool = switch().default("true"),
+
+        /// The time between announces that replies request from clients. A member of a swarm that
+        /// has not announced for three intervals, or ten minutes if that is longer, is removed; the
+        /// end of its connection removes it at once.
+        pub(crate) interval: u32 = integer(30..=MAX_INTERVAL as i64, "seconds").default("120"),
+
+        /// The maximum number of offers of an announce that are forwarded to other peers.
+        pub(crate) max_offers: usize = integer(1..=100, "offers").default("10"),
+
+        /// The maximum length of a message. A longer one closes the connection.
+        pub(crate) max_message: usize = integer(4096..=1 << 20, "bytes").default("65_536"),
+
+        /// The maximum number of swarms that a connection is a member of. One more closes it.
+        pub(crate) memberships: usize = integer(1..=16_384, "swarms").default("1_024"),
     }
 
     /// Replies to announces, as configured.

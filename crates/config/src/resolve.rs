@@ -12,13 +12,15 @@ use onrush_swarm::shard::MAX_PEER_LIFETIME;
 use onrush_text::numbers::{bytes, grouped, plural};
 use onrush_toml_keys::{Document, Problems, Value, Values};
 use onrush_tracker::access::addresses::AddressSet;
-use onrush_tracker::limits::{Placement, WebLimits};
+use onrush_tracker::limits::{Placement, WebLimits, WebTorrentLimits};
 use onrush_tracker::proxies::Proxies;
 
 use crate::export_format::{NAMES, of_name};
 use crate::flags::Flags;
 use crate::host::{Host, PassedKinds};
-use crate::keys::{CERTIFICATE_KEYS, File, HttpKeys, MAX_INTERVAL, MAX_WORKERS, SCHEMA};
+use crate::keys::{
+    CERTIFICATE_KEYS, File, HttpKeys, MAX_INTERVAL, MAX_WORKERS, SCHEMA, WebTorrentKeys,
+};
 use crate::placement::auto_spin;
 use crate::settings::{
     Access, BYTES_PER_PEER, CONTROL_SOCKET, HttpSettings, Listed, Listen, Settings,
@@ -194,12 +196,20 @@ impl Resolution<'_> {
                 connections: keys.connections.div_ceil(workers),
                 connections_per_source: keys.connections_per_source,
                 buffer_memory: keys.buffer_memory.div_ceil(workers),
+                webtorrent: self.webtorrent(),
             },
             proxies: Arc::new(Proxies {
                 addresses: AddressSet::new(keys.proxies.iter().copied()),
                 client_address: keys.client_address,
             }),
         }
+    }
+
+    fn webtorrent(&self) -> Option<WebTorrentLimits> {
+        let WebTorrentKeys { enabled, interval, max_offers, max_message, memberships } =
+            self.file.webtorrent;
+        let limits = WebTorrentLimits { interval, max_offers, max_message, memberships };
+        enabled.then_some(limits)
     }
 
     fn resolve_announce(&mut self) {
@@ -438,7 +448,8 @@ impl Resolution<'_> {
         let of_tls = |key: &str| CERTIFICATE_KEYS.contains(&key);
         let is_unused = |(key, value): &(&String, &Value)| {
             let is_used = https || http && !of_tls(key);
-            key.starts_with("http.") && !is_used && defaults.get(*key) != Some(*value)
+            let of_web = key.starts_with("http.") || key.starts_with("webtorrent.");
+            of_web && !is_used && defaults.get(*key) != Some(*value)
         };
         let values = self.document.values().iter().filter(is_unused);
         let unused: Vec<&str> = values.map(|(key, _)| key.as_str()).collect();

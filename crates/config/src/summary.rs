@@ -53,8 +53,9 @@ impl Settings {
                 format!("; proxies of {from} name the client ({by})")
             }
         };
+        let webtorrent = limits.webtorrent.map_or("", |_| "; WebTorrent");
         format!(
-            "{}; {} with up to {} connections each{behind}",
+            "{}; {} with up to {} connections each{behind}{webtorrent}",
             served.join("; "),
             plural(*workers, "web worker"),
             grouped(limits.connections)

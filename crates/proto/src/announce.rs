@@ -70,6 +70,18 @@ impl Event {
         }
     }
 
+    /// The event of a text over HTTP and WebSocket (BEP 3, "trackers"; BEP 21). Others are none.
+    #[inline]
+    pub const fn from_text(text: &[u8]) -> Self {
+        match text {
+            b"completed" => Self::Completed,
+            b"started" => Self::Started,
+            b"stopped" => Self::Stopped,
+            b"paused" => Self::Paused,
+            _ => Self::None,
+        }
+    }
+
     /// The number on the wire; [`Event::from_wire`] is its inverse.
     pub const fn to_wire(self) -> u32 {
         match self {

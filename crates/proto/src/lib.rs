@@ -1,10 +1,11 @@
 //! The tracker protocols as types: BEP 15 datagrams (with BEP 7's IPv6 peers and BEP 41's options)
 //! to Rust values and back; over HTTP, queries to Rust values (BEP 3, 21, 23 and 48), and replies
-//! in bencoding (BEP 7, 24 and 31 too).
+//! in bencoding (BEP 7, 24 and 31 too); over WebSocket, the messages of WebTorrent.
 //!
 //! No I/O, no clock, no allocation: everything is parsed from, and written into, byte slices; only
-//! replies and lists of info hashes over HTTP are appended to a vector of the caller. All integers
-//! are big endian in datagrams (BEP 15, "UDP tracker protocol").
+//! replies and lists of info hashes over HTTP are appended to a vector of the caller, and lists in
+//! messages of WebTorrent are vectors. All integers are big endian in datagrams (BEP 15, "UDP
+//! tracker protocol").
 //!
 //! | module | contents |
 //! |---|---|
@@ -15,6 +16,7 @@
 //! | [`request`] | any datagram that a client may send: [`Request::parse`] |
 //! | [`response`] | any datagram that a tracker may send: [`Response::parse`] |
 //! | [`http`] | the target and query of a GET, and the bodies of its replies |
+//! | [`webtorrent`] | messages over WebSocket, in both directions |
 //!
 //! A connect request parsed by a tracker, and its response parsed by the client:
 //!
@@ -47,6 +49,7 @@ pub mod options;
 pub mod request;
 pub mod response;
 pub mod scrape;
+pub mod webtorrent;
 mod wire;
 
 pub use announce::{Announce, AnnounceHead, Event};

@@ -12,8 +12,8 @@ reasons! {
         Served = "served",
         /// No request arrived within `http.keep_alive` after a reply.
         Idle = "idle",
-        /// A TLS handshake, the head of a request or the sending of a reply took longer than
-        /// `http.timeout`.
+        /// A TLS handshake, the head of a request, a message over WebSocket or the sending of a
+        /// reply took longer than `http.timeout`, or a client by WebSocket did not answer a ping.
         Timeout = "timeout",
         /// Reading or writing failed.
         Reset = "reset",
@@ -33,11 +33,16 @@ reasons! {
         SourceLimit = "source_limit",
         /// `http.connections` others were open, and none of them was idle.
         Full = "full",
-        /// It was idle for the longest time, and a new connection needed its place.
+        /// It was idle for the longest time, and a new connection needed its place; members of
+        /// swarms by WebSocket are closed last.
         Replaced = "replaced",
         /// `http.buffer_memory` was exceeded, and it had waited longest for its client, or no other
         /// had.
         Memory = "memory",
+        /// A frame or a message over WebSocket was invalid or longer than `webtorrent.max_message`.
+        Frame = "frame",
+        /// It was a member of `webtorrent.memberships` swarms, and announced to another one.
+        Memberships = "memberships",
         /// The tracker stops, or hands its listeners to another process.
         Stop = "stop",
     }

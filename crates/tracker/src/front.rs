@@ -8,12 +8,13 @@
 
 use std::sync::Arc;
 
+use crossbeam_channel::Receiver;
 use onrush_proto::scrape::HASH_LEN;
 use onrush_proto::{InfoHash, TransactionId};
 use onrush_swarm::Announce;
 
 use crate::access::AccessList;
-use crate::lanes::{Batch, Inbox, Mailbox, Order, Ticket};
+use crate::lanes::{Batch, Inbox, Lane, Mailbox, Order, Ticket};
 use crate::metrics::WorkerMetrics;
 use crate::producer::Producer;
 use crate::sorter::Exhausted;
@@ -103,5 +104,16 @@ impl Front {
     /// was assembled with has to end `wait`.
     pub fn sleep(&self, wait: impl FnOnce()) {
         self.inbox.sleep(wait);
+    }
+
+    /// The same, unless `has_more` tells that a message is waiting in a [`lane`](Self::lane).
+    pub fn sleep_unless(&self, has_more: impl FnOnce() -> bool, wait: impl FnOnce()) {
+        self.inbox.sleep_unless(has_more, wait);
+    }
+
+    /// A further lane to this front, for `capacity` messages that fronts send each other, with its
+    /// receiving end. [`sleep_unless`](Self::sleep_unless) has to be told whether any is waiting.
+    pub fn lane<T>(&self, capacity: usize) -> (Lane<T>, Receiver<T>) {
+        self.mailboxes[self.index].orders.beside(capacity)
     }
 }

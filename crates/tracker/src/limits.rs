@@ -89,6 +89,21 @@ pub struct WebLimits {
     /// Maximum bytes of incomplete requests and unsent replies of all connections: the worker's
     /// share, rounded up.
     pub buffer_memory: usize,
+    /// The limits of connections by WebSocket, if it is served.
+    pub webtorrent: Option<WebTorrentLimits>,
+}
+
+/// The limits of WebTorrent, and the interval of its announces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WebTorrentLimits {
+    /// Announce interval, seconds.
+    pub interval: u32,
+    /// Maximum offers of an announce that are forwarded.
+    pub max_offers: usize,
+    /// Maximum bytes of a message.
+    pub max_message: usize,
+    /// Maximum swarms that a connection is a member of.
+    pub memberships: usize,
 }
 
 /// The values of announce replies, and lifetimes.

@@ -93,6 +93,9 @@ reasons! {
         Version = "version",
         /// An announce or a scrape of a trusted proxy that does not name the client.
         NoClient = "no_client",
+        /// An upgrade to WebSocket of a client that has `http.connections_per_source` connections,
+        /// behind a proxy.
+        SourceLimit = "source_limit",
         /// The path is none of the tracker's.
         Path = "path",
         /// An announce without an info hash of 20 bytes, or a scrape with one of another length.
@@ -103,6 +106,18 @@ reasons! {
         PeerId = "peer_id",
         /// The port is missing or not a number from 0 to 65535.
         PortValue = "port_value",
+        /// An upgrade to WebSocket without a valid key.
+        Upgrade = "upgrade",
+        /// An upgrade to another version of WebSocket than 13.
+        UpgradeVersion = "upgrade_version",
+        /// A message over WebSocket is no JSON object with a known action.
+        Message = "message",
+        /// An answer in a message over WebSocket is invalid.
+        Answer = "answer",
+        /// The connection is a member of `webtorrent.memberships` other swarms.
+        Memberships = "memberships",
+        /// The connection is a member of the swarm with another peer id.
+        OtherPeerId = "other_peer_id",
     }
 }
 

@@ -83,8 +83,8 @@ fn of<'a>(request: &Request<'_, 'a>, len: usize, is_last: bool) -> Result<Head<'
     Ok(Head { target: target.as_bytes(), host, keep_alive, is_1_0, len, is_last })
 }
 
-/// Whether a value of the field `Connection` has an option.
-fn has_option(value: &[u8], option: &[u8]) -> bool {
+/// Whether a value of a field is a list with this option, in any case.
+pub(crate) fn has_option(value: &[u8], option: &[u8]) -> bool {
     value.split(|byte| *byte == b',').any(|it| it.trim_ascii().eq_ignore_ascii_case(option))
 }
 

@@ -20,6 +20,8 @@
 //! | `response` | statuses and replies |
 //! | `transport` | the stream of a connection, with TLS or without |
 //! | [`tls`] | TLS on a connection, and certificates |
+//! | [`websocket`] | frames and upgrades of WebSocket (RFC 6455), without I/O |
+//! | [`webtorrent`] | the swarms of WebRTC peers, and their exchange between workers |
 //!
 //! A connection has one request in flight at a time, so pipelined requests are answered in order.
 //! It holds memory only for a part of a request, and for what its client does not read.
@@ -35,6 +37,8 @@ mod service;
 mod table;
 pub mod tls;
 mod transport;
+pub mod websocket;
+pub mod webtorrent;
 pub mod worker;
 
 pub use worker::WebWorker;

@@ -20,10 +20,11 @@ pub(crate) struct Page {
     http: Vec<u16>,
     https: Vec<u16>,
     udp: Vec<u16>,
+    has_webtorrent: bool,
 }
 
 impl Page {
-    pub(crate) fn new(addresses: &Addresses) -> Self {
+    pub(crate) fn new(addresses: &Addresses, has_webtorrent: bool) -> Self {
         let ports = |addresses: &[SocketAddr]| {
             let mut ports: Vec<u16> = addresses.iter().map(SocketAddr::port).collect();
             ports.sort_unstable();
@@ -31,11 +32,12 @@ impl Page {
             ports
         };
         let Addresses { udp, http, https } = addresses;
-        Self { http: ports(http), https: ports(https), udp: ports(udp) }
+        Self { http: ports(http), https: ports(https), udp: ports(udp), has_webtorrent }
     }
 
     /// Writes it for a browser that has come over `scheme` and sent this value of `Host`. Its own
-    /// URL is the first one, as the network may map ports.
+    /// URL is the first one, as the network may map ports. The ones for WebTorrent follow, which
+    /// have the ports of HTTP.
     pub(crate) fn write(&self, host: Option<&[u8]>, scheme: Scheme, body: &mut Vec<u8>) {
         let (http, https) = (("http", &self.http), ("https", &self.https));
         let (own, other, usual) = match scheme {
@@ -49,15 +51,21 @@ impl Page {
         let others = [other, ("udp", &self.udp)].into_iter();
         let others = others.flat_map(|(scheme, ports)| ports.iter().map(move |it| (scheme, *it)));
         let urls = same.chain(others);
+        let websocket = urls.clone().filter(|_| self.has_webtorrent);
+        let websocket = websocket.filter_map(|(scheme, port)| match scheme {
+            "http" => Some(("ws", port)),
+            "https" => Some(("wss", port)),
+            _ => None,
+        });
         // Writing into memory does not fail.
         let _ = write!(
             body,
             "<!doctype html><meta charset=utf-8><title>BitTorrent tracker</title>\n\
              <h1>BitTorrent tracker</h1>\n<p>Add an announce URL to a torrent:</p>\n<pre>\n"
         );
-        for (scheme, port) in urls {
+        for (scheme, port) in urls.chain(websocket) {
             let _ = match (scheme, port) {
-                ("http", HTTP_PORT) | ("https", HTTPS_PORT) => {
+                ("http" | "ws", HTTP_PORT) | ("https" | "wss", HTTPS_PORT) => {
                     writeln!(body, "{scheme}://{name}/announce")
                 }
                 _ => writeln!(body, "{scheme}://{name}:{port}/announce"),
@@ -93,12 +101,12 @@ mod tests {
             ports.iter().map(|port| ([192, 0, 2, 1], *port).into()).collect()
         };
         let addresses = Addresses { udp: addresses(udp), http: addresses(http), https: vec![] };
-        shown(&addresses, Scheme::Http, host)
+        shown(&addresses, Scheme::Http, host, false)
     }
 
-    fn shown(addresses: &Addresses, scheme: Scheme, host: &str) -> Vec<String> {
+    fn shown(addresses: &Addresses, scheme: Scheme, host: &str, webtorrent: bool) -> Vec<String> {
         let mut body = Vec::new();
-        Page::new(addresses).write(Some(host.as_bytes()), scheme, &mut body);
+        Page::new(addresses, webtorrent).write(Some(host.as_bytes()), scheme, &mut body);
         let body = String::from_utf8(body).unwrap();
         body.lines().filter(|line| line.contains("/announce")).map(str::to_owned).collect()
     }
@@ -120,11 +128,20 @@ mod tests {
         let addresses = Addresses { udp: of(6969), http: of(80), https: of(443) };
         let mut expected = ["https://t", "http://t", "udp://t:6969"];
         let with_path = |urls: [&str; 3]| urls.map(|url| format!("{url}/announce"));
-        assert_eq!(shown(&addresses, Scheme::Https, "t"), with_path(expected));
+        assert_eq!(shown(&addresses, Scheme::Https, "t", false), with_path(expected));
         expected.swap(0, 1);
-        assert_eq!(shown(&addresses, Scheme::Http, "t"), with_path(expected));
-        let mapped = shown(&addresses, Scheme::Https, "t:8443");
+        assert_eq!(shown(&addresses, Scheme::Http, "t", false), with_path(expected));
+        let mapped = shown(&addresses, Scheme::Https, "t:8443", false);
         assert_eq!(mapped[..2], ["https://t:8443/announce", "http://t/announce"]);
+    }
+
+    #[test]
+    fn the_urls_of_webtorrent_come_last_where_it_is_on() {
+        let of = |port: u16| vec![([192, 0, 2, 1], port).into()];
+        let addresses = Addresses { udp: of(6969), http: of(8080), https: of(443) };
+        let all = ["https://t", "http://t:8080", "udp://t:6969", "wss://t", "ws://t:8080"];
+        let all = all.map(|url| format!("{url}/announce"));
+        assert_eq!(shown(&addresses, Scheme::Https, "t", true), all);
     }
 
     #[test]

@@ -19,7 +19,7 @@ pub(crate) enum Origin {
     /// It began without a header of the PROXY protocol. At this address is the client, or a trusted
     /// proxy, whose requests name their clients.
     Peer(SocketAddr),
-    /// Those of the client that the header of a trusted proxy has named.
+    /// Those of one client, whom a trusted proxy has named: in its header, or with an upgrade.
     Named(SocketAddr),
     /// Those of a trusted proxy, whose header has named no client or is not read yet.
     Unnamed,

@@ -4,6 +4,8 @@ use std::io::Write;
 
 use onrush_tracker::refusal::HttpRefusal;
 
+use crate::websocket::upgrade::VERSION_FIELD;
+
 /// The status of everything that a tracker's client reads, failures included.
 pub(crate) const OK: &str = "200 OK";
 /// The status of a request of a client that is not served, on a connection of a proxy.
@@ -38,13 +40,17 @@ impl Response {
             After::KeepOf1_0 => "Connection: keep-alive\r\n",
             After::Close => "Connection: close\r\n",
         };
-        let allow = if status.starts_with("405") { "Allow: GET\r\n" } else { "" };
+        let more = match &status[..3] {
+            "405" => "Allow: GET\r\n",
+            "426" => VERSION_FIELD,
+            _ => "",
+        };
         self.bytes.clear();
         // Writing into memory does not fail.
         let _ = write!(
             self.bytes,
             "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\n\
-             Content-Length: {}\r\n{allow}{connection}\r\n",
+             Content-Length: {}\r\n{more}{connection}\r\n",
             self.body.len(),
         );
         self.bytes.append(&mut self.body);
@@ -56,17 +62,25 @@ impl Response {
 /// client reads in a reply (BEP 3, `failure reason`).
 pub(crate) fn status(refusal: HttpRefusal) -> Option<&'static str> {
     match refusal {
-        HttpRefusal::Malformed | HttpRefusal::Body | HttpRefusal::NoTls | HttpRefusal::NoClient => {
-            Some("400 Bad Request")
-        }
+        HttpRefusal::Malformed
+        | HttpRefusal::Body
+        | HttpRefusal::NoTls
+        | HttpRefusal::NoClient
+        | HttpRefusal::Upgrade => Some("400 Bad Request"),
         HttpRefusal::TargetLength => Some("414 URI Too Long"),
         HttpRefusal::HeadLength => Some("431 Request Header Fields Too Large"),
         HttpRefusal::Method => Some("405 Method Not Allowed"),
         HttpRefusal::Version => Some("505 HTTP Version Not Supported"),
+        HttpRefusal::UpgradeVersion => Some("426 Upgrade Required"),
+        HttpRefusal::SourceLimit => Some(FORBIDDEN),
         HttpRefusal::Path => Some("404 Not Found"),
         HttpRefusal::InfoHash
         | HttpRefusal::InfoHashes
         | HttpRefusal::PeerId
-        | HttpRefusal::PortValue => None,
+        | HttpRefusal::PortValue
+        | HttpRefusal::Message
+        | HttpRefusal::Answer
+        | HttpRefusal::Memberships
+        | HttpRefusal::OtherPeerId => None,
     }
 }

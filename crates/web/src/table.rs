@@ -9,10 +9,9 @@ use onrush_tracker::close_cause::CloseCause;
 use onrush_tracker::lanes::Ticket;
 use onrush_tracker::limits::WebLimits;
 use onrush_tracker::metrics::WebCounters;
-use onrush_tracker::running::Scheme;
 
 use crate::connection::Connection;
-use crate::service;
+use crate::service::{self, Carrier};
 
 /// Connections that are chosen at once to be closed for others.
 const CHOSEN: usize = 64;
@@ -48,29 +47,30 @@ struct Slot<S> {
     connection: Option<Connection<S>>,
     /// The source that it is counted for; a proxy is none.
     source: Option<IpAddr>,
+    /// What its requests were carried over when it was last updated.
+    carrier: Carrier,
     /// Bytes that it buffers, as added to the sum.
     buffered: usize,
     /// Whether it lingers, and no longer counts as one of its source.
     lingers: bool,
 }
 
-/// Connections to close for others, the one that has waited longest last, with the deadline that
-/// each had when they were chosen: a look at all connections for each would take long.
+/// Connections to close for others, the first one last, with the rank that each had when they were
+/// chosen: a look at all connections for each would take long.
 #[derive(Debug, Default)]
-struct Chosen(Vec<(Key, u32)>);
+struct Chosen<R>(Vec<(Key, R)>);
 
-impl Chosen {
-    /// The next of the connections that are `of_kind`.
+impl<R: Ord + Copy> Chosen<R> {
+    /// The next of the connections that have a rank.
     fn next<S: Stream>(
         &mut self,
         table: &mut Table<S>,
-        of_kind: impl Fn(&Connection<S>) -> bool,
+        rank_of: impl Fn(&Connection<S>) -> Option<R>,
     ) -> Option<Key> {
         let Self(keys) = self;
         for has_chosen in [false, true] {
-            while let Some((key, deadline)) = keys.pop() {
-                let open = table.get(key);
-                if open.is_some_and(|it| of_kind(it) && it.deadline() == deadline) {
+            while let Some((key, rank)) = keys.pop() {
+                if table.get(key).is_some_and(|it| rank_of(it) == Some(rank)) {
                     return Some(key);
                 }
             }
@@ -79,10 +79,10 @@ impl Chosen {
             }
             let slots = table.slots.iter().zip(0..);
             keys.extend(slots.filter_map(|(slot, number)| {
-                let open = slot.connection.as_ref().filter(|it| of_kind(it))?;
-                Some((Key { slot: number, generation: slot.generation }, open.deadline()))
+                let rank = slot.connection.as_ref().and_then(&rank_of)?;
+                Some((Key { slot: number, generation: slot.generation }, rank))
             }));
-            keys.sort_unstable_by_key(|(_, deadline)| *deadline);
+            keys.sort_unstable_by_key(|(_, rank)| *rank);
             keys.truncate(CHOSEN);
             keys.reverse();
         }
@@ -101,14 +101,14 @@ pub(crate) struct Table<S> {
     lingering: VecDeque<Key>,
     /// How many linger.
     lingering_count: usize,
-    idle: Chosen,
+    idle: Chosen<(bool, u32)>,
     /// The second in which no connection was idle.
     no_idle_in: Option<u32>,
-    slow: Chosen,
+    slow: Chosen<u32>,
     connections: usize,
     per_source: usize,
-    /// Open connections of HTTPS.
-    https: usize,
+    /// Open connections, by what they carry their requests over.
+    open: [usize; 4],
 }
 
 impl<S: Stream> Table<S> {
@@ -125,7 +125,7 @@ impl<S: Stream> Table<S> {
             slow: Chosen::default(),
             connections: limits.connections,
             per_source: limits.connections_per_source,
-            https: 0,
+            open: [0; 4],
         }
     }
 
@@ -139,12 +139,10 @@ impl<S: Stream> Table<S> {
         self.len() - self.lingering_count
     }
 
-    /// How many of a scheme are open.
-    pub(crate) fn len_of(&self, scheme: Scheme) -> usize {
-        match scheme {
-            Scheme::Http => self.len() - self.https,
-            Scheme::Https => self.https,
-        }
+    /// Sets the gauges of open connections.
+    pub(crate) fn show_open(&self, counters: &WebCounters) {
+        let gauges = [&counters.open, &counters.https_open, &counters.ws_open, &counters.wss_open];
+        gauges.iter().zip(self.open).for_each(|(gauge, open)| gauge.set(open as u64));
     }
 
     /// Whether a source may open another connection.
@@ -163,14 +161,14 @@ impl<S: Stream> Table<S> {
         self.len() >= self.connections
     }
 
-    /// The connection that has been idle longest. After `None`, further calls in this second return
-    /// `None`.
-    pub(crate) fn longest_idle(&mut self, second: u32) -> Option<Key> {
+    /// The idle connection that may be closed first. After `None`, further calls in this second
+    /// return `None`.
+    pub(crate) fn first_idle(&mut self, second: u32) -> Option<Key> {
         if self.no_idle_in == Some(second) {
             return None;
         }
         let mut idle = mem::take(&mut self.idle);
-        let key = idle.next(self, Connection::is_idle);
+        let key = idle.next(self, Connection::idle_rank);
         self.idle = idle;
         self.no_idle_in = key.is_none().then_some(second);
         key
@@ -179,20 +177,22 @@ impl<S: Stream> Table<S> {
     /// The connection that has waited longest for its client with memory in use.
     pub(crate) fn slowest(&mut self) -> Option<Key> {
         let mut slow = mem::take(&mut self.slow);
-        let key = slow.next(self, Connection::is_slow);
+        let key = slow.next(self, Connection::slow_rank);
         self.slow = slow;
         key
     }
 
     /// Adds a connection, which counts for a client.
     pub(crate) fn insert(&mut self, connection: Connection<S>, client: Option<IpAddr>) -> Key {
-        self.https += usize::from(connection.scheme == Scheme::Https);
+        let carrier = connection.carrier();
+        self.open[carrier.index()] += 1;
         let deadline = connection.deadline();
         let number = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot {
                 generation: 0,
                 connection: None,
                 source: None,
+                carrier,
                 buffered: 0,
                 lingers: false,
             });
@@ -203,6 +203,7 @@ impl<S: Stream> Table<S> {
         // Keys of streams are below 2^63.
         slot.generation = (slot.generation + 1) & (u32::MAX >> 1);
         slot.connection = Some(connection);
+        slot.carrier = carrier;
         self.deadlines[number as usize] = deadline;
         let key = Key { slot: number, generation: slot.generation };
         if let Some(client) = client {
@@ -213,6 +214,8 @@ impl<S: Stream> Table<S> {
 
     /// Counts a connection for its client.
     pub(crate) fn count(&mut self, key: Key, client: IpAddr) {
+        // It may have been counted before its peer became a proxy.
+        self.release_source(key);
         let source = source_of(client);
         *self.by_source.entry(source).or_default() += 1;
         self.slots[key.slot as usize].source = Some(source);
@@ -223,13 +226,18 @@ impl<S: Stream> Table<S> {
         slot.connection.as_mut().filter(|_| slot.generation == key.generation)
     }
 
-    /// Takes over the deadline of a connection, and adds what it buffers to the sum.
+    /// Takes over the deadline of a connection and what it carries requests over, and adds what it
+    /// buffers to the sum.
     pub(crate) fn update(&mut self, key: Key, buffered: &mut usize) {
         let slot = &mut self.slots[key.slot as usize];
         if let Some(connection) = &slot.connection {
             self.deadlines[key.slot as usize] = connection.deadline();
             *buffered = *buffered - slot.buffered + connection.buffered();
             slot.buffered = connection.buffered();
+            let carrier = connection.carrier();
+            self.open[slot.carrier.index()] -= 1;
+            self.open[carrier.index()] += 1;
+            slot.carrier = carrier;
         }
     }
 
@@ -249,9 +257,9 @@ impl<S: Stream> Table<S> {
             false => connection.transport.end_tls(),
         }
         *buffered -= mem::take(&mut slot.buffered);
-        self.https -= usize::from(connection.scheme == Scheme::Https);
+        self.open[slot.carrier.index()] -= 1;
         if connection.is_in_flight() {
-            service::abandoned(counters, connection.scheme);
+            service::abandoned(counters, connection.carrier());
         }
         self.deadlines[key.slot as usize] = u32::MAX;
         self.free.push(key.slot);

@@ -26,6 +26,8 @@ use crate::proxy::Origin;
 use crate::service::{self, Service};
 use crate::table::{Key, Table};
 use crate::tls::Tls;
+use crate::webtorrent::exchange::{Delivery, Dropped, Exchange};
+use crate::webtorrent::interval;
 
 /// Connections that are accepted per turn at most, so that open ones are served meanwhile.
 const ACCEPTS_PER_TURN: usize = 64;
@@ -46,7 +48,8 @@ pub struct WebWorker<S: Streams> {
     ready: VecDeque<Key>,
     /// Those whose next steps may be of a TLS handshake, or cost as much.
     costly: VecDeque<Key>,
-    /// Connections that wait for a free batch, by shard; those that have waited longest come first.
+    /// Connections that wait for a free batch, by shard, and behind those for a free parcel, by web
+    /// worker; those that have waited longest come first.
     /// A connection that has expired stays in its queue, and is left out there.
     starved: Vec<VecDeque<Key>>,
     /// Connections whose deadline is over, kept to reuse the memory.
@@ -57,6 +60,8 @@ pub struct WebWorker<S: Streams> {
     has_events: bool,
     /// Whether batches have come back since starved connections tried again.
     has_batches: bool,
+    /// Messages of WebRTC peers that the exchange has dropped.
+    dropped: Dropped,
     /// Signalled once no connection is open, while the worker is paused.
     paused: Option<Sender<()>>,
 }
@@ -76,7 +81,12 @@ impl<S: Streams> WebWorker<S> {
             streams,
             listeners,
             table: Table::new(&limits),
-            service: Service::new(front, rules, limits, Page::new(addresses)),
+            service: Service::new(
+                front,
+                rules,
+                limits,
+                Page::new(addresses, limits.webtorrent.is_some()),
+            ),
             input: Input::new(),
             accepting: VecDeque::new(),
             ready: VecDeque::new(),
@@ -86,6 +96,7 @@ impl<S: Streams> WebWorker<S> {
             second: 0,
             has_events: false,
             has_batches: false,
+            dropped: Dropped::default(),
             paused: None,
         }
     }
@@ -94,6 +105,14 @@ impl<S: Streams> WebWorker<S> {
     #[must_use]
     pub fn with_tls(mut self, tls: Tls) -> Self {
         self.service.tls = Some(tls);
+        self
+    }
+
+    /// The same with WebTorrent. All workers of a tracker have it, or none.
+    #[must_use]
+    pub fn with_exchange(mut self, exchange: Exchange) -> Self {
+        self.starved.extend((0..exchange.workers()).map(|_| VecDeque::new()));
+        self.service.exchange = Some(exchange);
         self
     }
 
@@ -119,10 +138,9 @@ impl<S: Streams> WebWorker<S> {
             self.expire(now);
             self.service.counters().accept_queue.set(self.streams.accept_queue() as u64);
         }
-        let counters = self.service.counters();
-        counters.open.set(self.table.len_of(Scheme::Http) as u64);
-        counters.https_open.set(self.table.len_of(Scheme::Https) as u64);
-        counters.buffered_bytes.set(self.service.buffered as u64);
+        // It sends what all of these have for other workers.
+        busy |= self.exchange(now);
+        self.show();
         self.service.metrics.turns.add(1);
         if self.accepting.is_empty()
             && self.table.serving() == 0
@@ -132,6 +150,19 @@ impl<S: Streams> WebWorker<S> {
             let _ = done.try_send(());
         }
         Ok(busy || !self.ready.is_empty() || !self.costly.is_empty())
+    }
+
+    /// Sets the gauges.
+    fn show(&self) {
+        let counters = self.service.counters();
+        self.table.show_open(counters);
+        counters.buffered_bytes.set(self.service.buffered as u64);
+        if let Some(exchange) = &self.service.exchange {
+            let totals = exchange.totals();
+            counters.webrtc_swarms.set(totals.swarms as u64);
+            counters.webrtc_seeders.set(totals.seeders as u64);
+            counters.webrtc_leechers.set(totals.leechers as u64);
+        }
     }
 
     fn apply(&mut self, order: Order, now: Now) {
@@ -170,6 +201,9 @@ impl<S: Streams> WebWorker<S> {
             match connection.pause(service, input, now) {
                 Step::Closed(cause) => self.close(key, cause),
                 _ => {
+                    if connection.queue == Queue::Starved {
+                        connection.queue = Queue::None;
+                    }
                     enqueue(connection, key, (&mut self.ready, &mut self.costly));
                     self.table.update(key, &mut self.service.buffered);
                 }
@@ -246,36 +280,37 @@ impl<S: Streams> WebWorker<S> {
 
     /// Checks whether a client may have another connection.
     fn check(&self, client: SocketAddr) -> Result<(), CloseCause> {
-        self.service.check_source(client)?;
+        self.service.check_source(client).map_err(service::cause_of)?;
         self.table.admit(client.ip())
     }
 
     /// Makes a client whom a proxy has named the origin of a connection, if the client may have it.
     fn name(&mut self, key: Key, client: SocketAddr) -> Step {
-        if let Err(cause) = self.check(client) {
-            return Step::Closed(cause);
+        let checked = self.check(client);
+        let Some(connection) = self.table.get(key) else { return Step::Wait };
+        match checked {
+            Ok(()) => {
+                connection.origin = Origin::Named(client);
+                self.table.count(key, client.ip());
+                Step::Again
+            }
+            Err(cause) => connection.deny(cause, &mut self.service),
         }
-        self.table.count(key, client.ip());
-        if let Some(connection) = self.table.get(key) {
-            connection.origin = Origin::Named(client);
-        }
-        Step::Again
     }
 
-    /// Closes the connection that has lingered or been idle longest, for another. Whether there was
-    /// any.
+    /// Closes a connection that lingers or is idle, for another. Whether there was any.
     fn close_idle(&mut self, now: Now) -> bool {
         if self.close_lingering() {
             return true;
         }
-        let idle = self.table.longest_idle(now.moment.0);
+        let idle = self.table.first_idle(now.moment.0);
         idle.map(|idle| self.close(idle, CloseCause::Replaced)).is_some()
     }
 
     /// Closes the connection that has lingered longest. Whether there was any.
     fn close_lingering(&mut self) -> bool {
         let Some((key, connection)) = self.table.longest_lingering() else { return false };
-        let step = connection.expire(&mut self.input);
+        let step = connection.end_linger(&mut self.input);
         self.settle(key, step);
         true
     }
@@ -352,6 +387,10 @@ impl<S: Streams> WebWorker<S> {
     }
 
     fn close(&mut self, key: Key, cause: CloseCause) {
+        if let Some(connection) = self.table.get(key) {
+            connection.send_close(cause, self.service.counters());
+            connection.leave(&mut self.service, key.ticket());
+        }
         let Service { buffered, metrics, .. } = &mut self.service;
         self.table.close(key, cause, buffered, &metrics.web);
     }
@@ -372,17 +411,17 @@ impl<S: Streams> WebWorker<S> {
             let key = Key::of(ticket);
             // The end of its connection has counted an abandoned request.
             let Some(connection) = table.get(key) else { return };
-            let scheme = connection.scheme;
+            let carrier = connection.carrier();
             match connection.reply(bytes, ticket, replies, counters, limits, now) {
                 Reply::Sent => {
-                    service::answered(counters, scheme);
+                    service::answered(counters, carrier);
                     enqueue(connection, key, (ready, costly));
                 }
                 Reply::Failed => {
-                    service::abandoned(counters, scheme);
+                    service::abandoned(counters, carrier);
                     failed.push(key);
                 }
-                Reply::Abandoned => service::abandoned(counters, scheme),
+                Reply::Abandoned => service::abandoned(counters, carrier),
             }
         });
         for key in failed {
@@ -392,17 +431,56 @@ impl<S: Streams> WebWorker<S> {
         any
     }
 
+    /// Exchanges messages of WebRTC peers with other web workers. Returns whether any has come.
+    fn exchange(&mut self, now: Now) -> bool {
+        let Self { service, table, ready, costly, .. } = self;
+        let Service { exchange, replies, metrics, limits, admission, buffered, .. } = service;
+        let (Some(exchange), Some(webtorrent)) = (exchange, limits.webtorrent) else {
+            return false;
+        };
+        let shared = (&metrics.web, &admission.rules);
+        let silence = interval::max_silence(webtorrent.interval, &admission.rules);
+        let any = exchange.receive(now.moment.0, silence, |socket, delivery| {
+            let key = Key { slot: socket.slot, generation: socket.generation };
+            let Some(connection) = table.get(key) else {
+                match delivery {
+                    Delivery::Offer { .. } => metrics.web.webrtc_offers_dropped.add(1),
+                    Delivery::Answer { .. } => metrics.web.webrtc_answers_dropped.add(1),
+                    _ => {}
+                }
+                return;
+            };
+            if connection.deliver(delivery, replies, shared, limits, now) {
+                enqueue(connection, key, (ready, costly));
+                table.update(key, buffered);
+            }
+        });
+        let dropped = exchange.dropped();
+        let Dropped { offers, answers } = mem::replace(&mut self.dropped, dropped);
+        metrics.web.webrtc_offers_dropped.add(dropped.offers - offers);
+        metrics.web.webrtc_answers_dropped.add(dropped.answers - answers);
+        exchange.flush();
+        self.has_batches |= any;
+        any
+    }
+
     /// Lets connections that wait for a batch try again, before others.
     fn retry_starved(&mut self, now: Now) {
         if !mem::take(&mut self.has_batches) {
             return;
         }
-        for shard in 0..self.starved.len() {
-            while let Some(key) = self.starved[shard].pop_front() {
+        for owner in 0..self.starved.len() {
+            let worker = owner.checked_sub(self.service.front.shards());
+            if let (Some(worker), Some(exchange)) = (worker, &mut self.service.exchange)
+                && !exchange.has_room(worker)
+            {
+                continue;
+            }
+            while let Some(key) = self.starved[owner].pop_front() {
                 let waits = self.table.get(key).is_some_and(|it| it.queue == Queue::Starved);
-                if waits && self.take_steps(key, now) == Some(Step::Starved(shard)) {
+                if waits && self.take_steps(key, now) == Some(Step::Starved(owner)) {
                     // It keeps its place.
-                    self.starved[shard].rotate_right(1);
+                    self.starved[owner].rotate_right(1);
                     break;
                 }
             }
@@ -415,7 +493,7 @@ impl<S: Streams> WebWorker<S> {
         self.table.expired(now.moment.0, &mut expired);
         for key in expired.drain(..) {
             let Some(connection) = self.table.get(key) else { continue };
-            let step = connection.expire(&mut self.input);
+            let step = connection.expire(&mut self.input, &self.service.limits, now);
             if connection.queue == Queue::Starved {
                 connection.queue = Queue::None;
             }
@@ -455,8 +533,9 @@ where
 
     fn wait(&mut self, timeout: Duration) -> io::Result<()> {
         let mut result = Ok(());
-        let (front, streams) = (&self.service.front, &mut self.streams);
-        front.sleep(|| result = streams.wait(timeout));
+        let (Service { front, exchange, .. }, streams) = (&self.service, &mut self.streams);
+        let has_mail = || exchange.as_ref().is_some_and(Exchange::has_mail);
+        front.sleep_unless(has_mail, || result = streams.wait(timeout));
         self.has_events = true;
         result
     }
@@ -467,8 +546,7 @@ where
         for key in self.table.keys() {
             self.close(key, CloseCause::Stop);
         }
-        self.service.counters().open.set(0);
-        self.service.counters().https_open.set(0);
+        self.show();
         None
     }
 }

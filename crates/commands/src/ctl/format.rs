@@ -8,7 +8,7 @@ use onrush_control::api::admin::{
     ConfigDifference, ConfigDifferences, ConfigReport, ConfigValue, ExportReport, LargestSwarms,
     ReloadReport, SnapshotReport, Swarm,
 };
-use onrush_control::api::stats::{HttpStats, Stats};
+use onrush_control::api::stats::{HttpStats, Stats, WebStats};
 use onrush_control::api::{Health, Ready, Successor};
 use onrush_text::numbers::{bytes, grouped};
 use onrush_text::times::{date, duration};
@@ -91,6 +91,9 @@ pub fn stats(stats: &Stats) -> String {
         );
         lines.push(("HTTP", requests));
         lines.extend(https(stats, http).map(|text| ("HTTPS", text)));
+        if over_http.has_webrtc() {
+            lines.push(("WebTorrent", webtorrent(over_http)));
+        }
         lines.push(("unserved", counts(http.unserved().into_iter())));
         lines.push(("closed", counts(closed.iter().map(|(cause, count)| (cause, *count)))));
     }
@@ -109,6 +112,22 @@ fn https(stats: &Stats, http: &HttpStats) -> Option<String> {
         grouped(counts.failed_handshakes),
         date(expiry)
     ))
+}
+
+/// WebRTC peers and their messages.
+fn webtorrent(counts: &WebStats) -> String {
+    format!(
+        "{} swarms, {} seeders, {} leechers; {} offers ({} dropped), {} answers ({} dropped); {} \
+         connections",
+        grouped(counts.webrtc_swarms),
+        grouped(counts.webrtc_seeders),
+        grouped(counts.webrtc_leechers),
+        grouped(counts.webrtc_offers),
+        grouped(counts.webrtc_offers_dropped),
+        grouped(counts.webrtc_answers),
+        grouped(counts.webrtc_answers_dropped),
+        grouped(counts.open_websockets())
+    )
 }
 
 /// The result of a reload.
@@ -263,11 +282,19 @@ mod tests {
         let counts = &mut read.totals.http.as_mut().unwrap().counts;
         (counts.full_handshakes, counts.resumed_handshakes) = (7_000, 8_000);
         counts.failed_handshakes = 9;
+        assert!(!stats(&read).contains("WebTorrent"));
+        let counts = &mut read.totals.http.as_mut().unwrap().counts;
+        (counts.ws_open, counts.wss_open, counts.webrtc_swarms) = (1, 2, 4);
+        (counts.webrtc_seeders, counts.webrtc_leechers) = (5, 6);
+        (counts.webrtc_offers, counts.webrtc_offers_dropped) = (7, 8);
+        (counts.webrtc_answers, counts.webrtc_answers_dropped) = (9, 10);
         let text = stats(&read);
         for part in [
-            "HTTP       5,000 requests (0 abandoned), 12 of 16,384 connections\n",
+            "HTTP       5,000 requests (0 abandoned), 15 of 16,384 connections\n",
             "HTTPS      handshakes: 7,000 full, 8,000 resumed, 9 failed; certificates valid until \
              2031-01-01\n",
+            "WebTorrent 4 swarms, 5 seeders, 6 leechers; 7 offers (8 dropped), 9 answers (10 \
+             dropped); 3 connections\n",
             "unserved   connections not accepted 2, connections refused as full 3\n",
             "closed     full 3\n",
             "replies    5,000\n",

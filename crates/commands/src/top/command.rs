@@ -23,6 +23,7 @@ Figures:
   idle        swarms without peers
   not stored  new peers that a limit kept out
   unserved    connections over HTTP for which nothing was left, by cause
+  WebRTC      peers of WebTorrent, which no other row counts; their offers
   load        part of a worker's time that is busy; at 100 % it drops requests
   lane        batches that wait for the worker, and how many fit
   overload    step of the longer interval, 0 to 8 (see [overload])

@@ -17,7 +17,7 @@ use rows::{
 use super::rates::Pair;
 use super::view::{Scroll, View};
 use crate::format::{escaped, rate};
-use onrush_control::api::stats::{FamilyStats, HttpStats, Stats};
+use onrush_control::api::stats::{FamilyStats, HttpStats, Stats, WebStats};
 use onrush_text::numbers::{bytes, compact};
 use onrush_text::times::duration;
 
@@ -75,6 +75,7 @@ fn figures(view: &View, area: Rect, cells: &mut Buffer) -> Scroll {
     let mut below = vec![];
     below.extend(replies(pair));
     below.extend(http(pair));
+    below.extend(webrtc(pair).into_iter().flatten());
     below.extend(stored(pair));
     below.extend(resources(pair));
     let requests = traffic(view, pair);
@@ -268,6 +269,42 @@ fn http(pair: Pair<'_>) -> Option<Row> {
         causes(pair, "", true, |s| s.totals.http.iter().flat_map(HttpStats::unserved).collect());
     // Its name is in the row already.
     Some([row, unserved.split_off(1)].concat())
+}
+
+/// WebRTC peers and open connections; offers and answers.
+fn webrtc(pair: Pair<'_>) -> Option<[Row; 2]> {
+    let counts = pair.now.totals.over_http();
+    if !counts.has_webrtc() {
+        return None;
+    }
+    let number = |count: u64| plain(compact(count as f64));
+    let peers = vec![
+        name("WebRTC"),
+        faint("swarms "),
+        number(counts.webrtc_swarms),
+        faint("  seeders "),
+        number(counts.webrtc_seeders),
+        faint("  leechers "),
+        number(counts.webrtc_leechers),
+        faint("  ws "),
+        number(counts.ws_open),
+        faint("  wss "),
+        number(counts.wss_open),
+    ];
+    let per_second = |of: fn(&WebStats) -> u64| {
+        plain(format!("{}/s", rate(pair.rate(|s| of(&s.totals.over_http()) as f64))))
+    };
+    let messages = vec![
+        name("offers"),
+        per_second(|counts| counts.webrtc_offers),
+        faint("  dropped "),
+        per_second(|counts| counts.webrtc_offers_dropped),
+        faint("  answers "),
+        per_second(|counts| counts.webrtc_answers),
+        faint("  dropped "),
+        per_second(|counts| counts.webrtc_answers_dropped),
+    ];
+    Some([peers, messages])
 }
 
 /// Swarms, completions and expiry; client software.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use clap::Parser;
 use onrush_config::settings::{Access, Listen, LogFormat};
 use onrush_config::{Flags, Host, Problems, Settings, print_config, reference};
-use onrush_tracker::limits::{AnnounceSettings, Placement, WebLimits};
+use onrush_tracker::limits::{AnnounceSettings, Placement, WebLimits, WebTorrentLimits};
 use onrush_tracker::proxies::ClientAddress;
 
 #[derive(Parser)]
@@ -184,6 +184,12 @@ fn web_workers_share_the_limits_of_http() {
         connections: 16_384,
         connections_per_source: 64,
         buffer_memory: 64 << 20,
+        webtorrent: Some(WebTorrentLimits {
+            interval: 120,
+            max_offers: 10,
+            max_message: 1 << 16,
+            memberships: 1_024,
+        }),
     };
     let off = settings("").http;
     assert_eq!((off.listen, off.workers, off.limits), (Vec::new(), 1, limits));
@@ -192,6 +198,7 @@ fn web_workers_share_the_limits_of_http() {
     let three = http("[http]\nworkers = 3\nconnections = 100\nbuffer_memory = '1MiB'\n", 1);
     let share = WebLimits { connections: 34, buffer_memory: 349_526, ..limits };
     assert_eq!((three.workers, three.limits), (3, share));
+    assert_eq!(http("[webtorrent]\nenabled = false", 1).limits.webtorrent, None);
 }
 
 #[test]
@@ -341,9 +348,11 @@ fn the_summary_reports_the_effect_on_this_host() {
     }
     assert!(notices.iter().any(|note| note.contains("workers.pin")), "{notices:?}");
     let served = self::settings("http = { listen = [':80'], workers = 2 }").summary(&host);
-    for part in ["0.0.0.0:80, [::]:80 ", "2 web workers", "8,192 connections"] {
+    for part in ["0.0.0.0:80, [::]:80 ", "2 web workers", "8,192 connections", "; WebTorrent\n"] {
         assert!(served.contains(part), "{part}: {served}");
     }
+    let off = "webtorrent.enabled = false\nhttp.listen = [':80']";
+    assert!(!self::settings(off).summary(&host).contains("WebTorrent"));
     let https = self::settings(
         "http = { tls_listen = [':443'], certificates = ['/c', '/d'], keys = ['/k', '/l'] }",
     );

@@ -142,11 +142,11 @@ pub struct Totals {
     pub http: Option<HttpStats>,
 }
 
-/// Connections and requests over HTTP.
+/// Connections and requests over HTTP and WebSocket, and WebRTC peers, which are in no other field.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct HttpStats {
-    /// Connections, requests and bytes.
+    /// Connections, requests and bytes; WebRTC peers with their swarms, offers and answers.
     #[serde(flatten)]
     pub counts: WebStats,
     /// Counter: connections closed, by cause.
@@ -387,14 +387,24 @@ fn counts(http: Option<&HttpStats>) -> WebStats {
 }
 
 impl WebStats {
-    /// Requests over HTTP and HTTPS.
+    /// Requests over HTTP and WebSocket, with TLS or without.
     pub fn all_requests(&self) -> u64 {
-        self.requests + self.https_requests
+        self.requests + self.https_requests + self.ws_requests + self.wss_requests
     }
 
-    /// Open connections of HTTP and HTTPS.
+    /// Open connections of HTTP and WebSocket, with TLS or without.
     pub fn all_open(&self) -> u64 {
-        self.open + self.https_open
+        self.open + self.https_open + self.open_websockets()
+    }
+
+    /// Open connections of WebSocket, with TLS or without.
+    pub fn open_websockets(&self) -> u64 {
+        self.ws_open + self.wss_open
+    }
+
+    /// Whether WebRTC peers have come: views show them from then on.
+    pub fn has_webrtc(&self) -> bool {
+        self.open_websockets() + self.ws_requests + self.wss_requests > 0
     }
 }
 

@@ -362,7 +362,9 @@ fn web_workers_show_the_series_of_http() {
     }
     let snapshot = StatsSnapshot::of_members(members.clone(), Settings::for_test(""));
     let shown = samples(&write(&snapshot));
-    let http = shown.iter().filter(|(name, _)| name.starts_with("onrush_http_"));
+    let of_web =
+        |name: &str| ["onrush_http_", "onrush_webtorrent_"].iter().any(|it| name.starts_with(it));
+    let http = shown.iter().filter(|(name, _)| of_web(name));
     let mut values: Vec<u64> = http.map(|(_, value)| *value as u64).collect();
     values.sort_unstable();
     assert_eq!(values, (1..next).collect::<Vec<_>>());

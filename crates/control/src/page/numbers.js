@@ -41,8 +41,9 @@ const levels = ({ families, totals }) => ({ peers_ipv4: families.ipv4.peers, pee
 
 // A counter of datagrams and the one of HTTP beside it, which is absent where the tracker does not serve HTTP.
 const both = (stats, udp, http) => stats[udp] + overHttp(stats.http, http);
-// A number of HTTP, with the one of HTTPS where that is counted apart.
-const overHttp = (http, key) => (http?.[key] ?? 0) + (http?.[`https_${key}`] ?? 0);
+// A number of HTTP, with those of HTTPS and WebSocket where they are counted apart.
+const overHttp = (http, key) => sum(['', 'https_', 'ws_', 'wss_'].map((transport) => http?.[transport + key] ?? 0));
+const byWebSocket = (http, key) => http[`ws_${key}`] + http[`wss_${key}`];
 const received = (stats) => both(stats, 'datagrams', 'requests');
 const replied = (stats) => both(stats, 'replies', 'answered');
 

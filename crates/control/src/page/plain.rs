@@ -46,8 +46,7 @@ fn table(stats: &Stats) -> String {
         ("Swarms without peers", grouped(totals.shard.idle_swarms)),
         ("Memory", bytes(stats.memory.resident)),
     ];
-    let connections = |http: &HttpStats| ("Connections over HTTP", grouped(http.counts.all_open()));
-    let over_http = totals.http.as_ref().map(connections);
+    let over_http = totals.http.iter().flat_map(over_http);
     let mut table = "<table class=\"families\"><tbody>\n".to_owned();
     for (name, value) in rows.into_iter().chain(over_http) {
         // Writing to a string cannot fail.
@@ -58,6 +57,21 @@ fn table(stats: &Stats) -> String {
         );
     }
     table + "</tbody></table>\n"
+}
+
+/// Rows of a tracker that serves HTTP; with WebRTC peers once there were any.
+fn over_http(http: &HttpStats) -> Vec<(&'static str, String)> {
+    let counts = &http.counts;
+    let mut rows = vec![("Connections over HTTP", grouped(counts.all_open()))];
+    if counts.has_webrtc() {
+        rows.extend([
+            ("of them WebSocket", grouped(counts.open_websockets())),
+            ("WebRTC peers", grouped(counts.webrtc_seeders + counts.webrtc_leechers)),
+            ("WebRTC seeders", grouped(counts.webrtc_seeders)),
+            ("Swarms of WebRTC peers", grouped(counts.webrtc_swarms)),
+        ]);
+    }
+    rows
 }
 
 fn state(stats: &Stats) -> String {
@@ -105,6 +119,20 @@ mod tests {
         stats.totals.http.iter_mut().for_each(|http| http.counts.answered = 234);
         let content = super::content(Some(&stats));
         for part in ["Replies since start</th><td>1,234</td>", "over HTTP</th><td>0</td>"] {
+            assert!(content.contains(part), "{part}: {content}");
+        }
+        assert!(!content.contains("WebRTC"), "{content}");
+        let counts = &mut stats.totals.http.as_mut().unwrap().counts;
+        (counts.open, counts.ws_open, counts.wss_open) = (20, 3, 4);
+        (counts.webrtc_swarms, counts.webrtc_seeders, counts.webrtc_leechers) = (5, 600, 1_000);
+        let content = super::content(Some(&stats));
+        for part in [
+            "over HTTP</th><td>27</td>",
+            "of them WebSocket</th><td>7</td>",
+            "WebRTC peers</th><td>1,600</td>",
+            "WebRTC seeders</th><td>600</td>",
+            "Swarms of WebRTC peers</th><td>5</td>",
+        ] {
             assert!(content.contains(part), "{part}: {content}");
         }
         assert!(super::content(None).contains("starting"));

@@ -56,6 +56,7 @@ function take(stats) {
   showFamilies(stats, old, seconds);
   showCounted(stats, old, seconds);
   showHttp(stats, old, seconds);
+  showWebrtc(stats, old, seconds);
   showWorkers(stats, old, seconds);
   showClients(stats);
   showLimits(stats);

@@ -44,11 +44,16 @@ const REASONS = {
   malformed: 'HTTP: not a request', body: 'HTTP: with a body', target_length: 'HTTP: target too long', head_length: 'HTTP: head too long',
   method: 'HTTP: not GET', version: 'HTTP: other version', path: 'HTTP: other path', info_hash: 'HTTP: info hash missing or invalid',
   info_hashes: 'HTTP: two info hashes', peer_id: 'HTTP: peer id missing or invalid', port_value: 'HTTP: port missing or invalid',
+  no_tls: 'HTTP: on the port of HTTPS', no_client: 'HTTP: proxy names no client', upgrade: 'WebSocket: invalid upgrade',
+  upgrade_version: 'WebSocket: other version', message: 'WebSocket: invalid message', answer: 'WebSocket: invalid answer',
+  other_peer_id: 'WebSocket: second peer id for a swarm',
 };
 // Causes for the end of a connection over HTTP.
 const CLOSED = {
-  client: 'closed by the client', served: 'closed after the last reply', idle: 'idle for http.keep_alive', timeout: 'slower than http.timeout',
-  reset: 'reset', bad_request: 'after a malformed request', tls: 'TLS on the plain port', blocked: 'source blocked', bogon: 'source not routable on the internet',
+  client: 'closed by the client', served: 'closed after the last reply', idle: 'idle for http.keep_alive', timeout: 'slower than http.timeout, or no answer to a ping',
+  reset: 'reset', bad_request: 'after a malformed request', proxy_header: 'proxy without a PROXY header', tls: 'TLS on the plain port', tls_error: 'TLS failed',
+  frame: 'invalid frame or message', memberships: 'beyond webtorrent.memberships',
+  blocked: 'source blocked', bogon: 'source not routable on the internet',
   source_limit: 'beyond http.connections_per_source', full: 'refused: beyond http.connections', replaced: 'idle longest, replaced',
   memory: 'beyond http.buffer_memory', stop: 'the tracker stops',
 };
@@ -121,6 +126,26 @@ function showHttp({ totals }, before, seconds) {
   for (const cause of Object.keys({ ...CLOSED, ...now.closed })) {
     counted('http', `closed-${cause}`, CLOSED[cause] ?? cause, now.closed[cause], old?.closed[cause], seconds);
   }
+}
+// WebRTC peers, once there were any.
+function showWebrtc({ totals }, before, seconds) {
+  const now = totals.http;
+  by('webrtc').hidden = !now || byWebSocket(now, 'open') + byWebSocket(now, 'requests') === 0;
+  if (by('webrtc').hidden) return;
+  const level = (key, label) => put(row(by('webrtc-peers'), key, label, [''])[1], count(now[key]), exact(now[key]));
+  level('webrtc_swarms', 'Swarms');
+  level('webrtc_seeders', 'Seeders');
+  level('webrtc_leechers', 'Leechers');
+  level('ws_open', 'Connections by ws');
+  level('wss_open', 'Connections by wss');
+  const old = before?.totals.http;
+  const line = (key, label) => counted('webrtc-messages', key, label, now[key], old?.[key], seconds);
+  line('ws_requests', 'Requests by ws');
+  line('wss_requests', 'Requests by wss');
+  line('webrtc_offers', 'Offers sent');
+  line('webrtc_offers_dropped', 'Offers dropped');
+  line('webrtc_answers', 'Answers sent');
+  line('webrtc_answers_dropped', 'Answers dropped');
 }
 function showWorkers(stats, before, seconds) {
   const old = Object.fromEntries((before?.workers ?? []).map((worker) => [worker.name, worker]));

@@ -381,7 +381,8 @@ impl<'a> Start<'a> {
             let warnings = loaded.certificates.warnings(self.clock.now().unix).into_iter();
             self.warnings.extend(warnings.map(|warning| warning.text));
         }
-        let fronts = web.take_workers(fronts, &rules, self.settings.http.limits, &addresses);
+        let limits = self.settings.http.limits;
+        let fronts = web.take_workers(fronts, (&rules, secrets), limits, &addresses);
         Ok((workers, fronts, addresses))
     }
 

@@ -14,6 +14,7 @@ use onrush_net::notice::Notice;
 use onrush_net::stream::Streams;
 use onrush_net::stream::listen::{self, AddressListeners, Listeners, PendingListeners};
 use onrush_net::stream::mio::Backend;
+use onrush_tracker::assemble::Secrets;
 use onrush_tracker::front::Front;
 use onrush_tracker::lanes::Waker;
 use onrush_tracker::limits::WebLimits;
@@ -24,6 +25,7 @@ use super::StartError;
 use crate::certificate_files::{self, LoadedCertificates};
 use crate::upgrade::successor::{HandedListeners, SuccessorSide};
 use onrush_web::tls::Tls;
+use onrush_web::webtorrent::exchange::{Exchange, PARCELS};
 
 /// Open files beside connections: sockets, log, state, lists, and the admin side.
 const OTHER_FILES: u64 = 1024;
@@ -131,15 +133,22 @@ impl Web {
     pub(super) fn take_workers(
         &mut self,
         fronts: Vec<Front>,
-        rules: &Rules,
+        (rules, secrets): (&Rules, &Secrets),
         limits: WebLimits,
         addresses: &Addresses,
     ) -> Vec<WebWorker> {
+        let mut exchanges = match limits.webtorrent {
+            Some(_) => Exchange::connect(&fronts, secrets, PARCELS).into_iter(),
+            None => Vec::new().into_iter(),
+        };
         let fronts = mem::take(&mut self.backends).into_iter().zip(fronts);
         let worker = |((listeners, streams), front)| {
-            let worker = WebWorker::new(front, rules, (streams, listeners), limits, addresses);
-            match &self.tls {
-                Some(tls) => worker.with_tls(tls.clone()),
+            let mut worker = WebWorker::new(front, rules, (streams, listeners), limits, addresses);
+            if let Some(tls) = &self.tls {
+                worker = worker.with_tls(tls.clone());
+            }
+            match exchanges.next() {
+                Some(exchange) => worker.with_exchange(exchange),
                 None => worker,
             }
         };

@@ -189,13 +189,7 @@ impl<'a> Pairs<'a> {
     }
 
     fn event(&mut self) -> Event {
-        match self.text(&mut [0; LONGEST]) {
-            Some(b"started") => Event::Started,
-            Some(b"completed") => Event::Completed,
-            Some(b"stopped") => Event::Stopped,
-            Some(b"paused") => Event::Paused,
-            _ => Event::None,
-        }
+        self.text(&mut [0; LONGEST]).map_or(Event::None, Event::from_text)
     }
 
     /// A value, decoded into `space`; `None` if it is longer or invalid.

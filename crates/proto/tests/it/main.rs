@@ -1,7 +1,9 @@
 //! Integration tests of the wire formats: properties of arbitrary datagrams and of arbitrary
-//! queries over HTTP, datagrams of real clients, and the text that people read.
+//! queries over HTTP, datagrams of real clients, messages of WebTorrent, and the text that people
+//! read.
 
 mod captured;
 mod http;
 mod laws;
 mod texts;
+mod webtorrent;

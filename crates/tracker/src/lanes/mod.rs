@@ -60,6 +60,15 @@ impl<T> Lane<T> {
         Ok(())
     }
 
+    /// A further channel to the same member, for `capacity` messages (at least 1) of another kind,
+    /// with its receiving end. [`Inbox::sleep_unless`] has to be told whether any message is
+    /// waiting in it.
+    pub fn beside<U>(&self, capacity: usize) -> (Lane<U>, Receiver<U>) {
+        let (sender, receiver) = bounded(capacity.max(1));
+        let Self { sleep_flag, waker, .. } = self;
+        (Lane { sender, sleep_flag: sleep_flag.clone(), waker: waker.clone() }, receiver)
+    }
+
     /// How many messages wait in the lane, and its capacity.
     pub fn depth(&self) -> (usize, usize) {
         (self.sender.len(), self.sender.capacity().unwrap_or(usize::MAX))
@@ -101,8 +110,18 @@ impl Inbox {
     /// Sleeps by calling `wait`, unless a message is waiting. From the start of this call until its
     /// end, senders wake the member.
     pub fn sleep(&self, wait: impl FnOnce()) {
-        let has_mail =
-            || !self.requests.is_empty() || !self.returns.is_empty() || !self.orders.is_empty();
+        self.sleep_unless(|| false, wait);
+    }
+
+    /// The same for a member with further lanes: `has_more` tells whether a message is waiting
+    /// [beside](Lane::beside) the inbox.
+    pub fn sleep_unless(&self, has_more: impl FnOnce() -> bool, wait: impl FnOnce()) {
+        let has_mail = || {
+            !self.requests.is_empty()
+                || !self.returns.is_empty()
+                || !self.orders.is_empty()
+                || has_more()
+        };
         self.sleep_flag.sleep(has_mail, wait);
     }
 }
@@ -193,5 +212,17 @@ mod tests {
         assert_eq!(wakes(), 1, "two messages to a sleeping member, one wake");
         mailbox.requests.try_send(batch(0)).unwrap();
         assert_eq!(wakes(), 1, "awake again");
+    }
+
+    #[test]
+    fn a_further_lane_wakes_the_same_member() {
+        let waker = Arc::new(CountingWaker(AtomicUsize::new(0)));
+        let (mailbox, inbox) = lanes_to(waker.clone(), 1, 1);
+        let (lane, further) = mailbox.orders.beside(1);
+        let has_more = || !further.is_empty();
+        inbox.sleep_unless(has_more, || lane.try_send("message").unwrap());
+        assert_eq!(waker.0.load(Ordering::SeqCst), 1);
+        inbox.sleep_unless(has_more, || panic!("a message is waiting: no sleep"));
+        assert_eq!((lane.try_send("another"), further.recv()), (Err("another"), Ok("message")));
     }
 }

@@ -235,14 +235,14 @@ impl Summary {
         self.sent + self.answered
     }
 
-    /// Requests over HTTP and HTTPS.
+    /// Requests over HTTP and WebSocket, with TLS or without.
     pub fn http_requests(&self) -> u64 {
-        self.requests + self.https_requests
+        self.requests + self.https_requests + self.ws_requests + self.wss_requests
     }
 
-    /// Open connections of HTTP and HTTPS.
+    /// Open connections of HTTP and WebSocket, with TLS or without.
     pub fn http_open(&self) -> u64 {
-        self.open + self.https_open
+        self.open + self.https_open + self.ws_open + self.wss_open
     }
 
     /// Connections of HTTP that were not served as something was used up. Their sum is not the

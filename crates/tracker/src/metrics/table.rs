@@ -139,10 +139,16 @@ WebCounters (WebStats) {
              descriptors or memory left: raise LimitNOFILE= in the unit"
             { accept_errors }
         Gauge Fronts "onrush_http_connections" [transport, worker] "Open connections"
-            { open = "http", https_open = "https" }
+            { open = "http", https_open = "https", ws_open = "ws", wss_open = "wss" }
         Counter Fronts "onrush_http_requests" [transport, worker]
-            "Requests over HTTP: those answered, refused for any reason, and abandoned"
-            { requests = "http", https_requests = "https" }
+            "Requests over HTTP and WebSocket: those answered, refused for any reason, and \
+             abandoned"
+            {
+                requests = "http",
+                https_requests = "https",
+                ws_requests = "ws",
+                wss_requests = "wss"
+            }
         Counter Fronts "onrush_http_handshakes" [result, worker]
             "TLS handshakes. full: with a signature of the certificate's key; resumed: by a ticket \
              of an earlier one; failed: by an error of TLS, or the connection was closed before \
@@ -171,21 +177,39 @@ WebCounters (WebStats) {
             "Connections that wait to be accepted by the worker, once a second. Workers that share \
              a listener each count all of its connections"
             { accept_queue }
+        Gauge Fronts "onrush_webtorrent_swarms" [worker]
+            "Swarms of WebRTC peers, at the worker that owns them" { webrtc_swarms }
+        Gauge Fronts "onrush_webtorrent_peers" [role, worker]
+            "WebRTC peers stored; a client is one in each of its swarms"
+            { webrtc_seeders = "seeder", webrtc_leechers = "leecher" }
+        Counter Fronts "onrush_webtorrent_forwarded_messages" [kind, worker]
+            "Offers and answers of WebRTC peers that were sent to other ones"
+            { webrtc_offers = "offer", webrtc_answers = "answer" }
+        Counter Fronts "onrush_webtorrent_dropped_messages" [kind, worker]
+            "Offers and answers of WebRTC peers that were not sent: the receiver does not read, or \
+             has left, or no message buffer was free. Also answers to no offer that was sent"
+            { webrtc_offers_dropped = "offer", webrtc_answers_dropped = "answer" }
     }
     named {
         Counter Fronts "onrush_http_closed_connections" [cause, worker]
-            "Connections closed. client: the client closed it first; served: after the last reply; \
-             idle: http.keep_alive was over; timeout: a handshake, a request or the sending of a \
-             reply took longer than http.timeout; reset: reading or writing failed; proxy_header: \
-             a proxy began without a valid PROXY header; tls: TLS on the port for plain HTTP; \
-             tls_error: a TLS handshake failed, or a later record was invalid; source_limit: \
-             http.connections_per_source; full: http.connections, and none was idle; replaced: \
-             idle longest, and a new one needed its place; memory: it exceeded http.buffer_memory"
+            "Connections closed. client: the client closed it first; served: after the last \
+             reply; idle: http.keep_alive was over; timeout: a handshake, a request, a message or \
+             the sending of a reply took longer than http.timeout, or a ping got no answer; \
+             reset: reading or writing failed; proxy_header: a proxy began without a valid PROXY \
+             header; tls: TLS on the port for plain HTTP; tls_error: a TLS handshake failed, or a \
+             later record was invalid; source_limit: http.connections_per_source; full: \
+             http.connections, and none was idle; replaced: idle longest, and a new one needed \
+             its place; memory: it exceeded http.buffer_memory; frame: an invalid message over \
+             WebSocket, or one over webtorrent.max_message; memberships: webtorrent.memberships"
             { closed = CLOSE_CAUSES }
         Counter Fronts "onrush_http_refused_requests" [reason, worker]
             "Requests over HTTP refused, by the parser or as over UDP. port_value: the port is \
              missing or not a number; port: it is 0; info_hashes: two in an announce; no_client: a \
-             proxy has not named the client"
+             proxy has not named the client; upgrade, upgrade_version: an invalid upgrade to \
+             WebSocket; source_limit: an upgrade of a client that has http.connections_per_source \
+             connections, behind a proxy; message, answer: a message over WebSocket is invalid; \
+             memberships: webtorrent.memberships; other_peer_id: a second peer id for a swarm on a \
+             connection"
             { http_refused = HTTP_REFUSALS }
     }
     hidden {}

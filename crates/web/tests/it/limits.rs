@@ -136,7 +136,7 @@ fn starved() -> (World, Vec<Client>) {
             client
         })
         .collect();
-    while world.web.turn(world.now()).unwrap() {}
+    world.turn_first();
     (world, clients)
 }
 
@@ -176,10 +176,10 @@ fn announces_without_a_batch_wait_and_are_served_in_their_order() {
 fn an_announce_without_a_batch_is_refused_after_two_seconds() {
     let (mut world, mut clients) = starved();
     let begun = world.metrics.incoming.v4.announces.get();
-    world.second_without_shards();
-    world.second_without_shards();
+    world.second_of_first();
+    world.second_of_first();
     assert!(answered(&mut clients).is_empty());
-    world.second_without_shards();
+    world.second_of_first();
     assert_eq!(answered(&mut clients).len() as u64, 20 - begun);
     assert_eq!(world.refused("busy"), 20 - begun);
     world.settle();
@@ -192,7 +192,7 @@ fn a_scrape_without_a_batch_is_refused_at_once() {
     let (mut world, _clients) = starved();
     let mut client = world.connect(source("198.51.100.2", 1));
     write!(client, "GET /scrape?info_hash={HASH} HTTP/1.1\r\n\r\n").unwrap();
-    while world.web.turn(world.now()).unwrap() {}
+    world.turn_first();
     let reply = &replies(&read_all(&mut client).0)[0];
     assert!(reply.body.ends_with(b"8:retry ini5ee"), "{reply:?}");
     assert_eq!(world.refused("busy"), 1);

@@ -15,7 +15,7 @@ use crate::world::{
 };
 
 /// The address of a proxy.
-const PROXY: &str = "192.0.2.80";
+pub(crate) const PROXY: &str = "192.0.2.80";
 
 /// A world that trusts 192.0.2.0/24, with this `client_address` and further keys and tables.
 fn world(client_address: &str, more: &str) -> World {

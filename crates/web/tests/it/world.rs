@@ -11,6 +11,7 @@ use onrush_testing::memory_tracker::{SPLIT, TestTracker, at, rules, secrets, set
 use onrush_testing::tls::Issued;
 use onrush_tracker::clock::Now;
 use onrush_tracker::close_cause::CloseCause;
+use onrush_tracker::front::Front;
 use onrush_tracker::lanes::Waker;
 use onrush_tracker::metrics::{HTTP_REFUSALS, WebCounters, WorkerMetrics};
 use onrush_tracker::orders::Orders;
@@ -19,6 +20,7 @@ use onrush_tracker::running::{Addresses, Scheme};
 use onrush_web::WebWorker;
 use onrush_web::tls::Tls;
 use onrush_web::tls::certificates::Certificates;
+use onrush_web::webtorrent::exchange::{Exchange, PARCELS};
 
 /// An announce of a leecher at port 6881 in the swarm of [`HASH`]; more keys may follow.
 pub(crate) const ANNOUNCE: &str =
@@ -32,6 +34,8 @@ pub(crate) struct World {
     pub(crate) web: WebWorker<Backend>,
     pub(crate) network: Network,
     pub(crate) metrics: Arc<WorkerMetrics>,
+    /// Further web workers, each with its counters and its listener of HTTP.
+    pub(crate) others: Vec<(WebWorker<Backend>, Arc<WorkerMetrics>, Listener)>,
     /// Of HTTP, and of HTTPS.
     listeners: [Listener; 2],
     /// The address of the former.
@@ -90,31 +94,53 @@ impl World {
     }
 
     pub(crate) fn with_tls(seed: u64, config: &str, conditions: Conditions, tls: Tls) -> Self {
+        Self::with_workers(seed, config, conditions, tls, (1, PARCELS))
+    }
+
+    /// With so many web workers, and parcels of each for the others.
+    pub(crate) fn with_workers(
+        seed: u64,
+        config: &str,
+        conditions: Conditions,
+        tls: Tls,
+        (workers, parcels): (usize, usize),
+    ) -> Self {
         let settings = settings(&format!("{SPLIT}[http]\nlisten = [\":0\"]\n{config}"));
         let datagrams = memory::Network::new(seed, memory::Conditions::default());
         let network = Network::new(seed, conditions);
-        let streams = network.listen(2);
-        let waker: Arc<dyn Waker> = Arc::new(streams.waker());
-        let (tracker, mut fronts) = TestTracker::with_fronts(
+        let backends: Vec<_> = (0..workers).map(|_| network.listen(2)).collect();
+        let waker = |backend: &Backend| Arc::new(backend.waker()) as Arc<dyn Waker>;
+        let (tracker, fronts) = TestTracker::with_fronts(
             &settings,
             &secrets(seed),
             &datagrams,
             |socket| socket,
-            vec![waker],
+            backends.iter().map(waker).collect(),
         );
-        let (front, rules) = (fronts.remove(0), rules(&settings));
-        let metrics = front.metrics.clone();
-        let listeners = [0, 1].map(|number| streams.listener(number));
-        let address = streams.address(0).unwrap();
+        let mut exchanges = Exchange::connect(&fronts, &secrets(seed), parcels).into_iter();
+        let rules = rules(&settings);
+        let listeners = [0, 1].map(|number| backends[0].listener(number));
+        let address = backends[0].address(0).unwrap();
         let addresses = Addresses {
             udp: vec![source("192.0.2.1", 6969)],
             http: vec![source("192.0.2.1", 80)],
             https: vec![source("192.0.2.1", 443)],
         };
-        let streams = (streams, vec![Scheme::Http, Scheme::Https]);
-        let web = WebWorker::new(front, &rules, streams, settings.http.limits, &addresses);
-        let web = web.with_tls(tls);
-        Self { tracker, web, network, metrics, listeners, address, second: 1 }
+        let worker = |(front, streams): (Front, Backend)| {
+            let (metrics, listener) = (front.metrics.clone(), streams.listener(0));
+            let streams = (streams, vec![Scheme::Http, Scheme::Https]);
+            let web = WebWorker::new(front, &rules, streams, settings.http.limits, &addresses);
+            let web = web.with_tls(tls.clone());
+            let exchange = exchanges.next().filter(|_| settings.http.limits.webtorrent.is_some());
+            let web = match exchange {
+                Some(exchange) => web.with_exchange(exchange),
+                None => web,
+            };
+            (web, metrics, listener)
+        };
+        let mut others: Vec<_> = fronts.into_iter().zip(backends).map(worker).collect();
+        let (web, metrics, _) = others.remove(0);
+        Self { tracker, web, network, metrics, others, listeners, address, second: 1 }
     }
 
     /// The handle for orders to all members.
@@ -144,9 +170,14 @@ impl World {
         self.second += 1;
     }
 
-    /// A second in which the workers that own shards take no turns.
-    pub(crate) fn second_without_shards(&mut self) {
+    /// A second in which only the first web worker takes turns.
+    pub(crate) fn second_of_first(&mut self) {
         self.next_second();
+        self.turn_first();
+    }
+
+    /// Lets only the first web worker take turns, until nothing more happens.
+    pub(crate) fn turn_first(&mut self) {
         while self.web.turn(self.now()).unwrap() {}
     }
 
@@ -165,13 +196,23 @@ impl World {
 
     /// One turn of each member; whether the web worker was busy.
     pub(crate) fn turn(&mut self) -> bool {
-        let busy = self.web.turn(self.now()).unwrap();
-        self.tracker.settle(self.now());
+        let now = self.now();
+        let mut busy = self.web.turn(now).unwrap();
+        for (web, ..) in &mut self.others {
+            busy |= web.turn(now).unwrap();
+        }
+        self.tracker.settle(now);
         busy
     }
 
     pub(crate) fn connect(&self, from: SocketAddr) -> Client {
         self.network.connect(self.listeners[0], from)
+    }
+
+    /// Connects to the web worker of this number.
+    pub(crate) fn connect_to(&self, worker: usize, from: SocketAddr) -> Client {
+        let other = worker.checked_sub(1).map(|other| self.others[other].2);
+        self.network.connect(other.unwrap_or(self.listeners[0]), from)
     }
 
     /// Connects to the port for HTTPS.
@@ -215,13 +256,20 @@ impl World {
 
     /// Checks the laws of the counters while nothing is in flight.
     pub(crate) fn check(&self) {
-        let counters = self.counters();
+        let others = self.others.iter().map(|(_, metrics, _)| &metrics.web);
+        others.chain([self.counters()]).for_each(Self::check_counters);
+    }
+
+    fn check_counters(counters: &WebCounters) {
         let closed: u64 = counters.closed.iter().map(|it| it.get()).sum();
         let accepted = counters.accepted.get() + counters.https_accepted.get();
-        assert_eq!(accepted, counters.open.get() + counters.https_open.get() + closed);
+        let open = [&counters.open, &counters.https_open, &counters.ws_open, &counters.wss_open];
+        assert_eq!(accepted, open.map(|gauge| gauge.get()).iter().sum::<u64>() + closed);
         let refused: u64 = counters.http_refused.iter().map(|it| it.get()).sum();
         let ended = counters.answered.get() + refused + counters.abandoned.get();
-        assert_eq!(counters.requests.get() + counters.https_requests.get(), ended);
+        let requests = [&counters.requests, &counters.https_requests];
+        let requests = requests.into_iter().chain([&counters.ws_requests, &counters.wss_requests]);
+        assert_eq!(requests.map(|counter| counter.get()).sum::<u64>(), ended);
         let handshakes =
             [&counters.full_handshakes, &counters.resumed_handshakes, &counters.failed_handshakes];
         let handshakes: u64 = handshakes.map(|counter| counter.get()).iter().sum();

@@ -178,8 +178,26 @@ fn http_has_a_row_where_it_is_served() {
     shows(&all, "HTTP", &["500/s", "connections 12 of 16,384", "refused as full 3/s 6 total"]);
     shows(&all, "replies", &["13,400/s", "out 9.0 Mbit/s"]);
     shows(&all, "web-0", &[" 500 ", " 400 "]);
+    assert!(!all.iter().any(|row| row.contains("WebRTC")), "{all:#?}");
     let all = lines(&after([1, 2].map(reading)), 120);
     assert!(!all.iter().any(|row| row.contains("HTTP")), "{all:#?}");
+}
+
+#[test]
+fn webrtc_peers_have_rows_of_their_own() {
+    let with_webrtc = |seconds: u64| {
+        let mut stats = reading(seconds);
+        let counts = &mut stats.totals.http.insert(HttpStats::default()).counts;
+        (counts.webrtc_swarms, counts.ws_open, counts.wss_open) = (4, 7, 8);
+        (counts.webrtc_seeders, counts.webrtc_leechers) = (5, 6);
+        (counts.webrtc_offers, counts.webrtc_offers_dropped) = (90 * seconds, 10 * seconds);
+        (counts.webrtc_answers, counts.webrtc_answers_dropped) = (80 * seconds, 20 * seconds);
+        stats
+    };
+    let all = lines(&after([1, 2].map(with_webrtc)), 80);
+    shows(&all, "WebRTC", &["swarms 4", "seeders 5", "leechers 6", "ws 7", "wss 8"]);
+    shows(&all, "offers", &["90/s  dropped 10/s", "answers 80/s  dropped 20/s"]);
+    shows(&all, "both", &["2,000,400"]);
 }
 
 #[test]

@@ -3,10 +3,13 @@
 //! Its requests are served one after the other. While one is with a shard, nothing is read, so that
 //! a client that does not wait for replies is slowed down by TCP.
 
+mod input;
+mod tls;
+mod websocket;
+
 use std::io::{self, ErrorKind};
 use std::mem;
 use std::net::SocketAddr;
-use std::sync::Arc;
 
 use onrush_net::stream::Stream;
 use onrush_tracker::clock::Now;
@@ -17,16 +20,24 @@ use onrush_tracker::metrics::WebCounters;
 use onrush_tracker::refusal::HttpRefusal;
 use onrush_tracker::running::Scheme;
 
-use crate::head::{self, Head, MAX_HEAD};
+use crate::head::{self, Head};
 use crate::proxy::header::{self, NoHeader};
 use crate::proxy::{self, Origin};
 use crate::response::{After, OK, TEXT};
-use crate::service::{InFlight, NO_TLS, Replies, Served, Service};
-use crate::tls::session::HandshakeEnd;
+use crate::service::{Carrier, InFlight, Replies, Served, Service};
 use crate::transport::Transport;
 
-/// Bytes of the buffer for input.
-pub(crate) const INPUT_LEN: usize = 2 * MAX_HEAD;
+use crate::websocket::upgrade::{self, BadUpgrade, Key};
+
+pub(crate) use input::Input;
+use websocket::WebSocket;
+
+/// The upgrade that a request asks for.
+type Upgrade<'a> = Result<Key<'a>, BadUpgrade>;
+
+/// The client of a request, if that is known, and the upgrade that it asks for.
+type FromFields<'a> = (Option<SocketAddr>, Option<Upgrade<'a>>);
+
 /// Steps of one connection per turn, so that others come to their turn.
 const STEPS_PER_TURN: usize = 32;
 /// Seconds for which a request waits for a free batch.
@@ -34,6 +45,10 @@ const BATCH_TIMEOUT: u32 = 2;
 /// Seconds for which further input is discarded after the last reply: for unread input the kernel
 /// resets the connection, and the client could lose the reply.
 const LINGER: u32 = 1;
+/// Seconds of silence after which a client by WebSocket gets a ping.
+const SILENCE: u32 = 30;
+/// Seconds in which the client has to answer it.
+const PONG: u32 = 30;
 /// The first byte of a TLS handshake (RFC 8446, section 5.1).
 const TLS_HANDSHAKE: u8 = 0x16;
 
@@ -47,7 +62,7 @@ pub(crate) enum Step {
     /// It waits for a free batch for this shard.
     Starved(usize),
     /// Its proxy has named the client. If the client may have the connection, it becomes the
-    /// origin, and the connection can take more steps.
+    /// origin, and the connection can take more steps; see [`Connection::deny`].
     Named(SocketAddr),
     /// It can take more steps.
     Again,
@@ -80,6 +95,10 @@ enum Timer {
     Linger,
     /// A shard: without a limit, as each batch comes back.
     Shard,
+    /// A sign of life of a client by WebSocket.
+    Silence,
+    /// The answer to a ping.
+    Pong,
 }
 
 #[derive(Debug)]
@@ -90,6 +109,8 @@ enum Phase {
     Head,
     /// A shard serves the request.
     InFlight(InFlight, After),
+    /// Messages are read.
+    WebSocket,
     /// Nothing more is served; whether FIN was sent.
     Closing { cause: CloseCause, is_finished: bool },
 }
@@ -123,46 +144,8 @@ pub(crate) struct Connection<S> {
     has_waited: bool,
     /// Whether TLS begins with the next bytes.
     awaits_tls: bool,
-}
-
-/// The bytes that are read and not yet parsed, in a buffer that all connections use in turn.
-pub(crate) struct Input {
-    bytes: Box<[u8]>,
-    start: usize,
-    end: usize,
-}
-
-impl Input {
-    pub(crate) fn new() -> Self {
-        Self { bytes: vec![0; INPUT_LEN].into(), start: 0, end: 0 }
-    }
-
-    fn load(&mut self, bytes: &[u8]) {
-        self.bytes[..bytes.len()].copy_from_slice(bytes);
-        (self.start, self.end) = (0, bytes.len());
-    }
-
-    fn unread(&self) -> &[u8] {
-        &self.bytes[self.start..self.end]
-    }
-
-    /// The input without line ends, which are no part of the request behind them (RFC 9112, section
-    /// 2.2).
-    fn skip_line_ends(&mut self) -> &[u8] {
-        let is_part = |byte: &u8| !matches!(byte, b'\r' | b'\n');
-        self.start += self.unread().iter().position(is_part).unwrap_or(self.end - self.start);
-        self.unread()
-    }
-
-    /// Reads once into the space behind the input, which never is full: a head that long is
-    /// refused.
-    fn read(&mut self, from: &mut impl io::Read) -> io::Result<usize> {
-        self.bytes.copy_within(self.start..self.end, 0);
-        (self.start, self.end) = (0, self.end - self.start);
-        let read = from.read(&mut self.bytes[self.end..])?;
-        self.end += read;
-        Ok(read)
-    }
+    /// From the upgrade to WebSocket on.
+    websocket: Option<Box<WebSocket>>,
 }
 
 impl<S: Stream> Connection<S> {
@@ -195,6 +178,7 @@ impl<S: Stream> Connection<S> {
             sequence: 0,
             has_waited: false,
             awaits_tls: scheme == Scheme::Https,
+            websocket: None,
         };
         connection.begin_timer(Timer::Head, &service.limits, now);
         connection
@@ -208,7 +192,8 @@ impl<S: Stream> Connection<S> {
 
     /// Bytes of partial input and unsent output.
     pub(crate) fn buffered(&self) -> usize {
-        self.input.capacity() + self.output.capacity() + self.transport.buffered()
+        let websocket = self.websocket.as_ref().map_or(0, |it| it.buffered());
+        self.input.capacity() + self.output.capacity() + self.transport.buffered() + websocket
     }
 
     /// The second at which [`expire`](Self::expire) is due.
@@ -216,10 +201,16 @@ impl<S: Stream> Connection<S> {
         self.deadline
     }
 
-    /// Whether it waits for the next request, of which nothing has arrived.
-    pub(crate) fn is_idle(&self) -> bool {
-        let waits = self.timer == Timer::Idle && matches!(self.phase, Phase::Head);
-        waits && !self.readable && self.buffered() == 0
+    /// If it waits for the next request, of which nothing has arrived: its rank among those that
+    /// may be closed for others. The one idle longest comes first; members of swarms come last.
+    pub(crate) fn idle_rank(&self) -> Option<(bool, u32)> {
+        let silent_until = match (self.timer, &self.phase) {
+            (Timer::Idle, Phase::Head) | (Timer::Silence, Phase::WebSocket) => self.deadline,
+            (Timer::Pong, Phase::WebSocket) => self.deadline.saturating_sub(PONG + 1),
+            _ => return None,
+        };
+        let is_member = self.websocket.as_ref().is_some_and(|it| it.is_member());
+        (!self.readable && self.buffered() == 0).then_some((is_member, silent_until))
     }
 
     /// Whether all is sent, and the client's end of the connection is waited for.
@@ -227,9 +218,11 @@ impl<S: Stream> Connection<S> {
         self.timer == Timer::Linger
     }
 
-    /// Whether it waits for its client with memory for what the client has sent or not read.
-    pub(crate) fn is_slow(&self) -> bool {
-        matches!(self.timer, Timer::Head | Timer::Output) && self.buffered() > 0
+    /// If it waits with memory for what the client has sent or not read, its deadline: the one that
+    /// has waited longest comes first.
+    pub(crate) fn slow_rank(&self) -> Option<u32> {
+        let waits = matches!(self.timer, Timer::Head | Timer::Output | Timer::Batch | Timer::Pong);
+        (waits && self.buffered() > 0).then_some(self.deadline)
     }
 
     /// Prepares for the end of the connection after the requests that have arrived: the last reply
@@ -237,7 +230,7 @@ impl<S: Stream> Connection<S> {
     pub(crate) fn pause(&mut self, service: &mut Service, input: &mut Input, now: Now) -> Step {
         // The event of what has arrived was perhaps not taken yet.
         self.readable = true;
-        if !self.is_in_flight() || !self.input.is_empty() {
+        if self.websocket.is_some() || !self.is_in_flight() || !self.input.is_empty() {
             return Step::Again;
         }
         input.load(&[]);
@@ -263,12 +256,19 @@ impl<S: Stream> Connection<S> {
 
     /// Whether a part of the next request has arrived.
     fn has_part(&self, input: &Input) -> bool {
-        !input.unread().is_empty() || self.transport.buffered() > 0
+        let has_frame = self.websocket.as_ref().is_some_and(|it| it.has_part());
+        !input.unread().is_empty() || self.transport.buffered() > 0 || has_frame
     }
 
     /// Whether a shard serves its request.
     pub(crate) fn is_in_flight(&self) -> bool {
-        matches!(self.phase, Phase::InFlight(..))
+        let is_awaited = self.websocket.as_ref().is_some_and(|it| it.is_in_flight());
+        matches!(self.phase, Phase::InFlight(..)) || is_awaited
+    }
+
+    /// What it carries its requests over.
+    pub(crate) fn carrier(&self) -> Carrier {
+        Carrier { scheme: self.scheme, is_websocket: self.websocket.is_some() }
     }
 
     /// Whether its next steps may be those of a TLS handshake, or cost as much.
@@ -286,9 +286,11 @@ impl<S: Stream> Connection<S> {
         now: Now,
     ) -> Step {
         if self.is_in_flight() {
-            return Step::InFlight;
+            // Offers to its client do not wait for the reply.
+            let flushed = self.flush(service.counters());
+            return flushed.map_or(Step::Closed(CloseCause::Reset), |_| Step::InFlight);
         }
-        service.scheme = self.scheme;
+        service.carrier = self.carrier();
         input.load(&mem::take(&mut self.input));
         let mut step = Step::Again;
         for _ in 0..STEPS_PER_TURN {
@@ -297,8 +299,9 @@ impl<S: Stream> Connection<S> {
                 break;
             }
         }
-        if !matches!(self.phase, Phase::Closing { .. }) {
-            self.input = input.unread().into();
+        match self.phase {
+            Phase::Closing { .. } => self.leave(service, ticket),
+            _ => self.input = input.unread().into(),
         }
         step
     }
@@ -311,14 +314,19 @@ impl<S: Stream> Connection<S> {
         ticket: Ticket,
         now: Now,
     ) -> Option<Step> {
-        match self.flush(service) {
+        match self.flush(service.counters()) {
             Ok(true) if self.timer == Timer::Output => {
-                self.begin_timer(Timer::Idle, &service.limits, now);
+                match matches!(self.phase, Phase::WebSocket) {
+                    true => self.resume_silence(&service.limits, now),
+                    false => self.begin_timer(Timer::Idle, &service.limits, now),
+                }
+                return None;
             }
             Ok(true) => {}
             Ok(false) => {
-                // Until the first request has arrived, the time for that includes the handshake.
-                if self.sequence > 0 || self.timer != Timer::Head {
+                // The time for a request includes that of a handshake, and of what comes between
+                // the parts of a message. Offers are no sign of life.
+                if !matches!(self.timer, Timer::Head | Timer::Pong) {
                     self.begin_timer(Timer::Output, &service.limits, now);
                 }
                 return Some(Step::Wait);
@@ -327,6 +335,7 @@ impl<S: Stream> Connection<S> {
         }
         match self.phase {
             Phase::InFlight(..) => Some(Step::InFlight),
+            Phase::WebSocket => self.step_websocket(service, input, ticket, now),
             Phase::Closing { cause, .. } => self.linger(cause, service, input, now),
             Phase::Proxy => match header::parse(input.unread()) {
                 Ok(Some(header)) => {
@@ -347,8 +356,15 @@ impl<S: Stream> Connection<S> {
             }
             Phase::Head if self.begins_tls_over_http(input) => Some(Step::Closed(CloseCause::Tls)),
             Phase::Head => match self.parse_head(input, service) {
-                Ok(Some((head, client))) => {
+                Ok(Some((head, (client, upgrade)))) => {
                     let (len, mut after) = (head.len, after(&head, &service.limits));
+                    if let Some(upgrade) = upgrade.filter(|_| !head.is_1_0) {
+                        let step = self.upgrade(upgrade, client, service, now);
+                        if !matches!(step, Some(Step::Named(_))) {
+                            input.start += len;
+                        }
+                        return step;
+                    }
                     if service.is_paused && head.is_last && self.transport.buffered() == 0 {
                         if self.may_have_more() {
                             return self.read(service, input, now);
@@ -382,9 +398,13 @@ impl<S: Stream> Connection<S> {
         &self,
         input: &'i mut Input,
         service: &Service,
-    ) -> Result<Option<(Head<'i>, Option<SocketAddr>)>, HttpRefusal> {
+    ) -> Result<Option<(Head<'i>, FromFields<'i>)>, HttpRefusal> {
         let (origin, proxies) = (self.origin, service.proxies());
-        head::parse_with(input.skip_line_ends(), |fields| origin.client(fields, proxies))
+        let is_on = service.exchange.is_some();
+        head::parse_with(input.skip_line_ends(), |fields| {
+            let upgrade = is_on.then(|| upgrade::requested(fields).transpose()).flatten();
+            (origin.client(fields, proxies), upgrade)
+        })
     }
 
     /// Refuses what is no valid request, with this text, and closes the connection.
@@ -447,7 +467,8 @@ impl<S: Stream> Connection<S> {
             return Some(Step::Closed(CloseCause::Client));
         }
         let limits = &service.limits;
-        if self.timer == Timer::Idle && self.has_part(input) {
+        let may_begin = matches!(self.timer, Timer::Idle | Timer::Silence | Timer::Pong);
+        if may_begin && self.has_part(input) {
             self.begin_timer(Timer::Head, limits, now);
         }
         if !self.readable {
@@ -470,44 +491,6 @@ impl<S: Stream> Connection<S> {
             }
         }
         self.transport.is_costly().then_some(Step::Again)
-    }
-
-    /// Begins TLS with the first bytes of the client; otherwise they are a request without it.
-    fn begin_tls(&mut self, service: &mut Service, input: &mut Input) -> Option<Step> {
-        self.awaits_tls = false;
-        let config = service.tls.as_ref().map(|tls| Arc::clone(&tls.config));
-        let Some(config) = config.filter(|_| !input.unread()[0].is_ascii_uppercase()) else {
-            service.counters().http_received_bytes.add(input.unread().len() as u64);
-            return self.refuse(HttpRefusal::NoTls, NO_TLS, service);
-        };
-        let begun = self.transport.start_tls(&config, input.unread());
-        input.start = input.end;
-        self.count_tls(service);
-        begun.err().and_then(|error| self.fail_reading(&error))
-    }
-
-    /// Notes that reading has failed. After an error of TLS, the client gets an alert.
-    fn fail_reading(&mut self, error: &io::Error) -> Option<Step> {
-        if error.kind() != ErrorKind::InvalidData {
-            return self.pause_reading(error).err().map(Step::Closed);
-        }
-        if self.is_in_flight() {
-            return Some(Step::Closed(CloseCause::TlsError));
-        }
-        self.phase = closing(CloseCause::TlsError);
-        None
-    }
-
-    /// Counts what TLS has done.
-    fn count_tls(&mut self, service: &mut Service) {
-        service.handshake_cost += self.transport.take_cost();
-        let counters = service.counters();
-        match self.transport.take_handshake() {
-            None => {}
-            Some(HandshakeEnd::Full) => counters.full_handshakes.add(1),
-            Some(HandshakeEnd::Resumed) => counters.resumed_handshakes.add(1),
-            Some(HandshakeEnd::Failed) => counters.failed_handshakes.add(1),
-        }
     }
 
     /// Notes that nothing is left to read; otherwise the connection is broken.
@@ -582,20 +565,27 @@ impl<S: Stream> Connection<S> {
     }
 
     /// Ends what has taken too long. The connection is closed, or may be advanced.
-    pub(crate) fn expire(&mut self, input: &mut Input) -> Step {
+    pub(crate) fn expire(&mut self, input: &mut Input, limits: &WebLimits, now: Now) -> Step {
         match (self.timer, &self.phase) {
             (Timer::Batch, _) => {
                 self.has_waited = true;
                 Step::Again
             }
-            (Timer::Linger, Phase::Closing { cause, .. }) => {
-                // Unread input would reset the connection.
-                input.load(&[]);
-                let _ = input.read(&mut self.transport.stream);
-                Step::Closed(*cause)
-            }
+            (Timer::Linger, _) => self.end_linger(input),
             (Timer::Idle, _) => Step::Closed(CloseCause::Idle),
+            (Timer::Silence, _) => self.ping(limits, now),
             _ => Step::Closed(CloseCause::Timeout),
+        }
+    }
+
+    /// Ends a connection that lingers.
+    pub(crate) fn end_linger(&mut self, input: &mut Input) -> Step {
+        // Unread input would reset the connection.
+        input.load(&[]);
+        let _ = input.read(&mut self.transport.stream);
+        match self.phase {
+            Phase::Closing { cause, .. } => Step::Closed(cause),
+            _ => Step::Closed(CloseCause::Served),
         }
     }
 
@@ -610,7 +600,7 @@ impl<S: Stream> Connection<S> {
     }
 
     /// Sends what waits; whether all of it is sent.
-    fn flush(&mut self, service: &Service) -> io::Result<bool> {
+    fn flush(&mut self, counters: &WebCounters) -> io::Result<bool> {
         if self.transport.is_blocked() {
             self.writable = self.writable && self.transport.flush()?;
             if !self.writable {
@@ -622,8 +612,9 @@ impl<S: Stream> Connection<S> {
         }
         if self.writable {
             let output = mem::take(&mut self.output);
-            let sent = self.write(&output, service.counters())?;
-            self.output = output[sent..].into();
+            let sent = self.write(&output, counters);
+            self.output = output[*sent.as_ref().unwrap_or(&0)..].into();
+            sent?;
         }
         Ok(self.output.is_empty())
     }
@@ -651,7 +642,7 @@ impl<S: Stream> Connection<S> {
     /// Begins to wait for something else. What it waits for already keeps its deadline, however
     /// slowly it arrives.
     fn begin_timer(&mut self, timer: Timer, limits: &WebLimits, now: Now) {
-        if self.timer == timer && timer != Timer::Idle {
+        if self.timer == timer && !matches!(timer, Timer::Idle | Timer::Silence) {
             return;
         }
         let seconds = match timer {
@@ -659,6 +650,8 @@ impl<S: Stream> Connection<S> {
             Timer::Idle => limits.keep_alive,
             Timer::Batch => BATCH_TIMEOUT,
             Timer::Linger => LINGER,
+            Timer::Silence => SILENCE,
+            Timer::Pong => PONG,
             Timer::Shard => u32::MAX,
         };
         self.timer = timer;

@@ -1,5 +1,7 @@
 //! From a request to a shard, or to a reply without one.
 
+pub(crate) mod messages;
+
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -20,18 +22,22 @@ use onrush_tracker::refusal::{HttpRefusal, Refusal};
 use onrush_tracker::rules::Rules;
 use onrush_tracker::running::Scheme;
 use onrush_tracker::sorter::Exhausted;
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
 
 use crate::head::Head;
 use crate::page::Page;
 use crate::response::{FORBIDDEN, OK, Response, TEXT, status};
 use crate::tls::Tls;
+use crate::websocket::write;
+use crate::webtorrent::exchange::Exchange;
 
 /// The transaction id of every request: its ticket identifies it.
 const ID: TransactionId = TransactionId(0);
 /// Minutes after which a client that was refused as busy asks again (BEP 31).
 const RETRY_MINUTES: u32 = 5;
 /// What a client reads when no batch is free.
-const BUSY: &str = "the tracker is busy";
+pub(crate) const BUSY: &str = "the tracker is busy";
 /// The body of the reply to a request without TLS on a port for HTTPS.
 pub(crate) const NO_TLS: &str = "this port serves HTTPS: write https:// in the URL\n";
 
@@ -42,6 +48,20 @@ pub(crate) enum InFlight {
     Announce { client: IpAddr, compact: bool },
     /// A scrape of these info hashes, sorted.
     Scrape(Vec<[u8; HASH_LEN]>),
+}
+
+/// What a connection carries its requests over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Carrier {
+    pub(crate) scheme: Scheme,
+    pub(crate) is_websocket: bool,
+}
+
+impl Carrier {
+    /// Its place in lists of all of them: those without WebSocket first, without TLS first.
+    pub(crate) fn index(self) -> usize {
+        usize::from(self.is_websocket) * 2 + usize::from(self.scheme == Scheme::Https)
+    }
 }
 
 /// The result of a request.
@@ -67,8 +87,10 @@ pub(crate) struct Service {
     page: Page,
     /// TLS, if there are listeners for HTTPS.
     pub(crate) tls: Option<Tls>,
-    /// That of the connection that takes steps.
-    pub(crate) scheme: Scheme,
+    /// What the connection that takes steps carries its requests over.
+    pub(crate) carrier: Carrier,
+    /// The exchange of WebRTC peers, if WebTorrent is on.
+    pub(crate) exchange: Option<Exchange>,
     /// Bytes of partial input and unsent output, all connections together.
     pub(crate) buffered: usize,
     /// CPU time that TLS has taken in this turn, in units of one handshake.
@@ -78,17 +100,21 @@ pub(crate) struct Service {
 }
 
 /// The buffers of replies.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Replies {
     pub(crate) response: Response,
     /// Lists of info hashes for the next scrapes.
     hash_lists: Vec<Vec<[u8; HASH_LEN]>>,
+    /// A message to a WebRTC peer.
+    pub(crate) text: Vec<u8>,
+    /// The intervals of WebRTC peers are drawn from it.
+    pub(crate) rng: SmallRng,
 }
 
 impl Service {
     pub(crate) fn new(front: Front, rules: &Rules, limits: WebLimits, page: Page) -> Self {
         let (metrics, admission) = (front.metrics.clone(), Admission::new(rules, front.index));
-        let replies = Replies::default();
+        let replies = Replies::new(front.index as u64);
         Self {
             front,
             admission,
@@ -97,7 +123,8 @@ impl Service {
             replies,
             page,
             tls: None,
-            scheme: Scheme::Http,
+            carrier: Carrier { scheme: Scheme::Http, is_websocket: false },
+            exchange: None,
             buffered: 0,
             handshake_cost: 0,
             is_paused: false,
@@ -105,14 +132,13 @@ impl Service {
     }
 
     /// Checks the source of a connection, when it begins or a proxy names its client.
-    pub(crate) fn check_source(&self, client: SocketAddr) -> Result<(), CloseCause> {
+    pub(crate) fn check_source(&self, client: SocketAddr) -> Result<(), Refusal> {
         let incoming = &self.metrics.incoming;
         let port = client.port();
         match client.ip() {
             IpAddr::V4(ip) => self.admission.of(Source { ip, port }, &incoming.v4).source(),
             IpAddr::V6(ip) => self.admission.of(Source { ip, port }, &incoming.v6).source(),
         }
-        .map_err(cause_of)
     }
 
     /// Serves a request, or begins to; announces and scrapes only of a `client` that is known. An
@@ -128,7 +154,7 @@ impl Service {
             Target::Announce(query) => (false, query),
             Target::Scrape(query) => (true, query),
             Target::Root => {
-                self.page.write(head.host, self.scheme, &mut self.replies.response.body);
+                self.page.write(head.host, self.carrier.scheme, &mut self.replies.response.body);
                 return self.answered("text/html; charset=utf-8");
             }
             Target::Health => {
@@ -228,7 +254,7 @@ impl Service {
     }
 
     fn answered(&self, content_type: &'static str) -> Served {
-        answered(self.counters(), self.scheme);
+        answered(self.counters(), self.carrier);
         Served::Reply { status: OK, content_type }
     }
 
@@ -251,9 +277,13 @@ impl Service {
             Some(status) => _ = write!(body, "{status}\n{text}"),
             None => write_failure(text, None, body),
         }
-        requests(self.counters(), self.scheme).add(1);
-        self.counters().http_refused[refusal as usize].add(1);
+        self.count_refused(refusal);
         Served::Reply { status: status.unwrap_or(OK), content_type: TEXT }
+    }
+
+    /// Counts a refusal of the parser.
+    pub(crate) fn count_refused(&self, refusal: HttpRefusal) {
+        refused(self.counters(), self.carrier, refusal);
     }
 
     /// Answers a refused request of a client that shares its connection with others.
@@ -268,16 +298,22 @@ impl Service {
         self.refused(Refusal::Busy)
     }
 
-    fn close(&self, refusal: Refusal) -> Served {
+    /// Refuses a request from a source that is not served.
+    pub(crate) fn close(&self, refusal: Refusal) -> Served {
         self.refused(refusal);
         Served::Close(cause_of(refusal))
     }
 
     /// Counts a refusal of admission.
-    fn refused(&self, refusal: Refusal) -> Served {
-        requests(self.counters(), self.scheme).add(1);
+    pub(crate) fn refused(&self, refusal: Refusal) -> Served {
+        requests(self.counters(), self.carrier).add(1);
         self.counters().http_refused[HttpRefusal::ALL.len() + refusal as usize].add(1);
         Served::Reply { status: OK, content_type: TEXT }
+    }
+
+    /// The number of this web worker among all of them.
+    pub(crate) fn worker(&self) -> u16 {
+        self.exchange.as_ref().map_or(0, Exchange::number)
     }
 
     /// The proxies in force.
@@ -291,6 +327,15 @@ impl Service {
 }
 
 impl Replies {
+    fn new(seed: u64) -> Self {
+        Self {
+            response: Response::default(),
+            hash_lists: Vec::new(),
+            text: Vec::new(),
+            rng: SmallRng::seed_from_u64(seed),
+        }
+    }
+
     /// Writes the body of the reply to a request, for which a shard has returned `reply` in wire
     /// form (BEP 15).
     pub(crate) fn write(&mut self, reply: &[u8], request: InFlight) {
@@ -308,6 +353,12 @@ impl Replies {
         }
     }
 
+    /// Appends the message as a frame.
+    pub(crate) fn end_message(&mut self, out: &mut Vec<u8>) {
+        write::message(&self.text, out);
+        self.text.clear();
+    }
+
     /// Keeps the list of a scrape for a later one.
     pub(crate) fn recycle(&mut self, mut hashes: Vec<[u8; HASH_LEN]>) {
         hashes.clear();
@@ -316,25 +367,30 @@ impl Replies {
 }
 
 /// Counts a request that was answered.
-pub(crate) fn answered(counters: &WebCounters, scheme: Scheme) {
-    requests(counters, scheme).add(1);
+pub(crate) fn answered(counters: &WebCounters, carrier: Carrier) {
+    requests(counters, carrier).add(1);
     counters.answered.add(1);
 }
 
+/// Counts a request that was refused for a reason that only web workers have.
+pub(crate) fn refused(counters: &WebCounters, carrier: Carrier, refusal: HttpRefusal) {
+    requests(counters, carrier).add(1);
+    counters.http_refused[refusal as usize].add(1);
+}
+
 /// Counts a request whose connection was closed before the reply.
-pub(crate) fn abandoned(counters: &WebCounters, scheme: Scheme) {
-    requests(counters, scheme).add(1);
+pub(crate) fn abandoned(counters: &WebCounters, carrier: Carrier) {
+    requests(counters, carrier).add(1);
     counters.abandoned.add(1);
 }
 
-fn requests(counters: &WebCounters, scheme: Scheme) -> &Counter {
-    match scheme {
-        Scheme::Http => &counters.requests,
-        Scheme::Https => &counters.https_requests,
-    }
+fn requests(counters: &WebCounters, carrier: Carrier) -> &Counter {
+    let WebCounters { requests, https_requests, ws_requests, wss_requests, .. } = counters;
+    [requests, https_requests, ws_requests, wss_requests][carrier.index()]
 }
 
-fn cause_of(refusal: Refusal) -> CloseCause {
+/// Why the connection of a source that is not served is closed.
+pub(crate) fn cause_of(refusal: Refusal) -> CloseCause {
     match refusal {
         Refusal::Bogon => CloseCause::Bogon,
         _ => CloseCause::Blocked,

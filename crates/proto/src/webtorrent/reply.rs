@@ -1,0 +1,117 @@
+//! Messages to clients.
+//!
+//! A browser closes the connection after a message without a known `action`, and libtorrent up to
+//! 2.1.0 after one without `info_hash`; both ignore further fields.
+
+use std::io::Write as _;
+
+use super::{Action, Answer, Offer};
+use crate::id::{InfoHash, PeerId};
+use crate::scrape::{HASH_LEN, ScrapeCounts};
+
+/// Appends the reply to an announce. `interval` is in seconds.
+pub fn write_counts(info_hash: &InfoHash, interval: u32, counts: &ScrapeCounts, out: &mut Vec<u8>) {
+    begin(Action::Announce, Some(info_hash), out);
+    let ScrapeCounts { seeders, leechers, .. } = counts;
+    text(
+        format_args!(r#","interval":{interval},"complete":{seeders},"incomplete":{leechers}}}"#),
+        out,
+    );
+}
+
+/// Appends an offer of the peer `from`, for another peer.
+pub fn write_offer(info_hash: &InfoHash, from: &PeerId, offer: &Offer<'_>, out: &mut Vec<u8>) {
+    let Offer { offer_id, offer } = offer;
+    forward(info_hash, from, &offer_id.0, ("offer", offer), out);
+}
+
+/// Appends the answer of the peer `from`, for the peer that it is to.
+pub fn write_answer(info_hash: &InfoHash, from: &PeerId, answer: &Answer<'_>, out: &mut Vec<u8>) {
+    let Answer { offer_id, answer, .. } = answer;
+    forward(info_hash, from, &offer_id.0, ("answer", answer), out);
+}
+
+/// Appends the reply to a scrape: the counts of each hash.
+pub fn write_scrape(
+    counts: impl IntoIterator<Item = ([u8; HASH_LEN], ScrapeCounts)>,
+    out: &mut Vec<u8>,
+) {
+    begin(Action::Scrape, None, out);
+    out.extend_from_slice(br#","files":{"#);
+    for (number, (hash, counts)) in counts.into_iter().enumerate() {
+        if number > 0 {
+            out.push(b',');
+        }
+        id(&hash, out);
+        let ScrapeCounts { seeders, completed, leechers } = counts;
+        text(
+            format_args!(
+                r#":{{"complete":{seeders},"incomplete":{leechers},"downloaded":{completed}}}"#
+            ),
+            out,
+        );
+    }
+    out.extend_from_slice(b"}}");
+}
+
+/// Appends a failure with its `reason` and, where waiting helps, the minutes after which the client
+/// may try again (BEP 31).
+pub fn write_failure(
+    action: Action,
+    info_hash: Option<&InfoHash>,
+    reason: &str,
+    retry_in: Option<u32>,
+    out: &mut Vec<u8>,
+) {
+    begin(action, info_hash, out);
+    out.extend_from_slice(br#","failure reason":"#);
+    // Writing into memory does not fail.
+    let _ = serde_json::to_writer(&mut *out, reason);
+    if let Some(minutes) = retry_in {
+        text(format_args!(r#","retry in":{minutes}"#), out);
+    }
+    out.push(b'}');
+}
+
+/// The first fields of a message.
+fn begin(action: Action, info_hash: Option<&InfoHash>, out: &mut Vec<u8>) {
+    text(format_args!(r#"{{"action":"{}""#, action.name()), out);
+    if let Some(info_hash) = info_hash {
+        out.extend_from_slice(br#","info_hash":"#);
+        id(&info_hash.0, out);
+    }
+}
+
+fn forward(
+    info_hash: &InfoHash,
+    from: &PeerId,
+    offer_id: &[u8; 20],
+    (name, description): (&str, &str),
+    out: &mut Vec<u8>,
+) {
+    begin(Action::Announce, Some(info_hash), out);
+    out.extend_from_slice(br#","peer_id":"#);
+    id(&from.0, out);
+    out.extend_from_slice(br#","offer_id":"#);
+    id(offer_id, out);
+    text(format_args!(r#","{name}":{description}}}"#), out);
+}
+
+fn text(text: std::fmt::Arguments<'_>, out: &mut Vec<u8>) {
+    // Writing into memory does not fail.
+    let _ = out.write_fmt(text);
+}
+
+/// An id as a string: a character for each byte, in UTF-8.
+fn id(bytes: &[u8; 20], out: &mut Vec<u8>) {
+    out.push(b'"');
+    for byte in *bytes {
+        match byte {
+            b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
+            0..0x20 => text(format_args!("\\u{byte:04x}"), out),
+            0x20..0x80 => out.push(byte),
+            0x80.. => out.extend_from_slice(&[0xC0 | byte >> 6, 0x80 | byte & 0x3F]),
+        }
+    }
+    out.push(b'"');
+}
