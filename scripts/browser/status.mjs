@@ -1,7 +1,8 @@
 // Tests the tracker's status page in a browser: it shows the tracker's numbers under load, while the tracker is down,
 // after a restart, at the sizes of public trackers, and without scripts. Then the page is broken in several ways, and
 // the checks must find each. Called by scripts/browser-test with its directory and that of the programs, and `short` for
-// the checks that no delay of the host can disturb. Uses ports 25121 (of ::1 too) and 25122 of 127.0.0.1.
+// the checks that no delay of the host can disturb. Uses ports 25121 (of ::1 too) and 25122 of 127.0.0.1; a peer over HTTP
+// and one over WebSocket are in the numbers from the beginning.
 
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { hostname } from 'node:os';
@@ -21,9 +22,10 @@ const at = {
   config: join(place, 'status.toml'),
   udp: '127.0.0.1:25121',
   udp6: '[::1]:25121',
-  http: '127.0.0.1:25122',
+  http: '127.0.0.1:25121',
+  admin: '127.0.0.1:25122',
 };
-const base = `http://${at.http}`;
+const base = `http://${at.admin}`;
 const DENIED = '0123456789abcdef0123456789abcdef01234567';
 // Errors that the browser itself logs while the tracker is down.
 const REFUSED = /Failed to load resource: net::ERR_(CONNECTION_(REFUSED|RESET)|EMPTY_RESPONSE)|status of 503/;
@@ -127,6 +129,9 @@ async function look({ page, errors, requested }, pictures) {
   found.push(['the charts go on', (await until(async () => (await past()) > points, 6)) ? '' : `${points} points`]);
   const paths = await page.locator('#rates path').count();
   found.push(['the chart has its five lines', paths === 5 ? '' : `${paths} lines`]);
+  for (const [name, id] of [['numbers of HTTP', 'http'], ['WebRTC peers', 'webrtc-peers']]) {
+    found.push([`${name} are shown`, (await page.locator(`#${id} tr`).first().isVisible()) ? '' : 'no row']);
+  }
   found.push(['peers and swarms are drawn', await drawn(page)]);
   const shifts = await page.evaluate(() => window.shifts);
   found.push(['no layout shifts', shifts.sum < 0.01 ? '' : `shifts of ${shifts.sum}: ${shifts.who}`]);
@@ -154,6 +159,40 @@ async function look({ page, errors, requested }, pictures) {
   const known = ['/', '/stats.json', '/history.json', '/favicon.ico'].map((path) => base + path);
   found.push(['no other requests', requested.filter((url) => !known.includes(url) && !url.startsWith('data:'))]);
   return found.map(([name, wrong]) => [name, errorText(wrong)]);
+}
+
+// One announce over HTTP, and one over WebSocket by a page that keeps its connection.
+async function announceOverHttp(browser) {
+  const query = `info_hash=${'%01'.repeat(20)}&peer_id=-XX0001-123456789012&port=6881&left=0`;
+  const reply = await fetch(`http://${at.http}/announce?${query}`).then((answer) => answer.text());
+  check('an announce over HTTP is answered', reply.startsWith('d8:completei1e') ? '' : reply);
+  const page = await browser.newPage();
+  const message = { action: 'announce', info_hash: '\u0001'.repeat(20), peer_id: '-XX0001-123456789012', left: 1 };
+  const counts = await page.evaluate(([url, message]) => new Promise((done) => {
+    const socket = new WebSocket(url);
+    socket.onopen = () => socket.send(message);
+    socket.onmessage = ({ data }) => done(data);
+    socket.onclose = ({ code }) => done(`closed with ${code}`);
+    window.socket = socket;
+  }), [`ws://${at.http}/`, JSON.stringify(message)]);
+  check('an announce over WebSocket is answered', counts.includes('"incomplete":1') ? '' : counts);
+}
+
+// After these two announces the page has their rows.
+async function overHttp({ page }) {
+  const wanted = {
+    // The upgrade to WebSocket is a request, too.
+    http: { Requests: 3, answered: 3, 'closed before the reply': 0, Connections: 2 },
+    'webrtc-peers': { Swarms: 1, Seeders: 0, Leechers: 1, 'Connections by ws': 1, 'Connections by wss': 0 },
+    'webrtc-messages': { 'Requests by ws': 1, 'Requests by wss': 0, 'Offers sent': 0, 'Answers sent': 0 },
+  };
+  for (const [id, rows] of Object.entries(wanted)) {
+    // The last cell of a row is the number since the start, or now; a worker publishes it up to a second late.
+    const shown = () => page.locator(`#${id} tr`).evaluateAll((rows) =>
+      Object.fromEntries(rows.map(({ innerText }) => innerText.split('\t')).map((cells) => [cells[0], Number(cells.at(-1))])));
+    const agrees = (shown) => Object.entries(rows).every(([label, number]) => shown[label] === number);
+    check(`rows of ${id}`, (await until(async () => agrees(await shown()))) ? '' : JSON.stringify(await shown()));
+  }
 }
 
 async function head({ page, answer }) {
@@ -320,12 +359,14 @@ const breakages = [
   ['a family that is not drawn', 'peers and swarms are drawn', (page) => page.replace('peers_ipv6: families.ipv6.peers', 'peers_ipv6: 0')],
   ['a chart of peers without updates', 'the charts go on', (page) => page.replace('stored.add(stats.time, levels(stats));', 'if (!before) stored.add(stats.time, levels(stats));')],
   ['charts that begin with the page', 'the past is drawn', (page) => page.replace('if (!old) askPast();', '')],
+  ['a page without WebRTC peers', 'WebRTC peers are shown', (page) => page.replace('showWebrtc(stats, old, seconds);', '')],
   ['a request to another path', 'no other requests', script("fetch('lists')")],
 ];
 
 async function shortPass(browser) {
   const intact = await open(browser);
   await head(intact);
+  await overHttp(intact);
   // Its exit status is 3 where the host leaves it no time for a reply.
   const done = await until(async () => { const run = load(at, 3); return (await run.over) !== 3 && run; });
   await agrees(intact.page, done || { over: 3 });
@@ -338,6 +379,7 @@ async function shortPass(browser) {
 async function longPass(browser, running) {
   const intact = await open(browser);
   await head(intact);
+  await overHttp(intact);
   await underLoad(intact);
   const found = await look(intact, true);
   for (const [name, why] of found) check(name, why);
@@ -350,6 +392,8 @@ async function longPass(browser, running) {
   await restart(intact, running);
   await intact.context.close();
 
+  // The pages below show WebRTC peers like the first one.
+  await announceOverHttp(browser);
   await checkBreakages(breakages, found, async (change) => {
     const broken = await open(browser, change);
     const found = await look(broken);
@@ -366,6 +410,7 @@ try {
   await run(async (browser) => {
     const running = tracker(at);
     if (!(await until(answers))) throw new Error(`the tracker does not answer: see ${place}/onrush-status.log`);
+    await announceOverHttp(browser);
     if (process.argv[4] === 'short') await shortPass(browser);
     else await longPass(browser, running);
   });

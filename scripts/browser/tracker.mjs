@@ -28,8 +28,8 @@ export async function until(condition, seconds = 120) {
   }
 }
 
-export function tracker({ bin, place, state, config, udp, udp6, http }) {
-  const args = ['--config', config, '--listen', udp, '--listen', udp6, '--admin', http, '--state-dir', state];
+export function tracker({ bin, place, state, config, udp, udp6, http, admin }) {
+  const args = ['--config', config, '--listen', udp, '--listen', udp6, '--http', http, '--admin', admin, '--state-dir', state];
   return run(join(bin, 'onrush'), args, join(place, 'onrush-status.log'));
 }
 

@@ -159,9 +159,9 @@ class Host:
         shutil.copyfile(source, self.path(path))
         os.chmod(self.path(path), mode)
 
-    def remove(self, path):
-        """Removes a file or directory of the host, if it exists."""
-        self.run("rm", "-rf", path)
+    def remove(self, *paths):
+        """Removes files or directories of the host, where they exist."""
+        self.run("rm", "-rf", *paths)
 
     @contextlib.contextmanager
     def drop_in(self, unit, text):

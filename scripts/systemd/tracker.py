@@ -47,6 +47,22 @@ while not stops:
 print(sent, answered)
 """
 
+# Gets /health over one connection after the other, with the arguments and the output of LOAD.
+HTTP_LOAD = r"""
+import http.client, os, sys, time
+sent, answered = 0, 0
+end = time.monotonic() + 600
+while not os.path.exists(sys.argv[3]) and time.monotonic() < end:
+    connection = http.client.HTTPConnection(sys.argv[1], int(sys.argv[2]), timeout=120)
+    sent += 1
+    connection.request("GET", "/health", headers={"Connection": "close"})
+    answered += connection.getresponse().read().startswith(b"ok")
+    connection.close()
+    if sent == 1:
+        print("begun", flush=True)
+print(sent, answered)
+"""
+
 # Announces seeders of an info hash; prints the number of seeders from a scrape.
 SEEDERS = UDP + r"""
 import sys
@@ -71,11 +87,11 @@ def seeders(host, name, peers=0, port=6969):
 
 
 class Load:
-    """Announces before, during and after a block. Fails where a request was not answered."""
+    """Runs LOAD, or HTTP_LOAD, before, during and after a block. Fails where a request was not answered."""
 
-    def __init__(self, host, address="127.0.0.1", port=6969):
+    def __init__(self, host, address="127.0.0.1", port=6969, program=LOAD):
         self.host, self.stop = host, f"/tmp/stop-{time.time()}"
-        self.process = host.begin("python3", "-c", LOAD, address, str(port), self.stop)
+        self.process = host.begin("python3", "-c", program, address, str(port), self.stop)
 
     def __enter__(self):
         begun = self.process.stdout.readline()

@@ -8,18 +8,22 @@ import pathlib
 import re
 import signal
 import sys
+import tempfile
 import time
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+SCRIPTS = pathlib.Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(SCRIPTS / "systemd"), str(SCRIPTS / "lib")]
 
+from certificate import Certificate
 from checks import run
 from host import TIMEOUT, Host
-from tracker import CLIENT, Load, assert_served, get, seeders
+from tracker import CLIENT, HTTP_LOAD, Load, assert_served, get, seeders
 
 PTRACE_DETACH, PTRACE_INTERRUPT, PTRACE_SEIZE = 17, 0x4207, 0x4206
 WAIT_ALL = 0x40000000
 VCPUS = len(os.sched_getaffinity(0))
 CONFIG = "/etc/onrush/onrush.toml"
+CHAIN, KEY = "/etc/onrush/chain.pem", "/etc/onrush/key.pem"
 
 
 def threads(pid, field):
@@ -509,12 +513,75 @@ class Case:
             assert "ReusePort=yes" in journal, journal
         self.host.run("systemctl", "reset-failed", "onrush.service", "onrush.socket", check=False)
 
-    def a_low_port_needs_the_two_lines_of_the_comment(self):
+    @contextlib.contextmanager
+    def _certified(self):
+        """A certificate for the host's addresses in the configuration during a block."""
+        with tempfile.TemporaryDirectory() as place:
+            made = Certificate(pathlib.Path(place), "tracker", "IP:127.0.0.1", "IP:::1")
+            self.host.put(made.chain, CHAIN, 0o644)
+            self.host.put(made.key, KEY, 0o600)
+        self.host.run("chown", "onrush:", KEY)
+        text = self.host.read(CONFIG)
+        for key, path in [("certificates", CHAIN), ("keys", KEY)]:
+            assert text.count(f"\n{key} = []\n") == 1, key
+            text = text.replace(f"\n{key} = []\n", f'\n{key} = ["{path}"]\n')
+        with self.host.rewritten(CONFIG, text):
+            yield
+
+    def _is_served_over(self, *urls):
+        """Fails unless /health is ok at each of these, over both families."""
+        curl = ["curl", "--silent", "--show-error", "--max-time", str(TIMEOUT), "--cacert", CHAIN]
+        for url in urls:
+            for address in ["127.0.0.1", "[::1]"]:
+                got = self.host.run(*curl, url.replace("HOST", address) + "/health")
+                assert got.stdout.startswith("ok"), (url, address, got)
+
+    def listeners_of_systemd_are_used(self):
+        """By the unit of docs/HTTP.md, and by one for HTTPS, at port 443."""
+        page = (SCRIPTS.parent / "docs/HTTP.md").read_text()
+        text = re.search(r"(?ms)^```ini\n(# /etc/systemd/system/onrush-http\.socket.*?)^```$", page)[1]
+        units = {"onrush-http.socket": text}
+        text = text.replace(":6969", ":443").replace("[Socket]\n", "[Socket]\nFileDescriptorName=tls\n")
+        units["onrush-https.socket"] = text
+        urls = ["http://HOST:6969", "https://HOST"]
+        served = r"serves udp://.*http://0\.0\.0\.0:6969.*https://\[::\]:443 \(HTTP and HTTPS sockets by systemd\)"
+        with self._certified(), self.stopped(), self._installed(units):
+            since = time.time()
+            # The first connection starts the service, and waits until the start is complete.
+            self._is_served_over(*urls)
+            journal = self.greeted(since)
+            assert re.search(served, journal), journal
+            assert_served(self.host)
+            # The same listeners, in each process.
+            for change in [lambda: self._upgraded(self._signal), self.start]:
+                since = time.time()
+                with Load(self.host, program=HTTP_LOAD):
+                    change()
+                journal = self.greeted(since)
+                assert re.search(served, journal), journal
+                self._is_served_over(*urls)
+
+    @contextlib.contextmanager
+    def _installed(self, units):
+        """Sockets, by their units, which are started for a block."""
+        for name, text in units.items():
+            self.host.write(f"/etc/systemd/system/{name}", text)
+        self.host.run("systemctl", "daemon-reload")
+        self.host.run("systemctl", "start", *units)
+        try:
+            yield
+        finally:
+            self.host.run("systemctl", "stop", *units, "onrush.service", check=False)
+            self.host.remove(*(f"/etc/systemd/system/{name}" for name in units))
+            self.host.run("systemctl", "daemon-reload")
+
+    def low_ports_need_the_two_lines_of_the_comment(self):
         lines = "CapabilityBoundingSet=CAP_NET_BIND_SERVICE\nAmbientCapabilities=CAP_NET_BIND_SERVICE\n"
-        lines += "ExecStart=\nExecStart=/usr/bin/onrush --listen :80\n"
-        with self.host.drop_in("onrush.service", f"[Service]\n{lines}"), self.stopped():
+        lines += f"ExecStart=\nExecStart=/usr/bin/onrush --config {CONFIG} --listen :80 --https :443\n"
+        with self._certified(), self.host.drop_in("onrush.service", f"[Service]\n{lines}"), self.stopped():
             self.start()
             assert_served(self.host, port=80)
+            self._is_served_over("https://HOST")
 
     def a_stop_is_clean(self):
         _, since = self.start()

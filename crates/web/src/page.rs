@@ -122,26 +122,21 @@ mod tests {
         assert_eq!(v6, ["http://[2001:db8::1]:6969/announce", "udp://[2001:db8::1]:1/announce"]);
     }
 
+    /// Those of WebTorrent come last where it is on.
     #[test]
     fn the_urls_of_https_come_first_for_a_browser_that_has_come_over_it() {
         let of = |port: u16| vec![([192, 0, 2, 1], port).into()];
         let addresses = Addresses { udp: of(6969), http: of(80), https: of(443) };
-        let mut expected = ["https://t", "http://t", "udp://t:6969"];
-        let with_path = |urls: [&str; 3]| urls.map(|url| format!("{url}/announce"));
-        assert_eq!(shown(&addresses, Scheme::Https, "t", false), with_path(expected));
-        expected.swap(0, 1);
-        assert_eq!(shown(&addresses, Scheme::Http, "t", false), with_path(expected));
-        let mapped = shown(&addresses, Scheme::Https, "t:8443", false);
-        assert_eq!(mapped[..2], ["https://t:8443/announce", "http://t/announce"]);
-    }
-
-    #[test]
-    fn the_urls_of_webtorrent_come_last_where_it_is_on() {
-        let of = |port: u16| vec![([192, 0, 2, 1], port).into()];
-        let addresses = Addresses { udp: of(6969), http: of(8080), https: of(443) };
-        let all = ["https://t", "http://t:8080", "udp://t:6969", "wss://t", "ws://t:8080"];
-        let all = all.map(|url| format!("{url}/announce"));
-        assert_eq!(shown(&addresses, Scheme::Https, "t", true), all);
+        for (scheme, host, webtorrent, expected) in [
+            (Scheme::Https, "t", false, "https://t http://t udp://t:6969"),
+            (Scheme::Http, "t", false, "http://t https://t udp://t:6969"),
+            (Scheme::Https, "t:8443", false, "https://t:8443 http://t udp://t:6969"),
+            (Scheme::Https, "t", true, "https://t http://t udp://t:6969 wss://t ws://t"),
+            (Scheme::Http, "t:1", true, "http://t:1 https://t udp://t:6969 ws://t:1 wss://t"),
+        ] {
+            let expected = expected.split(' ').map(|url| format!("{url}/announce"));
+            assert!(expected.eq(shown(&addresses, scheme, host, webtorrent)), "{scheme:?} {host}");
+        }
     }
 
     #[test]

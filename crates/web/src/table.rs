@@ -1,5 +1,6 @@
 //! The open connections of a worker: their places, their limits, and when they time out.
 
+use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
 use std::mem;
 use std::net::{IpAddr, Ipv6Addr};
@@ -82,7 +83,9 @@ impl<R: Ord + Copy> Chosen<R> {
                 let rank = slot.connection.as_ref().and_then(&rank_of)?;
                 Some((Key { slot: number, generation: slot.generation }, rank))
             }));
-            keys.sort_unstable_by_key(|(_, rank)| *rank);
+            // Of the same rank, those with the most memory come first, not a handshake in progress.
+            let buffered = |key: &Key| table.slots[key.slot as usize].buffered;
+            keys.sort_unstable_by_key(|(key, rank)| (*rank, Reverse(buffered(key))));
             keys.truncate(CHOSEN);
             keys.reverse();
         }

@@ -55,7 +55,7 @@ impl Facts {
     /// descriptors of all processes and the table of connection tracking. The state of the clock is
     /// left out too: at boot the tracker may start before it is synchronised.
     pub fn gather(root: &Path, settings: &Settings, host: &Host, quick: bool) -> Self {
-        let ports = ports(settings);
+        let ports = ports(settings, Transport::Udp);
         let mut facts = Self {
             files: Files { root: root.to_owned(), unreadable: RefCell::default() },
             settings: settings.clone(),
@@ -199,17 +199,23 @@ impl Records {
         let found = (name, 0).to_socket_addrs().map_err(|error| error.to_string());
         let found = found.map(|addresses| {
             let addresses: BTreeSet<IpAddr> = addresses.map(|address| address.ip()).collect();
-            let record = |address| {
-                // Only an address of this host can be bound.
-                Record { address, is_local: UdpSocket::bind((address, 0)).is_ok() }
-            };
+            let record = |address| Record { address, is_local: is_local(address) };
             addresses.into_iter().map(record).collect()
         });
         Self { name: name.to_owned(), found }
     }
 }
 
-/// The ports of the tracker, each once, without port 0.
-pub(super) fn ports(settings: &Settings) -> BTreeSet<u16> {
-    settings.listen.iter().map(|listen| listen.address.port()).filter(|port| *port != 0).collect()
+/// Whether this host has an address: no other one can be bound.
+pub(super) fn is_local(address: IpAddr) -> bool {
+    UdpSocket::bind((address, 0)).is_ok()
+}
+
+/// The ports of the tracker over a protocol, each once, without port 0.
+pub(super) fn ports(settings: &Settings, transport: Transport) -> BTreeSet<u16> {
+    let listen = match transport {
+        Transport::Udp => settings.listen.clone(),
+        Transport::Tcp => settings.http.listeners().into_iter().map(|(_, it)| it).collect(),
+    };
+    listen.iter().map(|listen| listen.address.port()).filter(|port| *port != 0).collect()
 }

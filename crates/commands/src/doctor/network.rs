@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
+use onrush_net::bind::Transport;
 use onrush_net::{affinity, bind};
 use procfs_core::net::{Snmp, Snmp6};
 
-use super::facts::{Files, Record, Records, name, ports};
+use super::facts::{Files, Record, Records, is_local, name, ports};
 use super::{Facts, Finding};
 use onrush_config::socket_holders::Holder;
 
@@ -17,25 +18,30 @@ const BACKLOG: u64 = 8_192;
 const RARE: u64 = 10_000;
 /// Percentage of the table of connection tracking from which it is about to overflow.
 const NEARLY_FULL: u64 = 90;
+/// Percentage of the connections in TIME_WAIT that the kernel allows from which it is about to
+/// allow no more.
+const NEARLY_ALL_WAIT: u64 = 80;
 
 /// The findings, in the order of a packet's path.
 pub(super) fn checks(facts: &Facts) -> Vec<Finding> {
     let (files, socket) = (&facts.files, &facts.settings.socket);
     let (receive, send) = (socket.receive_buffer as u64, socket.send_buffer as u64);
-    let ports = ports(&facts.settings);
+    let [udp, tcp] =
+        [Transport::Udp, Transport::Tcp].map(|transport| ports(&facts.settings, transport));
+    let held: Vec<_> = udp.iter().map(|port| holder(*port, &facts.holders)).collect();
     let host = [
         rfs(files),
-        Some(conntrack(facts, &ports)),
+        Some(conntrack(facts, &[("udp", udp), ("tcp", tcp)])),
         buffer(files, "rmem_max", receive, "bursts of requests"),
         buffer(files, "wmem_max", send, "bursts of replies"),
         backlog(files),
         accept_queue(facts),
+        time_wait(facts),
         drops(files),
         early_demux(files),
     ];
     let cards = files.entries("sys/class/net").into_iter();
     let cards = cards.filter_map(|path| card(files, &path, facts.vcpus));
-    let held = ports.iter().map(|port| holder(*port, &facts.holders));
     cards.chain(host.into_iter().flatten()).chain(held).collect()
 }
 
@@ -135,8 +141,11 @@ fn rfs(files: &Files) -> Option<Finding> {
     Some(Finding::note("rfs", what).sysctl("net.core.rps_sock_flow_entries", 0))
 }
 
+/// The ports of the tracker by protocol, as the kernel and nft(8) name it.
+type Ports = [(&'static str, BTreeSet<u16>); 2];
+
 /// Connection tracking of the tracker's ports: a table that a flood fills, and CPU time for no use.
-fn conntrack(facts: &Facts, ports: &BTreeSet<u16>) -> Finding {
+fn conntrack(facts: &Facts, ports: &Ports) -> Finding {
     let name = "conntrack";
     let number =
         |what: &str| facts.files.number(&format!("proc/sys/net/netfilter/nf_conntrack_{what}"));
@@ -150,25 +159,32 @@ fn conntrack(facts: &Facts, ports: &BTreeSet<u16>) -> Finding {
     let table = format!("{entries} of {max} entries in use");
     let nearly_full = entries.saturating_mul(100) >= max.saturating_mul(NEARLY_FULL);
     match tracked(facts, ports) {
-        // An entry lasts 30 s, so the table says nothing of a port without traffic.
-        Some(0) if facts.tracker.is_some() => Finding::ok(
+        // An entry of UDP lasts 30 s, so the table says nothing of a port without traffic.
+        Some([0, 0]) if facts.tracker.is_some() => Finding::ok(
             name,
             format!(
                 "no client of the tracker is tracked, if any sent a request in the last 30 s \
                  ({table})"
             ),
         ),
-        Some(0) => Finding::note(
+        Some([0, 0]) => Finding::note(
             name,
             format!(
                 "connection tracking is active ({table}): run this again while the tracker has \
                  clients"
             ),
         ),
-        Some(tracked) => {
+        Some([udp, tcp]) => {
+            let kinds = [
+                (udp, format!("{udp} clients over UDP, each for 30 s")),
+                (tcp, format!("{tcp} connections over TCP, each until two minutes after its end")),
+            ];
+            let tracked: Vec<_> =
+                kinds.into_iter().filter(|(number, _)| *number > 0).map(|(_, text)| text).collect();
             let what = format!(
-                "{tracked} clients of the tracker are tracked ({table}): each takes an entry for \
-                 30 s and about 15 % of CPU time, and a full table drops packets"
+                "entries of connection tracking ({table}) are taken by {}: this takes about 15 % \
+                 of the CPU time of a datagram, and a full table drops packets",
+                tracked.join(", and ")
             );
             notrack(Finding::problem(name, what), ports)
         }
@@ -180,44 +196,67 @@ fn conntrack(facts: &Facts, ports: &BTreeSet<u16>) -> Finding {
         None => {
             let what = format!(
                 "connection tracking is active ({table}), and its table cannot be read: the \
-                 tracker's port should not be tracked"
+                 tracker's ports should not be tracked"
             );
-            Finding::note(name, what).fix("conntrack -L -p udp, as root, lists what is tracked")
+            let lists = for_each(ports, |protocol, _| format!("conntrack -L -p {protocol}"));
+            Finding::note(name, what).fix(format!("{lists}, as root, lists what is tracked"))
         }
     }
 }
 
-/// Entries of these UDP ports in the table of connection tracking: lines with `udp` and the port as
-/// `sport=` or `dport=`. Root may read the table if the kernel was built with
-/// CONFIG_NF_CONNTRACK_PROCFS.
-fn tracked(facts: &Facts, ports: &BTreeSet<u16>) -> Option<usize> {
-    let is_ours = |line: &String| {
-        line.split_whitespace().any(|word| word == "udp")
-            && line.split_whitespace().any(|word| {
-                let port = word.strip_prefix("dport=").or_else(|| word.strip_prefix("sport="));
-                port.and_then(|port| port.parse().ok()).is_some_and(|port| ports.contains(&port))
-            })
-    };
+/// Entries of these ports in the table of connection tracking, by protocol. Root may read the table
+/// if the kernel was built with CONFIG_NF_CONNTRACK_PROCFS.
+fn tracked(facts: &Facts, ports: &Ports) -> Option<[usize; 2]> {
     let table = if facts.quick { None } else { facts.files.lines("proc/net/nf_conntrack") };
-    table.map(|lines| lines.filter(is_ours).count())
+    let mut counts = [0; 2];
+    for line in table? {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        for (count, (protocol, ports)) in counts.iter_mut().zip(ports) {
+            *count += usize::from(words.contains(protocol) && is_ours(&words, ports));
+        }
+    }
+    Some(counts)
+}
+
+/// Whether an entry has one of these ports, and is not of this host as the client of another one,
+/// whose port may be the same.
+fn is_ours(words: &[&str], ports: &BTreeSet<u16>) -> bool {
+    let values = |key: &'static str| words.iter().filter_map(move |word| word.strip_prefix(key));
+    let mut numbers = values("sport=").chain(values("dport=")).filter_map(|port| port.parse().ok());
+    // The sources of requests and of replies.
+    let are_local = values("src=").map(|address| address.parse().is_ok_and(is_local));
+    numbers.any(|port| ports.contains(&port)) && !are_local.eq([true, false])
 }
 
 /// The remedy: rules that exempt requests and replies of these ports.
-fn notrack(finding: Finding, ports: &BTreeSet<u16>) -> Finding {
-    let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
-    let ports = ports.join(", ");
+fn notrack(finding: Finding, ports: &Ports) -> Finding {
+    let rules = for_each(ports, |protocol, ports| {
+        format!(
+            "nft add rule inet onrush early {protocol} dport '{{ {ports} }}' notrack; \
+             nft add rule inet onrush early_out {protocol} sport '{{ {ports} }}' notrack"
+        )
+    });
     finding
         .fix(format!(
             "nft add table inet onrush; \
              nft add chain inet onrush early '{{ type filter hook prerouting priority raw; }}'; \
              nft add chain inet onrush early_out '{{ type filter hook output priority raw; }}'; \
-             nft add rule inet onrush early udp dport '{{ {ports} }}' notrack; \
-             nft add rule inet onrush early_out udp sport '{{ {ports} }}' notrack"
+             {rules}"
         ))
         .keep(
-            "the same rules in /etc/nftables.conf, which must also accept the port in both \
+            "the same rules in /etc/nftables.conf, which must also accept the ports in both \
              directions",
         )
+}
+
+/// Commands for the ports of each protocol that has any.
+fn for_each(ports: &Ports, command: impl Fn(&str, &str) -> String) -> String {
+    let used = ports.iter().filter(|(_, ports)| !ports.is_empty());
+    let commands = used.map(|(protocol, ports)| {
+        let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
+        command(protocol, &ports.join(", "))
+    });
+    commands.collect::<Vec<_>>().join("; ")
 }
 
 /// The limit on the size of a socket's buffer, in bytes.
@@ -269,6 +308,30 @@ fn accept_queue(facts: &Facts) -> Option<Finding> {
     }
     let what = format!("{fit} at a listener for HTTP: further ones of a burst are dropped");
     Some(Finding::note(name, what).sysctl("net.core.somaxconn", wanted))
+}
+
+/// Ended connections of which the kernel keeps the ports for a minute, in TIME_WAIT (RFC 9293,
+/// section 3.3.2): those that the tracker ended first.
+fn time_wait(facts: &Facts) -> Option<Finding> {
+    let (files, name) = (&facts.files, "time_wait");
+    let limit = files.number("proc/sys/net/ipv4/tcp_max_tw_buckets")?;
+    // Over both families (net/ipv4/proc.c).
+    let counts = files.text("proc/net/sockstat")?;
+    let counts = counts.lines().find_map(|line| line.strip_prefix("TCP:"))?;
+    let mut counts = counts.split_whitespace().skip_while(|word| *word != "tw").skip(1);
+    let waiting: u64 = counts.next()?.parse().ok()?;
+    if !facts.settings.http.is_on() {
+        return None;
+    }
+    let what = format!("{waiting} ended connections are in TIME_WAIT, of at most {limit}");
+    if waiting.saturating_mul(100) < limit.saturating_mul(NEARLY_ALL_WAIT) {
+        return Some(Finding::ok(name, what));
+    }
+    let what = format!(
+        "{what}: further ones end without it, and what their clients still send is answered with \
+         a reset"
+    );
+    Some(Finding::note(name, what).sysctl("net.ipv4.tcp_max_tw_buckets", 2 * limit))
 }
 
 /// Datagrams that full buffers of sockets have dropped, over both families; a host without IPv6 has

@@ -473,9 +473,13 @@ fn swap_and_huge_pages_are_notes() {
 
 /// An entry of the table of connection tracking.
 fn entry(protocol: &str, port: u16) -> String {
+    entry_of(["192.0.2.7", "198.51.100.1"], protocol, port)
+}
+
+fn entry_of([client, server]: [&str; 2], protocol: &str, port: u16) -> String {
     format!(
-        "ipv4     2 {protocol}      17 29 src=192.0.2.7 dst=198.51.100.1 sport=40000 dport={port} \
-         [UNREPLIED] src=198.51.100.1 dst=192.0.2.7 sport={port} dport=40000 mark=0 use=2\n"
+        "ipv4     2 {protocol}      17 29 src={client} dst={server} sport=40000 dport={port} \
+         [UNREPLIED] src={server} dst={client} sport={port} dport=40000 mark=0 use=2\n"
     )
 }
 
@@ -487,7 +491,10 @@ fn a_tracked_port_is_a_problem_with_rules_for_every_port() {
             ("proc/sys/net/netfilter/nf_conntrack_count", &entries.to_string()),
         ]);
         if let Some(tracked) = tracked {
-            let others = [entry("tcp", 6969), entry("udp", 16_969), entry("udp", 53)].concat();
+            // Of the other protocol, at other ports, and of a client on this host.
+            let away = entry_of(["127.0.0.1", "192.0.2.9"], "udp", 6969);
+            let others =
+                [entry("tcp", 6969), entry("udp", 16_969), entry("udp", 53), away].concat();
             let table = others + &entry("udp", 6969).repeat(tracked);
             made.file("proc/net/nf_conntrack", &table);
         }
@@ -503,7 +510,7 @@ fn a_tracked_port_is_a_problem_with_rules_for_every_port() {
     for part in [
         "udp dport '{ 6969, 6970 }' notrack",
         "udp sport '{ 6969, 6970 }' notrack",
-        "3 clients of the tracker",
+        "taken by 3 clients over UDP, each for 30 s:",
     ] {
         finds(Problem, part, table(10, Some(3), Some(7)));
     }
@@ -514,6 +521,40 @@ fn a_tracked_port_is_a_problem_with_rules_for_every_port() {
     finds(Problem, "nearly full", table(900, None, None));
     let (facts, made) = table(10, Some(3), None);
     finds(Note, "cannot be read", (Facts { quick: true, ..facts }, made));
+}
+
+#[test]
+fn ports_of_http_are_tracked_by_their_protocol() {
+    const HTTP: &str = "http = { listen = [':80', ':6969'], tls_listen = [':443'], certificates = \
+                        ['/t.crt'], keys = ['/t.key'] }";
+    let finds = |severity, part: &str, entries: &[String]| {
+        let made = Made::new(&[
+            ("proc/sys/net/netfilter/nf_conntrack_max", "1000\n"),
+            ("proc/sys/net/netfilter/nf_conntrack_count", "10\n"),
+            ("proc/net/nf_conntrack", &entries.concat()),
+        ]);
+        finds_in(&made.look(HTTP, false), "conntrack", severity, part);
+    };
+    let others = [
+        entry("udp", 443),
+        entry("tcp", 8080),
+        entry_of(["127.0.0.1", "192.0.2.9"], "tcp", 443),
+        entry_of(["::1", "2001:db8::9"], "tcp", 443),
+    ];
+    finds(Note, "while the tracker has clients", &others);
+    // A proxy on this host is a client like others.
+    let proxy = entry_of(["127.0.0.1", "127.0.0.1"], "tcp", 80);
+    let over_tcp = [entry("tcp", 443), entry("tcp", 6969), proxy];
+    for part in [
+        "tcp dport '{ 80, 443, 6969 }' notrack",
+        "tcp sport '{ 80, 443, 6969 }' notrack",
+        "udp dport '{ 6969 }' notrack",
+        "taken by 3 connections over TCP, each until two minutes after its end:",
+    ] {
+        finds(Problem, part, &over_tcp);
+    }
+    let part = "taken by 2 clients over UDP, each for 30 s, and 3 connections over TCP, ";
+    finds(Problem, part, &[over_tcp.concat(), entry("udp", 6969).repeat(2)]);
 }
 
 #[test]
@@ -549,6 +590,24 @@ fn connections_over_http_need_files_and_a_queue() {
     finds_in(&small, "somaxconn", Note, "sysctl -w net.core.somaxconn=4096");
     let off = Made::new(&[("proc/self/limits", &limits(256))]).facts();
     assert!(found(&off, "connections").is_none() && found(&off, "somaxconn").is_none());
+}
+
+#[test]
+fn connections_in_time_wait_are_a_note_near_their_limit() {
+    let look = |waiting: &str, settings: &str| {
+        let sockets = changed("/proc/net/sockstat", &[("TCP:", waiting)]);
+        let limit = ("proc/sys/net/ipv4/tcp_max_tw_buckets", "1000\n");
+        let made = Made::new(&[limit, ("proc/net/sockstat", &sockets)]);
+        found(&made.look(settings, false), "time_wait")
+    };
+    let at = |waiting| {
+        let line = format!(" inuse 3000 orphan 0 tw {waiting} alloc 54 mem 4000");
+        look(&line, "http.listen = [':80']").unwrap()
+    };
+    is(at(799), Severity::Ok, "799 ended connections");
+    is(at(800), Note, "800 ended connections are in TIME_WAIT, of at most 1000:");
+    is(at(800), Note, "sysctl -w net.ipv4.tcp_max_tw_buckets=2000");
+    assert_eq!(look(" inuse 3 orphan 0 tw 1000 alloc 54 mem 40", ""), None, "HTTP is off");
 }
 
 #[test]

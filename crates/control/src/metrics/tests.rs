@@ -370,16 +370,26 @@ fn web_workers_show_the_series_of_http() {
     assert_eq!(values, (1..next).collect::<Vec<_>>());
     let [web, other] = [1, 2].map(|n| &members[n].metrics.web);
     for (name, counter) in [
-        ("accepted_connections_total{transport=\"http\"", &web.accepted),
-        ("accepted_connections_total{transport=\"https\"", &web.https_accepted),
-        ("connections{transport=\"http\"", &web.open),
-        ("handshakes_total{result=\"resumed\"", &web.resumed_handshakes),
-        ("closed_connections_total{cause=\"client\"", &web.closed[0]),
-        ("requests_total{transport=\"http\"", &web.requests),
-        ("refused_requests_total{reason=\"malformed\"", &web.http_refused[0]),
-        ("refused_requests_total{reason=\"busy\"", web.http_refused.last().unwrap()),
+        ("http_accepted_connections_total{transport=\"http\"", &web.accepted),
+        ("http_accepted_connections_total{transport=\"https\"", &web.https_accepted),
+        ("http_connections{transport=\"http\"", &web.open),
+        ("http_connections{transport=\"ws\"", &web.ws_open),
+        ("http_connections{transport=\"wss\"", &web.wss_open),
+        ("http_handshakes_total{result=\"resumed\"", &web.resumed_handshakes),
+        ("http_closed_connections_total{cause=\"client\"", &web.closed[0]),
+        ("http_requests_total{transport=\"http\"", &web.requests),
+        ("http_requests_total{transport=\"ws\"", &web.ws_requests),
+        ("http_requests_total{transport=\"wss\"", &web.wss_requests),
+        ("http_refused_requests_total{reason=\"malformed\"", &web.http_refused[0]),
+        ("http_refused_requests_total{reason=\"busy\"", web.http_refused.last().unwrap()),
+        ("webtorrent_peers{role=\"seeder\"", &web.webrtc_seeders),
+        ("webtorrent_peers{role=\"leecher\"", &web.webrtc_leechers),
+        ("webtorrent_forwarded_messages_total{kind=\"offer\"", &web.webrtc_offers),
+        ("webtorrent_forwarded_messages_total{kind=\"answer\"", &web.webrtc_answers),
+        ("webtorrent_dropped_messages_total{kind=\"offer\"", &web.webrtc_offers_dropped),
+        ("webtorrent_dropped_messages_total{kind=\"answer\"", &web.webrtc_answers_dropped),
     ] {
-        let name = format!("onrush_http_{name},worker=\"web-0\"}}");
+        let name = format!("onrush_{name},worker=\"web-0\"}}");
         assert_eq!(shown.get(&name), Some(&(counter.get() as f64)), "{name}");
     }
 

@@ -1,7 +1,7 @@
 //! Limits of the process: few open files, and little memory.
 
-use std::io::Write;
-use std::net::{TcpStream, UdpSocket};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::path::Path;
 use std::time::Instant;
 
@@ -9,7 +9,9 @@ use nix::sys::signal::Signal;
 
 use crate::account::Account;
 use crate::harness::messages::SNAPSHOT;
-use crate::harness::{PLACEMENTS, Peers, TIMEOUT, is_up, launch_in, random_hash, seeder};
+use crate::harness::{
+    PLACEMENTS, Peers, TIMEOUT, free_address, is_up, launch_in, random_hash, seeder,
+};
 use crate::load::Load;
 use crate::upgrade::upgrade;
 
@@ -83,6 +85,72 @@ fn without_free_descriptors_the_tracker_serves_and_refuses_upgrades() {
     daemon.skip();
     daemon.line(SNAPSHOT);
     upgrade(&mut daemon);
+    peers.assert_served(address);
+    load.end_answered();
+}
+
+const REQUEST: &str = "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
+
+/// A connection over HTTP on which this was sent.
+fn sent(http: SocketAddr, text: &str) -> TcpStream {
+    let mut client = TcpStream::connect(http).unwrap();
+    client.set_read_timeout(Some(TIMEOUT)).unwrap();
+    client.write_all(text.as_bytes()).unwrap();
+    client
+}
+
+/// Reads the reply to [`REQUEST`].
+fn is_answered(client: &mut TcpStream) {
+    let mut reply = [0; 1024];
+    let length = client.read(&mut reply).unwrap();
+    let reply = String::from_utf8_lossy(&reply[..length]);
+    assert!(reply.starts_with("HTTP/1.1 200 "), "{reply}");
+}
+
+/// Connections over HTTP take every free descriptor: UDP is served. Idle ones are closed for new
+/// ones; if none is idle, new ones wait, no thread spins, and all works once the others are closed.
+#[test]
+fn without_free_descriptors_connections_over_http_replace_idle_ones_or_wait() {
+    let (state, http) = (tempfile::tempdir().unwrap(), free_address());
+    let config = format!("[http]\nlisten = [\"{http}\"]\ntimeout = 300\nkeep_alive = 300\n");
+    let daemon = launch_in(state.path(), PLACEMENTS[0], &config)
+        .admin()
+        .under(&["prlimit", &format!("--nofile={FILES}:{FILES}")])
+        .serve();
+    let address = daemon.address();
+    let peers = Peers::announced_to(address);
+    let load = Load::start("127.0.3.10", address);
+    let pid = daemon.pid();
+    let are_used = || files(pid, state.path()) >= FILES - RESERVED;
+    let mut idle: Vec<_> = (0..2 * FILES).map(|_| sent(http, REQUEST)).collect();
+    idle.iter_mut().for_each(is_answered);
+    assert!(are_used(), "descriptors are free");
+    drop(idle);
+
+    let half: Vec<_> = (0..2 * FILES).map(|_| sent(http, &REQUEST[..20])).collect();
+    let mut waiting = sent(http, REQUEST);
+    load.until("no descriptor is free", are_used);
+    let cpu = cpu_seconds(pid);
+    load.answered(MEASURED);
+    let cpu = cpu_seconds(pid) - cpu;
+    assert!(cpu < 0.5, "{cpu} s of CPU time for {MEASURED} requests");
+    peers.assert_served(address);
+    waiting.set_nonblocking(true).unwrap();
+    assert_eq!(waiting.read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
+    waiting.set_nonblocking(false).unwrap();
+    drop(half);
+    is_answered(&mut waiting);
+    is_answered(&mut sent(http, REQUEST));
+
+    load.until("the connections are counted", || {
+        let metrics = daemon.metrics();
+        let sum = |name: &str, label: &str| metrics.sum(&format!("onrush_http_{name}"), &[label]);
+        assert!(sum("accept_errors_total", "") > 0.0);
+        assert!(sum("closed_connections_total", "cause=\"replaced\"") > 0.0);
+        let closed = sum("closed_connections_total", "");
+        closed >= 4.0 * FILES as f64
+            && sum("accepted_connections_total", "") == sum("connections", "") + closed
+    });
     peers.assert_served(address);
     load.end_answered();
 }

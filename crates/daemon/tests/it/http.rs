@@ -161,6 +161,103 @@ fn peers_over_http_and_over_udp_find_each_other() {
     check_sums(&daemon);
 }
 
+/// The number of peers in a reply (BEP 7, 23).
+fn number_of_peers(reply: &[u8], ip: IpAddr) -> usize {
+    let (key, len) = if ip.is_ipv4() { ("5:peers", 6) } else { ("6:peers6", 18) };
+    let text: String = reply.iter().map(|byte| char::from(*byte)).collect();
+    let (_, string) = text.split_once(key).expect("peers");
+    string.split_once(':').unwrap().0.parse::<usize>().unwrap() / len
+}
+
+#[test]
+fn each_key_of_an_announce_is_handled() {
+    let (daemon, addresses) = serve("");
+    for (udp, http) in daemon.addresses().iter().zip(addresses) {
+        let (udp, mut web) = (Client::new(*udp).connected(), Connection::to(http));
+        for (more, [seeders, leechers], listed) in [
+            ("", [0, 1], Some(7_001)),
+            ("&left=0", [1, 0], Some(7_001)),
+            ("&left=none", [0, 1], Some(7_001)),
+            ("&left=0&event=over", [1, 0], Some(7_001)),
+            ("&ip=192.0.2.1&ipv4=192.0.2.1:9&ipv6=2001:db8::1&key=9", [0, 1], Some(7_001)),
+            // The last one counts.
+            ("&port=0&port=7002", [0, 1], Some(7_002)),
+            ("&port=1&left=0", [1, 0], None),
+        ] {
+            let hash = random_hash();
+            let target = announce(hash, 7_001, more).replace("/announce", "/x/announce.php");
+            web.get(&target);
+            let counts = ScrapeCounts { seeders, completed: 0, leechers };
+            assert_eq!(udp.counts(hash), counts, "{more}");
+            let listed = listed.map(|port| SocketAddr::new(http.ip(), port));
+            let peers = udp.announce(&leecher(hash, 9)).peers;
+            assert_eq!(peers, Vec::from_iter(listed), "{more}");
+        }
+        let hash = random_hash();
+        udp.announce(&leecher(hash, 9));
+        let ip = http.ip().to_string();
+        let list = format!("5:peersld2:ip{}:{ip}4:porti9eeee", ip.len());
+        let reply = web.get(&announce(hash, 7_001, "&compact=0"));
+        assert!(reply.ends_with(list.as_bytes()), "{reply:?}");
+    }
+    check_sums(&daemon);
+}
+
+#[test]
+fn an_announce_with_an_invalid_key_fails() {
+    let (daemon, addresses) = serve("");
+    for (udp, http) in daemon.addresses().iter().zip(addresses) {
+        let (hash, mut web) = (random_hash(), Connection::to(http));
+        let target = announce(hash, 7_001, "");
+        let without = |key: &str| target.replace(&format!("{key}="), "no=");
+        let with = |more: &str| format!("{target}{more}");
+        for (target, reason) in [
+            (without("info_hash"), "info_hash"),
+            (without("info_hash") + "&info_hash=short", "info_hash"),
+            (with("&info_hash=aaaaaaaaaaaaaaaaaaaa"), "info_hashes"),
+            (without("peer_id"), "peer_id"),
+            (with("&peer_id=-ON0001-"), "peer_id"),
+            (without("port"), "port_value"),
+            (with("&port="), "port_value"),
+            (with("&port=-1"), "port_value"),
+            (with("&port=65536"), "port_value"),
+            (with("&port=http"), "port_value"),
+            (with("&port=0"), "port"),
+        ] {
+            let before = refused(&daemon, reason);
+            let reply = web.get(&target);
+            assert!(reply.starts_with(b"d14:failure reason"), "{target}: {reply:?}");
+            let label = format!("reason=\"{reason}\"");
+            await_sum(&daemon, "refused_requests_total", &label, before + 1);
+        }
+        let none = ScrapeCounts { seeders: 0, completed: 0, leechers: 0 };
+        assert_eq!(Client::new(*udp).connected().counts(hash), none);
+    }
+    check_sums(&daemon);
+}
+
+#[test]
+fn a_reply_has_as_many_peers_as_asked_for() {
+    let (daemon, addresses) = serve("[limits]\nsource_peers_per_swarm = 0\n");
+    for (udp, http) in daemon.addresses().iter().zip(addresses) {
+        let (hash, udp) = (random_hash(), Client::new(*udp).connected());
+        (10_000..10_205).for_each(|port| drop(udp.announce(&leecher(hash, port))));
+        let mut web = Connection::to(http);
+        let most = if http.is_ipv4() { 200 } else { 67 };
+        for (more, number) in [
+            ("&numwant=1", 1),
+            ("&numwant=0", 0),
+            ("&numwant=1000", most),
+            ("", 50),
+            ("&numwant=-1", 50),
+            ("&numwant=all", 50),
+        ] {
+            let reply = web.get(&announce(hash, 7_001, more));
+            assert_eq!(number_of_peers(&reply, http.ip()), number, "{more}");
+        }
+    }
+}
+
 #[test]
 fn what_is_no_request_has_its_status_and_ends_only_its_connection() {
     let (daemon, [v4, v6]) = serve("[http]\nkeep_alive = 300\n");

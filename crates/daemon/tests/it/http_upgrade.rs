@@ -4,7 +4,9 @@ use std::fs;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 
 use onrush::upgrade::successor::SuccessorSide;
 use onrush_config::Settings;
@@ -13,30 +15,35 @@ use onrush_testing::memory_tracker::rules;
 use onrush_testing::tls::{Issued, client};
 use onrush_tracker::access::AccessList;
 use onrush_tracker::clock::Clock;
+use onrush_tracker::orders::FRONT_PAUSE_LIMIT;
+use rustls::ClientConfig;
 
 use crate::harness::messages::UPGRADE_FAILED;
-use crate::harness::{Daemon, TIMEOUT, eventually, free_address, meanwhile, random_hash};
+use crate::harness::{Daemon, eventually, free_address, leecher, meanwhile, random_hash};
 use crate::http::{Connection, announce, get, only};
-use crate::https::{ask, certificate_keys, connect};
+use crate::https::{Wire, ask, certificate_keys, connect, connect_by};
 use crate::upgrade::{upgrade_by_ctl, with_admin};
+
+/// An address, and how to use TLS there.
+type Server = (SocketAddr, Option<Arc<ClientConfig>>);
 
 /// A client that sends one request after the other.
 struct Client {
-    address: SocketAddr,
+    server: Server,
     /// Whether it uses a connection for several requests.
     keeps: bool,
-    connection: Option<BufReader<TcpStream>>,
+    connection: Option<BufReader<Box<dyn Wire>>>,
     request: String,
 }
 
 impl Client {
-    fn new(address: SocketAddr, number: u16, keeps: bool) -> Self {
+    fn new(server: &Server, number: u16, keeps: bool) -> Self {
         let target = announce(random_hash(), 7_000 + number, "&left=0");
         let request = match keeps {
             true => get(&target),
             false => format!("GET {target} HTTP/1.1\r\nConnection: close\r\n\r\n"),
         };
-        Self { address, keeps, connection: None, request }
+        Self { server: server.clone(), keeps, connection: None, request }
     }
 
     /// Gets a reply. Only a connection that was closed while it was idle is made again, as every
@@ -48,19 +55,27 @@ impl Client {
             self.connection = connection;
             return;
         }
-        let stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
-        let connection = exchange(BufReader::new(stream), &self.request);
-        self.connection = connection.expect("a reply").filter(|_| self.keeps);
+        let (address, tls) = &self.server;
+        self.connection = loop {
+            let began = Instant::now();
+            match exchange(connect_by(*address, tls.as_ref()).0, &self.request) {
+                Ok(connection) => break connection.filter(|_| self.keeps),
+                // An upgrade does not wait longer for a handshake.
+                Err(error) => {
+                    let is_slow = tls.is_some() && began.elapsed() >= FRONT_PAUSE_LIMIT;
+                    assert!(is_slow, "{error}");
+                }
+            }
+        };
     }
 }
 
 /// Sends a request and reads the reply. Returns the connection if it is kept. The only error is
 /// that it ended before the reply.
 fn exchange(
-    mut connection: BufReader<TcpStream>,
+    mut connection: BufReader<Box<dyn Wire>>,
     request: &str,
-) -> io::Result<Option<BufReader<TcpStream>>> {
+) -> io::Result<Option<BufReader<Box<dyn Wire>>>> {
     connection.get_mut().write_all(request.as_bytes())?;
     let (mut length, mut closes, mut line) = (0, false, String::new());
     if connection.read_line(&mut line)? == 0 {
@@ -90,12 +105,13 @@ fn serve(state: &Path, http: &str) -> (Daemon, String) {
     (daemon, text.replace(&format!("[http]\n{http}\n"), ""))
 }
 
-/// Runs `change` while clients ask at `address`. The argument of `change` waits for 200 further
+/// Runs `change` while clients ask these servers. The argument of `change` waits for 200 further
 /// replies.
-fn under_load(address: SocketAddr, change: impl FnOnce(&dyn Fn())) {
+fn under_load(servers: &[Server], change: impl FnOnce(&dyn Fn())) {
     let answered = AtomicUsize::new(0);
     let load = (0..8).map(|number| {
-        let mut client = Client::new(address, number, number % 2 == 0);
+        let server = &servers[usize::from(number / 2) % servers.len()];
+        let mut client = Client::new(server, number, number % 2 == 0);
         let answered = &answered;
         move || {
             client.ask();
@@ -115,10 +131,16 @@ fn under_load(address: SocketAddr, change: impl FnOnce(&dyn Fn())) {
 /// With the same number of web workers, more and fewer.
 #[test]
 fn no_request_fails_over_upgrades() {
-    let (state, http) = (tempfile::tempdir().unwrap(), free_address());
-    let table = |workers| format!("listen = [\"{http}\"]\nworkers = {workers}");
+    let state = tempfile::tempdir().unwrap();
+    let issued = Issued::of(&["t.example"]);
+    let keys = certificate_keys(&issued, state.path());
+    let [http, https] = [(); 2].map(|()| free_address());
+    let table = |workers| {
+        format!("listen = [\"{http}\"]\ntls_listen = [\"{https}\"]\n{keys}workers = {workers}")
+    };
     let (mut daemon, rest) = serve(state.path(), &table(1));
-    under_load(http, |await_replies| {
+    let servers = [(http, None), (https, Some(client(&[&issued])))];
+    under_load(&servers, |await_replies| {
         for workers in [1, 3, 3, 1, 2] {
             daemon.configure(&format!("{rest}\n[http]\n{}\n", table(workers)));
             upgrade_by_ctl(&mut daemon, &[]);
@@ -129,8 +151,8 @@ fn no_request_fails_over_upgrades() {
         }
     });
     // Each of several listeners is accepted from.
-    for _ in 0..50 {
-        Client::new(http, 1, false).ask();
+    for server in &servers {
+        (0..50).for_each(|_| Client::new(server, 1, false).ask());
     }
 }
 
@@ -153,19 +175,95 @@ fn https_is_served_over_upgrades() {
     }
 }
 
+/// UDP is served while an upgrade waits for them.
 #[test]
 fn slow_clients_do_not_hold_an_upgrade() {
     let (state, http) = (tempfile::tempdir().unwrap(), free_address());
     let (mut daemon, _) = serve(state.path(), &format!("listen = [\"{http}\"]\ntimeout = 300"));
-    let mut half = Connection::to(http);
-    half.send("GET /announce");
-    let mut idle = Connection::to(http);
-    idle.get("/health");
-    upgrade_by_ctl(&mut daemon, &[]);
-    for client in [&mut half, &mut idle] {
-        assert!(client.has_ended());
-    }
+    let (udp, peer) = (daemon.client(), leecher(random_hash(), 7_001));
+    let answered = AtomicUsize::new(0);
+    let announces = || {
+        udp.announce(&peer);
+        answered.fetch_add(1, Ordering::Relaxed);
+    };
+    let mut upgrade = || {
+        let [mut half, mut idle] = [(); 2].map(|()| Connection::to(http));
+        half.send("GET /announce");
+        idle.get("/health");
+        daemon.signal("USR2");
+        // Before the wait begins.
+        let mut began = Instant::now();
+        eventually("an idle connection is closed", || {
+            let now = Instant::now();
+            let is_open = is_open(&mut idle);
+            began = if is_open { now } else { began };
+            !is_open
+        });
+        let enough = answered.load(Ordering::Relaxed) + 2;
+        eventually("UDP is served", || answered.load(Ordering::Relaxed) >= enough);
+        let is_meanwhile = began.elapsed() < FRONT_PAUSE_LIMIT;
+        daemon.upgraded();
+        assert!(half.has_ended());
+        is_meanwhile
+    };
+    meanwhile([announces], || eventually("UDP is served meanwhile", &mut upgrade));
     Connection::to(http).get("/health");
+}
+
+fn is_open(connection: &mut Connection) -> bool {
+    connection.0.get_ref().set_nonblocking(true).unwrap();
+    let is_open = connection.0.fill_buf().is_err_and(|it| it.kind() == ErrorKind::WouldBlock);
+    connection.0.get_ref().set_nonblocking(false).unwrap();
+    is_open
+}
+
+#[test]
+fn a_stop_answers_begun_requests() {
+    let issued = Issued::of(&["t.example"]);
+    let config = client(&[&issued]);
+    let [http, https] = [(); 2].map(|()| free_address());
+    let request = get(&announce(random_hash(), 7_001, ""));
+    let (begin, rest) = request.split_at(20);
+    eventually("the requests are continued in time", || {
+        let state = tempfile::tempdir().unwrap();
+        let keys = certificate_keys(&issued, state.path());
+        let table = format!("listen = [\"{http}\"]\ntls_listen = [\"{https}\"]\n{keys}");
+        let (daemon, _) = serve(state.path(), &table);
+        let (mut idle, mut plain) = (Connection::to(http), Connection::to(http));
+        let mut tls = connect(https, &config);
+        idle.get("/health");
+        begin_request(&mut plain, begin);
+        begin_request(&mut tls, begin);
+        let began = Instant::now();
+        daemon.signal("TERM");
+        assert!(idle.has_ended());
+        let in_time = is_answered(&mut plain, rest) && is_answered(&mut tls, rest);
+        assert!(in_time || began.elapsed() >= FRONT_PAUSE_LIMIT);
+        if in_time {
+            plain.ends();
+            tls.ends();
+            // After `close_notify`.
+            assert_eq!(tls.0.get_mut().sock.read(&mut [0]).unwrap(), 0);
+        }
+        daemon.end().exits(0, &[]);
+        in_time
+    });
+}
+
+/// Has a request answered and begins the next one.
+fn begin_request<S: Read + Write>(connection: &mut Connection<S>, begin: &str) {
+    ask(connection, "/health");
+    connection.0.get_mut().write_all(begin.as_bytes()).unwrap();
+}
+
+/// Sends the rest of a request; whether it is answered.
+fn is_answered<S: Read + Write>(connection: &mut Connection<S>, rest: &str) -> bool {
+    let sent = connection.0.get_mut().write_all(rest.as_bytes());
+    let is_answered = sent.is_ok() && connection.0.fill_buf().is_ok_and(|it| !it.is_empty());
+    if is_answered {
+        assert_eq!(connection.next_reply().expect("a reply").0, 200);
+    }
+    is_answered
 }
 
 #[test]
@@ -182,7 +280,7 @@ fn addresses_are_added_and_dropped() {
     daemon.ctl(&["upgrade"]).exits(1, &[&refusal]);
     Connection::to(dropped).get("/health");
     drop(other);
-    under_load(kept, |await_replies| {
+    under_load(&[(kept, None)], |await_replies| {
         upgrade_by_ctl(&mut daemon, &[]);
         await_replies();
     });

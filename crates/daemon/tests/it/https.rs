@@ -2,18 +2,23 @@
 //! rule in detail: crates/web/tests.
 
 use std::fs;
-use std::io::{BufReader, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Ipv6Addr, SocketAddr, TcpStream};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
+use onrush_testing::bad_requests::bad_requests;
 use onrush_testing::tls::{Issued, PKCS_RSA_SHA256, client, client_1_2};
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
 use crate::harness::messages::{RELOAD_REJECTED, RELOADED};
-use crate::harness::{Client, Daemon, Launch, TIMEOUT, free_address, leecher, random_hash};
-use crate::http::{Connection, announce, await_sum, check_sums, get, only, sum};
+use crate::harness::{
+    Client, Daemon, Launch, TOKEN_FILE, eventually, free_address, leecher, random_hash,
+};
+use crate::http::{Connection, announce, await_sum, check_sums, closed, get, only, refused, sum};
+use crate::proxies::BINARY_HEADER;
 
 pub(crate) type Tls = StreamOwned<ClientConnection, TcpStream>;
 
@@ -30,31 +35,53 @@ pub(crate) fn certificate_keys(issued: &Issued, directory: &Path) -> String {
 
 /// A daemon with HTTPS on one port of 127.0.0.1 and of ::1, and with these files.
 fn serve(issued: &Issued) -> (Daemon, [SocketAddr; 2]) {
-    let (launch, addresses) = launch(issued);
+    let (launch, addresses) = launch(issued, "");
     (launch.serve(), addresses)
 }
 
-fn launch(issued: &Issued) -> (Launch, [SocketAddr; 2]) {
+/// The same before its start. `more` may begin with further keys of `[http]`.
+pub(crate) fn launch(issued: &Issued, more: &str) -> (Launch, [SocketAddr; 2]) {
     let v4 = free_address();
     let addresses = [v4, SocketAddr::from((Ipv6Addr::LOCALHOST, v4.port()))];
     let [first, second] = addresses.map(|address| address.to_string());
     let launch = Launch::on_loopback().flags(&["--https", &first, "--https", &second]);
-    let launch = launch.admin_api(CONFIG);
+    let launch = launch.admin_api(&format!("{CONFIG}{more}"));
     issued.write(launch.config_path().parent().unwrap(), "t").unwrap();
     (launch, addresses)
 }
 
 pub(crate) fn connect(address: SocketAddr, config: &Arc<ClientConfig>) -> Connection<Tls> {
-    let stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+    over(Connection::to(address), config)
+}
+
+/// TLS over a connection.
+fn over(plain: Connection, config: &Arc<ClientConfig>) -> Connection<Tls> {
+    let stream = plain.0.into_inner();
     let name = ServerName::try_from("t.example").unwrap();
     let tls = ClientConnection::new(config.clone(), name).unwrap();
     Connection(BufReader::new(StreamOwned::new(tls, stream)))
 }
 
+/// TCP, with TLS or without.
+pub(crate) trait Wire: Read + Write + Send {}
+
+impl<T: Read + Write + Send> Wire for T {}
+
+/// A connection with TLS by this configuration, or without TLS.
+pub(crate) fn connect_by(
+    address: SocketAddr,
+    tls: Option<&Arc<ClientConfig>>,
+) -> Connection<Box<dyn Wire>> {
+    let stream: Box<dyn Wire> = match tls {
+        Some(config) => Box::new(connect(address, config).0.into_inner()),
+        None => Box::new(Connection::to(address).0.into_inner()),
+    };
+    Connection(BufReader::new(stream))
+}
+
 /// The body of the reply to a GET, which has status 200.
 #[track_caller]
-pub(crate) fn ask(connection: &mut Connection<Tls>, target: &str) -> Vec<u8> {
+pub(crate) fn ask<S: Read + Write>(connection: &mut Connection<S>, target: &str) -> Vec<u8> {
     connection.0.get_mut().write_all(get(target).as_bytes()).unwrap();
     let (status, body) = connection.next_reply().expect("a reply");
     assert_eq!(status, 200, "{target}: {}", String::from_utf8_lossy(&body));
@@ -94,11 +121,134 @@ fn peers_over_https_and_over_udp_find_each_other() {
 #[test]
 fn a_client_without_tls_is_told_to_use_it() {
     let (daemon, [address, _]) = serve(&Issued::of(&["t.example"]));
-    let mut client = Connection(BufReader::new(TcpStream::connect(address).unwrap()));
-    client.0.get_ref().write_all(get("/announce").as_bytes()).unwrap();
+    let mut client = Connection::to(address);
+    client.send(get("/announce"));
     assert_eq!(client.next_reply().unwrap().0, 400);
     client.ends();
     await_sum(&daemon, "refused_requests_total", "reason=\"no_tls\"", 1);
+    check_sums(&daemon);
+}
+
+fn handshakes(daemon: &Daemon, result: &str) -> u64 {
+    sum(daemon, "handshakes_total", &format!("result=\"{result}\""))
+}
+
+#[test]
+fn what_is_no_handshake_ends_only_its_connection() {
+    let issued = Issued::of(&["t.example"]);
+    let (launch, [v4, v6]) = launch(&issued, "timeout = 1\n");
+    let daemon = launch.serve();
+    let mut honest = connect(v6, &client(&[&issued]));
+    ask(&mut honest, "/health");
+
+    let mut garbage = Connection::to(v4);
+    garbage.send(b"\x16\x03\x01\0\x05no TLS");
+    let mut alert = Vec::new();
+    garbage.0.read_to_end(&mut alert).unwrap();
+    assert_eq!((alert[0], alert.len()), (21, 7), "an alert: {alert:?}");
+    await_sum(&daemon, "closed_connections_total", "cause=\"tls_error\"", 1);
+
+    let mut distrusts = connect(v4, &client(&[&Issued::of(&["t.example"])]));
+    let error = distrusts.0.get_mut().write_all(get("/health").as_bytes()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidData, "{error}");
+    await_sum(&daemon, "closed_connections_total", "cause=\"tls_error\"", 2);
+
+    let mut slow = Connection::to(v4);
+    slow.0.get_ref().set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+    slow.send(b"\x16\x03\x01\x02\0\x01\0\x01\xFC\x03\x03");
+    eventually("a handshake that never ends is closed", || {
+        // Each byte is in time.
+        let _ = slow.0.get_ref().write(b"a");
+        match slow.0.fill_buf() {
+            Ok(bytes) => {
+                assert_eq!(bytes, b"");
+                true
+            }
+            Err(error) => error.kind() != ErrorKind::WouldBlock,
+        }
+    });
+    await_sum(&daemon, "closed_connections_total", "cause=\"timeout\"", 1);
+
+    ask(&mut honest, "/health");
+    assert_eq!((handshakes(&daemon, "failed"), handshakes(&daemon, "full")), (3, 1));
+    await_sum(&daemon, "connections", "", 1);
+    check_sums(&daemon);
+}
+
+#[test]
+fn what_is_no_request_over_tls_ends_only_its_connection() {
+    let issued = Issued::of(&["t.example"]);
+    let (daemon, [v4, v6]) = serve(&issued);
+    let config = client(&[&issued]);
+    let mut honest = connect(v6, &config);
+    ask(&mut honest, "/health");
+    let inputs = bad_requests();
+    for (input, status, reason) in &inputs {
+        let before = refused(&daemon, reason);
+        let mut client = connect(v4, &config);
+        // Bytes behind the refused request are not parsed.
+        write!(client.0.get_mut(), "{input}{}", get("/health")).unwrap();
+        assert_eq!(client.next_reply().unwrap().0, *status, "{input:.50}");
+        client.ends();
+        assert_eq!(refused(&daemon, reason), before + 1, "{reason}");
+    }
+    ask(&mut honest, "/health");
+    let all = inputs.len() as u64;
+    await_sum(&daemon, "requests_total", "transport=\"https\"", all + 2);
+    await_sum(&daemon, "closed_connections_total", "cause=\"bad_request\"", all);
+    // All others have a ticket of the first one.
+    assert_eq!((handshakes(&daemon, "resumed"), handshakes(&daemon, "full")), (all, 1));
+    check_sums(&daemon);
+}
+
+#[test]
+fn a_reload_that_blocks_a_source_applies_to_its_open_connections() {
+    let issued = Issued::of(&["t.example"]);
+    let (mut daemon, [v4, v6]) = serve(&issued);
+    let config = client(&[&issued]);
+    let [mut honest, mut blocked] = [v4, v6].map(|address| connect(address, &config));
+    let target = announce(random_hash(), 7_001, "");
+    for open in [&mut honest, &mut blocked] {
+        ask(open, &target);
+    }
+    daemon.configure(&format!("{TOKEN_FILE}{CONFIG}[access]\nblocked = [\"::1\"]\n"));
+    daemon.signal("HUP");
+    daemon.line(RELOADED);
+    eventually("a request is not served any more", || {
+        blocked.0.get_mut().write_all(get(&target).as_bytes()).unwrap();
+        blocked.next_reply().is_none()
+    });
+    assert_eq!((refused(&daemon, "blocked"), closed(&daemon, "blocked")), (1, 1));
+    // Without a handshake.
+    assert!(Connection::to(v6).has_ended());
+    assert_eq!((refused(&daemon, "blocked"), closed(&daemon, "blocked")), (1, 2));
+    assert_eq!((handshakes(&daemon, "failed"), handshakes(&daemon, "full")), (0, 2));
+    ask(&mut honest, &target);
+    check_sums(&daemon);
+}
+
+#[test]
+fn a_header_of_a_proxy_comes_before_tls() {
+    let issued = Issued::of(&["t.example"]);
+    let keys = "proxies = [\"127.0.0.1\"]\nclient_address = \"proxy-protocol\"\n";
+    let (launch, [v4, v6]) = launch(&issued, keys);
+    let daemon = launch.serve();
+    let (config, hash) = (client(&[&issued]), random_hash());
+    let proxy = Connection::to(v4);
+    proxy.send(BINARY_HEADER);
+    ask(&mut over(proxy, &config), &announce(hash, 7_001, "&left=0"));
+    let peers = daemon.client().announce(&leecher(hash, 7_002)).peers;
+    assert_eq!(peers, ["203.0.113.9:7001".parse().unwrap()]);
+    // Of others a header is no handshake, and a proxy without one is closed.
+    let mut other = Connection::to(v6);
+    other.send(BINARY_HEADER);
+    other.0.read_to_end(&mut Vec::new()).unwrap();
+    await_sum(&daemon, "closed_connections_total", "cause=\"tls_error\"", 1);
+    let without = Connection::to(v4);
+    without.send(b"\x16\x03\x01\x02\0\x01");
+    await_sum(&daemon, "closed_connections_total", "cause=\"proxy_header\"", 1);
+    assert_eq!((handshakes(&daemon, "failed"), handshakes(&daemon, "full")), (1, 1));
+    ask(&mut connect(v6, &config), "/health");
     check_sums(&daemon);
 }
 
@@ -136,7 +286,7 @@ fn a_reload_replaces_the_certificate_of_new_connections() {
 
 #[test]
 fn a_bad_pair_is_refused_with_its_place() {
-    let (launch, _) = launch(&Issued::of(&["t.example"]));
+    let (launch, _) = launch(&Issued::of(&["t.example"]), "");
     let home = launch.config_path().parent().unwrap().to_owned();
     fs::write(home.join("t.key"), Issued::of(&["t.example"]).key).unwrap();
     let place = "onrush.toml:6:9: `http.keys.0`";
@@ -146,10 +296,10 @@ fn a_bad_pair_is_refused_with_its_place() {
 #[test]
 fn the_check_of_a_configuration_reads_the_certificates() {
     let issued = Issued::with(&["t.example"], &PKCS_RSA_SHA256, 2030);
-    let (launch, _) = launch(&issued);
+    let (launch, _) = launch(&issued, "");
     let rsa = launch.flags(&["--check-config"]).run();
     rsa.prints(&["HTTPS at 127.0.0.1:", "1 certificate;", "RSA key of 2048 bits"]);
-    let (launch, _) = self::launch(&issued);
+    let (launch, _) = self::launch(&issued, "");
     let home = launch.config_path().parent().unwrap().to_owned();
     fs::remove_file(home.join("t.crt")).unwrap();
     let lost = launch.flags(&["--check-config"]).run();

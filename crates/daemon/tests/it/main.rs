@@ -43,4 +43,5 @@ mod top_sources;
 mod upgrade;
 mod upgrade_limits;
 mod user;
+mod websocket;
 mod worker_failure;

@@ -1,12 +1,15 @@
-//! Losses for other reasons than lack of time are no overload. Floods are in
-//! `tests/timed/overload.rs`, the reactions to a load in the unit tests of `src/overload`.
+//! Losses for other reasons than lack of time are no overload, connections without a place are.
+//! Floods are in `tests/timed/overload.rs`, the reactions to a load in the unit tests of
+//! `src/overload`.
 
+use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::harness::messages::{FILTER_ON, KERNEL_DROPPED, OVERLOAD, SUSPENDED};
-use crate::harness::{Launch, eventually, in_own_network, leecher, random_hash};
+use crate::harness::{Launch, eventually, in_own_network, leecher, meanwhile, random_hash};
+use crate::http::{Connection, announce, await_sum, check_sums, closed, get, serve};
 
 /// Datagrams with a wrong checksum.
 const WRONG: u32 = 500;
@@ -66,4 +69,95 @@ fn wrong_checksum(to: SocketAddr) -> Vec<u8> {
     }
     packet.extend(payload);
     packet
+}
+
+/// Clients that have always begun their next request, as their connections would otherwise be
+/// closed for others: one of HTTP, and one by WebSocket.
+struct Clients {
+    http: Connection,
+    request: Vec<u8>,
+    websocket: Connection,
+    frame: Vec<u8>,
+}
+
+/// Bytes of a request that has begun.
+const BEGUN: usize = 2;
+
+impl Clients {
+    fn of(address: SocketAddr) -> Self {
+        let [http, mut websocket] = [(); 2].map(|()| Connection::to(address));
+        let request = get(&announce(random_hash(), 7_001, "")).into_bytes();
+        let fields = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+                      Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n";
+        websocket.send(format!("GET / HTTP/1.1\r\n{fields}\r\n"));
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(websocket.0.by_ref().bytes().next().expect("a head").unwrap());
+        }
+        let message = format!(
+            r#"{{"action":"announce","info_hash":"{}","peer_id":"{}"}}"#,
+            "h".repeat(20),
+            "p".repeat(20)
+        );
+        // A mask of zeros.
+        let mut frame = vec![0x81, 0x80 | message.len() as u8, 0, 0, 0, 0];
+        frame.extend(message.bytes());
+        http.send(&request[..BEGUN]);
+        websocket.send(&frame[..BEGUN]);
+        Self { http, request, websocket, frame }
+    }
+
+    /// The intervals of an announce of each.
+    fn intervals(&mut self) -> [u32; 2] {
+        for (connection, bytes) in [(&self.http, &self.request), (&self.websocket, &self.frame)] {
+            connection.send([&bytes[BEGUN..], &bytes[..BEGUN]].concat());
+        }
+        let (_, reply) = self.http.next_reply().expect("a reply");
+        let mut head = [0; 2];
+        self.websocket.0.read_exact(&mut head).unwrap();
+        let mut message = vec![0; head[1].into()];
+        self.websocket.0.read_exact(&mut message).unwrap();
+        assert!(head[0] == 0x81 && head[1] < 126, "a short message: {head:?}");
+        let number = |text: &[u8], key: &str| -> u32 {
+            let text = String::from_utf8_lossy(text);
+            let (_, number) = text.split_once(key).expect(key);
+            number.split(|it: char| !it.is_ascii_digit()).next().unwrap().parse().unwrap()
+        };
+        [number(&reply, "8:intervali"), number(&message, "\"interval\":")]
+    }
+}
+
+#[test]
+fn connections_without_a_place_lengthen_the_intervals() {
+    const PLACES: usize = 64;
+    let (mut daemon, [address, _]) = serve(&format!(
+        "[announce]\ninterval_jitter_percent = 0\n[http]\nworkers = 1\ntimeout = 300\n\
+         connections = {PLACES}\nconnections_per_source = 1000\n"
+    ));
+    let mut clients = Clients::of(address);
+    assert_eq!(clients.intervals(), [1_800, 120]);
+    let _others: Vec<_> = (2..PLACES)
+        .map(|_| {
+            let other = Connection::to(address);
+            other.send("GET /");
+            other
+        })
+        .collect();
+    await_sum(&daemon, "connections", "", PLACES as u64);
+    let newcomer = move || {
+        let mut connection = Connection::to(address);
+        // It may have been closed already.
+        let _ = connection.0.get_ref().write(b"G");
+        assert!(connection.has_ended());
+    };
+    meanwhile([newcomer; 2], || {
+        eventually("both intervals are longer", || {
+            let [http, websocket] = clients.intervals();
+            http > 1_800 && websocket > 120
+        });
+    });
+    daemon.line(OVERLOAD);
+    assert_eq!(closed(&daemon, "replaced"), 0);
+    assert!(closed(&daemon, "full") > 0);
+    check_sums(&daemon);
 }

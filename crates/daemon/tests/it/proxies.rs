@@ -9,6 +9,10 @@ use crate::http::{Connection, announce, await_sum, check_sums, get, refused, ser
 
 const TRUSTED: &str = "[http]\nkeep_alive = 300\nproxies = [\"127.0.0.1\", \"::1\"]\n";
 
+/// A header of version 2, which names the client 203.0.113.9.
+pub(crate) const BINARY_HEADER: &[u8] =
+    b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0C\xCB\0\x71\x09\x7F\0\0\x01\x04\xD2\x1B\x39";
+
 /// The request of an announce with these further fields.
 fn announce_with(target: &str, fields: &str) -> String {
     format!("GET {target} HTTP/1.1\r\nHost: t\r\n{fields}\r\n")
@@ -51,9 +55,8 @@ fn a_header_before_everything_else_names_the_client() {
     daemon.line(RELOADED);
     let (hash, udp) = (random_hash(), Client::new(daemon.addresses()[0]).connected());
     let target = announce(hash, 7_001, "");
-    let binary = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0C\xCB\0\x71\x09\x7F\0\0\x01\x04\xD2\x1B\x39";
     for (address, header) in
-        [(v4, &b"PROXY TCP4 198.51.100.7 127.0.0.1 1234 6969\r\n"[..]), (v6, binary)]
+        [(v4, &b"PROXY TCP4 198.51.100.7 127.0.0.1 1234 6969\r\n"[..]), (v6, BINARY_HEADER)]
     {
         let mut proxy = Connection::to(address);
         proxy.send(header);

@@ -1,23 +1,27 @@
-//! Denied info hashes: lists with error texts of their own, comments of entries, and the number of
-//! refused announces.
+//! Denied info hashes: lists with error texts of their own, comments of entries, the number of
+//! refused announces, and open connections of HTTP.
 
 use std::fs;
+use std::io::Write;
 use std::path::Path;
 
 use onrush_proto::InfoHash;
+use onrush_testing::tls::{Issued, client};
 
-use crate::harness::messages::LIST_CHANGED;
-use crate::harness::{Daemon, Launch, eventually, leecher, random_hash};
+use crate::harness::messages::{LIST_CHANGED, PURGED_ONE};
+use crate::harness::{Daemon, Launch, eventually, free_address, leecher, random_hash, seeder};
+use crate::http::{announce, await_sum, check_sums, get};
+use crate::https::{ask, certificate_keys, connect_by};
 
 const COURT: &str = "court order, see https://t.example/c";
 
-/// A daemon with two lists in this directory, which holds its state too.
-fn start(directory: &Path) -> Daemon {
+/// A daemon with two lists in this directory, which holds its state too, and further tables.
+fn start(directory: &Path, tables: &str) -> Daemon {
     let [abuse, court] = ["abuse.txt", "court.txt"].map(|name| directory.join(name));
     let court = format!("{}: {COURT}", court.display());
     let config = format!(
         "publish_lists = true\n[access]\nmode = \"deny\"\nerror = \"denied\"\n\
-         files = [{abuse:?}, {court:?}]\n"
+         files = [{abuse:?}, {court:?}]\n{tables}"
     );
     let launch = Launch::on_loopback().flag("--state-dir", directory.join("state"));
     launch.flags(&["--workers", "2"]).admin_api(&config).serve()
@@ -45,7 +49,7 @@ fn each_list_refuses_with_its_text_and_is_counted() {
     let [abused, ordered, added] = [(); 3].map(|()| random_hash());
     fs::write(directory.join("abuse.txt"), format!("{abused} # 2026-11-22 abuse@ 4711\n")).unwrap();
     fs::write(directory.join("court.txt"), format!("# orders\n{ordered}\n")).unwrap();
-    let mut daemon = start(directory);
+    let mut daemon = start(directory, "");
     let reason = ["list", "add", &added.to_string(), "--reason", "letter 7"];
     daemon.ctl(&reason).prints(&["1 changed", "deny list has 3 "]);
     daemon.line_with(LIST_CHANGED, &[&format!("added {added}"), "letter 7"]);
@@ -75,7 +79,7 @@ fn each_list_refuses_with_its_text_and_is_counted() {
     assert!(!published.contains("4711") && !published.contains("letter"), "{published}");
     daemon.stop();
     // The file of another list gets the entry; the texts are those from before.
-    let daemon = start(directory);
+    let daemon = start(directory, "");
     assert_eq!(errors(&daemon, [added, ordered]), ["denied", COURT]);
     daemon.ctl(&["list", "show", &added.to_string()]).prints(&[" letter 7"]);
     fs::write(directory.join("court.txt"), format!("{ordered}\n{added} # order 8\n")).unwrap();
@@ -83,4 +87,47 @@ fn each_list_refuses_with_its_text_and_is_counted() {
     assert_eq!(errors(&daemon, [added, ordered]), [COURT, COURT]);
     daemon.ctl(&["list", "show", &added.to_string()]).prints(&["court.txt", ": order 8"]);
     eventually("refusals are counted since the start", || refused(&daemon) == [1, 3]);
+}
+
+#[test]
+fn open_connections_of_http_follow_the_list_the_purge_and_a_block() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    for list in ["abuse.txt", "court.txt"] {
+        fs::write(directory.join(list), "").unwrap();
+    }
+    let issued = Issued::of(&["t.example"]);
+    let [http, https] = [(); 2].map(|()| free_address());
+    let keys = certificate_keys(&issued, directory);
+    let table = format!("[http]\nkeep_alive = 300\nlisten = [\"{http}\"]\n");
+    let mut daemon = start(directory, &format!("{table}tls_listen = [\"{https}\"]\n{keys}"));
+    let tls = client(&[&issued]);
+    let mut open = [(http, None), (https, Some(&tls))].map(|(at, tls)| connect_by(at, tls));
+    let (hash, source) = (random_hash(), "127.0.0.1");
+    let target = announce(hash, 7_001, "&left=0");
+    let scrape = target.replace("/announce", "/scrape");
+    let named = hash.to_string();
+    // A peer that does not announce again.
+    daemon.client().announce(&seeder(hash, 7_002));
+    open.iter_mut().for_each(|it| assert!(ask(it, &target).starts_with(b"d8:completei2e")));
+    daemon.ctl(&["list", "add", &named]).prints(&["1 changed"]);
+    for connection in &mut open {
+        assert_eq!(ask(connection, &target), b"d14:failure reason6:deniede");
+    }
+    daemon.line(PURGED_ONE);
+    for connection in &mut open {
+        let counts = b"d8:completei0e10:downloadedi0e10:incompletei0eeee";
+        assert!(ask(connection, &scrape).ends_with(counts));
+    }
+    daemon.ctl(&["list", "remove", &named]).prints(&["1 changed"]);
+    open.iter_mut().for_each(|it| assert!(ask(it, &target).starts_with(b"d8:completei1e")));
+    daemon.ctl(&["block", source]).prints(&[source]);
+    for connection in &mut open {
+        connection.0.get_mut().write_all(get(&target).as_bytes()).unwrap();
+        assert!(connection.next_reply().is_none());
+    }
+    await_sum(&daemon, "refused_requests_total", "reason=\"forbidden\"", 2);
+    await_sum(&daemon, "refused_requests_total", "reason=\"blocked\"", 2);
+    await_sum(&daemon, "closed_connections_total", "cause=\"blocked\"", 2);
+    check_sums(&daemon);
 }

@@ -4,6 +4,7 @@
 //!
 //! The tests need root, or a user namespace, as those of `tests/faults`.
 
+mod certificates;
 mod overload;
 mod top_sources;
 mod upgrade_kills;

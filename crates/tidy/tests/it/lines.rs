@@ -9,10 +9,10 @@ use onrush_tidy::{crate_of, demand, sources};
 /// [`SLACK`] lowers it.
 const BUDGETS: [(&str, [usize; 2]); 20] = [
     ("bench", [2_285, 1_203]),
-    ("commands", [3_452, 1_446]),
+    ("commands", [3_452, 1_540]),
     ("config", [2_137, 1_219]),
     ("control", [4_433, 2_017]),
-    ("daemon", [7_034, 13_215]),
+    ("daemon", [7_034, 13_613]),
     ("fuzz", [600, 0]),
     ("lab", [1_002, 681]),
     ("load", [6_893, 4_933]),

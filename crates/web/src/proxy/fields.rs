@@ -159,24 +159,16 @@ mod tests {
             (&["::ffff:198.51.100.7"], "198.51.100.7:0"),
             (&["[::ffff:198.51.100.7]:9, ::ffff:192.0.2.7"], "198.51.100.7:9"),
             (&["what, ever, 198.51.100.7"], "198.51.100.7:0"),
-            (&["192.0.2.1, 192.0.2.2"], ""),
-            (&["198.51.100.7, unknown"], ""),
-            (&["198.51.100.7, unknown, 192.0.2.1"], ""),
-            (&["198.51.100.7, "], ""),
             (&["198.51.100.7", ""], ""),
-            (&["198.51.100.7:65536"], ""),
-            (&["198.51.100.7:+80"], ""),
-            (&["198.51.100.7:"], ""),
-            (&["198.51.100.7x"], ""),
-            (&["[198.51.100.7]"], ""),
-            (&["[2a00::1"], ""),
-            (&["[2a00::1]80"], ""),
-            (&["2a00::1%2"], ""),
-            (&["t.example"], ""),
-            (&[""], ""),
             (&[], ""),
         ] {
             assert_eq!(client_of(ClientAddress::XForwardedFor, values), expected, "{values:?}");
+        }
+        let bad = "192.0.2.1, 192.0.2.2|198.51.100.7, unknown|198.51.100.7, unknown, 192.0.2.1|\
+                   198.51.100.7, |198.51.100.7:65536|198.51.100.7:+80|198.51.100.7:|198.51.100.7x|\
+                   [198.51.100.7]|[2a00::1|[2a00::1]80|2a00::1%2|t.example|";
+        for value in bad.split('|') {
+            assert_eq!(client_of(ClientAddress::XForwardedFor, &[value]), "", "{value}");
         }
     }
 
@@ -207,23 +199,18 @@ mod tests {
             (&["for=203.0.113.9", "for=198.51.100.7", "for=\"[2001:db8::1]\""], "198.51.100.7:0"),
             (&["for=198.51.100.7;host=\"a\\\", for=203.0.113.9;b=\\\\\""], "198.51.100.7:0"),
             (&["malformed", "for=198.51.100.7"], "198.51.100.7:0"),
-            (&["for=192.0.2.1"], ""),
-            (&["for=198.51.100.7, for=unknown"], ""),
-            (&["for=198.51.100.7, for=_hidden, for=192.0.2.1"], ""),
-            (&["for=198.51.100.7, proto=http"], ""),
-            (&["for=203.0.113.9;for=198.51.100.7"], ""),
-            (&["for= 198.51.100.7"], ""),
-            (&["for=\"198.51.100.7"], ""),
-            (&["for=\"198.51.100.7\\\""], ""),
-            (&["for=\"\""], ""),
-            (&["198.51.100.7"], ""),
-            // With the client's quote, what its proxy has quoted is not, and the rest is.
-            (&["for=203.0.113.9, a=\", for=\"[2a00::1]\";host=\"x, for=203.0.113.9;b=\""], ""),
-            (&["a=\", for=\"[2a00::1]\";host=\"x, for=203.0.113.9;b=\\\"\""], ""),
-            (&[""], ""),
             (&[], ""),
         ] {
             assert_eq!(client_of(ClientAddress::Forwarded, values), expected, "{values:?}");
+        }
+        let bad = "for=192.0.2.1|for=198.51.100.7, for=unknown|for=198.51.100.7, proto=http|\
+                   for=198.51.100.7, for=_hidden, for=192.0.2.1|for=203.0.113.9;for=198.51.100.7|\
+                   for= 198.51.100.7|for=\"198.51.100.7|for=\"198.51.100.7\\\"|for=\"\"|1.2.3.4|";
+        // With the client's quote, what its proxy has quoted is not, and the rest is.
+        let requoted = "for=203.0.113.9, a=\", for=\"[2a00::1]\";host=\"x, for=203.0.113.9;b=\"|\
+                        a=\", for=\"[2a00::1]\";host=\"x, for=203.0.113.9;b=\\\"\"";
+        for value in bad.split('|').chain(requoted.split('|')) {
+            assert_eq!(client_of(ClientAddress::Forwarded, &[value]), "", "{value}");
         }
         assert_eq!(client_of(ClientAddress::ProxyProtocol, &["198.51.100.7"]), "");
     }

@@ -154,24 +154,16 @@ mod tests {
         for line in ["PROXY UNKNOWN\r\n", "PROXY UNKNOWN ::1 ::1 1 2\r\n", &longest] {
             assert_eq!(source(line), Ok(Some(None)), "{line}");
         }
-        for line in [
-            "PROXY TCP4 198.51.100.7 192.0.2.1 40000 6969 1\r\n",
-            "PROXY TCP4 198.51.100.7 192.0.2.1 40000\r\n",
-            "PROXY TCP4  198.51.100.7 192.0.2.1 40000 6969\r\n",
-            "PROXY TCP4 198.51.100.7 192.0.2.1 65536 6969\r\n",
-            "PROXY TCP4 198.51.100.7 192.0.2.1 +1 6969\r\n",
-            "PROXY TCP4 198.51.100.7 ::1 40000 6969\r\n",
-            "PROXY TCP4 2a00::7 ::1 40000 6969\r\n",
-            "PROXY TCP6 198.51.100.7 192.0.2.1 40000 6969\r\n",
-            "PROXY UDP4 198.51.100.7 192.0.2.1 40000 6969\r\n",
-            "PROXY UNKNOWNS\r\n",
-            "PROXY \r\n",
-            "proxy UNKNOWN\r\n",
-            "GET / HTTP/1.1\r\n",
-            "\u{16}\u{3}\u{1}",
-            &format!("PROXY UNKNOWN {}\r\n", "x".repeat(MAX_LINE - 15)),
-        ] {
-            assert_eq!(source(line), Err(NoHeader), "{line}");
+        let bad = "TCP4 198.51.100.7 192.0.2.1 40000 6969 1|TCP4 198.51.100.7 192.0.2.1 40000|\
+                   TCP4  198.51.100.7 192.0.2.1 40000 6969|TCP4 198.51.100.7 ::1 40000 6969|\
+                   TCP4 198.51.100.7 192.0.2.1 65536 6969|TCP4 198.51.100.7 192.0.2.1 +1 6969|\
+                   TCP4 2a00::7 ::1 40000 6969|TCP6 198.51.100.7 192.0.2.1 40000 6969|\
+                   UDP4 198.51.100.7 192.0.2.1 40000 6969|UNKNOWNS|";
+        let bad = bad.split('|').map(|rest| format!("PROXY {rest}\r\n"));
+        let others = ["proxy UNKNOWN\r\n", "GET / HTTP/1.1\r\n", "\u{16}\u{3}\u{1}"];
+        let too_long = format!("PROXY UNKNOWN {}\r\n", "x".repeat(MAX_LINE - 15));
+        for line in bad.chain(others.map(str::to_owned)).chain([too_long]) {
+            assert_eq!(source(&line), Err(NoHeader), "{line}");
         }
     }
 

@@ -6,11 +6,7 @@ use onrush_net::stream::memory::Conditions;
 use onrush_testing::bad_requests::bad_requests;
 use onrush_tracker::close_cause::CloseCause;
 
-use crate::world::{ANNOUNCE, World, read_all, replies, source};
-
-fn get(target: &str) -> String {
-    format!("GET {target} HTTP/1.1\r\nHost: t\r\n\r\n")
-}
+use crate::world::{ANNOUNCE, World, get, read_all, replies, source};
 
 #[test]
 fn connections_are_kept_by_version_and_field() {

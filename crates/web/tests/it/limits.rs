@@ -5,11 +5,7 @@ use std::io::Write;
 use onrush_net::stream::memory::Client;
 use onrush_tracker::close_cause::CloseCause;
 
-use crate::world::{ANNOUNCE, HASH, World, read_all, replies, source};
-
-fn request() -> String {
-    format!("GET {ANNOUNCE} HTTP/1.1\r\n\r\n")
-}
+use crate::world::{ANNOUNCE, HASH, World, get, read_all, replies, source};
 
 #[test]
 fn a_source_has_its_share_of_connections() {
@@ -34,7 +30,7 @@ fn at_the_limit_the_longest_idle_is_closed_and_then_newcomers_are() {
     let mut world = World::new("connections = 3\n");
     let mut clients: Vec<_> = (1..=3).map(|n| world.connect(source("198.51.100.1", n))).collect();
     for client in [2, 0, 1] {
-        clients[client].write_all(request().as_bytes()).unwrap();
+        clients[client].write_all(get(ANNOUNCE).as_bytes()).unwrap();
         world.pass(1);
     }
     // Not the oldest one, but the one whose last request is the oldest.
@@ -60,10 +56,8 @@ fn at_the_limit_the_longest_idle_is_closed_and_then_newcomers_are() {
 /// A connection whose reply is read, and whose client does not close it.
 fn lingering(world: &mut World, port: u16) -> Client {
     let mut client = world.connect(source("198.51.100.1", port));
-    write!(client, "GET {ANNOUNCE} HTTP/1.0\r\n\r\n").unwrap();
-    world.settle();
-    let (bytes, end) = read_all(&mut client);
-    assert!(end && replies(&bytes).len() == 1);
+    let (replies, end) = world.ask(&mut client, format!("GET {ANNOUNCE} HTTP/1.0\r\n\r\n"));
+    assert!(end && replies.len() == 1);
     client
 }
 
@@ -71,7 +65,7 @@ fn lingering(world: &mut World, port: u16) -> Client {
 fn what_lingers_is_no_connection_of_its_source_and_is_closed_first() {
     let mut world = World::new("connections = 3\nconnections_per_source = 1\n");
     let mut idle = world.connect(source("198.51.100.2", 1));
-    idle.write_all(request().as_bytes()).unwrap();
+    idle.write_all(get(ANNOUNCE).as_bytes()).unwrap();
     world.settle();
     let mut clients: Vec<_> = (1..=2).map(|port| lingering(&mut world, port)).collect();
     assert_eq!((world.closed(CloseCause::Served), world.counters().open.get()), (0, 3));
@@ -114,9 +108,7 @@ fn partial_requests_stay_within_the_memory_for_buffers() {
     assert!(open[0] >= 299 && open.ends_with(&(400..500).collect::<Vec<_>>()), "{open:?}");
     // A request that arrives at once needs no memory.
     let mut honest = world.connect(source("198.51.100.2", 1));
-    honest.write_all(request().as_bytes()).unwrap();
-    world.settle();
-    assert_eq!(replies(&read_all(&mut honest).0).len(), 1);
+    assert_eq!(world.ask(&mut honest, get(ANNOUNCE)).0.len(), 1);
     drop(clients);
     world.settle();
     assert_eq!(world.counters().buffered_bytes.get(), 0);
@@ -132,7 +124,7 @@ fn starved() -> (World, Vec<Client>) {
             let hash = if number < 10 { HASH.to_owned() } else { format!("{number:020}") };
             let target = ANNOUNCE.replace(HASH, &hash);
             let mut client = world.connect(source("198.51.100.1", number));
-            write!(client, "GET {target} HTTP/1.1\r\n\r\n").unwrap();
+            client.write_all(get(&target).as_bytes()).unwrap();
             client
         })
         .collect();

@@ -12,11 +12,7 @@ use onrush_tracker::member::MemberThread;
 use onrush_testing::tls::client as tls_config;
 
 use crate::tls::TlsClient;
-use crate::world::{ANNOUNCE, CERTIFICATE, World, read_all, replies, source};
-
-fn get(target: &str) -> String {
-    format!("GET {target} HTTP/1.1\r\nHost: t\r\n\r\n")
-}
+use crate::world::{ANNOUNCE, CERTIFICATE, World, get, read_all, replies, source};
 
 fn client(world: &World, number: u16) -> Client {
     world.connect(source("198.51.100.1", number))
@@ -25,9 +21,9 @@ fn client(world: &World, number: u16) -> Client {
 /// A connection whose first request was answered.
 fn kept(world: &mut World, number: u16) -> Client {
     let mut client = client(world, number);
-    client.write_all(get(ANNOUNCE).as_bytes()).unwrap();
-    world.settle();
-    assert!(matches!(read_all(&mut client), (reply, false) if replies(&reply).len() == 1));
+    assert!(
+        matches!(world.ask(&mut client, get(ANNOUNCE)), (replies, false) if replies.len() == 1)
+    );
     client
 }
 
@@ -58,10 +54,9 @@ fn idle_connections_are_closed_and_newcomers_wait() {
     assert_eq!((world.closed(CloseCause::Stop), world.counters().open.get()), (2, 0));
     assert!(is_signalled(&mut paused));
     world.pass(3);
-    assert_eq!(
-        (world.counters().accepted.get(), read_all(&mut newcomer)),
-        (2, (Vec::new(), false))
-    );
+    let counters = world.counters();
+    assert_eq!((counters.accepted.get(), counters.accept_queue.get()), (2, 1));
+    assert_eq!(read_all(&mut newcomer), (Vec::new(), false));
     world.orders().resume().unwrap();
     world.settle();
     assert!(matches!(read_all(&mut newcomer), (reply, false) if replies(&reply).len() == 1));
@@ -71,10 +66,8 @@ fn idle_connections_are_closed_and_newcomers_wait() {
 
 /// Whether the reply to a further request ends the connection.
 fn replies_close(world: &mut World, client: &mut Client) -> bool {
-    client.write_all(get("/health").as_bytes()).unwrap();
-    world.settle();
-    let (bytes, ended) = read_all(client);
-    assert_eq!(replies(&bytes)[0].closes, ended);
+    let (replies, ended) = world.ask(client, get("/health"));
+    assert_eq!(replies[0].closes, ended);
     ended
 }
 
@@ -134,18 +127,18 @@ fn begun_requests_over_tls_are_answered_and_end_their_connections() {
     let config = tls_config(&[&CERTIFICATE]);
     let [mut idle, mut in_part, mut in_flight, mut broken] = [(); 4].map(|()| {
         let mut client = TlsClient::new(world.connect_tls(source("198.51.100.1", 1)), &config);
-        client.write(get("/health").as_bytes());
+        client.write(get("/health"));
         client.settle(&mut world);
         assert_eq!(client.replies().len(), 1);
         client
     });
     let mut shaking = TlsClient::new(world.connect_tls(source("198.51.100.1", 2)), &config);
-    shaking.write(get(ANNOUNCE).as_bytes());
+    shaking.write(get(ANNOUNCE));
     assert!(shaking.send(usize::MAX));
-    in_part.write(get(ANNOUNCE).as_bytes());
+    in_part.write(get(ANNOUNCE));
     assert!(in_part.send(10));
     for client in [&mut in_flight, &mut broken] {
-        client.write(get(ANNOUNCE).as_bytes());
+        client.write(get(ANNOUNCE));
         assert!(client.send(usize::MAX));
     }
     // Without turns of the shards.
@@ -211,9 +204,7 @@ fn a_slow_sender_delays_the_signal_and_continues_after_a_resume() {
     world.pass(5);
     assert!(!is_signalled(&mut paused));
     world.orders().resume().unwrap();
-    slow.write_all(rest.as_bytes()).unwrap();
-    world.settle();
-    assert!(matches!(read_all(&mut slow), (reply, false) if !replies(&reply)[0].closes));
+    assert!(matches!(world.ask(&mut slow, rest), (replies, false) if !replies[0].closes));
     assert!(paused.poll().is_err(), "the pause has ended without a signal");
     world.check();
 }

@@ -1,11 +1,9 @@
 //! What each request gets (BEP 3, 7, 23, 24, 31, 48).
 
-use std::io::Write;
-
 use onrush_testing::memory_tracker::{rules, settings};
 use onrush_tracker::close_cause::CloseCause;
 
-use crate::world::{ANNOUNCE, HASH, World, contains, read_all, replies, source};
+use crate::world::{ANNOUNCE, HASH, World, contains, get, read_all, source};
 
 const SEEDER: &str =
     "/announce?info_hash=aaaaaaaaaaaaaaaaaaaa&peer_id=-XX0001-000000000000&port=7000&left=0";
@@ -113,15 +111,11 @@ fn a_source_that_is_not_served_is_closed_without_a_byte() {
     assert_eq!(world.closed(CloseCause::Blocked), 1);
     // A rule that comes later applies to the next request.
     let mut client = world.connect(source("198.51.100.8", 1));
-    write!(client, "GET {ANNOUNCE} HTTP/1.1\r\n\r\n").unwrap();
-    world.settle();
-    let (bytes, ended) = read_all(&mut client);
-    assert!(replies(&bytes).len() == 1 && !ended);
+    let (replies, ended) = world.ask(&mut client, get(ANNOUNCE));
+    assert!(replies.len() == 1 && !ended);
     let config = "[access]\nblocked = [\"198.51.100.0/24\"]\n";
     world.update_rules(rules(&settings(config)));
-    write!(client, "GET {ANNOUNCE} HTTP/1.1\r\n\r\n").unwrap();
-    world.settle();
-    assert_eq!(read_all(&mut client), (Vec::new(), true));
+    assert_eq!(world.ask(&mut client, get(ANNOUNCE)), (Vec::new(), true));
     assert_eq!((world.closed(CloseCause::Blocked), world.refused("blocked")), (2, 1));
     world.check();
 }

@@ -13,7 +13,9 @@ use rustls::{
     ProtocolVersion, SupportedCipherSuite,
 };
 
-use crate::world::{ANNOUNCE, CERTIFICATE, Reply, World, loaded, read_all, replies, source, tls};
+use crate::world::{
+    ANNOUNCE, CERTIFICATE, Reply, World, get, loaded, read_all, replies, source, tls,
+};
 
 /// A client of HTTPS. It moves bytes when it is told to.
 pub(crate) struct TlsClient {
@@ -24,7 +26,7 @@ pub(crate) struct TlsClient {
     /// What the server has sent.
     pub(crate) received: Vec<u8>,
     /// Whether the server has ended its direction, and whether by `close_notify`.
-    ended: Option<bool>,
+    pub(crate) ended: Option<bool>,
     pub(crate) error: Option<rustls::Error>,
 }
 
@@ -46,8 +48,8 @@ impl TlsClient {
     }
 
     /// Encrypts bytes. [`pump`](Self::pump) sends them, when the handshake is over.
-    pub(crate) fn write(&mut self, bytes: &[u8]) {
-        self.tls.writer().write_all(bytes).unwrap();
+    pub(crate) fn write(&mut self, bytes: impl AsRef<[u8]>) {
+        self.tls.writer().write_all(bytes.as_ref()).unwrap();
     }
 
     /// Whether everything was sent.
@@ -116,10 +118,6 @@ impl TlsClient {
     }
 }
 
-fn get(target: &str) -> Vec<u8> {
-    format!("GET {target} HTTP/1.1\r\nHost: t\r\n\r\n").into_bytes()
-}
-
 fn connect(world: &World, config: &Arc<ClientConfig>) -> TlsClient {
     TlsClient::new(world.connect_tls(source("198.51.100.1", 40_000)), config)
 }
@@ -139,7 +137,7 @@ fn requests_are_served_and_counted_as_those_of_https() {
     ] {
         let mut world = World::new("");
         let mut client = connect(&world, &config);
-        client.write(&[get(ANNOUNCE), get("/health")].concat());
+        client.write(get(ANNOUNCE) + &get("/health"));
         client.settle(&mut world);
         assert_eq!(client.tls.protocol_version(), Some(version));
         let suite = client.tls.negotiated_cipher_suite().unwrap().suite();
@@ -148,7 +146,7 @@ fn requests_are_served_and_counted_as_those_of_https() {
         let replies = client.replies();
         assert!(replies[0].body.starts_with(b"d8:complete") && replies[1].body == b"ok\n");
         // The connection is kept.
-        client.write(&get("/health"));
+        client.write(get("/health"));
         client.settle(&mut world);
         assert_eq!((client.replies().len(), client.ended), (1, None));
         assert_eq!(world.counters().buffered_bytes.get(), 0);
@@ -160,7 +158,7 @@ fn requests_are_served_and_counted_as_those_of_https() {
         assert_eq!(handshakes(&world), [1, 0, 0]);
         // The client ends it, or the tracker.
         let mut idle = connect(&world, &config);
-        idle.write(&get("/health"));
+        idle.write(get("/health"));
         idle.settle(&mut world);
         client.tls.send_close_notify();
         client.settle(&mut world);
@@ -176,7 +174,7 @@ fn requests_are_served_and_counted_as_those_of_https() {
 fn bytes_may_be_split_anywhere() {
     let mut world = World::with(1, "", Conditions { capacity: 7, ..Conditions::default() });
     let mut client = connect(&world, &client(&[&CERTIFICATE]));
-    client.write(&get(ANNOUNCE));
+    client.write(get(ANNOUNCE));
     while client.received.is_empty() {
         assert!(client.ended.is_none());
         client.pump(3);
@@ -190,13 +188,16 @@ fn bytes_may_be_split_anywhere() {
 
 #[test]
 fn a_ticket_resumes_the_session_on_another_connection() {
-    for config in [client(&[&CERTIFICATE]), client_1_2(&[&CERTIFICATE])] {
+    for (mut config, tickets) in [(client(&[&CERTIFICATE]), 1), (client_1_2(&[&CERTIFICATE]), 0)] {
+        Arc::make_mut(&mut config).enable_early_data = true;
         let mut world = World::new("");
         for expected in [HandshakeKind::Full, HandshakeKind::Resumed, HandshakeKind::Resumed] {
             let mut client = connect(&world, &config);
-            client.write(&get("/health"));
+            assert!(client.tls.early_data().is_none(), "no ticket allows it");
+            client.write(get("/health"));
             client.settle(&mut world);
             assert_eq!(client.tls.handshake_kind(), Some(expected));
+            assert_eq!(client.tls.tls13_tickets_received(), tickets);
             assert_eq!(client.replies().len(), 1);
         }
         assert_eq!(handshakes(&world), [1, 2, 0]);
@@ -223,10 +224,8 @@ fn the_end_is_told_by_close_notify_and_then_by_fin() {
 fn a_request_without_tls_is_told_to_use_it() {
     let mut world = World::new("");
     let mut client = world.connect_tls(source("198.51.100.1", 1));
-    client.write_all(&get(ANNOUNCE)).unwrap();
-    world.settle();
-    let (bytes, ended) = read_all(&mut client);
-    let reply = &replies(&bytes)[0];
+    let (replies, ended) = world.ask(&mut client, get(ANNOUNCE));
+    let reply = &replies[0];
     assert!(ended && reply.status == 400 && reply.closes);
     assert!(reply.body.windows(8).any(|part| part == b"https://"));
     assert_eq!((world.refused("no_tls"), world.counters().https_requests.get()), (1, 1));
@@ -255,26 +254,23 @@ fn what_is_no_handshake_fails_with_an_alert() {
 }
 
 #[test]
-fn a_client_that_refuses_the_certificate_is_a_failed_handshake() {
-    let mut world = World::new("");
-    let mut client = connect(&world, &client(&[&Issued::of(&["t"])]));
-    client.settle(&mut world);
-    assert!(client.error.is_some());
-    world.pass(2);
-    assert_eq!((handshakes(&world), world.closed(CloseCause::TlsError)), ([0, 0, 1], 1));
-}
-
-#[test]
-fn a_record_that_is_invalid_ends_an_open_connection() {
-    let mut world = World::new("");
-    let mut client = connect(&world, &client(&[&CERTIFICATE]));
-    client.settle(&mut world);
-    client.client.write_all(b"\x17\x03\x03\0\x14aaaaaaaaaaaaaaaaaaaa").unwrap();
-    client.settle(&mut world);
-    assert!(matches!(client.error, Some(rustls::Error::AlertReceived(_))));
-    world.pass(2);
-    assert_eq!((handshakes(&world), world.closed(CloseCause::TlsError)), ([1, 0, 0], 1));
-    world.check();
+fn a_refused_certificate_and_an_invalid_record_end_the_connection() {
+    let other = Issued::of(&["t"]);
+    for (accepted, is_open) in [(&other, false), (&CERTIFICATE, true)] {
+        let mut world = World::new("");
+        let mut client = connect(&world, &client(&[accepted]));
+        client.settle(&mut world);
+        if is_open {
+            client.client.write_all(b"\x17\x03\x03\0\x14aaaaaaaaaaaaaaaaaaaa").unwrap();
+            client.settle(&mut world);
+        }
+        let is_alert = matches!(client.error, Some(rustls::Error::AlertReceived(_)));
+        assert!(client.error.is_some() && is_alert == is_open);
+        world.pass(2);
+        let expected = [u64::from(is_open), 0, u64::from(!is_open)];
+        assert_eq!((handshakes(&world), world.closed(CloseCause::TlsError)), (expected, 1));
+        world.check();
+    }
 }
 
 #[test]
@@ -355,7 +351,7 @@ fn incomplete_records_and_messages_count_as_memory() {
         let (mut clients, mut part_len) = (Vec::new(), 0);
         for number in 1..=100 {
             let mut client = connect(&world, &config);
-            client.write(&get("/health"));
+            client.write(get("/health"));
             client.settle(&mut world);
             let part = part_of(client.tls);
             client.client.write_all(&part).unwrap();
@@ -436,7 +432,7 @@ fn handshakes_of_a_turn_are_limited_by_their_cost() {
             client.client.write_all(end).unwrap();
         }
         let mut plain = world.connect(source("198.51.100.2", 1));
-        plain.write_all(&get("/health")).unwrap();
+        plain.write_all(get("/health").as_bytes()).unwrap();
         assert!(world.turn());
         assert_eq!(replies(&read_all(&mut plain).0).len(), 1, "plain requests do not wait");
         let served = |clients: &mut [TlsClient]| {
@@ -458,9 +454,7 @@ fn input_with_little_data_costs_as_much_as_handshakes() {
     let mut clients: Vec<_> = (0..20).map(|_| connect(&world, &config)).collect();
     clients.iter_mut().for_each(|client| client.settle(&mut world));
     for client in &mut clients {
-        get("/health").iter().cycle().take(700).for_each(|byte| {
-            client.write(&[*byte]);
-        });
+        get("/health").bytes().cycle().take(700).for_each(|byte| client.write([byte]));
         while client.send(usize::MAX) {}
     }
     let mut received = || {

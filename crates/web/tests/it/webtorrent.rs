@@ -64,7 +64,7 @@ impl Browser {
 
     /// The same at this web worker.
     pub(crate) fn at(world: &mut World, worker: usize, number: u8) -> Self {
-        let client = world.connect_to(worker, source(&format!("198.51.100.{number}"), 40_000));
+        let client = world.connect_to(worker, 0, source(&format!("198.51.100.{number}"), 40_000));
         Self::over(world, client, number, "")
     }
 
@@ -379,6 +379,9 @@ fn the_membership_in_a_swarm_that_is_forbidden_ends_with_the_next_announce() {
     let hash = format!("{}ff80", "61".repeat(18));
     let lists = format!("[access]\nmode = \"deny\"\ninfo_hashes = [\"{hash}\"]\n");
     world.update_rules(rules(&settings(&lists)));
+    let scrape = json!({"action": "scrape", "info_hash": HASH});
+    let none = json!({"complete": 0, "incomplete": 0, "downloaded": 0});
+    assert_eq!(browser.ask(&mut world, &scrape)[0]["files"][HASH], none);
     assert!(browser.join(&mut world)[0]["failure reason"].is_string());
     world.settle();
     assert_eq!((world.refused("forbidden"), world.counters().webrtc_swarms.get()), (1, 0));
@@ -405,6 +408,28 @@ fn a_silent_client_gets_a_ping_and_is_closed_without_an_answer() {
     world.pass(31);
     assert_eq!((browser.frames(&mut world), browser.has_ended), (Vec::new(), true));
     assert_eq!(world.closed(CloseCause::Timeout), 1);
+    world.check();
+}
+
+#[test]
+fn a_member_that_only_answers_pings_is_removed() {
+    let mut world = World::new("[webtorrent]\nmemberships = 1\n");
+    let mut browser = Browser::new(&mut world, 1);
+    browser.join(&mut world);
+    for members in [1, 0] {
+        // Ten minutes, and then the time of a pass over all members.
+        for _ in 0..if members == 1 { 19 } else { 3 } {
+            world.pass(31);
+            assert_eq!(browser.frames(&mut world), [(PING, Vec::new())]);
+            browser.client.write_all(&frame(PONG, b"")).unwrap();
+            world.settle();
+        }
+        let counters = world.counters();
+        let gauges = [&counters.webrtc_swarms, &counters.webrtc_leechers, &counters.ws_open];
+        assert_eq!(gauges.map(|gauge| gauge.get()), [members, members, 1]);
+    }
+    let other = browser.announce(&"b".repeat(20), json!({}));
+    assert_eq!(browser.ask(&mut world, &other)[0]["incomplete"], 1);
     world.check();
 }
 

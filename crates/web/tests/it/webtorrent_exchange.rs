@@ -20,6 +20,7 @@ use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 
 use crate::webtorrent_swarms::Model;
+use crate::world::for_each_seed;
 
 const SILENCE: u32 = 100;
 const HASHES: u8 = 5;
@@ -362,23 +363,11 @@ impl Simulation {
     }
 }
 
-/// Runs a simulation for each seed. Returns how many offers were delivered, and how many members
-/// were replaced.
-fn for_each_seed(run: fn(u64) -> Checks) -> (usize, usize) {
-    let mut sums = (0, 0);
-    for seed in 0..100 {
-        let run = std::panic::catch_unwind(|| run(seed));
-        let checks = run.unwrap_or_else(|_| panic!("seed {seed}"));
-        sums = (sums.0 + checks.offers_delivered, sums.1 + checks.replaced);
-    }
-    sums
-}
-
 /// Each announce and removal has the results of the model, each offer reaches a member that the
 /// model allows, and each answer its offerer, in whatever order the workers take turns.
 #[test]
 fn all_workers_together_are_like_the_model() {
-    let (offers, replaced) = for_each_seed(|seed| {
+    let runs = for_each_seed(100, |seed| {
         let mut simulation = Simulation::new(seed, true);
         for _ in 0..5 {
             (0..200).for_each(|_| simulation.step());
@@ -386,13 +375,15 @@ fn all_workers_together_are_like_the_model() {
         }
         simulation.end()
     });
-    assert!(offers > 1_000 && replaced > 100, "{offers} offers, {replaced} replaced");
+    let (offers, replaced): (Vec<_>, Vec<_>) =
+        runs.map(|checks| (checks.offers_delivered, checks.replaced)).unzip();
+    assert!(offers.iter().sum::<usize>() > 1_000 && replaced.iter().sum::<usize>() > 100);
 }
 
 /// Silent members are removed while they or others announce, stop and close.
 #[test]
 fn both_sides_agree_on_members_after_expiry() {
-    for_each_seed(|seed| {
+    let runs = for_each_seed(100, |seed| {
         let mut simulation = Simulation::new(seed, false);
         (0..1_000).for_each(|_| simulation.step());
         simulation.check();
@@ -406,6 +397,7 @@ fn both_sides_agree_on_members_after_expiry() {
         assert!(connections.all(|it| it.member_of.is_empty()), "all were silent");
         simulation.end()
     });
+    assert_eq!(runs.count(), 100);
 }
 
 /// Two workers with two parcels for each other, and an info hash of each.

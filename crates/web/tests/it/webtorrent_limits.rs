@@ -269,7 +269,7 @@ fn peers_exchange_offers_over_tls() {
     let [mut first, mut other] = [1, 2].map(|number| {
         let from = source(&format!("198.51.100.{number}"), 40_000);
         let mut client = TlsClient::new(world.connect_tls(from), &config);
-        client.write(format!("GET / HTTP/1.1\r\n{UPGRADE}{KEY}\r\n").as_bytes());
+        client.write(format!("GET / HTTP/1.1\r\n{UPGRADE}{KEY}\r\n"));
         client.settle(&mut world);
         let head = std::mem::take(&mut client.received);
         assert!(head.starts_with(b"HTTP/1.1 101 ") && head.ends_with(b"\r\n\r\n"));

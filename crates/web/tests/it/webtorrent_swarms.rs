@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
+use std::ops::Range;
 
 use onrush_proto::{InfoHash, PeerId, ScrapeCounts};
 use onrush_testing::memory_tracker::{rules, settings};
@@ -14,52 +15,33 @@ use rand::rngs::SmallRng;
 
 #[derive(Clone, Debug)]
 enum Step {
-    Announce {
-        swarm: u8,
-        socket: u8,
-        peer_id: u8,
-        seeder: Option<bool>,
-        completed: bool,
-    },
-    /// Consecutive connections with peer ids of their own, every third one a seeder.
-    Crowd {
-        swarm: u8,
-        from: u8,
-        members: u8,
-    },
-    Remove {
-        swarm: u8,
-        socket: u8,
-    },
-    Choose {
-        swarm: u8,
-        socket: u8,
-        want: usize,
-    },
-    Wait {
-        seconds: u32,
-    },
+    Announce(Announce),
+    /// Consecutive connections to a swarm, with peer ids of their own, every third one a seeder.
+    Crowd(u8, Range<u8>),
+    Remove(Socket, InfoHash),
+    /// At most so many members.
+    Choose(Socket, InfoHash, usize),
+    /// So many seconds.
+    Wait(u32),
     /// Looks at so many members and swarms.
-    Sweep {
-        work: usize,
-    },
+    Sweep(usize),
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let (swarm, socket) = (0u8..3, 0u8..60);
-    let (swarm, socket) = (&|| swarm.clone(), &|| socket.clone());
-    let announce = (swarm(), socket(), 0u8..4, any::<Option<bool>>(), any::<bool>());
+    let (swarm, socket) = (&|| (0u8..3).prop_map(hash), &|| (0u8..60).prop_map(socket));
+    let numbers = (0u8..3, 0u8..60, 0u8..4);
     let step = prop_oneof![
-        8 => announce.prop_map(|(swarm, socket, peer_id, seeder, completed)| {
-            Step::Announce { swarm, socket, peer_id, seeder, completed }
-        }),
-        2 => (swarm(), socket(), 0u8..40)
-            .prop_map(|(swarm, from, members)| Step::Crowd { swarm, from, members }),
-        8 => (swarm(), socket()).prop_map(|(swarm, socket)| Step::Remove { swarm, socket }),
-        4 => (swarm(), socket(), 0usize..30)
-            .prop_map(|(swarm, socket, want)| Step::Choose { swarm, socket, want }),
-        2 => (0u32..400).prop_map(|seconds| Step::Wait { seconds }),
-        2 => prop_oneof![0usize..40, Just(ALL)].prop_map(|work| Step::Sweep { work }),
+        8 => (numbers, any::<Option<bool>>(), any::<bool>())
+            .prop_map(|((swarm, socket, peer_id), seeder, completed)| {
+                Step::Announce(Announce { completed, ..announce(swarm, socket, peer_id, seeder) })
+            }),
+        2 => (0u8..3, 0u8..60, 0u8..40)
+            .prop_map(|(swarm, from, members)| Step::Crowd(swarm, from..from + members)),
+        8 => (socket(), swarm()).prop_map(|(socket, hash)| Step::Remove(socket, hash)),
+        4 => (socket(), swarm(), 0usize..30)
+            .prop_map(|(socket, hash, want)| Step::Choose(socket, hash, want)),
+        2 => (0u32..400).prop_map(Step::Wait),
+        2 => prop_oneof![0usize..40, Just(ALL)].prop_map(Step::Sweep),
     ];
     vec(step, 0..120)
 }
@@ -174,20 +156,18 @@ proptest! {
         let (mut rng, mut now) = (SmallRng::seed_from_u64(seed), 5_000);
         for step in steps {
             match step {
-                Step::Announce { swarm, socket, peer_id, seeder, completed } => {
-                    let it = Announce { completed, ..announce(swarm, socket, peer_id, seeder) };
+                Step::Announce(it) => {
                     prop_assert_eq!(swarms.announce(&it, now), model.announce(&it, now));
                 }
-                Step::Crowd { swarm, from, members } => for number in from..from + members {
+                Step::Crowd(swarm, members) => for number in members {
                     let it = announce(swarm, number, 100 + number, Some(number % 3 == 0));
                     prop_assert_eq!(swarms.announce(&it, now), model.announce(&it, now));
                 },
-                Step::Remove { swarm, socket: number } => {
-                    let (socket, hash) = (socket(number), hash(swarm));
+                Step::Remove(socket, hash) => {
                     prop_assert_eq!(swarms.remove(socket, &hash), model.remove(socket, &hash));
                 }
-                Step::Choose { swarm, socket: number, want } => {
-                    let (socket, hash, mut chosen) = (socket(number), hash(swarm), Vec::new());
+                Step::Choose(socket, hash, want) => {
+                    let mut chosen = Vec::new();
                     swarms.choose(&hash, socket, want, &mut rng, |it| chosen.push(it));
                     let candidates = model.candidates(&hash, socket);
                     let different = chosen.iter().copied().collect::<BTreeSet<_>>();
@@ -195,8 +175,8 @@ proptest! {
                     prop_assert_eq!(different.len(), want.min(candidates.len()));
                     prop_assert_eq!(different.len(), chosen.len());
                 }
-                Step::Wait { seconds } => now += seconds,
-                Step::Sweep { work } => {
+                Step::Wait(seconds) => now += seconds,
+                Step::Sweep(work) => {
                     let mut expired = Vec::new();
                     swarms.sweep(now, SILENCE, work, &mut expired);
                     let silent = model.silent(now, SILENCE);

@@ -13,7 +13,7 @@ use onrush_tracker::clock::Now;
 use onrush_tracker::close_cause::CloseCause;
 use onrush_tracker::front::Front;
 use onrush_tracker::lanes::Waker;
-use onrush_tracker::metrics::{HTTP_REFUSALS, WebCounters, WorkerMetrics};
+use onrush_tracker::metrics::{Counter, HTTP_REFUSALS, WebCounters, WorkerMetrics};
 use onrush_tracker::orders::Orders;
 use onrush_tracker::rules::Rules;
 use onrush_tracker::running::{Addresses, Scheme};
@@ -21,6 +21,8 @@ use onrush_web::WebWorker;
 use onrush_web::tls::Tls;
 use onrush_web::tls::certificates::Certificates;
 use onrush_web::webtorrent::exchange::{Exchange, PARCELS};
+use rand::RngExt;
+use rand::rngs::SmallRng;
 
 /// An announce of a leecher at port 6881 in the swarm of [`HASH`]; more keys may follow.
 pub(crate) const ANNOUNCE: &str =
@@ -34,11 +36,11 @@ pub(crate) struct World {
     pub(crate) web: WebWorker<Backend>,
     pub(crate) network: Network,
     pub(crate) metrics: Arc<WorkerMetrics>,
-    /// Further web workers, each with its counters and its listener of HTTP.
-    pub(crate) others: Vec<(WebWorker<Backend>, Arc<WorkerMetrics>, Listener)>,
-    /// Of HTTP, and of HTTPS.
-    listeners: [Listener; 2],
-    /// The address of the former.
+    /// Further web workers, each with its counters.
+    pub(crate) others: Vec<(WebWorker<Backend>, Arc<WorkerMetrics>)>,
+    /// Those of each web worker: of HTTP, and of HTTPS.
+    listeners: Vec<[Listener; 2]>,
+    /// The address of the first.
     pub(crate) address: SocketAddr,
     second: u64,
 }
@@ -64,6 +66,33 @@ pub(crate) fn loaded(certificates: &[&Issued]) -> Arc<Certificates> {
 /// A client's address.
 pub(crate) fn source(ip: &str, port: u16) -> SocketAddr {
     SocketAddr::new(ip.parse::<IpAddr>().unwrap(), port)
+}
+
+/// Faults of the network, with this room for bytes.
+pub(crate) fn faults(capacity: usize, rng: &mut SmallRng) -> Conditions {
+    Conditions {
+        short_reads: rng.random_range(0.0..0.8),
+        short_writes: rng.random_range(0.0..0.8),
+        stalls: rng.random_range(0.0..0.5),
+        repeats: rng.random_range(0.0..1.0),
+        capacity,
+    }
+}
+
+/// A request that keeps its connection, with these fields.
+pub(crate) fn request(target: &str, fields: &str) -> String {
+    format!("GET {target} HTTP/1.1\r\nHost: t\r\n{fields}\r\n")
+}
+
+/// The same without further fields.
+pub(crate) fn get(target: &str) -> String {
+    request(target, "")
+}
+
+/// Runs a simulation for each seed.
+pub(crate) fn for_each_seed<T>(seeds: u64, run: fn(u64) -> T) -> impl Iterator<Item = T> {
+    let run = move |seed| std::panic::catch_unwind(|| run(seed));
+    (0..seeds).map(move |seed| run(seed).unwrap_or_else(|_| panic!("seed {seed}")))
 }
 
 /// Whether a body has this part.
@@ -119,7 +148,8 @@ impl World {
         );
         let mut exchanges = Exchange::connect(&fronts, &secrets(seed), parcels).into_iter();
         let rules = rules(&settings);
-        let listeners = [0, 1].map(|number| backends[0].listener(number));
+        let listeners = backends.iter().map(|it| [0, 1].map(|number| it.listener(number)));
+        let listeners = listeners.collect();
         let address = backends[0].address(0).unwrap();
         let addresses = Addresses {
             udp: vec![source("192.0.2.1", 6969)],
@@ -127,7 +157,7 @@ impl World {
             https: vec![source("192.0.2.1", 443)],
         };
         let worker = |(front, streams): (Front, Backend)| {
-            let (metrics, listener) = (front.metrics.clone(), streams.listener(0));
+            let metrics = front.metrics.clone();
             let streams = (streams, vec![Scheme::Http, Scheme::Https]);
             let web = WebWorker::new(front, &rules, streams, settings.http.limits, &addresses);
             let web = web.with_tls(tls.clone());
@@ -136,10 +166,10 @@ impl World {
                 Some(exchange) => web.with_exchange(exchange),
                 None => web,
             };
-            (web, metrics, listener)
+            (web, metrics)
         };
         let mut others: Vec<_> = fronts.into_iter().zip(backends).map(worker).collect();
-        let (web, metrics, _) = others.remove(0);
+        let (web, metrics) = others.remove(0);
         Self { tracker, web, network, metrics, others, listeners, address, second: 1 }
     }
 
@@ -198,7 +228,7 @@ impl World {
     pub(crate) fn turn(&mut self) -> bool {
         let now = self.now();
         let mut busy = self.web.turn(now).unwrap();
-        for (web, ..) in &mut self.others {
+        for (web, _) in &mut self.others {
             busy |= web.turn(now).unwrap();
         }
         self.tracker.settle(now);
@@ -206,18 +236,17 @@ impl World {
     }
 
     pub(crate) fn connect(&self, from: SocketAddr) -> Client {
-        self.network.connect(self.listeners[0], from)
-    }
-
-    /// Connects to the web worker of this number.
-    pub(crate) fn connect_to(&self, worker: usize, from: SocketAddr) -> Client {
-        let other = worker.checked_sub(1).map(|other| self.others[other].2);
-        self.network.connect(other.unwrap_or(self.listeners[0]), from)
+        self.connect_to(0, 0, from)
     }
 
     /// Connects to the port for HTTPS.
     pub(crate) fn connect_tls(&self, from: SocketAddr) -> Client {
-        self.network.connect(self.listeners[1], from)
+        self.connect_to(0, 1, from)
+    }
+
+    /// Connects to a listener of the web worker of this number.
+    pub(crate) fn connect_to(&self, worker: usize, listener: usize, from: SocketAddr) -> Client {
+        self.network.connect(self.listeners[worker][listener], from)
     }
 
     /// Sends bytes on a new connection; the reply, and whether the tracker has ended it.
@@ -232,12 +261,22 @@ impl World {
     /// The body of the reply to a GET from an address.
     pub(crate) fn get(&mut self, ip: &str, target: &str) -> Vec<u8> {
         let mut client = self.connect(source(ip, 40_000));
-        write!(client, "GET {target} HTTP/1.1\r\nConnection: close\r\n\r\n").unwrap();
-        self.settle();
-        let (bytes, end) = read_all(&mut client);
-        let mut replies = replies(&bytes);
-        assert!(end && replies.len() == 1, "{}", String::from_utf8_lossy(&bytes));
+        let (mut replies, end) = self.ask(&mut client, request(target, "Connection: close\r\n"));
+        assert!(end && replies.len() == 1, "{replies:?}");
         replies.remove(0).body
+    }
+
+    /// Sends bytes of a client; the replies that it has not read yet, and whether the tracker has
+    /// ended its connection.
+    pub(crate) fn ask(
+        &mut self,
+        client: &mut Client,
+        bytes: impl AsRef<[u8]>,
+    ) -> (Vec<Reply>, bool) {
+        client.write_all(bytes.as_ref()).unwrap();
+        self.settle();
+        let (bytes, ended) = read_all(client);
+        (replies(&bytes), ended)
     }
 
     pub(crate) fn counters(&self) -> &WebCounters {
@@ -254,26 +293,27 @@ impl World {
         self.counters().http_refused[at].get()
     }
 
-    /// Checks the laws of the counters while nothing is in flight.
-    pub(crate) fn check(&self) {
-        let others = self.others.iter().map(|(_, metrics, _)| &metrics.web);
-        others.chain([self.counters()]).for_each(Self::check_counters);
+    /// The counters of all web workers.
+    pub(crate) fn all_counters(&self) -> impl Iterator<Item = &WebCounters> {
+        let others = self.others.iter().map(|(_, metrics)| &metrics.web);
+        [self.counters()].into_iter().chain(others)
     }
 
-    fn check_counters(counters: &WebCounters) {
-        let closed: u64 = counters.closed.iter().map(|it| it.get()).sum();
-        let accepted = counters.accepted.get() + counters.https_accepted.get();
-        let open = [&counters.open, &counters.https_open, &counters.ws_open, &counters.wss_open];
-        assert_eq!(accepted, open.map(|gauge| gauge.get()).iter().sum::<u64>() + closed);
-        let refused: u64 = counters.http_refused.iter().map(|it| it.get()).sum();
-        let ended = counters.answered.get() + refused + counters.abandoned.get();
-        let requests = [&counters.requests, &counters.https_requests];
-        let requests = requests.into_iter().chain([&counters.ws_requests, &counters.wss_requests]);
-        assert_eq!(requests.map(|counter| counter.get()).sum::<u64>(), ended);
-        let handshakes =
-            [&counters.full_handshakes, &counters.resumed_handshakes, &counters.failed_handshakes];
-        let handshakes: u64 = handshakes.map(|counter| counter.get()).iter().sum();
-        assert!(handshakes <= counters.https_accepted.get());
+    /// Checks the laws of the counters while nothing is in flight.
+    pub(crate) fn check(&self) {
+        self.all_counters().for_each(Self::check_counters);
+    }
+
+    fn check_counters(it: &WebCounters) {
+        let sum = |counters: &[&Counter]| counters.iter().map(|it| it.get()).sum::<u64>();
+        let all = |counters: &[Counter]| counters.iter().map(Counter::get).sum::<u64>();
+        let open = sum(&[&it.open, &it.https_open, &it.ws_open, &it.wss_open]);
+        assert_eq!(sum(&[&it.accepted, &it.https_accepted]), open + all(&it.closed));
+        let requests = [&it.requests, &it.https_requests, &it.ws_requests, &it.wss_requests];
+        let ended = sum(&[&it.answered, &it.abandoned]) + all(&it.http_refused);
+        assert_eq!(sum(&requests), ended);
+        let handshakes = [&it.full_handshakes, &it.resumed_handshakes, &it.failed_handshakes];
+        assert!(sum(&handshakes) <= it.https_accepted.get());
     }
 }
 
