@@ -3,8 +3,8 @@
 //!
 //! Each turn of a front takes its [`orders`](Front::order), adds requests, calls
 //! [`dispatch`](Front::dispatch) and [`receive`](Front::receive), and then
-//! [`sleep`](Front::sleep)s. A front is dropped when its thread exits: its replies are then dropped
-//! and counted by the workers, which are not affected otherwise.
+//! [`sleep_unless`](Front::sleep_unless). A front is dropped when its thread exits: its replies are
+//! then dropped and counted by the workers, which are not affected otherwise.
 
 use std::sync::Arc;
 
@@ -100,13 +100,9 @@ impl Front {
         self.producer.is_idle()
     }
 
-    /// Sleeps by calling `wait`, unless a reply or an order is waiting. The waker that the front
-    /// was assembled with has to end `wait`.
-    pub fn sleep(&self, wait: impl FnOnce()) {
-        self.inbox.sleep(wait);
-    }
-
-    /// The same, unless `has_more` tells that a message is waiting in a [`lane`](Self::lane).
+    /// Sleeps by calling `wait`, unless a reply or an order is waiting, or `has_more` tells that a
+    /// message is waiting in a [`lane`](Self::lane). The waker that the front was assembled with
+    /// has to end `wait`.
     pub fn sleep_unless(&self, has_more: impl FnOnce() -> bool, wait: impl FnOnce()) {
         self.inbox.sleep_unless(has_more, wait);
     }

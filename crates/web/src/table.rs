@@ -48,7 +48,7 @@ struct Slot<S> {
     connection: Option<Connection<S>>,
     /// The source that it is counted for; a proxy is none.
     source: Option<IpAddr>,
-    /// What its requests were carried over when it was last updated.
+    /// The carrier of its requests when it was last updated.
     carrier: Carrier,
     /// Bytes that it buffers, as added to the sum.
     buffered: usize,
@@ -83,7 +83,8 @@ impl<R: Ord + Copy> Chosen<R> {
                 let rank = slot.connection.as_ref().and_then(&rank_of)?;
                 Some((Key { slot: number, generation: slot.generation }, rank))
             }));
-            // Of the same rank, those with the most memory come first, not a handshake in progress.
+            // Of the same rank, the one with the most memory comes first, and a handshake in
+            // progress with its little memory last.
             let buffered = |key: &Key| table.slots[key.slot as usize].buffered;
             keys.sort_unstable_by_key(|(key, rank)| (*rank, Reverse(buffered(key))));
             keys.truncate(CHOSEN);

@@ -26,7 +26,7 @@ use crate::proxy::Origin;
 use crate::service::{self, Service};
 use crate::table::{Key, Table};
 use crate::tls::Tls;
-use crate::webtorrent::exchange::{Delivery, Dropped, Exchange};
+use crate::webtorrent::exchange::{Dropped, Exchange};
 use crate::webtorrent::interval;
 
 /// Connections that are accepted per turn at most, so that open ones are served meanwhile.
@@ -49,8 +49,8 @@ pub struct WebWorker<S: Streams> {
     /// Those whose next steps may be of a TLS handshake, or cost as much.
     costly: VecDeque<Key>,
     /// Connections that wait for a free batch, by shard, and behind those for a free parcel, by web
-    /// worker; those that have waited longest come first.
-    /// A connection that has expired stays in its queue, and is left out there.
+    /// worker; those that have waited longest come first. A connection that has expired stays in
+    /// its queue, and is left out there.
     starved: Vec<VecDeque<Key>>,
     /// Connections whose deadline is over, kept to reuse the memory.
     expired: Vec<Key>,
@@ -60,8 +60,6 @@ pub struct WebWorker<S: Streams> {
     has_events: bool,
     /// Whether batches have come back since starved connections tried again.
     has_batches: bool,
-    /// Messages of WebRTC peers that the exchange has dropped.
-    dropped: Dropped,
     /// Signalled once no connection is open, while the worker is paused.
     paused: Option<Sender<()>>,
 }
@@ -96,7 +94,6 @@ impl<S: Streams> WebWorker<S> {
             second: 0,
             has_events: false,
             has_batches: false,
-            dropped: Dropped::default(),
             paused: None,
         }
     }
@@ -201,9 +198,7 @@ impl<S: Streams> WebWorker<S> {
             match connection.pause(service, input, now) {
                 Step::Closed(cause) => self.close(key, cause),
                 _ => {
-                    if connection.queue == Queue::Starved {
-                        connection.queue = Queue::None;
-                    }
+                    connection.end_starved();
                     enqueue(connection, key, (&mut self.ready, &mut self.costly));
                     self.table.update(key, &mut self.service.buffered);
                 }
@@ -443,22 +438,16 @@ impl<S: Streams> WebWorker<S> {
         let any = exchange.receive(now.moment.0, silence, |socket, delivery| {
             let key = Key { slot: socket.slot, generation: socket.generation };
             let Some(connection) = table.get(key) else {
-                match delivery {
-                    Delivery::Offer { .. } => metrics.web.webrtc_offers_dropped.add(1),
-                    Delivery::Answer { .. } => metrics.web.webrtc_answers_dropped.add(1),
-                    _ => {}
-                }
-                return;
+                return service::dropped(&metrics.web, &delivery);
             };
             if connection.deliver(delivery, replies, shared, limits, now) {
                 enqueue(connection, key, (ready, costly));
                 table.update(key, buffered);
             }
         });
-        let dropped = exchange.dropped();
-        let Dropped { offers, answers } = mem::replace(&mut self.dropped, dropped);
-        metrics.web.webrtc_offers_dropped.add(dropped.offers - offers);
-        metrics.web.webrtc_answers_dropped.add(dropped.answers - answers);
+        let Dropped { offers, answers } = exchange.take_dropped();
+        metrics.web.webrtc_offers_dropped.add(offers);
+        metrics.web.webrtc_answers_dropped.add(answers);
         exchange.flush();
         self.has_batches |= any;
         any
@@ -494,9 +483,7 @@ impl<S: Streams> WebWorker<S> {
         for key in expired.drain(..) {
             let Some(connection) = self.table.get(key) else { continue };
             let step = connection.expire(&mut self.input, &self.service.limits, now);
-            if connection.queue == Queue::Starved {
-                connection.queue = Queue::None;
-            }
+            connection.end_starved();
             self.settle(key, step);
         }
         self.expired = expired;

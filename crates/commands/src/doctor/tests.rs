@@ -491,7 +491,7 @@ fn a_tracked_port_is_a_problem_with_rules_for_every_port() {
             ("proc/sys/net/netfilter/nf_conntrack_count", &entries.to_string()),
         ]);
         if let Some(tracked) = tracked {
-            // Of the other protocol, at other ports, and of a client on this host.
+            // Entries of TCP, of other ports, and of this host as the client of another one.
             let away = entry_of(["127.0.0.1", "192.0.2.9"], "udp", 6969);
             let others =
                 [entry("tcp", 6969), entry("udp", 16_969), entry("udp", 53), away].concat();

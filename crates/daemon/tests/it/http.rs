@@ -64,6 +64,22 @@ impl Connection {
         self.0.get_ref().write_all(bytes.as_ref()).unwrap();
     }
 
+    /// Sends bytes until the tracker closes it without a byte: each one is in time, the whole that
+    /// they are part of is not.
+    pub(crate) fn times_out(&mut self) {
+        self.0.get_ref().set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+        eventually("a request or a handshake that never ends is closed", || {
+            let _ = self.0.get_ref().write(b"a");
+            match self.0.fill_buf() {
+                Ok(bytes) => {
+                    assert_eq!(bytes, b"");
+                    true
+                }
+                Err(error) => error.kind() != ErrorKind::WouldBlock,
+            }
+        });
+    }
+
     fn end_sending(&self) {
         self.0.get_ref().shutdown(Shutdown::Write).unwrap();
     }
@@ -290,19 +306,8 @@ fn tls_and_slow_heads_are_closed_without_a_byte() {
     tls.send(b"\x16\x03\x01\x02\x00\x01");
     tls.ends();
     let mut slow = Connection::to(v4);
-    slow.0.get_ref().set_read_timeout(Some(Duration::from_millis(20))).unwrap();
     slow.send("GET /");
-    eventually("a head that never ends is closed", || {
-        // Each byte is in time, the head is not.
-        let _ = slow.0.get_ref().write(b"a");
-        match slow.0.fill_buf() {
-            Ok(bytes) => {
-                assert_eq!(bytes, b"");
-                true
-            }
-            Err(error) => error.kind() != ErrorKind::WouldBlock,
-        }
-    });
+    slow.times_out();
     honest.get("/health");
     eventually("both are counted", || ["tls", "timeout"].map(|it| closed(&daemon, it)) == [1, 1]);
     check_sums(&daemon);

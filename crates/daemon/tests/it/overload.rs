@@ -2,7 +2,7 @@
 //! Floods are in `tests/timed/overload.rs`, the reactions to a load in the unit tests of
 //! `src/overload`.
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 
 use socket2::{Domain, Protocol, Socket, Type};
@@ -10,6 +10,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use crate::harness::messages::{FILTER_ON, KERNEL_DROPPED, OVERLOAD, SUSPENDED};
 use crate::harness::{Launch, eventually, in_own_network, leecher, meanwhile, random_hash};
 use crate::http::{Connection, announce, await_sum, check_sums, closed, get, serve};
+use crate::websocket::Browser;
 
 /// Datagrams with a wrong checksum.
 const WRONG: u32 = 500;
@@ -76,7 +77,7 @@ fn wrong_checksum(to: SocketAddr) -> Vec<u8> {
 struct Clients {
     http: Connection,
     request: Vec<u8>,
-    websocket: Connection,
+    browser: Browser,
     frame: Vec<u8>,
 }
 
@@ -85,15 +86,9 @@ const BEGUN: usize = 2;
 
 impl Clients {
     fn of(address: SocketAddr) -> Self {
-        let [http, mut websocket] = [(); 2].map(|()| Connection::to(address));
+        let [http, websocket] = [(); 2].map(|()| Connection::to(address));
+        let mut browser = Browser::over(Box::new(websocket.0.into_inner()));
         let request = get(&announce(random_hash(), 7_001, "")).into_bytes();
-        let fields = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
-                      Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n";
-        websocket.send(format!("GET / HTTP/1.1\r\n{fields}\r\n"));
-        let mut head = Vec::new();
-        while !head.ends_with(b"\r\n\r\n") {
-            head.push(websocket.0.by_ref().bytes().next().expect("a head").unwrap());
-        }
         let message = format!(
             r#"{{"action":"announce","info_hash":"{}","peer_id":"{}"}}"#,
             "h".repeat(20),
@@ -103,27 +98,21 @@ impl Clients {
         let mut frame = vec![0x81, 0x80 | message.len() as u8, 0, 0, 0, 0];
         frame.extend(message.bytes());
         http.send(&request[..BEGUN]);
-        websocket.send(&frame[..BEGUN]);
-        Self { http, request, websocket, frame }
+        browser.write(&frame[..BEGUN]);
+        Self { http, request, browser, frame }
     }
 
     /// The intervals of an announce of each.
-    fn intervals(&mut self) -> [u32; 2] {
-        for (connection, bytes) in [(&self.http, &self.request), (&self.websocket, &self.frame)] {
-            connection.send([&bytes[BEGUN..], &bytes[..BEGUN]].concat());
-        }
+    fn intervals(&mut self) -> [u64; 2] {
+        let rest_and_next = |bytes: &[u8]| [&bytes[BEGUN..], &bytes[..BEGUN]].concat();
+        self.http.send(rest_and_next(&self.request));
+        self.browser.write(&rest_and_next(&self.frame));
         let (_, reply) = self.http.next_reply().expect("a reply");
-        let mut head = [0; 2];
-        self.websocket.0.read_exact(&mut head).unwrap();
-        let mut message = vec![0; head[1].into()];
-        self.websocket.0.read_exact(&mut message).unwrap();
-        assert!(head[0] == 0x81 && head[1] < 126, "a short message: {head:?}");
-        let number = |text: &[u8], key: &str| -> u32 {
-            let text = String::from_utf8_lossy(text);
-            let (_, number) = text.split_once(key).expect(key);
-            number.split(|it: char| !it.is_ascii_digit()).next().unwrap().parse().unwrap()
-        };
-        [number(&reply, "8:intervali"), number(&message, "\"interval\":")]
+        let reply = String::from_utf8_lossy(&reply);
+        let (_, number) = reply.split_once("8:intervali").expect("an interval");
+        let (number, _) = number.split_once('e').expect("its end");
+        let (_, message) = self.browser.next();
+        [number.parse().unwrap(), message["interval"].as_u64().expect("an interval")]
     }
 }
 

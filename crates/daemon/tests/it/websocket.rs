@@ -19,7 +19,7 @@ use crate::http::{Connection, await_sum, check_sums, closed, refused, sum};
 use crate::https::{self, Tls, connect};
 
 /// TCP, or TLS over it.
-trait Stream: Read + Write {
+pub(crate) trait Stream: Read + Write {
     fn tcp(&self) -> &TcpStream;
 }
 
@@ -76,16 +76,16 @@ fn id() -> String {
 }
 
 /// A client by WebSocket, with its peer id.
-struct Browser(WebSocket<Box<dyn Stream>>, String);
+pub(crate) struct Browser(WebSocket<Box<dyn Stream>>, String);
 
 impl Browser {
-    fn over(stream: Box<dyn Stream>) -> Self {
+    pub(crate) fn over(stream: Box<dyn Stream>) -> Self {
         let upgraded = tungstenite::client("ws://t/any", stream);
         Self(upgraded.unwrap_or_else(|error| panic!("{error}")).0, id())
     }
 
     /// Sends bytes as they are.
-    fn write(&mut self, bytes: &[u8]) {
+    pub(crate) fn write(&mut self, bytes: &[u8]) {
         self.0.get_mut().write_all(bytes).unwrap();
     }
 
@@ -97,7 +97,7 @@ impl Browser {
     }
 
     /// The next message, and the same as JSON.
-    fn next(&mut self) -> (String, Value) {
+    pub(crate) fn next(&mut self) -> (String, Value) {
         let text = self.0.read().expect("a message").into_text().unwrap().to_string();
         let value = serde_json::from_str(&text).unwrap();
         (text, value)

@@ -23,7 +23,7 @@ mod reply;
 pub use message::{Announce, Answer, BadMessage, Limits, Message, Offer, Rejected, parse};
 pub use reply::{write_answer, write_counts, write_failure, write_offer, write_scrape};
 
-/// What a message asks for.
+/// The action of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
     /// Announces a peer, with offers or an answer to one.

@@ -12,7 +12,7 @@ use proptest::sample::{Index, select};
 use serde_json::{Value, json};
 
 const LIMITS: Limits = Limits { offers: 3, hashes: 4 };
-/// What JSON escapes, or may escape, and its bytes.
+/// Characters that JSON escapes, or may escape, and their bytes.
 const HASH: &str = r#""\u0000\u001f \"\\\/\b\f\n\r\t~\u007f\u0080\u00FFÿ\u00c3aA0""#;
 const HASH_BYTES: [u8; 20] = *b"\0\x1F \"\\/\x08\x0C\n\r\t~\x7F\x80\xFF\xFF\xC3aA0";
 const PEER: &str = r#""-WW0208-abcdefghijkl""#;

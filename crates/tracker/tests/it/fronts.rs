@@ -276,12 +276,12 @@ fn a_sleeping_front_is_woken_by_replies_and_orders() {
     world.fronts[0].announce(FRONT_CLIENT, InfoHash([1; 20])).unwrap();
     world.fronts[0].turn();
     let (tracker, front) = (&mut world.tracker, &world.fronts[0].front);
-    front.sleep(|| tracker.settle(at(2)));
+    front.sleep_unless(|| false, || tracker.settle(at(2)));
     assert_eq!(wakes(&world), 1);
-    world.fronts[0].front.sleep(|| panic!("sleep with a waiting reply"));
+    world.fronts[0].front.sleep_unless(|| false, || panic!("sleep with a waiting reply"));
     world.settle();
     let orders = world.orders();
-    world.fronts[0].front.sleep(|| orders.update_rules(&world.rules).unwrap());
+    world.fronts[0].front.sleep_unless(|| false, || orders.update_rules(&world.rules).unwrap());
     assert_eq!(wakes(&world), 2);
     assert!(matches!(world.fronts[0].front.order(), Some(Order::Rules(_))));
 }
@@ -308,7 +308,7 @@ impl MemberThread for ThreadFront {
     }
 
     fn wait(&mut self, _: Duration) -> io::Result<()> {
-        self.0.front.sleep(std::thread::yield_now);
+        self.0.front.sleep_unless(|| false, std::thread::yield_now);
         Ok(())
     }
 

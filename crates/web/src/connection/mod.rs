@@ -26,7 +26,6 @@ use crate::proxy::{self, Origin};
 use crate::response::{After, OK, TEXT};
 use crate::service::{Carrier, InFlight, Replies, Served, Service};
 use crate::transport::Transport;
-
 use crate::websocket::upgrade::{self, BadUpgrade, Key};
 
 pub(crate) use input::Input;
@@ -59,7 +58,8 @@ pub(crate) enum Step {
     Wait,
     /// It waits for a shard.
     InFlight,
-    /// It waits for a free batch for this shard.
+    /// It waits for a free batch for this shard, or a free parcel: web workers are numbered behind
+    /// the shards.
     Starved(usize),
     /// Its proxy has named the client. If the client may have the connection, it becomes the
     /// origin, and the connection can take more steps; see [`Connection::deny`].
@@ -76,7 +76,7 @@ pub(crate) enum Queue {
     None,
     /// It may take steps.
     Ready,
-    /// It waits for a free batch.
+    /// It waits for a free batch or parcel.
     Starved,
 }
 
@@ -89,7 +89,7 @@ enum Timer {
     Idle,
     /// The client, which does not read.
     Output,
-    /// A free batch.
+    /// A free batch or parcel.
     Batch,
     /// The client's end of the connection.
     Linger,
@@ -266,9 +266,16 @@ impl<S: Stream> Connection<S> {
         matches!(self.phase, Phase::InFlight(..)) || is_awaited
     }
 
-    /// What it carries its requests over.
+    /// How it carries its requests.
     pub(crate) fn carrier(&self) -> Carrier {
         Carrier { scheme: self.scheme, is_websocket: self.websocket.is_some() }
+    }
+
+    /// Ends its wait for a free batch or parcel.
+    pub(crate) fn end_starved(&mut self) {
+        if self.queue == Queue::Starved {
+            self.queue = Queue::None;
+        }
     }
 
     /// Whether its next steps may be those of a TLS handshake, or cost as much.
@@ -316,10 +323,7 @@ impl<S: Stream> Connection<S> {
     ) -> Option<Step> {
         match self.flush(service.counters()) {
             Ok(true) if self.timer == Timer::Output => {
-                match matches!(self.phase, Phase::WebSocket) {
-                    true => self.resume_silence(&service.limits, now),
-                    false => self.begin_timer(Timer::Idle, &service.limits, now),
-                }
+                self.resume(&service.limits, now);
                 return None;
             }
             Ok(true) => {}

@@ -32,7 +32,7 @@ const MAX_QUEUED: usize = 64 * 1024;
 /// The bytes from which on messages to a client are sent at once. Fewer wait for its next step, so
 /// that messages of one turn are sent together; a reply that waits counts as an answer.
 const SENT_AT_ONCE: usize = 16 * 1024;
-/// What a peer reads that has another peer id on the same connection.
+/// The failure reason for a second peer id on the same connection.
 const OTHER_PEER_ID: &str = "only one peer id can be used per torrent on a connection";
 
 /// The state of a connection by WebSocket.
@@ -230,6 +230,10 @@ impl<S: Stream> Connection<S> {
         let (Some(websocket), Some(webtorrent)) = (&mut self.websocket, limits.webtorrent) else {
             return false;
         };
+        if delivery.text().is_some_and(|text| !has_room(text)) {
+            service::dropped(counters, &delivery);
+            return false;
+        }
         let peer = &mut websocket.peer;
         let is_answer = matches!(delivery, Delivery::Announced { .. } | Delivery::Scraped(_));
         let is_refusal = matches!(delivery, Delivery::Refused { .. });
@@ -237,14 +241,6 @@ impl<S: Stream> Connection<S> {
         match delivery {
             Delivery::Forget { info_hash } => {
                 peer.forget(info_hash);
-                return false;
-            }
-            Delivery::Offer { offer, .. } if !has_room(offer) => {
-                counters.webrtc_offers_dropped.add(1);
-                return false;
-            }
-            Delivery::Answer { answer, .. } if !has_room(answer) => {
-                counters.webrtc_answers_dropped.add(1);
                 return false;
             }
             Delivery::Offer { info_hash, from, peer_id, offer_id, offer } => {
@@ -331,9 +327,11 @@ impl<S: Stream> Connection<S> {
         }
     }
 
-    /// Waits for the next message again, after the client has taken what was sent to it.
-    pub(super) fn resume_silence(&mut self, limits: &WebLimits, now: Now) {
-        let Some(websocket) = &self.websocket else { return };
+    /// Waits for the next request or message again, after the client has taken all output.
+    pub(super) fn resume(&mut self, limits: &WebLimits, now: Now) {
+        let (Phase::WebSocket, Some(websocket)) = (&self.phase, &self.websocket) else {
+            return self.begin_timer(Timer::Idle, limits, now);
+        };
         (self.timer, self.deadline) = (Timer::Silence, websocket.silent_until);
         if self.deadline <= now.moment.0 {
             self.ping(limits, now);
@@ -351,7 +349,7 @@ impl<S: Stream> Connection<S> {
     }
 }
 
-/// What a client has sent.
+/// The next input of a client.
 enum Received {
     /// A part of a frame.
     Part,

@@ -17,7 +17,7 @@ use crate::webtorrent::exchange::Exhausted;
 use crate::webtorrent::peer::{Awaited, Peer};
 use crate::webtorrent::swarms::{self, Socket};
 
-/// What WebRTC peers have in place of a port, which each announce needs.
+/// The port of WebRTC peers, which have none: each announce needs a valid one.
 const PORT: u16 = u16::MAX;
 
 /// The result of a message.

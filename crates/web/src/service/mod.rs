@@ -30,13 +30,13 @@ use crate::page::Page;
 use crate::response::{FORBIDDEN, OK, Response, TEXT, status};
 use crate::tls::Tls;
 use crate::websocket::write;
-use crate::webtorrent::exchange::Exchange;
+use crate::webtorrent::exchange::{Delivery, Exchange};
 
 /// The transaction id of every request: its ticket identifies it.
 const ID: TransactionId = TransactionId(0);
 /// Minutes after which a client that was refused as busy asks again (BEP 31).
 const RETRY_MINUTES: u32 = 5;
-/// What a client reads when no batch is free.
+/// The failure reason when no batch is free.
 pub(crate) const BUSY: &str = "the tracker is busy";
 /// The body of the reply to a request without TLS on a port for HTTPS.
 pub(crate) const NO_TLS: &str = "this port serves HTTPS: write https:// in the URL\n";
@@ -50,7 +50,7 @@ pub(crate) enum InFlight {
     Scrape(Vec<[u8; HASH_LEN]>),
 }
 
-/// What a connection carries its requests over.
+/// How a connection carries its requests: with TLS or without, by WebSocket or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Carrier {
     pub(crate) scheme: Scheme,
@@ -87,7 +87,7 @@ pub(crate) struct Service {
     page: Page,
     /// TLS, if there are listeners for HTTPS.
     pub(crate) tls: Option<Tls>,
-    /// What the connection that takes steps carries its requests over.
+    /// That of the connection that takes steps.
     pub(crate) carrier: Carrier,
     /// The exchange of WebRTC peers, if WebTorrent is on.
     pub(crate) exchange: Option<Exchange>,
@@ -382,6 +382,15 @@ pub(crate) fn refused(counters: &WebCounters, carrier: Carrier, refusal: HttpRef
 pub(crate) fn abandoned(counters: &WebCounters, carrier: Carrier) {
     requests(counters, carrier).add(1);
     counters.abandoned.add(1);
+}
+
+/// Counts an offer or an answer that its peer does not get.
+pub(crate) fn dropped<T>(counters: &WebCounters, delivery: &Delivery<T>) {
+    match delivery {
+        Delivery::Offer { .. } => counters.webrtc_offers_dropped.add(1),
+        Delivery::Answer { .. } => counters.webrtc_answers_dropped.add(1),
+        _ => {}
+    }
 }
 
 fn requests(counters: &WebCounters, carrier: Carrier) -> &Counter {

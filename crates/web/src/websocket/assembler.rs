@@ -16,7 +16,7 @@ pub const MAX_CONTROL: usize = 125;
 /// frame with its header and mask.
 pub const MAX_REST: usize = 2 + 4 + MAX_CONTROL - 1;
 
-/// What a client has sent.
+/// The input of a client up to the end of a frame or a message.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Frame<'i> {
     /// A whole message, in text or binary frames.

@@ -221,9 +221,9 @@ impl Exchange {
         !self.has_mail() && self.outbox.queues.iter().all(is_idle)
     }
 
-    /// What was dropped so far.
-    pub fn dropped(&self) -> Dropped {
-        self.outbox.dropped
+    /// The messages dropped since the last call.
+    pub fn take_dropped(&mut self) -> Dropped {
+        mem::take(&mut self.outbox.dropped)
     }
 
     /// Sums over the swarms that this worker owns.
@@ -272,7 +272,7 @@ impl Exchange {
     }
 }
 
-/// What one worker has for each worker, itself among them.
+/// The messages of one worker to each worker, itself among them.
 struct Outbox {
     /// The number of this worker.
     number: u16,
@@ -374,7 +374,7 @@ impl Outbox {
     }
 }
 
-/// What one worker has for another.
+/// The messages of one worker to another one.
 struct Queue {
     lane: Lane<Box<Parcel>>,
     /// The parcel that is being filled.

@@ -12,7 +12,7 @@ use super::swarms::{Announce, Socket};
 /// The counts of a swarm, by its info hash.
 pub type File = ([u8; HASH_LEN], ScrapeCounts);
 
-/// What has come for a connection. `T` is the text of a session description; in a parcel, its
+/// A message for a connection. `T` is the text of a session description; in a parcel, its
 /// length in bytes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Delivery<T> {
@@ -66,6 +66,14 @@ pub enum Delivery<T> {
 }
 
 impl<T> Delivery<T> {
+    /// The text of an offer or an answer.
+    pub fn text(&self) -> Option<&T> {
+        match self {
+            Self::Offer { offer: text, .. } | Self::Answer { answer: text, .. } => Some(text),
+            _ => None,
+        }
+    }
+
     /// The same with another form of the text.
     fn map<U>(self, form: impl FnOnce(T) -> U) -> Delivery<U> {
         use Delivery::*;

@@ -350,7 +350,7 @@ impl Simulation {
         }
         let totals = self.exchanges.iter().map(Exchange::totals);
         assert_eq!(totals.map(|it| it.seeders + it.leechers).sum::<usize>(), members);
-        assert!(self.exchanges.iter().all(|it| it.dropped() == Dropped::default()));
+        assert!(self.exchanges.iter_mut().all(|it| it.take_dropped() == Dropped::default()));
     }
 
     /// The last connections close, and leave nothing.
@@ -514,11 +514,11 @@ fn a_worker_without_parcels_drops_offers_and_answers_only() {
     }
     assert_eq!(pair.forgotten, 0, "nothing arrives without turns");
     pair.settle(SILENCE + 70);
-    let Dropped { offers, answers } = pair.exchanges[0].dropped();
+    let Dropped { offers, answers } = pair.exchanges[0].take_dropped();
     assert!(offers > 0 && answers == 1);
     assert_eq!(pair.offers + offers as usize, 3 * 200);
     assert_eq!((pair.replies, pair.forgotten), (200, 50));
-    assert_eq!(pair.exchanges[1].dropped(), Dropped::default());
+    assert_eq!(pair.exchanges[1].take_dropped(), Dropped::default());
 }
 
 #[test]
