@@ -58,6 +58,11 @@ impl<S: Stream> Transport<S> {
         self.session.as_ref().map_or(0, |session| session.buffered())
     }
 
+    /// The part of them that is input.
+    pub(crate) fn unread(&self) -> usize {
+        self.session.as_ref().map_or(0, |session| session.unread())
+    }
+
     /// Whether output of TLS waits until the stream takes it.
     pub(crate) fn is_blocked(&self) -> bool {
         self.session.as_ref().is_some_and(|session| session.is_blocked())

@@ -257,7 +257,7 @@ impl<S: Stream> Connection<S> {
     /// Whether a part of the next request has arrived.
     fn has_part(&self, input: &Input) -> bool {
         let has_frame = self.websocket.as_ref().is_some_and(|it| it.has_part());
-        !input.unread().is_empty() || self.transport.buffered() > 0 || has_frame
+        !input.unread().is_empty() || self.transport.unread() > 0 || has_frame
     }
 
     /// Whether a shard serves its request.
@@ -369,7 +369,7 @@ impl<S: Stream> Connection<S> {
                         }
                         return step;
                     }
-                    if service.is_paused && head.is_last && self.transport.buffered() == 0 {
+                    if service.is_paused && head.is_last && self.transport.unread() == 0 {
                         if self.may_have_more() {
                             return self.read(service, input, now);
                         }
@@ -582,11 +582,15 @@ impl<S: Stream> Connection<S> {
         }
     }
 
-    /// Ends a connection that lingers.
-    pub(crate) fn end_linger(&mut self, input: &mut Input) -> Step {
-        // Unread input would reset the connection.
+    /// Reads what has arrived, before the connection is closed: unread input would reset it.
+    fn discard_input(&mut self, input: &mut Input) {
         input.load(&[]);
         let _ = input.read(&mut self.transport.stream);
+    }
+
+    /// Ends a connection that lingers.
+    pub(crate) fn end_linger(&mut self, input: &mut Input) -> Step {
+        self.discard_input(input);
         match self.phase {
             Phase::Closing { cause, .. } => Step::Closed(cause),
             _ => Step::Closed(CloseCause::Served),
@@ -611,16 +615,13 @@ impl<S: Stream> Connection<S> {
                 return Ok(false);
             }
         }
-        if self.output.is_empty() {
-            return Ok(true);
-        }
-        if self.writable {
+        if self.writable && !self.output.is_empty() {
             let output = mem::take(&mut self.output);
             let sent = self.write(&output, counters);
             self.output = output[*sent.as_ref().unwrap_or(&0)..].into();
             sent?;
         }
-        Ok(self.output.is_empty())
+        Ok(self.output.is_empty() && !self.transport.is_blocked())
     }
 
     /// Writes as many bytes as the kernel takes; returns and counts them.
@@ -639,6 +640,7 @@ impl<S: Stream> Connection<S> {
                 Err(error) => return Err(error),
             }
         }
+        self.writable &= !self.transport.is_blocked();
         counters.http_sent_bytes.add(sent as u64);
         Ok(sent)
     }

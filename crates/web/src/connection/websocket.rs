@@ -214,14 +214,15 @@ impl<S: Stream> Connection<S> {
         None
     }
 
-    /// Writes what has come for its client. Returns whether there is anything to send in the next
-    /// step.
+    /// Writes what has come for its client, and sends it at once where memory `is_scarce`. Returns
+    /// whether the connection has to take a step.
     pub(crate) fn deliver(
         &mut self,
         delivery: Delivery<&str>,
         replies: &mut Replies,
         (counters, rules): (&WebCounters, &Rules),
         limits: &WebLimits,
+        is_scarce: bool,
         now: Now,
     ) -> bool {
         let carrier = self.carrier();
@@ -281,7 +282,7 @@ impl<S: Stream> Connection<S> {
             self.begin_silence(limits, now);
         }
         replies.end_message(&mut self.output);
-        if self.output.len() > SENT_AT_ONCE || self.queue == Queue::Starved {
+        if is_scarce || self.output.len() > SENT_AT_ONCE || self.queue == Queue::Starved {
             // A failure shows in the next step, too.
             let _ = self.flush(counters);
         }
@@ -298,14 +299,20 @@ impl<S: Stream> Connection<S> {
         self.respond_to(denied, After::Close, service).unwrap_or(Step::Again)
     }
 
-    /// Sends a close frame if the tracker closes a connection by WebSocket, and its client can take
-    /// one at once.
-    pub(crate) fn send_close(&mut self, cause: CloseCause, counters: &WebCounters) {
+    /// If the tracker closes the connection, discards what the client has sent, and by WebSocket
+    /// sends a close frame if the client can take one at once.
+    pub(crate) fn send_close(
+        &mut self,
+        cause: CloseCause,
+        input: &mut Input,
+        counters: &WebCounters,
+    ) {
         let code = match cause {
             CloseCause::Stop => CloseCode::Restart,
             CloseCause::Replaced | CloseCause::Memory => CloseCode::Policy,
             _ => return,
         };
+        self.discard_input(input);
         if matches!(self.phase, Phase::WebSocket) {
             write::close(Some(code), &mut self.output);
             let _ = self.flush(counters);

@@ -36,7 +36,7 @@ pub(crate) struct Session {
     records: Records,
     /// Bytes received since the last plaintext. Parts of messages that are no data are among them,
     /// which rustls keeps until they are complete.
-    unread: usize,
+    received: usize,
     /// Bytes that can be read from `tls`.
     plaintext: usize,
     state: State,
@@ -67,7 +67,7 @@ impl Session {
             tls,
             output: Vec::new(),
             records: Records::default(),
-            unread: 0,
+            received: 0,
             plaintext: 0,
             state: State::Handshaking,
             ended: None,
@@ -97,8 +97,12 @@ impl Session {
     }
 
     pub(crate) fn buffered(&self) -> usize {
-        let input = self.unread.max(self.records.received);
-        self.output.capacity() + input + self.plaintext
+        self.output.capacity() + self.unread()
+    }
+
+    /// Bytes of input that is incomplete or was not read.
+    pub(crate) fn unread(&self) -> usize {
+        self.received.max(self.records.received) + self.plaintext
     }
 
     /// Takes the first bytes of the client.
@@ -155,7 +159,7 @@ impl Session {
                 self.end(State::Failed);
             }
         })?;
-        self.unread += received;
+        self.received += received;
         Ok(received)
     }
 
@@ -165,7 +169,7 @@ impl Session {
             self.ended = Some(HandshakeEnd::Failed);
         }
         self.state = state;
-        (self.records, self.unread) = (Records::default(), 0);
+        (self.records, self.received) = (Records::default(), 0);
     }
 
     /// Processes what was received, so many bytes.
@@ -191,7 +195,7 @@ impl Session {
             });
         }
         if has_ended || self.plaintext > 0 {
-            self.unread = 0;
+            self.received = 0;
         }
         if !was_handshaking && received > MAX_WITHOUT_DATA + 4 * self.plaintext {
             self.is_costly = true;

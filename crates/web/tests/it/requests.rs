@@ -86,14 +86,12 @@ fn pages_and_paths() {
     assert!(page.starts_with("HTTP/1.1 200 OK\r\nContent-Type: text/html") && !ended);
     let urls = ["http://t.example:6969", "https://t.example", "udp://t.example:6969"];
     assert!(page.contains(&urls.map(|url| format!("{url}/announce\n")).concat()), "{page}");
-    let (page, _) = world.exchange("GET / HTTP/1.1\r\nHost: <script>\r\n\r\n");
-    assert!(!page.contains("script"), "{page}");
     assert!(world.exchange("GET /health HTTP/1.1\r\n\r\n").0.ends_with("\r\n\r\nok\n"));
     for target in ["/x", "/announces/x", "/favicon.ico"] {
         let (reply, ended) = world.exchange(&format!("GET {target} HTTP/1.1\r\n\r\n"));
         assert!(reply.starts_with("HTTP/1.1 404 ") && !ended, "{reply}");
     }
-    assert_eq!((world.counters().answered.get(), world.refused("path")), (3, 3));
+    assert_eq!((world.counters().answered.get(), world.refused("path")), (2, 3));
     for path in ["/announce", "/x/announce.php", "http://t.example/announce"] {
         let target = ANNOUNCE.replace("/announce", path);
         let (reply, _) = world.exchange(&format!("GET {target} HTTP/1.1\r\n\r\n"));

@@ -171,22 +171,6 @@ fn requests_are_served_and_counted_as_those_of_https() {
 }
 
 #[test]
-fn bytes_may_be_split_anywhere() {
-    let mut world = World::with(1, "", Conditions { capacity: 7, ..Conditions::default() });
-    let mut client = connect(&world, &client(&[&CERTIFICATE]));
-    client.write(get(ANNOUNCE));
-    while client.received.is_empty() {
-        assert!(client.ended.is_none());
-        client.pump(3);
-        world.turn();
-    }
-    // Until the stream takes output again, it waits.
-    client.settle(&mut world);
-    assert_eq!((client.replies().len(), handshakes(&world)), (1, [1, 0, 0]));
-    world.check();
-}
-
-#[test]
 fn a_ticket_resumes_the_session_on_another_connection() {
     for (mut config, tickets) in [(client(&[&CERTIFICATE]), 1), (client_1_2(&[&CERTIFICATE]), 0)] {
         Arc::make_mut(&mut config).enable_early_data = true;

@@ -1,14 +1,18 @@
 //! WebSocket: frames are read as a naive encoder wrote them, however they arrive, and a client of
 //! another implementation (tungstenite) understands the frames to it.
 
-use std::io::{self, Read, Write};
+use std::io::{Read, Write};
 
+use onrush_net::stream::Streams;
+use onrush_net::stream::memory::{Conditions, Network};
 use onrush_web::websocket::assembler::{Assembler, Frame, MAX_REST};
 use onrush_web::websocket::{CloseCode, write};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
+use tungstenite::protocol::{CloseFrame, Role};
 use tungstenite::{Message, WebSocket};
+
+use crate::world::source;
 
 const MAX_MESSAGE: usize = 70_000;
 
@@ -215,33 +219,14 @@ fn control() -> impl Strategy<Value = Event> {
     prop_oneof![vec(any::<u8>(), 0..126).prop_map(Event::Ping), Just(Event::Pong)]
 }
 
-/// A stream in memory, seen by the client.
-#[derive(Default)]
-struct Memory {
-    input: io::Cursor<Vec<u8>>,
-    output: Vec<u8>,
-}
-
-impl Read for Memory {
-    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        self.input.read(bytes)
-    }
-}
-
-impl Write for Memory {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.output.write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 #[test]
 fn a_client_of_tungstenite_is_understood_and_understands() {
-    let config = WebSocketConfig::default();
-    let mut client = WebSocket::from_raw_socket(Memory::default(), Role::Client, Some(config));
+    let network = Network::new(1, Conditions { capacity: 1 << 20, ..Conditions::default() });
+    let mut backend = network.listen(1);
+    let client = network.connect(backend.listener(0), source("198.51.100.1", 1));
+    let (mut server, _) = backend.accept(0).unwrap().unwrap();
+    let mut client = WebSocket::from_raw_socket(client, Role::Client, None);
+    let mut buffer = vec![0; 1 << 20];
     let long = "x".repeat(66_000);
     for message in [
         Message::text("hello"),
@@ -251,10 +236,10 @@ fn a_client_of_tungstenite_is_understood_and_understands() {
     ] {
         client.send(message).unwrap();
     }
-    let sent = &client.get_ref().output;
+    let sent = server.read(&mut buffer).unwrap();
     let text = |text: &str| Event::Message(text.to_owned());
     let expected = [text("hello"), text(&long), Event::Ping(vec![7; 125]), text(&long[..300])];
-    assert_eq!(events(sent), expected);
+    assert_eq!(events(&buffer[..sent]), expected);
 
     let mut frames = Vec::new();
     let texts = ["", &long[..125], &long[..126], &long[..65_535], &long];
@@ -264,8 +249,7 @@ fn a_client_of_tungstenite_is_understood_and_understands() {
     write::pong(&[7; 125], &mut frames);
     write::ping(&mut frames);
     write::close(Some(CloseCode::Restart), &mut frames);
-    let sent = client.get_ref().output.len();
-    client.get_mut().input = io::Cursor::new(frames);
+    server.write_all(&frames).unwrap();
     let received = std::iter::from_fn(|| client.read().ok()).collect::<Vec<_>>();
     let close = CloseFrame { code: CloseCode::Restart, reason: "".into() };
     let mut expected = texts.map(Message::text).to_vec();
@@ -273,7 +257,8 @@ fn a_client_of_tungstenite_is_understood_and_understands() {
     expected.extend([Message::Ping(Vec::new().into()), Message::Close(Some(close))]);
     assert!(received == expected, "{} frames", received.len());
     // Its answers to the ping and to the close frame.
-    assert_eq!(events(&client.get_ref().output[sent..]), [Event::Pong, Event::Close(Some(1012))]);
+    let sent = server.read(&mut buffer).unwrap();
+    assert_eq!(events(&buffer[..sent]), [Event::Pong, Event::Close(Some(1012))]);
 
     let mut frames = Vec::new();
     write::close(None, &mut frames);

@@ -25,6 +25,13 @@ pub(crate) fn frame(opcode: OpCode, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
+/// A frame that is not the last one of its message.
+pub(crate) fn part(opcode: OpCode, payload: &[u8]) -> Vec<u8> {
+    let mut frame = frame(opcode, payload);
+    frame[0] &= 0x7f;
+    frame
+}
+
 /// Takes the frames that have arrived whole.
 pub(crate) fn whole_frames(received: &mut Vec<u8>) -> Vec<(OpCode, Vec<u8>)> {
     let mut frames = Vec::new();
@@ -279,28 +286,6 @@ fn offers_and_answers_are_forwarded_as_they_are() {
 }
 
 #[test]
-fn a_burst_of_offers_in_many_swarms_can_be_answered() {
-    let mut world = World::new("");
-    let [mut first, mut second] = [1, 2].map(|it| Browser::new(&mut world, it));
-    let swarms: Vec<_> = (0..20).map(|number| format!("{number:020}")).collect();
-    for (from, offers) in [(&mut first, vec![]), (&mut second, vec![offer(1)])] {
-        for hash in &swarms {
-            from.send(&from.announce(hash, json!({"left": 1, "offers": offers})));
-        }
-        world.settle();
-    }
-    for offer in first.messages(&mut world).split_off(20) {
-        let (hash, id) = (offer["info_hash"].as_str().unwrap(), &offer["offer_id"]);
-        let fields = json!({"answer": {"sdp": ""}, "to_peer_id": peer_id(2), "offer_id": id});
-        first.send(&first.announce(hash, fields));
-    }
-    world.settle();
-    let counters = world.counters();
-    assert_eq!((counters.webrtc_offers.get(), counters.webrtc_answers.get()), (20, 20));
-    world.check();
-}
-
-#[test]
 fn failures_name_the_action_and_the_info_hash() {
     let mut world = World::new("");
     let mut browser = Browser::new(&mut world, 1);
@@ -346,7 +331,12 @@ fn what_breaks_a_rule_ends_the_connection_with_its_code() {
         (b"\x81\x02hi".to_vec(), 1002, CloseCause::Frame),
         (frame(TEXT, b"\xff"), 1007, CloseCause::Frame),
         (frame(TEXT, &[b' '; 5001]), 1009, CloseCause::Frame),
-        (frame(CLOSE, &1001u16.to_be_bytes()), 1001, CloseCause::Client),
+        // Also within a message.
+        (
+            [part(TEXT, b"{"), frame(CLOSE, &1001u16.to_be_bytes())].concat(),
+            1001,
+            CloseCause::Client,
+        ),
     ] {
         let mut browser = Browser::new(&mut world, 1);
         browser.join(&mut world);

@@ -11,6 +11,7 @@ use onrush_tracker::assemble::shard_map;
 use onrush_tracker::close_cause::CloseCause;
 use onrush_tracker::member::MemberThread;
 use onrush_tracker::metrics::WebCounters;
+use onrush_web::webtorrent::exchange::PARCELS;
 use serde_json::{Value, json};
 use tungstenite::protocol::frame::coding::{Data, OpCode};
 
@@ -18,7 +19,7 @@ use crate::proxies::PROXY;
 use crate::tls::TlsClient;
 use crate::webtorrent::{
     Browser, CLOSE, HASH, KEY, PING, PONG, TEXT, UPGRADE, announce, counts, frame, long_offer,
-    messages, offer, peer_id, whole_frames,
+    messages, offer, part, peer_id, whole_frames,
 };
 use crate::world::{CERTIFICATE, World, binary_header, read_all, source, tls};
 
@@ -32,9 +33,14 @@ fn close(code: u16) -> (OpCode, Vec<u8>) {
 
 /// Two web workers with two parcels for each other.
 fn pair() -> World {
+    workers(2, 0)
+}
+
+/// So many web workers, with parcels of each for the others.
+fn workers(count: usize, parcels: usize) -> World {
     let config = format!("buffer_memory = {MEMORY}\n[webtorrent]\nmax_message = 100_000\n");
     let conditions = Conditions { capacity: 1 << 20, ..Conditions::default() };
-    World::with_workers(1, &config, conditions, tls(&[&CERTIFICATE]), (2, 0))
+    World::with_workers(1, &config, conditions, tls(&[&CERTIFICATE]), (count, parcels))
 }
 
 /// The info hash of a swarm that this worker of a [`pair`] owns.
@@ -223,10 +229,54 @@ fn without_memory_those_that_have_waited_longest_for_room_are_closed() {
         browser.send(&browser.announce(&swarm_of(1), fields.clone()));
         world.turn_first();
         assert!(world.counters().buffered_bytes.get() <= MEMORY);
+        // For unread input, a connection is reset.
+        browser.client.write_all(&frame(PING, b"")).unwrap();
     }
     let closed: Vec<_> = waiting.iter_mut().map(|it| it.arrived() == [close(1008)]).collect();
     assert!(closed.contains(&true) && !closed[20..].contains(&true), "{closed:?}");
     world.settle();
+    world.check();
+}
+
+#[test]
+fn without_memory_messages_that_clients_can_take_are_sent_at_once() {
+    let mut world = workers(1, PARCELS);
+    let mut browsers: Vec<_> = (0..150).map(|number| Browser::new(&mut world, number)).collect();
+    browsers.iter_mut().for_each(|it| _ = it.join(&mut world));
+    let offers = json!({"left": 1, "offers": vec![long_offer(1_500); 10]});
+    for browser in &mut browsers[..100] {
+        browser.send(&browser.announce(HASH, offers.clone()));
+    }
+    while world.web.turn(world.now()).unwrap() {
+        assert!(world.counters().buffered_bytes.get() <= MEMORY);
+    }
+    let frames: usize = browsers.iter_mut().map(|it| it.arrived().len()).sum();
+    assert_eq!((frames, world.closed(CloseCause::Memory)), (100 + 1_000, 0));
+    world.check();
+}
+
+#[test]
+fn without_memory_only_those_are_closed_that_do_not_read() {
+    let mut world = World::new(&format!("buffer_memory = {MEMORY}\n"));
+    let pair = |number: u8| {
+        let [mut deaf, mut sender] = [number, 100 + number].map(|it| Browser::new(&mut world, it));
+        let hash = format!("{number:020}");
+        deaf.send(&deaf.announce(&hash, json!({"left": 1})));
+        world.settle();
+        let offer = sender.announce(&hash, json!({"left": 1, "offers": [long_offer(60_000)]}));
+        assert_eq!(sender.ask(&mut world, &offer).len(), 1);
+        (deaf, sender, offer)
+    };
+    let mut pairs: Vec<_> = (0..24).map(pair).collect();
+    assert_eq!(world.counters().buffered_bytes.get(), 0);
+    // Clients have room for one of these offers.
+    pairs.iter_mut().for_each(|(_, sender, offer)| sender.send(offer));
+    world.turn_first();
+    assert!(pairs.iter_mut().all(|(_, sender, _)| messages(sender.arrived()).len() == 1));
+    let buffered = world.counters().buffered_bytes.get();
+    assert!((MEMORY * 3 / 4..=MEMORY).contains(&buffered), "no more than necessary are closed");
+    assert!(world.closed(CloseCause::Memory) > 0);
+    assert!(!pairs.iter().any(|(_, sender, _)| sender.has_ended));
     world.check();
 }
 
@@ -264,7 +314,8 @@ fn ask_secure(world: &mut World, client: &mut TlsClient, message: &[u8]) -> Vec<
 
 #[test]
 fn peers_exchange_offers_over_tls() {
-    let mut world = World::new("");
+    let conditions = Conditions { capacity: 4_096, ..Conditions::default() };
+    let mut world = World::with(1, "", conditions);
     let config = tls_client(&[&CERTIFICATE]);
     let [mut first, mut other] = [1, 2].map(|number| {
         let from = source(&format!("198.51.100.{number}"), 40_000);
@@ -281,18 +332,24 @@ fn peers_exchange_offers_over_tls() {
     };
     let joins = announce(1, HASH, json!({"left": 1}));
     assert_eq!(ask(&mut world, &mut first, joins), [counts(0, 1)]);
-    let offers = announce(2, HASH, json!({"left": 0, "offers": [offer(1)]}));
+    let offers = announce(2, HASH, json!({"left": 0, "offers": [long_offer(8_000)]}));
     assert_eq!(ask(&mut world, &mut other, offers), [counts(1, 1)]);
+    // It takes a part of the record, and the rest in time.
+    world.pass(5);
     let got = messages(ask_secure(&mut world, &mut first, b""));
-    assert_eq!((got.len(), &got[0]["offer"]), (1, &offer(1)["offer"]));
+    assert_eq!((got.len(), &got[0]["offer"]), (1, &long_offer(8_000)["offer"]));
+    world.pass(12);
     let counters = world.counters();
     assert_eq!(counters.webrtc_offers.get(), 1);
     let requests = [&counters.https_requests, &counters.wss_requests, &counters.ws_requests];
     assert_eq!(requests.map(|it| it.get()), [2, 2, 0], "upgrades are those of HTTPS");
     let open = [&counters.wss_open, &counters.https_open, &counters.ws_open];
     assert_eq!((open.map(|it| it.get()), counters.buffered_bytes.get()), ([2, 0, 0], 0));
+    world.pass(14);
+    let ping = || (PING, Vec::new());
+    assert_eq!(ask_secure(&mut world, &mut first, b""), [ping()]);
     let closes = frame(CLOSE, &close(1000).1);
-    assert_eq!(ask_secure(&mut world, &mut other, &closes), [close(1000)]);
+    assert_eq!(ask_secure(&mut world, &mut other, &closes), [ping(), close(1000)]);
     let open = (world.counters().wss_open.get(), world.counters().webrtc_seeders.get());
     assert_eq!(open, (2, 0), "what lingers is open");
     world.pass(2);
@@ -425,7 +482,12 @@ fn no_member_stays_when_its_connection_ends_with_the_announce_in_flight() {
     let close: End = |_, it| it.client.write_all(&frame(CLOSE, b"")).unwrap();
     let finish: End = |_, it| it.client.finish().unwrap();
     let pause: End = |world, _| drop(world.orders().pause_fronts().unwrap());
-    let stop: End = |world, _| _ = world.web.end();
+    let stop: End = |world, it| {
+        // For unread input, a connection is reset.
+        it.client.write_all(&frame(PING, b"")).unwrap();
+        world.web.end();
+        assert_eq!(it.arrived_code(), 1012);
+    };
     for (end, cause, replies) in [
         (close, CloseCause::Client, 1),
         (finish, CloseCause::Client, 1),
@@ -443,35 +505,6 @@ fn no_member_stays_when_its_connection_ends_with_the_announce_in_flight() {
 }
 
 const PART: OpCode = OpCode::Data(Data::Continue);
-
-/// A frame that is not the last one of its message.
-fn part(opcode: OpCode, payload: &[u8]) -> Vec<u8> {
-    let mut frame = frame(opcode, payload);
-    frame[0] &= 0x7f;
-    frame
-}
-
-#[test]
-fn control_frames_within_a_message_are_handled_at_once() {
-    let mut world = World::new("");
-    let mut browser = Browser::new(&mut world, 1);
-    let text = browser.announce(HASH, json!({"left": 1})).to_string();
-    let (begin, end) = text.as_bytes().split_at(20);
-    for (bytes, expected) in [
-        (part(TEXT, begin), None),
-        (frame(PING, b"1"), Some(PONG)),
-        (frame(PART, end), Some(TEXT)),
-        ([part(TEXT, begin), frame(CLOSE, b"")].concat(), Some(CLOSE)),
-    ] {
-        assert_eq!(world.counters().webrtc_leechers.get(), u64::from(expected == Some(CLOSE)));
-        browser.client.write_all(&bytes).unwrap();
-        let opcodes = browser.frames(&mut world).into_iter().map(|(opcode, _)| opcode);
-        assert!(opcodes.eq(expected), "{bytes:?}");
-    }
-    assert_eq!(world.counters().webrtc_leechers.get(), 0);
-    world.pass(2);
-    world.check();
-}
 
 #[test]
 fn a_message_has_to_be_whole_in_time_whatever_is_within() {
@@ -492,7 +525,8 @@ fn a_message_has_to_be_whole_in_time_whatever_is_within() {
         for _ in 0..5 {
             world.pass(1);
             browser.client.write_all(&between).unwrap();
-            world.settle();
+            let pongs = if name == "ping" { vec![(PONG, Vec::new())] } else { vec![] };
+            assert_eq!(browser.frames(&mut world), pongs);
         }
         assert_eq!(world.closed(CloseCause::Timeout), 0, "{name}");
         world.pass(3);
