@@ -65,13 +65,26 @@ def adapted(text, *changes):
     return text
 
 
+# Until the end of this program.
+reservations = []
+
+
 def free_ports(count):
-    """Different ports, which nothing else here is given meanwhile."""
-    probes = [socket.create_server((HOST, 0)) for _ in range(count)]
-    ports = [probe.getsockname()[1] for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports
+    """Different ports below those of outgoing connections, reserved as the tests of the daemon reserve them."""
+    ports = []
+    for port in range(10_000, 32_000):
+        reservation = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        try:
+            reservation.bind(f"\0onrush-test-port-{port}")
+            socket.create_server((HOST, port)).close()
+        except OSError:
+            reservation.close()
+            continue
+        reservations.append(reservation)
+        ports.append(port)
+        if len(ports) == count:
+            return ports
+    raise Failure(f"no {count} ports are free")
 
 
 def listens(port):

@@ -320,8 +320,8 @@ keys! {
         /// after each reply.
         pub(crate) keep_alive: u32 = integer(0..=3600, "seconds").default("15"),
 
-        /// The time limit for a TLS handshake with the head of the request behind it, any other
-        /// head, a message over WebSocket, and for the client to take a reply.
+        /// The time for a TLS handshake with the head of the request behind it, any other head, a
+        /// message over WebSocket, and for output to be taken; then the connection is closed.
         pub(crate) timeout: u32 = integer(1..=300, "seconds").default("10"),
 
         /// The maximum number of open connections, in equal shares for the web workers. Beyond it,

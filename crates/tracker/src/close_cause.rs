@@ -39,7 +39,8 @@ reasons! {
         /// `http.buffer_memory` was exceeded, and it had waited longest for its client, or no other
         /// had.
         Memory = "memory",
-        /// A frame or a message over WebSocket was invalid or longer than `webtorrent.max_message`.
+        /// A frame over WebSocket was invalid, a message was not UTF-8 or longer than
+        /// `webtorrent.max_message`.
         Frame = "frame",
         /// It was a member of `webtorrent.memberships` swarms, and announced to another one.
         Memberships = "memberships",

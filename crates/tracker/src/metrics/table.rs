@@ -199,8 +199,9 @@ WebCounters (WebStats) {
              header; tls: TLS on the port for plain HTTP; tls_error: a TLS handshake failed, or a \
              later record was invalid; source_limit: http.connections_per_source; full: \
              http.connections, and none was idle; replaced: idle longest, and a new one needed \
-             its place; memory: it exceeded http.buffer_memory; frame: an invalid message over \
-             WebSocket, or one over webtorrent.max_message; memberships: webtorrent.memberships"
+             its place; memory: it exceeded http.buffer_memory; frame: an invalid frame over \
+             WebSocket, or a message that is not UTF-8 or over webtorrent.max_message; \
+             memberships: webtorrent.memberships"
             { closed = CLOSE_CAUSES }
         Counter Fronts "onrush_http_refused_requests" [reason, worker]
             "Requests over HTTP refused, by the parser or as over UDP. port_value: the port is \
