@@ -70,9 +70,10 @@ reservations = []
 
 
 def free_ports(count):
-    """Different ports below those of outgoing connections, reserved as the tests of the daemon reserve them."""
+    """Different ports, reserved as the tests of the daemon reserve them: those of outgoing connections come last."""
+    low, high = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
     ports = []
-    for port in range(10_000, 32_000):
+    for port in sorted(range(10_000, 65_536), key=lambda port: low <= port <= high):
         reservation = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         try:
             reservation.bind(f"\0onrush-test-port-{port}")

@@ -320,8 +320,8 @@ keys! {
         /// after each reply.
         pub(crate) keep_alive: u32 = integer(0..=3600, "seconds").default("15"),
 
-        /// The time for a TLS handshake with the head of the request behind it, any other head, a
-        /// message over WebSocket, and for output to be taken; then the connection is closed.
+        /// The time for a head with any TLS handshake before it, a message over WebSocket, and for
+        /// the client to take all waiting output, even in parts. Then the connection is closed.
         pub(crate) timeout: u32 = integer(1..=300, "seconds").default("10"),
 
         /// The maximum number of open connections, in equal shares for the web workers. Beyond it,

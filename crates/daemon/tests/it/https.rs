@@ -120,16 +120,26 @@ fn peers_over_https_and_over_udp_find_each_other() {
 #[test]
 fn a_client_without_tls_is_told_to_use_it() {
     let (daemon, [address, _]) = serve(&Issued::of(&["t.example"]));
-    let mut client = Connection::to(address);
-    client.send(get("/announce"));
-    assert_eq!(client.next_reply().unwrap().0, 400);
-    client.ends();
-    await_sum(&daemon, "refused_requests_total", "reason=\"no_tls\"", 1);
+    for input in [&get("/announce"), "PROXY TCP4 198.51.100.7 127.0.0.1 1234 443\r\n"] {
+        let mut client = Connection::to(address);
+        client.send(input);
+        assert_eq!(client.next_reply().unwrap().0, 400, "{input}");
+        client.ends();
+    }
+    await_sum(&daemon, "refused_requests_total", "reason=\"no_tls\"", 2);
     check_sums(&daemon);
 }
 
 fn handshakes(daemon: &Daemon, result: &str) -> u64 {
     sum(daemon, "handshakes_total", &format!("result=\"{result}\""))
+}
+
+/// Sends what is no handshake: the reply is an alert, and the connection ends.
+fn get_alert(address: SocketAddr, input: &[u8]) {
+    let (mut client, mut alert) = (Connection::to(address), Vec::new());
+    client.send(input);
+    client.0.read_to_end(&mut alert).unwrap();
+    assert_eq!((alert[0], alert.len()), (21, 7), "an alert: {alert:?}");
 }
 
 #[test]
@@ -139,11 +149,7 @@ fn what_is_no_handshake_ends_only_its_connection() {
     let mut honest = connect(v6, &client(&[&issued]));
     ask(&mut honest, "/health");
 
-    let mut garbage = Connection::to(v4);
-    garbage.send(b"\x16\x03\x01\0\x05no TLS");
-    let mut alert = Vec::new();
-    garbage.0.read_to_end(&mut alert).unwrap();
-    assert_eq!((alert[0], alert.len()), (21, 7), "an alert: {alert:?}");
+    get_alert(v4, b"\x16\x03\x01\0\x05no TLS");
     await_sum(&daemon, "closed_connections_total", "cause=\"tls_error\"", 1);
 
     let mut distrusts = connect(v4, &client(&[&Issued::of(&["t.example"])]));
@@ -158,13 +164,16 @@ fn what_is_no_handshake_ends_only_its_connection() {
 }
 
 #[test]
-fn a_handshake_that_never_ends_is_closed() {
-    let (launch, [address, _]) = launch(&Issued::of(&["t.example"]), "timeout = 1\n");
-    let daemon = launch.serve();
-    let mut slow = Connection::to(address);
-    slow.send(b"\x16\x03\x01\x02\0\x01\0\x01\xFC\x03\x03");
-    slow.times_out();
-    await_sum(&daemon, "closed_connections_total", "cause=\"timeout\"", 1);
+fn a_handshake_or_a_head_that_never_ends_is_closed() {
+    let (launch, [https, _]) = launch(&Issued::of(&["t.example"]), "timeout = 1\n");
+    let http = free_address();
+    let daemon = launch.flag("--http", http.to_string()).serve();
+    for (address, begin) in [(https, "\x16\x03\x01\x02\0\x01\0\x01\x7C\x03\x03"), (http, "GET /")] {
+        let mut slow = Connection::to(address);
+        slow.send(begin);
+        slow.times_out();
+    }
+    await_sum(&daemon, "closed_connections_total", "cause=\"timeout\"", 2);
     assert_eq!(handshakes(&daemon, "failed"), 1);
     check_sums(&daemon);
 }
@@ -181,8 +190,7 @@ fn what_is_no_request_over_tls_ends_only_its_connection() {
         let before = refused(&daemon, reason);
         let mut client = connect(v4, &config);
         // Bytes behind the refused request are not parsed.
-        let input = format!("{input}{}", get("/health"));
-        client.0.get_mut().write_all(input.as_bytes()).unwrap();
+        client.0.get_mut().write_all((input.clone() + &get("/health")).as_bytes()).unwrap();
         assert_eq!(client.next_reply().unwrap().0, *status, "{input:.50}");
         client.ends();
         assert_eq!(refused(&daemon, reason), before + 1, "{reason}");
@@ -236,9 +244,7 @@ fn a_header_of_a_proxy_comes_before_tls() {
     let peers = daemon.client().announce(&leecher(hash, 7_002)).peers;
     assert_eq!(peers, ["203.0.113.9:7001".parse().unwrap()]);
     // Of others a header is no handshake, and a proxy without one is closed.
-    let mut other = Connection::to(v6);
-    other.send(BINARY_HEADER);
-    other.0.read_to_end(&mut Vec::new()).unwrap();
+    get_alert(v6, BINARY_HEADER);
     await_sum(&daemon, "closed_connections_total", "cause=\"tls_error\"", 1);
     let without = Connection::to(v4);
     without.send(b"\x16\x03\x01\x02\0\x01");
