@@ -65,7 +65,7 @@ def adapted(text, *changes):
     return text
 
 
-# Until the end of this program.
+# Sockets that reserve ports until the end of this program.
 reservations = []
 
 

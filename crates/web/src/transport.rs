@@ -58,7 +58,7 @@ impl<S: Stream> Transport<S> {
         self.session.as_ref().map_or(0, |session| session.buffered())
     }
 
-    /// The part of them that is input.
+    /// Bytes of received TLS records that are incomplete, and of input that was not read.
     pub(crate) fn unread(&self) -> usize {
         self.session.as_ref().map_or(0, |session| session.unread())
     }

@@ -299,7 +299,8 @@ fn a_source_that_a_reload_blocks_is_closed_at_its_next_message() {
 fn half_sent_messages_stay_within_their_memory() {
     const HALVES: usize = 2_000;
     const MEMORY: usize = 1 << 20;
-    // Of the clients, which stay open here, and of the other tests in this process.
+    // Open files: one per client of this test, all open until its end, and those of other tests,
+    // which run in the same process.
     let (needed, wanted) = (HALVES as u64 + 500, 2 * HALVES as u64);
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
     assert!(needed <= hard, "needs {needed} open files: raise the hard limit (ulimit -Hn)");
