@@ -27,13 +27,13 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,targe
 FROM scratch
 ARG COMMIT=unknown
 LABEL org.opencontainers.image.title="onrush" \
-      org.opencontainers.image.description="UDP BitTorrent tracker" \
+      org.opencontainers.image.description="BitTorrent tracker over UDP, HTTP and WebSocket" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.source="https://example.org/onrush" \
       org.opencontainers.image.revision="$COMMIT"
 COPY --from=build --chown=65534:65534 /image /
 USER 65534:65534
-EXPOSE 6969/udp
+EXPOSE 6969/udp 6969/tcp
 VOLUME ["/var/lib/onrush"]
 ENV STATE_DIRECTORY=/var/lib/onrush
 # By the control socket in the state directory; the command waits for 5 s at most. A tracker that loads a large snapshot is not ready for seconds.

@@ -32,7 +32,7 @@ def install(clients):
     if "libtorrent" in clients and not _has_libtorrent():
         say(f"installing from PyPI into {VENV} (once): libtorrent")
         _bash('need_venv && mkdir -p "$1" && python3 -m venv --clear "$1" && '
-              '"$1/bin/pip" install --quiet --disable-pip-version-check "libtorrent>=2.0"', VENV)
+              '"$1/bin/pip" install --quiet --disable-pip-version-check "libtorrent>=2.1.1"', VENV)
     for client, variable, command in NPM_PACKAGES:
         if client in clients:
             # For the scripts in node, and for this script in its namespaces.
@@ -50,4 +50,6 @@ def _bash(line, *arguments):
 def _has_libtorrent():
     if not VENV_PYTHON.exists():
         return False
-    return subprocess.run([VENV_PYTHON, "-c", "import libtorrent"], capture_output=True).returncode == 0
+    # WebTorrent is compiled in since 2.1.1.
+    code = "import libtorrent; exit(tuple(map(int, libtorrent.version.split('.')[:3])) < (2, 1, 1))"
+    return subprocess.run([VENV_PYTHON, "-c", code], capture_output=True).returncode == 0

@@ -185,6 +185,9 @@ impl Resolution<'_> {
         let certificates = keys.certificates.iter().cloned().zip(keys.keys.clone()).collect();
         let by_vcpus = || self.host.vcpu_count().div_ceil(8).min(MAX_WORKERS);
         let workers = keys.workers.unwrap_or_else(by_vcpus);
+        let buffer_memory = keys.buffer_memory.div_ceil(workers);
+        self.check_messages(buffer_memory, workers);
+        let keys = &self.file.http;
         HttpSettings {
             listen,
             tls_listen,
@@ -195,7 +198,7 @@ impl Resolution<'_> {
                 timeout: keys.timeout,
                 connections: keys.connections.div_ceil(workers),
                 connections_per_source: keys.connections_per_source,
-                buffer_memory: keys.buffer_memory.div_ceil(workers),
+                buffer_memory,
                 webtorrent: self.webtorrent(),
             },
             proxies: Arc::new(Proxies {
@@ -407,6 +410,26 @@ impl Resolution<'_> {
         }
         self.check_certificates();
         self.note_unused_http();
+    }
+
+    /// The buffer of a message grows by doubling, and has to fit in the memory of a web worker.
+    fn check_messages(&mut self, buffer_memory: usize, workers: usize) {
+        let WebTorrentKeys { enabled, max_message, .. } = self.file.webtorrent;
+        let (http, https) = self.schemes();
+        if !(enabled && (http || https) && buffer_memory < 2 * max_message) {
+            return;
+        }
+        let what = format!(
+            "each of {} has {buffer_memory} bytes for buffers, and a message may take {} (twice \
+             `webtorrent.max_message`)",
+            plural(workers, "web worker"),
+            2 * max_message
+        );
+        let keys = ["http.buffer_memory", "webtorrent.max_message", "http.workers"];
+        let key = keys.into_iter().find(|key| self.document.is_given(key)).unwrap_or(keys[0]);
+        let remedy =
+            "raise `http.buffer_memory`, or lower `webtorrent.max_message` or `http.workers`";
+        self.document.problem(key, what, Some(remedy));
     }
 
     fn check_certificates(&mut self) {

@@ -1,4 +1,5 @@
-//! The web front: announces and scrapes over HTTP (BEP 3, BEP 48), on the swarms that UDP has.
+//! The web front: announces and scrapes over HTTP and HTTPS (BEP 3, 7, 21, 23, 24, 31, 48) on the
+//! swarms that UDP has, and WebTorrent over WebSocket on swarms of its own.
 //!
 //! A [`WebWorker`] is a member of the data path with a thread of its own, like a socket worker. It
 //! owns its connections; the shards serve its requests over the lanes and return replies in wire

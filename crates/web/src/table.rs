@@ -11,7 +11,7 @@ use onrush_tracker::lanes::Ticket;
 use onrush_tracker::limits::WebLimits;
 use onrush_tracker::metrics::WebCounters;
 
-use crate::connection::Connection;
+use crate::connection::{Connection, Rank};
 use crate::service::{self, Carrier};
 
 /// Connections that are chosen at once to be closed for others.
@@ -59,14 +59,14 @@ struct Slot<S> {
 /// Connections to close for others, the first one last, with the rank that each had when they were
 /// chosen: a look at all connections for each would take long.
 #[derive(Debug, Default)]
-struct Chosen<R>(Vec<(Key, R)>);
+struct Chosen(Vec<(Key, Rank)>);
 
-impl<R: Ord + Copy> Chosen<R> {
+impl Chosen {
     /// The next of the connections that have a rank.
     fn next<S: Stream>(
         &mut self,
         table: &mut Table<S>,
-        rank_of: impl Fn(&Connection<S>) -> Option<R>,
+        rank_of: impl Fn(&Connection<S>) -> Option<Rank>,
     ) -> Option<Key> {
         let Self(keys) = self;
         for has_chosen in [false, true] {
@@ -86,7 +86,7 @@ impl<R: Ord + Copy> Chosen<R> {
             // Of the same rank, the one with the most memory comes first, and a handshake in
             // progress with its little memory last.
             let buffered = |key: &Key| table.slots[key.slot as usize].buffered;
-            keys.sort_unstable_by_key(|(key, rank)| (*rank, Reverse(buffered(key))));
+            keys.sort_unstable_by_key(|(key, rank)| (*rank, Reverse(buffered(key)), key.slot));
             keys.truncate(CHOSEN);
             keys.reverse();
         }
@@ -105,10 +105,10 @@ pub(crate) struct Table<S> {
     lingering: VecDeque<Key>,
     /// How many linger.
     lingering_count: usize,
-    idle: Chosen<(bool, u32)>,
+    idle: Chosen,
     /// The second in which no connection was idle.
     no_idle_in: Option<u32>,
-    slow: Chosen<u32>,
+    slow: Chosen,
     connections: usize,
     per_source: usize,
     /// Open connections, by what they carry their requests over.
@@ -178,7 +178,7 @@ impl<S: Stream> Table<S> {
         key
     }
 
-    /// The connection that has waited longest for its client with memory in use.
+    /// The connection that is closed first where memory is scarce.
     pub(crate) fn slowest(&mut self) -> Option<Key> {
         let mut slow = mem::take(&mut self.slow);
         let key = slow.next(self, Connection::slow_rank);

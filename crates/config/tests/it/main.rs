@@ -134,6 +134,12 @@ const CONTRADICTIONS: &[(&str, &str, &str)] = &[
         "1:24: `http.tls_listen.0`",
         "127.0.0.1:6970 is the address",
     ),
+    (
+        "http = { listen = [':80'], buffer_memory = 1_048_576, workers = 2 }\n[webtorrent]\n\
+         max_message = 262_145",
+        "1:44: `http.buffer_memory`",
+        "524288",
+    ),
     ("http.tls_listen = [':443']", "1:19: `http.tls_listen`", "needs a certificate"),
     ("http.certificates = ['/c']", "1:21: `http.certificates`", "1 certificate and 0 keys"),
     (

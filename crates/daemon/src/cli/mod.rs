@@ -11,10 +11,12 @@ use onrush_commands::probe::ProbeArgs;
 use onrush_commands::top::Top;
 use onrush_config::Flags;
 
-const ABOUT: &str = "A UDP BitTorrent tracker.";
+const ABOUT: &str = "A BitTorrent tracker over UDP, HTTP and WebSocket.";
 
 const LONG_ABOUT: &str = "\
-A UDP BitTorrent tracker (BEP 15): it gives the peers of a torrent each other's addresses.
+A BitTorrent tracker: it introduces the peers of a torrent to each other, over UDP (BEP 15) and, \
+where addresses for them are configured, over HTTP and HTTPS, with WebSocket for browsers \
+(WebTorrent).
 
 Without a flag it reads /etc/onrush/onrush.toml, if there is one. Without a file it serves UDP \
 port 6969 on every address, IPv4 and IPv6, and keeps its key in this user's state directory. Add \
@@ -26,6 +28,7 @@ const AFTER_HELP: &str = "\
 Examples:
   onrush                                    serve port 6969, both families
   onrush --listen :80 --listen 192.0.2.1:6969
+  onrush --http :6969                       the same swarms over HTTP
   onrush --print-config > onrush.toml       every key with its documentation
   onrush --config onrush.toml --check-config
                                             the settings, or the errors

@@ -159,6 +159,7 @@ fn peers_over_http_and_over_udp_find_each_other() {
         let seeder = announce(hash, first.port(), "&left=0");
         let alone = web.get(&seeder);
         assert!(alone.starts_with(b"d8:completei1e11:external ip"), "{alone:?}");
+        assert!(alone.windows(16).any(|it| it == b"12:min intervali"), "{alone:?}");
         let reply = udp.announce(&leecher(hash, second.port()));
         assert_eq!((reply.counts(), reply.peers), ((1, 1), vec![first]));
         let both = web.get(&seeder);
@@ -169,6 +170,12 @@ fn peers_over_http_and_over_udp_find_each_other() {
         let scrape = announce(hash, 1, "").replace("/announce", "/scrape");
         let counts = b"d8:completei2e10:downloadedi1e10:incompletei0eeee";
         assert_eq!(web.get(&scrape), [&b"d5:filesd20:"[..], &hash.0, counts].concat());
+        // The unknown hash is the first one in order, and the other is asked for twice.
+        let (unknown, none) = (&[0; 20], b"d8:completei0e10:downloadedi0e10:incompletei0ee20:");
+        let files = [&b"d5:filesd20:"[..], unknown, none, &hash.0, counts].concat();
+        let hashes = scrape.split_once('&').unwrap().0.replace("/scrape?", "&");
+        let more = format!("{scrape}&info_hash={}{hashes}", "%00".repeat(20));
+        assert_eq!(web.get(&more), files);
         for port in [first.port(), second.port()] {
             web.get(&announce(hash, port, "&event=stopped"));
         }
@@ -195,6 +202,8 @@ fn each_key_of_an_announce_is_handled() {
             ("&left=0", [1, 0], Some(7_001)),
             ("&left=none", [0, 1], Some(7_001)),
             ("&left=0&event=over", [1, 0], Some(7_001)),
+            ("&event=started", [0, 1], Some(7_001)),
+            ("&left=5&event=paused", [0, 1], Some(7_001)),
             ("&ip=192.0.2.1&ipv4=192.0.2.1:9&ipv6=2001:db8::1&key=9", [0, 1], Some(7_001)),
             // The last one counts.
             ("&port=0&port=7002", [0, 1], Some(7_002)),
@@ -239,6 +248,8 @@ fn an_announce_with_an_invalid_key_fails() {
             (with("&port=65536"), "port_value"),
             (with("&port=http"), "port_value"),
             (with("&port=0"), "port"),
+            ("/scrape".to_owned(), "no_hash"),
+            ("/scrape?info_hash=short".to_owned(), "info_hash"),
         ] {
             let before = refused(&daemon, reason);
             let reply = web.get(&target);
@@ -272,6 +283,71 @@ fn a_reply_has_as_many_peers_as_asked_for() {
             assert_eq!(number_of_peers(&reply, http.ip()), number, "{more}");
         }
     }
+}
+
+#[test]
+fn each_form_of_a_request_is_served() {
+    let (daemon, addresses) = serve("");
+    let target = announce(random_hash(), 7_001, "");
+    for address in addresses {
+        for (request, is_last) in [
+            (format!("GET http://tracker.example:80{target} HTTP/1.1\r\nhOST: t\r\n\r\n"), false),
+            (format!("GET {target} HTTP/1.1\nHost: t\n\n"), false),
+            (format!("\r\n\nGET {target} HTTP/1.1\r\nHost: t\r\nX:\té \r\n\r\n"), false),
+            (format!("GET {target} HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"), false),
+            (format!("GET {target} HTTP/1.1\r\nCONNECTION: Close\r\n\r\n"), true),
+            (format!("GET {target} HTTP/1.0\r\n\r\n"), true),
+        ] {
+            let mut client = Connection::to(address);
+            client.send(&request);
+            let (status, body) = client.next_reply().expect("a reply");
+            assert!(status == 200 && body.ends_with(b"e"), "{request}");
+            match is_last {
+                true => client.ends(),
+                false => drop(client.get(&target)),
+            }
+        }
+    }
+    check_sums(&daemon);
+}
+
+#[test]
+fn connections_have_their_limits() {
+    let (daemon, [address, _]) = serve("[http]\nkeep_alive = 1\n");
+    let mut idle = Connection::to(address);
+    idle.get("/health");
+    idle.ends();
+    await_sum(&daemon, "closed_connections_total", "cause=\"idle\"", 1);
+    let (daemon, [address, _]) = serve("[http]\nkeep_alive = 300\ntimeout = 1\n");
+    // It sends requests without an end, as the kernel holds many replies for it.
+    let unread = Connection::to(address);
+    let stream = unread.0.get_ref();
+    stream.set_write_timeout(Some(Duration::from_millis(20))).unwrap();
+    let requests = get("/").repeat(1_000);
+    let mut rest = &b""[..];
+    eventually("a client that takes no reply is closed", || {
+        rest = if rest.is_empty() { requests.as_bytes() } else { rest };
+        rest = &rest[(&*stream).write(rest).unwrap_or(0)..];
+        closed(&daemon, "timeout") == 1
+    });
+    let (daemon, [v4, v6]) = serve(
+        "[http]\nworkers = 1\nkeep_alive = 300\nconnections = 3\nconnections_per_source = 2\n",
+    );
+    let mut open = [v4, v4, v6].map(|address| {
+        let mut client = Connection::to(address);
+        client.get("/health");
+        client
+    });
+    let mut refused = Connection::to(v4);
+    refused.send(get("/health"));
+    assert!(refused.has_ended(), "of a source with two connections");
+    Connection::to(v6).get("/health");
+    open[0].ends();
+    open[1].get("/health");
+    for cause in ["source_limit", "replaced"] {
+        await_sum(&daemon, "closed_connections_total", &format!("cause=\"{cause}\""), 1);
+    }
+    check_sums(&daemon);
 }
 
 #[test]
@@ -442,12 +518,14 @@ fn connections_that_end_at_any_moment_are_counted() {
 
 #[test]
 fn a_taken_port_is_named() {
-    let (_daemon, addresses) = serve("");
+    let (_daemon, addresses) = serve("[http]\nkeep_alive = 0\n");
     for address in addresses.map(|address| address.to_string()) {
         let second = Launch::on_loopback().flag("--http", &address).start();
         second.refusal(&[&format!("{address} is taken")]);
     }
     for address in addresses {
-        Connection::to(address).get("/health");
+        let mut client = Connection::to(address);
+        client.get("/health");
+        client.ends();
     }
 }

@@ -20,28 +20,34 @@ fn announce_with(target: &str, fields: &str) -> String {
 
 #[test]
 fn a_field_of_each_request_names_its_client() {
-    let (daemon, addresses) = serve(TRUSTED);
-    let udp = Client::new(daemon.addresses()[0]).connected();
-    for address in addresses {
-        let (hash, mut proxy) = (random_hash(), Connection::to(address));
-        let target = announce(hash, 7_001, "&left=0");
-        let clients = ["198.51.100.7", "203.0.113.9"];
-        for client in clients {
-            let fields = format!("X-Forwarded-For: 10.0.0.1, {client}, ::1\r\n");
-            proxy.send(announce_with(&target, &fields));
-            assert_eq!(proxy.next_reply().expect("a reply").0, 200);
+    for (client_address, before, after) in [
+        ("x-forwarded-for", "X-Forwarded-For: 10.0.0.1, ", ", ::1"),
+        ("x-real-ip", "x-real-IP: ", ""),
+        ("forwarded", "Forwarded: for=10.0.0.1, For=\"", ":4711\";proto=http"),
+    ] {
+        let (daemon, addresses) = serve(&format!("{TRUSTED}client_address = {client_address:?}\n"));
+        let udp = Client::new(daemon.addresses()[0]).connected();
+        for address in addresses {
+            let (hash, mut proxy) = (random_hash(), Connection::to(address));
+            let target = announce(hash, 7_001, "&left=0");
+            let clients = ["198.51.100.7", "203.0.113.9"];
+            for client in clients {
+                let fields = format!("{before}{client}{after}\r\n");
+                proxy.send(announce_with(&target, &fields));
+                assert_eq!(proxy.next_reply().expect("a reply").0, 200);
+            }
+            let mut peers = udp.announce(&leecher(hash, 7_002)).peers;
+            peers.sort_unstable();
+            let expected = clients.map(|ip| SocketAddr::new(ip.parse().unwrap(), 7_001));
+            assert_eq!(peers, expected, "{client_address}");
+            // Without the field the proxy itself is refused, and not stored.
+            proxy.send(get(&target));
+            assert_eq!(proxy.next_reply().expect("a reply").0, 400);
+            assert_eq!(udp.announce(&leecher(hash, 7_002)).counts(), (2, 1));
         }
-        let mut peers = udp.announce(&leecher(hash, 7_002)).peers;
-        peers.sort_unstable();
-        let expected = clients.map(|ip| SocketAddr::new(ip.parse().unwrap(), 7_001));
-        assert_eq!(peers, expected);
-        // Without the field the proxy itself is refused, and not stored.
-        proxy.send(get(&target));
-        assert_eq!(proxy.next_reply().expect("a reply").0, 400);
-        assert_eq!(udp.announce(&leecher(hash, 7_002)).counts(), (2, 1));
+        assert_eq!(refused(&daemon, "no_client"), 2);
+        check_sums(&daemon);
     }
-    assert_eq!(refused(&daemon, "no_client"), 2);
-    check_sums(&daemon);
 }
 
 #[test]

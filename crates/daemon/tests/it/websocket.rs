@@ -179,6 +179,42 @@ fn peers_exchange_offers_over_ws_and_wss() {
 }
 
 #[test]
+fn each_message_has_its_reply() {
+    let tracker = Tracker::with("");
+    for family in [0, 1] {
+        for mut browser in tracker.browsers(family) {
+            let (hash, unknown) = (id(), id());
+            for (message, info_hash) in [
+                (r#"{"action":"fly"}"#.to_owned(), None),
+                (format!(r#"{{"action":"announce","info_hash":{hash}}}"#), Some(&hash)),
+            ] {
+                browser.0.send(Message::text(message)).unwrap();
+                let (text, failure) = browser.next();
+                assert!(failure["failure reason"].is_string(), "{text}");
+                let named = failure.get("info_hash").map(Value::to_string);
+                assert_eq!((&failure["action"], named.as_ref()), (&"announce".into(), info_hash));
+            }
+            // No offer came: nobody gets it, and it has no reply.
+            let to = &browser.1;
+            let answer = format!(r#""to_peer_id":{to},"offer_id":{to},"answer":{{"sdp":""}}"#);
+            browser.send(&hash, &answer).unwrap();
+            assert_eq!(browser.announce(&hash, r#""left":0,"event":"completed""#), [1, 0]);
+            let scrape = format!(r#"{{"action":"scrape","info_hash":[{hash},{unknown},{hash}]}}"#);
+            browser.0.send(Message::binary(scrape)).unwrap();
+            let (text, reply) = browser.next();
+            for (hash, seeders) in [(hash, 1), (unknown, 0)] {
+                let counts = &reply["files"][serde_json::from_str::<String>(&hash).unwrap()];
+                let of = |name: &str| counts[name].as_u64();
+                assert_eq!([of("complete"), of("incomplete")], [Some(seeders), Some(0)], "{text}");
+            }
+        }
+    }
+    let dropped = || tracker.webtorrent("dropped_messages_total", "kind=\"answer\"");
+    eventually("answers to no offer are dropped", || dropped() == 4);
+    check_sums(&tracker.daemon);
+}
+
+#[test]
 fn what_breaks_a_rule_has_its_close_code() {
     let tracker = Tracker::with("[webtorrent]\nmemberships = 2\n");
     let daemon = &tracker.daemon;

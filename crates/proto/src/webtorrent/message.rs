@@ -20,8 +20,8 @@ use crate::scrape::HASH_LEN;
 pub enum Message<'a> {
     /// An announce.
     Announce(Announce<'a>),
-    /// A scrape of these info hashes, in the order asked for. There may be none: the tracker
-    /// decides whether to answer such a request.
+    /// A scrape of these info hashes, sorted, each once. There may be none: the tracker decides
+    /// whether to answer such a request.
     Scrape(Vec<[u8; HASH_LEN]>),
 }
 
@@ -166,6 +166,8 @@ impl<'a> Fields<'a> {
             Action::Scrape => {
                 let mut hashes = self.hashes.list;
                 hashes.extend(self.hashes.single.filter(|_| self.hashes.max > 0));
+                hashes.sort_unstable();
+                hashes.dedup();
                 Ok(Message::Scrape(hashes))
             }
         }

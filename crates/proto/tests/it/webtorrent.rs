@@ -1,6 +1,8 @@
 //! WebTorrent: messages are read like a naive model reads them from a tree of values, and replies
 //! are such trees.
 
+use std::collections::BTreeSet;
+
 use onrush_proto::webtorrent::{
     Action, Announce, Answer, BadMessage, Limits, Message, Offer, OfferId, Rejected, parse,
     write_answer, write_counts, write_failure, write_offer, write_scrape,
@@ -72,8 +74,9 @@ fn messages_of_clients() {
     assert_eq!(announce(&text), Announce { seeder: None, event, num_want, answer, ..no_offer });
     for (hashes, expected) in [
         (HASH.to_owned(), vec![HASH_BYTES]),
-        (format!("[{HASH},{PEER}]"), vec![HASH_BYTES, PEER_BYTES]),
-        (format!("[{}]", [PEER; 9].join(",")), vec![PEER_BYTES; 4]),
+        (format!("[{HASH},{PEER}]"), sorted([HASH_BYTES, PEER_BYTES])),
+        (format!("[{PEER},{HASH}]"), sorted([HASH_BYTES, PEER_BYTES])),
+        (format!("[{}]", [PEER, PEER, PEER, PEER, HASH].join(",")), vec![PEER_BYTES]),
         ("[]".to_owned(), vec![]),
     ] {
         let text = format!(r#"{{"info_hash":{hashes},"action":"scrape"}}"#);
@@ -194,6 +197,11 @@ fn tree(message: Message<'_>) -> Tree {
     }
 }
 
+/// Each hash once.
+fn sorted(hashes: impl IntoIterator<Item = [u8; 20]>) -> Vec<[u8; 20]> {
+    BTreeSet::from_iter(hashes).into_iter().collect()
+}
+
 fn model(text: &str) -> Result<Tree, BadMessage> {
     let Ok(Value::Object(fields)) = serde_json::from_str(text) else {
         return Err(BadMessage::Json);
@@ -216,7 +224,7 @@ fn model(text: &str) -> Result<Tree, BadMessage> {
             let hashes = list.iter().map(id).collect::<Option<Vec<_>>>();
             let mut hashes = hashes.ok_or(BadMessage::InfoHash)?;
             hashes.truncate(LIMITS.hashes);
-            return Ok(Tree::Scrape(hashes));
+            return Ok(Tree::Scrape(sorted(hashes)));
         }
         Some("announce") => {}
         _ => return Err(BadMessage::Action),

@@ -159,19 +159,20 @@ WebCounters (WebStats) {
                 failed_handshakes = "failed"
             }
         Counter Fronts "onrush_http_answered_requests" [worker]
-            "Requests over HTTP that were answered and not refused"
+            "Requests over HTTP and WebSocket that were answered and not refused"
             { answered }
         Counter Fronts "onrush_http_abandoned_requests" [worker]
-            "Requests over HTTP whose connection was closed before the reply"
+            "Requests over HTTP and WebSocket whose connection was closed before the reply"
             { abandoned }
         Counter Fronts "onrush_http_received_bytes" [worker]
-            "Bytes received over HTTP, without those of TLS"
+            "Bytes received over HTTP and WebSocket, without those of TLS"
             { http_received_bytes as "received_bytes" }
         Counter Fronts "onrush_http_sent_bytes" [worker]
-            "Bytes sent over HTTP, without those of TLS"
+            "Bytes sent over HTTP and WebSocket, without those of TLS"
             { http_sent_bytes as "sent_bytes" }
         Gauge Fronts "onrush_http_buffered_bytes" [worker]
-            "Memory of incomplete requests and unsent replies, which http.buffer_memory limits"
+            "Memory of incomplete requests and messages, and of unsent output, which \
+             http.buffer_memory limits"
             { buffered_bytes }
         Gauge Fronts "onrush_http_accept_queue" [worker]
             "Connections that wait to be accepted by the worker, once a second. Workers that share \
@@ -199,13 +200,16 @@ WebCounters (WebStats) {
              header; tls: TLS on the port for plain HTTP; tls_error: a TLS handshake failed, or a \
              later record was invalid; source_limit: http.connections_per_source; full: \
              http.connections, and none was idle; replaced: idle longest, and a new one needed \
-             its place; memory: it exceeded http.buffer_memory; frame: an invalid frame over \
-             WebSocket, or a message that is not UTF-8 or over webtorrent.max_message; \
-             memberships: webtorrent.memberships"
+             its place; memory: http.buffer_memory was exceeded, and it was the first to be \
+             closed; frame: an invalid frame over WebSocket, or a message that is not UTF-8 or \
+             over webtorrent.max_message; memberships: webtorrent.memberships; bad_request: after \
+             the reply to an invalid request; blocked, bogon: its source is not served; stop: the \
+             tracker stops or is upgraded"
             { closed = CLOSE_CAUSES }
         Counter Fronts "onrush_http_refused_requests" [reason, worker]
-            "Requests over HTTP refused, by the parser or as over UDP. port_value: the port is \
-             missing or not a number; port: it is 0; info_hashes: two in an announce; no_client: a \
+            "Requests over HTTP and WebSocket refused, by the parser or as over UDP. info_hash, \
+             peer_id: it is missing or not 20 bytes; port_value: the port is missing or not a \
+             number; port: it is 0; info_hashes: two in an announce; no_client: a \
              proxy has not named the client; upgrade, upgrade_version: an invalid upgrade to \
              WebSocket; source_limit: an upgrade of a client that has http.connections_per_source \
              connections, behind a proxy; message, answer: a message over WebSocket is invalid; \

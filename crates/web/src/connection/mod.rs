@@ -4,6 +4,7 @@
 //! a client that does not wait for replies is slowed down by TCP.
 
 mod input;
+mod timer;
 mod tls;
 mod websocket;
 
@@ -29,6 +30,7 @@ use crate::transport::Transport;
 use crate::websocket::upgrade::{self, BadUpgrade, Key};
 
 pub(crate) use input::Input;
+use timer::Timer;
 use websocket::WebSocket;
 
 /// The upgrade that a request asks for.
@@ -39,15 +41,6 @@ type FromFields<'a> = (Option<SocketAddr>, Option<Upgrade<'a>>);
 
 /// Steps of one connection per turn, so that others come to their turn.
 const STEPS_PER_TURN: usize = 32;
-/// Seconds for which a request waits for a free batch.
-const BATCH_TIMEOUT: u32 = 2;
-/// Seconds for which further input is discarded after the last reply: for unread input the kernel
-/// resets the connection, and the client could lose the reply.
-const LINGER: u32 = 1;
-/// Seconds of silence after which a client by WebSocket gets a ping.
-const SILENCE: u32 = 30;
-/// Seconds in which the client has to answer it.
-const PONG: u32 = 30;
 /// The first byte of a TLS handshake (RFC 8446, section 5.1).
 const TLS_HANDSHAKE: u8 = 0x16;
 
@@ -80,26 +73,9 @@ pub(crate) enum Queue {
     Starved,
 }
 
-/// What a connection waits for, with a limit of time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Timer {
-    /// The end of a head.
-    Head,
-    /// The next request.
-    Idle,
-    /// The client, which does not read.
-    Output,
-    /// A free batch or parcel.
-    Batch,
-    /// The client's end of the connection.
-    Linger,
-    /// A shard: without a limit, as each batch comes back.
-    Shard,
-    /// A sign of life of a client by WebSocket.
-    Silence,
-    /// The answer to a ping.
-    Pong,
-}
+/// The order in which connections are closed for others: `false` before `true`, then by the second
+/// in which the wait began.
+pub(crate) type Rank = (bool, u32);
 
 #[derive(Debug)]
 enum Phase {
@@ -128,7 +104,9 @@ pub(crate) struct Connection<S> {
     pub(crate) queue: Queue,
     phase: Phase,
     timer: Timer,
-    /// The second at which the timer ends.
+    /// The second in which the timer was begun.
+    since: u32,
+    /// The second at which it ends.
     deadline: u32,
     /// Input behind the last request.
     input: Vec<u8>,
@@ -168,6 +146,7 @@ impl<S: Stream> Connection<S> {
             queue: Queue::None,
             phase,
             timer: Timer::Shard,
+            since: now.moment.0,
             deadline: u32::MAX,
             input: Vec::new(),
             output: Vec::new(),
@@ -203,14 +182,15 @@ impl<S: Stream> Connection<S> {
 
     /// If it waits for the next request, of which nothing has arrived: its rank among those that
     /// may be closed for others. The one idle longest comes first; members of swarms come last.
-    pub(crate) fn idle_rank(&self) -> Option<(bool, u32)> {
-        let silent_until = match (self.timer, &self.phase) {
-            (Timer::Idle, Phase::Head) | (Timer::Silence, Phase::WebSocket) => self.deadline,
-            (Timer::Pong, Phase::WebSocket) => self.deadline.saturating_sub(PONG + 1),
+    pub(crate) fn idle_rank(&self) -> Option<Rank> {
+        let (is_member, since) = match (self.timer, &self.phase, &self.websocket) {
+            (Timer::Idle, Phase::Head, _) => (false, self.since),
+            (Timer::Silence | Timer::Pong, Phase::WebSocket, Some(it)) => {
+                (it.is_member(), it.silent_since())
+            }
             _ => return None,
         };
-        let is_member = self.websocket.as_ref().is_some_and(|it| it.is_member());
-        (!self.readable && self.buffered() == 0).then_some((is_member, silent_until))
+        (!self.readable && self.buffered() == 0).then_some((is_member, since))
     }
 
     /// Whether all is sent, and the client's end of the connection is waited for.
@@ -218,11 +198,16 @@ impl<S: Stream> Connection<S> {
         self.timer == Timer::Linger
     }
 
-    /// If it waits with memory for what the client has sent or not read, its deadline: the one that
-    /// has waited longest comes first.
-    pub(crate) fn slow_rank(&self) -> Option<u32> {
-        let waits = matches!(self.timer, Timer::Head | Timer::Output | Timer::Batch | Timer::Pong);
-        (waits && self.buffered() > 0).then_some(self.deadline)
+    /// If it waits with memory in use: its rank among those that are closed where memory is scarce.
+    /// The one that has waited longest for its client comes first; those whose requests wait for
+    /// the tracker come last.
+    pub(crate) fn slow_rank(&self) -> Option<Rank> {
+        let waits_for_tracker = match self.timer {
+            Timer::Head | Timer::Output | Timer::Pong => false,
+            Timer::Batch => true,
+            _ => return None,
+        };
+        (self.buffered() > 0).then_some((waits_for_tracker, self.since))
     }
 
     /// Prepares for the end of the connection after the requests that have arrived: the last reply
@@ -651,18 +636,8 @@ impl<S: Stream> Connection<S> {
         if self.timer == timer && !matches!(timer, Timer::Idle | Timer::Silence) {
             return;
         }
-        let seconds = match timer {
-            Timer::Head | Timer::Output => limits.timeout,
-            Timer::Idle => limits.keep_alive,
-            Timer::Batch => BATCH_TIMEOUT,
-            Timer::Linger => LINGER,
-            Timer::Silence => SILENCE,
-            Timer::Pong => PONG,
-            Timer::Shard => u32::MAX,
-        };
-        self.timer = timer;
-        // One second more, as the present one has begun before now.
-        self.deadline = now.moment.0.saturating_add(seconds).saturating_add(1);
+        (self.timer, self.since) = (timer, now.moment.0);
+        self.deadline = timer.deadline(self.since, limits);
     }
 }
 

@@ -40,8 +40,8 @@ const OTHER_PEER_ID: &str = "only one peer id can be used per torrent on a conne
 pub(crate) struct WebSocket {
     frames: Assembler,
     peer: Peer,
-    /// The second at which the client gets a ping if nothing comes from it before.
-    silent_until: u32,
+    /// The second in which the wait for the next message began.
+    silent_since: u32,
 }
 
 impl WebSocket {
@@ -60,6 +60,10 @@ impl WebSocket {
 
     pub(super) fn is_member(&self) -> bool {
         self.peer.is_member()
+    }
+
+    pub(super) fn silent_since(&self) -> u32 {
+        self.silent_since
     }
 }
 
@@ -102,7 +106,7 @@ impl<S: Stream> Connection<S> {
         service::answered(service.counters(), service.carrier);
         service.carrier.is_websocket = true;
         let (frames, peer) = (Assembler::default(), Peer::new(client));
-        self.websocket = Some(Box::new(WebSocket { frames, peer, silent_until: 0 }));
+        self.websocket = Some(Box::new(WebSocket { frames, peer, silent_since: 0 }));
         self.phase = Phase::WebSocket;
         self.begin_silence(&service.limits, now);
         upgrade::accept(key, &mut self.output);
@@ -330,7 +334,7 @@ impl<S: Stream> Connection<S> {
     fn begin_silence(&mut self, limits: &WebLimits, now: Now) {
         self.begin_timer(Timer::Silence, limits, now);
         if let Some(websocket) = &mut self.websocket {
-            websocket.silent_until = self.deadline;
+            websocket.silent_since = self.since;
         }
     }
 
@@ -339,7 +343,8 @@ impl<S: Stream> Connection<S> {
         let (Phase::WebSocket, Some(websocket)) = (&self.phase, &self.websocket) else {
             return self.begin_timer(Timer::Idle, limits, now);
         };
-        (self.timer, self.deadline) = (Timer::Silence, websocket.silent_until);
+        (self.timer, self.since) = (Timer::Silence, websocket.silent_since);
+        self.deadline = self.timer.deadline(self.since, limits);
         if self.deadline <= now.moment.0 {
             self.ping(limits, now);
         }

@@ -131,7 +131,7 @@ impl Service {
         }
     }
 
-    /// Checks the source of a connection, when it begins or a proxy names its client.
+    /// Checks the source of a connection, or of a request on it.
     pub(crate) fn check_source(&self, client: SocketAddr) -> Result<(), Refusal> {
         let incoming = &self.metrics.incoming;
         let port = client.port();
@@ -141,8 +141,8 @@ impl Service {
         }
     }
 
-    /// Serves a request, or begins to; announces and scrapes only of a `client` that is known. An
-    /// announce without a free batch is refused unless it `may_wait`.
+    /// Serves a request, or begins to; announces and scrapes only of a `client` that is known, and
+    /// was not blocked meanwhile. An announce without a free batch is refused unless it `may_wait`.
     pub(crate) fn request(
         &mut self,
         head: &Head<'_>,
@@ -164,6 +164,9 @@ impl Service {
             Target::Other => return self.refuse_http(HttpRefusal::Path, ""),
         };
         let Some(client) = client else { return self.refuse_http(HttpRefusal::NoClient, "") };
+        if let Err(refusal) = self.check_source(client) {
+            return self.close(refusal);
+        }
         let port = client.port();
         match (client.ip(), is_scrape) {
             (IpAddr::V4(ip), false) => self.announce(query, Source { ip, port }, ticket, may_wait),
@@ -185,9 +188,6 @@ impl Service {
             Err(bad) => return self.refuse_query(bad),
         };
         let checks = self.admission.of(source, self.metrics.incoming.of(A::FAMILY));
-        if let Err(refusal) = checks.source() {
-            return self.close(refusal);
-        }
         let fields = AnnounceFields {
             info_hash: query.info_hash,
             peer_id: query.peer_id,
@@ -228,9 +228,6 @@ impl Service {
     ) -> Served {
         let rules = &self.admission.rules;
         let checks = self.admission.of(source, self.metrics.incoming.of(A::FAMILY));
-        if let Err(refusal) = checks.source() {
-            return self.close(refusal);
-        }
         let mut hashes = self.replies.hash_lists.pop().unwrap_or_default();
         if let Err(bad) = scrape_hashes(query, rules.max_hashes, &mut hashes) {
             self.replies.recycle(hashes);

@@ -15,8 +15,14 @@ const MAX_PLAINTEXT: usize = 16 * 1024;
 /// Bytes of the head of a record: type, version, length (RFC 8446, section 5.1).
 const HEAD_LEN: usize = 5;
 
-/// Bytes of input that may have no data: some updates of keys, which clients seldom send.
-const MAX_WITHOUT_DATA: usize = 256;
+/// Records of input that may have no data: some updates of keys, which clients seldom send.
+const MAX_WITHOUT_DATA: usize = 10;
+
+/// Bytes of data for which one more record may have none.
+const DATA_PER_RECORD: usize = 8;
+
+/// Updates of keys that cost as much as a handshake.
+const UPDATES_PER_HANDSHAKE: usize = 20;
 
 /// How a handshake has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,8 +48,8 @@ pub(crate) struct Session {
     state: State,
     /// The end of the handshake, until it is taken.
     ended: Option<HandshakeEnd>,
-    /// Whether input of the open session had little data for its length: if its records are updates
-    /// of keys, they cost more than their bytes.
+    /// Whether input of the open session had little data for its records: if they are updates of
+    /// keys, they cost more than their bytes.
     is_costly: bool,
     /// CPU time of input that was processed, in units of one handshake, until it is taken.
     cost: usize,
@@ -109,8 +115,8 @@ impl Session {
     pub(crate) fn receive(&mut self, bytes: &[u8], stream: &mut impl Stream) -> io::Result<()> {
         let mut rest = bytes;
         while !rest.is_empty() && self.state != State::Ended {
-            let received = self.receive_from(&mut rest)?;
-            self.process(received, stream)?;
+            self.receive_from(&mut rest)?;
+            self.process(stream)?;
         }
         Ok(())
     }
@@ -136,7 +142,7 @@ impl Session {
                 // A reply cannot be truncated by the end of the requests: no `close_notify` is
                 // needed before FIN.
                 Ok(0) => self.end(State::Ended),
-                Ok(received) => self.process(received, stream)?,
+                Ok(_) => self.process(stream)?,
                 // The client waits for what is to be sent; otherwise a reply goes with it.
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     self.flush(stream)?;
@@ -172,9 +178,10 @@ impl Session {
         (self.records, self.received) = (Records::default(), 0);
     }
 
-    /// Processes what was received, so many bytes.
-    fn process(&mut self, received: usize, stream: &mut impl Stream) -> io::Result<()> {
+    /// Processes what was received.
+    fn process(&mut self, stream: &mut impl Stream) -> io::Result<()> {
         let was_handshaking = self.is_handshaking();
+        let records = mem::take(&mut self.records.complete);
         let result = self.tls.process_new_packets();
         if was_handshaking && self.has_cost(result.is_err()) {
             self.cost += 1;
@@ -197,9 +204,9 @@ impl Session {
         if has_ended || self.plaintext > 0 {
             self.received = 0;
         }
-        if !was_handshaking && received > MAX_WITHOUT_DATA + 4 * self.plaintext {
+        if !was_handshaking && records > MAX_WITHOUT_DATA + self.plaintext / DATA_PER_RECORD {
             self.is_costly = true;
-            self.cost += 1 + received / (2 * MAX_WITHOUT_DATA);
+            self.cost += 1 + records / UPDATES_PER_HANDSHAKE;
         }
         if state.peer_has_closed() {
             self.end(State::Ended);
@@ -276,13 +283,15 @@ fn sent(result: io::Result<usize>) -> io::Result<Option<usize>> {
     }
 }
 
-/// The client's record that is incomplete: rustls keeps it, and does not tell how long it is.
+/// The client's records: rustls keeps the one that is incomplete, and does not tell how long it is.
 #[derive(Debug, Default)]
 struct Records {
-    /// Bytes of it that were received.
+    /// Bytes of the incomplete one that were received.
     received: usize,
     /// The length of its body, as far as that was received.
     body: usize,
+    /// How many have become complete since they were last processed.
+    complete: usize,
 }
 
 impl Records {
@@ -300,7 +309,7 @@ impl Records {
                 bytes = &bytes[taken..];
             }
             if self.received >= HEAD_LEN && self.received == HEAD_LEN + self.body {
-                *self = Self::default();
+                *self = Self { complete: self.complete + 1, ..Self::default() };
             }
         }
     }
@@ -339,7 +348,7 @@ mod tests {
                     assert_eq!(records.received, received);
                 }
             }
-            assert_eq!(records.received, 4);
+            assert_eq!((records.received, records.complete), (4, 2));
         }
     }
 }

@@ -1,9 +1,8 @@
-//! How connections are kept, pipelined and ended, and what is no request.
+//! How connections are kept, pipelined and ended.
 
 use std::io::Write;
 
 use onrush_net::stream::memory::Conditions;
-use onrush_testing::bad_requests::bad_requests;
 use onrush_tracker::close_cause::CloseCause;
 
 use crate::world::{ANNOUNCE, World, get, read_all, replies, source};
@@ -23,35 +22,6 @@ fn connections_are_kept_by_version_and_field() {
         let is_kept_1_0 = line.contains("keep-alive");
         assert_eq!(reply.contains("\r\nConnection: keep-alive\r\n"), is_kept_1_0, "{reply}");
     }
-    let mut world = World::new("keep_alive = 0\n");
-    assert!(world.exchange(&get(ANNOUNCE)).1, "keep_alive = 0 closes after each reply");
-}
-
-/// libtorrent sends all its stops at once when it exits. This client has ended its direction, too.
-#[test]
-fn a_thousand_pipelined_stops_are_answered_in_order() {
-    let mut world = World::with(1, "", Conditions { capacity: 1 << 20, ..Conditions::default() });
-    let mut client = world.connect(source("198.51.100.1", 1));
-    let mut requests = String::new();
-    for number in 0..1_000 {
-        // Every tenth is a failure, so that the order of replies shows.
-        let port = if number % 10 == 0 { 0 } else { 6881 };
-        let hash = format!("{number:020}");
-        requests += &get(&format!(
-            "/announce?info_hash={hash}&peer_id=-XX0001-000000000000&port={port}&event=stopped"
-        ));
-    }
-    client.write_all(requests.as_bytes()).unwrap();
-    client.finish().unwrap();
-    world.settle();
-    let (bytes, ended) = read_all(&mut client);
-    let replies = replies(&bytes);
-    assert_eq!((ended, replies.len(), world.closed(CloseCause::Client)), (true, 1_000, 1));
-    for (number, reply) in replies.iter().enumerate() {
-        let is_failure = reply.body.starts_with(b"d14:failure reason");
-        assert_eq!((reply.status, is_failure), (200, number % 10 == 0), "{number}");
-    }
-    world.check();
 }
 
 #[test]
@@ -75,30 +45,6 @@ fn a_client_that_pipelines_leaves_turns_to_others() {
     world.settle();
     received.extend(read_all(&mut busy).0);
     assert_eq!(replies(&received).len(), 5_000);
-}
-
-#[test]
-fn what_is_no_request_has_a_status_and_ends_the_connection() {
-    let next = get(ANNOUNCE);
-    for (request, status, reason) in bad_requests() {
-        let mut world = World::new("");
-        // Nothing behind it is served.
-        let (reply, ended) = world.exchange(&format!("{request}{next}"));
-        let replies = replies(reply.as_bytes());
-        assert_eq!((replies.len(), replies[0].status, ended), (1, status, true), "{request:.50}");
-        assert!(replies[0].closes);
-        assert_eq!((world.refused(reason), world.counters().requests.get()), (1, 1));
-        world.pass(3);
-        assert_eq!(world.closed(CloseCause::BadRequest), 1);
-        world.check();
-    }
-}
-
-#[test]
-fn tls_on_the_plain_port_is_closed_without_a_byte() {
-    let mut world = World::new("");
-    let (reply, ended) = world.exchange("\u{16}\u{3}\u{1}");
-    assert!(reply.is_empty() && ended && world.closed(CloseCause::Tls) == 1);
 }
 
 /// A reset would discard the reply at the client.

@@ -115,10 +115,16 @@ fn partial_requests_stay_within_the_memory_for_buffers() {
     world.check();
 }
 
-/// A tracker whose shards have few batches, and ten clients that announce in one swarm and ten in
-/// others, all in the same turns of the web worker, while the shards' workers take none.
+/// A tracker whose shards have few batches, and clients that ask at once.
 fn starved() -> (World, Vec<Client>) {
     let mut world = World::new("[limits]\nbatches_in_flight = 6\nbatch_requests = 2\n");
+    let clients = ask_at_once(&mut world);
+    (world, clients)
+}
+
+/// Ten clients that announce in one swarm and ten in others, all in the same turns of the web
+/// worker, while the shards' workers take none.
+fn ask_at_once(world: &mut World) -> Vec<Client> {
     let clients = (0..20)
         .map(|number| {
             let hash = if number < 10 { HASH.to_owned() } else { format!("{number:020}") };
@@ -129,7 +135,7 @@ fn starved() -> (World, Vec<Client>) {
         })
         .collect();
     world.turn_first();
-    (world, clients)
+    clients
 }
 
 /// Which clients have got a reply since the last call.
@@ -176,6 +182,31 @@ fn an_announce_without_a_batch_is_refused_after_two_seconds() {
     assert_eq!(world.refused("busy"), 20 - begun);
     world.settle();
     assert_eq!(answered(&mut clients).len() as u64, begun, "those that had a batch");
+    world.check();
+}
+
+#[test]
+fn for_memory_slow_clients_are_closed_before_those_that_wait_for_a_batch() {
+    let mut world = World::new(
+        "buffer_memory = 1_048_576\nconnections_per_source = 1000\n\
+         [limits]\nbatches_in_flight = 6\nbatch_requests = 2\n",
+    );
+    let mut clients = ask_at_once(&mut world);
+    let part = format!("GET /{} HTTP/1.1\r\n", "a".repeat(8_000));
+    let slow: Vec<_> = (1..=200)
+        .map(|port| {
+            let mut client = world.connect(source("198.51.100.2", port));
+            client.write_all(part.as_bytes()).unwrap();
+            client
+        })
+        .collect();
+    world.turn_first();
+    world.settle();
+    assert_eq!(answered(&mut clients).len(), 20);
+    let closed = world.closed(CloseCause::Memory);
+    assert!((68..100).contains(&closed), "{closed} are closed");
+    drop(slow);
+    world.settle();
     world.check();
 }
 

@@ -53,6 +53,15 @@ fn a_scrape_has_the_counts_of_each_hash_once_and_sorted() {
         assert!(world.get("198.51.100.2", target).starts_with(b"d14:failure reason"), "{target}");
     }
     assert_eq!((world.refused("no_hash"), world.refused("info_hash")), (1, 1));
+    // A forbidden one has zeros; of the first ones within the limit.
+    let denied = "61".repeat(20);
+    let lists = format!(
+        "[access]\nmode = \"deny\"\ninfo_hashes = [\"{denied}\"]\n[scrape]\nmax_hashes = 1\n"
+    );
+    world.update_rules(rules(&settings(&lists)));
+    let query = format!("info_hash={HASH}&info_hash={other}");
+    let body = world.get("198.51.100.2", &format!("/scrape?{query}"));
+    assert_eq!(String::from_utf8_lossy(&body), format!("d5:filesd20:{HASH}{}ee", counts(0)));
     world.check();
 }
 
@@ -92,11 +101,6 @@ fn pages_and_paths() {
         assert!(reply.starts_with("HTTP/1.1 404 ") && !ended, "{reply}");
     }
     assert_eq!((world.counters().answered.get(), world.refused("path")), (2, 3));
-    for path in ["/announce", "/x/announce.php", "http://t.example/announce"] {
-        let target = ANNOUNCE.replace("/announce", path);
-        let (reply, _) = world.exchange(&format!("GET {target} HTTP/1.1\r\n\r\n"));
-        assert!(reply.starts_with("HTTP/1.1 200 ") && reply.contains("8:interval"), "{reply}");
-    }
     world.check();
 }
 
@@ -113,7 +117,8 @@ fn a_source_that_is_not_served_is_closed_without_a_byte() {
     assert!(replies.len() == 1 && !ended);
     let config = "[access]\nblocked = [\"198.51.100.0/24\"]\n";
     world.update_rules(rules(&settings(config)));
-    assert_eq!(world.ask(&mut client, get(ANNOUNCE)), (Vec::new(), true));
+    // Whether it is valid or not.
+    assert_eq!(world.ask(&mut client, get("/announce")), (Vec::new(), true));
     assert_eq!((world.closed(CloseCause::Blocked), world.refused("blocked")), (2, 1));
     world.check();
 }

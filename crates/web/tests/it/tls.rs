@@ -451,3 +451,18 @@ fn input_with_little_data_costs_as_much_as_handshakes() {
     assert!(per_client < 200, "others come to their turn: {per_client}");
     assert_eq!(received(), 2 * per_client, "it counts as several handshakes");
 }
+
+#[test]
+fn a_record_that_is_read_in_parts_costs_no_more_than_others() {
+    let mut world = World::new("connections_per_source = 100\n");
+    let config = client(&[&CERTIFICATE]);
+    let mut clients: Vec<_> = (0..20).map(|_| connect(&world, &config)).collect();
+    clients.iter_mut().for_each(|client| client.settle(&mut world));
+    for client in &mut clients {
+        client.write(get("/health").replace("\r\n\r\n", &format!("\r\nX: {:7000}\r\n\r\n", 0)));
+        while client.send(usize::MAX) {}
+    }
+    world.turn();
+    assert!(clients.iter_mut().all(|it| it.receive(usize::MAX) && it.replies().len() == 1));
+    world.check();
+}

@@ -197,19 +197,10 @@ pub(crate) fn counts(complete: u32, incomplete: u32) -> Value {
            "incomplete": incomplete})
 }
 
+/// Without WebTorrent, and over HTTP/1.0.
 #[test]
-fn an_upgrade_needs_its_fields() {
+fn an_upgrade_that_is_not_possible_is_a_request_like_others() {
     let mut world = World::new("");
-    let no_version = UPGRADE.replace("13", "8");
-    for (request, status, refusal) in [
-        (format!("GET /announce HTTP/1.1\r\n{no_version}{KEY}\r\n"), 426, "upgrade_version"),
-        (format!("GET / HTTP/1.1\r\n{UPGRADE}\r\n"), 400, "upgrade"),
-    ] {
-        let (reply, ended) = world.exchange(&request);
-        let reply = &replies(reply.as_bytes())[0];
-        assert_eq!((reply.status, ended, world.refused(refusal)), (status, true, 1));
-    }
-    // Without WebTorrent, and over HTTP/1.0, it is a request like others.
     let request = format!("GET /health HTTP/1.0\r\n{UPGRADE}{KEY}\r\n");
     assert_eq!(replies(world.exchange(&request).0.as_bytes())[0].status, 200);
     let mut off = World::new("[webtorrent]\nenabled = false\n");
@@ -282,6 +273,25 @@ fn offers_and_answers_are_forwarded_as_they_are() {
     let counters = world.counters();
     assert_eq!((counters.webrtc_offers.get(), counters.webrtc_answers.get()), (1, 1));
     assert_eq!(counters.webrtc_answers_dropped.get(), 2);
+    world.check();
+}
+
+#[test]
+fn offers_and_scrapes_are_limited() {
+    let mut world = World::new("[webtorrent]\nmax_offers = 2\n[scrape]\nmax_hashes = 1\n");
+    let mut members = [2, 3, 4, 5].map(|it| Browser::new(&mut world, it));
+    members.iter_mut().for_each(|it| drop(it.join(&mut world)));
+    let mut browser = Browser::new(&mut world, 1);
+    for (num_want, offers, forwarded) in [(1, 3, 1), (0, 1, 0), (9, 4, 2)] {
+        let offers: Vec<_> = (0..offers).map(offer).collect();
+        let fields = json!({"left": 1, "numwant": num_want, "offers": offers});
+        browser.announced(&mut world, fields);
+        let got = members.iter_mut().map(|it| it.messages(&mut world).len());
+        assert_eq!(got.sum::<usize>(), forwarded, "{num_want}");
+    }
+    let scrape = json!({"action": "scrape", "info_hash": [HASH, "b".repeat(20)]});
+    let files = browser.ask(&mut world, &scrape)[0]["files"].clone();
+    assert_eq!(files, json!({HASH: {"complete": 0, "incomplete": 5, "downloaded": 0}}));
     world.check();
 }
 
