@@ -26,13 +26,13 @@ use procfs_core::FromRead as _;
 use procfs_core::net::InterfaceDeviceStatus;
 
 use crate::check::Strictness;
-use crate::generator::pace::{Arrivals, Schedule};
-use crate::generator::{LoadSettings, Pace};
 use crate::options::command_line;
 use crate::plan::profile::{Mix, Swarms};
 use crate::plan::{Plan, Population, Profile};
-use crate::run::{Beside, RunClock, RunSettings, run};
+use crate::run::{Beside, RunClock, RunSettings, over_udp};
 use crate::sources;
+use crate::worker::pace::{Arrivals, Schedule};
+use crate::worker::{LoadSettings, Pace};
 use flood::Flood;
 use newcomers::Newcomers;
 use prefix::Prefix;
@@ -92,7 +92,7 @@ pub fn attack(
         ("attack", Box::new(|span| Ok(flood.run(span)?))),
     ];
     let honest =
-        run(&plan, &args.network.target, &run_settings(args, seed), stop, beside, Vec::new())?;
+        over_udp(&plan, &args.network.target, &run_settings(args, seed), stop, beside, Vec::new())?;
     let after = tracker::metrics_at_rest(args.admin)?;
     let lost = device_drops().saturating_sub(lost_before);
     let grown = before.zip(after).map(|(before, after)| after.since(&before));

@@ -1,5 +1,5 @@
-//! One worker: sends requests, checks replies, counts. Time is an argument, the network any
-//! backend.
+//! One worker over UDP: sends requests, checks replies, counts. Time is an argument, the network
+//! any backend.
 //!
 //! A turn receives the available replies, expires overdue requests and sends the due ones: in a
 //! closed loop as many as are missing to a fixed number in flight, in an open loop those that a
@@ -7,29 +7,23 @@
 //! socket.
 
 pub mod flight;
-pub mod pace;
 pub mod packet;
-mod recent;
-mod settings;
 
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use onrush_net::{Reply, Socket};
+use onrush_net::{Reply, Return, Socket};
 use onrush_proto::{ConnectionId, Family, TransactionId};
 use rand::rngs::SmallRng;
 
-use crate::check::{Checker, Finding, Right};
+use crate::check::{Checker, Finding};
 use crate::plan::{Kind, Plan, PlannedRequest, num_want};
-use crate::tally::Tally;
-use flight::{Flight, Nanos, Pending, ReplyMatch};
-pub use pace::Pace;
-use pace::Timetable;
+use crate::worker::pace::Progress;
+use crate::worker::{Counts, LoadSettings, Nanos, Next, Pacer, Window, Worker};
+use flight::{Flight, Pending, ReplyMatch};
 use packet::Packets;
-pub use recent::Recent;
-pub use settings::{LoadSettings, Next, Route, Window};
 
 /// Age at which a connection id is renewed.
 const RENEW: Nanos = 45_000_000_000;
@@ -47,16 +41,24 @@ const RECEIVE_CALLS: usize = 4;
 const SEND_BURSTS: usize = 64;
 /// Time in which the whole table is searched for overdue requests once.
 const SEARCH_EVERY: Nanos = 50_000_000;
-/// A worker waits until this long before the next request is due, and spins for the rest: a wait
-/// ends late by the kernel's timer slack (50 us, prctl(2)) and by the time of a wake-up.
-const SPIN_BEFORE_SEND: Nanos = 100_000;
 /// A worker spins this long for the replies to a burst, as the time of a wake-up (some 20 us) would
 /// be a large part of a fast tracker's latency.
 const SPIN_AFTER_SEND: Nanos = 50_000;
-/// At the limit of requests in flight a worker waits this long for replies.
-const FULL_WAIT: Nanos = 4_000_000;
-/// Upper bound on a wait.
-const LONGEST_WAIT: Nanos = 20_000_000;
+/// A path from one of the backend's sockets to one address of the tracker.
+#[derive(Clone, Copy, Debug)]
+pub struct Route {
+    /// Socket and destination.
+    pub to: Return,
+    /// The tracker's address, which replies must come from.
+    pub target: SocketAddr,
+    /// Its family.
+    pub family: Family,
+    /// The number of the source address among those of its family.
+    pub address: u32,
+    /// The number of the connection id of this path: one per target and source address; those of
+    /// one target and family are in the order of the addresses.
+    pub id: u32,
+}
 
 /// A worker.
 #[derive(Debug)]
@@ -83,33 +85,29 @@ impl<'p, S: Socket> Generator<'p, S> {
         Self { socket, session: Session::new(plan, routes, settings, worker, window) }
     }
 
-    /// Counts since the caller last reset them, for the progress of a run.
-    pub fn recent(&mut self) -> &mut Recent {
-        &mut self.session.recent
+    fn send(&mut self, clock: &impl Fn() -> Nanos) {
+        let session = &mut self.session;
+        session.stamp(clock());
+        let to = &session.routes[session.route].to;
+        let sent = self.socket.send(session.packets.iter().map(|bytes| Reply { bytes, to }));
+        session.counts.tally.sent += sent;
+    }
+}
+
+impl<S: Socket> Worker for Generator<'_, S> {
+    fn counts(&mut self) -> &mut Counts {
+        &mut self.session.counts
     }
 
-    /// Counts so far.
-    pub fn tally(&self) -> &Tally {
-        &self.session.tally
+    fn end_at(&mut self, end: Nanos) {
+        self.session.counts.end_at(end, self.session.sent_at);
     }
 
-    /// Ends the window early, at `end`; after the last request that was sent, where this worker is
-    /// late and has sent some since.
-    pub fn end_at(&mut self, end: Nanos) {
-        let Session { window, sent_at, .. } = &mut self.session;
-        window.end = window.end.min(end.max(*sent_at + 1));
-    }
-
-    /// Received datagrams that the kernel dropped, as the backend counts them.
-    pub fn dropped(&self) -> u64 {
+    fn dropped(&self) -> u64 {
         self.socket.dropped().all()
     }
 
-    /// Receives, expires, sends. Reads the time from `clock`, which is monotonic.
-    ///
-    /// # Errors
-    /// Only what makes the socket unusable.
-    pub fn turn(&mut self, clock: &impl Fn() -> Nanos) -> io::Result<Next> {
+    fn turn(&mut self, clock: &impl Fn() -> Nanos) -> io::Result<Next> {
         let mut received = false;
         for _ in 0..RECEIVE_CALLS {
             let batch = self.socket.receive(RECEIVE)?;
@@ -133,20 +131,8 @@ impl<'p, S: Socket> Generator<'p, S> {
         Ok(self.session.next(clock(), received))
     }
 
-    /// Waits as [`turn`](Self::turn) has returned.
-    ///
-    /// # Errors
-    /// Only what makes the socket unusable.
-    pub fn wait(&mut self, timeout: Duration) -> io::Result<()> {
+    fn wait(&mut self, timeout: Duration) -> io::Result<()> {
         self.socket.wait(timeout)
-    }
-
-    fn send(&mut self, clock: &impl Fn() -> Nanos) {
-        let session = &mut self.session;
-        session.stamp(clock());
-        let to = &session.routes[session.route].to;
-        let sent = self.socket.send(session.packets.iter().map(|bytes| Reply { bytes, to }));
-        session.tally.sent += sent;
     }
 }
 
@@ -166,10 +152,9 @@ struct Session<'p> {
     route: usize,
     ids: Vec<Id>,
     settings: LoadSettings,
-    timeout: Nanos,
+    pacer: Pacer,
     /// Closed loop: requests to keep in flight; open loop: their limit.
     in_flight: usize,
-    window: Window,
     flight: Flight,
     packets: Packets,
     checker: Checker,
@@ -178,10 +163,7 @@ struct Session<'p> {
     /// Routes that have just got a usable connection id. They send next, as clients connect in
     /// order to announce; by their turn the id might have expired.
     newly_connected: VecDeque<u32>,
-    tally: Tally,
-    recent: Recent,
-    /// Open loop: the due times of requests.
-    timetable: Option<Timetable>,
+    counts: Counts,
     /// Due times of the current burst.
     due: Vec<(TransactionId, Nanos)>,
     /// When the last burst left.
@@ -227,13 +209,6 @@ impl<'p> Session<'p> {
         };
         let ids = routes.iter().map(|route| route.id as usize + 1).max().unwrap_or(0);
         let in_flight = settings.in_flight();
-        let timetable = match &settings.pace {
-            Pace::InFlight(_) => None,
-            Pace::Open(schedule) => {
-                let LoadSettings { workers, seed, .. } = settings;
-                Some(Timetable::new(schedule, window.start, worker, workers, seed))
-            }
-        };
         Self {
             by_family,
             turns: [0; 2],
@@ -242,52 +217,40 @@ impl<'p> Session<'p> {
             route: 0,
             ids: vec![Id::default(); ids],
             in_flight,
-            window,
+            pacer: Pacer::new(&settings, window, worker),
             flight: Flight::new(in_flight, crate::plan::population::mix(settings.seed) as u32),
             packets: Packets::new(settings.burst),
             checker: Checker::new(plan, settings.strictness),
             chance: plan.chance(worker),
             repeats: VecDeque::with_capacity(MAX_REPEATS_WAITING),
             newly_connected: VecDeque::with_capacity(routes.len()),
-            tally: Tally::default(),
-            recent: Recent::default(),
-            timetable,
+            counts: Counts::new(window, settings.strict),
             due: Vec::with_capacity(settings.burst),
             sent_at: 0,
             searched: 0,
-            timeout: (settings.timeout * 1e9).round() as Nanos,
             settings,
             plan,
             routes,
         }
     }
 
-    fn counts(&self, sent: Nanos) -> bool {
-        (self.window.start..self.window.end).contains(&sent)
-    }
-
     /// Matches a reply with its request, and counts it.
     #[inline]
     fn accept_reply(&mut self, reply: &[u8], source: SocketAddr, socket: u16, now: Nanos) {
-        let in_window = self.counts(now);
-        if in_window {
-            self.tally.bytes_in_window += reply.len() as u64;
-        }
+        let counts = &mut self.counts;
+        counts.bytes(reply.len(), now);
         let Some(head) = reply.first_chunk::<8>() else {
-            return self.finding(Finding::Layout, reply, in_window, None);
+            return counts.stray(Finding::Layout, reply, now);
         };
         let transaction = u32::from_be_bytes([head[4], head[5], head[6], head[7]]);
         let pending = match self.flight.close(TransactionId(transaction)) {
             ReplyMatch::Open(pending) if now <= pending.deadline => pending,
             ReplyMatch::Open(pending) => {
-                self.tally.late += u64::from(in_window);
+                counts.late(now);
                 return self.lost(pending);
             }
-            ReplyMatch::Late => {
-                self.tally.late += u64::from(in_window);
-                return;
-            }
-            ReplyMatch::Wrong(finding) => return self.finding(finding, reply, in_window, None),
+            ReplyMatch::Late => return counts.late(now),
+            ReplyMatch::Wrong(finding) => return counts.stray(finding, reply, now),
         };
         self.answer(&pending, reply, source, socket, now);
     }
@@ -303,66 +266,21 @@ impl<'p> Session<'p> {
         now: Nanos,
     ) {
         let route = &self.routes[pending.route as usize];
-        let counts = self.counts(pending.sent);
         let same = source.ip() == route.target.ip() && source.port() == route.target.port();
         let from_target = same && socket == route.to.socket();
         let verdict = match from_target {
             true => self.checker.check(self.plan, &pending.request, route.family, reply),
             false => Err(Finding::FromElsewhere),
         };
-        let kind = pending.request.kind();
-        let latency = now.saturating_sub(pending.sent);
-        self.recent.latency.0.saturating_record(latency);
-        let strict = self.settings.strict;
-        match verdict {
-            Ok(Right { differs: Some(finding), .. }) if strict => {
-                self.wrong(kind, latency, counts);
-                self.finding(finding, reply, counts, Some(pending));
+        let of = (pending.request.kind(), pending.sent);
+        let asked = || described(self.plan, route, &pending.request);
+        let right = self.counts.reply(of, now, verdict, reply, asked);
+        if let Some(number) = right.and_then(|right| right.connection_id) {
+            let id = &mut self.ids[route.id as usize];
+            if !id.is_usable(now) {
+                self.newly_connected.push_back(pending.route);
             }
-            Ok(right) => {
-                self.recent.right += 1;
-                if let Some(number) = right.connection_id {
-                    let id = &mut self.ids[route.id as usize];
-                    if !id.is_usable(now) {
-                        self.newly_connected.push_back(pending.route);
-                    }
-                    *id = Id { number, since: now, requested: None };
-                }
-                self.tally.right_in_window += u64::from(self.counts(now));
-                if counts {
-                    self.tally.right(kind, latency, &right);
-                }
-                if let Some(finding) = right.differs {
-                    self.finding(finding, reply, counts, Some(pending));
-                }
-            }
-            Err(finding) => {
-                self.wrong(kind, latency, counts);
-                self.finding(finding, reply, counts, Some(pending));
-            }
-        }
-    }
-
-    #[cold]
-    fn wrong(&mut self, kind: Kind, latency: Nanos, counts: bool) {
-        self.recent.wrong += 1;
-        if counts {
-            let of_kind = &mut self.tally.kinds[kind as usize];
-            of_kind.wrong += 1;
-            of_kind.latency.0.saturating_record(latency);
-        }
-    }
-
-    #[cold]
-    fn finding(&mut self, finding: Finding, reply: &[u8], counts: bool, pending: Option<&Pending>) {
-        // Replies to a request in flight are counted with the request.
-        self.recent.wrong += u64::from(pending.is_none());
-        if counts {
-            let (plan, routes) = (self.plan, &self.routes);
-            self.tally.finding(finding, reply, || match pending {
-                Some(pending) => described(plan, routes, pending),
-                None => "no request in flight".into(),
-            });
+            *id = Id { number, since: now, requested: None };
         }
     }
 
@@ -385,10 +303,7 @@ impl<'p> Session<'p> {
 
     /// Counts a request as lost and queues a repeat.
     fn lost(&mut self, pending: Pending) {
-        self.recent.lost += 1;
-        if self.counts(pending.sent) {
-            self.tally.kinds[pending.request.kind() as usize].lost += 1;
-        }
+        self.counts.lost(pending.request.kind(), pending.sent);
         let again = pending.tries < REPEATS && pending.request.kind() != Kind::Connect;
         if again && self.repeats.len() < MAX_REPEATS_WAITING {
             self.repeats.push_back(pending);
@@ -398,20 +313,13 @@ impl<'p> Session<'p> {
     /// Number of requests to send now, in one burst.
     #[inline]
     fn wanted(&mut self, now: Nanos) -> usize {
-        let (end, burst) = (self.window.end, self.settings.burst);
-        match &mut self.timetable {
-            None if now >= end => 0,
-            None => {
-                let missing = self.in_flight.saturating_sub(self.flight.len());
-                // Whole bursts of at most a quarter of the requests in flight: a burst that waited
-                // for all replies would be stopped for the timeout by a single lost one.
-                let min = burst.min((self.in_flight / 4).max(1));
-                if missing >= min { missing.min(burst) } else { 0 }
-            }
-            // Requests due within the window are still sent for a timeout after it.
-            Some(_) if now >= end + self.timeout => 0,
-            Some(timetable) => timetable.ready(now.min(end - 1), burst),
-        }
+        let burst = self.settings.burst;
+        let missing = self.in_flight.saturating_sub(self.flight.len());
+        // Whole bursts of at most a quarter of the requests in flight: a burst that waited for all
+        // replies would be stopped for the timeout by a single lost one.
+        let min = burst.min((self.in_flight / 4).max(1));
+        let missing = if missing >= min { missing } else { 0 };
+        self.pacer.wanted(now, self.counts.window.end, missing, burst)
     }
 
     /// Number of requests that may be sent before the limit in flight.
@@ -428,7 +336,8 @@ impl<'p> Session<'p> {
         let (wanted, room) = (self.wanted(now), self.room());
         let count = wanted.min(room);
         if count == 0 {
-            self.tally.no_room += u64::from(wanted > 0 && now >= self.window.start);
+            let Counts { tally, window, .. } = &mut self.counts;
+            tally.no_room += u64::from(wanted > 0 && now >= window.start);
             return false;
         }
         // A route that waits for a connection id has no requests.
@@ -474,7 +383,7 @@ impl<'p> Session<'p> {
         let id = self.ids[route.id as usize];
         let age = now.saturating_sub(id.since);
         let usable = id.is_usable(now);
-        let requested = id.requested.is_some_and(|at| now < at + self.timeout);
+        let requested = id.requested.is_some_and(|at| now < at + self.pacer.timeout);
         let renew = (!usable || age >= RENEW) && !requested;
         if renew {
             self.push(PlannedRequest::Connect, 0, &route, now);
@@ -507,9 +416,9 @@ impl<'p> Session<'p> {
         if request == PlannedRequest::Connect {
             id.requested = Some(now);
         }
-        let due = self.timetable.as_mut().map_or(now, Timetable::take);
-        self.recent.sent += 1;
+        let due = self.pacer.take(now);
         let kind = request.kind();
+        self.counts.request(kind, due, tries > 0);
         let transaction = if kind.is_answered() {
             let pending =
                 Pending { request, sent: due, deadline: 0, route: self.route as u32, tries };
@@ -519,11 +428,6 @@ impl<'p> Session<'p> {
         };
         if kind.is_answered() {
             self.due.push((transaction, due));
-        }
-        if self.counts(due) {
-            let of_kind = &mut self.tally.kinds[kind as usize];
-            of_kind.requests += 1;
-            of_kind.repeats += u64::from(tries > 0);
         }
         self.packets.push(self.plan, &request, route.family, number, transaction);
     }
@@ -547,57 +451,40 @@ impl<'p> Session<'p> {
     /// the due time.
     #[inline]
     fn stamp(&mut self, now: Nanos) {
-        let closed = self.timetable.is_none();
+        let closed = !self.pacer.is_open();
         self.sent_at = now;
-        if let Some(&(_, first)) = self.due.first().filter(|(_, due)| !closed && self.counts(*due))
-        {
+        if let Some(&(_, first)) = self.due.first().filter(|_| !closed) {
             // The delay of the burst's first request stands for the whole burst.
-            let behind = now.saturating_sub(first);
-            self.tally.behind.0.saturating_record_n(behind, self.due.len() as u64);
+            self.counts.behind(first, now, self.due.len() as u64);
         }
         for &(transaction, due) in &self.due {
             // A request is counted by its due time, so the time of sending of a closed loop must
             // stay on the same side of the window's edges.
-            let sent = if closed && self.counts(due) == self.counts(now) { now } else { due };
-            self.flight.stamp(transaction, sent, now + self.timeout);
+            let same_side = self.counts.within(due) == self.counts.within(now);
+            let sent = if closed && same_side { now } else { due };
+            self.flight.stamp(transaction, sent, now + self.pacer.timeout);
         }
     }
 
     /// The action until the next request is due.
     fn next(&mut self, now: Nanos, received: bool) -> Next {
-        if now >= self.window.end {
-            let due = self.wanted(now) > 0;
-            if self.flight.is_empty() && !due {
-                let unsent = self.timetable.as_ref().map(|due| due.left(self.window.end));
-                self.tally.unsent = unsent.unwrap_or(0);
-                return Next::Done;
-            }
-            if due && self.room() > 0 {
-                return Next::Again;
-            }
-            return Next::Wait(Duration::from_nanos(LONGEST_WAIT / 4));
+        let in_flight = !self.flight.is_empty();
+        let replies_due = in_flight && now < self.sent_at + SPIN_AFTER_SEND;
+        let is_busy = received || self.pacer.is_open() && replies_due;
+        let end = self.counts.window.end;
+        let progress = Progress { in_flight, has_room: self.room() > 0, is_busy };
+        let next = self.pacer.next(now, end, progress);
+        if next == Next::Done {
+            self.counts.tally.unsent = self.pacer.unsent(end);
         }
-        let replies_due = !self.flight.is_empty() && now < self.sent_at + SPIN_AFTER_SEND;
-        if received || self.timetable.is_some() && replies_due {
-            return Next::Again;
-        }
-        let until = match &self.timetable {
-            None => LONGEST_WAIT,
-            Some(timetable) if self.room() > 0 => timetable.next().saturating_sub(now),
-            Some(_) => FULL_WAIT,
-        };
-        match until.min(self.window.end - now).min(LONGEST_WAIT) {
-            soon if soon <= SPIN_BEFORE_SEND => Next::Again,
-            later => Next::Wait(Duration::from_nanos(later - SPIN_BEFORE_SEND)),
-        }
+        next
     }
 }
 
 /// Describes a request, for the examples of wrong replies.
-fn described(plan: &Plan, routes: &[Route], pending: &Pending) -> String {
-    let route = &routes[pending.route as usize];
+fn described(plan: &Plan, route: &Route, request: &PlannedRequest) -> String {
     let source = plan.population.addresses.get(route.family, route.address);
-    match pending.request {
+    match *request {
         PlannedRequest::Announce { peer, event, seeder } => {
             let member = plan.population.member(route.family, peer);
             format!(

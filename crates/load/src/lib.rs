@@ -11,7 +11,8 @@
 //! | [`attack`] | attacks beside an honest load |
 //! | [`options`] | parts of the command line that several commands have |
 //! | [`plan`] | population and mix, from a seed |
-//! | [`generator`] | one worker: sends, receives, counts; time is an argument |
+//! | [`worker`] | what the workers of all protocols share: settings, pace, counts |
+//! | [`generator`] | a worker over UDP |
 //! | [`check`] | checks of replies |
 //! | [`tally`] | counts and measurements of a worker |
 //! | [`series`] | the run over time, a sample per interval |
@@ -51,5 +52,6 @@ pub mod sources;
 pub mod stats;
 pub mod tally;
 mod text;
+pub mod worker;
 
 pub use onrush_net::affinity;

@@ -9,15 +9,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context as _, Error};
-use onrush_load::args::{self, Args, Command, VerifyArgs};
+use onrush_load::args::{self, Args, Command, LoadArgs, OutputArgs, VerifyArgs};
 use onrush_load::attack::{self, AttackArgs};
 use onrush_load::environment::Environment;
 use onrush_load::interrupt::{self, SIGINT, SIGTERM};
-use onrush_load::options::{NetworkArgs, ReportArgs, command_line};
+use onrush_load::options::{NetworkArgs, ReportArgs, SourceArgs, command_line};
 use onrush_load::plan::{Plan, Population, Profile};
 use onrush_load::report::Report;
 use onrush_load::report::search::Round;
-use onrush_load::run::{RunSettings, run};
+use onrush_load::run::{RunSettings, over_udp};
 use onrush_load::search::search;
 use onrush_load::sources;
 use onrush_net::affinity::{self, AffinityError};
@@ -56,13 +56,14 @@ fn execute(args: &Args) -> anyhow::Result<u8> {
         Some(Command::Attack(args)) => return attack(args),
         None => {}
     }
-    if args.mix.print_profile {
-        println!("{}", args.mix.printed().map_err(Error::msg)?.trim_end());
+    let mix = &args.load.mix;
+    if mix.print_profile {
+        println!("{}", mix.printed().map_err(Error::msg)?.trim_end());
         return Ok(0);
     }
-    args.target.check().map_err(Error::msg)?;
-    let profile = args.mix.profile().map_err(Error::msg)?;
-    match &args.output.write_hashes {
+    args.target.check().and_then(|()| args.load.check()).map_err(Error::msg)?;
+    let profile = mix.profile().map_err(Error::msg)?;
+    match &args.load.output.write_hashes {
         Some(file) => write_hashes(args, profile, file),
         None => load(args, profile),
     }
@@ -92,8 +93,8 @@ fn routed(network: &NetworkArgs, output: &ReportArgs) -> Option<HashMap<SocketAd
     let mut routed = HashMap::new();
     for &target in &network.target {
         let family = Family::of(target.ip());
-        let count = network.sources.min(PROBED_SOURCES);
-        let sources = sources::addresses(&[target], &network.source, count, |_| None);
+        let count = network.from.sources.min(PROBED_SOURCES);
+        let sources = sources::addresses(&[target], &network.from.source, count, |_| None);
         let known = sources.count(family).min(PROBED_SOURCES);
         let sources: Vec<_> = (0..known).map(|number| sources.get(family, number)).collect();
         let waiting = || {
@@ -136,30 +137,45 @@ fn print(json: Option<&Path>, text: &str, report: &impl Serialize) -> anyhow::Re
 
 /// Writes the info hashes of the population that the same arguments measure with.
 fn write_hashes(args: &Args, profile: Profile, file: &Path) -> anyhow::Result<u8> {
-    let seed = args.mix.seed.unwrap_or_default();
+    let seed = args.load.mix.seed.unwrap_or_default();
     // The list is needed before the tracker runs, so the source is found without a request.
     let population = population(args, &profile, seed, |target| reachability::route_to(target).ok());
     population.write_hashes(file).with_context(|| format!("cannot write {}", file.display()))?;
     Ok(0)
 }
 
-/// Measures, and writes the report.
+/// Measures over UDP, and writes the report.
 fn load(args: &Args, profile: Profile) -> anyhow::Result<u8> {
     args.check_mix(&profile).map_err(Error::msg)?;
     // Unusable arguments are reported before a tracker that does not answer.
-    check_host(args)?;
-    check_files(args)?;
-    let Some(routed) = routed(&args.target.network, &args.output.report) else {
+    check_host(&args.load, &args.target.network.from)?;
+    let Some(routed) = routed(&args.target.network, &args.load.output.report) else {
         return Ok(NO_REPLY);
     };
-    let seed = args.mix.seed.unwrap_or_else(rand::random);
+    let seed = args.load.mix.seed.unwrap_or_else(rand::random);
     let population = population(args, &profile, seed, |target| routed.get(&target).copied());
     let plan = Plan::new(profile, population, seed);
-    sources::reserve(&plan.population.addresses, args.target.workers).map_err(Error::msg)?;
+    sources::reserve(&plan.population.addresses, args.load.workers).map_err(Error::msg)?;
     let stop = interrupt::watch([SIGINT, SIGTERM]).context("cannot watch for Ctrl-C")?;
+    let targets = &args.target.network.target;
+    let run = |settings: &RunSettings, warnings| {
+        over_udp(&plan, targets, settings, &stop, Vec::new(), warnings)
+    };
+    measure(&args.load, &plan, &args.run_settings(seed), &stop, run)
+}
+
+/// Measures by a function that makes a run, writes the report, and returns the exit status.
+fn measure(
+    args: &LoadArgs,
+    plan: &Plan,
+    settings: &RunSettings,
+    stop: &AtomicBool,
+    run: impl Fn(&RunSettings, Vec<String>) -> anyhow::Result<Report>,
+) -> anyhow::Result<u8> {
+    let once = |settings: &RunSettings| once(args, plan, settings, &run);
     let report = match args.bounds.find_max {
-        true => find_max(args, &plan, seed, &stop)?,
-        false => once(args, &plan, &args.run_settings(seed), &stop)?,
+        true => find_max(args, settings, stop, once)?,
+        false => once(settings)?,
     };
     write(args, &report)?;
     Ok(status(args, &report))
@@ -172,11 +188,12 @@ fn population(
     routed: impl Fn(SocketAddr) -> Option<IpAddr>,
 ) -> Population {
     let addresses = args.target.network.addresses(routed);
-    Population::new(&profile.swarms, profile.v6, addresses, seed, args.strictness.strangers)
+    let strangers = args.load.strictness.strangers;
+    Population::new(&profile.swarms, profile.v6, addresses, seed, strangers)
 }
 
 /// The exit status of a measurement; prints why it is not 0.
-fn status(args: &Args, report: &Report) -> u8 {
+fn status(args: &LoadArgs, report: &Report) -> u8 {
     let loss = report.missed_percent();
     let not_found = report.search.as_ref().is_some_and(|search| search.found.is_none());
     let exceeded = args.bounds.max_loss.filter(|max| loss > *max);
@@ -202,15 +219,14 @@ fn status(args: &Args, report: &Report) -> u8 {
 
 /// One run.
 fn once(
-    args: &Args,
+    args: &LoadArgs,
     plan: &Plan,
     settings: &RunSettings,
-    stop: &AtomicBool,
+    run: impl Fn(&RunSettings, Vec<String>) -> anyhow::Result<Report>,
 ) -> anyhow::Result<Report> {
     let environment = Environment::read();
     let warnings = environment.warning().into_iter().chain(unused_sources(&plan.population));
-    let warnings = warnings.collect();
-    let report = run(plan, &args.target.network.target, settings, stop, Vec::new(), warnings)?;
+    let report = run(settings, warnings.collect())?;
     let mut command = command_line("onrush-load");
     if args.mix.seed.is_none() {
         command += &format!(" --seed {}", settings.load.seed);
@@ -219,10 +235,15 @@ fn once(
 }
 
 /// Runs a closed loop, then rounds at several rates, each reported by a line.
-fn find_max(args: &Args, plan: &Plan, seed: u64, stop: &AtomicBool) -> anyhow::Result<Report> {
+fn find_max(
+    args: &LoadArgs,
+    settings: &RunSettings,
+    stop: &AtomicBool,
+    once: impl Fn(&RunSettings) -> anyhow::Result<Report>,
+) -> anyhow::Result<Report> {
     let begin = Instant::now();
-    let closed = once(args, plan, &args.closed_loop(seed), stop)?;
-    let measure = |purpose, rate| once(args, plan, &args.round(seed, purpose, rate), stop);
+    let closed = once(&args.closed_loop(settings))?;
+    let measure = |purpose, rate| once(&args.round(settings, purpose, rate));
     let print = |line: &str| {
         if !args.output.report.quiet {
             // A closed standard error does not end the measurement.
@@ -248,22 +269,23 @@ fn unused_sources(population: &Population) -> Option<String> {
     })
 }
 
-/// Checks that this host has the vCPUs and the source addresses of the arguments.
-fn check_host(args: &Args) -> anyhow::Result<()> {
-    for &cpu in &args.target.pin {
+/// Checks that this host has the vCPUs and the source addresses of the arguments, and that the
+/// files of the report can be written.
+fn check_host(args: &LoadArgs, from: &SourceArgs) -> anyhow::Result<()> {
+    for &cpu in &args.pin {
         if !affinity::allowed().context("--pin")?.contains(&cpu) {
             return Err(AffinityError::NotAllowed { cpu }).context("--pin");
         }
     }
-    for ip in args.target.network.source.iter().copied().flatten() {
+    for ip in from.source.iter().copied().flatten() {
         UdpSocket::bind((ip, 0)).with_context(|| format!("--source: cannot send from {ip}"))?;
     }
-    Ok(())
+    check_files(&args.output)
 }
 
 /// Prints the table and writes the requested files. A file that cannot be written does not prevent
 /// the others; the first failure is the error.
-fn write(args: &Args, report: &Report) -> anyhow::Result<()> {
+fn write(args: &LoadArgs, report: &Report) -> anyhow::Result<()> {
     let output = &args.output;
     let printed = print(output.report.json.as_deref(), &report.to_table(), report);
     let html = output.html.as_deref().map_or(Ok(()), |path| {
@@ -274,8 +296,7 @@ fn write(args: &Args, report: &Report) -> anyhow::Result<()> {
 }
 
 /// Checks that the requested files can be written, before time is spent on measuring.
-fn check_files(args: &Args) -> anyhow::Result<()> {
-    let output = &args.output;
+fn check_files(output: &OutputArgs) -> anyhow::Result<()> {
     let json = output.report.json.clone().filter(|path| path.as_os_str() != "-");
     for path in [json, output.html.clone()].into_iter().flatten() {
         // Opening and closing a pipe would signal the end of the file to its reader.

@@ -31,7 +31,15 @@ pub struct NetworkArgs {
         value_parser = target, help_heading = None
     )]
     pub target: Vec<SocketAddr>,
+    /// The addresses of clients.
+    #[command(flatten)]
+    pub from: SourceArgs,
+}
 
+/// Arguments about the addresses of clients.
+#[derive(Args, Debug)]
+#[command(next_help_heading = SOMETIMES)]
+pub struct SourceArgs {
     /// Source addresses of clients in 127/8, for a tracker on 127/8.
     #[arg(
         long, value_name = "N", default_value_t = 64,
@@ -47,7 +55,8 @@ pub struct NetworkArgs {
 impl NetworkArgs {
     /// The addresses of clients. `routed` is this host's address towards a target.
     pub fn addresses(&self, routed: impl Fn(SocketAddr) -> Option<IpAddr>) -> Addresses {
-        sources::addresses(&self.target, &self.source, self.sources, routed)
+        let SourceArgs { source, sources } = &self.from;
+        sources::addresses(&self.target, source, *sources, routed)
     }
 }
 

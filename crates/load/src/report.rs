@@ -14,11 +14,11 @@ use serde::{Deserialize, Serialize};
 use crate::check::Finding;
 use crate::cpu::Cpu;
 use crate::environment::Environment;
-use crate::generator::{LoadSettings, Pace};
 use crate::latency::{Latencies, Latency};
 use crate::plan::{Kind, Profile};
 use crate::series::Sample;
 use crate::tally::{Example, Found, OfKind, Tally};
+use crate::worker::{LoadSettings, Pace};
 
 /// The version of the JSON. Keys are only added under one version.
 pub const FORMAT: u32 = 3;

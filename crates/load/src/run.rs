@@ -10,12 +10,10 @@ use std::thread::Scope;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context as _, anyhow};
-use onrush_net::mio::{Backend, Options};
+use onrush_net::mio::Options;
 use onrush_proto::Family;
 
 use crate::cpu::{Cpu, Meter};
-use crate::generator::flight::Nanos;
-use crate::generator::{Generator, LoadSettings, Next, Pace, Window};
 use crate::live::Live;
 use crate::plan::Plan;
 use crate::process::Process;
@@ -23,6 +21,7 @@ use crate::report::{Report, Setup, TrackerReport};
 use crate::series::{Intervals, Recorder, Sample};
 use crate::sources::Network;
 use crate::tally::Tally;
+use crate::worker::{LoadSettings, Nanos, Next, Pace, Prepared, Window, Worker};
 
 /// Interval at which the main thread makes samples while workers run.
 const TICK: Duration = Duration::from_millis(50);
@@ -53,14 +52,11 @@ impl RunSettings {
 /// Work beside the load on a thread of its own, with the name of the thread. It ends with the span.
 pub type Beside<'a> = (&'static str, Box<dyn FnOnce(&RunClock) -> anyhow::Result<()> + Send + 'a>);
 
-/// Runs the workers, with sockets of their own, so that late replies do not reach the next run, and
-/// the work `beside` them, until the end or until `stop` is set. Returns the report, which begins
-/// its warnings with `warnings`.
+/// A [`run`] over UDP, with sockets of its own, so that late replies do not reach the next run.
 ///
 /// # Errors
-/// When a socket cannot be opened or becomes unusable, a worker cannot be pinned, the tracker's
-/// process does not exist, or the run was interrupted before its measured window.
-pub fn run(
+/// As [`run`], and when a socket cannot be opened.
+pub fn over_udp(
     plan: &Plan,
     targets: &[SocketAddr],
     settings: &RunSettings,
@@ -75,10 +71,28 @@ pub fn run(
     let notices = networks.last().map(|network| network.notices.iter().map(ToString::to_string));
     warnings.extend(notices.into_iter().flatten());
     let sockets = networks.first().map_or(0, |network| network.sockets);
-    let setup = setup(plan, targets, settings, sockets);
+    let targets = targets.iter().map(ToString::to_string).collect();
+    run(plan, networks, setup(plan, targets, settings, sockets), settings, stop, beside, warnings)
+}
+
+/// Runs the workers and the work `beside` them, until the end or until `stop` is set. Returns the
+/// report, which begins its warnings with `warnings`.
+///
+/// # Errors
+/// When a socket becomes unusable, a worker cannot be pinned, the tracker's process does not exist,
+/// or the run was interrupted before its measured window.
+pub fn run(
+    plan: &Plan,
+    workers: Vec<impl Prepared>,
+    setup: Setup,
+    settings: &RunSettings,
+    stop: &AtomicBool,
+    beside: Vec<Beside<'_>>,
+    mut warnings: Vec<String>,
+) -> anyhow::Result<Report> {
     let warmup = settings.warmup();
     let intervals = Intervals::new(warmup, settings.duration);
-    let recorder = Mutex::new(Recorder::new(intervals, networks.len()));
+    let recorder = Mutex::new(Recorder::new(intervals, workers.len()));
     let started = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     if let Some(pid) = settings.tracker {
         Cpu::of(pid)
@@ -89,10 +103,10 @@ pub fn run(
     let (outcomes, series, tracker) = std::thread::scope(|scope| {
         let (span, recorder) = (&span, &recorder);
         let (done, results) = channel();
-        let count = networks.len() + beside.len();
-        for (number, network) in networks.into_iter().enumerate() {
+        let count = workers.len() + beside.len();
+        for (number, prepared) in workers.into_iter().enumerate() {
             let work = move || {
-                let result = work(plan, network, number, settings, span, recorder);
+                let result = work(plan, prepared, number, settings, span, recorder);
                 result.map(Some).with_context(|| format!("load worker {number}"))
             };
             spawn(scope, format!("load-{number}"), &done, span, work)?;
@@ -125,11 +139,11 @@ pub fn run(
 }
 
 /// The report's settings of a run whose workers have this number of sockets each.
-fn setup(plan: &Plan, targets: &[SocketAddr], settings: &RunSettings, sockets: usize) -> Setup {
+pub fn setup(plan: &Plan, targets: Vec<String>, settings: &RunSettings, sockets: usize) -> Setup {
     let population = &plan.population;
     let families = [Family::V4, Family::V6];
     Setup {
-        targets: targets.iter().map(ToString::to_string).collect(),
+        targets,
         sources: families.map(|family| population.addresses.count(family)),
         sockets,
         load: settings.load.clone(),
@@ -216,10 +230,10 @@ struct Edge {
 }
 
 impl Edge {
-    fn read(generator: &Generator<'_, Backend>, tracker: Option<u32>) -> Self {
-        let sent = &generator.tally().sent;
+    fn read(worker: &mut impl Worker, tracker: Option<u32>) -> Self {
         // First, as it takes a call per socket, whose time does not belong to the window.
-        let dropped = generator.dropped();
+        let dropped = worker.dropped();
+        let sent = &worker.counts().tally.sent;
         Self {
             // The results remain valid where the tracker has ended.
             tracker: tracker.and_then(|pid| Cpu::of(pid).ok()),
@@ -235,45 +249,46 @@ impl Edge {
 /// Runs a worker.
 fn work(
     plan: &Plan,
-    network: Network,
-    worker: usize,
+    prepared: impl Prepared,
+    number: usize,
     settings: &RunSettings,
     span: &RunClock,
     recorder: &Mutex<Recorder>,
 ) -> anyhow::Result<WorkerOutcome> {
     let (load, window) = (settings.load.clone(), Window { start: span.start, end: span.end() });
-    let mut generator = Generator::new(network.socket, plan, network.routes, load, worker, window);
-    if let Some(&cpu) = settings.load.pin.get(worker) {
+    let mut worker = prepared.start(plan, load, number, window)?;
+    if let Some(&cpu) = settings.load.pin.get(number) {
         onrush_net::affinity::pin_current_thread(cpu)?;
     }
     let clock = || span.now();
     // One worker's readings are enough.
-    let tracker = settings.tracker.filter(|_| worker == 0);
+    let tracker = settings.tracker.filter(|_| number == 0);
     let intervals = Intervals::new(settings.warmup(), settings.duration);
     let (mut interval, mut start, mut end) = (0, None, None);
     loop {
         let now = clock();
-        generator.end_at(span.end());
+        worker.end_at(span.end());
         if start.is_none() && now >= span.start {
-            start = Some(Edge::read(&generator, tracker));
+            start = Some(Edge::read(&mut worker, tracker));
         }
         if end.is_none() && now >= span.end() {
-            end = Some(Edge::read(&generator, tracker));
+            end = Some(Edge::read(&mut worker, tracker));
         }
-        match generator.turn(&clock)? {
+        match worker.turn(&clock)? {
             Next::Again => {}
-            Next::Wait(timeout) => generator.wait(timeout)?,
+            Next::Wait(timeout) => worker.wait(timeout)?,
             // A late worker may be done before it has read the counters at the end.
             Next::Done if end.is_none() => {}
             Next::Done => break,
         }
         if now >= intervals.end(interval) {
-            lock(recorder).add(worker, interval, generator.recent());
+            lock(recorder).add(number, interval, &mut worker.counts().recent);
             interval = intervals.number(now);
         }
     }
-    lock(recorder).add(worker, interval, generator.recent());
-    Ok(WorkerOutcome { worker, tally: generator.tally().clone(), edges: start.zip(end) })
+    lock(recorder).add(number, interval, &mut worker.counts().recent);
+    let tally = worker.counts().tally.clone();
+    Ok(WorkerOutcome { worker: number, tally, edges: start.zip(end) })
 }
 
 /// Waits for the workers, makes samples of their counts, and shows progress.

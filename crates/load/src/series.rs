@@ -7,9 +7,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::generator::Recent;
-use crate::generator::flight::Nanos;
 use crate::latency::Latency;
+use crate::worker::{Nanos, Recent};
 
 /// Lower bound on the length of intervals: the kernel reports CPU time in hundredths of a second.
 const MIN_LENGTH: Duration = Duration::from_millis(200);

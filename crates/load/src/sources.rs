@@ -3,6 +3,7 @@
 //! On Linux every address of 127/8 is local, so a loopback tracker can have many sources. IPv6 has
 //! only ::1; further addresses are arguments.
 
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 use anyhow::Context as _;
@@ -14,8 +15,10 @@ use onrush_net::mio::{Backend, Options};
 use onrush_net::notice::Notice;
 use onrush_proto::Family;
 
-use crate::generator::Route;
+use crate::generator::{Generator, Route};
+use crate::plan::Plan;
 use crate::plan::population::Addresses;
+use crate::worker::{LoadSettings, Prepared, Window};
 
 /// Upper bound on source addresses: 127.1.0.0/16 with 250 hosts in each /24.
 pub const MAX_SOURCES: u32 = 64_000;
@@ -161,6 +164,20 @@ impl Network {
         }
         let sockets = bound.len();
         Ok(Self { socket: Backend::new(bound, options)?, sockets, routes: all_routes, notices })
+    }
+}
+
+impl Prepared for Network {
+    type Worker<'p> = Generator<'p, Backend>;
+
+    fn start(
+        self,
+        plan: &Plan,
+        settings: LoadSettings,
+        number: usize,
+        window: Window,
+    ) -> io::Result<Generator<'_, Backend>> {
+        Ok(Generator::new(self.socket, plan, self.routes, settings, number, window))
     }
 }
 

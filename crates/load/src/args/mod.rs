@@ -2,18 +2,18 @@
 
 mod bounds;
 mod help;
+mod load;
 mod mix;
 mod output;
 mod pace;
 mod target;
 mod verify;
 
-use std::time::Duration;
-
 use clap::{Parser, Subcommand};
 
 pub use bounds::BoundArgs;
 pub use help::parse;
+pub use load::LoadArgs;
 pub use mix::MixArgs;
 pub use output::OutputArgs;
 pub use pace::PaceArgs;
@@ -21,17 +21,9 @@ pub use target::TargetArgs;
 pub use verify::VerifyArgs;
 
 use crate::attack::AttackArgs;
-use crate::check::Strictness;
-use crate::generator::pace::Schedule;
-use crate::generator::{LoadSettings, Pace};
-use crate::options::{RARELY, SOMETIMES};
 use crate::plan::Profile;
-use crate::report::search::Purpose;
 use crate::run::RunSettings;
-use crate::search::{Aim, Times};
-
-/// Measured seconds of the closed loop with which a search begins.
-const CLOSED_LOOP: Duration = Duration::from_secs(1);
+use crate::worker::{LoadSettings, Pace};
 
 /// Puts a UDP BitTorrent tracker (BEP 15) under load and checks every reply.
 ///
@@ -46,30 +38,15 @@ const CLOSED_LOOP: Duration = Duration::from_secs(1);
     after_long_help = format!("{}\n\n{}", help::EXAMPLES, help::STATUS)
 )]
 pub struct Args {
-    /// Another task than load.
+    /// Another task than load over UDP.
     #[command(subcommand)]
     pub command: Option<Command>,
     /// Target and sources.
     #[command(flatten)]
     pub target: TargetArgs,
-    /// Traffic.
+    /// What a load over any protocol has.
     #[command(flatten)]
-    pub mix: MixArgs,
-    /// Rate and duration.
-    #[command(flatten)]
-    pub pace: PaceArgs,
-    /// Bounds.
-    #[command(flatten)]
-    pub bounds: BoundArgs,
-    /// Count replies as wrong that differ from the expected ones within what BEP 15 leaves open.
-    #[arg(long, help_heading = SOMETIMES)]
-    pub strict: bool,
-    /// Strictness of the checks.
-    #[command(flatten, next_help_heading = RARELY)]
-    pub strictness: Strictness,
-    /// Output.
-    #[command(flatten)]
-    pub output: OutputArgs,
+    pub load: LoadArgs,
 }
 
 /// The subcommands. Their help is that of their arguments, which text here would replace.
@@ -89,8 +66,8 @@ impl Args {
     pub fn check_mix(&self, profile: &Profile) -> Result<(), String> {
         let mix = &profile.mix;
         let answered = mix.connect + mix.announce + mix.scrape;
-        if matches!(self.pace.pace(), Pace::InFlight(_)) && !self.bounds.find_max && answered <= 0.0
-        {
+        let closed = matches!(self.load.pace.pace(1), Pace::InFlight(_));
+        if closed && !self.load.bounds.find_max && answered <= 0.0 {
             return Err(
                 "no request of this mix is answered, and a closed loop sends when replies arrive: \
                  give a --rate"
@@ -102,70 +79,31 @@ impl Args {
 
     /// The settings of a run.
     pub fn run_settings(&self, seed: u64) -> RunSettings {
-        let Self { target, pace, output, .. } = self;
+        let target = &self.target;
+        let settings = self.load.run_settings(seed, target.in_flight());
         let load = LoadSettings {
-            pace: pace.pace(),
-            limit: pace.in_flight.map(|count| count as usize),
+            limit: target.in_flight.map(|count| count as usize),
             burst: target.burst as usize,
             bursts: !target.no_bursts,
-            warmup: pace.warmup.as_secs_f64(),
-            timeout: pace.timeout.as_secs_f64(),
-            seed,
-            workers: target.workers as usize,
-            pin: target.pin.clone(),
-            strictness: self.strictness,
-            strict: self.strict,
+            ..settings.load
         };
-        let (tracker, quiet) = (output.tracker_pid, output.report.quiet);
-        RunSettings { load, duration: pace.duration(), tracker, quiet }
-    }
-
-    /// The aim of a search.
-    pub fn aim(&self) -> Aim {
-        let Self { bounds, pace, .. } = self;
-        // A round ends when its last requests are answered or lost.
-        let whole = |warmup, duration| warmup + duration + pace.timeout;
-        Aim {
-            bounds: bounds.of_search(),
-            resolution: bounds.resolution / 100.0,
-            times: Times::new(
-                whole(bounds.warmup(), CLOSED_LOOP),
-                whole(bounds.warmup(), bounds.round),
-                whole(pace.warmup, pace.duration()),
-            ),
-        }
-    }
-
-    /// The settings of the closed loop with which a search begins.
-    pub fn closed_loop(&self, seed: u64) -> RunSettings {
-        let settings = self.run_settings(seed);
-        let load = LoadSettings { warmup: self.bounds.warmup().as_secs_f64(), ..settings.load };
-        RunSettings { load, duration: CLOSED_LOOP, quiet: true, ..settings }
-    }
-
-    /// The settings of a round of a search.
-    pub fn round(&self, seed: u64, purpose: Purpose, rate: f64) -> RunSettings {
-        let confirm = purpose == Purpose::Confirm;
-        let (warmup, duration) = match confirm {
-            true => (self.pace.warmup, self.pace.duration()),
-            false => (self.bounds.warmup(), self.bounds.round),
-        };
-        let settings = self.run_settings(seed);
-        let pace = Pace::Open(Schedule::constant(self.pace.arrivals(), rate, duration));
-        let load = LoadSettings { pace, warmup: warmup.as_secs_f64(), ..settings.load };
-        RunSettings { load, duration, quiet: settings.quiet || !confirm, ..settings }
+        RunSettings { load, ..settings }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
-    use crate::generator::pace::{Arrivals, Segment};
+    use crate::report::search::Purpose;
+    use crate::worker::pace::{Arrivals, Schedule, Segment};
 
     fn args(line: &str) -> Result<Args, String> {
         let words = std::iter::once("onrush-load").chain(line.split_whitespace());
         let args = Args::try_parse_from(words).map_err(|error| error.to_string())?;
         args.target.check()?;
+        args.load.check()?;
         Ok(args)
     }
 
@@ -173,7 +111,7 @@ mod tests {
     fn no_arguments_are_needed() {
         let args = args("").unwrap();
         assert_eq!(args.target.network.target, ["127.0.0.1:6969".parse().unwrap()]);
-        assert_eq!(args.mix.profile(), Ok(Profile::real()));
+        assert_eq!(args.load.mix.profile(), Ok(Profile::real()));
         assert_eq!(args.run_settings(1).load.pace, Pace::InFlight(256));
     }
 
@@ -219,13 +157,13 @@ mod tests {
     #[test]
     fn a_search_has_short_rounds_and_a_long_confirmation() {
         let args = args("--find-max --poisson --round 1 --max-p99 5 --duration 20").unwrap();
-        let aim = args.aim();
+        let aim = args.load.aim();
         assert_eq!((aim.bounds.loss_percent, aim.bounds.p99_ms, aim.resolution), (0.1, 5.0, 0.02));
-        let closed = args.closed_loop(1);
+        let closed = args.load.closed_loop(&args.run_settings(1));
         assert_eq!(closed.load.pace, Pace::InFlight(256));
         assert_eq!((closed.load.warmup, closed.duration.as_secs_f64()), (0.25, 1.0));
         for (purpose, seconds) in [(Purpose::Narrow, 1.0), (Purpose::Confirm, 20.0)] {
-            let settings = args.round(1, purpose, 8000.0);
+            let settings = args.load.round(&args.run_settings(1), purpose, 8000.0);
             let Pace::Open(schedule) = &settings.load.pace else { panic!("{settings:?}") };
             assert_eq!(schedule.arrivals, Arrivals::Poisson);
             assert_eq!(schedule.segments, [Segment { from: 8000.0, to: 8000.0, seconds }]);
@@ -238,7 +176,7 @@ mod tests {
 
     #[test]
     fn a_search_takes_less_than_a_minute_by_default() {
-        let of = |line: &str| args(line).unwrap().aim().times;
+        let of = |line: &str| args(line).unwrap().load.aim().times;
         assert!(of("--find-max").total < Duration::from_secs(60));
         // Longer rounds take longer.
         let longer = of("--find-max --round 4 --duration 20");
@@ -250,7 +188,7 @@ mod tests {
     #[test]
     fn arguments_change_the_profile() {
         let args = args("-p classic --seeders 10 --swarms 7 --set v6=0.5").unwrap();
-        let profile = args.mix.profile().unwrap();
+        let profile = args.load.mix.profile().unwrap();
         assert_eq!((profile.seeders, profile.v6), (0.1, 0.5));
         assert_eq!(profile.swarms.count, 7);
         assert_eq!(profile.mix, Profile::named("classic").unwrap().mix);
@@ -259,7 +197,7 @@ mod tests {
     #[test]
     fn any_key_of_a_profile_can_be_set() {
         let args = args("--swarms 7 --set swarms.count=9 --set mix.scrape=5 --seeders 0").unwrap();
-        let profile = args.mix.profile().unwrap();
+        let profile = args.load.mix.profile().unwrap();
         assert_eq!((profile.swarms.count, profile.mix.scrape), (9, 5.0));
         assert_eq!((profile.seeders, profile.events.completed), (0.0, 0.0));
     }
@@ -271,7 +209,7 @@ mod tests {
             ("--profile /nowhere/x.toml", "--profile /nowhere/x.toml: No such file"),
             ("--set mix.scarpe=1", "did you mean `scrape`?"),
         ] {
-            let error = args(line).unwrap().mix.profile().unwrap_err();
+            let error = args(line).unwrap().load.mix.profile().unwrap_err();
             assert!(error.contains(named), "{line}: {error}");
         }
     }
@@ -281,7 +219,7 @@ mod tests {
         let junk = "--set mix.connect=0 --set mix.announce=0 --set mix.scrape=0 --set mix.junk=1";
         let check = |line: &str| {
             let args = args(line).unwrap();
-            args.check_mix(&args.mix.profile().unwrap())
+            args.check_mix(&args.load.mix.profile().unwrap())
         };
         assert!(check(junk).unwrap_err().contains("give a --rate"));
         assert_eq!(check(&format!("{junk} --rate 100")), Ok(()));

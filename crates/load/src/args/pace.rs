@@ -4,13 +4,9 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::generator::Pace;
-use crate::generator::pace::{Arrivals, Schedule, Segment};
-use crate::options::{SOMETIMES, count, number, seconds};
-
-/// Default number of requests in flight per worker in a closed loop. A kernel's usual receive
-/// buffer holds some 500 small datagrams.
-const IN_FLIGHT: usize = 256;
+use crate::options::{SOMETIMES, number, seconds};
+use crate::worker::Pace;
+use crate::worker::pace::{Arrivals, Schedule, Segment};
 
 /// The group of the arguments for an open loop, of which one can be given.
 pub(super) const OPEN: &str = "open_loop";
@@ -21,12 +17,6 @@ const DURATION: Duration = Duration::from_secs(10);
 #[derive(Args, Debug)]
 #[command(next_help_heading = SOMETIMES)]
 pub struct PaceArgs {
-    /// Closed loop: requests in flight per worker [default: 256]. Open loop (--rate, --steps,
-    /// --find-max): the limit per worker, above which requests wait [default: 1.25 times the
-    /// requests of the rate within the timeout].
-    #[arg(long, short = 'n', value_name = "N", value_parser = count(1..=1 << 20))]
-    pub in_flight: Option<u32>,
-
     /// Open loop: send this many requests per second, whatever comes back.
     ///
     /// Latency then counts from the time at which a request was due.
@@ -69,13 +59,13 @@ impl PaceArgs {
         Duration::from_secs_f64(self.steps.iter().map(|step| step.seconds).sum())
     }
 
-    /// The pace of requests.
-    pub fn pace(&self) -> Pace {
+    /// The pace of requests; `in_flight` is that of a closed loop.
+    pub fn pace(&self, in_flight: usize) -> Pace {
         let (arrivals, segments) = (self.arrivals(), self.steps.clone());
         match self.rate {
             Some(rate) => Pace::Open(Schedule::constant(arrivals, rate, self.duration())),
             None if !segments.is_empty() => Pace::Open(Schedule { arrivals, segments }),
-            None => Pace::InFlight(self.in_flight.map_or(IN_FLIGHT, |count| count as usize)),
+            None => Pace::InFlight(in_flight),
         }
     }
 

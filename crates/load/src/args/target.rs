@@ -4,7 +4,11 @@ use clap::Args;
 
 use crate::options::{NetworkArgs, RARELY, SOMETIMES, count};
 
-/// Arguments about target and sources.
+/// Default number of requests in flight per worker in a closed loop. A kernel's usual receive
+/// buffer holds some 500 small datagrams.
+const IN_FLIGHT: usize = 256;
+
+/// Arguments of a load over UDP: target, sources, and requests at a time.
 #[derive(Args, Debug)]
 #[command(next_help_heading = SOMETIMES)]
 pub struct TargetArgs {
@@ -12,16 +16,11 @@ pub struct TargetArgs {
     #[command(flatten)]
     pub network: NetworkArgs,
 
-    /// Number of threads that send and receive.
-    #[arg(
-        long, short, value_name = "N", default_value_t = 1,
-        value_parser = count(1..=1024), help_heading = None
-    )]
-    pub workers: u32,
-
-    /// Pin each worker to a vCPU.
-    #[arg(long, value_name = "CPU,CPU", value_delimiter = ',')]
-    pub pin: Vec<usize>,
+    /// Closed loop: requests in flight per worker [default: 256]. Open loop (--rate, --steps,
+    /// --find-max): the limit per worker, above which requests wait [default: 1.25 times the
+    /// requests of the rate within the timeout].
+    #[arg(long, short = 'n', value_name = "N", value_parser = count(1..=1 << 20))]
+    pub in_flight: Option<u32>,
 
     /// Requests that leave through one socket at a time.
     #[arg(
@@ -42,10 +41,6 @@ impl TargetArgs {
     /// # Errors
     /// A sentence that names the contradiction.
     pub fn check(&self) -> Result<(), String> {
-        let (pins, workers) = (self.pin.len(), self.workers as usize);
-        if pins != 0 && pins != workers {
-            return Err(format!("--pin names {pins} vCPUs for {workers} --workers"));
-        }
         let targets = &self.network.target;
         for (n, target) in targets.iter().enumerate() {
             if targets[..n].contains(target) {
@@ -53,5 +48,10 @@ impl TargetArgs {
             }
         }
         Ok(())
+    }
+
+    /// Requests in flight of a closed loop.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight.map_or(IN_FLIGHT, |count| count as usize)
     }
 }

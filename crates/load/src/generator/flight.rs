@@ -13,8 +13,8 @@
 use onrush_proto::TransactionId;
 
 use crate::check::Finding;
-pub use crate::latency::Nanos;
 use crate::plan::PlannedRequest;
+use crate::worker::Nanos;
 
 /// Number of earlier generations whose replies count as late ones.
 const LATE_GENERATIONS: u32 = 64;

@@ -13,6 +13,8 @@ use crate::check::Strictness;
 use crate::plan::Profile;
 use crate::plan::population::{Addresses, Population};
 use crate::plan::profile::Swarms;
+use crate::tally::Tally;
+use crate::worker::Pace;
 use faulty::{Fault, Tracker};
 
 mod faults;
@@ -207,7 +209,7 @@ fn play(scene: Scene) -> PlayOutcome {
         }
         assert!(clock() < scene.window.end + SECOND, "the run does not end");
     }
-    let tally = generator.tally().clone();
+    let tally = generator.counts().tally.clone();
     assert_eq!(generator.session.flight.len(), 0);
     PlayOutcome { tally, requests: tracker.requests, received: tracker.received }
 }

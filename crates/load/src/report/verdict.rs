@@ -2,7 +2,7 @@
 
 use super::Report;
 use super::search::{Bounds, Search, Verdict};
-use crate::generator::Pace;
+use crate::worker::Pace;
 use onrush_text::numbers::grouped;
 
 /// Percent of its vCPUs above which a thread, or a host, is at its limit.

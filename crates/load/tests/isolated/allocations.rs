@@ -3,10 +3,11 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use onrush_load::generator::{Generator, LoadSettings, Pace, Window};
+use onrush_load::generator::Generator;
 use onrush_load::plan::population::{Addresses, Population};
 use onrush_load::plan::{Kind, Plan, Profile, profile::Swarms};
 use onrush_load::sources::routes;
+use onrush_load::worker::{LoadSettings, Pace, Window, Worker as _};
 use onrush_net::memory::{Endpoint, Network};
 use onrush_net::{Reply, Socket};
 use onrush_proto::Family;
@@ -62,7 +63,7 @@ fn requests_allocate_nothing() {
             respond(&mut host, &mut tracker);
             network.advance(Duration::from_micros(100));
         }
-        (generator.tally().kinds[Kind::Announce as usize].right, allocations)
+        (generator.counts().tally.kinds[Kind::Announce as usize].right, allocations)
     };
     let (before, _) = turns(100);
     let (after, allocations) = turns(1000);

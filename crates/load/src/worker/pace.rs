@@ -23,7 +23,7 @@ use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng as _};
 use serde::{Deserialize, Serialize};
 
-use super::flight::Nanos;
+use super::{LoadSettings, Nanos, Next, Window};
 
 /// Initial capacity of the queue of due requests: the largest burst.
 const READY: usize = 1024;
@@ -31,6 +31,14 @@ const READY: usize = 1024;
 /// Upper bound on requests in flight per worker in an open loop: a million per second without a
 /// reply, with a timeout of a second.
 const MAX_IN_FLIGHT: usize = 1 << 20;
+
+/// A worker waits until this long before the next request is due, and spins for the rest: a wait
+/// ends late by the kernel's timer slack (50 us, prctl(2)) and by the time of a wake-up.
+const SPIN_BEFORE_SEND: Nanos = 100_000;
+/// At the limit of requests in flight a worker waits this long for replies.
+const FULL_WAIT: Nanos = 4_000_000;
+/// Upper bound on a wait.
+const LONGEST_WAIT: Nanos = 20_000_000;
 
 /// The pace of requests.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -289,6 +297,94 @@ impl Timetable {
         let piece = &self.pieces[self.piece];
         let at = piece.begin + piece.after(self.due - piece.before).min(piece.lasts);
         self.next = at.round() as Nanos;
+    }
+}
+
+/// The pace of one worker.
+#[derive(Debug)]
+pub struct Pacer {
+    /// Open loop: the due times of requests.
+    timetable: Option<Timetable>,
+    /// Nanoseconds after which a request is lost.
+    pub timeout: Nanos,
+}
+
+/// What decides how long a worker waits.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// Whether requests are in flight.
+    pub in_flight: bool,
+    /// Whether another request could be sent.
+    pub has_room: bool,
+    /// Whether replies are expected too soon to sleep.
+    pub is_busy: bool,
+}
+
+impl Pacer {
+    /// The pace of worker number `worker`.
+    pub fn new(settings: &LoadSettings, window: Window, worker: usize) -> Self {
+        let timetable = match &settings.pace {
+            Pace::InFlight(_) => None,
+            Pace::Open(schedule) => {
+                let LoadSettings { workers, seed, .. } = *settings;
+                Some(Timetable::new(schedule, window.start, worker, workers, seed))
+            }
+        };
+        Self { timetable, timeout: (settings.timeout * 1e9).round() as Nanos }
+    }
+
+    /// Whether this is an open loop.
+    #[inline]
+    pub fn is_open(&self) -> bool {
+        self.timetable.is_some()
+    }
+
+    /// Number of requests to send now, at most `most`, with the end of the window at `end`. A
+    /// closed loop sends the `missing` ones.
+    #[inline]
+    pub fn wanted(&mut self, now: Nanos, end: Nanos, missing: usize, most: usize) -> usize {
+        match &mut self.timetable {
+            None if now >= end => 0,
+            None => missing.min(most),
+            // Requests due within the window are still sent for a timeout after it.
+            Some(_) if now >= end + self.timeout => 0,
+            Some(timetable) => timetable.ready(now.min(end - 1), most),
+        }
+    }
+
+    /// Takes the next request and returns its due time: now in a closed loop.
+    #[inline]
+    pub fn take(&mut self, now: Nanos) -> Nanos {
+        self.timetable.as_mut().map_or(now, Timetable::take)
+    }
+
+    /// Open loop: requests that were due before `end` and are not taken.
+    pub fn unsent(&self, end: Nanos) -> u64 {
+        self.timetable.as_ref().map_or(0, |due| due.left(end))
+    }
+
+    /// The action until the next request is due, with the end of the window at `end`.
+    pub fn next(&mut self, now: Nanos, end: Nanos, progress: Progress) -> Next {
+        if now >= end {
+            let due = self.wanted(now, end, 0, 1) > 0;
+            return match progress {
+                Progress { in_flight: false, .. } if !due => Next::Done,
+                Progress { has_room: true, .. } if due => Next::Again,
+                _ => Next::Wait(Duration::from_nanos(LONGEST_WAIT / 4)),
+            };
+        }
+        if progress.is_busy {
+            return Next::Again;
+        }
+        let until = match &self.timetable {
+            None => LONGEST_WAIT,
+            Some(timetable) if progress.has_room => timetable.next().saturating_sub(now),
+            Some(_) => FULL_WAIT,
+        };
+        match until.min(end - now).min(LONGEST_WAIT) {
+            soon if soon <= SPIN_BEFORE_SEND => Next::Again,
+            later => Next::Wait(Duration::from_nanos(later - SPIN_BEFORE_SEND)),
+        }
     }
 }
 

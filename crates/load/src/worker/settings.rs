@@ -1,31 +1,10 @@
-//! The settings of a load, and the actions of a worker.
+//! The settings of a load.
 
-use std::net::SocketAddr;
-use std::time::Duration;
-
-use onrush_net::Return;
-use onrush_proto::Family;
 use serde::{Deserialize, Serialize};
 
-use super::flight::Nanos;
+use super::Nanos;
 use super::pace::Pace;
 use crate::check::Strictness;
-
-/// A path from one of the backend's sockets to one address of the tracker.
-#[derive(Clone, Copy, Debug)]
-pub struct Route {
-    /// Socket and destination.
-    pub to: Return,
-    /// The tracker's address, which replies must come from.
-    pub target: SocketAddr,
-    /// Its family.
-    pub family: Family,
-    /// The number of the source address among those of its family.
-    pub address: u32,
-    /// The number of the connection id of this path: one per target and source address; those of
-    /// one target and family are in the order of the addresses.
-    pub id: u32,
-}
 
 /// The settings of a load, which are those of each worker, as the report has them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -96,15 +75,4 @@ pub struct Window {
     pub start: Nanos,
     /// Its end, excluded; requests due later are not sent.
     pub end: Nanos,
-}
-
-/// The action after a turn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
-    /// Another turn at once: the next request is due too soon to sleep.
-    Again,
-    /// Wait for replies, at most this long.
-    Wait(Duration),
-    /// All requests are sent, and answered or expired.
-    Done,
 }
