@@ -33,6 +33,16 @@ OF_PROXIES = [
     b"203.0.113.9, [2001:db8::1]:443\n::ffff:198.51.100.7, 192.0.2.9:80",
     b'for=203.0.113.9;host="a\\", for=b"\nfor="[2001:db8::1]:_x";proto=https, by=_y; For=unknown',
 ]
+# What trackers answer over HTTP: heads of each framing, and bodies.
+OF_TRACKERS = [
+    b"HTTP/1.1 200 OK\r\nContent-Length: 27\r\n\r\nd8:intervali1800e5:peers0:e",
+    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nd5:\r\n0\r\n\r\n",
+    b"HTTP/1.0 404 Not Found\r\n\r\n404",
+    b"d8:completei1e10:incompletei2e8:intervali9e5:peersld2:ip7:1.2.3.44:porti9eeee",
+    b"d8:completei1e10:incompletei2e8:intervali9e5:peers0:6:peers618:" + bytes(range(32, 50)) + b"e",
+    b"d5:filesd20:abcdefghijklmnopqrstd8:completei1e10:downloadedi2e10:incompletei3eeee",
+    b"d14:failure reason4:busy8:retry ini2ee",
+]
 # What clients of WebTorrent send: an announce with offers, an answer, and scrapes.
 DESCRIPTION = '{"type":"offer","sdp":"v=0\\r\\n"}'
 OF_PEER = '"info_hash":"\\u0001bcdefghij\\"\\\\ÿlmnopqr","peer_id":"-WW0208-abcdefghijkl"'
@@ -92,6 +102,8 @@ def seeds():
             yield "request", f"{file.stem}-{number}", datagram
         for placement in (0, 1):
             yield "intake", f"{file.stem}-{placement}", of_intake(placement, packets)
+    for number, reply in enumerate(OF_TRACKERS):
+        yield "http_reply", f"{number}", reply
     for number, sent in enumerate(OF_PROXIES):
         yield "http_proxy", f"{number}", sent
     for number, message in enumerate(map(str.encode, OF_WEBTORRENT)):

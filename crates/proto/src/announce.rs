@@ -82,6 +82,17 @@ impl Event {
         }
     }
 
+    /// The text over HTTP; [`Event::from_text`] is its inverse. None for no event.
+    pub const fn to_text(self) -> Option<&'static str> {
+        match self {
+            Self::None => None,
+            Self::Completed => Some("completed"),
+            Self::Started => Some("started"),
+            Self::Stopped => Some("stopped"),
+            Self::Paused => Some("paused"),
+        }
+    }
+
     /// The number on the wire; [`Event::from_wire`] is its inverse.
     pub const fn to_wire(self) -> u32 {
         match self {

@@ -16,6 +16,7 @@
 //! | [`request`] | any datagram that a client may send: [`Request::parse`] |
 //! | [`response`] | any datagram that a tracker may send: [`Response::parse`] |
 //! | [`http`] | the target and query of a GET, and the bodies of its replies |
+//! | [`http::client`] | the same for a client: writes queries, reads replies strictly |
 //! | [`webtorrent`] | messages over WebSocket, in both directions |
 //!
 //! A connect request parsed by a tracker, and its response parsed by the client:

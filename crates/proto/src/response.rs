@@ -66,6 +66,12 @@ impl<'a> Peers<'a> {
         self.bytes.is_empty()
     }
 
+    /// The peers in wire form, one behind the other.
+    #[inline]
+    pub fn as_bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
     /// The peers in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Endpoint> + Clone + use<'a> {
         let family = self.family;
@@ -78,7 +84,7 @@ impl<'a> Peers<'a> {
 
 /// The counts of a scrape response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Counts<'a>(&'a [[u8; scrape::COUNTS_LEN]]);
+pub struct Counts<'a>(pub(crate) &'a [[u8; scrape::COUNTS_LEN]]);
 
 impl<'a> Counts<'a> {
     /// The number of swarms.

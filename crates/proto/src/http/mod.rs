@@ -1,6 +1,6 @@
 //! Announces and scrapes over HTTP: what the target of a GET asks for (BEP 3, "trackers"), and the
-//! bencoded replies to it. The head of the request is parsed, and the one of the reply written, by
-//! the caller.
+//! bencoded replies to it. A tracker parses heads of requests, and writes those of replies, itself;
+//! [`client`] has the other direction.
 //!
 //! ```text
 //! /announce?info_hash=%12%34...&peer_id=-XX0001-...&port=6881&uploaded=0&downloaded=0&left=0
@@ -10,6 +10,7 @@
 //! Queries are read in one pass and without allocation: they are most of the bytes that a tracker
 //! gets over HTTP.
 
+pub mod client;
 mod query;
 mod reply;
 

@@ -4,6 +4,7 @@
 
 mod captured;
 mod http;
+mod http_client;
 mod laws;
 mod texts;
 mod webtorrent;
