@@ -64,6 +64,7 @@
 //! | [`memory`] | a network within the process: loss, delay and reordering from a seed |
 //! | [`stream`] | the contract of streams as types |
 //! | [`stream::listen`] | TCP listeners: bound, or of another process, for all workers |
+//! | [`stream::connect`] | connections to a server, for load tests |
 //! | [`stream::mio`] | the kernel's connections as a backend: accept4 and epoll |
 //! | [`stream::memory`] | connections within the process: partial transfers, late events |
 //! | [`raw`] | datagrams from any source address, for load tests |

@@ -1,5 +1,6 @@
 //! The contract of a backend of streams as types; the rules are in the [crate] documentation.
 
+pub mod connect;
 pub mod listen;
 pub mod memory;
 pub mod mio;

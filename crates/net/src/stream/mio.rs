@@ -9,6 +9,8 @@ use std::time::Duration;
 use ::mio::event::Event;
 use ::mio::net::{TcpListener, TcpStream};
 use ::mio::{Events, Interest, Poll, Token};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, ppoll};
 
 use super::{Ready, Stream, Streams, listen};
 use crate::mio::Waker;
@@ -50,6 +52,19 @@ impl Backend {
             ready: VecDeque::with_capacity(EVENTS),
             listeners,
         })
+    }
+
+    /// As [`wait`](Streams::wait), with a timeout that is not rounded: for load tests that send by
+    /// a schedule. It takes two calls of the kernel.
+    ///
+    /// # Errors
+    /// As [`wait`](Streams::wait).
+    pub fn wait_exactly(&mut self, timeout: Duration) -> io::Result<()> {
+        let mut poll = [PollFd::new(self.poll.registry().as_fd(), PollFlags::POLLIN)];
+        match ppoll(&mut poll, Some(timeout.into()), None) {
+            Ok(_) | Err(Errno::EINTR) => self.wait(Duration::ZERO),
+            Err(error) => Err(error.into()),
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 
 mod bind;
 mod conformance;
+mod connect;
 mod filter;
 mod listen;
 mod memory;
