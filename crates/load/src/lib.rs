@@ -25,6 +25,7 @@
 //! | [`cpu`] | CPU time of processes and threads |
 //! | [`process`] | CPU time, memory and kernel drops of a process |
 //! | [`environment`] | facts about the measuring machine |
+//! | [`transport`] | what a transport costs: TCP, TLS and QUIC between two processes |
 //! | [`stats`] | medians and spread |
 //! | [`latency`] | a distribution of latencies in six figures |
 //! | `text` | text for terminals of 80 columns |
@@ -52,6 +53,7 @@ pub mod sources;
 pub mod stats;
 pub mod tally;
 mod text;
+pub mod transport;
 pub mod worker;
 
 pub use onrush_net::affinity;

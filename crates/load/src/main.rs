@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context as _, Error};
-use onrush_load::args::{self, Args, Command, LoadArgs, OutputArgs, VerifyArgs};
+use onrush_load::args::{self, Args, Command, LoadArgs, VerifyArgs};
 use onrush_load::attack::{self, AttackArgs};
 use onrush_load::environment::Environment;
 use onrush_load::interrupt::{self, SIGINT, SIGTERM};
@@ -20,6 +20,7 @@ use onrush_load::report::search::Round;
 use onrush_load::run::{RunSettings, over_udp};
 use onrush_load::search::search;
 use onrush_load::sources;
+use onrush_load::transport::{self, TransportArgs};
 use onrush_net::affinity::{self, AffinityError};
 use onrush_proto::Family;
 use onrush_text::numbers::grouped;
@@ -54,6 +55,7 @@ fn execute(args: &Args) -> anyhow::Result<u8> {
     match &args.command {
         Some(Command::Verify(args)) => return verify(args),
         Some(Command::Attack(args)) => return attack(args),
+        Some(Command::Transport(args)) => return transport(args),
         None => {}
     }
     let mix = &args.load.mix;
@@ -85,6 +87,37 @@ fn attack(args: &AttackArgs) -> anyhow::Result<u8> {
     let report = attack::attack(args, &stop, |target| routed.get(&target).copied())?;
     print(args.report.json.as_deref(), &report.to_table(), &report)?;
     Ok(if report.failures.is_empty() { 0 } else { WRONG })
+}
+
+/// Measures a transport, or is the server of that.
+fn transport(args: &TransportArgs) -> anyhow::Result<u8> {
+    if args.serve {
+        return transport::serve().map(|()| 0);
+    }
+    let files = [args.report.json.as_deref(), args.html.as_deref()];
+    check_files(files.into_iter().flatten())?;
+    let stop = interrupt::watch([SIGINT, SIGTERM]).context("cannot watch for Ctrl-C")?;
+    let report = match transport::transport(args, &stop)? {
+        Ok(report) => report,
+        Err(reason) => {
+            eprintln!("onrush-load: {reason}");
+            return Ok(NO_REPLY);
+        }
+    };
+    let printed = print(args.report.json.as_deref(), &report.to_table(), &report);
+    printed.and(write_page(args.html.as_deref(), || report.to_html()))?;
+    let missed = report.missed_percent();
+    let exceeded = args.max_loss.filter(|max| missed > *max);
+    Ok(if report.wrong > 0 {
+        WRONG
+    } else if let Some(max) = exceeded {
+        eprintln!(
+            "onrush-load: {missed:.3} % of echoes did not come, more than --max-loss {max} %"
+        );
+        EXCEEDED
+    } else {
+        0
+    })
 }
 
 /// This host's address towards each target; `None`, with the reason on standard error, when one of
@@ -280,7 +313,9 @@ fn check_host(args: &LoadArgs, from: &SourceArgs) -> anyhow::Result<()> {
     for ip in from.source.iter().copied().flatten() {
         UdpSocket::bind((ip, 0)).with_context(|| format!("--source: cannot send from {ip}"))?;
     }
-    check_files(&args.output)
+    let output = &args.output;
+    let files = [output.report.json.as_deref(), output.html.as_deref()];
+    check_files(files.into_iter().flatten())
 }
 
 /// Prints the table and writes the requested files. A file that cannot be written does not prevent
@@ -288,28 +323,29 @@ fn check_host(args: &LoadArgs, from: &SourceArgs) -> anyhow::Result<()> {
 fn write(args: &LoadArgs, report: &Report) -> anyhow::Result<()> {
     let output = &args.output;
     let printed = print(output.report.json.as_deref(), &report.to_table(), report);
-    let html = output.html.as_deref().map_or(Ok(()), |path| {
-        let written = std::fs::write(path, report.to_html());
-        written.with_context(|| format!("cannot write {}", path.display()))
-    });
-    printed.and(html)
+    printed.and(write_page(output.html.as_deref(), || report.to_html()))
+}
+
+/// Writes a page to the file that was asked for.
+fn write_page(path: Option<&Path>, page: impl FnOnce() -> String) -> anyhow::Result<()> {
+    let Some(path) = path else { return Ok(()) };
+    std::fs::write(path, page()).with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// Checks that the requested files can be written, before time is spent on measuring.
-fn check_files(output: &OutputArgs) -> anyhow::Result<()> {
-    let json = output.report.json.clone().filter(|path| path.as_os_str() != "-");
-    for path in [json, output.html.clone()].into_iter().flatten() {
+fn check_files<'a>(paths: impl Iterator<Item = &'a Path>) -> anyhow::Result<()> {
+    for path in paths.filter(|path| path.as_os_str() != "-") {
         // Opening and closing a pipe would signal the end of the file to its reader.
         if path.exists() && !path.is_file() && !path.is_dir() {
             continue;
         }
         // A dangling symbolic link exists, and is not removed below.
         let new = path.symlink_metadata().is_err();
-        let opened = std::fs::File::options().append(true).create(true).open(&path);
+        let opened = std::fs::File::options().append(true).create(true).open(path);
         opened.with_context(|| format!("cannot write {}", path.display()))?;
         if new {
             // Nothing is left behind where nothing comes to be measured.
-            drop(std::fs::remove_file(&path));
+            drop(std::fs::remove_file(path));
         }
     }
     Ok(())

@@ -8,6 +8,8 @@ mod table;
 mod verdict;
 
 pub use curve::CurvePoint;
+pub(crate) use curve::curve;
+pub(crate) use figures::{Fact, Grid};
 
 use serde::{Deserialize, Serialize};
 
@@ -210,7 +212,7 @@ impl Report {
             unsent: tally.unsent,
             no_room: tally.no_room,
             behind: Latency::of(&tally.behind.0),
-            curve: curve::curve(&all.0),
+            curve: curve(&all.0),
             setup,
             ..Self::default()
         }
@@ -290,7 +292,7 @@ impl KindReport {
             wrong: tally.wrong,
             lost: tally.lost,
             latency: Latency::of(&tally.latency.0),
-            curve: curve::curve(&tally.latency.0),
+            curve: curve(&tally.latency.0),
         }
     }
 }

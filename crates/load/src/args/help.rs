@@ -39,7 +39,10 @@ pub fn parse() -> Args {
 
 /// The command line, with options under a heading in `--help` alone.
 fn command() -> Command {
-    Args::command().mut_args(short).mut_subcommand("attack", |attack| attack.mut_args(short))
+    let command = Args::command().mut_args(short);
+    ["attack", "transport"].into_iter().fold(command, |command, name| {
+        command.mut_subcommand(name, |subcommand| subcommand.mut_args(short))
+    })
 }
 
 /// An option that `-h` leaves out where it is under a heading. The manual needs its text too, which
@@ -54,7 +57,7 @@ mod tests {
     use super::*;
 
     /// The subcommands, and the command itself.
-    const NAMES: [&str; 3] = ["", "verify", "attack"];
+    const NAMES: [&str; 4] = ["", "verify", "attack", "transport"];
 
     /// `-h` and `--help` in a terminal of 80 columns.
     fn helps(name: &str) -> [String; 2] {
@@ -78,7 +81,11 @@ mod tests {
             assert!((8..=14).contains(&options(&short)), "{} options:\n{short}", options(&short));
             assert!(short.lines().count() <= 50, "{} lines:\n{short}", short.lines().count());
             let at = |heading: &str| long.find(heading);
-            assert!(name == "verify" || at("Sometimes needed:") < at("Rarely needed:"), "{long}");
+            assert!(
+                ["verify", "transport"].contains(&name)
+                    || at("Sometimes needed:") < at("Rarely needed:"),
+                "{long}"
+            );
         }
         let all = Args::command();
         let [short, long] = helps("");
@@ -96,7 +103,11 @@ mod tests {
                 assert_eq!(long, None, "{name}: {help}");
             }
         }
-        for (name, examples) in [("", EXAMPLES), ("attack", crate::attack::EXAMPLES)] {
+        for (name, examples) in [
+            ("", EXAMPLES),
+            ("attack", crate::attack::EXAMPLES),
+            ("transport", crate::transport::EXAMPLES),
+        ] {
             for help in helps(name) {
                 assert!(help.contains(examples), "{help}");
             }

@@ -23,6 +23,7 @@ pub use verify::VerifyArgs;
 use crate::attack::AttackArgs;
 use crate::plan::Profile;
 use crate::run::RunSettings;
+use crate::transport::TransportArgs;
 use crate::worker::{LoadSettings, Pace};
 
 /// Puts a UDP BitTorrent tracker (BEP 15) under load and checks every reply.
@@ -56,6 +57,8 @@ pub enum Command {
     Verify(VerifyArgs),
     #[allow(missing_docs)]
     Attack(Box<AttackArgs>),
+    #[allow(missing_docs)]
+    Transport(Box<TransportArgs>),
 }
 
 impl Args {

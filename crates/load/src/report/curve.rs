@@ -18,7 +18,7 @@ pub struct CurvePoint {
 }
 
 /// The distribution of a histogram in nanoseconds; empty without replies.
-pub(super) fn curve(histogram: &Histogram<u64>) -> Vec<CurvePoint> {
+pub(crate) fn curve(histogram: &Histogram<u64>) -> Vec<CurvePoint> {
     if histogram.is_empty() {
         return Vec::new();
     }

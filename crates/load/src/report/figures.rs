@@ -7,16 +7,16 @@ use crate::series::Sample;
 use onrush_text::numbers::{Unit, bytes, grouped};
 
 /// A name and its value.
-pub(super) type Fact = (&'static str, String);
+pub(crate) type Fact = (&'static str, String);
 
 /// A table.
-pub(super) struct Grid {
-    pub(super) title: &'static str,
+pub(crate) struct Grid {
+    pub(crate) title: &'static str,
     /// A sentence above the table.
-    pub(super) note: Option<String>,
-    pub(super) heads: &'static [&'static str],
+    pub(crate) note: Option<String>,
+    pub(crate) heads: &'static [&'static str],
     /// As many cells as `heads` in each row.
-    pub(super) rows: Vec<Vec<String>>,
+    pub(crate) rows: Vec<Vec<String>>,
 }
 
 impl Grid {

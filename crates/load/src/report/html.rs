@@ -14,13 +14,16 @@ use onrush_text::numbers::{Unit, bytes, grouped};
 #[template(path = "report.html")]
 struct Page<'a> {
     report: &'a Report,
+    title: String,
     /// Whether all is right, and the reasons.
     verdict: (bool, Vec<String>),
     headline: Vec<(&'static str, String, String)>,
+    warnings: &'a [String],
     plots: Vec<String>,
     grids: Vec<Grid>,
     /// Lists of facts under their titles.
     lists: [(&'static str, Vec<(&'a str, String)>); 3],
+    command: &'a str,
 }
 
 impl Report {
@@ -31,14 +34,17 @@ impl Report {
     pub fn to_html(&self) -> String {
         let page = Page {
             report: self,
+            title: format!("{} under load", self.setup.targets.join(", ")),
             verdict: verdict(self),
             headline: headline(self),
+            warnings: &self.warnings,
             plots: plots(self),
             grids: [rounds(self), by_step(self), Some(kinds(self)), Some(latencies(self))]
                 .into_iter()
                 .flatten()
                 .collect(),
             lists: [("Figures", figures(self)), ("Setup", setup(self)), ("Machine", machine(self))],
+            command: &self.command,
         };
         page.render().expect("rendering into text does not fail")
     }

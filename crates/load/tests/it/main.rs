@@ -14,4 +14,5 @@ mod sources;
 #[allow(dead_code, reason = "these tests use a part")]
 #[path = "../../../daemon/tests/it/harness/terminal.rs"]
 mod terminal;
+mod transport;
 mod verify;
