@@ -1,14 +1,16 @@
 //! Checks replies, by the protocol and by the population: which peers and counts are possible.
 //!
-//! There are two sorts of findings. A *wrong* reply violates BEP 15 or lists peers that do not
-//! exist. A *different* reply deviates from most trackers within what BEP 15 leaves open; it counts
-//! as wrong in strict mode only.
+//! There are two sorts of findings. A *wrong* reply violates a BEP or lists peers that do not
+//! exist. A *different* reply deviates from most trackers within what the BEPs leave open; it
+//! counts as wrong in strict mode only.
+
+mod http;
 
 use clap::Args;
-use onrush_proto::announce::{AnnounceHead, HEAD_LEN};
+use onrush_proto::announce::AnnounceHead;
 use onrush_proto::response::Peers;
-use onrush_proto::scrape::MAX_HASHES;
-use onrush_proto::{Event, Family, Response};
+use onrush_proto::scrape::{HASH_LEN, MAX_HASHES};
+use onrush_proto::{Event, Family, Response, ScrapeCounts};
 use serde::{Deserialize, Serialize};
 
 use crate::plan::population::Places;
@@ -36,7 +38,7 @@ macro_rules! findings {
     };
 }
 
-// Points that BEP 15 leaves open come last.
+// Points that the BEPs leave open come last.
 findings! {
     /// Its transaction id is not one of a request.
     UnknownTransaction: "transaction id of no request",
@@ -50,8 +52,8 @@ findings! {
     Layout: "malformed reply",
     /// The reply to another kind of request.
     OtherAction: "action of another request",
-    /// An error packet to a valid request.
-    ErrorReply: "error packet to a valid request",
+    /// An error packet, or a failure over HTTP, to a valid request.
+    ErrorReply: "error reply to a valid request",
     /// A connection id of 0.
     ZeroId: "connection id 0",
     /// More peers counted than the swarm has.
@@ -68,6 +70,20 @@ findings! {
     ScrapeEntries: "scrape with another number of entries than requested",
     /// A scrape counts more peers than the swarm has.
     ScrapeTooHigh: "scrape counts more peers than exist",
+    /// A scrape has a swarm that was not requested (HTTP).
+    ScrapeOthers: "scrape with swarms that were not requested",
+    /// The head of a reply is malformed, or its length is (HTTP).
+    HttpHead: "malformed head of a reply",
+    /// The status is not 200 (HTTP).
+    HttpStatus: "status other than 200",
+    /// The body is no bencoding (HTTP).
+    Bencoding: "invalid bencoding",
+    /// The keys of a dictionary are not in ascending order, or not each once (HTTP).
+    KeyOrder: "keys of a dictionary not in order",
+    /// The connection ended within a reply (HTTP).
+    CutShort: "connection ended within a reply",
+    /// Bytes behind the replies to all requests of a connection (HTTP).
+    Unasked: "reply without a request",
     /// The announcing peer is in its own list.
     OwnPeer: "announcer in its own list",
     /// The announcing peer is not counted.
@@ -82,10 +98,14 @@ findings! {
     ZeroInterval: "interval of 0 seconds",
     /// An announce with port 0 was served.
     PortZero: "peer with port 0 served",
+    /// Peers are not in the form that was requested: a string or a list (HTTP; BEP 23).
+    OtherForm: "peers in another form than requested",
+    /// The counts of the swarm are missing (HTTP).
+    NoCounts: "counts missing",
 }
 
 impl Finding {
-    /// Whether BEP 15 leaves it open.
+    /// Whether the BEPs leave it open.
     pub const fn is_open(self) -> bool {
         self as usize >= Self::OwnPeer as usize
     }
@@ -119,6 +139,12 @@ pub struct Right {
     pub differs: Option<Finding>,
 }
 
+impl Right {
+    /// A reply without anything that is counted.
+    pub(crate) const PLAIN: Self =
+        Self { connection_id: None, peers: 0, peers_checked: 0, differs: None };
+}
+
 /// Checks the replies of one worker.
 #[derive(Debug)]
 pub struct Checker {
@@ -128,6 +154,8 @@ pub struct Checker {
     /// The words of `seen` that this reply has changed.
     touched: Vec<u32>,
     long_lists: u32,
+    /// The info hashes of a scrape over HTTP with the sizes of their swarms, sorted.
+    asked: Vec<([u8; HASH_LEN], u32)>,
 }
 
 impl Checker {
@@ -139,6 +167,7 @@ impl Checker {
             seen: vec![0; words],
             touched: Vec::with_capacity(16_384),
             long_lists: 0,
+            asked: Vec::new(),
         }
     }
 
@@ -154,38 +183,21 @@ impl Checker {
         family: Family,
         reply: &[u8],
     ) -> Result<Right, Finding> {
-        let plain = Right { connection_id: None, peers: 0, peers_checked: 0, differs: None };
         let response = Response::parse(reply, family).map_err(|_| Finding::Layout)?;
         match (response, *request) {
-            (Response::Error(..), request) if may_be_refused(&request) => Ok(plain),
+            (Response::Error(..), request) if may_be_refused(&request) => Ok(Right::PLAIN),
             (Response::Error(..), _) => Err(Finding::ErrorReply),
             (Response::Announce(_, peers), PlannedRequest::PortZero { .. }) => {
-                let differs = Some(Finding::PortZero);
-                Ok(Right { peers: peers.len() as u32, differs, ..plain })
+                Ok(port_zero(&peers))
             }
             (Response::Connect(response), PlannedRequest::Connect) => {
                 match response.connection_id.0 {
                     0 => Err(Finding::ZeroId),
-                    id => Ok(Right { connection_id: Some(id), ..plain }),
+                    id => Ok(Right { connection_id: Some(id), ..Right::PLAIN }),
                 }
             }
-            (Response::Announce(head, peers), PlannedRequest::Announce { peer, event, seeder }) => {
-                let announcer = Announcer {
-                    member: plan.population.member(family, peer),
-                    seeder,
-                    stopped: event == Event::Stopped,
-                    want: num_want(plan.client(family, peer).num_want, event),
-                };
-                self.counts(&announcer, &head, &peers)?;
-                let (peers_checked, own) = self.peers(plan, &announcer.member, &peers, reply)?;
-                let differs = if own {
-                    Some(Finding::OwnPeer)
-                } else if head.interval == 0 {
-                    Some(Finding::ZeroInterval)
-                } else {
-                    announcer.differs(&head, peers.len() as u32)
-                };
-                Ok(Right { peers: peers.len() as u32, peers_checked, differs, ..plain })
+            (Response::Announce(head, peers), PlannedRequest::Announce { .. }) => {
+                self.announce(plan, request, family, &head, &peers)
             }
             (Response::Scrape(_, counts), PlannedRequest::Scrape { draw, hashes }) => {
                 // Entries beyond those of one datagram may be missing.
@@ -193,17 +205,52 @@ impl Checker {
                 if !(hashes_due..=usize::from(hashes)).contains(&counts.len()) {
                     return Err(Finding::ScrapeEntries);
                 }
-                if !self.strictness.strangers {
-                    for (counts, member) in counts.iter().zip(plan.scraped(draw, hashes)) {
-                        let all = u64::from(counts.seeders) + u64::from(counts.leechers);
-                        if all > u64::from(member.swarm_size()) {
-                            return Err(Finding::ScrapeTooHigh);
-                        }
-                    }
-                }
-                Ok(plain)
+                let sizes = plan.scraped(draw, hashes).map(|member| member.swarm_size());
+                self.sizes(counts.iter().zip(sizes))
             }
             _ => Err(Finding::OtherAction),
+        }
+    }
+
+    /// Checks the reply to an announce.
+    #[inline]
+    fn announce(
+        &mut self,
+        plan: &Plan,
+        request: &PlannedRequest,
+        family: Family,
+        head: &AnnounceHead,
+        peers: &Peers<'_>,
+    ) -> Result<Right, Finding> {
+        let PlannedRequest::Announce { peer, event, seeder } = *request else {
+            return Err(Finding::OtherAction);
+        };
+        let announcer = Announcer {
+            member: plan.population.member(family, peer),
+            seeder,
+            stopped: event == Event::Stopped,
+            want: num_want(plan.client(family, peer).num_want, event),
+        };
+        self.counts(&announcer, head, peers)?;
+        let (peers_checked, own) = self.peers(plan, &announcer.member, peers)?;
+        let differs = if own {
+            Some(Finding::OwnPeer)
+        } else if head.interval == 0 {
+            Some(Finding::ZeroInterval)
+        } else {
+            announcer.differs(head, peers.len() as u32)
+        };
+        Ok(Right { peers: peers.len() as u32, peers_checked, differs, ..Right::PLAIN })
+    }
+
+    /// Checks that the counts of a scrape do not exceed the sizes of its swarms.
+    fn sizes(&self, counts: impl Iterator<Item = (ScrapeCounts, u32)>) -> Result<Right, Finding> {
+        let mut too_high = counts.filter(|(counts, size)| {
+            u64::from(counts.seeders) + u64::from(counts.leechers) > u64::from(*size)
+        });
+        match !self.strictness.strangers && too_high.next().is_some() {
+            true => Err(Finding::ScrapeTooHigh),
+            false => Ok(Right::PLAIN),
         }
     }
 
@@ -239,7 +286,6 @@ impl Checker {
         plan: &Plan,
         announcer: &Member,
         peers: &Peers<'_>,
-        reply: &[u8],
     ) -> Result<(u32, bool), Finding> {
         let mut count = peers.len();
         if count > SHORT_LIST {
@@ -248,7 +294,7 @@ impl Checker {
                 count = SHORT_LIST;
             }
         }
-        let list = &reply[HEAD_LEN..];
+        let list = peers.as_bytes();
         let places = plan.population.places(announcer);
         // The length of an endpoint is a constant per family, so the compiler removes checks.
         let verdict = match announcer.family {
@@ -297,9 +343,15 @@ impl Checker {
     }
 }
 
+/// The reply with peers to an announce with port 0.
+fn port_zero(peers: &Peers<'_>) -> Right {
+    let differs = Some(Finding::PortZero);
+    Right { peers: peers.len() as u32, differs, ..Right::PLAIN }
+}
+
 /// Whether an error reply is right: to an announce with port 0, and to scrapes of no swarm or of
 /// more swarms than BEP 15 allows ("Scrape": up to about 74).
-fn may_be_refused(request: &PlannedRequest) -> bool {
+pub(crate) fn may_be_refused(request: &PlannedRequest) -> bool {
     match *request {
         PlannedRequest::PortZero { .. } => true,
         PlannedRequest::Scrape { hashes, .. } => hashes == 0 || usize::from(hashes) > MAX_HASHES,

@@ -19,7 +19,7 @@ use onrush_proto::{ConnectionId, Family, TransactionId};
 use rand::rngs::SmallRng;
 
 use crate::check::{Checker, Finding};
-use crate::plan::{Kind, Plan, PlannedRequest, num_want};
+use crate::plan::{Kind, Plan, PlannedRequest};
 use crate::worker::pace::Progress;
 use crate::worker::{Counts, LoadSettings, Nanos, Next, Pacer, Window, Worker};
 use flight::{Flight, Pending, ReplyMatch};
@@ -273,7 +273,8 @@ impl<'p> Session<'p> {
             false => Err(Finding::FromElsewhere),
         };
         let of = (pending.request.kind(), pending.sent);
-        let asked = || described(self.plan, route, &pending.request);
+        let asked =
+            || self.plan.describe(&pending.request, route.family, route.address, &route.target);
         let right = self.counts.reply(of, now, verdict, reply, asked);
         if let Some(number) = right.and_then(|right| right.connection_id) {
             let id = &mut self.ids[route.id as usize];
@@ -478,30 +479,6 @@ impl<'p> Session<'p> {
             self.counts.tally.unsent = self.pacer.unsent(end);
         }
         next
-    }
-}
-
-/// Describes a request, for the examples of wrong replies.
-fn described(plan: &Plan, route: &Route, request: &PlannedRequest) -> String {
-    let source = plan.population.addresses.get(route.family, route.address);
-    match *request {
-        PlannedRequest::Announce { peer, event, seeder } => {
-            let member = plan.population.member(route.family, peer);
-            format!(
-                "announce from {source} port {} to {}, {event:?}, left {}, num_want {}, {} of a \
-                 swarm of {}",
-                plan.population.port(&member),
-                route.target,
-                u8::from(!seeder),
-                num_want(plan.client(route.family, peer).num_want, event),
-                plan.population.info_hash(member.swarm),
-                member.swarm_size(),
-            )
-        }
-        PlannedRequest::Scrape { hashes, .. } => {
-            format!("scrape of {hashes} swarms from {source} to {}", route.target)
-        }
-        request => format!("{} from {source} to {}", request.kind().as_ref(), route.target),
     }
 }
 

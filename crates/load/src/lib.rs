@@ -1,4 +1,5 @@
-//! Load for UDP BitTorrent trackers: the requests of many peers, with every reply checked.
+//! Load for BitTorrent trackers over UDP and HTTP: the requests of many peers, with every reply
+//! checked.
 //!
 //! A *population* (the swarms and their peers) is a function of a seed, not a table: whether a
 //! listed endpoint belongs to the requested swarm is computed in constant time. A *profile* defines
@@ -13,6 +14,7 @@
 //! | [`plan`] | population and mix, from a seed |
 //! | [`worker`] | what the workers of all protocols share: settings, pace, counts |
 //! | [`generator`] | a worker over UDP |
+//! | [`http`] | workers over HTTP and HTTPS |
 //! | [`check`] | checks of replies |
 //! | [`tally`] | counts and measurements of a worker |
 //! | [`series`] | the run over time, a sample per interval |
@@ -39,6 +41,7 @@ pub mod check;
 pub mod cpu;
 pub mod environment;
 pub mod generator;
+pub mod http;
 pub mod interrupt;
 pub mod latency;
 pub mod live;

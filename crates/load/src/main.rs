@@ -9,15 +9,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context as _, Error};
-use onrush_load::args::{self, Args, Command, LoadArgs, VerifyArgs};
+use onrush_load::args::{self, Args, Command, HttpArgs, LoadArgs, VerifyArgs};
 use onrush_load::attack::{self, AttackArgs};
 use onrush_load::environment::Environment;
+use onrush_load::http::reach::reach;
 use onrush_load::interrupt::{self, SIGINT, SIGTERM};
 use onrush_load::options::{NetworkArgs, ReportArgs, SourceArgs, command_line};
 use onrush_load::plan::{Plan, Population, Profile};
 use onrush_load::report::Report;
 use onrush_load::report::search::Round;
-use onrush_load::run::{RunSettings, over_udp};
+use onrush_load::run::{RunSettings, over_http, over_udp};
 use onrush_load::search::search;
 use onrush_load::sources;
 use onrush_load::transport::{self, TransportArgs};
@@ -53,6 +54,7 @@ fn main() -> ExitCode {
 /// Does what the arguments ask for; returns the exit status.
 fn execute(args: &Args) -> anyhow::Result<u8> {
     match &args.command {
+        Some(Command::Http(args)) => return http(args),
         Some(Command::Verify(args)) => return verify(args),
         Some(Command::Attack(args)) => return attack(args),
         Some(Command::Transport(args)) => return transport(args),
@@ -212,6 +214,50 @@ fn measure(
     };
     write(args, &report)?;
     Ok(status(args, &report))
+}
+
+/// Measures over HTTP, and writes the report.
+fn http(args: &HttpArgs) -> anyhow::Result<u8> {
+    let load = &args.load;
+    if load.mix.print_profile {
+        println!("{}", args.mix().printed().map_err(Error::msg)?.trim_end());
+        return Ok(0);
+    }
+    let profile = args.profile().map_err(Error::msg)?;
+    let (target, targets) = (args.target()?, args.target.iter().map(|url| url.address));
+    check_host(load, &args.from)?;
+    let seed = load.mix.seed.unwrap_or_else(rand::random);
+    let targets: Vec<_> = targets.collect();
+    let population = |routed: &dyn Fn(SocketAddr) -> Option<IpAddr>| {
+        let sources = sources::addresses(&targets, &args.from.source, args.sources(), routed);
+        let strangers = load.strictness.strangers;
+        Population::new(&profile.swarms, profile.v6, sources, seed, strangers)
+    };
+    if let Some(file) = &load.output.write_hashes {
+        let population = population(&|target| reachability::route_to(target).ok());
+        population
+            .write_hashes(file)
+            .with_context(|| format!("cannot write {}", file.display()))?;
+        return Ok(0);
+    }
+    let mut routed = HashMap::new();
+    for &address in &targets {
+        match reach(address) {
+            Ok(local) => drop(routed.insert(address, local)),
+            Err(failure) => {
+                eprintln!("onrush-load: --target: {failure}");
+                return Ok(NO_REPLY);
+            }
+        }
+    }
+    let population = population(&|target| routed.get(&target).copied());
+    let plan = Plan::new(profile, population, seed);
+    let connections = u64::try_from(target.settings.connections)?;
+    sources::raise_file_limit(connections).map_err(Error::msg)?;
+    let stop = interrupt::watch([SIGINT, SIGTERM]).context("cannot watch for Ctrl-C")?;
+    let run =
+        |settings: &RunSettings, warnings| over_http(&plan, &target, settings, &stop, warnings);
+    measure(load, &plan, &args.run_settings(seed), &stop, run)
 }
 
 fn population(

@@ -9,7 +9,10 @@ pub mod profile;
 mod sizes;
 pub mod tail;
 
-use onrush_proto::{Event, Family};
+use std::fmt::Display;
+
+use onrush_proto::options::Options;
+use onrush_proto::{Announce, Event, Family, PeerId};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use serde::{Deserialize, Serialize};
@@ -250,6 +253,62 @@ impl Plan {
     pub fn scraped(&self, draw: u64, hashes: u8) -> impl Iterator<Item = Member> + '_ {
         (0..u64::from(hashes))
             .map(move |n| self.population.random_member(population::mix(draw ^ n)))
+    }
+}
+
+impl Plan {
+    /// The announce of a peer with its event, as a seeder or not, without ids of BEP 15.
+    #[inline]
+    pub fn announced(&self, family: Family, peer: u32, event: Event, seeder: bool) -> Announce<'_> {
+        let population = &self.population;
+        let member = population.member(family, peer);
+        let own = population.trait_of(family, peer);
+        let client = self.client_of(own);
+        let mut peer_id = [b'0'; 20];
+        peer_id[..8].copy_from_slice(&client.prefix);
+        peer_id[8..16].copy_from_slice(&own.to_be_bytes());
+        Announce {
+            info_hash: population.info_hash(member.swarm),
+            peer_id: PeerId(peer_id),
+            downloaded: own >> 34,
+            left: if seeder { 0 } else { 1 + (own >> 40) },
+            uploaded: own >> 36,
+            event,
+            key: own as u32,
+            num_want: num_want(client.num_want, event),
+            port: population.port(&member),
+            options: Options(&client.options),
+            ..Announce::default()
+        }
+    }
+
+    /// Describes a request from address number `address`, for the examples of wrong replies.
+    pub fn describe(
+        &self,
+        request: &PlannedRequest,
+        family: Family,
+        address: u32,
+        target: &dyn Display,
+    ) -> String {
+        let source = self.population.addresses.get(family, address);
+        match *request {
+            PlannedRequest::Announce { peer, event, seeder } => {
+                let member = self.population.member(family, peer);
+                format!(
+                    "announce from {source} port {} to {target}, {event:?}, left {}, num_want {}, \
+                     {} of a swarm of {}",
+                    self.population.port(&member),
+                    u8::from(!seeder),
+                    num_want(self.client(family, peer).num_want, event),
+                    self.population.info_hash(member.swarm),
+                    member.swarm_size(),
+                )
+            }
+            PlannedRequest::Scrape { hashes, .. } => {
+                format!("scrape of {hashes} swarms from {source} to {target}")
+            }
+            request => format!("{} from {source} to {target}", request.kind().as_ref()),
+        }
     }
 }
 

@@ -16,10 +16,11 @@ use serde::{Deserialize, Serialize};
 use crate::check::Finding;
 use crate::cpu::Cpu;
 use crate::environment::Environment;
+use crate::http::HttpSettings;
 use crate::latency::{Latencies, Latency};
 use crate::plan::{Kind, Profile};
 use crate::series::Sample;
-use crate::tally::{Example, Found, OfKind, Tally};
+use crate::tally::{Example, Found, HttpTally, OfKind, Tally};
 use crate::worker::{LoadSettings, Pace};
 
 /// The version of the JSON. Keys are only added under one version.
@@ -53,7 +54,7 @@ pub struct Report {
     pub latency: Latency,
     /// Wrong replies, by finding.
     pub wrong: Vec<Findings>,
-    /// Replies that differ from the expected ones within what BEP 15 leaves open, by finding.
+    /// Replies that differ from the expected ones within what the BEPs leave open, by finding.
     pub differs: Vec<Findings>,
     /// Replies received after their request had expired.
     pub late: u64,
@@ -87,6 +88,8 @@ pub struct Report {
     pub curve: Vec<CurvePoint>,
     /// The tracker's process, where its process id was given.
     pub tracker: Option<TrackerReport>,
+    /// Connections, over HTTP.
+    pub http: Option<HttpReport>,
     /// The measuring machine.
     pub environment: Option<Environment>,
     /// The command line that repeats the run.
@@ -117,6 +120,8 @@ pub struct Setup {
     pub swarms: u32,
     /// Peers of the population over IPv4 and IPv6.
     pub peers: [u32; 2],
+    /// The settings of a load over HTTP.
+    pub http: Option<HttpSettings>,
 }
 
 /// One kind of request.
@@ -138,6 +143,25 @@ pub struct KindReport {
     pub latency: Latency,
     /// The distribution of the latency.
     pub curve: Vec<CurvePoint>,
+}
+
+/// Connections over HTTP within the window.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct HttpReport {
+    /// Connections that were opened.
+    pub opened: u64,
+    /// Handshakes of TLS that resumed a session.
+    pub resumed: u64,
+    /// Connections that failed: none was opened, or it broke.
+    pub failed: u64,
+    /// Why the first of them failed.
+    pub failure: Option<String>,
+    /// Requests that are lost because the tracker asked to try later (BEP 31).
+    pub deferred: u64,
+    /// Time until a connection was open, with its handshake.
+    pub handshake: Latency,
+    /// Latency of the first byte of a reply, from sending (open loop: from the due time).
+    pub first_byte: Latency,
 }
 
 /// The tracker's process over the whole run.
@@ -213,6 +237,7 @@ impl Report {
             no_room: tally.no_room,
             behind: Latency::of(&tally.behind.0),
             curve: curve(&all.0),
+            http: tally.http.as_deref().map(HttpReport::new),
             setup,
             ..Self::default()
         }
@@ -251,6 +276,7 @@ impl Report {
     pub fn warn(&mut self) {
         let Self { dropped_here, not_sent, unsent, no_room, .. } = *self;
         let closed = matches!(self.setup.load.pace, Pace::InFlight(_));
+        let more = self.setup.more_in_flight();
         let mut warn = |text: String| self.warnings.push(text);
         if dropped_here > 0 {
             let lower = if closed { "lower --in-flight, or: " } else { "" };
@@ -260,7 +286,11 @@ impl Report {
             ));
         }
         if not_sent > 0 {
-            warn(format!("the kernel refused {not_sent} requests, which count as lost"));
+            let what = match self.http {
+                Some(_) => "connections: it has no port or open file left, and their requests",
+                None => "requests, which",
+            };
+            warn(format!("the kernel refused {not_sent} {what} count as lost"));
         }
         let (behind, p99) = (self.behind.p99, self.latency.p99);
         if behind > 1000.0 && behind > p99 / 4.0 && no_room == 0 {
@@ -270,14 +300,47 @@ impl Report {
             ));
         }
         let cause = match no_room {
-            0 => "the load tester fell behind; give it more workers and vCPUs",
-            _ => {
+            0 => "the load tester fell behind; give it more workers and vCPUs".to_owned(),
+            _ => format!(
                 "too many requests were in flight; the tracker is slower than the rate, or raise \
-                 --in-flight"
-            }
+                 {more}"
+            ),
         };
         if unsent > 0 {
             warn(format!("{unsent} requests were due but never sent: {cause}"));
+        }
+        if let Some(HttpReport { failed, failure, deferred, .. }) = &self.http {
+            if *failed > 0 {
+                let why = failure.as_deref().unwrap_or("unknown");
+                warn(format!("{failed} connections failed, the first one: {why}"));
+            }
+            if *deferred > 0 {
+                warn(format!(
+                    "to {deferred} requests the tracker answered to try later (`retry in`), as \
+                     under overload; they count as lost"
+                ));
+            }
+        }
+    }
+}
+
+impl Setup {
+    /// The option that allows more requests in flight.
+    fn more_in_flight(&self) -> &'static str {
+        if self.http.is_some() { "--connections" } else { "--in-flight" }
+    }
+}
+
+impl HttpReport {
+    fn new(tally: &HttpTally) -> Self {
+        Self {
+            opened: tally.opened,
+            resumed: tally.resumed,
+            failed: tally.failed,
+            failure: tally.failure.clone(),
+            deferred: tally.deferred,
+            handshake: Latency::of(&tally.handshake.0),
+            first_byte: Latency::of(&tally.first_byte.0),
         }
     }
 }
@@ -350,6 +413,7 @@ pub(crate) mod tests {
             profile: Profile::real(),
             swarms: 1000,
             peers: [1300, 0],
+            http: None,
         };
         let report = Report::new(setup, &tally, 2.0);
         let mut report = Report {
@@ -364,6 +428,45 @@ pub(crate) mod tests {
         };
         report.warn();
         report
+    }
+
+    /// The settings of a load over HTTP.
+    pub(crate) fn over_http() -> HttpSettings {
+        HttpSettings {
+            connections: 64,
+            keep_alive: true,
+            pipeline: 1,
+            tls: true,
+            resume: false,
+            lists: 0.01,
+        }
+    }
+
+    /// What stops a load over HTTP is named by its own options.
+    #[test]
+    fn limits_over_http_are_reported() {
+        let http = HttpReport {
+            failed: 7,
+            failure: Some("a reason".into()),
+            deferred: 9,
+            ..HttpReport::default()
+        };
+        let setup = Setup { http: Some(over_http()), ..example().setup };
+        let (unsent, no_room, not_sent) = (3, 1, 5);
+        let mut report = Report { http: Some(http), setup, unsent, no_room, not_sent, ..example() };
+        report.warn();
+        for part in [
+            "7 connections failed, the first one: a reason",
+            "to 9 requests the tracker answered to try later",
+            "refused 5 connections: it has no port",
+            "or raise --connections",
+        ] {
+            assert!(report.warnings.iter().any(|text| text.contains(part)), "{part}");
+        }
+        let table = report.to_table();
+        for part in ["64, kept, with TLS", "handshake", "first byte"] {
+            assert!(table.contains(part), "{part}: {table}");
+        }
     }
 
     #[test]
@@ -447,6 +550,8 @@ pub(crate) mod tests {
             }),
             series: vec![sample],
             search: Some(search::tests::example()),
+            http: Some(HttpReport { failure: text(), ..HttpReport::default() }),
+            setup: Setup { http: Some(over_http()), ..example().setup },
             ..example()
         };
         let mut found = Vec::new();

@@ -14,6 +14,7 @@ use onrush_net::mio::Options;
 use onrush_proto::Family;
 
 use crate::cpu::{Cpu, Meter};
+use crate::http::Target;
 use crate::live::Live;
 use crate::plan::Plan;
 use crate::process::Process;
@@ -73,6 +74,25 @@ pub fn over_udp(
     let sockets = networks.first().map_or(0, |network| network.sockets);
     let targets = targets.iter().map(ToString::to_string).collect();
     run(plan, networks, setup(plan, targets, settings, sockets), settings, stop, beside, warnings)
+}
+
+/// A [`run`] over HTTP.
+///
+/// # Errors
+/// As [`run`].
+pub fn over_http(
+    plan: &Plan,
+    target: &Target,
+    settings: &RunSettings,
+    stop: &AtomicBool,
+    warnings: Vec<String>,
+) -> anyhow::Result<Report> {
+    let count = settings.load.workers;
+    let urls = target.urls.iter().map(ToString::to_string).collect();
+    let connections = target.settings.connections_of(0, count);
+    let setup = setup(plan, urls, settings, connections);
+    let setup = Setup { http: Some(target.settings.clone()), ..setup };
+    run(plan, vec![target.clone(); count], setup, settings, stop, Vec::new(), warnings)
 }
 
 /// Runs the workers and the work `beside` them, until the end or until `stop` is set. Returns the
@@ -139,7 +159,7 @@ pub fn run(
 }
 
 /// The report's settings of a run whose workers have this number of sockets each.
-pub fn setup(plan: &Plan, targets: Vec<String>, settings: &RunSettings, sockets: usize) -> Setup {
+fn setup(plan: &Plan, targets: Vec<String>, settings: &RunSettings, sockets: usize) -> Setup {
     let population = &plan.population;
     let families = [Family::V4, Family::V6];
     Setup {
@@ -150,6 +170,7 @@ pub fn setup(plan: &Plan, targets: Vec<String>, settings: &RunSettings, sockets:
         profile: plan.profile.clone(),
         swarms: population.swarms,
         peers: families.map(|family| population.peers(family)),
+        http: None,
     }
 }
 

@@ -121,7 +121,7 @@ pub fn reserve(addresses: &Addresses, workers: u32) -> Result<(), String> {
 ///
 /// # Errors
 /// A sentence with the number needed and the remedy, when the hard limit is too low.
-fn raise_file_limit(sockets: u64) -> Result<(), String> {
+pub fn raise_file_limit(sockets: u64) -> Result<(), String> {
     let needed = sockets + OTHERS;
     // Where limits cannot be read, binding reports the problem.
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return Ok(()) };
@@ -132,7 +132,7 @@ fn raise_file_limit(sockets: u64) -> Result<(), String> {
         format!(
             "{sockets} sockets need {needed} open files, and this process may have {hard}: run \
              `ulimit -n {needed}` as root before (above 1048576 also `sysctl -w \
-             fs.nr_open={needed}`), or use fewer --sources"
+             fs.nr_open={needed}`), or use fewer --sources or --connections"
         )
     })
 }

@@ -38,6 +38,39 @@ pub struct Tally {
     /// Open loop: number of bursts since the start of the window that waited at the limit of
     /// requests in flight.
     pub no_room: u64,
+    /// What only a load over HTTP counts.
+    pub http: Option<Box<HttpTally>>,
+}
+
+/// Counts of the connections over HTTP that were begun within the window.
+#[derive(Clone, Debug, Default)]
+pub struct HttpTally {
+    /// Nanoseconds until a connection was open, with its handshake.
+    pub handshake: Latencies,
+    /// Nanoseconds from sending (open loop: from the due time) to the first byte of a reply.
+    pub first_byte: Latencies,
+    /// Connections that were opened.
+    pub opened: u64,
+    /// Handshakes of TLS that resumed a session.
+    pub resumed: u64,
+    /// Connections that failed: none was opened, or it broke.
+    pub failed: u64,
+    /// Requests that are lost because the tracker asked to try later (BEP 31).
+    pub deferred: u64,
+    /// Why the first connection failed.
+    pub failure: Option<String>,
+}
+
+impl HttpTally {
+    fn add(&mut self, other: &Self) {
+        self.handshake.add(&other.handshake);
+        self.first_byte.add(&other.first_byte);
+        self.opened += other.opened;
+        self.resumed += other.resumed;
+        self.failed += other.failed;
+        self.deferred += other.deferred;
+        self.failure = self.failure.take().or_else(|| other.failure.clone());
+    }
 }
 
 /// Counts of one kind of request.
@@ -124,6 +157,9 @@ impl Tally {
         self.behind.add(&other.behind);
         self.unsent += other.unsent;
         self.no_room += other.no_room;
+        if let Some(other) = &other.http {
+            self.http.get_or_insert_default().add(other);
+        }
     }
 }
 
@@ -132,7 +168,7 @@ mod tests {
     use super::*;
 
     impl Tally {
-        /// Replies with findings that count as wrong; with `strict` those that BEP 15 leaves open
+        /// Replies with findings that count as wrong; with `strict` those that the BEPs leave open
         /// count as well.
         pub(crate) fn wrong(&self, strict: bool) -> u64 {
             let all = Finding::ALL.iter().zip(&self.findings);

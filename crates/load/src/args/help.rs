@@ -12,8 +12,17 @@ Examples:
   onrush-load                                  closed loop, 10 s, 127.0.0.1:6969
   onrush-load -t [::1]:6969 --rate 5000        open loop, 5,000 requests/s
   onrush-load --find-max --tracker-pid 4711    the highest rate within bounds
+  onrush-load http -t https://[::1]/announce   the same over HTTP and HTTPS
   onrush-load verify tracker.example.org:6969  conformance to BEP 15
   onrush-load attack random-hashes             what clients get in an attack";
+
+/// The examples of `http`.
+pub(super) const HTTP_EXAMPLES: &str = "\
+Examples:
+  onrush-load http -t http://127.0.0.1:6969/announce
+  onrush-load http -t https://tracker.example.org/announce --rate 500
+  onrush-load http -t https://127.0.0.1/announce --keep-alive off --find-max
+  onrush-load http -t https://127.0.0.1/announce --preset published-2022";
 
 /// The exit status of the command.
 pub(super) const STATUS: &str = "\
@@ -40,7 +49,7 @@ pub fn parse() -> Args {
 /// The command line, with options under a heading in `--help` alone.
 fn command() -> Command {
     let command = Args::command().mut_args(short);
-    ["attack", "transport"].into_iter().fold(command, |command, name| {
+    ["http", "attack", "transport"].into_iter().fold(command, |command, name| {
         command.mut_subcommand(name, |subcommand| subcommand.mut_args(short))
     })
 }
@@ -57,7 +66,7 @@ mod tests {
     use super::*;
 
     /// The subcommands, and the command itself.
-    const NAMES: [&str; 4] = ["", "verify", "attack", "transport"];
+    const NAMES: [&str; 5] = ["", "http", "verify", "attack", "transport"];
 
     /// `-h` and `--help` in a terminal of 80 columns.
     fn helps(name: &str) -> [String; 2] {
@@ -105,6 +114,7 @@ mod tests {
         }
         for (name, examples) in [
             ("", EXAMPLES),
+            ("http", HTTP_EXAMPLES),
             ("attack", crate::attack::EXAMPLES),
             ("transport", crate::transport::EXAMPLES),
         ] {

@@ -7,7 +7,7 @@ use crate::plan::Profile;
 use crate::plan::profile::{BUILT_IN, read};
 
 /// Arguments about the traffic.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 #[command(next_help_heading = SOMETIMES)]
 pub struct MixArgs {
     /// The profile: a name, or a file.

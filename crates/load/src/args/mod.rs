@@ -2,6 +2,7 @@
 
 mod bounds;
 mod help;
+mod http;
 mod load;
 mod mix;
 mod output;
@@ -13,6 +14,7 @@ use clap::{Parser, Subcommand};
 
 pub use bounds::BoundArgs;
 pub use help::parse;
+pub use http::HttpArgs;
 pub use load::LoadArgs;
 pub use mix::MixArgs;
 pub use output::OutputArgs;
@@ -28,7 +30,8 @@ use crate::worker::{LoadSettings, Pace};
 
 /// Puts a UDP BitTorrent tracker (BEP 15) under load and checks every reply.
 ///
-/// Without options it keeps 256 requests in flight for ten seconds (a closed loop).
+/// Without options it keeps 256 requests in flight for ten seconds (a closed loop). `http` does the
+/// same over HTTP and HTTPS.
 #[derive(Parser, Debug)]
 #[command(
     name = "onrush-load",
@@ -53,6 +56,8 @@ pub struct Args {
 /// The subcommands. Their help is that of their arguments, which text here would replace.
 #[derive(Subcommand, Debug)]
 pub enum Command {
+    #[allow(missing_docs)]
+    Http(Box<HttpArgs>),
     #[allow(missing_docs)]
     Verify(VerifyArgs),
     #[allow(missing_docs)]

@@ -6,12 +6,11 @@
 //! miss each, more than the instructions they save.
 
 use onrush_proto::announce::Announce;
-use onrush_proto::options::Options;
 use onrush_proto::scrape::{HASH_LEN, REQUEST_HEAD_LEN};
-use onrush_proto::{Connect, ConnectionId, Event, Family, PeerId, TransactionId};
+use onrush_proto::{Connect, ConnectionId, Event, Family, TransactionId};
 
 use crate::plan::profile::{MAX_HASHES, MAX_OPTIONS};
-use crate::plan::{Broken, Plan, PlannedRequest, num_want};
+use crate::plan::{Broken, Plan, PlannedRequest};
 
 /// Bytes of the largest request: a scrape of more swarms than trackers answer.
 const LARGEST: usize = REQUEST_HEAD_LEN + HASH_LEN * MAX_HASHES as usize;
@@ -126,30 +125,8 @@ fn announce(
     transaction: TransactionId,
     into: &mut [u8],
 ) -> usize {
-    let population = &plan.population;
-    let member = population.member(family, peer);
-    let own = population.trait_of(family, peer);
-    let client = plan.client_of(own);
-    let mut peer_id = [b'0'; 20];
-    peer_id[..8].copy_from_slice(&client.prefix);
-    peer_id[8..16].copy_from_slice(&own.to_be_bytes());
-    let left = if seeder { 0 } else { 1 + (own >> 40) };
-    Announce {
-        connection_id: id,
-        transaction_id: transaction,
-        info_hash: population.info_hash(member.swarm),
-        peer_id: PeerId(peer_id),
-        downloaded: own >> 34,
-        left,
-        uploaded: own >> 36,
-        event,
-        ip: 0,
-        key: own as u32,
-        num_want: num_want(client.num_want, event),
-        port: population.port(&member),
-        options: Options(&client.options),
-    }
-    .write(into)
+    let announce = plan.announced(family, peer, event, seeder);
+    Announce { connection_id: id, transaction_id: transaction, ..announce }.write(into)
 }
 
 /// Writes a malformed request.

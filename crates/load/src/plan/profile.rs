@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 pub use super::tail::Tail;
 
 /// The built-in profiles: name, description, text.
-pub const BUILT_IN: [(&str, &str, &str); 6] = [
+pub const BUILT_IN: [(&str, &str, &str); 7] = [
     ("real", "what public trackers see", include_str!("../../profiles/real.toml")),
     ("classic", "what published comparisons send", include_str!("../../profiles/classic.toml")),
     (
@@ -27,6 +27,11 @@ pub const BUILT_IN: [(&str, &str, &str); 6] = [
         include_str!("../../profiles/scrape-heavy.toml"),
     ),
     ("abuse", "attackers and broken clients", include_str!("../../profiles/abuse.toml")),
+    (
+        "published-2022",
+        "what the comparison of trackers over HTTPS of 2022 sent",
+        include_str!("../../profiles/published-2022.toml"),
+    ),
 ];
 
 /// Info hashes per scrape: more than the 74 that trackers answer; a request of 2016 bytes.
@@ -36,8 +41,14 @@ pub const MAX_OPTIONS: usize = 1398;
 /// Entries of a list of tables.
 const MAX_ENTRIES: usize = 64;
 
-const NAMES: [&str; BUILT_IN.len()] =
-    [BUILT_IN[0].0, BUILT_IN[1].0, BUILT_IN[2].0, BUILT_IN[3].0, BUILT_IN[4].0, BUILT_IN[5].0];
+const NAMES: [&str; BUILT_IN.len()] = {
+    let (mut names, mut nth) = ([""; BUILT_IN.len()], 0);
+    while nth < names.len() {
+        names[nth] = BUILT_IN[nth].0;
+        nth += 1;
+    }
+    names
+};
 const SHARE: Key = number(0.0..=1.0);
 const WEIGHT: Key = number(0.0..=1_000_000.0);
 

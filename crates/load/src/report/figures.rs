@@ -2,6 +2,7 @@
 
 use super::{CpuReport, KindReport, Report};
 use crate::check::SHORT_LIST;
+use crate::http::HttpSettings;
 use crate::latency::Latency;
 use crate::series::Sample;
 use onrush_text::numbers::{Unit, bytes, grouped};
@@ -41,12 +42,16 @@ impl Grid {
 pub(super) fn setup(report: &Report) -> Vec<Fact> {
     let (setup, load) = (&report.setup, &report.setup.load);
     let sum = |[v4, v6]: [u32; 2]| grouped(u64::from(v4) + u64::from(v6));
-    let segments = if load.bursts { "grouped" } else { "single" };
+    let bursts = match &setup.http {
+        None if load.bursts => ("bursts", format!("of {}, grouped", load.burst)),
+        None => ("bursts", format!("of {}, single", load.burst)),
+        Some(http) => ("connections", connections(http)),
+    };
     vec![
         ("tracker", setup.targets.join(", ")),
         ("profile", setup.profile.name.clone()),
         ("pace", load.pace.describe()),
-        ("bursts", format!("of {}, {segments}", load.burst)),
+        bursts,
         ("seed", load.seed.to_string()),
         ("swarms", grouped(setup.swarms)),
         ("peers", sum(setup.peers)),
@@ -54,6 +59,21 @@ pub(super) fn setup(report: &Report) -> Vec<Fact> {
         ("load workers", load.workers.to_string()),
         ("measured", format!("{:.1} s after {:.1} s of warm-up", report.seconds, load.warmup)),
     ]
+}
+
+/// The settings of connections over HTTP.
+fn connections(http: &HttpSettings) -> String {
+    let kept = match (http.keep_alive, http.pipeline) {
+        (false, _) => "one request each".to_owned(),
+        (true, 1) => "kept".into(),
+        (true, pipeline) => format!("kept, {pipeline} requests at a time"),
+    };
+    let tls = match (http.tls, http.resume) {
+        (false, _) => "",
+        (true, false) => ", with TLS",
+        (true, true) => ", with TLS, sessions resumed",
+    };
+    format!("{}, {kept}{tls}", grouped(http.connections as u64))
 }
 
 /// The result.
@@ -78,6 +98,11 @@ pub(super) fn figures(report: &Report) -> Vec<Fact> {
             time.user, time.system
         )
     };
+    if let Some(http) = &report.http {
+        let [opened, resumed, failed] = [http.opened, http.resumed, http.failed].map(grouped);
+        let text = format!("{opened} opened, {resumed} of them resumed; {failed} failed");
+        figures.push(("connections", text));
+    }
     let thread = report.tracker_busiest_percent.map(|percent| format!("{percent:.0} %"));
     figures.extend(report.tracker_cpu.map(|tracker| ("tracker CPU", cpu(tracker))));
     figures.extend(thread.map(|text| ("busiest thread", text)));
@@ -124,6 +149,11 @@ pub(super) fn latencies(report: &Report) -> Grid {
     };
     let answered = sent(report).filter(|kind| kind.kind.is_answered());
     let rows = answered.map(|kind| row(kind.kind.as_ref(), &kind.latency));
+    let http = report
+        .http
+        .iter()
+        .flat_map(|http| [("handshake", &http.handshake), ("first byte", &http.first_byte)]);
+    let rows = http.map(|(name, latency)| row(name, latency)).chain(rows);
     Grid {
         title: "Latency by kind of request",
         note: None,

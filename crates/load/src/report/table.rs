@@ -27,7 +27,7 @@ impl Report {
         sections.extend(by_step(self).map(|steps| steps.lines()));
         let mut lines = sections.join(&String::new());
         lines.extend(findings("wrong replies", &self.wrong));
-        lines.extend(findings("different within what BEP 15 leaves open", &self.differs));
+        lines.extend(findings("different within what the BEPs leave open", &self.differs));
         if let Some(search) = &self.search {
             lines.push(String::new());
             lines.extend(wrapped("", &search.headline()));
@@ -76,7 +76,7 @@ mod tests {
             "and 1 wrong replies to no request",
             "peer listed twice",
             "reply: dead (2 bytes)",
-            "what BEP 15 leaves open",
+            "what the BEPs leave open",
             "warning: a notice",
         ] {
             assert!(table.contains(part), "{part:?} is not in:\n{table}");

@@ -85,7 +85,8 @@ fn closed_loop(report: &Report, in_flight: usize) -> String {
     }
     format!(
         "Limited by the {in_flight} requests in flight per worker: the tracker's busiest thread \
-         used {thread:.0} % of a vCPU, the load tester's {own:.0} %. Raise --in-flight."
+         used {thread:.0} % of a vCPU, the load tester's {own:.0} %. Raise {}.",
+        report.setup.more_in_flight()
     )
 }
 

@@ -32,7 +32,7 @@ pub struct LoadSettings {
     pub pin: Vec<usize>,
     /// Strictness of the checks.
     pub strictness: Strictness,
-    /// Whether a difference within what BEP 15 leaves open counts as wrong.
+    /// Whether a difference within what the BEPs leave open counts as wrong.
     pub strict: bool,
 }
 

@@ -1,0 +1,165 @@
+//! One connection, with TLS or without.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use onrush_net::stream::Streams;
+use onrush_net::stream::connect::connect;
+use onrush_net::stream::mio::Backend;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, HandshakeKind};
+
+/// A connection that was begun.
+pub(super) struct Connection {
+    stream: <Backend as Streams>::Stream,
+    tls: Option<Box<ClientConnection>>,
+    begun: Instant,
+    /// Whether it is open, with its handshake.
+    pub(super) is_open: bool,
+    /// The time until it was open, until that is taken.
+    pub(super) took: Option<Duration>,
+    /// Requests without TLS, of which `sent` bytes have left.
+    out: Vec<u8>,
+    sent: usize,
+    /// Replies, as far as they have not been taken.
+    pub(super) input: Vec<u8>,
+    /// Whether the input has ended.
+    pub(super) ended: bool,
+    /// Whether it has had a reply.
+    pub(super) is_used: bool,
+}
+
+impl Connection {
+    /// Begins a connection, whose events have this key.
+    pub(super) fn begin(
+        backend: &mut Backend,
+        key: u64,
+        (source, target): (IpAddr, SocketAddr),
+        tls: Option<(&Arc<ClientConfig>, &ServerName<'static>)>,
+    ) -> io::Result<Self> {
+        let begun = Instant::now();
+        let mut stream = connect(Some(source), target)?;
+        backend.watch(&mut stream, key)?;
+        let client = |(config, name): (&Arc<ClientConfig>, &ServerName<'static>)| {
+            ClientConnection::new(Arc::clone(config), name.clone()).map(Box::new)
+        };
+        Ok(Self {
+            stream,
+            tls: tls.map(client).transpose().map_err(io::Error::other)?,
+            begun,
+            is_open: false,
+            took: None,
+            out: Vec::new(),
+            sent: 0,
+            input: Vec::new(),
+            ended: false,
+            is_used: false,
+        })
+    }
+
+    /// Adds bytes of requests, which [`flush`](Self::flush) sends.
+    pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match &mut self.tls {
+            // Before the end of the handshake they are kept, and leave with its last part.
+            Some(tls) => tls.writer().write_all(bytes),
+            None => {
+                self.out.extend_from_slice(bytes);
+                Ok(())
+            }
+        }
+    }
+
+    /// Sends what the kernel takes.
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        if let Some(tls) = &mut self.tls {
+            while tls.wants_write() {
+                match tls.write_tls(&mut self.stream) {
+                    Err(error) if is_temporary(&error) => break,
+                    other => other?,
+                };
+            }
+            if !tls.is_handshaking() {
+                self.is_now_open();
+            }
+            return Ok(());
+        }
+        while self.sent < self.out.len() {
+            match self.stream.write(&self.out[self.sent..]) {
+                Err(error) if is_temporary(&error) => return Ok(()),
+                other => self.sent += other?,
+            }
+            self.is_now_open();
+        }
+        self.out.clear();
+        self.sent = 0;
+        Ok(())
+    }
+
+    fn is_now_open(&mut self) {
+        if !self.is_open {
+            self.is_open = true;
+            self.took = Some(self.begun.elapsed());
+        }
+    }
+
+    /// Receives what there is; without `to_end` perhaps not whether the input has ended, which
+    /// saves a call. `space` is memory for the time of this call.
+    pub(super) fn receive(&mut self, space: &mut [u8], to_end: bool) -> io::Result<()> {
+        match self.tls.take() {
+            Some(mut tls) => {
+                let received = self.receive_tls(&mut tls, space);
+                self.tls = Some(tls);
+                // What is left of a handshake, or the alert of a failed one.
+                self.flush().and(received)
+            }
+            None => loop {
+                match self.stream.read(space) {
+                    Ok(0) => self.ended = true,
+                    Ok(len) => {
+                        self.input.extend_from_slice(&space[..len]);
+                        // An event follows more bytes (epoll(7)).
+                        if to_end || len == space.len() {
+                            continue;
+                        }
+                    }
+                    Err(error) if is_temporary(&error) => {}
+                    Err(error) => return Err(error),
+                }
+                return Ok(());
+            },
+        }
+    }
+
+    fn receive_tls(&mut self, tls: &mut ClientConnection, space: &mut [u8]) -> io::Result<()> {
+        while !self.ended {
+            match tls.read_tls(&mut self.stream) {
+                Ok(0) => self.ended = true,
+                Ok(_) => {}
+                Err(error) if is_temporary(&error) => break,
+                Err(error) => return Err(error),
+            }
+            let state = tls.process_new_packets().map_err(io::Error::other)?;
+            let mut left = state.plaintext_bytes_to_read();
+            while left > 0 {
+                let len = tls.reader().read(space)?;
+                self.input.extend_from_slice(&space[..len]);
+                left = left.saturating_sub(len.max(1));
+            }
+            // Nothing follows the alert `close_notify` (RFC 8446, section 6.1).
+            self.ended |= state.peer_has_closed();
+        }
+        Ok(())
+    }
+
+    /// Whether the handshake of TLS has resumed a session.
+    pub(super) fn is_resumed(&self) -> bool {
+        let kind = self.tls.as_ref().and_then(|tls| tls.handshake_kind());
+        kind == Some(HandshakeKind::Resumed)
+    }
+}
+
+fn is_temporary(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
+}
