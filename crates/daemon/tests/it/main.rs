@@ -21,6 +21,7 @@ mod https;
 mod journal;
 mod kills;
 mod live_lists;
+mod load_http;
 mod logs;
 mod memory_returned;
 mod overload;

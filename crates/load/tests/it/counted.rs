@@ -13,9 +13,9 @@ const DEADLINE: Duration = Duration::from_secs(120);
 pub(crate) const ENDLESS: &str = "--duration 3600 --warmup 0 --timeout 60";
 
 /// A tracker, and the sizes of the batches that it receives.
-pub(crate) struct Counted {
-    pub(crate) server: Server,
-    received: Receiver<usize>,
+pub(crate) struct Counted<S = Server> {
+    pub(crate) server: S,
+    pub(crate) received: Receiver<usize>,
 }
 
 impl Counted {
@@ -24,7 +24,9 @@ impl Counted {
         let server = Server::paced(fault, 128, move |count| _ = counts.send(count));
         Self { server, received }
     }
+}
 
+impl<S> Counted<S> {
     /// Waits until so many datagrams have come since the last call; false for a sender that has
     /// stopped.
     pub(crate) fn wait_for(&self, datagrams: usize) -> bool {

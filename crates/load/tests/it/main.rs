@@ -5,6 +5,8 @@ mod counted;
 #[path = "../../../verify/tests/it/faulty.rs"]
 mod faulty;
 mod find_max;
+mod http;
+mod http_server;
 mod live;
 #[path = "../../../net/tests/namespaces/namespace.rs"]
 mod namespace;
