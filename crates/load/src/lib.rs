@@ -27,7 +27,7 @@
 //! | [`cpu`] | CPU time of processes and threads |
 //! | [`process`] | CPU time, memory and kernel drops of a process |
 //! | [`environment`] | facts about the measuring machine |
-//! | [`transport`] | what a transport costs: TCP, TLS and QUIC between two processes |
+//! | [`transport`] | what transports cost, between two processes |
 //! | [`stats`] | medians and spread |
 //! | [`latency`] | a distribution of latencies in six figures |
 //! | `text` | text for terminals of 80 columns |

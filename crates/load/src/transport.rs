@@ -11,6 +11,8 @@
 //! | [`frames`] | streams over one connection of bytes |
 //! | `tcp` | TCP and TLS |
 //! | `quic` | QUIC |
+//! | `webrtc` | WebRTC |
+//! | [`sdp`] | descriptions of connections |
 //! | `datagrams` | batches of datagrams |
 //! | `certificate` | the server's certificate |
 //! | `control` | messages between the processes |
@@ -28,9 +30,11 @@ mod page;
 pub mod pattern;
 mod quic;
 mod report;
+pub mod sdp;
 mod server;
 mod stack;
 mod tcp;
+mod webrtc;
 
 use std::io;
 use std::sync::Arc;
@@ -48,6 +52,7 @@ use echoes::Shape;
 use quic::{Quic, Role};
 use stack::Stack;
 use tcp::{Encryption, Tcp};
+use webrtc::WebRtc;
 
 #[cfg(test)]
 pub(crate) use args::EXAMPLES;
@@ -103,17 +108,23 @@ fn open_server(kind: StackKind, streams: u32) -> io::Result<(Box<dyn Stack>, Mes
         let ready = Message::Ready { address: tcp.address()?, certificate };
         Ok((Box::new(tcp) as Box<dyn Stack>, ready))
     };
-    if kind == StackKind::Tcp {
-        return tcp(Encryption::Plain, Vec::new());
-    }
-    let (certificate, config) = certificate::server()?;
-    let config = Arc::new(config);
+    let tls = || certificate::server().map(|(der, config)| (der, Arc::new(config)));
     match kind {
-        StackKind::Tcp | StackKind::Tls => tcp(Encryption::Server(config), certificate),
+        StackKind::Tcp => tcp(Encryption::Plain, Vec::new()),
+        StackKind::Tls => {
+            let (certificate, config) = tls()?;
+            tcp(Encryption::Server(config), certificate)
+        }
         StackKind::Quic => {
+            let (certificate, config) = tls()?;
             let quic = Quic::new(streams, Role::Server(config))?;
             let ready = Message::Ready { address: quic.address(), certificate };
             Ok((Box::new(quic), ready))
+        }
+        StackKind::Webrtc => {
+            let webrtc = WebRtc::new(None)?;
+            let ready = Message::Ready { address: webrtc.address(), certificate: Vec::new() };
+            Ok((Box::new(webrtc), ready))
         }
     }
 }
@@ -131,5 +142,6 @@ fn open_client(kind: StackKind, shape: Shape, ready: &Message) -> anyhow::Result
             Box::new(Tcp::new(streams, Some(*address), Encryption::Client(encryption()?))?)
         }
         StackKind::Quic => Box::new(Quic::new(streams, Role::Client(*address, encryption()?))?),
+        StackKind::Webrtc => Box::new(WebRtc::new(Some(shape.connections))?),
     })
 }

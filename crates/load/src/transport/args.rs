@@ -13,9 +13,9 @@ use crate::options::{ReportArgs, SOMETIMES, number, seconds};
 /// The examples of the command.
 pub(crate) const EXAMPLES: &str = "\
 Examples:
-  TCP and QUIC as published: 10 connections of 1,000 streams
+  TCP and WebRTC as published: 10 connections of 1,000 streams
     onrush-load transport --stack tcp --preset 10x1000
-    onrush-load transport --stack quic --preset 10x1000
+    onrush-load transport --stack webrtc --preset 10x1000
   A short ramp, and a page with plots:
     onrush-load transport --stack tls --ramp-factor 20 --html report.html";
 
@@ -30,7 +30,10 @@ Exit status:
 
 /// Connections, and streams of all of them, at most.
 const MAX_CONNECTIONS: u32 = 500;
-const MAX_STREAMS: u32 = 50_000;
+const MAX_STREAMS: u32 = 30_000;
+
+/// A load that grows as in the published comparison.
+const PUBLISHED: Shape = Shape { connections: 1, streams: 1, connect_rate: 1.0, open_rate: 10.0 };
 
 /// Measures what a transport costs: CPU time and memory of a server and of a client.
 ///
@@ -51,8 +54,10 @@ pub struct TransportArgs {
     )]
     pub stack: Option<StackKind>,
 
-    /// Connections x streams on each: 10x1000, 100x100 or other numbers.
-    #[arg(long, value_name = "CxS", default_value = "100x100", help_heading = None)]
+    /// Connections x streams on each: 10x1000, 100x100 or other numbers; or `webtorrent`.
+    ///
+    /// `webtorrent` is 500x1, with 50 connections per second.
+    #[arg(long, value_name = "NAME|CxS", default_value = "100x100", help_heading = None)]
     pub preset: Preset,
 
     /// Establish connections and open streams this many times faster.
@@ -101,11 +106,15 @@ impl FromStr for Preset {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        if text == "webtorrent" {
+            let shape = Shape { connections: MAX_CONNECTIONS, streams: 1, ..PUBLISHED };
+            return Ok(Self(Shape { connect_rate: 50.0, ..shape }));
+        }
         let sizes = text.split_once('x').and_then(|(connections, streams)| {
             Some((connections.parse().ok()?, streams.parse().ok()?))
         });
         let Some((connections, streams)) = sizes else {
-            return Err(format!("`{text}` is not like 10x1000"));
+            return Err(format!("`{text}` is neither like 10x1000 nor `webtorrent`"));
         };
         let all = u64::from(streams) * u64::from(connections);
         if !(1..=MAX_CONNECTIONS).contains(&connections)
@@ -116,7 +125,7 @@ impl FromStr for Preset {
                  streams in all"
             ));
         }
-        Ok(Self(Shape { connections, streams, connect_rate: 1.0, open_rate: 10.0 }))
+        Ok(Self(Shape { connections, streams, ..PUBLISHED }))
     }
 }
 
@@ -168,6 +177,8 @@ mod tests {
         let wanted = Shape { connections: 10, streams: 1000, connect_rate: 5.0, open_rate: 50.0 };
         assert_eq!(shape, wanted);
         assert_eq!(args("--stack quic").unwrap().shape().due_rate(), 20_000.0);
+        let shape = args("--stack webrtc --preset webtorrent").unwrap().shape();
+        assert_eq!((shape.connections, shape.all_streams(), shape.ramp()), (500, 500, 9.98));
         assert!(args("--serve").unwrap().serve, "the server needs no other argument");
     }
 
@@ -185,11 +196,11 @@ mod tests {
     fn invalid_arguments_are_named() {
         for (line, named) in [
             ("", "--stack <NAME>"),
-            ("--stack udp", "tcp, tls, quic"),
-            ("--stack tcp --preset 10", "is not like 10x1000"),
+            ("--stack udp", "tcp, tls, quic, webrtc"),
+            ("--stack tcp --preset 10", "is neither like 10x1000 nor `webtorrent`"),
             ("--stack tcp --preset 0x5", "between 1x1 and"),
             ("--stack tcp --preset 501x1", "between 1x1 and"),
-            ("--stack tcp --preset 500x101", "50000 streams"),
+            ("--stack tcp --preset 500x61", "30000 streams"),
             ("--stack tcp --ramp-factor 0", "--ramp-factor"),
             ("--stack tcp --seconds 0", "--seconds"),
         ] {

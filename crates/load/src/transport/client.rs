@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, Error, bail};
 
 use super::control::{Control, Message, Sender};
 use super::echoes::{Action, Echoes, Shape};
@@ -73,22 +73,19 @@ pub(super) fn run(task: &Task, stop: &AtomicBool) -> anyhow::Result<Result<Outco
     let Server { mut child, mut control } = Server::start()?;
     let Task { stack, shape, server_cpu: pin, .. } = *task;
     control.send(&Message::Start { stack, streams: shape.streams, pin })?;
-    let ready = match control.receive().context("the server's process ended")? {
-        Message::Failed(error) => bail!("the server: {error}"),
-        other => other,
-    };
+    let ready = control.receive().context("the server's process ended")?;
     let mut stack = open_client(stack, shape, &ready)?;
     let (sender, messages) = control.background(stack.wake()?);
     let link = ServerLink { sender, messages };
     let mut client = Client::new(task, link, &mut *stack, child.0.id())?;
     let mut block = [0; BLOCK];
     loop {
-        if let Some(silent) = client.echoes.unanswered(client.now(), PATIENCE) {
-            return Ok(Err(format!("connection {silent} was not established within 20 s")));
+        if let Some(reason) = client.echoes.unestablished(client.now(), PATIENCE) {
+            return Ok(Err(reason));
         }
         client.interrupt(stop)?;
-        client.server_is_there()?;
         client.write(&mut block)?;
+        client.pass_on()?;
         client.observe()?;
         if client.is_done() {
             break;
@@ -210,12 +207,21 @@ impl<'a> Client<'a> {
         }
     }
 
-    fn server_is_there(&self) -> anyhow::Result<()> {
-        match self.link.messages.try_recv() {
-            Err(TryRecvError::Empty) => Ok(()),
-            Err(TryRecvError::Disconnected) => bail!("the server's process ended"),
-            Ok(Message::Failed(error)) => bail!("the server: {error}"),
-            Ok(other) => bail!("the server sent {other:?}"),
+    /// Passes descriptions on, and notices the end of the server.
+    fn pass_on(&mut self) -> anyhow::Result<()> {
+        for (connection, text) in self.stack.descriptions() {
+            self.link.sender.send(&Message::Description { connection, text })?;
+        }
+        loop {
+            match self.link.messages.try_recv() {
+                Err(TryRecvError::Empty) => return Ok(()),
+                Err(TryRecvError::Disconnected) => bail!("the server's process ended"),
+                Ok(Message::Description { connection, text }) => {
+                    let described = self.stack.describe(connection, &text, Instant::now());
+                    described.map_err(Error::msg)?;
+                }
+                Ok(other) => bail!("the server sent {other:?}"),
+            }
         }
     }
 

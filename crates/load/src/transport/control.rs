@@ -30,8 +30,13 @@ pub(super) enum Message {
         /// Its certificate (DER); empty without TLS.
         certificate: Vec<u8>,
     },
-    /// From the server: it cannot go on.
-    Failed(String),
+    /// To either side: a description of the other one.
+    Description {
+        /// The number of the connection.
+        connection: u32,
+        /// The text.
+        text: String,
+    },
     /// To the server: end.
     Finish,
     /// From the server, as its last message.

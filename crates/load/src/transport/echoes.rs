@@ -145,6 +145,8 @@ pub struct Echoes {
     pub connect: Latencies<3>,
     /// Descriptions of the first wrong echoes.
     pub examples: Vec<String>,
+    /// The first connection that ended before it was established, with the reason.
+    failed: Option<(u32, String)>,
     /// Connections that ended, with the reason for the first.
     pub lost: (u32, Option<String>),
 }
@@ -171,6 +173,7 @@ impl Echoes {
             behind: Latencies::default(),
             connect: Latencies::default(),
             examples: Vec::new(),
+            failed: None,
             lost: (0, None),
         }
     }
@@ -195,11 +198,16 @@ impl Echoes {
         self.pending
     }
 
-    /// A connection that was not established within `patience` before `now`.
-    pub fn unanswered(&self, now: Nanos, patience: Nanos) -> Option<u32> {
+    /// Why a connection was not established: it ended, or took longer than `patience` at `now`.
+    pub fn unestablished(&self, now: Nanos, patience: Nanos) -> Option<String> {
+        if let Some((number, reason)) = &self.failed {
+            return Some(format!("connection {number} was not established: {reason}"));
+        }
         let begun = &self.connections[..self.begun as usize];
         let late = |of: &Connection| of.state == State::Waiting && of.asked + patience < now;
-        begun.iter().position(late).map(|number| number as u32)
+        let number = begun.iter().position(late)?;
+        let seconds = patience as f64 / SECOND;
+        Some(format!("connection {number} was not established within {seconds} s"))
     }
 
     /// Counts since the last call.
@@ -329,10 +337,13 @@ impl Echoes {
     /// A connection has ended.
     pub fn ended(&mut self, connection: u32, reason: String) {
         let of = &mut self.connections[connection as usize];
-        if of.state != State::Lost {
-            of.state = State::Lost;
-            self.lost.0 += 1;
-            self.lost.1.get_or_insert(reason);
+        match std::mem::replace(&mut of.state, State::Lost) {
+            State::Lost => {}
+            State::Waiting => drop(self.failed.get_or_insert((connection, reason))),
+            State::Open => {
+                self.lost.0 += 1;
+                self.lost.1.get_or_insert(reason);
+            }
         }
     }
 
@@ -540,7 +551,9 @@ mod tests {
         let mut echoes = Echoes::new(shape(1, 1));
         echoes.measure(0, Nanos::MAX);
         echoes.next(0);
-        assert_eq!(echoes.unanswered(50 * MS, 40 * MS), Some(0));
+        assert_eq!(echoes.unestablished(40 * MS, 40 * MS), None);
+        let late = "connection 0 was not established within 0.04 s";
+        assert_eq!(echoes.unestablished(50 * MS, 40 * MS).as_deref(), Some(late));
         echoes.connected(0, 0);
         let mut written = 0;
         let mut write_until = |echoes: &mut Echoes, now: Nanos| {
@@ -556,5 +569,11 @@ mod tests {
         assert_eq!((echoes.measured.due, echoes.measured.refused), (12, 4));
         assert_eq!(echoes.pending(), 8);
         assert_eq!(echoes.lost, (1, Some("reset".into())));
+        assert_eq!(echoes.unestablished(11 * PERIOD, PERIOD), None);
+        let mut echoes = Echoes::new(shape(1, 1));
+        echoes.next(0);
+        echoes.ended(0, "refused".into());
+        let failed = "connection 0 was not established: refused";
+        assert_eq!(echoes.unestablished(0, PERIOD).as_deref(), Some(failed));
     }
 }

@@ -133,11 +133,9 @@ impl Quic {
         self.scratch.clear();
     }
 
-    /// Gives received datagrams to their connections; returns whether there may be more, and
-    /// connections that clients begin.
-    fn receive_batch(&mut self, now: Instant, begun: &mut Vec<Incoming>) -> io::Result<bool> {
+    /// Gives a batch of datagrams to their connections, and returns those that clients begin.
+    fn receive_batch(&mut self, now: Instant, begun: &mut Vec<Incoming>) -> io::Result<()> {
         let received = self.backend.receive(BATCH)?;
-        let more = !received.is_empty();
         for (bytes, slot) in received.iter() {
             let bytes = BytesMut::from(bytes);
             let scratch = &mut self.scratch;
@@ -159,7 +157,7 @@ impl Quic {
                 None => {}
             }
         }
-        Ok(more)
+        Ok(())
     }
 
     fn accept(&mut self, incoming: Incoming, now: Instant) {
@@ -251,7 +249,7 @@ impl Stack for Quic {
 
     fn receive(&mut self, now: Instant, arrivals: &mut Arrivals) -> io::Result<()> {
         let mut begun = Vec::new();
-        while self.receive_batch(now, &mut begun)? {}
+        self.receive_batch(now, &mut begun)?;
         for incoming in begun {
             self.accept(incoming, now);
         }

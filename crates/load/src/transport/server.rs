@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::mpsc::TryRecvError;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, Error, bail};
 use onrush_net::affinity::pin_current_thread;
 
 use super::control::{Control, Message};
@@ -37,6 +37,14 @@ pub fn serve() -> anyhow::Result<()> {
             Ok(Message::Finish) => {
                 let unsent = stack.unsent();
                 return Ok(sender.send(&Message::Finished { refused, unsent })?);
+            }
+            Ok(Message::Description { connection, text }) => {
+                let described = stack.describe(connection, &text, Instant::now());
+                described.map_err(Error::msg)?;
+                for (connection, text) in stack.descriptions() {
+                    sender.send(&Message::Description { connection, text })?;
+                }
+                continue;
             }
             Ok(other) => bail!("unexpected: {other:?}"),
             // The client has ended.

@@ -19,6 +19,8 @@ pub enum StackKind {
     Tls,
     /// QUIC with bidirectional streams.
     Quic,
+    /// WebRTC with data channels.
+    Webrtc,
 }
 
 /// Ends a side's wait, from another thread.
@@ -33,7 +35,9 @@ pub(crate) trait Stack {
     /// Waits for input or room, or until `timeout` has passed.
     fn wait(&mut self, timeout: Duration) -> io::Result<()>;
 
-    /// Receives, and does what is due by the timers of connections.
+    /// Receives a part of what has arrived, so that neither writing nor acknowledgements wait for
+    /// long, and does what is due by the timers of connections. Where there is more, the next wait
+    /// does not block.
     fn receive(&mut self, now: Instant, arrivals: &mut Arrivals) -> io::Result<()>;
 
     /// Begins to establish a connection from the client.
@@ -47,6 +51,18 @@ pub(crate) trait Stack {
 
     /// When `receive` is due without input.
     fn timeout(&self) -> Option<Instant>;
+
+    /// Descriptions of connections for the other side, which have to be passed on: with WebRTC it
+    /// is not possible to connect to an address.
+    fn descriptions(&mut self) -> Vec<(u32, String)> {
+        Vec::new()
+    }
+
+    /// Takes a description of the other side.
+    fn describe(&mut self, connection: u32, text: &str, now: Instant) -> Result<(), String> {
+        let _ = (text, now);
+        Err(format!("a description of connection {connection} without WebRTC"))
+    }
 
     /// Datagrams so far that the kernel refused to send.
     fn unsent(&self) -> u64 {
@@ -75,9 +91,21 @@ pub(crate) struct Arrivals {
 impl Arrivals {
     /// Adds bytes of a stream.
     pub(crate) fn push(&mut self, connection: u32, stream: u32, bytes: &[u8]) {
+        self.push_with(connection, stream, bytes.len(), |space| space.copy_from_slice(bytes));
+    }
+
+    /// Adds `length` bytes of a stream, which `write` writes.
+    pub(crate) fn push_with(
+        &mut self,
+        connection: u32,
+        stream: u32,
+        length: usize,
+        write: impl FnOnce(&mut [u8]),
+    ) {
         let start = self.bytes.len();
-        self.bytes.extend_from_slice(bytes);
-        self.chunks.push((connection, stream, start..self.bytes.len()));
+        self.bytes.resize(start + length, 0);
+        write(&mut self.bytes[start..]);
+        self.chunks.push((connection, stream, start..start + length));
     }
 
     /// Connection, stream and bytes, in the order of arrival.

@@ -49,6 +49,12 @@ fn echoes_over_quic() {
     all_echoes_are_right("quic");
 }
 
+/// Each side checks the other's certificate, and messages open the channels.
+#[test]
+fn echoes_over_webrtc() {
+    all_echoes_are_right("webrtc");
+}
+
 #[test]
 fn reports_are_files_and_loss_has_a_bound() {
     let dir = tempfile::tempdir().unwrap();
