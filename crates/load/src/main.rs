@@ -96,6 +96,7 @@ fn transport(args: &TransportArgs) -> anyhow::Result<u8> {
     if args.serve {
         return transport::serve().map(|()| 0);
     }
+    args.check().map_err(Error::msg)?;
     let files = [args.report.json.as_deref(), args.html.as_deref()];
     check_files(files.into_iter().flatten())?;
     let stop = interrupt::watch([SIGINT, SIGTERM]).context("cannot watch for Ctrl-C")?;

@@ -13,6 +13,7 @@
 //! | `quic` | QUIC |
 //! | `webrtc` | WebRTC |
 //! | [`sdp`] | descriptions of connections |
+//! | [`signal`] | offers and answers through a tracker |
 //! | `datagrams` | batches of datagrams |
 //! | `certificate` | the server's certificate |
 //! | `control` | messages between the processes |
@@ -32,6 +33,7 @@ mod quic;
 mod report;
 pub mod sdp;
 mod server;
+pub mod signal;
 mod stack;
 mod tcp;
 mod webrtc;
@@ -50,6 +52,7 @@ use client::Task;
 use control::Message;
 use echoes::Shape;
 use quic::{Quic, Role};
+use signal::Swarm;
 use stack::Stack;
 use tcp::{Encryption, Tcp};
 use webrtc::WebRtc;
@@ -81,6 +84,7 @@ pub fn transport(
         shape: args.shape(),
         seconds: args.seconds,
         server_cpu: pin[0],
+        swarm: args.signal.as_deref().map(Swarm::new),
         quiet: args.report.quiet,
     };
     let started = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();

@@ -81,6 +81,13 @@ pub struct TransportArgs {
     )]
     pub pin: Vec<usize>,
 
+    /// Pass WebRTC's offers and answers on through this tracker (WebTorrent).
+    ///
+    /// Both processes join a swarm of the run. The tracker's certificate is not checked. Without
+    /// this option the processes exchange them directly.
+    #[arg(long, value_name = "URL", value_parser = signal, help_heading = None)]
+    pub signal: Option<String>,
+
     /// Exit with status 4 where more of the due echoes did not come in time.
     #[arg(long, value_name = "%", value_parser = number(0.0..=100.0, ""), help_heading = None)]
     pub max_loss: Option<f64>,
@@ -129,7 +136,26 @@ impl FromStr for Preset {
     }
 }
 
+/// The address of a tracker for WebTorrent.
+fn signal(text: &str) -> Result<String, String> {
+    match text.starts_with("wss://") || text.starts_with("ws://") {
+        true => Ok(text.to_owned()),
+        false => Err(format!("`{text}` is not like wss://HOST:PORT/")),
+    }
+}
+
 impl TransportArgs {
+    /// Checks the arguments against each other.
+    ///
+    /// # Errors
+    /// `--signal` without WebRTC.
+    pub fn check(&self) -> Result<(), String> {
+        if self.signal.is_some() && self.stack != Some(StackKind::Webrtc) {
+            return Err("--signal is for --stack webrtc".into());
+        }
+        Ok(())
+    }
+
     /// The load.
     pub fn shape(&self) -> Shape {
         let Preset(shape) = self.preset;
@@ -166,7 +192,7 @@ mod tests {
     fn args(line: &str) -> Result<TransportArgs, String> {
         let words = ["onrush-load", "transport"].into_iter().chain(line.split_whitespace());
         match Args::try_parse_from(words).map_err(|error| error.to_string())?.command {
-            Some(Command::Transport(args)) => Ok(*args),
+            Some(Command::Transport(args)) => args.check().map(|()| *args),
             other => panic!("{other:?}"),
         }
     }
@@ -201,6 +227,8 @@ mod tests {
             ("--stack tcp --preset 0x5", "between 1x1 and"),
             ("--stack tcp --preset 501x1", "between 1x1 and"),
             ("--stack tcp --preset 500x61", "30000 streams"),
+            ("--stack tcp --signal wss://t", "--signal is for --stack webrtc"),
+            ("--stack webrtc --signal http://t", "is not like wss://"),
             ("--stack tcp --ramp-factor 0", "--ramp-factor"),
             ("--stack tcp --seconds 0", "--seconds"),
         ] {

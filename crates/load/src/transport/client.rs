@@ -17,6 +17,7 @@ use super::echoes::{Action, Echoes, Shape};
 use super::open_client;
 use super::pattern::BLOCK;
 use super::report::{Interval, Observed, SideCounts};
+use super::signal::{Swarm, Tracker};
 use super::stack::{Arrivals, Stack, StackKind, wait_until};
 use crate::cpu::Cpu;
 use crate::latency::{Latency, Nanos};
@@ -41,7 +42,7 @@ const SHORTEST: Duration = Duration::from_millis(200);
 const SECOND: Nanos = 1_000_000_000;
 
 /// What a client does.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Task {
     pub(super) stack: StackKind,
     pub(super) shape: Shape,
@@ -49,6 +50,8 @@ pub(super) struct Task {
     pub(super) seconds: Duration,
     /// The vCPU of the server.
     pub(super) server_cpu: Option<usize>,
+    /// The swarm in which descriptions are exchanged, where that is not the control connection.
+    pub(super) swarm: Option<Swarm>,
     /// Whether to show no progress.
     pub(super) quiet: bool,
 }
@@ -71,12 +74,16 @@ pub(super) struct Outcome {
 /// measured window.
 pub(super) fn run(task: &Task, stop: &AtomicBool) -> anyhow::Result<Result<Outcome, String>> {
     let Server { mut child, mut control } = Server::start()?;
-    let Task { stack, shape, server_cpu: pin, .. } = *task;
-    control.send(&Message::Start { stack, streams: shape.streams, pin })?;
+    let Task { stack, shape, server_cpu: pin, ref swarm, .. } = *task;
+    control.send(&Message::Start { stack, streams: shape.streams, pin, swarm: swarm.clone() })?;
     let ready = control.receive().context("the server's process ended")?;
     let mut stack = open_client(stack, shape, &ready)?;
+    let tracker = match swarm {
+        Some(swarm) => Some(Tracker::join(swarm, false, stack.wake()?)?),
+        None => None,
+    };
     let (sender, messages) = control.background(stack.wake()?);
-    let link = ServerLink { sender, messages };
+    let link = ServerLink { sender, messages, tracker };
     let mut client = Client::new(task, link, &mut *stack, child.0.id())?;
     let mut block = [0; BLOCK];
     loop {
@@ -132,6 +139,7 @@ impl Server {
 struct ServerLink {
     sender: Sender,
     messages: Receiver<Message>,
+    tracker: Option<Tracker>,
 }
 
 /// CPU time of both processes at one edge of the measured window.
@@ -209,8 +217,17 @@ impl<'a> Client<'a> {
 
     /// Passes descriptions on, and notices the end of the server.
     fn pass_on(&mut self) -> anyhow::Result<()> {
+        let ServerLink { sender, tracker, .. } = &mut self.link;
         for (connection, text) in self.stack.descriptions() {
-            self.link.sender.send(&Message::Description { connection, text })?;
+            match tracker {
+                Some(tracker) => tracker.send(connection, text)?,
+                None => sender.send(&Message::Description { connection, text })?,
+            }
+        }
+        while let Some(tracker) = tracker
+            && let Some((connection, text)) = tracker.receive().map_err(Error::msg)?
+        {
+            self.stack.describe(connection, &text, Instant::now()).map_err(Error::msg)?;
         }
         loop {
             match self.link.messages.try_recv() {

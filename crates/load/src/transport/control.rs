@@ -8,6 +8,7 @@ use std::sync::mpsc::{Receiver, channel};
 
 use serde::{Deserialize, Serialize};
 
+use super::signal::Swarm;
 use super::stack::{StackKind, Wake};
 
 /// A message.
@@ -22,6 +23,8 @@ pub(super) enum Message {
         streams: u32,
         /// The vCPU that it is pinned to.
         pin: Option<usize>,
+        /// The swarm in which descriptions are exchanged; none where they are messages here.
+        swarm: Option<Swarm>,
     },
     /// From the server: it listens.
     Ready {

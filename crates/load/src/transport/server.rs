@@ -11,6 +11,7 @@ use onrush_net::affinity::pin_current_thread;
 
 use super::control::{Control, Message};
 use super::open_server;
+use super::signal::Tracker;
 use super::stack::{Arrivals, Stack, wait_until};
 
 /// Longest wait without input.
@@ -24,11 +25,17 @@ pub fn serve() -> anyhow::Result<()> {
     let stream = io::stdin().as_fd().try_clone_to_owned()?;
     let mut control = Control::new(UnixStream::from(stream))?;
     let start = control.receive().context("--serve is for onrush-load itself")?;
-    let Message::Start { stack, streams, pin } = start else { bail!("unexpected: {start:?}") };
+    let Message::Start { stack, streams, pin, swarm } = start else {
+        bail!("unexpected: {start:?}")
+    };
     if let Some(cpu) = pin {
         pin_current_thread(cpu)?;
     }
     let (mut stack, ready) = open_server(stack, streams)?;
+    let tracker = match &swarm {
+        Some(swarm) => Some(Tracker::join(swarm, true, stack.wake()?)?),
+        None => None,
+    };
     control.send(&ready)?;
     let (mut sender, messages) = control.background(stack.wake()?);
     let (mut arrivals, mut refused) = (Arrivals::default(), 0);
@@ -51,8 +58,22 @@ pub fn serve() -> anyhow::Result<()> {
             Err(TryRecvError::Disconnected) => return Ok(()),
             Err(TryRecvError::Empty) => {}
         }
+        if let Some(tracker) = &tracker {
+            answer(tracker, &mut *stack)?;
+        }
         refused += turn(&mut *stack, &mut arrivals)?;
     }
+}
+
+/// Answers the offers that have come through a tracker.
+fn answer(tracker: &Tracker, stack: &mut dyn Stack) -> anyhow::Result<()> {
+    while let Some((connection, text)) = tracker.receive().map_err(Error::msg)? {
+        stack.describe(connection, &text, Instant::now()).map_err(Error::msg)?;
+        for (connection, text) in stack.descriptions() {
+            tracker.send(connection, text)?;
+        }
+    }
+    Ok(())
 }
 
 /// Waits for input and returns it; counts what could not be written.

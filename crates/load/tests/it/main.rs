@@ -11,6 +11,7 @@ mod live;
 #[path = "../../../net/tests/namespaces/namespace.rs"]
 mod namespace;
 mod profiles;
+mod relay;
 mod run;
 mod sources;
 #[allow(dead_code, reason = "these tests use a part")]

@@ -5,6 +5,7 @@ use std::process::Output;
 use onrush_load::transport::TransportReport;
 
 use super::command::{command, stderr, stdout};
+use super::relay;
 use super::terminal::Terminal;
 
 /// A small load over this transport.
@@ -53,6 +54,39 @@ fn echoes_over_quic() {
 #[test]
 fn echoes_over_webrtc() {
     all_echoes_are_right("webrtc");
+}
+
+#[test]
+fn offers_and_answers_pass_through_a_tracker() {
+    let url = relay::start(|text| text);
+    let output = run("webrtc", &format!("--json - --signal {url}"));
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let report: TransportReport = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(report.right > 0 && report.wrong == 0, "{report:?}");
+}
+
+/// A tracker that puts its own certificate into answers.
+#[test]
+fn a_changed_answer_is_noticed() {
+    let url = relay::start(|text| match (text.contains("\"answer\""), text.find("sha-256 ")) {
+        (true, Some(at)) => {
+            let (first, rest) = text.split_at(at + "sha-256 ".len());
+            let other = if rest.starts_with("00") { "01" } else { "00" };
+            format!("{first}{other}{}", &rest[2..])
+        }
+        _ => text,
+    });
+    let output = run("webrtc", &format!("--signal {url}"));
+    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+    let named = "the certificate is not that of the description";
+    assert!(stderr(&output).contains(named), "{}", stderr(&output));
+}
+
+#[test]
+fn a_tracker_that_is_not_there_is_named() {
+    let output = run("webrtc", "--signal ws://127.0.0.1:1/");
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    assert!(stderr(&output).contains("--signal ws://127.0.0.1:1/"), "{}", stderr(&output));
 }
 
 #[test]
