@@ -209,7 +209,8 @@ mod tests {
         #[test]
         fn descriptions_are_the_same_when_read_again(
             words in prop::array::uniform2("[!-~]{1,30}"), fingerprint in any::<[u8; 32]>(),
-            candidates in prop::collection::vec("[a-z0-9][ -~]{0,40}[a-z0-9]", 0..4), active in any::<bool>(),
+            candidates in prop::collection::vec("[a-z0-9][ -~]{0,40}[a-z0-9]", 0..4),
+            active in any::<bool>(),
         ) {
             let [ufrag, password] = words;
             let setup = if active { Setup::Active } else { Setup::Passive };
