@@ -446,6 +446,7 @@ pub(crate) mod tests {
     #[test]
     fn limits_over_http_are_reported() {
         let http = HttpReport {
+            opened: 1,
             failed: 7,
             failure: Some("a reason".into()),
             deferred: 9,

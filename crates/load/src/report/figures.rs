@@ -149,11 +149,11 @@ pub(super) fn latencies(report: &Report) -> Grid {
     };
     let answered = sent(report).filter(|kind| kind.kind.is_answered());
     let rows = answered.map(|kind| row(kind.kind.as_ref(), &kind.latency));
-    let http = report
-        .http
-        .iter()
-        .flat_map(|http| [("handshake", &http.handshake), ("first byte", &http.first_byte)]);
-    let rows = http.map(|(name, latency)| row(name, latency)).chain(rows);
+    // Connections that are kept may all be older than the window.
+    let opened = report.http.iter().filter(|http| http.opened > 0);
+    let handshake = opened.map(|http| row("handshake", &http.handshake));
+    let first_byte = report.http.iter().map(|http| row("first byte", &http.first_byte));
+    let rows = handshake.chain(first_byte).chain(rows);
     Grid {
         title: "Latency by kind of request",
         note: None,
