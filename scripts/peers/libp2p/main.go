@@ -5,8 +5,8 @@
 // one connection to a peer, and its identify protocol and peer store would only add to the cost.
 // Streams start without a negotiation of their protocol. network.NullResourceManager has no limits.
 // All else is go-libp2p's default, with two exceptions in its favour: QUIC permits as many streams
-// per connection as the load has (the default is 256), and WebRTC's server has as large a receive
-// buffer as net.core.rmem_max permits. A pinned process has GOMAXPROCS=1, as it sees one vCPU.
+// per connection as the load has (the default is 256), and WebRTC's server has a receive buffer
+// of 16 MiB, as in onrush-load. A pinned process has GOMAXPROCS=1, as it sees one vCPU.
 package main
 
 import (

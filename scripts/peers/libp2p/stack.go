@@ -27,9 +27,10 @@ import (
 	libp2pwebrtc "github.com/libp2p/go-libp2p/p2p/transport/webrtc"
 	ma "github.com/multiformats/go-multiaddr"
 	"github.com/quic-go/quic-go"
+	"golang.org/x/sys/unix"
 )
 
-// Bytes of the receive buffer that WebRTC's server asks for, as onrush-load does.
+// Bytes of the receive buffer of WebRTC's server, as onrush-load has them.
 const receiveBuffer = 16 << 20
 
 // Where each transport listens. A QUIC transport is lent for all addresses only.
@@ -92,7 +93,18 @@ func listenUDP(network string, address *net.UDPAddr) (net.PacketConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return socket, socket.SetReadBuffer(receiveBuffer)
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	// Beyond net.core.rmem_max, where the process has the right.
+	force := func(fd uintptr) {
+		err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, receiveBuffer)
+	}
+	if raw.Control(force) != nil || err != nil {
+		err = socket.SetReadBuffer(receiveBuffer)
+	}
+	return socket, err
 }
 
 // Messages of the server, as lines of JSON: where it listens and who it is, then what it counted.

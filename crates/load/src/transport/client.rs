@@ -245,16 +245,16 @@ impl<'a> Client<'a> {
     /// Writes what is due.
     fn write(&mut self, block: &mut [u8; BLOCK]) -> io::Result<()> {
         let now = self.now();
-        if self.window.is_none_or(|(_, end)| now < end) {
-            while let Some(action) = self.echoes.next(now) {
-                match action {
-                    Action::Connect(number) => self.stack.connect(number, self.at(now))?,
-                    Action::Write(due) => {
-                        self.echoes.write(&due, block);
-                        let to = due.block;
-                        let accepted = self.stack.send(to.connection, to.stream, block);
-                        self.echoes.written(&due, accepted, now);
-                    }
+        // What is due before the end of the window is written, also by a late turn.
+        let until = self.window.map_or(now, |(_, end)| now.min(end - 1));
+        while let Some(action) = self.echoes.next(until) {
+            match action {
+                Action::Connect(number) => self.stack.connect(number, self.at(now))?,
+                Action::Write(due) => {
+                    self.echoes.write(&due, block);
+                    let to = due.block;
+                    let accepted = self.stack.send(to.connection, to.stream, block);
+                    self.echoes.written(&due, accepted, now);
                 }
             }
         }
