@@ -185,10 +185,7 @@ impl Resolution<'_> {
         let certificates = keys.certificates.iter().cloned().zip(keys.keys.clone()).collect();
         let by_vcpus = || self.host.vcpu_count().div_ceil(8).min(MAX_WORKERS);
         let workers = keys.workers.unwrap_or_else(by_vcpus);
-        let buffer_memory = keys.buffer_memory.div_ceil(workers);
-        self.check_messages(buffer_memory, workers);
-        let keys = &self.file.http;
-        HttpSettings {
+        let settings = HttpSettings {
             listen,
             tls_listen,
             certificates,
@@ -198,14 +195,16 @@ impl Resolution<'_> {
                 timeout: keys.timeout,
                 connections: keys.connections.div_ceil(workers),
                 connections_per_source: keys.connections_per_source,
-                buffer_memory,
+                buffer_memory: keys.buffer_memory.div_ceil(workers),
                 webtorrent: self.webtorrent(),
             },
             proxies: Arc::new(Proxies {
                 addresses: AddressSet::new(keys.proxies.iter().copied()),
                 client_address: keys.client_address,
             }),
-        }
+        };
+        self.check_messages(&settings.limits, workers);
+        settings
     }
 
     fn webtorrent(&self) -> Option<WebTorrentLimits> {
@@ -413,17 +412,19 @@ impl Resolution<'_> {
     }
 
     /// The buffer of a message grows by doubling, and has to fit in the memory of a web worker.
-    fn check_messages(&mut self, buffer_memory: usize, workers: usize) {
-        let WebTorrentKeys { enabled, max_message, .. } = self.file.webtorrent;
+    fn check_messages(&mut self, limits: &WebLimits, workers: usize) {
+        let (buffer_memory, most) = match limits.webtorrent {
+            Some(webtorrent) => (limits.buffer_memory, 2 * webtorrent.max_message),
+            None => return,
+        };
         let (http, https) = self.schemes();
-        if !(enabled && (http || https) && buffer_memory < 2 * max_message) {
+        if !(http || https) || buffer_memory >= most {
             return;
         }
         let what = format!(
-            "each of {} has {buffer_memory} bytes for buffers, and a message may take {} (twice \
-             `webtorrent.max_message`)",
-            plural(workers, "web worker"),
-            2 * max_message
+            "each of {} has {buffer_memory} bytes for buffers, and a message may take {most} \
+             (twice `webtorrent.max_message`)",
+            plural(workers, "web worker")
         );
         let keys = ["http.buffer_memory", "webtorrent.max_message", "http.workers"];
         let key = keys.into_iter().find(|key| self.document.is_given(key)).unwrap_or(keys[0]);

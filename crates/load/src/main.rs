@@ -97,8 +97,7 @@ fn transport(args: &TransportArgs) -> anyhow::Result<u8> {
         return transport::serve().map(|()| 0);
     }
     args.check().map_err(Error::msg)?;
-    let files = [args.report.json.as_deref(), args.html.as_deref()];
-    check_files(files.into_iter().flatten())?;
+    check_files(args.report.json.as_deref(), args.html.as_deref())?;
     let stop = interrupt::watch([SIGINT, SIGTERM]).context("cannot watch for Ctrl-C")?;
     let report = match transport::transport(args, &stop)? {
         Ok(report) => report,
@@ -360,9 +359,7 @@ fn check_host(args: &LoadArgs, from: &SourceArgs) -> anyhow::Result<()> {
     for ip in from.source.iter().copied().flatten() {
         UdpSocket::bind((ip, 0)).with_context(|| format!("--source: cannot send from {ip}"))?;
     }
-    let output = &args.output;
-    let files = [output.report.json.as_deref(), output.html.as_deref()];
-    check_files(files.into_iter().flatten())
+    check_files(args.output.report.json.as_deref(), args.output.html.as_deref())
 }
 
 /// Prints the table and writes the requested files. A file that cannot be written does not prevent
@@ -380,8 +377,8 @@ fn write_page(path: Option<&Path>, page: impl FnOnce() -> String) -> anyhow::Res
 }
 
 /// Checks that the requested files can be written, before time is spent on measuring.
-fn check_files<'a>(paths: impl Iterator<Item = &'a Path>) -> anyhow::Result<()> {
-    for path in paths.filter(|path| path.as_os_str() != "-") {
+fn check_files(json: Option<&Path>, html: Option<&Path>) -> anyhow::Result<()> {
+    for path in [json, html].into_iter().flatten().filter(|path| path.as_os_str() != "-") {
         // Opening and closing a pipe would signal the end of the file to its reader.
         if path.exists() && !path.is_file() && !path.is_dir() {
             continue;

@@ -9,7 +9,8 @@ mod verdict;
 
 pub use curve::CurvePoint;
 pub(crate) use curve::curve;
-pub(crate) use figures::{Fact, Grid};
+pub(crate) use figures::Fact;
+pub(crate) use html::Page;
 
 use serde::{Deserialize, Serialize};
 
@@ -442,7 +443,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// What stops a load over HTTP is named by its own options.
+    /// The limits of a load over HTTP are named with the options of that command.
     #[test]
     fn limits_over_http_are_reported() {
         let http = HttpReport {

@@ -38,7 +38,7 @@ pub struct Tally {
     /// Open loop: number of bursts since the start of the window that waited at the limit of
     /// requests in flight.
     pub no_room: u64,
-    /// What only a load over HTTP counts.
+    /// Counts that only loads over HTTP have.
     pub http: Option<Box<HttpTally>>,
 }
 

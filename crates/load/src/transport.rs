@@ -1,4 +1,4 @@
-//! What a transport costs: a client whose streams write blocks, and a server that returns them, as
+//! The cost of a transport: a client whose streams write blocks, and a server that returns them, as
 //! two processes of one host. The load is that of libp2p's comparison of WebRTC with TCP
 //! (2023): 10 connections of 1,000 streams, or 100 of 100.
 //!

@@ -194,7 +194,7 @@ fn each_message_has_its_reply() {
                 let named = failure.get("info_hash").map(Value::to_string);
                 assert_eq!((&failure["action"], named.as_ref()), (&"announce".into(), info_hash));
             }
-            // No offer came: nobody gets it, and it has no reply.
+            // An answer to an offer that was not sent is dropped, without a reply.
             let to = &browser.1;
             let answer = format!(r#""to_peer_id":{to},"offer_id":{to},"answer":{{"sdp":""}}"#);
             browser.send(&hash, &answer).unwrap();

@@ -66,7 +66,7 @@ pub struct HttpArgs {
     #[command(flatten)]
     pub from: SourceArgs,
 
-    /// What a load over any protocol has.
+    /// The arguments of loads over every protocol.
     #[command(flatten)]
     pub load: LoadArgs,
 }

@@ -48,7 +48,7 @@ pub struct Args {
     /// Target and sources.
     #[command(flatten)]
     pub target: TargetArgs,
-    /// What a load over any protocol has.
+    /// The arguments of loads over every protocol.
     #[command(flatten)]
     pub load: LoadArgs,
 }

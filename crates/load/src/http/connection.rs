@@ -111,7 +111,7 @@ impl Connection {
             Some(mut tls) => {
                 let received = self.receive_tls(&mut tls, space);
                 self.tls = Some(tls);
-                // What is left of a handshake, or the alert of a failed one.
+                // The rest of a handshake, or the alert after a failed one.
                 self.flush().and(received)
             }
             None => loop {

@@ -6,7 +6,7 @@ use onrush_proto::http::client::{write_announce_query, write_scrape_query};
 use super::Url;
 use crate::plan::{Plan, PlannedRequest};
 
-/// What all requests to a URL have in common.
+/// The parts of a request that are the same for all requests to a URL.
 #[derive(Debug)]
 pub(super) struct Template {
     announce: String,

@@ -230,7 +230,7 @@ impl HttpWorker<'_> {
         };
         self.opened(number, now);
         self.replies(number, now);
-        // What is left is a part of a reply, which may have ended.
+        // The input is a part of a reply. Its end may be that of the connection.
         if let Some(connection) = &mut self.slots[number as usize].connection
             && !(to_end || connection.ended || connection.input.is_empty())
             && done.is_ok()

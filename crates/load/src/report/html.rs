@@ -4,26 +4,27 @@ use askama::Template;
 
 use super::figures::{Grid, by_step, figures, kinds, latencies, rounds, setup};
 use super::verdict::verdict;
-use super::{CurvePoint, Report};
+use super::{CurvePoint, Findings, Report};
 use crate::chart::{Axis, Line, Lines, lines};
 use crate::series::Sample;
 use onrush_text::numbers::{Unit, bytes, grouped};
 
-/// The values of the template.
+/// The values of the template, which is that of all reports.
 #[derive(Template)]
-#[template(path = "report.html")]
-struct Page<'a> {
-    report: &'a Report,
-    title: String,
+#[template(path = "page.html")]
+pub(crate) struct Page<'a> {
+    pub(crate) title: String,
     /// Whether all is right, and the reasons.
-    verdict: (bool, Vec<String>),
-    headline: Vec<(&'static str, String, String)>,
-    warnings: &'a [String],
-    plots: Vec<String>,
-    grids: Vec<Grid>,
+    pub(crate) verdict: (bool, Vec<String>),
+    pub(crate) headline: Vec<(&'static str, String, String)>,
+    pub(crate) warnings: &'a [String],
+    pub(crate) plots: Vec<String>,
+    pub(crate) grids: Vec<Grid>,
+    /// Findings under their titles.
+    pub(crate) findings: [(&'static str, &'a [Findings]); 2],
     /// Lists of facts under their titles.
-    lists: [(&'static str, Vec<(&'a str, String)>); 3],
-    command: &'a str,
+    pub(crate) lists: Vec<(&'static str, Vec<(&'a str, String)>)>,
+    pub(crate) command: &'a str,
 }
 
 impl Report {
@@ -33,7 +34,6 @@ impl Report {
     /// Never: rendering into text does not fail.
     pub fn to_html(&self) -> String {
         let page = Page {
-            report: self,
             title: format!("{} under load", self.setup.targets.join(", ")),
             verdict: verdict(self),
             headline: headline(self),
@@ -43,7 +43,15 @@ impl Report {
                 .into_iter()
                 .flatten()
                 .collect(),
-            lists: [("Figures", figures(self)), ("Setup", setup(self)), ("Machine", machine(self))],
+            findings: [
+                ("Wrong replies", &self.wrong),
+                ("Left open by the BEPs, and done differently", &self.differs),
+            ],
+            lists: vec![
+                ("Figures", figures(self)),
+                ("Setup", setup(self)),
+                ("Machine", machine(self)),
+            ],
             command: &self.command,
         };
         page.render().expect("rendering into text does not fail")

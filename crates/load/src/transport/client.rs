@@ -41,7 +41,7 @@ const SAMPLES: u32 = 30;
 const SHORTEST: Duration = Duration::from_millis(200);
 const SECOND: Nanos = 1_000_000_000;
 
-/// What a client does.
+/// The load of a client.
 #[derive(Clone, Debug)]
 pub(super) struct Task {
     pub(super) stack: StackKind,
@@ -56,7 +56,7 @@ pub(super) struct Task {
     pub(super) quiet: bool,
 }
 
-/// What a client has measured.
+/// The measurements of a client.
 pub(super) struct Outcome {
     pub(super) echoes: Echoes,
     /// Seconds of the measured window.
@@ -245,7 +245,7 @@ impl<'a> Client<'a> {
     /// Writes what is due.
     fn write(&mut self, block: &mut [u8; BLOCK]) -> io::Result<()> {
         let now = self.now();
-        // What is due before the end of the window is written, also by a late turn.
+        // Blocks that are due before the end of the window are written, even in a late turn.
         let until = self.window.map_or(now, |(_, end)| now.min(end - 1));
         while let Some(action) = self.echoes.next(until) {
             match action {

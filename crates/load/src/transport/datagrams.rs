@@ -58,9 +58,11 @@ impl Egress {
         }
     }
 
-    /// Whether it is time to send.
-    pub(super) fn is_full(&self) -> bool {
-        self.bytes.len() > BATCH
+    /// Sends everything, if that is a batch.
+    pub(super) fn flush_batch(&mut self, backend: &mut Backend) {
+        if self.bytes.len() > BATCH {
+            self.flush(backend);
+        }
     }
 
     /// Sends everything.

@@ -1,25 +1,11 @@
 //! The report as a self-contained page, without scripts.
 
-use askama::Template;
+use askama::Template as _;
 use onrush_text::numbers::{Unit, bytes, grouped};
 
 use super::report::{Interval, TransportReport};
 use crate::chart::{Axis, Line, Lines, lines};
-use crate::report::Grid;
-
-/// The values of the template.
-#[derive(Template)]
-#[template(path = "page.html")]
-struct Page<'a> {
-    title: String,
-    verdict: (bool, Vec<String>),
-    headline: Vec<(&'static str, String, String)>,
-    warnings: &'a [String],
-    plots: Vec<String>,
-    grids: Vec<Grid>,
-    lists: [(&'static str, Vec<(&'a str, String)>); 4],
-    command: &'a str,
-}
+use crate::report::Page;
 
 /// A line's name, and its value for an interval.
 type Shown = (&'static str, fn(&Interval) -> f64);
@@ -61,7 +47,8 @@ impl TransportReport {
             warnings: &self.warnings,
             plots: self.plots(),
             grids: Vec::new(),
-            lists: [
+            findings: [("", &[]); 2],
+            lists: vec![
                 ("Figures", self.figures()),
                 ("Setup", self.setup()),
                 ("Wrong echoes", wrong.collect()),

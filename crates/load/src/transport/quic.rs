@@ -296,9 +296,7 @@ impl Stack for Quic {
         let dirty = std::mem::take(&mut self.dirty);
         for &place in &dirty {
             self.transmit(place, now);
-            if self.egress.is_full() {
-                self.egress.flush(&mut self.backend);
-            }
+            self.egress.flush_batch(&mut self.backend);
         }
         self.dirty = dirty;
         self.dirty.clear();

@@ -505,9 +505,7 @@ impl Stack for WebRtc {
                 link.failure.get_or_insert(reason);
                 link.deadline = Some(now);
             }
-            if self.egress.is_full() {
-                self.egress.flush(&mut self.backend);
-            }
+            self.egress.flush_batch(&mut self.backend);
         }
         self.dirty = dirty;
         self.dirty.clear();

@@ -636,8 +636,13 @@ impl<S: Stream> Connection<S> {
         if self.timer == timer && !matches!(timer, Timer::Idle | Timer::Silence) {
             return;
         }
-        (self.timer, self.since) = (timer, now.moment.0);
-        self.deadline = timer.deadline(self.since, limits);
+        self.set_timer(timer, now.moment.0, limits);
+    }
+
+    /// Waits for something since this second.
+    fn set_timer(&mut self, timer: Timer, since: u32, limits: &WebLimits) {
+        (self.timer, self.since) = (timer, since);
+        self.deadline = timer.deadline(since, limits);
     }
 }
 

@@ -343,8 +343,7 @@ impl<S: Stream> Connection<S> {
         let (Phase::WebSocket, Some(websocket)) = (&self.phase, &self.websocket) else {
             return self.begin_timer(Timer::Idle, limits, now);
         };
-        (self.timer, self.since) = (Timer::Silence, websocket.silent_since);
-        self.deadline = self.timer.deadline(self.since, limits);
+        self.set_timer(Timer::Silence, websocket.silent_since, limits);
         if self.deadline <= now.moment.0 {
             self.ping(limits, now);
         }

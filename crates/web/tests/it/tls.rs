@@ -431,12 +431,18 @@ fn handshakes_of_a_turn_are_limited_by_their_cost() {
     }
 }
 
+/// Clients whose handshakes are over.
+fn twenty_connected(world: &mut World) -> Vec<TlsClient> {
+    let config = client(&[&CERTIFICATE]);
+    let mut clients: Vec<_> = (0..20).map(|_| connect(world, &config)).collect();
+    clients.iter_mut().for_each(|client| client.settle(world));
+    clients
+}
+
 #[test]
 fn input_with_little_data_costs_as_much_as_handshakes() {
     let mut world = World::new("connections_per_source = 100\n");
-    let config = client(&[&CERTIFICATE]);
-    let mut clients: Vec<_> = (0..20).map(|_| connect(&world, &config)).collect();
-    clients.iter_mut().for_each(|client| client.settle(&mut world));
+    let mut clients = twenty_connected(&mut world);
     for client in &mut clients {
         get("/health").bytes().cycle().take(700).for_each(|byte| client.write([byte]));
         while client.send(usize::MAX) {}
@@ -455,9 +461,7 @@ fn input_with_little_data_costs_as_much_as_handshakes() {
 #[test]
 fn a_record_that_is_read_in_parts_costs_no_more_than_others() {
     let mut world = World::new("connections_per_source = 100\n");
-    let config = client(&[&CERTIFICATE]);
-    let mut clients: Vec<_> = (0..20).map(|_| connect(&world, &config)).collect();
-    clients.iter_mut().for_each(|client| client.settle(&mut world));
+    let mut clients = twenty_connected(&mut world);
     for client in &mut clients {
         client.write(get("/health").replace("\r\n\r\n", &format!("\r\nX: {:7000}\r\n\r\n", 0)));
         while client.send(usize::MAX) {}
