@@ -11,27 +11,21 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`url`] | the announce URL |
 //! | `connection` | one connection, with TLS or without |
-//! | [`reach`] | whether a tracker takes connections |
 //! | `request` | requests as bytes |
-//! | [`tls`] | the client's side of TLS |
 //! | [`worker`] | a worker |
 
 mod connection;
-pub mod reach;
 mod request;
-pub mod tls;
-pub mod url;
 pub mod worker;
 
 use std::sync::Arc;
 
+use onrush_verify::tcp::Url;
 use rustls::ClientConfig;
 use serde::{Deserialize, Serialize};
 
 use crate::plan::profile::Mix;
-pub use url::Url;
 
 /// The settings of a load over HTTP.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -12,7 +12,6 @@ use anyhow::{Context as _, Error};
 use onrush_load::args::{self, Args, Command, HttpArgs, LoadArgs, VerifyArgs};
 use onrush_load::attack::{self, AttackArgs};
 use onrush_load::environment::Environment;
-use onrush_load::http::reach::reach;
 use onrush_load::interrupt::{self, SIGINT, SIGTERM};
 use onrush_load::options::{NetworkArgs, ReportArgs, SourceArgs, command_line};
 use onrush_load::plan::{Plan, Population, Profile};
@@ -26,6 +25,7 @@ use onrush_net::affinity::{self, AffinityError};
 use onrush_proto::Family;
 use onrush_text::numbers::grouped;
 use onrush_verify::reachability::{self, REACH_TIMEOUT};
+use onrush_verify::tcp::reach::reach;
 use serde::Serialize;
 
 /// Exit status: a reply was wrong, or a conformance check failed.
@@ -224,7 +224,7 @@ fn http(args: &HttpArgs) -> anyhow::Result<u8> {
         return Ok(0);
     }
     let profile = args.profile().map_err(Error::msg)?;
-    let (target, targets) = (args.target()?, args.target.iter().map(|url| url.address));
+    let (target, targets) = (args.target().map_err(anyhow::Error::msg)?, args.target.iter().map(|url| url.address));
     check_host(load, &args.from)?;
     let seed = load.mix.seed.unwrap_or_else(rand::random);
     let targets: Vec<_> = targets.collect();

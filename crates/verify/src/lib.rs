@@ -15,6 +15,7 @@
 //! | [`exchange`] | a client: requests with repeats, silence |
 //! | [`message`] | requests and replies, field by field |
 //! | [`address`] | the address of a tracker: an announce URL, or host and port |
+//! | [`tcp`] | URL, TLS and reachability of trackers over HTTP and WebSocket |
 //! | [`target`] | the tracker's addresses, source addresses and time |
 //! | [`probe`] | a connect, an announce and a scrape, with their times |
 //! | [`reachability`] | whether anything answers at the target |
@@ -30,5 +31,6 @@ pub mod reachability;
 pub mod report;
 pub mod run;
 pub mod target;
+pub mod tcp;
 
 pub use run::{VerifySettings, verify};

@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use onrush_verify::tcp::{Scheme, Url, tls};
 
 use super::{LoadArgs, MixArgs, help};
-use crate::http::{HttpSettings, Target, Url, adapt, tls};
+use crate::http::{HttpSettings, Target, adapt};
 use crate::options::{SOMETIMES, SourceArgs, count, number};
 use crate::plan::Profile;
 use crate::run::RunSettings;
@@ -133,7 +134,8 @@ impl HttpArgs {
             if self.target[..n].iter().any(|other| other.address == url.address) {
                 return Err(format!("--target {url}: its address is given twice"));
             }
-            if url.tls != settings.tls {
+            let scheme = if settings.tls { Scheme::Https } else { Scheme::Http };
+            if url.scheme != scheme {
                 return Err(format!("--target {url}: all have to be http:// or https://"));
             }
         }
@@ -153,7 +155,7 @@ impl HttpArgs {
             connections: self.connections.unwrap_or(64) as usize,
             keep_alive: self.keep_alive.unwrap_or(keep_alive) == Switch::On,
             pipeline: self.pipeline as usize,
-            tls: self.target.iter().any(|url| url.tls),
+            tls: self.target.iter().any(|url| url.scheme.has_tls()),
             resume: self.resume,
             lists: self.lists.unwrap_or(lists) / 100.0,
         }
@@ -163,7 +165,7 @@ impl HttpArgs {
     ///
     /// # Errors
     /// When the file of `--ca` cannot be used.
-    pub fn target(&self) -> anyhow::Result<Target> {
+    pub fn target(&self) -> Result<Target, String> {
         let settings = self.settings();
         let only_1_3 = self.preset.is_some();
         let client = || tls::client(self.ca.as_deref(), self.resume, only_1_3);
@@ -244,8 +246,8 @@ mod tests {
     #[test]
     fn invalid_arguments_are_named() {
         for (line, named) in [
-            ("--target 127.0.0.1:6969", "expected http://HOST:PORT/announce"),
-            ("--target udp://127.0.0.1:6969", "is not HTTP"),
+            ("--target 127.0.0.1:6969", "expected SCHEME://HOST:PORT"),
+            ("--target ws://127.0.0.1:6969", "all have to be http://"),
             ("-t http://127.0.0.1:1 -t http://127.0.0.1:1/x/announce", "twice"),
             ("-t http://127.0.0.1:1 -t https://[::1]:1", "all have to be"),
             ("-t http://127.0.0.1:1/x", "--set mix.scrape=0"),
@@ -267,7 +269,7 @@ mod tests {
     fn an_unusable_file_is_named() {
         for file in ["/nowhere/ca.pem", "/dev/null"] {
             let args = args(&format!("-t https://127.0.0.1:1 --ca {file}")).unwrap();
-            let error = format!("{:#}", args.target().unwrap_err());
+            let error = args.target().unwrap_err();
             assert!(error.contains(file), "{error}");
         }
     }

@@ -2,8 +2,8 @@
 
 use onrush_proto::Family;
 use onrush_proto::http::client::{write_announce_query, write_scrape_query};
+use onrush_verify::tcp::Url;
 
-use super::Url;
 use crate::plan::{Plan, PlannedRequest};
 
 /// The parts of a request that are the same for all requests to a URL.

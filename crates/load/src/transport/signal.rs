@@ -11,14 +11,13 @@ use std::time::Duration;
 use anyhow::{Context as _, Error, bail};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
+use onrush_verify::tcp::{Url, tls};
 use rustls::{ClientConnection, StreamOwned};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tungstenite::http::Uri;
 use tungstenite::{Message, WebSocket};
 
 use super::stack::Wake;
-use crate::http::tls;
 
 /// Time for the connection to the tracker, and for its reply to the first announce.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -241,24 +240,20 @@ impl<T: Read + Write + Send> Transport for T {}
 
 /// Opens a connection to a tracker, and its socket.
 fn open(url: &str) -> anyhow::Result<(WebSocket<Box<dyn Transport>>, TcpStream)> {
-    let uri: Uri = url.parse()?;
-    let host = uri.host().context("there is no host")?;
-    let is_secure = match uri.scheme_str() {
-        Some("wss") => true,
-        Some("ws") => false,
-        _ => bail!("it does not begin with wss:// or ws://"),
-    };
-    let port = uri.port_u16().unwrap_or(if is_secure { 443 } else { 80 });
-    let tcp = TcpStream::connect((host.trim_matches(['[', ']']), port))?;
+    let url: Url = url.parse().map_err(Error::msg)?;
+    if !url.scheme.is_websocket() {
+        bail!("it does not begin with wss:// or ws://");
+    }
+    let tcp = TcpStream::connect(url.address)?;
     tcp.set_nodelay(true)?;
     let mut stream: Box<dyn Transport> = Box::new(tcp.try_clone()?);
-    if is_secure {
-        let name = host.trim_matches(['[', ']']).to_owned().try_into()?;
-        let session = ClientConnection::new(tls::client(None, false, false)?, name)?;
+    if url.scheme.has_tls() {
+        let config = tls::client(None, false, false).map_err(Error::msg)?;
+        let session = ClientConnection::new(config, url.server_name())?;
         stream = Box::new(StreamOwned::new(session, stream));
     }
     tcp.set_read_timeout(Some(PATIENCE))?;
-    let upgraded = tungstenite::client(url, stream);
+    let upgraded = tungstenite::client(url.to_string(), stream);
     let (socket, _) = upgraded.map_err(|error| Error::msg(error.to_string()))?;
     Ok((socket, tcp))
 }

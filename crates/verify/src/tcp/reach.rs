@@ -1,10 +1,10 @@
-//! Tests that a tracker takes connections, before a load starts.
+//! Tests that a tracker takes connections, before checks or a load start.
 
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use onrush_verify::reachability::REACH_TIMEOUT;
+use crate::reachability::REACH_TIMEOUT;
 
 /// The time for one attempt.
 const TURN: Duration = Duration::from_secs(1);

@@ -1,27 +1,55 @@
-//! The announce URL of a tracker over HTTP.
+//! The announce URL of a tracker over HTTP or WebSocket.
 
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
-use onrush_verify::address::TrackerAddress;
 use rustls::pki_types::ServerName;
+use strum::{AsRefStr, EnumString};
+
+use crate::address::TrackerAddress;
 
 /// The expected form, for error messages.
-const EXPECTED: &str = "expected http://HOST:PORT/announce or https://HOST:PORT/announce";
+const EXPECTED: &str = "expected SCHEME://HOST:PORT/PATH with http, https, ws or wss";
+
+/// The scheme of a URL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, AsRefStr, EnumString)]
+#[strum(serialize_all = "lowercase", ascii_case_insensitive)]
+pub enum Scheme {
+    /// Requests over HTTP.
+    Http,
+    /// Requests over HTTP, by TLS.
+    Https,
+    /// Messages of WebTorrent over WebSocket.
+    Ws,
+    /// Messages of WebTorrent over WebSocket, by TLS.
+    Wss,
+}
+
+impl Scheme {
+    /// Whether connections have TLS.
+    pub const fn has_tls(self) -> bool {
+        matches!(self, Self::Https | Self::Wss)
+    }
+
+    /// Whether it is of WebSocket.
+    pub const fn is_websocket(self) -> bool {
+        matches!(self, Self::Ws | Self::Wss)
+    }
+}
 
 /// An announce URL, with its host looked up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Url {
-    /// Whether it is `https://`.
-    pub tls: bool,
+    /// Its scheme.
+    pub scheme: Scheme,
     /// The first address of its host, IPv4 before IPv6.
     pub address: SocketAddr,
     /// Host and port as they are in it.
     pub authority: String,
-    /// The path of announces, which may have a query.
+    /// The path of announces or of the WebSocket, which may have a query.
     pub announce: String,
     /// The path of scrapes: the last segment begins with `scrape` where that of announces begins
-    /// with `announce` (BEP 48); none otherwise.
+    /// with `announce` (BEP 48); none otherwise, and over WebSocket.
     pub scrape: Option<String>,
 }
 
@@ -41,8 +69,7 @@ impl Url {
 
 impl std::fmt::Display for Url {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let scheme = if self.tls { "https" } else { "http" };
-        write!(f, "{scheme}://{}{}", self.authority, self.announce)
+        write!(f, "{}://{}{}", self.scheme.as_ref(), self.authority, self.announce)
     }
 }
 
@@ -52,30 +79,28 @@ impl FromStr for Url {
     /// Parses the text and looks the host up.
     fn from_str(text: &str) -> Result<Self, String> {
         let (scheme, rest) = text.split_once("://").ok_or_else(|| EXPECTED.to_owned())?;
-        let tls = match scheme.to_ascii_lowercase().as_str() {
-            "https" => true,
-            "http" => false,
-            _ => return Err(format!("`{scheme}://` is not HTTP; {EXPECTED}")),
-        };
+        let unknown = |_| format!("`{scheme}://` is no such URL; {EXPECTED}");
+        let scheme: Scheme = scheme.parse().map_err(unknown)?;
         let rest = rest.split('#').next().unwrap_or(rest);
         let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
         if path.bytes().any(|byte| !byte.is_ascii_graphic()) {
             return Err("the path has a character that has to be percent-encoded".into());
         }
         let path = match path {
+            "" | "/" if scheme.is_websocket() => "/".to_owned(),
             "" | "/" => "/announce".to_owned(),
             path if path.starts_with('?') => format!("/{path}"),
             path => path.to_owned(),
         };
         let (host, port) = host(authority);
-        let port = port.unwrap_or(if tls { "443" } else { "80" });
+        let port = port.unwrap_or(if scheme.has_tls() { "443" } else { "80" });
         let bracketed = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
         let address = format!("{bracketed}:{port}").parse::<TrackerAddress>()?.first();
         if ServerName::try_from(host.split('%').next().unwrap_or(host)).is_err() {
             return Err(format!("`{host}` is no host; {EXPECTED}"));
         }
-        let scrape = scrape_path(&path);
-        Ok(Self { tls, address, authority: authority.to_owned(), announce: path, scrape })
+        let scrape = if scheme.is_websocket() { None } else { scrape_path(&path) };
+        Ok(Self { scheme, address, authority: authority.to_owned(), announce: path, scrape })
     }
 }
 
@@ -110,11 +135,14 @@ mod tests {
                 Some("/x/scrape.php?k=1"),
             ),
             ("http://127.0.0.1:7/a/x", "127.0.0.1:7", "/a/x", None),
+            ("ws://127.0.0.1:7", "127.0.0.1:7", "/", None),
+            ("WSS://127.0.0.1/announce", "127.0.0.1:443", "/announce", None),
         ] {
             let url: Url = text.parse().unwrap();
             assert_eq!((url.address, url.announce.as_str()), (address.parse().unwrap(), announce));
             assert_eq!(url.scrape.as_deref(), scrape);
-            assert_eq!(url.tls, text.starts_with("HTTPS"));
+            assert_eq!(url.scheme.has_tls(), url.address.port() == 443);
+            assert_eq!(url.scheme.is_websocket(), text.to_lowercase().starts_with("ws"));
         }
         let url: Url = "https://localhost:1/announce".parse().unwrap();
         assert!(url.address.ip().is_loopback());
@@ -127,8 +155,8 @@ mod tests {
     #[test]
     fn errors_name_the_expected_form() {
         for (text, named) in [
-            ("127.0.0.1:6969", "expected http://"),
-            ("udp://127.0.0.1:6969", "`udp://` is not HTTP"),
+            ("127.0.0.1:6969", "expected SCHEME://"),
+            ("udp://127.0.0.1:6969", "`udp://`"),
             ("http://", "is no host"),
             ("http://127.0.0.1:x/", "`x` is no port"),
             ("http://127.0.0.1/a b", "percent-encoded"),

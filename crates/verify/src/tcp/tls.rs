@@ -1,9 +1,9 @@
 //! The client's side of TLS (RFC 8446, RFC 5246) by rustls, with the cryptography of the tracker.
 
+use std::fmt::Display;
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context as _, bail};
 use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::aws_lc_rs::default_provider;
@@ -22,10 +22,11 @@ pub fn client(
     ca: Option<&Path>,
     resume: bool,
     only_1_3: bool,
-) -> anyhow::Result<Arc<ClientConfig>> {
+) -> Result<Arc<ClientConfig>, String> {
     let versions = if only_1_3 { &[&TLS13][..] } else { &[&TLS13, &TLS12] };
     let provider = Arc::new(default_provider());
-    let config = ClientConfig::builder_with_provider(provider).with_protocol_versions(versions)?;
+    let config = ClientConfig::builder_with_provider(provider).with_protocol_versions(versions);
+    let config = config.map_err(|error| error.to_string())?;
     let config = match ca {
         Some(file) => config.with_root_certificates(roots(file)?),
         None => config.dangerous().with_custom_certificate_verifier(Arc::new(Unverified)),
@@ -38,17 +39,18 @@ pub fn client(
     Ok(Arc::new(config))
 }
 
-fn roots(file: &Path) -> anyhow::Result<RootCertStore> {
-    let of_file = || format!("--ca {}", file.display());
-    let pem = std::fs::read(file).with_context(of_file)?;
+fn roots(file: &Path) -> Result<RootCertStore, String> {
+    let unusable = |why: &dyn Display| format!("--ca {}: {why}", file.display());
+    let pem = std::fs::read(file).map_err(|error| unusable(&error))?;
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(&pem) {
-        roots.add(certificate.with_context(of_file)?).with_context(of_file)?;
+        let certificate = certificate.map_err(|error| unusable(&error))?;
+        roots.add(certificate).map_err(|error| unusable(&error))?;
     }
-    if roots.is_empty() {
-        bail!("{}: there is no certificate in it", of_file());
+    match roots.is_empty() {
+        true => Err(unusable(&"there is no certificate in it")),
+        false => Ok(roots),
     }
-    Ok(roots)
 }
 
 /// Accepts any certificate without a look at it, which is no part of a tracker's work.

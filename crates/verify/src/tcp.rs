@@ -1,0 +1,8 @@
+//! What clients of trackers over TCP share: the announce URL, TLS, and whether a tracker takes
+//! connections.
+
+pub mod reach;
+pub mod tls;
+pub mod url;
+
+pub use url::{Scheme, Url};
