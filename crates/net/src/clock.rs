@@ -1,7 +1,9 @@
-//! Estimated error of the wall clock (`adjtimex`).
+//! Estimated error of the wall clock (`adjtimex`), and the clock of programs in the kernel.
 
 use std::io;
 use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::sys;
 
@@ -16,6 +18,13 @@ pub const UNSYNCHRONISED: Duration = Duration::from_secs(16);
 /// When a sandbox forbids the call.
 pub fn max_error() -> io::Result<Duration> {
     Ok(Duration::from_micros(sys::clock_error()?))
+}
+
+/// The time of CLOCK_MONOTONIC in nanoseconds, by which programs in the kernel go
+/// (bpf-helpers(7), `bpf_ktime_get_ns`).
+pub fn monotonic() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 #[cfg(test)]

@@ -67,6 +67,7 @@
 //! | [`stream::connect`] | connections to a server, for load tests |
 //! | [`stream::mio`] | the kernel's connections as a backend: accept4 and epoll |
 //! | [`stream::memory`] | connections within the process: partial transfers, late events |
+//! | [`xdp`] | XDP programs and their maps |
 //! | [`raw`] | datagrams from any source address, for load tests |
 
 #![allow(unsafe_code, reason = "system calls without a safe wrapper")]
@@ -95,6 +96,7 @@ pub mod socket;
 pub mod steering;
 pub mod stream;
 mod sys;
+pub mod xdp;
 
 pub use counters::untaken;
 pub use notice::Notice;

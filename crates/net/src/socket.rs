@@ -1,6 +1,7 @@
 //! The contract of a backend as types; the rules are in the [crate] documentation.
 
 use std::io;
+use std::marker::PhantomData;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -124,10 +125,16 @@ pub struct Reply<'b> {
 }
 
 /// A batch of datagrams in a backend's memory.
+///
+/// It holds no reference to the whole region: of memory that is shared with the kernel, only the
+/// bytes of the batch's own slots stay unchanged.
 #[derive(Clone, Copy, Debug)]
 pub struct Received<'a> {
-    region: &'a [u8],
+    base: *const u8,
+    /// Bytes of the region.
+    len: usize,
     slots: &'a [Slot],
+    region: PhantomData<&'a [u8]>,
 }
 
 /// The place of a datagram in the batch's region, and its sender.
@@ -146,7 +153,7 @@ pub struct Slot {
 impl<'a> Received<'a> {
     /// For backends: a batch of `slots` that point into `region`.
     pub fn new(region: &'a [u8], slots: &'a [Slot]) -> Self {
-        Self { region, slots }
+        Self { base: region.as_ptr(), len: region.len(), slots, region: PhantomData }
     }
 
     /// The number of datagrams in the batch.
@@ -163,7 +170,7 @@ impl<'a> Received<'a> {
     pub fn take_first(&mut self, count: usize) -> Self {
         let (first, rest) = self.slots.split_at(count.min(self.slots.len()));
         self.slots = rest;
-        Self { region: self.region, slots: first }
+        Self { slots: first, ..*self }
     }
 
     /// The sender of a datagram of the batch, by its index.
@@ -177,10 +184,13 @@ impl<'a> Received<'a> {
     /// Each datagram with its bytes.
     #[inline]
     pub fn iter(&self) -> impl Iterator<Item = (&'a [u8], &'a Slot)> + use<'a> {
-        let region = self.region;
+        let (base, region_len) = (self.base, self.len);
         self.slots.iter().map(move |slot| {
-            let start = slot.offset as usize;
-            (&region[start..start + slot.len as usize], slot)
+            let (start, len) = (slot.offset as usize, slot.len as usize);
+            assert!(start + len <= region_len, "a slot is within the region");
+            // SAFETY: the bytes are within the region, which lives for 'a; nothing writes to those
+            // of a slot meanwhile.
+            (unsafe { std::slice::from_raw_parts(base.add(start), len) }, slot)
         })
     }
 }

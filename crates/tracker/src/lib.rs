@@ -12,6 +12,7 @@
 //! | [`front`] | the lanes' end of a thread that serves clients and is no socket worker |
 //! | [`intake`], [`connection`], [`access`] | the checks of a request |
 //! | [`kernel_filter`] | the filter at the sockets under overload |
+//! | [`xdp`] | intake in the driver: the XDP program and the rules that it is given |
 //! | [`refusal`] | reasons to refuse a request, each with a name and a counter |
 //! | [`close_cause`] | causes for the end of a connection, likewise |
 //! | [`proxies`] | which proxies are trusted to name the client |
@@ -50,5 +51,6 @@ pub mod sorter;
 pub mod source_sample;
 pub mod stream;
 pub mod worker;
+pub mod xdp;
 
 pub use running::Running;

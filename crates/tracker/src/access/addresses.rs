@@ -5,7 +5,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-use ipnet::{IpNet, Ipv4Net};
+use ipnet::{IpNet, Ipv4Net, Ipv4Subnets, Ipv6Subnets};
 use onrush_proto::Endpoint;
 use onrush_swarm::SourceSet;
 
@@ -99,7 +99,8 @@ impl AddressSet {
     /// The set with these blocks added, which [`blocks`](Self::blocks) does not count. Takes time
     /// proportional to the length of both.
     pub fn with(&self, blocks: impl IntoIterator<Item = AddressBlock>) -> Self {
-        let (mut v4, mut v6) = (self.v4.to_vec(), self.v6.to_vec());
+        let (mut v4, mut v6) =
+            (self.v4.iter().collect::<Vec<_>>(), self.v6.iter().collect::<Vec<_>>());
         for block in blocks {
             match block {
                 AddressBlock::V4(first, last) => v4.push((first.into(), last.into())),
@@ -128,6 +129,13 @@ impl AddressSet {
     /// The number of distinct blocks that it was made of.
     pub fn blocks(&self) -> usize {
         self.blocks
+    }
+
+    /// The fewest prefixes that together have exactly the addresses of the set.
+    pub fn prefixes(&self) -> impl Iterator<Item = IpNet> + '_ {
+        let v4 = self.v4.iter().map(|(first, last)| Ipv4Subnets::new(first.into(), last.into(), 0));
+        let v6 = self.v6.iter().map(|(first, last)| Ipv6Subnets::new(first.into(), last.into(), 0));
+        v4.flatten().map(IpNet::V4).chain(v6.flatten().map(IpNet::V6))
     }
 
     /// Whether the set has every address of `other`.
@@ -228,8 +236,8 @@ impl<N: Number> Ranges<N> {
         Self { firsts: firsts.into(), lasts: lasts.into(), before: before.into(), joined: number }
     }
 
-    fn to_vec(&self) -> Vec<(N, N)> {
-        self.firsts.iter().copied().zip(self.lasts.iter().copied()).collect()
+    fn iter(&self) -> impl Iterator<Item = (N, N)> + '_ {
+        self.firsts.iter().copied().zip(self.lasts.iter().copied())
     }
 
     #[inline]

@@ -63,6 +63,11 @@ impl SourceBlocks {
         }
     }
 
+    /// Each block with the slot in which [`count`](Self::count) counts its requests.
+    pub fn iter(&self) -> impl Iterator<Item = (IpNet, usize)> + '_ {
+        self.slots.iter().map(|(net, slot)| (*net, *slot))
+    }
+
     fn slot_of(&self, ip: IpAddr) -> Option<usize> {
         let lengths = &self.lengths[usize::from(ip.is_ipv6())];
         lengths.iter().find_map(|length| {

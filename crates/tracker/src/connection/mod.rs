@@ -100,6 +100,26 @@ impl ConnectionIds {
         })
     }
 
+    /// The tag of ids that are issued at this time.
+    pub(crate) fn tag(&self, unix: u64) -> u8 {
+        self.with_buckets(unix, |buckets| buckets.this as u8)
+    }
+
+    /// The number of the time bucket, in which all ids are issued under the same keys.
+    pub(crate) fn bucket(&self, unix: u64) -> u64 {
+        unix / self.validity
+    }
+
+    /// The keys of the bucket of this time and of its neighbours: the set of new ids, then those of
+    /// ids that are accepted as well. A set has two words for each tag.
+    pub(crate) fn key_sets(&self, unix: u64) -> Vec<[[u64; 2]; 4]> {
+        let words = |keys: [BucketKey; 4]| keys.map(|BucketKey(first, second)| [first, second]);
+        self.with_buckets(unix, |buckets| {
+            let others = buckets.others.iter().flatten();
+            std::iter::once(&buckets.current).chain(others).copied().map(words).collect()
+        })
+    }
+
     /// Calls `ask` with the buckets of `unix`, prepared or computed.
     #[inline]
     fn with_buckets<T>(&self, unix: u64, ask: impl FnOnce(&Buckets) -> T) -> T {

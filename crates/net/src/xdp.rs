@@ -1,0 +1,9 @@
+//! XDP: programs that see each frame before the kernel's network stack does.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`program`] | a program, its maps, and where it is attached |
+
+pub mod program;
+
+pub use program::{Program, Verdict};

@@ -1,0 +1,168 @@
+//! An XDP program, its maps, and a run of it on one frame.
+//!
+//! Keys and values are bytes as the program's C structs lay them out. The program and its maps
+//! exist until the [`Program`] is dropped.
+
+use std::error::Error;
+use std::io;
+
+use aya::maps::lpm_trie::Key;
+use aya::maps::{Array, HashMap, LpmTrie, Map, MapError, PerCpuArray};
+use aya::programs::{TestRun as _, TestRunOptions, Xdp};
+use aya::{Ebpf, EbpfLoader};
+
+/// Bytes of the largest frame that [`Program::run`] takes: a page less what the kernel puts around
+/// a frame.
+const MAX_FRAME: usize = 3_400;
+
+/// What a program decides about a frame (include/uapi/linux/bpf.h, `enum xdp_action`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It has failed, and the frame is dropped.
+    Aborted,
+    /// The frame is dropped.
+    Drop,
+    /// The kernel's network stack takes the frame.
+    Pass,
+    /// The frame leaves by the interface on which it arrived.
+    Transmit,
+    /// The frame goes to a socket or another interface.
+    Redirect,
+}
+
+/// A loaded program with its maps.
+#[derive(Debug)]
+pub struct Program {
+    object: Ebpf,
+    name: &'static str,
+}
+
+impl Program {
+    /// Loads the XDP program `name` of an ELF object and creates its maps.
+    ///
+    /// # Errors
+    /// When the object is none, the kernel refuses the program, or a capability is missing: CAP_BPF
+    /// and CAP_NET_ADMIN are needed.
+    pub fn load(object: &[u8], name: &'static str) -> io::Result<Self> {
+        let object = EbpfLoader::new().load(object).map_err(io_error)?;
+        let mut program = Self { object, name };
+        program.xdp()?.load().map_err(io_error)?;
+        Ok(program)
+    }
+
+    /// Sets an element of an array.
+    ///
+    /// # Errors
+    /// When the program has no such array, or its values have another size.
+    pub fn set<const V: usize>(&mut self, map: &str, at: u32, value: [u8; V]) -> io::Result<()> {
+        let mut array: Array<_, [u8; V]> = self.map(map)?;
+        array.set(at, value, 0).map_err(io_error)
+    }
+
+    /// Adds or replaces an entry of a hash table.
+    ///
+    /// # Errors
+    /// When the program has no such table, its keys or values have other sizes, or it is full.
+    pub fn insert<const K: usize, const V: usize>(
+        &mut self,
+        map: &str,
+        key: [u8; K],
+        value: [u8; V],
+    ) -> io::Result<()> {
+        let mut table: HashMap<_, [u8; K], [u8; V]> = self.map(map)?;
+        table.insert(key, value, 0).map_err(io_error)
+    }
+
+    /// Removes an entry of a hash table.
+    ///
+    /// # Errors
+    /// When the program has no such table, its keys or values have other sizes, or there is no such
+    /// entry.
+    pub fn remove<const K: usize, const V: usize>(
+        &mut self,
+        map: &str,
+        key: [u8; K],
+    ) -> io::Result<()> {
+        let mut table: HashMap<_, [u8; K], [u8; V]> = self.map(map)?;
+        table.remove(&key).map_err(io_error)
+    }
+
+    /// Makes a trie of prefixes hold exactly these: a prefix's bits and number of bits, and its
+    /// value.
+    ///
+    /// # Errors
+    /// When the program has no such trie, its keys or values have other sizes, or it is full.
+    pub fn fill_trie<const K: usize, const V: usize>(
+        &mut self,
+        map: &str,
+        prefixes: impl IntoIterator<Item = ([u8; K], u32, [u8; V])>,
+    ) -> io::Result<()> {
+        let mut trie: LpmTrie<_, [u8; K], [u8; V]> = self.map(map)?;
+        let former: Vec<_> = trie.keys().collect::<Result<_, _>>().map_err(io_error)?;
+        for key in former {
+            trie.remove(&key).map_err(io_error)?;
+        }
+        prefixes.into_iter().try_for_each(|(bits, length, value)| {
+            trie.insert(&Key::new(length, bits), value, 0).map_err(io_error)
+        })
+    }
+
+    /// The sums over all vCPUs of the counters in an element of an array per vCPU.
+    ///
+    /// # Errors
+    /// When the program has no such array, or its values have another size.
+    pub fn sums<const N: usize>(&self, map: &str, at: u32) -> io::Result<[u64; N]> {
+        let map = self.object.map(map).ok_or(io::ErrorKind::NotFound)?;
+        let array: PerCpuArray<_, [u64; N]> = map.try_into().map_err(io_error)?;
+        let mut sums = [0; N];
+        for counters in array.get(&at, 0).map_err(io_error)?.iter() {
+            sums.iter_mut().zip(counters).for_each(|(sum, count)| *sum += count);
+        }
+        Ok(sums)
+    }
+
+    /// Runs the program once on a frame, as if it had arrived on the loopback device; returns the
+    /// verdict, and writes the frame that leaves to `out`.
+    ///
+    /// # Errors
+    /// When the frame is shorter than an Ethernet header, or too long.
+    pub fn run(&mut self, frame: &[u8], out: &mut Vec<u8>) -> io::Result<Verdict> {
+        out.resize(MAX_FRAME, 0);
+        let options =
+            TestRunOptions { data_in: Some(frame), data_out: Some(out), ..Default::default() };
+        let result = self.xdp()?.test_run(options).map_err(io_error)?;
+        out.truncate(result.data_size_out as usize);
+        Ok(match result.return_value {
+            1 => Verdict::Drop,
+            2 => Verdict::Pass,
+            3 => Verdict::Transmit,
+            4 => Verdict::Redirect,
+            _ => Verdict::Aborted,
+        })
+    }
+
+    fn xdp(&mut self) -> io::Result<&mut Xdp> {
+        let program = self.object.program_mut(self.name).ok_or(io::ErrorKind::NotFound)?;
+        program.try_into().map_err(io_error)
+    }
+
+    /// A map of the program, by its name.
+    fn map<'p, M>(&'p mut self, name: &str) -> io::Result<M>
+    where
+        M: TryFrom<&'p mut Map, Error = MapError>,
+    {
+        let map = self.object.map_mut(name).ok_or(io::ErrorKind::NotFound)?;
+        map.try_into().map_err(io_error)
+    }
+}
+
+/// An error with those that caused it.
+fn io_error(error: impl Error) -> io::Error {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    io::Error::other(text)
+}
