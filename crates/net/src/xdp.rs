@@ -6,4 +6,4 @@
 
 pub mod program;
 
-pub use program::{Program, Verdict};
+pub use program::{AttachError, Mode, Program, Verdict};

@@ -19,7 +19,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 use ipnet::IpNet;
-use onrush_net::xdp::{Program, Verdict};
+use onrush_net::xdp::{AttachError, Mode, Program, Verdict};
 
 use crate::connection::ConnectionIds;
 use crate::rules::Rules;
@@ -83,6 +83,14 @@ impl XdpIntake {
     pub fn load() -> io::Result<Self> {
         let program = Program::load(&OBJECT.0, "onrush")?;
         Ok(Self { program, buffer: 0, trie: 0, has_blocked: false, fits: true })
+    }
+
+    /// Attaches the program to an interface, until this is dropped; returns the interface's index.
+    ///
+    /// # Errors
+    /// Why the kernel refuses that.
+    pub fn attach(&mut self, interface: &str, mode: Mode) -> Result<u32, AttachError> {
+        self.program.attach(interface, mode)
     }
 
     /// Serves requests to `place`, on a device with this MAC address.

@@ -1,15 +1,18 @@
-//! An XDP program, its maps, and a run of it on one frame.
+//! An XDP program, its maps, the interfaces that it is attached to, and a run of it on one frame.
 //!
 //! Keys and values are bytes as the program's C structs lay them out. The program and its maps
-//! exist until the [`Program`] is dropped.
+//! exist until the [`Program`] is dropped, and it is detached then, however the process ends:
+//! interfaces are held by links (bpf(2), `BPF_LINK_CREATE`; Linux 5.9).
 
 use std::error::Error;
 use std::io;
 
 use aya::maps::lpm_trie::Key;
 use aya::maps::{Array, HashMap, LpmTrie, Map, MapError, PerCpuArray};
-use aya::programs::{TestRun as _, TestRunOptions, Xdp};
+use aya::programs::links::FdLink;
+use aya::programs::{ProgramError, TestRun as _, TestRunOptions, Xdp, XdpMode};
 use aya::{Ebpf, EbpfLoader};
+use nix::net::if_::if_nametoindex;
 
 /// Bytes of the largest frame that [`Program::run`] takes: a page less what the kernel puts around
 /// a frame.
@@ -30,11 +33,46 @@ pub enum Verdict {
     Redirect,
 }
 
+/// Who runs a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// The driver, before the kernel allocates memory for a frame.
+    Native,
+    /// The kernel's network stack, for drivers without XDP. It gains little.
+    Generic,
+}
+
+/// Why a program is not attached to an interface, with a remedy.
+#[derive(Debug, thiserror::Error)]
+pub enum AttachError {
+    /// There is no interface of this name.
+    #[error("there is no interface {0} (try: ip link)")]
+    NoInterface(String),
+    /// Another program is attached.
+    #[error(
+        "another XDP program is attached to {0} (try: ip -details link show {0}, and: bpftool net)"
+    )]
+    Occupied(String),
+    /// The driver does not run programs.
+    #[error(
+        "the driver of {0} has no native XDP, or not with the MTU and the features in use: generic \
+         mode works with every driver, and gains little (try: ethtool -i {0})"
+    )]
+    NoNative(String),
+    /// The process lacks a capability.
+    #[error("to attach a program to {0} needs CAP_NET_ADMIN and CAP_BPF")]
+    NoPermission(String),
+    /// Any other reason.
+    #[error("the kernel does not attach a program to {0}")]
+    Other(String, #[source] io::Error),
+}
+
 /// A loaded program with its maps.
 #[derive(Debug)]
 pub struct Program {
     object: Ebpf,
     name: &'static str,
+    links: Vec<FdLink>,
 }
 
 impl Program {
@@ -45,9 +83,37 @@ impl Program {
     /// and CAP_NET_ADMIN are needed.
     pub fn load(object: &[u8], name: &'static str) -> io::Result<Self> {
         let object = EbpfLoader::new().load(object).map_err(io_error)?;
-        let mut program = Self { object, name };
+        let mut program = Self { object, name, links: Vec::new() };
         program.xdp()?.load().map_err(io_error)?;
         Ok(program)
+    }
+
+    /// Attaches the program to an interface and returns the interface's index.
+    ///
+    /// # Errors
+    /// Why the kernel refuses that.
+    pub fn attach(&mut self, interface: &str, mode: Mode) -> Result<u32, AttachError> {
+        let name = || interface.to_owned();
+        let other = |error| AttachError::Other(name(), error);
+        let index = if_nametoindex(interface).map_err(|_| AttachError::NoInterface(name()))?;
+        let mode = match mode {
+            Mode::Native => XdpMode::Driver,
+            Mode::Generic => XdpMode::Skb,
+        };
+        let xdp = self.xdp().map_err(other)?;
+        let attached = xdp.attach_to_if_index(index, mode).map_err(|error| match error {
+            ProgramError::SyscallError(error) => match error.io_error.raw_os_error() {
+                Some(libc::EBUSY | libc::EEXIST) => AttachError::Occupied(name()),
+                Some(libc::EOPNOTSUPP) => AttachError::NoNative(name()),
+                Some(libc::EPERM) => AttachError::NoPermission(name()),
+                _ => AttachError::Other(name(), error.io_error),
+            },
+            error => AttachError::Other(name(), io_error(error)),
+        })?;
+        // Where the kernel refuses a link, aya attaches without one, which outlives the process.
+        let link = xdp.take_link(attached).map_err(|error| other(io_error(error)))?;
+        self.links.push(FdLink::try_from(link).map_err(|error| other(io_error(error)))?);
+        Ok(index)
     }
 
     /// Sets an element of an array.
