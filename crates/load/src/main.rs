@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context as _, Error};
-use onrush_load::args::{self, Args, Command, HttpArgs, LoadArgs, VerifyArgs};
+use onrush_load::args::{self, Args, Command, HttpArgs, LoadArgs, VerifyArgs, VerifyRun};
 use onrush_load::attack::{self, AttackArgs};
 use onrush_load::environment::Environment;
 use onrush_load::interrupt::{self, SIGINT, SIGTERM};
@@ -75,7 +75,10 @@ fn execute(args: &Args) -> anyhow::Result<u8> {
 
 /// Runs the conformance checks.
 fn verify(args: &VerifyArgs) -> anyhow::Result<u8> {
-    let report = onrush_verify::verify(&args.settings()?)?;
+    let report = match args.settings()? {
+        VerifyRun::Udp(settings) => onrush_verify::verify(&settings)?,
+        VerifyRun::Tcp(settings) => onrush_verify::verify_tcp(&settings).map_err(Error::msg)?,
+    };
     print(args.json.as_deref(), &report.to_list(), &report)?;
     Ok(if report.has_failed(args.strict) { WRONG } else { 0 })
 }
@@ -224,7 +227,8 @@ fn http(args: &HttpArgs) -> anyhow::Result<u8> {
         return Ok(0);
     }
     let profile = args.profile().map_err(Error::msg)?;
-    let (target, targets) = (args.target().map_err(anyhow::Error::msg)?, args.target.iter().map(|url| url.address));
+    let (target, targets) =
+        (args.target().map_err(anyhow::Error::msg)?, args.target.iter().map(|url| url.address));
     check_host(load, &args.from)?;
     let seed = load.mix.seed.unwrap_or_else(rand::random);
     let targets: Vec<_> = targets.collect();

@@ -15,13 +15,25 @@ use crate::message::hex;
 pub enum Group {
     /// Connection ids.
     Connect,
-    /// Announces: their form, events, counts and peer lists.
+    /// Requests of HTTP and the form of replies.
+    Request,
+    /// The upgrade to WebSocket.
+    Handshake,
+    /// Announces: their form, events and counts; over UDP also peer lists.
     Announce,
+    /// Peer lists over HTTP.
+    Peers,
+    /// Offers and answers of WebTorrent.
+    Offers,
     /// Scrapes.
     Scrape,
     /// Datagrams that are no request, and properties of all replies.
     #[strum(serialize = "anything else")]
     AnythingElse,
+    /// Connections over TCP, or frames of WebSocket.
+    Connection,
+    /// TLS.
+    Tls,
 }
 
 /// The result of a check without its texts.
@@ -46,16 +58,17 @@ impl CheckOutcome {
 
 /// Why a check does not pass.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Finding {
-    pub(crate) outcome: CheckOutcome,
+pub struct Finding {
+    /// Differs, fails or skipped.
+    pub outcome: CheckOutcome,
     /// The tracker's behaviour, or the reason for which the check was skipped.
-    pub(crate) seen: String,
+    pub seen: String,
     /// The freedom that a BEP leaves, and its section, where the outcome is a difference.
-    pub(crate) open: Option<&'static str>,
+    pub open: Option<&'static str>,
 }
 
 /// The result of a check.
-pub(crate) type CheckResult = Result<(), Finding>;
+pub type CheckResult = Result<(), Finding>;
 
 /// A usable reply was expected and did not arrive: a failure, unless the time has ended.
 impl From<ExchangeError> for Finding {
@@ -79,14 +92,22 @@ pub(crate) enum Needs {
     LargeSwarm,
 }
 
-/// The code of a check, with a client of its own, which connects with its first request that needs
-/// a connection id. A check that accepts an error as the reply to an announce or a scrape calls
-/// [`Client::connect`] first, so that a failed connect still fails the check.
-pub(crate) type Run = fn(&Fixture<'_>, &Client<'_>) -> CheckResult;
+impl Needs {
+    /// The info hashes of a check's own.
+    pub(crate) fn hashes(self) -> usize {
+        if let Self::Hashes(count) = self { count } else { 0 }
+    }
+}
 
-/// One expectation of a tracker, and the code that checks it.
+/// The code of a check over UDP, with a client of its own, which connects with its first request
+/// that needs a connection id. A check that accepts an error as the reply to an announce or a
+/// scrape calls [`Client::connect`] first, so that a failed connect still fails the check.
+pub type Run = fn(&Fixture<'_>, &Client<'_>) -> CheckResult;
+
+/// One expectation of a tracker, and the code that checks it: `R` is a function on what the checks
+/// of a protocol work with.
 #[derive(Clone, Copy, Debug)]
-pub struct Check {
+pub struct CheckOf<R> {
     /// The name, which never changes.
     pub id: &'static str,
     /// The group.
@@ -96,11 +117,14 @@ pub struct Check {
     /// BEP and section, or the clients that depend on it.
     pub source: &'static str,
     pub(crate) needs: Needs,
-    pub(crate) run: Run,
+    pub(crate) run: R,
 }
 
-impl Check {
-    pub(crate) const fn new(group: Group, id: &'static str, needs: Needs, run: Run) -> Self {
+/// A check over UDP.
+pub type Check = CheckOf<Run>;
+
+impl<R: Copy> CheckOf<R> {
+    pub(crate) const fn new(group: Group, id: &'static str, needs: Needs, run: R) -> Self {
         Self { id, group, expected: "", source: "", needs, run }
     }
 
@@ -140,22 +164,31 @@ pub(crate) fn demand_silence_or_error(client: &Client<'_>, request: &[u8]) -> Ch
 }
 
 /// Turns the error of an exchange into a difference within the freedom `open`.
-pub(crate) fn tolerated(open: &'static str) -> impl Fn(ExchangeError) -> Finding {
-    move |error| match Finding::from(error) {
+pub(crate) fn tolerated<E: Into<Finding>>(open: &'static str) -> impl Fn(E) -> Finding {
+    move |error| match error.into() {
         Finding { outcome: CheckOutcome::Fails, seen, .. } => difference(open, seen),
         finding => finding,
     }
 }
 
 pub(crate) fn fails(seen: impl Into<String>) -> CheckResult {
-    Err(Finding { outcome: CheckOutcome::Fails, seen: seen.into(), open: None })
+    Err(failure(seen))
+}
+
+pub(crate) fn failure(seen: impl Into<String>) -> Finding {
+    Finding { outcome: CheckOutcome::Fails, seen: seen.into(), open: None }
+}
+
+/// The time for all checks ended first.
+pub(crate) fn no_time() -> Finding {
+    ExchangeError::OutOfTime.into()
 }
 
 pub(crate) fn differs(open: &'static str, seen: impl ToString) -> CheckResult {
     Err(difference(open, seen.to_string()))
 }
 
-fn difference(open: &'static str, seen: String) -> Finding {
+pub(crate) fn difference(open: &'static str, seen: String) -> Finding {
     Finding { outcome: CheckOutcome::Differs, seen, open: Some(open) }
 }
 

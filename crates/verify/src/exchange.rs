@@ -16,11 +16,12 @@ use onrush_proto::{
     ScrapeCounts, response::BadResponse,
 };
 
+use crate::budget::CHECK_TIME;
 use crate::message::{
     AnnounceReply, AnnounceRequest, STOPPED, connect_request, describe, hex, scrape_request,
     transaction_of,
 };
-use crate::target::{CHECK_TIME, Target};
+use crate::target::Target;
 
 /// How long each try of a request is waited for, in timeouts: short at first, as a datagram may be
 /// lost; longer then, as the tracker may be distant or slow.
@@ -237,14 +238,14 @@ impl<'t> Client<'t> {
         let mut odd = None;
         let mut tries = 0;
         for wait in TRIES {
-            if self.target.is_over() {
+            if self.target.budget.is_over() {
                 break;
             }
             tries += 1;
             for (request, _) in requests.iter().zip(&replies).filter(|(_, reply)| reply.is_none()) {
                 self.send(request)?;
             }
-            let until = self.target.deadline(wait);
+            let until = self.target.budget.deadline(wait);
             while let Some((bytes, from)) = self.receive(until)? {
                 match transaction_of(&bytes).and_then(|number| places.get(&number)) {
                     _ if from != self.to => odd = Some(ExchangeError::Elsewhere(from, bytes)),
@@ -268,12 +269,12 @@ impl<'t> Client<'t> {
         let mut request = request.to_vec();
         let mut sent: Vec<(u32, Vec<Vec<u8>>)> = Vec::new();
         for _ in TRIES {
-            if self.target.is_over() {
+            if self.target.budget.is_over() {
                 break;
             }
             sent.push((self.number(&mut request), Vec::new()));
             self.send(&request)?;
-            let until = self.target.deadline(1.0);
+            let until = self.target.budget.deadline(1.0);
             while let Some((bytes, from)) = self.receive(until)? {
                 let number = transaction_of(&bytes);
                 match sent.iter_mut().find(|(asked, _)| Some(*asked) == number) {
@@ -299,7 +300,7 @@ impl<'t> Client<'t> {
             if answered && tried >= SILENT_TRIES.len() {
                 return Ok(None);
             }
-            if self.target.is_over() {
+            if self.target.budget.is_over() {
                 return Err(ExchangeError::OutOfTime);
             }
             let mut bad = request.to_vec();
@@ -308,7 +309,7 @@ impl<'t> Client<'t> {
             let mut good = connect_request();
             good_sent.push(self.number(&mut good));
             self.send(&good)?;
-            let until = self.target.deadline(*wait);
+            let until = self.target.budget.deadline(*wait);
             while let Some((bytes, from)) = self.receive(until)? {
                 match transaction_of(&bytes) {
                     Some(number) if good_sent.contains(&number) => answered = true,
@@ -369,7 +370,7 @@ impl<'t> Client<'t> {
     }
 
     fn receive(&self, until: Instant) -> Result<Option<(Vec<u8>, SocketAddr)>, ExchangeError> {
-        if self.target.is_over() {
+        if self.target.budget.is_over() {
             return Ok(None);
         }
         loop {
@@ -403,7 +404,7 @@ impl<'t> Client<'t> {
             stop.bytes(self.id.get().unwrap_or_default())
         };
         let mut requests: Vec<_> = joined.into_iter().map(stop).collect();
-        if self.target.shares_hashes && !self.target.is_over() {
+        if self.target.shares_hashes && !self.target.budget.is_over() {
             let _ = self.exchange_all(&requests);
         } else {
             for request in &mut requests {

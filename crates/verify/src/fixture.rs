@@ -2,12 +2,13 @@
 //! read.
 
 use std::net::IpAddr;
-use std::sync::{Condvar, Mutex, OnceLock};
+use std::sync::OnceLock;
 
 use onrush_proto::{Endpoint, InfoHash};
 
 use crate::exchange::{Client, ExchangeError};
-use crate::message::{AnnounceRequest, STOPPED, fresh_hash};
+use crate::hashes::{HashPool, Lease};
+use crate::message::{AnnounceRequest, STOPPED};
 use crate::target::Target;
 
 /// Peers of the large swarm by family: more than fit into one datagram of 1232 bytes (the minimum
@@ -21,24 +22,16 @@ const FIRST_PORT: u16 = 20_000;
 pub struct Session {
     /// The tracker under test.
     pub target: Target,
-    /// The info hashes that the tracker serves; empty where it serves any.
-    given: Vec<InfoHash>,
-    /// The unused info hashes. The first one belongs to the large swarm and stays.
-    free: Mutex<Vec<InfoHash>>,
-    freed: Condvar,
+    /// The info hashes of checks.
+    pub(crate) pool: HashPool,
     large_swarm: OnceLock<Result<LargeSwarm, ExchangeError>>,
 }
 
 impl Session {
     pub(crate) fn new(target: Target, given: Vec<InfoHash>) -> Self {
-        let mut session = Self {
-            target,
-            free: Mutex::new(given.clone()),
-            given,
-            freed: Condvar::new(),
-            large_swarm: OnceLock::new(),
-        };
-        session.target.shares_hashes = !session.given.is_empty();
+        let pool = HashPool::new(given);
+        let mut session = Self { target, pool, large_swarm: OnceLock::new() };
+        session.target.shares_hashes = session.pool.is_limited();
         if !session.target.address.ip().is_loopback() {
             let sources = session.target.sources.iter().take(2);
             let external = sources.filter_map(|source| Some((*source, session.seen_as(*source)?)));
@@ -55,7 +48,7 @@ impl Session {
     /// The address under which the tracker lists `source`: another one behind a NAT.
     fn seen_as(&self, source: IpAddr) -> Option<IpAddr> {
         let client = self.client(source).ok()?;
-        let hash = self.given.last().copied().unwrap_or_else(fresh_hash);
+        let hash = self.pool.reserved();
         client.announce(&AnnounceRequest::leecher(hash, 40_001)).ok()?;
         let listed = client.announce(&AnnounceRequest::leecher(hash, 40_002)).ok()?.peers;
         listed.iter().find(|peer| peer.port() == 40_001).map(Endpoint::ip)
@@ -65,7 +58,7 @@ impl Session {
     pub(crate) fn refusal(&self) -> Option<String> {
         let client = self.client(self.target.sources[0]).ok()?;
         client.connect().ok()?;
-        let hash = self.given.first().copied().unwrap_or_else(fresh_hash);
+        let hash = self.pool.reserved();
         match client.announce(&AnnounceRequest::leecher(hash, 40_001)) {
             Err(ExchangeError::Refused { text, .. }) => Some(format!("refuses them: \"{text}\"")),
             Err(ExchangeError::Silence { tries, .. }) => {
@@ -73,26 +66,6 @@ impl Session {
             }
             _ => None,
         }
-    }
-
-    /// Takes `count` of the given hashes, of which there are more than `count`. Waits until other
-    /// checks have returned theirs.
-    fn take(&self, count: usize) -> Vec<InfoHash> {
-        let mut free = self.free.lock().expect("no check panics");
-        while free.len() < count + 1 {
-            free = self.freed.wait(free).expect("no check panics");
-        }
-        let at = free.len() - count;
-        free.split_off(at)
-    }
-
-    fn give_back(&self, hashes: &mut Vec<InfoHash>) {
-        let mut free = self.free.lock().expect("no check panics");
-        // Unused hashes are taken first.
-        for hash in hashes.drain(..) {
-            free.insert(1, hash);
-        }
-        self.freed.notify_all();
     }
 
     /// Removes the peers of the large swarm from the tracker. Peers that stay are expired by it.
@@ -113,7 +86,7 @@ pub struct Fixture<'s> {
     pub session: &'s Session,
     /// The tracker under test.
     pub target: &'s Target,
-    hashes: Vec<InfoHash>,
+    lease: Lease<'s>,
 }
 
 impl<'s> Fixture<'s> {
@@ -122,20 +95,13 @@ impl<'s> Fixture<'s> {
     /// # Errors
     /// When fewer were given: how many are needed.
     pub(crate) fn new(session: &'s Session, count: usize) -> Result<Self, String> {
-        let hashes = match session.given.len() {
-            0 => std::iter::repeat_with(fresh_hash).take(count).collect(),
-            // One more is for the large swarm.
-            given if given <= count => {
-                return Err(format!("needs {} info hashes that the tracker serves", count + 1));
-            }
-            _ => session.take(count),
-        };
-        Ok(Self { session, target: &session.target, hashes })
+        let lease = session.pool.lease(count)?;
+        Ok(Self { session, target: &session.target, lease })
     }
 
     /// Info hash number `n`, which the tracker serves.
     pub fn hash(&self, n: usize) -> InfoHash {
-        self.hashes[n]
+        self.lease.hash(n)
     }
 
     /// A leecher of the first info hash.
@@ -177,14 +143,6 @@ impl<'s> Fixture<'s> {
     }
 }
 
-impl Drop for Fixture<'_> {
-    fn drop(&mut self) {
-        if self.target.shares_hashes {
-            self.session.give_back(&mut self.hashes);
-        }
-    }
-}
-
 /// A large swarm of leechers.
 #[derive(Debug)]
 pub struct LargeSwarm {
@@ -196,7 +154,7 @@ pub struct LargeSwarm {
 
 impl LargeSwarm {
     fn announce(session: &Session) -> Result<Self, ExchangeError> {
-        let hash = session.given.first().copied().unwrap_or_else(fresh_hash);
+        let hash = session.pool.reserved();
         let client = session.client(session.target.sources[0])?;
         let count = LARGE_SWARM[session.target.family() as usize];
         let ports = FIRST_PORT..FIRST_PORT + count;

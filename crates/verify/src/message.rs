@@ -8,6 +8,8 @@ use onrush_proto::{
 
 /// Bytes of a reply that a report shows.
 const SHOWN_BYTES: usize = 40;
+/// The same of a text.
+const SHOWN_TEXT: usize = 160;
 
 /// Event `completed` on the wire (BEP 15, "Announce").
 pub const COMPLETED: u32 = 1;
@@ -148,4 +150,11 @@ pub fn hex(bytes: &[u8]) -> String {
         .collect();
     let more = if bytes.len() > SHOWN_BYTES { " ..." } else { "" };
     format!("{}{more} ({} bytes)", words.join(" "), bytes.len())
+}
+
+/// The first bytes of a text, with escapes, and the length.
+pub(crate) fn shown(text: &[u8]) -> String {
+    let more = if text.len() > SHOWN_TEXT { "..." } else { "" };
+    let first = &text[..text.len().min(SHOWN_TEXT)];
+    format!("`{}`{more} ({} bytes)", first.escape_ascii(), text.len())
 }

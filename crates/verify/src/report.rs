@@ -7,7 +7,7 @@ use clap::ValueEnum as _;
 use serde::{Deserialize, Serialize};
 
 pub use crate::check::CheckOutcome;
-use crate::check::{Check, CheckResult, Finding, Group};
+use crate::check::{CheckOf, CheckResult, Finding, Group};
 
 /// One line of the list.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -31,7 +31,7 @@ pub struct Row {
 }
 
 impl Row {
-    pub(crate) fn new(check: &Check, result: CheckResult) -> Self {
+    pub(crate) fn new<R>(check: &CheckOf<R>, result: CheckResult) -> Self {
         let (outcome, seen, open) = match result {
             Ok(()) => (CheckOutcome::Pass, None, None),
             Err(Finding { outcome, seen, open }) => (outcome, Some(seen), open),
@@ -51,25 +51,27 @@ impl Row {
 /// The result of a run.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Conformance {
-    /// The tracker's address.
-    pub target: SocketAddr,
+    /// The tracker's address, or its URL over TCP.
+    pub target: String,
     /// Its address of the other family, where it answered there.
     pub also: Option<SocketAddr>,
     /// The checks, in the order of the list.
     pub checks: Vec<Row>,
     /// Checks by outcome, in the order of [`CheckOutcome::ALL`].
     pub counts: [usize; 4],
-    /// Datagrams sent.
+    /// Datagrams sent; 0 over TCP.
     pub datagrams: u64,
+    /// Connections opened; 0 over UDP.
+    pub connections: u64,
     /// Duration of the run in seconds.
     pub seconds: f64,
 }
 
 impl Conformance {
-    pub(crate) fn new(target: SocketAddr, also: Option<SocketAddr>, checks: Vec<Row>) -> Self {
+    pub(crate) fn new(target: String, also: Option<SocketAddr>, checks: Vec<Row>) -> Self {
         let count = |outcome| checks.iter().filter(|row| row.outcome == outcome).count();
         let counts = CheckOutcome::ALL.map(count);
-        Self { target, also, checks, counts, datagrams: 0, seconds: 0.0 }
+        Self { target, also, checks, counts, datagrams: 0, connections: 0, seconds: 0.0 }
     }
 
     /// The number of checks with this outcome.
@@ -89,7 +91,7 @@ impl Conformance {
 
     /// The list for people.
     pub fn to_list(&self) -> String {
-        let mut list = format!("{}", self.target);
+        let mut list = self.target.clone();
         if let Some(also) = self.also {
             let _ = write!(list, " and {also}");
         }
@@ -106,11 +108,15 @@ impl Conformance {
             }
         }
         let [pass, differs, fails, skipped] = self.counts;
+        let (sent, what) = match self.connections {
+            0 => (self.datagrams, "datagrams"),
+            opened => (opened, "connections"),
+        };
         let _ = writeln!(
             list,
-            "\n{pass} pass, {differs} differs, {fails} fails, {skipped} skipped; {} datagrams in \
+            "\n{pass} pass, {differs} differs, {fails} fails, {skipped} skipped; {sent} {what} in \
              {:.1} s",
-            self.datagrams, self.seconds
+            self.seconds
         );
         list
     }
@@ -143,7 +149,7 @@ mod tests {
         let results = [Ok(()), differs(open, seen()), fails(seen()), skipped("one address")];
         let rows = crate::checks::checks().zip(results);
         let rows = rows.map(|(check, result)| Row::new(check, result));
-        Conformance::new("127.0.0.1:6969".parse().unwrap(), None, rows.collect())
+        Conformance::new("127.0.0.1:6969".to_owned(), None, rows.collect())
     }
 
     #[test]

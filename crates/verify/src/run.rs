@@ -1,22 +1,20 @@
-//! A run of the checks, several at a time.
+//! A run of the checks, by protocol.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use clap::ValueEnum as _;
 use onrush_proto::InfoHash;
 
-use crate::check::{Check, CheckResult, Group, Needs, fails, skipped};
+use crate::check::{Check, CheckResult, Group, Needs, skipped};
 use crate::checks::{self, checks};
 use crate::fixture::{Fixture, Session};
 use crate::reachability::{self, BRIEFLY, Unreachable};
-use crate::report::{Conformance, Row};
+use crate::report::Conformance;
+use crate::runner::{refused, run_all};
 use crate::target::Target;
-
-/// Checks that run at a time: enough to overlap the waits for silence, few enough to be no load
-/// on a tracker in use.
-const CONCURRENCY: usize = 16;
+use crate::tcp::{Scheme, TcpSettings};
+use crate::{http, webtorrent};
 
 /// Target and options of a run.
 #[derive(Clone, Debug)]
@@ -50,46 +48,46 @@ pub fn verify(settings: &VerifySettings) -> Result<Conformance, Unreachable> {
     target.also = settings.also.filter(answers);
     let session = Session::new(target, settings.hashes.clone());
     let refusal = session.refusal();
-    let chosen: Vec<&Check> =
-        checks().filter(|check| settings.only.is_none_or(|only| only == check.group)).collect();
-    let next = AtomicUsize::new(0);
-    let done = Mutex::new(Vec::new());
-    std::thread::scope(|scope| {
-        for _ in 0..CONCURRENCY.min(chosen.len()) {
-            scope.spawn(|| {
-                loop {
-                    let number = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(check) = chosen.get(number) else { break };
-                    let result = run(check, &session, refusal.as_deref());
-                    done.lock().expect("no check panics").push((number, result));
-                }
-            });
-        }
-    });
-    let mut done = done.into_inner().expect("no check panics");
-    done.sort_by_key(|(number, _)| *number);
-    let rows = done.into_iter().map(|(number, result)| Row::new(chosen[number], result));
-    let rows: Vec<Row> = rows.collect();
-    session.target.start_cleanup();
+    let rows = run_all(checks(), settings.only, |check| run(check, &session, refusal.as_deref()));
+    session.target.budget.start_cleanup();
     session.remove_large_swarm();
-    let mut report = Conformance::new(settings.target, session.target.also, rows);
+    let target = settings.target.to_string();
+    let mut report = Conformance::new(target, session.target.also, rows);
     report.datagrams = session.target.sent();
-    report.seconds = session.target.seconds();
+    report.seconds = session.target.budget.seconds();
     Ok(report)
+}
+
+/// Runs the checks over HTTP or WebSocket, by the scheme of the URL.
+///
+/// # Errors
+/// A sentence with a remedy, when the tracker takes no connection or the settings are not usable.
+pub fn verify_tcp(settings: &TcpSettings) -> Result<Conformance, String> {
+    match settings.url.scheme.is_websocket() {
+        true => webtorrent::verify(settings),
+        false => http::verify(settings),
+    }
+}
+
+/// The groups of checks over UDP, or of URLs with this scheme, in the order of the list.
+pub fn groups(scheme: Option<Scheme>) -> Vec<Group> {
+    let has = |group: &Group| match scheme {
+        None => checks().any(|check| check.group == *group),
+        Some(scheme) if scheme.is_websocket() => {
+            webtorrent::checks().any(|check| check.group == *group)
+        }
+        Some(scheme) => http::checks_of(scheme).any(|check| check.group == *group),
+    };
+    Group::value_variants().iter().copied().filter(has).collect()
 }
 
 /// Runs one check. `refusal` says how the tracker refuses announces of any hash, if it does.
 fn run(check: &Check, session: &Session, refusal: Option<&str>) -> CheckResult {
-    if let (Some(text), true) = (refusal, check.needs != Needs::Nothing) {
-        let which = if session.target.shares_hashes { "the given" } else { "unknown" };
-        let reason = format!("to announces of {which} hashes the tracker {text}");
-        return match check.id == checks::FIRST_ANNOUNCE {
-            false => skipped(reason),
-            true => fails(reason + "; if it serves listed hashes only, name some with --info-hash"),
-        };
+    if let Some(text) = refusal.filter(|_| check.needs != Needs::Nothing) {
+        let is_first = check.id == checks::FIRST_ANNOUNCE;
+        return refused(text, session.pool.is_limited(), is_first);
     }
-    let hashes = if let Needs::Hashes(count) = check.needs { count } else { 0 };
-    match Fixture::new(session, hashes) {
+    match Fixture::new(session, check.needs.hashes()) {
         Ok(fixture) => (check.run)(&fixture, &fixture.client()?),
         Err(reason) => skipped(reason),
     }

@@ -4,15 +4,13 @@
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use onrush_proto::Family;
 
-/// Time for all checks, so that a run ends within a minute whatever the tracker does.
-pub const CHECK_TIME: Duration = Duration::from_secs(45);
-/// Time for all checks and the clean-up after them.
-const TOTAL_TIME: Duration = Duration::from_secs(53);
+use crate::budget::Budget;
+
 /// Number of source addresses in 127/8 that are used for a tracker on this host.
 const LOOPBACK_SOURCES: u8 = 4;
 
@@ -33,8 +31,8 @@ pub struct Target {
     pub also: Option<SocketAddr>,
     /// Source addresses of requests, of the family of `address`; at least one.
     pub sources: Vec<IpAddr>,
-    /// How long a reply may take.
-    pub timeout: Duration,
+    /// The time that is left.
+    pub(crate) budget: Budget,
     /// Whether checks share a limited set of info hashes, so that every peer has to be removed.
     pub shares_hashes: bool,
     /// By source address, the address under which the tracker lists it, where these differ (NAT).
@@ -44,8 +42,6 @@ pub struct Target {
     /// receives replies that arrive late.
     transactions: Mutex<HashSet<(SocketAddr, u32)>>,
     sent: AtomicU64,
-    start: Instant,
-    cleaning_up: AtomicBool,
 }
 
 impl Target {
@@ -67,13 +63,11 @@ impl Target {
             address,
             also: None,
             sources,
-            timeout,
+            budget: Budget::new(timeout),
             shares_hashes: false,
             external: HashMap::new(),
             transactions: Mutex::default(),
             sent: AtomicU64::new(0),
-            start: Instant::now(),
-            cleaning_up: AtomicBool::new(false),
         }
     }
 
@@ -85,26 +79,6 @@ impl Target {
     /// The family of `address`.
     pub fn family(&self) -> Family {
         Family::of(self.address.ip())
-    }
-
-    /// Ends the time for checks and starts the time for the clean-up.
-    pub(crate) fn start_cleanup(&self) {
-        self.cleaning_up.store(true, Ordering::Relaxed);
-    }
-
-    /// The deadline of a wait of `timeouts` timeouts from now.
-    pub(crate) fn deadline(&self, timeouts: f64) -> Instant {
-        (Instant::now() + self.timeout.mul_f64(timeouts)).min(self.end())
-    }
-
-    /// Whether the time is used up.
-    pub(crate) fn is_over(&self) -> bool {
-        Instant::now() >= self.end()
-    }
-
-    /// Seconds since the start.
-    pub(crate) fn seconds(&self) -> f64 {
-        self.start.elapsed().as_secs_f64()
     }
 
     /// Datagrams sent so far.
@@ -130,9 +104,5 @@ impl Target {
 
     pub(crate) fn count_datagram(&self) {
         self.sent.fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn end(&self) -> Instant {
-        self.start + if self.cleaning_up.load(Ordering::Relaxed) { TOTAL_TIME } else { CHECK_TIME }
     }
 }

@@ -2,7 +2,9 @@
 //! connections.
 
 pub mod reach;
+pub(crate) mod target;
 pub mod tls;
 pub mod url;
 
+pub use target::TcpSettings;
 pub use url::{Scheme, Url};

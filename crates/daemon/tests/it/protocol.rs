@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use onrush_proto::ScrapeCounts;
 use onrush_verify::reachability::REACH_TIMEOUT;
-use onrush_verify::report::CheckOutcome;
-use onrush_verify::{VerifySettings, verify};
+use onrush_verify::report::{CheckOutcome, Conformance};
+use onrush_verify::{TcpSettings, VerifySettings, verify, verify_tcp};
 
 use crate::harness::{Client, Launch, hash, in_own_network, leecher, packets, scrape, transaction};
+use crate::websocket::Tracker;
 
 const PLACEMENTS: [&str; 2] = [
     "[workers]\nplacement = \"split\"\nsocket = 2\nswarm = 2\n",
@@ -42,14 +43,48 @@ fn verify_all(target: SocketAddr, also: SocketAddr, skipped: &[&str]) {
         only: None,
         reach_timeout: REACH_TIMEOUT,
     };
-    let report = verify(&settings).unwrap();
+    assert_passed(&verify(&settings).unwrap(), &target.to_string(), skipped);
+}
+
+/// Over HTTP(S) on both families, and over WebSocket with TLS or without.
+#[test]
+fn every_check_of_verify_passes_over_tcp() {
+    let tracker = Tracker::with("connections_per_source = 1000\n");
+    let (http, https) = (tracker.http, tracker.https);
+    thread::scope(|scope| {
+        for (scheme, [address, also], skipped) in [
+            ("http", http, &["peers6"][..]),
+            ("http", [http[1], http[0]], &[]),
+            ("https", https, &["peers6"]),
+            ("https", [https[1], https[0]], &[]),
+            ("ws", http, &[]),
+            ("wss", https, &[]),
+        ] {
+            scope.spawn(move || {
+                let url = format!("{scheme}://{address}/announce");
+                let settings = TcpSettings {
+                    url: url.parse().unwrap(),
+                    also: Some(also),
+                    ca: None,
+                    hashes: Vec::new(),
+                    timeout: Duration::from_secs(1),
+                    only: None,
+                };
+                assert_passed(&verify_tcp(&settings).unwrap(), &url, skipped);
+            });
+        }
+    });
+}
+
+/// Asserts that all checks have passed; only `skipped` may be skipped.
+fn assert_passed(report: &Conformance, target: &str, skipped: &[&str]) {
     let passes = |id: &str, outcome| match outcome {
         CheckOutcome::Skipped => skipped.contains(&id),
         outcome => outcome == CheckOutcome::Pass,
     };
     let failed = report.checks.iter().filter(|row| !passes(&row.id, row.outcome));
     let failed: Vec<_> = failed.map(|row| (&row.id, row.outcome, &row.seen)).collect();
-    assert_eq!(failed, [], "{target}");
+    assert!(failed.is_empty() && report.checks.len() > 40, "{target}: {failed:?}");
 }
 
 /// Every kind of reply on a host with several addresses, between every pair of client and tracker

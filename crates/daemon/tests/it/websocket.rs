@@ -36,16 +36,16 @@ impl Stream for Tls {
 }
 
 /// A daemon with two web workers, and its addresses over IPv4 and IPv6.
-struct Tracker {
+pub(crate) struct Tracker {
     daemon: Daemon,
-    http: [SocketAddr; 2],
-    https: [SocketAddr; 2],
+    pub(crate) http: [SocketAddr; 2],
+    pub(crate) https: [SocketAddr; 2],
     tls: Arc<ClientConfig>,
 }
 
 impl Tracker {
     /// `more` may begin with further keys of `[http]`.
-    fn with(more: &str) -> Self {
+    pub(crate) fn with(more: &str) -> Self {
         let issued = Issued::of(&["t.example"]);
         let (launch, https) = https::launch(&issued, &format!("workers = 2\n{more}"));
         let v4 = free_address();

@@ -13,7 +13,7 @@ Examples:
   onrush-load -t [::1]:6969 --rate 5000        open loop, 5,000 requests/s
   onrush-load --find-max --tracker-pid 4711    the highest rate within bounds
   onrush-load http -t https://[::1]/announce   the same over HTTP and HTTPS
-  onrush-load verify tracker.example.org:6969  conformance to BEP 15
+  onrush-load verify tracker.example.org:6969  conformance, check by check
   onrush-load attack random-hashes             what clients get in an attack";
 
 /// The examples of `http`.

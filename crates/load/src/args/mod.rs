@@ -20,7 +20,7 @@ pub use mix::MixArgs;
 pub use output::OutputArgs;
 pub use pace::PaceArgs;
 pub use target::TargetArgs;
-pub use verify::VerifyArgs;
+pub use verify::{Settings as VerifyRun, VerifyArgs};
 
 use crate::attack::AttackArgs;
 use crate::plan::Profile;
@@ -59,7 +59,7 @@ pub enum Command {
     #[allow(missing_docs)]
     Http(Box<HttpArgs>),
     #[allow(missing_docs)]
-    Verify(VerifyArgs),
+    Verify(Box<VerifyArgs>),
     #[allow(missing_docs)]
     Attack(Box<AttackArgs>),
     #[allow(missing_docs)]

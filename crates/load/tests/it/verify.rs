@@ -6,6 +6,7 @@ use onrush_verify::report::{CheckOutcome, Conformance};
 
 use super::command::{command, stderr, stdout};
 use super::faulty::{Fault, Server};
+use super::http_server::{HttpServer, Wire};
 
 fn verify(arguments: &[&str]) -> Output {
     command().arg("verify").args(arguments).output().unwrap()
@@ -75,4 +76,22 @@ fn an_announce_url_is_a_target() {
     let url = format!("udp://localhost:{}/announce", server.addresses[0].port());
     let output = verify(&[&url, "--only", "connect"]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+}
+
+/// The scheme of the URL decides what is checked.
+#[test]
+fn a_url_of_http_is_checked_over_http() {
+    let server = HttpServer::start(Fault::Nothing, Wire::Right);
+    let url = server.server.target().replace("--target=", "");
+    let output = verify(&[&url, "--only", "peers", "--strict", "--json", "-"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let report = report(&output);
+    assert_eq!((report.target.as_str(), report.datagrams), (url.as_str(), 0));
+    assert!(report.connections > 0 && report.row("numwant-exact").is_some());
+    let server = HttpServer::start(Fault::ListsTwice, Wire::Right);
+    let url = server.server.target().replace("--target=", "");
+    assert_eq!(verify(&[&url, "--only", "peers"]).status.code(), Some(1));
+    let closed = verify(&["ws://127.0.0.1:1/announce"]);
+    assert_eq!(closed.status.code(), Some(2));
+    assert!(stderr(&closed).contains("takes no connection"), "{}", stderr(&closed));
 }

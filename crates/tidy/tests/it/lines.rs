@@ -12,7 +12,7 @@ const BUDGETS: [(&str, [usize; 2]); 20] = [
     ("commands", [3_452, 1_540]),
     ("config", [2_137, 1_219]),
     ("control", [4_433, 2_017]),
-    ("daemon", [7_034, 13_830]),
+    ("daemon", [7_034, 13_900]),
     ("fuzz", [702, 0]),
     ("lab", [1_002, 681]),
     ("load", [10_850, 5_930]),
@@ -26,7 +26,7 @@ const BUDGETS: [(&str, [usize; 2]); 20] = [
     ("tidy", [169, 777]),
     ("toml-keys", [1_082, 522]),
     ("tracker", [4_640, 3_140]),
-    ("verify", [2_328, 1_102]),
+    ("verify", [5_300, 2_430]),
     ("web", [4_330, 4_630]),
 ];
 /// Growth beyond a row, percent.

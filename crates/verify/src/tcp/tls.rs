@@ -10,7 +10,10 @@ use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::version::{TLS12, TLS13};
-use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use rustls::{
+    ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
+    SupportedProtocolVersion,
+};
 
 /// TLS of all connections. The certificate is verified by those of the file `ca` alone, or not at
 /// all without it. With `resume`, a session is resumed where the tracker has sent a ticket;
@@ -24,6 +27,18 @@ pub fn client(
     only_1_3: bool,
 ) -> Result<Arc<ClientConfig>, String> {
     let versions = if only_1_3 { &[&TLS13][..] } else { &[&TLS13, &TLS12] };
+    client_of(ca, resume, versions)
+}
+
+/// [`client`] with these versions of TLS.
+///
+/// # Errors
+/// When the file cannot be used.
+pub(crate) fn client_of(
+    ca: Option<&Path>,
+    resume: bool,
+    versions: &[&'static SupportedProtocolVersion],
+) -> Result<Arc<ClientConfig>, String> {
     let provider = Arc::new(default_provider());
     let config = ClientConfig::builder_with_provider(provider).with_protocol_versions(versions);
     let config = config.map_err(|error| error.to_string())?;

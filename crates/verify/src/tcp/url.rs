@@ -44,6 +44,8 @@ pub struct Url {
     pub scheme: Scheme,
     /// The first address of its host, IPv4 before IPv6.
     pub address: SocketAddr,
+    /// The first address of the other family.
+    pub also: Option<SocketAddr>,
     /// Host and port as they are in it.
     pub authority: String,
     /// The path of announces or of the WebSocket, which may have a query.
@@ -95,12 +97,14 @@ impl FromStr for Url {
         let (host, port) = host(authority);
         let port = port.unwrap_or(if scheme.has_tls() { "443" } else { "80" });
         let bracketed = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
-        let address = format!("{bracketed}:{port}").parse::<TrackerAddress>()?.first();
+        let all = format!("{bracketed}:{port}").parse::<TrackerAddress>()?;
+        let (address, also) = (all.first(), all.of_other_family(all.first()));
         if ServerName::try_from(host.split('%').next().unwrap_or(host)).is_err() {
             return Err(format!("`{host}` is no host; {EXPECTED}"));
         }
         let scrape = if scheme.is_websocket() { None } else { scrape_path(&path) };
-        Ok(Self { scheme, address, authority: authority.to_owned(), announce: path, scrape })
+        let authority = authority.to_owned();
+        Ok(Self { scheme, address, also, authority, announce: path, scrape })
     }
 }
 
