@@ -28,7 +28,7 @@ fn settings(server: &Server) -> VerifySettings {
         also: server.addresses.get(1).copied(),
         sources: Vec::new(),
         hashes: Vec::new(),
-        timeout: Duration::from_millis(500),
+        timeout: Duration::from_secs(1),
         only: None,
         reach_timeout: Duration::from_secs(120),
     }
@@ -227,7 +227,7 @@ const TABLE: &[(Fault, CheckOutcome, &[&str])] = {
 };
 
 /// Trackers that are tested at a time: a run mostly waits for replies that do not come.
-const CONCURRENCY: usize = 40;
+const CONCURRENCY: usize = 24;
 
 #[test]
 fn every_fault_is_reported_by_its_checks() {
@@ -288,13 +288,7 @@ fn assert_reported(fault: Fault, outcome: CheckOutcome, expected: &[&str]) {
     let mut settings = settings(&server);
     // Nearly every check waits for a usable reply in vain, and all of them for less than 45 s. What
     // comes too late on a busy host is one more failure.
-    if matches!(
-        fault,
-        Fault::OtherTransaction
-            | Fault::OtherSocket
-            | Fault::AllFromOtherSocket
-            | Fault::OnlyConnects
-    ) {
+    if matches!(fault, Fault::OtherTransaction | Fault::OtherSocket | Fault::AllFromOtherSocket) {
         settings.timeout = Duration::from_millis(200);
     }
     let report = verify(&settings).unwrap();
@@ -333,11 +327,8 @@ fn given_hashes_are_returned_without_peers() {
         for fault in [UsesIpField, PeersByPeerId, ServesBadIds, AcceptsPortZero] {
             scope.spawn(move || {
                 let server = Server::start(fault);
-                // Two checks at a time, which mostly wait for silence.
-                let timeout = Duration::from_millis(300);
                 let outcomes = |hashes: Vec<InfoHash>| {
-                    let settings = VerifySettings { hashes, timeout, ..settings(&server) };
-                    let report = verify(&settings).unwrap();
+                    let report = verify(&VerifySettings { hashes, ..settings(&server) }).unwrap();
                     let outcomes = not_passed(&report).into_iter();
                     outcomes.map(|(id, outcome, _)| (id.to_owned(), outcome)).collect::<Vec<_>>()
                 };
@@ -351,10 +342,8 @@ fn given_hashes_are_returned_without_peers() {
 #[test]
 fn a_tracker_that_answers_connects_only_is_reported() {
     let server = Server::start(Fault::OnlyConnects);
-    let timeout = Duration::from_millis(200);
     for hashes in [Vec::new(), hashes(2)] {
-        let settings = VerifySettings { hashes, timeout, ..settings(&server) };
-        let report = verify(&settings).unwrap();
+        let report = verify(&VerifySettings { hashes, ..settings(&server) }).unwrap();
         assert!(report.has_failed(false));
         let twice = report.row("announce-twice").unwrap();
         assert!(twice.seen.as_ref().unwrap().contains("answers none"), "{twice:?}");

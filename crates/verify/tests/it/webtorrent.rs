@@ -17,7 +17,7 @@ fn settings(server: &WsServer) -> TcpSettings {
         also: None,
         ca: None,
         hashes: Vec::new(),
-        timeout: Duration::from_millis(300),
+        timeout: Duration::from_millis(600),
         only: None,
     }
 }
