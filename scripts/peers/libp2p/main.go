@@ -114,7 +114,12 @@ func parse() (of options, err error) {
 	flag.StringVar(&of.json, "json", "", "write the report as JSON to this `file`; - for stdout")
 	flag.Bool("quiet", false, "no effect, as no progress is shown")
 	flag.BoolVar(&of.serve, "serve", false, "be the server of the client at standard input")
+	tell := flag.Bool("version", false, "print the version of go-libp2p")
 	flag.Parse()
+	if *tell {
+		fmt.Println("libp2p", version())
+		os.Exit(0)
+	}
 	var connections, streams int
 	if _, err := fmt.Sscanf(preset+"\n", "%dx%d\n", &connections, &streams); err != nil {
 		return of, fmt.Errorf("--preset: %s is not like 10x1000", preset)
