@@ -6,6 +6,7 @@ use clap::{Args as Group, Parser, Subcommand};
 
 use crate::mix::Mix;
 use crate::plan::BenchSettings;
+use crate::transport::TransportArgs;
 
 const ABOUT: &str =
     "Compares UDP BitTorrent trackers under the same load, one at a time and in turns.";
@@ -19,6 +20,8 @@ Examples:
   onrush-bench report results                 write its report again
   onrush-bench run --out r --contenders onrush,aquatic --mix spread --rounds 7
   onrush-bench run --out r --cores 1,2,4 --load-workers 8 --mix published
+  onrush-bench transport --out results        WebRTC, QUIC, TLS and TCP, beside
+                                              go-libp2p
 
 scripts/bench-peers installs the other trackers by package name;
 scripts/bench-compare does all. docs/BENCHMARKS.md describes the method and the
@@ -57,6 +60,8 @@ pub enum Task {
     Plan(Selection),
     /// Measure, and write the report
     Run(Run),
+    /// Measure what transports cost, here and in go-libp2p, and write the report
+    Transport(TransportArgs),
     /// Write the report of a result directory again
     Report {
         /// The result directory.

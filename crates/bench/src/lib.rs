@@ -21,6 +21,7 @@
 //! | [`run`] | all rounds, with progress |
 //! | [`summary`] | the results of all rounds together |
 //! | [`report`] | the table and the picture |
+//! | [`transport`] | transports, beside go-libp2p |
 
 pub mod args;
 pub mod contender;
@@ -36,3 +37,4 @@ pub mod report;
 pub mod round;
 pub mod run;
 pub mod summary;
+pub mod transport;

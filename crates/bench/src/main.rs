@@ -16,6 +16,7 @@ use onrush_bench::process::{Stop, Stopped, must_be_free};
 use onrush_bench::record::{Raw, RoundOutcome};
 use onrush_bench::run::run;
 use onrush_bench::summary::{Row, Summary};
+use onrush_bench::transport::{self, TransportPlan};
 use onrush_bench::{machine, record, report};
 use onrush_load::affinity::format_list;
 use onrush_load::options::command_line;
@@ -34,6 +35,10 @@ fn main() -> ExitCode {
         Task::List => (UNUSABLE, list()),
         Task::Plan(what) => (UNUSABLE, planned(&what).map(|planned| show(&planned.plan))),
         Task::Report { directory } => (FAILED, reported(&directory)),
+        Task::Transport(args) => match transport::begin(&args) {
+            Ok(comparison) => (FAILED, comparison.measured(&args).map(|text| print!("{text}"))),
+            Err(error) => (UNUSABLE, Err(error)),
+        },
         Task::Run(Run { what, out, strict }) => match begun(&what, &out) {
             Ok(prepared) => (FAILED, measured(&prepared, &out, strict)),
             Err(error) => (UNUSABLE, Err(error)),
@@ -159,6 +164,7 @@ fn begun(what: &Selection, directory: &Path) -> anyhow::Result<Prepared> {
 }
 
 fn reported(directory: &Path) -> anyhow::Result<()> {
-    print!("{}", report::write(directory)?);
+    let write = if TransportPlan::is_of(directory) { transport::write } else { report::write };
+    print!("{}", write(directory)?);
     Ok(())
 }

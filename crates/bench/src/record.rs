@@ -5,6 +5,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::contender::Variant;
@@ -125,7 +126,7 @@ impl Raw {
     ///
     /// # Errors
     /// When it cannot be written.
-    pub fn append(&mut self, record: &Record) -> anyhow::Result<()> {
+    pub fn append(&mut self, record: &impl Serialize) -> anyhow::Result<()> {
         let line = serde_json::to_string(record)? + "\n";
         self.file
             .write_all(line.as_bytes())
@@ -138,6 +139,11 @@ impl Raw {
 /// # Errors
 /// When there are none, or a line is invalid.
 pub fn read(directory: &Path) -> anyhow::Result<Vec<Record>> {
+    read_lines(directory)
+}
+
+/// The results of `directory`, of any kind.
+pub(crate) fn read_lines<R: DeserializeOwned>(directory: &Path) -> anyhow::Result<Vec<R>> {
     let path = directory.join(Raw::NAME);
     let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
     let record = |(number, line)| {

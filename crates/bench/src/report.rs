@@ -1,7 +1,7 @@
 //! The report of a result directory: one table in Markdown, which is readable as text, and one
 //! picture.
 
-mod picture;
+pub(crate) mod picture;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -102,7 +102,7 @@ fn table(text: &mut String, summary: &Summary) {
     }
 }
 
-fn line(text: &mut String, cells: &[impl AsRef<str>]) {
+pub(crate) fn line(text: &mut String, cells: &[impl AsRef<str>]) {
     let cells: Vec<_> = cells.iter().map(|cell| cell.as_ref().replace('|', "\\|")).collect();
     let _ = writeln!(text, "| {} |", cells.join(" | "));
 }
@@ -147,7 +147,7 @@ fn figures(row: &Row, summary: &Summary, shares: &BTreeSet<u32>) -> Vec<String> 
     cells
 }
 
-fn list(text: &mut String, title: &str, lines: impl Iterator<Item = String>) {
+pub(crate) fn list(text: &mut String, title: &str, lines: impl Iterator<Item = String>) {
     let lines: String = lines.map(|line| format!("- {line}\n")).collect();
     if !lines.is_empty() {
         let _ = write!(text, "\n## {title}\n\n{lines}");
@@ -155,16 +155,16 @@ fn list(text: &mut String, title: &str, lines: impl Iterator<Item = String>) {
 }
 
 /// `95.5%`, `190%`: as published.
-fn percent(percent: f64) -> String {
+pub(crate) fn percent(percent: f64) -> String {
     if percent >= 100.0 { format!("{percent:.0}%") } else { format!("{percent:.1}%") }
 }
 
-fn hundredths(number: f64) -> String {
+pub(crate) fn hundredths(number: f64) -> String {
     format!("{number:.2}")
 }
 
 /// `2.57 [2.50-2.71]`: median, minimum and maximum; the number alone where there is only one.
-fn spread(spread: &Spread, number: fn(f64) -> String) -> String {
+pub(crate) fn spread(spread: &Spread, number: fn(f64) -> String) -> String {
     let [median, min, max] = [spread.median, spread.min, spread.max].map(number);
     if spread.count == 1 { median } else { format!("{median} [{min}-{max}]") }
 }

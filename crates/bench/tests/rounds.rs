@@ -1,6 +1,7 @@
 //! Real rounds with real processes: our own tracker in two placements, one that dies, a bench that
-//! is ended in the middle. Needs two vCPUs, as a comparison does. No test depends on a rate: on a
-//! host that leaves the programs no CPU time a measurement has no reply, which is a failed round.
+//! is ended in the middle; and transports. Needs two vCPUs, as a comparison does. No test depends
+//! on a rate: on a host that leaves the programs no CPU time a measurement has no reply, which is a
+//! failed round.
 
 use std::collections::HashSet;
 use std::fs;
@@ -238,6 +239,36 @@ fn an_unprivileged_tracker_ends_with_a_killed_bench() {
         assert!(Instant::now() < end, "process {pid} was left behind");
         std::thread::yield_now();
     }
+}
+
+/// The reference is ours, by its name and without the name of the command.
+#[test]
+fn transports_are_measured_beside_the_reference() {
+    built();
+    let (out, peers) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let load = Path::new(BENCH).with_file_name("onrush-load");
+    let version = "[ $1 != --version ] || { echo libp2p go-libp2p v9; exit; }";
+    script(peers.path(), "libp2p", &format!("{version}\nexec {} transport \"$@\"", load.display()));
+    let transport = |out: &Path| {
+        let mut command = Command::new(BENCH);
+        command.arg("transport").env("ONRUSH_PEERS", peers.path()).arg("--out").arg(out);
+        command.args(["--preset", "2x3", "--ramp-factor", "1000", "--seconds", "0.5"]);
+        command
+    };
+    let text = ended(transport(out.path()).args(["--rounds", "1", "--strict"]), 0);
+    assert!(text.contains("- go-libp2p go-libp2p v9: "), "{text}");
+    for row in ["| 2x3 | onrush-load webrtc | ", "| 2x3 | go-libp2p webrtc | "] {
+        assert!(text.contains(row), "{text}");
+    }
+    assert!(!text.contains("**failed**") && !text.contains("**not done**"), "{text}");
+    let again = ended(Command::new(BENCH).arg("report").arg(out.path()), 0);
+    assert_eq!(again, fs::read_to_string(out.path().join("report.md")).unwrap());
+    assert!(ended(&mut transport(out.path()), 2).contains("holds results already"));
+    // One that ends at once fails its measurements alone.
+    exiting_program(peers.path(), "libp2p");
+    let out = tempfile::tempdir().unwrap();
+    let text = ended(transport(out.path()).args(["--rounds", "1", "--strict"]), 1);
+    assert!(text.contains("3 of 7 measurements failed"), "{text}");
 }
 
 #[test]

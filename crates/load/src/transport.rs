@@ -59,7 +59,7 @@ use webrtc::WebRtc;
 
 #[cfg(test)]
 pub(crate) use args::EXAMPLES;
-pub use args::TransportArgs;
+pub use args::{Preset, TransportArgs};
 pub use report::{FORMAT, Interval, SideReport, TransportReport};
 pub use server::serve;
 pub use stack::StackKind;

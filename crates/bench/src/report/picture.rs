@@ -14,14 +14,19 @@ use crate::summary::{Row, Summary};
 /// The panels of all loads below each other.
 pub(super) fn picture(summary: &Summary) -> String {
     let mixes = unique(summary.rows.iter().map(|row| row.case.mix));
-    let height = HEIGHT as usize * mixes.len();
+    stacked(mixes.into_iter().map(|mix| panel(summary, mix)))
+}
+
+/// Pictures below each other.
+pub(crate) fn stacked(panels: impl ExactSizeIterator<Item = String>) -> String {
+    let height = HEIGHT as usize * panels.len();
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" \
          viewBox=\"0 0 {WIDTH} {height}\">\n"
     );
-    for (number, mix) in mixes.into_iter().enumerate() {
+    for (number, panel) in panels.enumerate() {
         let y = format!("<svg y=\"{}\" ", HEIGHT as usize * number);
-        let _ = writeln!(svg, "{}", panel(summary, mix).replacen("<svg ", &y, 1));
+        let _ = writeln!(svg, "{}", panel.replacen("<svg ", &y, 1));
     }
     svg + "</svg>\n"
 }
@@ -70,7 +75,7 @@ fn panel(summary: &Summary, mix: Mix) -> String {
 }
 
 /// Minimum and maximum, where there is more than one round.
-fn range(spread: &Spread) -> Option<(f64, f64)> {
+pub(crate) fn range(spread: &Spread) -> Option<(f64, f64)> {
     (spread.count > 1).then_some((spread.min, spread.max))
 }
 

@@ -109,6 +109,16 @@ pub struct TransportArgs {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Preset(Shape);
 
+impl Preset {
+    /// The load whose connections begin, and whose streams open, `ramp_factor` times faster.
+    pub fn shape(self, ramp_factor: f64) -> Shape {
+        let Self(shape) = self;
+        let [connect_rate, open_rate] =
+            [shape.connect_rate, shape.open_rate].map(|rate| rate * ramp_factor);
+        Shape { connect_rate, open_rate, ..shape }
+    }
+}
+
 impl FromStr for Preset {
     type Err = String;
 
@@ -158,10 +168,7 @@ impl TransportArgs {
 
     /// The load.
     pub fn shape(&self) -> Shape {
-        let Preset(shape) = self.preset;
-        let [connect_rate, open_rate] =
-            [shape.connect_rate, shape.open_rate].map(|rate| rate * self.ramp_factor);
-        Shape { connect_rate, open_rate, ..shape }
+        self.preset.shape(self.ramp_factor)
     }
 
     /// The vCPUs of server and client, of the `allowed` ones.
