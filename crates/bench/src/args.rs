@@ -8,8 +8,7 @@ use crate::mix::Mix;
 use crate::plan::BenchSettings;
 use crate::transport::TransportArgs;
 
-const ABOUT: &str =
-    "Compares UDP BitTorrent trackers under the same load, one at a time and in turns.";
+const ABOUT: &str = "Compares BitTorrent trackers under the same load, one at a time and in turns.";
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -20,6 +19,7 @@ Examples:
   onrush-bench report results                 write its report again
   onrush-bench run --out r --contenders onrush,aquatic --mix spread --rounds 7
   onrush-bench run --out r --cores 1,2,4 --load-workers 8 --mix published
+  onrush-bench run --out r --mix https,wss    over TLS: announces, WebTorrent
   onrush-bench transport --out results        WebRTC, QUIC, TLS and TCP, beside
                                               go-libp2p
 
@@ -27,10 +27,10 @@ scripts/bench-peers installs the other trackers by package name;
 scripts/bench-compare does all. docs/BENCHMARKS.md describes the method and the
 noise.
 
-A round: start the tracker on its vCPUs, wait until it answers a connect, warm
-up, measure a closed loop (the maximum), then open loops at shares of that
-maximum, in which latency counts from the time a request was due; then stop it.
-The result of a round is written at once; a failed round is shown as failed.
+A round: start the tracker on its vCPUs, wait until it answers, warm up,
+measure a closed loop (the maximum), then open loops at shares of that maximum,
+in which latency counts from the time a request was due; then stop it. The
+result of a round is written at once; a failed round is shown as failed.
 
 Exit status:
   0    done (failed rounds are in the report)
@@ -88,8 +88,9 @@ pub struct Run {
 /// The measurements, and how they are done.
 #[derive(Debug, Group)]
 pub struct Selection {
-    /// The trackers: onrush, aquatic, opentracker, chihaya, torrust [default: all of these that are
-    /// found], before (an older onrush), floor (a server that does no work of a tracker)
+    /// The trackers: onrush, aquatic, aquatic-http, aquatic-ws, opentracker, chihaya, torrust,
+    /// bittorrent-tracker [default: all of these that are found and serve the load], before (an
+    /// older onrush), floor (a server that does no work of a tracker)
     #[arg(long, value_name = "NAME,NAME", value_delimiter = ',')]
     pub contenders: Vec<String>,
 

@@ -2,8 +2,11 @@
 //! settings.
 
 pub mod aquatic;
+pub mod aquatic_web;
 pub mod chihaya;
 pub mod floor;
+pub mod hitch;
+pub mod npm;
 pub mod opentracker;
 pub mod ours;
 pub mod torrust;
@@ -19,6 +22,7 @@ use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 
 use crate::cpus::Assignment;
+use crate::mix::{Mix, Protocol};
 
 /// A tracker that can be compared.
 #[derive(Debug)]
@@ -31,6 +35,12 @@ pub struct Contender {
     pub remedy: &'static str,
     /// The settings and their source, in a sentence.
     pub settings: &'static str,
+    /// What it serves by itself.
+    pub protocols: &'static [Protocol],
+    /// Whether it is also measured behind hitch, for what it serves without TLS.
+    pub behind_hitch: bool,
+    /// Why it cannot be installed.
+    pub unavailable: Option<&'static str>,
     /// Whether it is measured only where it is named.
     pub by_name: bool,
     /// Whether its replies are meant to be right; otherwise all of them count.
@@ -41,7 +51,7 @@ pub struct Contender {
     /// The version of a program that was found.
     version: fn(&Path) -> Option<String>,
     // The methods of an installed tracker, see `Found`.
-    variants: fn(&Found, &Assignment) -> Vec<Variant>,
+    variants: fn(&Found, &Assignment, Protocol) -> Vec<Variant>,
     launch: fn(&Found, &Variant, &Setup) -> anyhow::Result<Launch>,
     needs_whitelist: fn(&Found) -> bool,
     /// A variant that the installed program lacks, and how to build it.
@@ -49,15 +59,31 @@ pub struct Contender {
 }
 
 /// All trackers, in the order of tables.
-pub static ALL: [Contender; 7] = [
+pub static ALL: [Contender; 11] = [
     ours::ONRUSH,
     ours::BEFORE,
     aquatic::AQUATIC,
+    aquatic_web::HTTP,
+    aquatic_web::WS,
     opentracker::OPENTRACKER,
     chihaya::CHIHAYA,
     torrust::TORRUST,
+    npm::BITTORRENT_TRACKER,
+    HEFUR,
     floor::FLOOR,
 ];
+
+/// hefur, which the comparison of 2022 names and could not measure.
+const HEFUR: Contender = Contender {
+    name: "hefur",
+    keyword: "hefur",
+    protocols: &[Protocol::Http, Protocol::Https],
+    unavailable: Some(
+        "no package registry has it; in the comparison of 2022 it answered announces only with \
+         errors (\"torrent not found\") in every configuration that was tried",
+    ),
+    ..USUAL
+};
 
 /// Defaults for the properties of a contender; the texts are empty, for each contender to set.
 const USUAL: Contender = Contender {
@@ -65,11 +91,14 @@ const USUAL: Contender = Contender {
     keyword: "",
     remedy: "",
     settings: "",
+    protocols: &[Protocol::Udp],
+    behind_hitch: false,
+    unavailable: None,
     by_name: false,
     checked: true,
     receive_buffer: None,
     version: |_| None,
-    variants: |found, _| vec![Variant::new(found.contender.name, None, &[])],
+    variants: |found, _, _| vec![Variant::new(found.contender.name, None, &[])],
     launch: |_, _, _| Ok(Launch::default()),
     needs_whitelist: |_| false,
     missing_variant: |_| None,
@@ -79,6 +108,12 @@ impl Contender {
     /// Whether this is its name, in results or on the command line.
     pub fn is_called(&self, name: &str) -> bool {
         [self.keyword, self.name].contains(&name)
+    }
+
+    /// Whether it serves this, by itself or behind hitch.
+    pub fn serves(&self, protocol: Protocol) -> bool {
+        let inner = protocol.in_tls().filter(|_| self.behind_hitch);
+        [Some(protocol), inner].into_iter().flatten().any(|it| self.protocols.contains(&it))
     }
 }
 
@@ -140,8 +175,20 @@ pub struct Setup<'a> {
     pub directory: &'a Path,
     /// The address to listen on.
     pub address: SocketAddr,
+    /// The protocol to serve there.
+    pub protocol: Protocol,
+    /// Whether connections serve more than one request.
+    pub keeps_alive: bool,
     /// Peers in an announce reply of the floor.
     pub peers: usize,
+}
+
+impl<'a> Setup<'a> {
+    /// The environment of a load, for a tracker at this address.
+    pub fn new(mix: Mix, address: SocketAddr, directory: &'a Path, peers: usize) -> Self {
+        let (protocol, keeps_alive) = (mix.protocol(), mix.keeps_alive());
+        Self { directory, address, protocol, keeps_alive, peers }
+    }
 }
 
 /// A command line.
@@ -182,20 +229,42 @@ pub struct Found {
     pub program: PathBuf,
     /// Its version, by the program, cargo or dpkg.
     pub version: String,
+    /// The program of hitch.
+    pub hitch: Option<PathBuf>,
 }
 
 impl Found {
-    /// The variants worth running on these vCPUs, the usual one first.
-    pub fn variants(&self, seats: &Assignment) -> Vec<Variant> {
-        (self.contender.variants)(self, seats)
+    /// The variants worth running on these vCPUs, the usual one first; none where it does not serve
+    /// the protocol.
+    pub fn variants(&self, seats: &Assignment, protocol: Protocol) -> Vec<Variant> {
+        let of = |protocol| (self.contender.variants)(self, seats, protocol);
+        if self.contender.protocols.contains(&protocol) {
+            return of(protocol);
+        }
+        match protocol.in_tls().filter(|_| self.contender.serves(protocol)) {
+            Some(inner) if self.hitch.is_some() => hitch::variants(&of(inner), seats),
+            _ => Vec::new(),
+        }
     }
 
-    /// The command line of a variant; writes the tracker's files to the directory of `setup`.
+    /// The command lines of a variant, that of the tracker first, and the address that each is
+    /// to listen on; writes their files to the directory of `setup`.
     ///
     /// # Errors
-    /// When a file cannot be written, or the program lacks a setting.
-    pub fn launch(&self, variant: &Variant, setup: &Setup) -> anyhow::Result<Launch> {
-        (self.contender.launch)(self, variant, setup)
+    /// When a file cannot be written, or a program lacks a setting.
+    pub fn launch(
+        &self,
+        variant: &Variant,
+        setup: &Setup,
+    ) -> anyhow::Result<Vec<(Launch, SocketAddr)>> {
+        let alone = |setup: &Setup| (self.contender.launch)(self, variant, setup);
+        let Some(workers) = variant.count(hitch::WORKERS) else {
+            return Ok(vec![(alone(setup)?, setup.address)]);
+        };
+        let backend = hitch::backend(setup)?;
+        let program = self.hitch.as_ref().context("hitch is not installed")?;
+        let front = hitch::launch(program, workers, setup, backend.address)?;
+        Ok(vec![(alone(&backend)?, backend.address), (front, setup.address)])
     }
 
     /// Whether the tracker serves only the info hashes of the allow list [`WHITELIST`], which is
@@ -219,9 +288,10 @@ pub struct Listed {
 impl Listed {
     /// The row of `contender`.
     pub fn new(contender: &Contender, found: Option<&Found>) -> Self {
-        let text = match found {
-            Some(_) => contender.settings.into(),
-            None => format!(
+        let text = match (found, contender.unavailable) {
+            (Some(_), _) => contender.settings.into(),
+            (None, Some(reason)) => reason.into(),
+            (None, None) => format!(
                 "{} was not found in the install root nor on PATH; install it with: {}",
                 contender.name, contender.remedy
             ),
@@ -239,7 +309,8 @@ pub struct Search {
 
 impl Search {
     /// The directory of this program, the install root of `scripts/bench-peers`
-    /// ($ONRUSH_PEERS, else `peers` in cargo's target directory), then PATH.
+    /// ($ONRUSH_PEERS, else `peers` in cargo's target directory), then PATH and /usr/sbin, where
+    /// Debian has hitch.
     pub fn here() -> Self {
         let own = env::current_exe().ok().and_then(|path| Some(path.parent()?.to_owned()));
         let beside = own.as_ref().and_then(|own| Some(own.parent()?.join("peers/bin")));
@@ -247,7 +318,8 @@ impl Search {
         let peers = env::var_os("ONRUSH_PEERS").map(|root| PathBuf::from(root).join("bin"));
         let first = [peers, own, beside, Some(target.join("peers/bin"))];
         let path = env::var_os("PATH").unwrap_or_default();
-        let directories = first.into_iter().flatten().chain(env::split_paths(&path)).collect();
+        let paths = env::split_paths(&path).chain(["/usr/sbin".into()]);
+        let directories = first.into_iter().flatten().chain(paths).collect();
         Self { directories }
     }
 
@@ -260,9 +332,10 @@ impl Search {
 
     /// A tracker, if it is installed.
     pub fn find(&self, contender: &'static Contender) -> Option<Found> {
-        let program = self.program(contender.name)?;
+        let program = self.program(contender.name).filter(|_| contender.unavailable.is_none())?;
         let version = (contender.version)(&program).unwrap_or_else(|| "unknown".into());
-        Some(Found { contender, program, version })
+        let hitch = self.program(hitch::PROGRAM);
+        Some(Found { contender, program, version, hitch })
     }
 }
 
@@ -293,7 +366,7 @@ fn output(program: &Path, arguments: &[&str]) -> Option<String> {
 }
 
 /// The items in order, each once.
-pub(crate) fn unique<T: PartialEq>(items: impl IntoIterator<Item = T>) -> Vec<T> {
+pub fn unique<T: PartialEq>(items: impl IntoIterator<Item = T>) -> Vec<T> {
     let mut unique = Vec::new();
     for item in items {
         if !unique.contains(&item) {
@@ -307,10 +380,16 @@ pub(crate) fn unique<T: PartialEq>(items: impl IntoIterator<Item = T>) -> Vec<T>
 pub(crate) mod tests {
     use super::*;
 
-    /// All trackers that need not be named, as installed.
+    /// A tracker as installed, and hitch.
+    pub(crate) fn installed(contender: &'static Contender) -> Found {
+        let hitch = Some("hitch".into());
+        Found { contender, program: "nowhere".into(), version: "1".into(), hitch }
+    }
+
+    /// All trackers that need not be named and can be installed, as installed.
     pub(crate) fn found() -> Vec<Found> {
-        let found = |contender| Found { contender, program: "nowhere".into(), version: "1".into() };
-        ALL.iter().filter(|contender| !contender.by_name).map(found).collect()
+        let usual = |it: &&Contender| !it.by_name && it.unavailable.is_none();
+        ALL.iter().filter(usual).map(installed).collect()
     }
 
     /// An executable shell script.
@@ -322,8 +401,8 @@ pub(crate) mod tests {
     }
 
     /// A setup on port 7000 without an allow list.
-    pub(crate) fn setup(directory: &Path) -> Setup<'_> {
-        Setup { directory, address: ([127, 0, 0, 1], 7000).into(), peers: 0 }
+    pub(crate) fn setup(directory: &Path, mix: Mix) -> Setup<'_> {
+        Setup::new(mix, ([127, 0, 0, 1], 7000).into(), directory, 0)
     }
 
     #[test]
@@ -353,7 +432,8 @@ pub(crate) mod tests {
             assert!(search.find(contender).is_none(), "{}", contender.name);
             let listed = Listed::new(contender, None);
             assert_eq!(listed.version, None);
-            assert!(listed.text.contains(contender.remedy), "{listed:?}");
+            let expected = contender.unavailable.unwrap_or(contender.remedy);
+            assert!(listed.text.contains(expected), "{listed:?}");
         }
         // A file that is not executable.
         fs::write(nowhere.path().join("chihaya"), "").unwrap();

@@ -3,6 +3,7 @@
 mod published;
 
 use std::fs;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::Duration;
@@ -15,14 +16,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::contender::{Launch, Listed, version_by_cargo, version_of_ours};
 use crate::cpus::Assignment;
-use crate::mix::Mix;
+use crate::mix::{Mix, Protocol};
 use crate::process::{Child, Stop};
 use crate::record::Point;
 
 pub use published::Published;
 
+/// Connections per second that even the slowest tracker accepts by TLS.
+const IDLE_PER_SECOND: f64 = 250.0;
+
 /// Durations and population of a load.
-#[derive(Clone, Debug, PartialEq, Args, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Args, Serialize, Deserialize)]
 pub struct LoadSettings {
     /// Seconds of a measurement
     #[arg(
@@ -38,9 +42,25 @@ pub struct LoadSettings {
     )]
     pub warmup: f64,
 
-    /// Swarms of the population [default: 1,000,000 under real, 560,000 under spread and bursts]
+    /// Swarms of the population [default: 1,000,000 under real, 560,000 under spread and bursts,
+    /// 10,000 over HTTP]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
     pub swarms: Option<u32>,
+
+    /// Idle connections by which a tracker's memory is measured under ws and wss; 0: none
+    #[arg(
+        long, value_name = "N", default_value_t = 1000,
+        value_parser = clap::value_parser!(u32).range(0..=100_000)
+    )]
+    #[serde(default)]
+    pub idle: u32,
+}
+
+impl LoadSettings {
+    /// Seconds in which idle connections are opened and held.
+    pub fn idle_seconds(&self) -> f64 {
+        self.seconds.max(f64::from(self.idle) / IDLE_PER_SECOND)
+    }
 }
 
 /// The load testers.
@@ -48,27 +68,32 @@ pub struct LoadSettings {
 pub struct Tools {
     /// onrush-load.
     pub ours: PathBuf,
-    /// aquatic_udp_load_test, if installed.
-    pub published: Option<Published>,
+    /// Those of published comparisons that are installed.
+    pub published: Vec<Published>,
 }
 
 impl Tools {
+    /// The tool of published comparisons that makes this load.
+    pub fn published(&self, mix: Mix) -> Option<&Published> {
+        let name = mix.published_tool()?;
+        self.published.iter().find(|tool| tool.name == name)
+    }
+
     /// The load testers of these mixes, with their versions.
     pub fn listed(&self, mixes: &[Mix]) -> Vec<Listed> {
-        let any = |published: bool| mixes.iter().any(|mix| mix.is_published() == published);
         let listed = |name: &str, version: Option<String>, text: &str| Listed {
             name: name.into(),
             version: Some(version.unwrap_or_else(|| "unknown".into())),
             text: text.into(),
         };
-        let ours = any(false).then(|| {
+        let ours = mixes.iter().any(|mix| !mix.is_published()).then(|| {
             let version = version_of_ours(&self.ours);
             listed("onrush-load", version, "every reply is checked")
         });
-        let theirs = self.published.as_ref().filter(|_| any(true)).map(|published| {
-            let name = Published::PROGRAM;
+        let named = |name| mixes.iter().any(|mix| mix.published_tool() == Some(name));
+        let theirs = self.published.iter().filter(|tool| named(tool.name)).map(|tool| {
             let text = "errors are counted, nothing else is checked";
-            listed(name, version_by_cargo(&published.program, name), text)
+            listed(tool.name, version_by_cargo(&tool.program, tool.name), text)
         });
         ours.into_iter().chain(theirs).collect()
     }
@@ -85,16 +110,19 @@ pub struct Load<'a> {
     pub dose: &'a LoadSettings,
     /// Whether the replies are meant to be right; otherwise all of them count.
     pub checked: bool,
+    /// Whether the tracker does not see the addresses of peers, so that those that it lists are
+    /// none of the load's.
+    pub proxied: bool,
     /// Seed of population and mix.
     pub seed: u64,
-    /// The tracker's port on 127.0.0.1.
-    pub port: u16,
+    /// The tracker's address.
+    pub address: SocketAddr,
     /// A directory for files.
     pub directory: &'a Path,
 }
 
 impl Load<'_> {
-    /// Runs the load against the tracker with process id `pid`: at `rate` requests per second, or
+    /// Runs the load against the tracker with these process ids: at `rate` requests per second, or
     /// in a closed loop.
     ///
     /// # Errors
@@ -102,36 +130,76 @@ impl Load<'_> {
     pub fn run(
         &self,
         tools: &Tools,
-        pid: u32,
+        pids: &[u32],
         rate: Option<f64>,
         stop: &Stop,
     ) -> anyhow::Result<Point> {
         let Some(mix) = self.mix.arguments() else {
-            let published = tools.published.as_ref();
-            let published =
-                published.context("aquatic_udp_load_test is not installed: scripts/bench-peers")?;
-            return published.run(self, pid, stop);
+            let published = tools.published(self.mix);
+            return published.context("its load tester is not installed")?.run(self, pids, stop);
         };
-        let file = self.directory.join("load.json");
         let LoadSettings { seconds, warmup, .. } = self.dose;
-        let line = format!("{mix} --duration {seconds} --warmup {warmup} --tracker-pid {pid}");
-        let mut arguments = self.arguments(&line);
-        arguments.extend(["--json".into(), file.display().to_string()]);
+        let mut arguments = self.arguments(mix);
+        let line = format!("--duration {seconds} --warmup {warmup}");
+        arguments.extend(line.split(' ').map(Into::into));
         match (rate, self.mix.in_flight()) {
             (Some(rate), _) => arguments.extend(["--rate".into(), format!("{rate:.1}")]),
             (None, Some(limit)) => arguments.extend(["--in-flight".into(), limit.to_string()]),
             (None, None) => {}
         }
-        arguments.push("--quiet".into());
-        let limit = Duration::from_secs_f64(self.dose.seconds + self.dose.warmup + 60.0);
+        let (report, messages) = self.report(tools, pids, arguments, stop)?;
+        let point = point(&report, self.checked)?;
+        Ok(messages.map_or(point.clone(), |ws| per_message(point, ws.message_rate)))
+    }
+
+    /// Idle connections by which memory is measured.
+    pub fn idle(&self) -> Option<u32> {
+        (self.mix.has_idle() && self.dose.idle > 0).then_some(self.dose.idle)
+    }
+
+    /// Memory of the processes `pids` in bytes per connection while this number is idle.
+    ///
+    /// # Errors
+    /// When it cannot be measured.
+    pub fn idle_bytes(
+        &self,
+        connections: u32,
+        tools: &Tools,
+        pids: &[u32],
+        stop: &Stop,
+    ) -> anyhow::Result<f64> {
+        let seconds = self.dose.idle_seconds();
+        let line = format!("--idle {connections} --duration {seconds}");
+        let mut arguments = self.arguments("ws");
+        arguments.extend(line.split(' ').map(Into::into));
+        let (_, messages) = self.report(tools, pids, arguments, stop)?;
+        let idle = messages.and_then(|ws| ws.idle);
+        idle.and_then(|idle| idle.rss_per_connection).context("no memory of idle connections")
+    }
+
+    /// Runs onrush-load with these arguments, and reads its report on the processes `pids`.
+    fn report(
+        &self,
+        tools: &Tools,
+        pids: &[u32],
+        mut arguments: Vec<String>,
+        stop: &Stop,
+    ) -> anyhow::Result<(Report, Option<Messages>)> {
+        let file = self.directory.join("load.json");
+        let seconds = self.dose.idle_seconds() + self.dose.warmup + 60.0;
+        let limit = Duration::from_secs_f64(seconds);
+        let json = ["--quiet", "--json", &file.display().to_string()].map(Into::into);
+        arguments.extend(json);
+        arguments.extend(["--tracker-pid".into(), joined(pids, ",")]);
         let (child, status) = self.ended(tools, arguments, limit, stop)?;
         // Status 1: some replies were wrong, which is a result.
         if !matches!(status.code(), Some(0 | 1)) {
             bail!("onrush-load ended ({status}): {}", child.output_tail());
         }
         let text = fs::read_to_string(&file).context("onrush-load wrote no report")?;
-        let report: Report = serde_json::from_str(&text).context("onrush-load's report")?;
-        point(&report, self.checked)
+        let report = serde_json::from_str(&text).context("onrush-load's report")?;
+        let Websocket { ws } = serde_json::from_str(&text).context("onrush-load's report")?;
+        Ok((report, ws))
     }
 
     /// Writes the info hashes of this load's population, a line of 40 hexadecimal digits each.
@@ -140,8 +208,8 @@ impl Load<'_> {
     /// When onrush-load fails, or this load belongs to another tool.
     pub fn write_hashes(&self, tools: &Tools, file: &Path, stop: &Stop) -> anyhow::Result<()> {
         let mix = self.mix.arguments().context(
-            "aquatic_udp_load_test does not report its info hashes, so a tracker with an allow \
-             list cannot be measured with it",
+            "the load tester does not report its info hashes, so a tracker with an allow list \
+             cannot be measured with it",
         )?;
         let mut arguments = self.arguments(mix);
         arguments.extend(["--write-hashes".into(), file.display().to_string()]);
@@ -154,15 +222,20 @@ impl Load<'_> {
 
     /// The arguments that determine the population, and workers each on a vCPU of its own.
     fn arguments(&self, mix: &str) -> Vec<String> {
-        let (port, seed, cpus) = (self.port, self.seed, &self.seats.load);
-        let pins = cpus.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
-        let line = format!("{mix} --target 127.0.0.1:{port} --seed {seed}");
-        let line = format!("{line} --workers {} --pin {pins}", cpus.len());
+        let (address, seed, cpus) = (self.address, self.seed, &self.seats.load);
+        let target = match self.mix.protocol() {
+            Protocol::Udp => address.to_string(),
+            protocol => format!("{protocol}://{address}/announce"),
+        };
+        let line = format!("{mix} --target {target} --seed {seed}");
+        let line = format!("{line} --workers {} --pin {}", cpus.len(), joined(cpus, ","));
         let mut arguments: Vec<String> = line.split(' ').map(Into::into).collect();
-        if let Some(swarms) = self.dose.swarms {
+        // Over WebSocket swarms follow from the connections: an offer needs another member.
+        let swarms = self.dose.swarms.filter(|_| !self.mix.protocol().is_webtorrent());
+        if let Some(swarms) = swarms {
             arguments.extend(["--swarms".into(), swarms.to_string()]);
         }
-        if !self.checked {
+        if !self.checked || self.proxied {
             arguments.push("--strangers".into());
         }
         arguments
@@ -183,6 +256,40 @@ impl Load<'_> {
     }
 }
 
+/// What a report on a load over WebSocket has besides.
+#[derive(Deserialize)]
+struct Websocket {
+    ws: Option<Messages>,
+}
+
+#[derive(Deserialize)]
+struct Messages {
+    message_rate: f64,
+    idle: Option<Idle>,
+}
+
+#[derive(Deserialize)]
+struct Idle {
+    rss_per_connection: Option<f64>,
+}
+
+/// A result with the figures of messages, of which announces and their replies are a part.
+fn per_message(point: Point, rate: f64) -> Point {
+    let share = point.rate / rate;
+    Point {
+        rate,
+        requests: Some(point.rate),
+        cpu_per_reply: point.cpu_per_reply * share,
+        load_per_reply: point.load_per_reply.map(|micros| micros * share),
+        peers_per_reply: None,
+        ..point
+    }
+}
+
+fn joined<T: ToString>(items: &[T], separator: &str) -> String {
+    items.iter().map(T::to_string).collect::<Vec<_>>().join(separator)
+}
+
 fn point(report: &Report, checked: bool) -> anyhow::Result<Point> {
     let cpu = report.tracker_cpu.context("the report has no CPU time of the tracker")?;
     let (right, wrong) = (report.right_replies(), report.wrong_replies());
@@ -201,6 +308,7 @@ fn point(report: &Report, checked: bool) -> anyhow::Result<Point> {
     };
     Ok(Point {
         rate: report.rate * counted,
+        requests: None,
         right,
         wrong,
         findings,
@@ -208,6 +316,7 @@ fn point(report: &Report, checked: bool) -> anyhow::Result<Point> {
         cpu_percent: cpu.percent,
         cpu_per_reply: cpu.per_reply / counted,
         load_percent: report.worker_percent.iter().copied().reduce(f64::max),
+        load_cpu_percent: report.own_cpu.map(|cpu| cpu.percent),
         load_per_reply: report.own_cpu.map(|cpu| cpu.per_reply / counted),
         p50: Some(report.latency.p50),
         p99: Some(report.latency.p99),
@@ -217,38 +326,56 @@ fn point(report: &Report, checked: bool) -> anyhow::Result<Point> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
+    use std::sync::LazyLock;
+
     use super::*;
     use crate::contender::tests::script;
 
+    static SEATS: LazyLock<Assignment> =
+        LazyLock::new(|| Assignment::new(&[0, 4, 5], 1, 2).unwrap());
+    static DOSE: LoadSettings =
+        LoadSettings { seconds: 1.0, warmup: 0.5, swarms: Some(1000), idle: 0 };
+
+    /// A load by two workers on port 7000.
+    pub(crate) fn load(directory: &Path) -> Load<'_> {
+        Load {
+            mix: Mix::Spread,
+            seats: &SEATS,
+            dose: &DOSE,
+            checked: true,
+            proxied: false,
+            seed: 7,
+            address: ([127, 0, 0, 1], 7000).into(),
+            directory,
+        }
+    }
+
     #[test]
     fn each_worker_is_pinned() {
-        let dose = LoadSettings { seconds: 1.0, warmup: 0.5, swarms: Some(1000) };
-        let seats = &Assignment::new(&[0, 4, 5], 1, 2).unwrap();
-        let load = Load {
-            mix: Mix::Spread,
-            seats,
-            dose: &dose,
-            checked: true,
-            seed: 7,
-            port: 7000,
-            directory: Path::new("/tmp"),
-        };
+        let load = load(Path::new("/tmp"));
         let text = load.arguments("--profile classic").join(" ");
         assert_eq!(
             text,
             "--profile classic --target 127.0.0.1:7000 --seed 7 --workers 2 --pin 4,5 --swarms 1000"
         );
+        let behind_hitch = Load { mix: Mix::Wss, proxied: true, ..load };
+        let text = behind_hitch.arguments("ws").join(" ");
+        assert!(text.starts_with("ws --target wss://127.0.0.1:7000/announce --seed 7 "), "{text}");
+        assert!(text.ends_with(" --pin 4,5 --strangers"), "{text}");
     }
 
     #[test]
     fn load_testers_are_listed_where_they_are_needed() {
         let root = tempfile::tempdir().unwrap();
         let program = script(root.path(), "onrush-load", "echo 'onrush-load 0.1.0 (30029cd)'");
-        let tools = Tools { ours: program, published: None };
+        let tool = script(root.path(), "aquatic_http_load_test", "");
+        let published = vec![Published::new(Published::PROGRAMS[1], tool).unwrap()];
+        let tools = Tools { ours: program, published };
         let listed = tools.listed(&[Mix::Published, Mix::Spread]);
         assert_eq!(listed.len(), 1, "{listed:?}");
         assert_eq!(listed[0].version.as_deref(), Some("0.1.0 (30029cd)"));
         assert!(tools.listed(&[Mix::Published]).is_empty());
+        assert_eq!(tools.listed(&[Mix::PublishedHttps])[0].name, "aquatic_http_load_test");
     }
 }

@@ -1,19 +1,20 @@
 //! `onrush-bench`: finds trackers, plans, measures, reports.
 
 use std::fs;
-use std::net::Ipv4Addr;
 use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
 use clap::Parser as _;
 use onrush_bench::args::{Args, Run, Selection, Task};
-use onrush_bench::contender::{ALL, Listed, Search};
+use onrush_bench::contender::{ALL, Listed, Search, hitch, unique};
 use onrush_bench::load::Published;
+use onrush_bench::mix::Protocol;
 use onrush_bench::plan::Plan;
 use onrush_bench::prepare::{self, Prepared};
 use onrush_bench::process::{Stop, Stopped, must_be_free};
 use onrush_bench::record::{Raw, RoundOutcome};
+use onrush_bench::round::address;
 use onrush_bench::run::run;
 use onrush_bench::summary::{Row, Summary};
 use onrush_bench::transport::{self, TransportPlan};
@@ -52,7 +53,7 @@ fn main() -> ExitCode {
 fn list() -> anyhow::Result<()> {
     let search = Search::here();
     let names = ALL.each_ref().map(|contender| contender.keyword.to_owned());
-    let (present, listed) = prepare::contenders(&names, &search)?;
+    let (present, listed) = prepare::contenders(&names, &Protocol::ALL, &search)?;
     for Listed { name, version, text, .. } in &listed {
         let program = present.iter().find(|found| found.contender.name == name);
         match (version, program) {
@@ -63,9 +64,10 @@ fn list() -> anyhow::Result<()> {
             _ => println!("{name:16} absent: {text}"),
         }
     }
-    for tool in ["onrush-load", Published::PROGRAM] {
+    let load = ["onrush-load"].into_iter().chain(Published::PROGRAMS);
+    for (tool, what) in load.map(|tool| (tool, "(load)")).chain([(hitch::PROGRAM, "(TLS)")]) {
         match search.program(tool) {
-            Some(path) => println!("{tool:16} {:30} {}", "(load)", path.display()),
+            Some(path) => println!("{tool:16} {what:30} {}", path.display()),
             None => println!("{tool:16} absent"),
         }
     }
@@ -74,7 +76,8 @@ fn list() -> anyhow::Result<()> {
 
 fn planned(what: &Selection) -> anyhow::Result<Prepared> {
     let search = Search::here();
-    let (present, listed) = prepare::contenders(&what.contenders, &search)?;
+    let protocols = unique(what.mix.iter().map(|mix| mix.protocol()));
+    let (present, listed) = prepare::contenders(&what.contenders, &protocols, &search)?;
     let tools = prepare::tools(&search)?;
     let plan = prepare::plan(
         what,
@@ -98,7 +101,7 @@ fn show(plan: &Plan) {
     for case in &plan.cases {
         let seats = &case.seats;
         println!(
-            "{:9} tracker on vCPU {} ({} cores), {} load workers on {}: {} [{}]",
+            "{:17} tracker on vCPU {} ({} cores), {} load workers on {}: {} [{}]",
             case.mix.to_string(),
             format_list(&seats.tracker),
             seats.tracker.len(),
@@ -157,7 +160,10 @@ fn begun(what: &Selection, directory: &Path) -> anyhow::Result<Prepared> {
     if fs::metadata(directory.join(Raw::NAME)).is_ok_and(|raw| raw.len() > 0) {
         bail!("{} holds results already: take another directory", directory.display());
     }
-    must_be_free((Ipv4Addr::LOCALHOST, planned.plan.settings.port).into(), &Stop::default())?;
+    for protocol in unique(planned.plan.cases.iter().map(|case| case.mix.protocol())) {
+        let address = address(0, protocol, planned.plan.settings.port);
+        must_be_free(address, protocol, &Stop::default())?;
+    }
     fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
     planned.plan.write(directory)?;
     Ok(planned)

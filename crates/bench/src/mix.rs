@@ -4,6 +4,41 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use strum::Display;
 
+/// A protocol that trackers serve, each on a port of its own under the bench.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display)]
+#[strum(serialize_all = "lowercase")]
+pub enum Protocol {
+    /// BEP 15.
+    Udp,
+    /// Announces over HTTP (BEP 3).
+    Http,
+    /// The same, by TLS.
+    Https,
+    /// WebTorrent over WebSocket.
+    Ws,
+    /// The same, by TLS.
+    Wss,
+}
+
+impl Protocol {
+    /// All protocols.
+    pub const ALL: [Self; 5] = [Self::Udp, Self::Http, Self::Https, Self::Ws, Self::Wss];
+
+    /// What is in TLS, where this is by TLS.
+    pub fn in_tls(self) -> Option<Self> {
+        match self {
+            Self::Https => Some(Self::Http),
+            Self::Wss => Some(Self::Ws),
+            Self::Udp | Self::Http | Self::Ws => None,
+        }
+    }
+
+    /// Whether it is of WebTorrent.
+    pub fn is_webtorrent(self) -> bool {
+        matches!(self, Self::Ws | Self::Wss)
+    }
+}
+
 /// A kind of load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum, Serialize, Deserialize, Display)]
 #[serde(rename_all = "kebab-case")]
@@ -29,9 +64,48 @@ pub enum Mix {
     FewBursts,
     /// aquatic_udp_load_test without its extra statistics, where it costs least.
     FewPublished,
+    /// The load of the comparison of 2022: announces over TLS 1.3 on 64 connections from as many
+    /// addresses, 10,000 swarms, 25 % seeders, a connection with a full handshake for each
+    /// request; every reply is checked.
+    Https,
+    /// The same on connections that are kept.
+    HttpsKeepAlive,
+    /// The same without TLS, a connection for each request.
+    Http,
+    /// The same without TLS on connections that are kept.
+    HttpKeepAlive,
+    /// WebTorrent over WebSocket: members announce with offers and answer those that they get;
+    /// every offer and answer is checked; in a process of its own, memory of idle connections.
+    Ws,
+    /// The same by TLS.
+    Wss,
+    /// The same by TLS with ten offers per announce and session descriptions of 130 bytes, about
+    /// those of aquatic_ws_load_test, for the cost of the load testers.
+    FewWss,
+    /// aquatic_http_load_test with the settings of the comparison of 2022 (64 workers, TLS, no
+    /// keep-alive). Each worker has one connection at a time and writes a request in parts, which
+    /// wait for delayed acknowledgements: some 40 to 53 ms of most connections pass with both
+    /// sides idle, and the rate is bounded by these stalls. Version 0.9.0 draws torrents by a
+    /// Gamma distribution, that of 2022 by Pareto's.
+    PublishedHttps,
+    /// aquatic_ws_load_test on 64 connections per worker, otherwise in its default configuration:
+    /// ten offers per announce, session descriptions of some 120 bytes, an answer in place of an
+    /// announce; errors counted as wrong, nothing else checked, no latency.
+    PublishedWss,
 }
 
 impl Mix {
+    /// The protocol of its requests.
+    pub fn protocol(self) -> Protocol {
+        match self {
+            Self::Https | Self::HttpsKeepAlive | Self::PublishedHttps => Protocol::Https,
+            Self::Http | Self::HttpKeepAlive => Protocol::Http,
+            Self::Ws => Protocol::Ws,
+            Self::Wss | Self::FewWss | Self::PublishedWss => Protocol::Wss,
+            _ => Protocol::Udp,
+        }
+    }
+
     /// The arguments of onrush-load; `None` for another load tester.
     pub fn arguments(self) -> Option<&'static str> {
         match self {
@@ -40,13 +114,41 @@ impl Mix {
             Self::Real => Some("--profile real --sources 1000 --burst 1 --no-bursts"),
             Self::Few => Some("--profile classic --sources 4 --no-bursts"),
             Self::FewBursts => Some("--profile classic --sources 4 --burst 64"),
+            Self::Https => Some("http --preset published-2022"),
+            Self::HttpsKeepAlive => Some("http --preset published-2022 --keep-alive on"),
+            Self::Http => Some("http --profile published-2022 --lists 0 --keep-alive off"),
+            Self::HttpKeepAlive => Some("http --profile published-2022 --lists 0 --keep-alive on"),
+            Self::Ws | Self::Wss => Some("ws"),
+            Self::FewWss => Some("ws --offers 10 --sdp 130-130"),
             Self::Published | Self::FewPublished => None,
+            Self::PublishedHttps | Self::PublishedWss => None,
         }
     }
 
-    /// Whether aquatic_udp_load_test makes this load.
+    /// The program that makes this load where it is not onrush-load.
+    pub fn published_tool(self) -> Option<&'static str> {
+        match self {
+            Self::Published | Self::FewPublished => Some("aquatic_udp_load_test"),
+            Self::PublishedHttps => Some("aquatic_http_load_test"),
+            Self::PublishedWss => Some("aquatic_ws_load_test"),
+            _ => None,
+        }
+    }
+
+    /// Whether a tool of published comparisons makes this load.
     pub fn is_published(self) -> bool {
-        self.arguments().is_none()
+        self.published_tool().is_some()
+    }
+
+    /// Whether connections are kept for further requests.
+    pub fn keeps_alive(self) -> bool {
+        matches!(self, Self::HttpsKeepAlive | Self::HttpKeepAlive)
+            || self.protocol().is_webtorrent()
+    }
+
+    /// Whether memory of idle connections is measured.
+    pub fn has_idle(self) -> bool {
+        matches!(self, Self::Ws | Self::Wss)
     }
 
     /// Requests in flight per worker in a closed loop; `None` for the load tester's default. In an
@@ -63,6 +165,7 @@ impl Mix {
 
     /// Whether the report has its latency: not for bursts, where it would be that of a burst.
     pub fn has_latency(self) -> bool {
-        matches!(self, Self::Spread | Self::Real)
+        let over_tcp = self.protocol() != Protocol::Udp && !self.is_published();
+        (over_tcp && self != Self::FewWss) || matches!(self, Self::Spread | Self::Real)
     }
 }

@@ -63,10 +63,10 @@ pub struct BenchSettings {
     )]
     pub shares: Vec<u32>,
 
-    /// UDP port of the trackers, on 127.0.0.1
+    /// Port of the trackers, on 127.0.0.1 or in 127.0.1/24; behind hitch a tracker has the next one
     #[arg(
         long, value_name = "PORT", default_value_t = 16_969,
-        value_parser = clap::value_parser!(u16).range(1..)
+        value_parser = clap::value_parser!(u16).range(1..=65_534)
     )]
     pub port: u16,
 
@@ -128,7 +128,11 @@ impl BenchSettings {
             return AROUND + AROUND_LOAD + Published::seconds(&self.dose) as f64;
         }
         let shares = if case.mix.has_latency() { self.shares.len() } else { 0 };
-        AROUND + (1 + shares) as f64 * (AROUND_LOAD + self.dose.warmup + self.dose.seconds)
+        let idle = match case.mix.has_idle() && self.dose.idle > 0 {
+            true => AROUND + AROUND_LOAD + self.dose.idle_seconds(),
+            false => 0.0,
+        };
+        idle + AROUND + (1 + shares) as f64 * (AROUND_LOAD + self.dose.warmup + self.dose.seconds)
     }
 }
 
@@ -142,7 +146,7 @@ pub fn cases(contenders: &[Found], seats: &[Assignment], mixes: &[Mix]) -> Vec<C
                     continue;
                 }
                 let case = |variant| Case { variant, seats: seats.clone(), mix };
-                cases.extend(found.variants(seats).into_iter().map(case));
+                cases.extend(found.variants(seats, mix.protocol()).into_iter().map(case));
             }
         }
     }

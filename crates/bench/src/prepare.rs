@@ -5,11 +5,11 @@ use std::time::SystemTime;
 use anyhow::{Context as _, bail};
 
 use crate::args::Selection;
-use crate::contender::{ALL, Found, Listed, Search, unique};
+use crate::contender::{ALL, Found, Listed, Search, hitch, unique};
 use crate::cpus::sweep;
 use crate::load::{Published, Tools};
 use crate::machine::{self, buffer_limit};
-use crate::mix::Mix;
+use crate::mix::{Mix, Protocol};
 use crate::plan::{BenchSettings, Plan, cases};
 use crate::record::Case;
 
@@ -24,12 +24,16 @@ pub struct Prepared {
     pub tools: Tools,
 }
 
-/// The installed ones of the named trackers (if none is named: of all that need no name), and a row
-/// for each.
+/// The installed ones of the named trackers (if none is named: of all that need no name) that serve
+/// one of these protocols, and a row for each.
 ///
 /// # Errors
-/// When a name is unknown.
-pub fn contenders(names: &[String], search: &Search) -> anyhow::Result<(Vec<Found>, Vec<Listed>)> {
+/// When a name is unknown, or a tracker that is named serves none of them.
+pub fn contenders(
+    names: &[String],
+    protocols: &[Protocol],
+    search: &Search,
+) -> anyhow::Result<(Vec<Found>, Vec<Listed>)> {
     if let Some(wrong) = names.iter().find(|name| !ALL.iter().any(|c| c.is_called(name))) {
         let known = ALL.each_ref().map(|contender| contender.keyword).join(", ");
         bail!("--contenders: unknown tracker {wrong} (known: {known})");
@@ -37,7 +41,12 @@ pub fn contenders(names: &[String], search: &Search) -> anyhow::Result<(Vec<Foun
     let (mut present, mut listed) = (Vec::new(), Vec::new());
     for contender in &ALL {
         let named = names.iter().any(|name| contender.is_called(name));
-        if named || (names.is_empty() && !contender.by_name) {
+        let fits = protocols.iter().any(|protocol| contender.serves(*protocol));
+        if named && !fits {
+            let known = protocols.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+            bail!("--contenders: {} does not serve {known}: take another --mix", contender.name);
+        }
+        if fits && (named || (names.is_empty() && !contender.by_name)) {
             let found = search.find(contender);
             listed.push(Listed::new(contender, found.as_ref()));
             present.extend(found);
@@ -55,7 +64,9 @@ pub fn tools(search: &Search) -> anyhow::Result<Tools> {
         "onrush-load was not found beside this program nor on PATH: cargo build --release -p \
          onrush-load",
     )?;
-    let published = search.program(Published::PROGRAM).map(Published::new).transpose()?;
+    let installed = |name| Some(Published::new(name, search.program(name)?));
+    let published =
+        Published::PROGRAMS.into_iter().filter_map(installed).collect::<Result<_, _>>()?;
     Ok(Tools { ours, published })
 }
 
@@ -81,8 +92,11 @@ pub fn plan(
         );
     }
     let mixes = mixes(what, tools, present, &mut notices)?;
-    notices.extend(present.iter().filter_map(|found| (found.contender.missing_variant)(found)));
-    notices.extend(clamped(present, buffer_limit("rmem_max")));
+    if mixes.iter().any(|mix| mix.protocol() == Protocol::Udp) {
+        notices.extend(present.iter().filter_map(|found| (found.contender.missing_variant)(found)));
+        notices.extend(clamped(present, buffer_limit("rmem_max")));
+    }
+    notices.extend(without_hitch(present, &mixes));
     let cases = cases(present, &seats, &mixes);
     if cases.is_empty() {
         bail!("none of the trackers is installed (onrush-bench list)");
@@ -97,6 +111,7 @@ pub fn plan(
     if let Some(minutes) = what.within {
         settings.rounds = fitting(&settings, &cases, f64::from(minutes) * 60.0, &mut notices);
     }
+    let listed = listed.into_iter().chain(listed_hitch(present, &cases)).collect();
     let created = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     Ok(Plan {
         version: onrush_text::version::version().into(),
@@ -153,32 +168,57 @@ fn mixes(
     notices: &mut Vec<String>,
 ) -> anyhow::Result<Vec<Mix>> {
     let mut mixes = unique(what.mix.iter().copied());
-    if !mixes.iter().any(|mix| mix.is_published()) {
-        return Ok(mixes);
-    }
-    if tools.published.is_none() {
+    let asked = unique(mixes.iter().filter_map(|mix| mix.published_tool()));
+    for tool in asked {
+        if tools.published.iter().any(|published| published.name == tool) {
+            let only_a_list = |found: &&Found| {
+                let served = |mix: &Mix| found.contender.serves(mix.protocol());
+                found.needs_whitelist()
+                    && mixes.iter().any(|mix| mix.published_tool() == Some(tool) && served(mix))
+            };
+            notices.extend(present.iter().filter(only_a_list).map(|found| {
+                format!(
+                    "left out: {} {} under the load of {tool}, as this build serves only an allow \
+                     list and that tool does not report its info hashes",
+                    found.contender.name, found.version
+                )
+            }));
+            continue;
+        }
         let absent = format!(
-            "left out: the load by {}, which is not installed; install it with: \
-             scripts/bench-peers --only aquatic_udp_load_test",
-            Published::PROGRAM
+            "left out: the load by {tool}, which is not installed; install it with: \
+             scripts/bench-peers --only {tool}"
         );
-        mixes.retain(|mix| !mix.is_published());
+        mixes.retain(|mix| mix.published_tool() != Some(tool));
         if mixes.is_empty() {
             bail!("{absent}");
         }
         notices.push(absent);
-        return Ok(mixes);
-    }
-    for found in present.iter().filter(|found| found.needs_whitelist()) {
-        notices.push(format!(
-            "left out: {} {} under the load of {}, as this build serves only an allow list and \
-             that tool does not report its info hashes",
-            found.contender.name,
-            found.version,
-            Published::PROGRAM
-        ));
     }
     Ok(mixes)
+}
+
+/// A notice about trackers that need hitch for a load where it is not installed.
+fn without_hitch(present: &[Found], mixes: &[Mix]) -> Option<String> {
+    let needs = |found: &&Found| {
+        let protocols = mixes.iter().map(|mix| mix.protocol());
+        let mut by_tls = protocols.filter(|protocol| !found.contender.protocols.contains(protocol));
+        found.hitch.is_none() && by_tls.any(|protocol| found.contender.serves(protocol))
+    };
+    let names: Vec<_> = present.iter().filter(needs).map(|found| found.contender.name).collect();
+    (!names.is_empty()).then(|| {
+        let (names, remedy) = (names.join(" and "), hitch::REMEDY);
+        format!("left out: {names} by TLS, as hitch is not installed; install it with: {remedy}")
+    })
+}
+
+/// hitch in the table of contenders, where a case needs it.
+fn listed_hitch(present: &[Found], cases: &[Case]) -> Option<Listed> {
+    cases.iter().find(|case| case.variant.count(hitch::WORKERS).is_some())?;
+    let program = present.iter().find_map(|found| found.hitch.as_deref())?;
+    let version = hitch::version(program).unwrap_or_else(|| "unknown".into());
+    let (name, text) = (hitch::PROGRAM.into(), hitch::SETTINGS.into());
+    Some(Listed { name, version: Some(version), text })
 }
 
 /// Notices about trackers that request a larger receive buffer than the kernel grants.
@@ -213,7 +253,7 @@ mod tests {
     }
 
     fn planned(line: &str, cpus: &[usize]) -> anyhow::Result<Plan> {
-        let tools = Tools { ours: "nowhere".into(), published: None };
+        let tools = Tools { ours: "nowhere".into(), published: Vec::new() };
         plan(&what(line), &present(), Vec::new(), &tools, cpus, "test".into())
     }
 
@@ -277,7 +317,7 @@ mod tests {
         let error = planned("--baseline onrsh", &two).unwrap_err().to_string();
         assert!(error.contains("\"onrsh\"") && error.contains("onrush (split)"), "{error}");
         // A known baseline that is not measured.
-        let tools = Tools { ours: "nowhere".into(), published: None };
+        let tools = Tools { ours: "nowhere".into(), published: Vec::new() };
         let mut others = present();
         others.retain(|found| found.contender.name != "onrush");
         let plan = plan(&what(""), &others, Vec::new(), &tools, &two, "test".into()).unwrap();
@@ -287,8 +327,9 @@ mod tests {
     #[test]
     fn who_is_left_out_of_the_published_load_is_somebody() {
         let program = tempfile::tempdir().unwrap();
-        let tester = script(program.path(), Published::PROGRAM, "");
-        let published = Some(Published::new(tester).unwrap());
+        let name = Published::PROGRAMS[0];
+        let tester = script(program.path(), name, "");
+        let published = vec![Published::new(name, tester).unwrap()];
         let tools = Tools { ours: "nowhere".into(), published };
         let two = [0, 1];
         let notices = |present: &[Found]| {
@@ -315,12 +356,42 @@ mod tests {
     #[test]
     fn a_name_that_nobody_has_is_refused() {
         let nowhere = Search::default();
-        let (present, listed) =
-            contenders(&["aquatic".into(), "chihaya".into()], &nowhere).unwrap();
-        assert!(present.is_empty());
-        let names: Vec<_> = listed.iter().map(|listed| listed.name.as_str()).collect();
-        assert_eq!(names, ["aquatic_udp", "chihaya"]);
-        let Err(error) = contenders(&["aquatik".into()], &nowhere) else { panic!("accepted") };
-        assert!(error.to_string().contains("aquatik"), "{error}");
+        let of = |names: &[&str], protocols: &[Protocol]| {
+            let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
+            let (present, listed) = contenders(&names, protocols, &nowhere)?;
+            assert!(present.is_empty());
+            Ok(listed.into_iter().map(|listed| listed.name).collect::<Vec<_>>())
+        };
+        assert_eq!(
+            of(&["aquatic", "chihaya"], &[Protocol::Udp]).unwrap(),
+            ["aquatic_udp", "chihaya"]
+        );
+        let refused = |names: &[&str]| of(names, &[Protocol::Udp]).map_err(|e: anyhow::Error| e);
+        for name in ["aquatik", "aquatic-http"] {
+            let error = refused(&[name]).unwrap_err().to_string();
+            assert!(error.contains(&name.replace('-', "_")), "{error}");
+        }
+        let webtorrent = ["onrush", "aquatic_ws", "bittorrent-tracker"];
+        assert_eq!(of(&[], &[Protocol::Wss]).unwrap(), webtorrent);
+        let https = ["onrush", "aquatic_http", "opentracker", "chihaya", "bittorrent-tracker"];
+        let https: Vec<_> = https.into_iter().chain(["hefur"]).collect();
+        assert_eq!(of(&[], &[Protocol::Https]).unwrap(), https);
+    }
+
+    #[test]
+    fn hitch_is_listed_or_its_absence() {
+        let two = [0, 1];
+        let with = planned("--mix https,spread", &two).unwrap();
+        assert_eq!(with.listed.last().unwrap().name, "hitch");
+        assert!(with.notices.iter().all(|notice| !notice.contains("hitch")), "{with:?}");
+        let without: Vec<_> =
+            present().into_iter().map(|found| Found { hitch: None, ..found }).collect();
+        let tools = Tools { ours: "nowhere".into(), published: Vec::new() };
+        let made = |line| plan(&what(line), &without, vec![], &tools, &two, "test".into()).unwrap();
+        let https = made("--mix https");
+        let notice = "left out: opentracker and bittorrent-tracker by TLS";
+        assert!(https.notices.iter().any(|it| it.starts_with(notice)), "{:?}", https.notices);
+        assert!(https.listed.is_empty());
+        assert!(made("--mix http").notices.is_empty());
     }
 }

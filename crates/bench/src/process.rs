@@ -3,7 +3,7 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{self, Command, ExitStatus, Stdio};
@@ -13,7 +13,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 use nix::unistd::geteuid;
 use onrush_load::affinity::format_list;
@@ -24,13 +24,19 @@ use procfs_core::process::Status;
 use signal_hook::consts::{SIGHUP, TERM_SIGNALS};
 
 use crate::contender::Launch;
+use crate::contender::hitch::backend_port;
+use crate::mix::Protocol;
 
 /// Polling interval.
 const POLL: Duration = Duration::from_millis(10);
+/// The time for one attempt to connect.
+const ATTEMPT: Duration = Duration::from_millis(200);
 /// How long a process may take to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(10);
-/// How long a port may stay in use after its process has ended.
+/// How long a port of UDP may stay in use after its process has ended, and one of TCP, which
+/// connections keep in use for a minute (TIME_WAIT).
 const RELEASE: Duration = Duration::from_secs(5);
+const TCP_RELEASE: Duration = Duration::from_secs(65);
 /// The user and group nobody: the kernel's overflow id.
 const NOBODY: &str = "65534";
 /// Bytes of a process's output in an error.
@@ -115,6 +121,11 @@ impl Child {
         self.inner.id()
     }
 
+    /// The name of its program.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// The exit status, if the process has ended.
     ///
     /// # Errors
@@ -136,13 +147,15 @@ impl Child {
         }
     }
 
-    /// Waits until the process replies to a connect (BEP 15).
+    /// Waits until the process replies to a connect (BEP 15) or, where it serves another protocol
+    /// than UDP, takes connections.
     ///
     /// # Errors
     /// When the process has ended, does not reply within `timeout`, or the bench is stopped.
     pub fn wait_until_answering(
         &mut self,
         address: SocketAddr,
+        protocol: Protocol,
         timeout: Duration,
         stop: &Stop,
     ) -> anyhow::Result<()> {
@@ -152,12 +165,23 @@ impl Child {
             if let Some(status) = self.ended()? {
                 bail!("{} ended ({status}) before it answered: {}", self.name, self.output_tail());
             }
-            match reachability::connect(address, None, Duration::from_millis(200)) {
-                Ok(_) => return Ok(()),
+            let answer = match protocol {
+                Protocol::Udp => reachability::connect(address, None, ATTEMPT)
+                    .map(drop)
+                    .map_err(|failure| failure.to_string()),
+                _ => TcpStream::connect_timeout(&address, ATTEMPT)
+                    .map(drop)
+                    .map_err(|error| format!("{address} takes no connection: {error}")),
+            };
+            match answer {
+                Ok(()) => return Ok(()),
                 Err(failure) if Instant::now() >= end => {
                     bail!("{failure}; {}", self.output_tail());
                 }
-                Err(_) => {}
+                Err(_) if protocol == Protocol::Udp => {}
+                // A refusal comes at once.
+                #[expect(clippy::disallowed_methods, reason = "a port opens without an event")]
+                Err(_) => sleep(POLL),
             }
         }
     }
@@ -200,7 +224,8 @@ impl Child {
         }
         let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
         if self.wait(GRACE, &Stop::default(), || ()).is_err() {
-            let _ = self.inner.kill();
+            // With its children: the group is its own.
+            let _ = killpg(Pid::from_raw(pid), Signal::SIGKILL);
             let _ = self.inner.wait();
         }
     }
@@ -212,23 +237,34 @@ impl Drop for Child {
     }
 }
 
-/// Checks that `address` is free. A second tracker there would silently receive half of the
-/// datagrams (SO_REUSEPORT), which would count as loss. Waits a moment for the release by the last
-/// process.
+/// Checks that `address` is free and, for TCP, the port of trackers behind hitch. A second tracker
+/// there would silently receive half of the datagrams or connections (SO_REUSEPORT), which would
+/// count as loss. Waits a moment for the release by the last process.
 ///
 /// # Errors
-/// When the address stays in use.
-pub fn must_be_free(address: SocketAddr, stop: &Stop) -> anyhow::Result<()> {
-    let end = Instant::now() + RELEASE;
-    let port = address.port();
-    let any = |ip: &str| SocketAddr::new(ip.parse().expect("an address"), port);
-    for address in [address, any("0.0.0.0")] {
-        while let Err(error) = UdpSocket::bind(address) {
+/// When an address stays in use.
+pub fn must_be_free(address: SocketAddr, protocol: Protocol, stop: &Stop) -> anyhow::Result<()> {
+    let udp = protocol == Protocol::Udp;
+    let bind = |address| match udp {
+        true => UdpSocket::bind(address).map(drop),
+        false => TcpListener::bind(address).map(drop),
+    };
+    let (name, end) = match udp {
+        true => ("UDP", Instant::now() + RELEASE),
+        false => ("TCP", Instant::now() + TCP_RELEASE),
+    };
+    let other = match udp {
+        true => SocketAddr::from((Ipv4Addr::UNSPECIFIED, address.port())),
+        false => SocketAddr::new(address.ip(), backend_port(address.port())),
+    };
+    for address in [address, other] {
+        while let Err(error) = bind(address) {
             stop.check()?;
             if Instant::now() >= end {
+                let (port, flag) = (address.port(), if udp { 'u' } else { 't' });
                 bail!(
-                    "UDP port {port} is in use ({address}: {error}): end its process (ss -lunp \
-                     'sport = :{port}'), or take another with --port"
+                    "{name} port {port} is in use ({address}: {error}): end its process (ss \
+                     -ln{flag}p 'sport = :{port}'), or take another with --port"
                 );
             }
             #[expect(clippy::disallowed_methods, reason = "a port becomes free without an event")]

@@ -47,7 +47,7 @@ pub enum RoundOutcome {
 }
 
 /// The figures of a round.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
     /// The closed loop: the maximum.
     pub most: Point,
@@ -55,13 +55,21 @@ pub struct Measured {
     pub shares: Vec<Share>,
     /// Peak resident memory over the round, in bytes.
     pub peak_rss: Option<u64>,
+    /// Memory of an idle connection in bytes, where it is measured: the growth of resident memory
+    /// of a process of its own, by the number of connections.
+    #[serde(default)]
+    pub idle_bytes: Option<f64>,
 }
 
 /// One measurement.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Point {
-    /// Right replies per second; under `published` all replies that are no errors.
+    /// Right replies per second; under `published` all replies that are no errors; over WebSocket
+    /// messages sent and received, and what is per reply is per message.
     pub rate: f64,
+    /// Right replies per second where the rate is that of messages.
+    #[serde(default)]
+    pub requests: Option<f64>,
     /// Number of right replies.
     pub right: u64,
     /// Wrong replies.
@@ -77,6 +85,9 @@ pub struct Point {
     /// CPU usage in percent of the busiest load worker; under `published` the average of all
     /// workers over the run. `None` where it is not measured.
     pub load_percent: Option<f64>,
+    /// CPU time of the load tester in percent of one vCPU. `None` where it is not measured.
+    #[serde(default)]
+    pub load_cpu_percent: Option<f64>,
     /// CPU time of the load tester per right reply, in microseconds.
     pub load_per_reply: Option<f64>,
     /// Median latency in microseconds.
@@ -166,6 +177,7 @@ pub(crate) mod tests {
             cpu_percent: 98.0,
             cpu_per_reply: 980_000.0 / rate,
             load_percent: Some(80.0),
+            load_cpu_percent: Some(82.0),
             load_per_reply: Some(800_000.0 / rate),
             p50: Some(100.0),
             p99: Some(p99),
@@ -176,7 +188,12 @@ pub(crate) mod tests {
             let asked = rate * f64::from(percent) / 100.0;
             Share { percent, asked, point: point(asked, p99) }
         });
-        Measured { most: point(rate, 900.0), shares: shares.into(), peak_rss: Some(200 << 20) }
+        Measured {
+            most: point(rate, 900.0),
+            shares: shares.into(),
+            peak_rss: Some(200 << 20),
+            idle_bytes: None,
+        }
     }
 
     /// A result in round `round`, with rates around `rate`.

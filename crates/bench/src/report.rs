@@ -1,6 +1,7 @@
-//! The report of a result directory: one table in Markdown, which is readable as text, and one
+//! The report of a result directory: tables in Markdown, which are readable as text, and one
 //! picture.
 
+mod by_cores;
 pub(crate) mod picture;
 
 use std::collections::BTreeSet;
@@ -21,6 +22,10 @@ use crate::summary::{Row, Summary, called};
 
 /// The file name of the picture.
 const PICTURE: &str = "report.svg";
+
+/// What a reply is over WebSocket.
+const MESSAGES: &str = "Over WebSocket every message that the load tester sends or receives counts \
+                        as a reply: announces, their replies, offers and answers. ";
 
 /// Reads `directory`, writes its report there, and returns the text.
 ///
@@ -46,12 +51,21 @@ fn text(summary: &Summary) -> String {
          which the contenders alternate, each in a new process; {} s of warm-up, {} s measured. \
          Medians, with minimum and maximum in brackets. Ratios are to {} within a round; only \
          ratios within one report compare to other hosts. Of each load and number of cores the \
-         highest rate is bold. Only right replies count. Raw results: `raw.jsonl` \
+         highest rate is bold. Only right replies count. {}Raw results: `raw.jsonl` \
          (`scripts/bench-compare` packs it into `data.tar.gz`).\n\n\
          ![Results]({PICTURE})\n\n",
-        settings.rounds, dose.warmup, dose.seconds, settings.baseline
+        settings.rounds,
+        dose.warmup,
+        dose.seconds,
+        settings.baseline,
+        if plan.cases.iter().any(|case| case.mix.protocol().is_webtorrent()) {
+            MESSAGES
+        } else {
+            ""
+        }
     );
     table(&mut text, summary);
+    by_cores::tables(&mut text, summary);
     let mixes = unique(plan.cases.iter().map(|case| case.mix));
     list(&mut text, "Loads", mixes.iter().map(|mix| format!("{mix}: {}", mix.about())));
     list(&mut text, "Warnings", summary.warnings.iter().chain(&plan.notices).cloned());
@@ -76,9 +90,11 @@ fn table(text: &mut String, summary: &Summary) {
     let latency = summary.rows.iter().flat_map(|row| &row.latency);
     let shares: BTreeSet<u32> = latency.map(|lag| lag.percent).collect();
     let lags = shares.iter().map(|share| format!("p50, p99 at {share} %"));
+    let idle = summary.rows.iter().any(|row| row.idle_bytes.is_some());
+    let idle = idle.then(|| "memory of an idle connection".to_owned());
     let first = "load|cores (vCPUs)|load workers (vCPUs)|tracker|workers|replies/s|ratio|\
                  us CPU per reply|ratio|CPU|us of the load|peak RSS|wrong|lost|peers per reply";
-    let names: Vec<_> = first.split('|').map(str::to_owned).chain(lags).collect();
+    let names: Vec<_> = first.split('|').map(str::to_owned).chain(lags).chain(idle).collect();
     line(text, &names);
     line(text, &vec!["---"; names.len()]);
     for case in &summary.plan.cases {
@@ -144,6 +160,7 @@ fn figures(row: &Row, summary: &Summary, shares: &BTreeSet<u32>) -> Vec<String> 
         let micros = |latency| Unit::Micros.label(latency);
         lag.map_or(String::new(), |lag| format!("{}, {}", micros(lag.p50), micros(lag.p99)))
     }));
+    cells.extend(row.idle_bytes.map(|bytes| spread(&bytes, |bytes| Unit::Bytes.label(bytes))));
     cells
 }
 

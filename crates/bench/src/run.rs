@@ -31,7 +31,8 @@ pub fn run(
     let mut peers = HashMap::new();
     for (number, (round, case)) in steps.iter().enumerate() {
         let started = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let outcome = rounds.round(*round, case, peers.get(&case.mix).copied().unwrap_or(0))?;
+        let peers_of_floor = peers.get(&case.mix).copied().unwrap_or(0);
+        let outcome = rounds.round((number, *round, case), peers_of_floor)?;
         if let RoundOutcome::Measured(measured) = &outcome
             && case.variant.is_called(MODEL)
         {

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use onrush_load::stats::Spread;
 
+use crate::mix::Mix;
 use crate::plan::Plan;
 use crate::record::{Case, Measured, Point, Record, RoundOutcome};
 
@@ -39,8 +40,12 @@ pub struct Row {
     pub cpu_percent: f64,
     /// CPU time of the load tester per right reply, in microseconds.
     pub load_per_reply: Option<f64>,
+    /// CPU time of the load tester in percent of one vCPU.
+    pub load_cpu_percent: Option<f64>,
     /// Peak of resident memory, in bytes.
     pub peak_rss: Option<f64>,
+    /// Memory of an idle connection, in bytes.
+    pub idle_bytes: Option<Spread>,
     /// Requests without a reply, in percent.
     pub loss_percent: Option<f64>,
     /// Wrong replies of all rounds, in percent of all replies.
@@ -103,6 +108,14 @@ impl Summary {
         }
         Self { plan: plan.clone(), rows, failures, warnings }
     }
+
+    /// The row with the highest rate of a variant of this name on a number of cores.
+    pub fn best(&self, mix: Mix, name: &str, cores: usize) -> Option<&Row> {
+        let of = self.rows.iter().filter(|Row { case, .. }| {
+            (case.mix, case.seats.tracker.len()) == (mix, cores) && case.variant.name() == name
+        });
+        of.max_by(|a, b| a.rate.median.total_cmp(&b.rate.median))
+    }
 }
 
 /// The figures of a case, by round.
@@ -130,7 +143,9 @@ impl Row {
             cpu_per_reply: Spread::of(most().map(|point| point.cpu_per_reply))?,
             cpu_percent: Spread::median(most().map(|point| point.cpu_percent))?,
             load_per_reply: median(|point| point.load_per_reply),
+            load_cpu_percent: median(|point| point.load_cpu_percent),
             peak_rss: Spread::median(rounds.values().filter_map(|m| Some(m.peak_rss? as f64))),
+            idle_bytes: Spread::of(rounds.values().filter_map(|measured| measured.idle_bytes)),
             loss_percent: median(|point| point.loss_percent),
             wrong_percent: wrong as f64 / (right + wrong).max(1) as f64 * 100.0,
             findings: findings.unwrap_or_default(),

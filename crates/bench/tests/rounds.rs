@@ -1,9 +1,9 @@
-//! Real rounds with real processes: our own tracker in two placements, one that dies, a bench that
-//! is ended in the middle; and transports. Needs two vCPUs, as a comparison does. No test depends
-//! on a rate: on a host that leaves the programs no CPU time a measurement has no reply, which is a
-//! failed round.
+//! Real rounds with real processes: our own tracker in two placements and over HTTPS, one behind
+//! hitch, one that dies, a bench that is ended in the middle; and transports. Needs two vCPUs, as a
+//! comparison does. No test depends on a rate: on a host that leaves the programs no CPU time a
+//! measurement has no reply, which is a failed round.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::net::UdpSocket;
@@ -55,12 +55,17 @@ fn free_port() -> u16 {
     }
 }
 
-/// A bench of short rounds of these contenders.
+/// A bench of short rounds of these contenders over UDP.
 fn bench(port: u16, peers: &Path, contenders: &str, out: &Path) -> Command {
+    bench_of("spread", port, peers, contenders, out)
+}
+
+/// A bench of short rounds of these contenders under one load.
+fn bench_of(mix: &str, port: u16, peers: &Path, contenders: &str, out: &Path) -> Command {
     built();
     let mut command = Command::new(BENCH);
     command.arg("run").env("ONRUSH_PEERS", peers).arg("--out").arg(out);
-    command.args(["--mix", "spread", "--seconds", "0.4", "--warmup", "0.2", "--swarms", "2000"]);
+    command.args(["--mix", mix, "--seconds", "0.4", "--warmup", "0.2", "--swarms", "2000"]);
     command.args(["--cores", "1", "--load-workers", "1", "--latency-at", "50"]);
     command.args(["--port", &port.to_string(), "--contenders", contenders]);
     command
@@ -137,6 +142,60 @@ fn both_placements_are_measured_and_right() {
         let again = ended(&mut bench(free_port(), peers.path(), "onrush", out.path()), 2);
         assert!(again.contains("holds results already"), "{again}");
     }
+}
+
+/// The program of the tracker, where every user may run it, in an install root that every user may
+/// write to.
+fn readable_tracker(root: &Path) -> PathBuf {
+    built();
+    let copy = root.join("tracker");
+    fs::copy(Path::new(BENCH).with_file_name("onrush"), &copy).unwrap();
+    fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(root, fs::Permissions::from_mode(0o777)).unwrap();
+    copy
+}
+
+/// Our tracker stands in for the others: without TLS as bittorrent-tracker and, with it, as hitch,
+/// which answers by itself. Repeated until both have been measured.
+#[test]
+fn processes_behind_hitch_count_as_one() {
+    let peers = tempfile::tempdir().unwrap();
+    let program = readable_tracker(peers.path());
+    // Arguments: --http --http-hostname IP --port PORT ...
+    let plain = "--http \"$3:$5\" --listen \"$3:$5\" --state-dir \"$PWD/state\"";
+    script(peers.path(), "bittorrent-tracker", &format!("exec {} {plain}", program.display()));
+    // The bench has asked for its version before.
+    let front = format!(
+        "[ $1 = --config ] || exit 1\n\
+         address=$(sed -n 's/^frontend = \"\\[\\(.*\\)\\]\\(.*\\)\"/\\1\\2/p' $2)\n\
+         printf '%s\\n' \"listen = ['$address']\" '[http]' \"tls_listen = ['$address']\" \
+         \"certificates = ['$PWD/certificate.pem']\" \"keys = ['$PWD/key.pem']\" > {0}/front.toml\n\
+         exec {1} --config {0}/front.toml --state-dir {0}/state",
+        peers.path().display(),
+        program.display()
+    );
+    script(peers.path(), "hitch", &front);
+    let (end, mut peaks) = (Instant::now() + DEADLINE, HashMap::new());
+    while peaks.len() < 2 {
+        assert!(Instant::now() < end, "only {peaks:?} was measured");
+        let (out, names) = (tempfile::tempdir().unwrap(), "onrush,bittorrent-tracker");
+        let mut command = bench_of("https", free_port(), peers.path(), names, out.path());
+        let (_, text) = ran(command.args(["--rounds", "1"]));
+        let records = read(out.path()).unwrap();
+        assert_eq!(records.len(), 2, "{text}");
+        for record in &records {
+            for measured in measurements(std::slice::from_ref(record)) {
+                assert!(measured.most.rate > 0.0 && measured.most.cpu_per_reply > 0.0, "{text}");
+                assert_eq!(measured.shares.len(), 1);
+                peaks.insert(record.case.variant.name(), measured.peak_rss.unwrap());
+            }
+        }
+        let report = fs::read_to_string(out.path().join("report.md")).unwrap();
+        let head = "| cores | onrush | bittorrent-tracker (hitch) |";
+        assert!(measurements(&records).is_empty() || report.contains(head), "{report}");
+    }
+    let (alone, both) = (peaks["onrush"], peaks["bittorrent-tracker (hitch)"]);
+    assert!(both > alone + alone / 2, "{alone} and {both} bytes");
 }
 
 #[test]
@@ -282,7 +341,8 @@ fn absent_trackers_are_listed_with_a_remedy() {
         assert!(text.lines().any(|line| line.starts_with(name)), "{name}: {text}");
     }
     for line in text.lines().filter(|line| line.contains("absent: ")) {
-        assert!(line.contains("install it with: "), "{line}");
+        let reason = if line.starts_with("hefur") { "no package" } else { "install it with: " };
+        assert!(line.contains(reason), "{line}");
     }
     let torrust = text.lines().find(|line| line.starts_with("torrust-tracker")).unwrap();
     assert!(torrust.contains(&*peers.path().to_string_lossy()), "{torrust}");

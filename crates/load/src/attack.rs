@@ -164,7 +164,7 @@ fn run_settings(args: &AttackArgs, seed: u64) -> RunSettings {
         seed,
         ..LoadSettings::default()
     };
-    RunSettings { load, duration: args.duration, tracker: None, quiet: args.report.quiet }
+    RunSettings { load, duration: args.duration, tracker: Vec::new(), quiet: args.report.quiet }
 }
 
 /// Requests of established clients: the real mix without its invalid requests, and with more

@@ -100,6 +100,8 @@ findings! {
     PortZero: "peer with port 0 served",
     /// Peers are not in the form that was requested: a string or a list (HTTP; BEP 23).
     OtherForm: "peers in another form than requested",
+    /// A line end follows the dictionary (HTTP). aquatic_http sends it; clients do not read on.
+    LineEnd: "line end behind the dictionary",
     /// The counts of the swarm are missing (HTTP).
     NoCounts: "counts missing",
 }

@@ -34,6 +34,17 @@ impl Cpu {
         Ok(Self { user: stat.utime as f64 / TICKS, system: stat.stime as f64 / TICKS })
     }
 
+    /// CPU time of several processes together.
+    ///
+    /// # Errors
+    /// When one of them does not exist, or no /proc.
+    pub fn of_all(pids: &[u32]) -> io::Result<Self> {
+        pids.iter().try_fold(Self::default(), |sum, pid| {
+            let Self { user, system } = Self::of(pid)?;
+            Ok(Self { user: sum.user + user, system: sum.system + system })
+        })
+    }
+
     /// CPU time of each thread of a process, by number. A thread that has ended is missing.
     ///
     /// # Errors

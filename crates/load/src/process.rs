@@ -1,13 +1,13 @@
-//! A process observed from outside: its CPU time, its memory, and the datagrams that the kernel
-//! dropped because the receive buffers of its UDP sockets were full. All figures come from /proc
-//! (proc(5)), so the process may live in another network namespace.
+//! A process or several observed from outside: CPU time, memory, and the datagrams that the kernel
+//! dropped because the receive buffers of their UDP sockets were full. All figures come from /proc
+//! (proc(5)), so the processes may live in another network namespace.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, DirEntry};
 use std::io;
 
 use procfs_core::FromRead as _;
-use procfs_core::process::Status;
+use procfs_core::process::{Stat, Status};
 
 use crate::cpu::{Cpu, Meter};
 use crate::report::TrackerReport;
@@ -16,10 +16,10 @@ use crate::series::ProcessSample;
 /// Upper bound on the file descriptors that are read to find the process's sockets.
 const MAX_DESCRIPTORS: usize = 1 << 16;
 
-/// A process under observation.
+/// Processes under observation, as one.
 #[derive(Debug)]
 pub struct Process {
-    pid: u32,
+    pids: Vec<u32>,
     cpu: Meter,
     /// Drops of each socket, by its inode, when the observation began.
     before: HashMap<u64, u64>,
@@ -35,45 +35,79 @@ pub struct Memory {
 }
 
 impl Process {
-    /// Starts to observe the process with this id.
+    /// Starts to observe the processes with these ids.
     ///
     /// # Errors
-    /// When there is no such process, or no /proc.
-    pub fn observe(pid: u32) -> io::Result<Self> {
-        let cpu = Meter::new(Cpu::of(pid)?);
-        Ok(Self { pid, cpu, before: drops_by_socket(pid).unwrap_or_default() })
+    /// When one of them does not exist, or no /proc.
+    pub fn observe(pids: &[u32]) -> io::Result<Self> {
+        let cpu = Meter::new(Cpu::of_all(pids)?);
+        let before = drops_by_socket(pids).unwrap_or_default();
+        Ok(Self { pids: pids.into(), cpu, before })
     }
 
     /// CPU time since the last call, and memory.
     ///
     /// # Errors
-    /// When the process has ended.
+    /// When a process has ended.
     pub fn sample(&mut self) -> io::Result<ProcessSample> {
-        let cpu_percent = self.cpu.percent(Cpu::of(self.pid)?);
-        Ok(ProcessSample { cpu_percent, rss: Memory::of(self.pid)?.rss })
+        let cpu_percent = self.cpu.percent(Cpu::of_all(&self.pids)?);
+        Ok(ProcessSample { cpu_percent, rss: Memory::of_all(&self.pids)?.rss })
     }
 
     /// Datagrams dropped since the observation began, read now, including those of sockets made
-    /// meanwhile; `None` when the process's descriptors are not readable.
+    /// meanwhile; `None` when a process's descriptors are not readable.
     pub fn drops(&self) -> Option<u64> {
         let before = |inode: u64| self.before.get(&inode).copied().unwrap_or(0);
-        let now = drops_by_socket(self.pid)?.into_iter();
+        let now = drops_by_socket(&self.pids)?.into_iter();
         Some(now.map(|(inode, drops)| drops.saturating_sub(before(inode))).sum())
     }
 
     /// Memory now, and the drops since the observation began.
     ///
     /// # Errors
-    /// When the process has ended.
+    /// When a process has ended.
     pub fn report(&self) -> io::Result<TrackerReport> {
-        let Memory { rss, peak: peak_rss } = Memory::of(self.pid)?;
-        Ok(TrackerReport { pid: self.pid, rss, peak_rss, drops: self.drops() })
+        let Memory { rss, peak: peak_rss } = Memory::of_all(&self.pids)?;
+        let pid = self.pids.first().copied().unwrap_or_default();
+        Ok(TrackerReport { pid, rss, peak_rss, drops: self.drops() })
     }
 }
 
-/// Drops of each UDP socket of a process by its inode; `None` where the process's descriptors are
-/// not readable, which takes the same user, or root.
-fn drops_by_socket(pid: u32) -> Option<HashMap<u64, u64>> {
+/// These processes and those that they have started, at any depth: servers like hitch and nginx
+/// serve by children.
+pub fn with_descendants(pids: &[u32]) -> Vec<u32> {
+    let mut all = pids.to_vec();
+    if all.is_empty() {
+        return all;
+    }
+    let parent = |entry: DirEntry| -> Option<(u32, u32)> {
+        let pid = entry.file_name().to_str()?.parse().ok()?;
+        let stat = Stat::from_file(format!("/proc/{pid}/stat")).ok()?;
+        Some((pid, u32::try_from(stat.ppid).ok()?))
+    };
+    let parents: Vec<_> =
+        fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(parent).collect();
+    let mut from = 0;
+    while let Some(&next) = all.get(from) {
+        let children = parents.iter().filter(|(_, parent)| *parent == next).map(|(pid, _)| *pid);
+        let new: Vec<_> = children.filter(|pid| !all.contains(pid)).collect();
+        all.extend(new);
+        from += 1;
+    }
+    all
+}
+
+/// Drops of each UDP socket of processes by its inode; `None` where the descriptors of one are not
+/// readable, which takes the same user, or root.
+fn drops_by_socket(pids: &[u32]) -> Option<HashMap<u64, u64>> {
+    let mut all = HashMap::new();
+    for &pid in pids {
+        all.extend(drops_of(pid)?);
+    }
+    Some(all)
+}
+
+fn drops_of(pid: u32) -> Option<HashMap<u64, u64>> {
     let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
     let inode = |descriptor: DirEntry| -> Option<u64> {
         let link = fs::read_link(descriptor.path()).ok()?;
@@ -106,6 +140,17 @@ impl Memory {
         let status = Status::from_file(format!("/proc/{pid}/status")).map_err(io::Error::other)?;
         let bytes = |kib: Option<u64>| kib.unwrap_or(0) * 1024;
         Ok(Self { rss: bytes(status.vmrss), peak: bytes(status.vmhwm) })
+    }
+
+    /// The sum over processes: pages that they share count for each.
+    ///
+    /// # Errors
+    /// As [`Self::of`].
+    pub fn of_all(pids: &[u32]) -> io::Result<Self> {
+        pids.iter().try_fold(Self::default(), |sum, pid| {
+            let Self { rss, peak } = Self::of(*pid)?;
+            Ok(Self { rss: sum.rss + rss, peak: sum.peak + peak })
+        })
     }
 }
 
@@ -145,7 +190,24 @@ mod tests {
         assert!(after.peak >= after.rss && before.peak <= after.peak, "{before:?} {after:?}");
         assert!(after.peak >= 64 << 20, "{after:?}");
         assert!(Memory::of(u32::MAX).is_err());
-        assert!(Process::observe(u32::MAX).is_err());
+        assert!(Process::observe(&[pid, u32::MAX]).is_err());
+    }
+
+    /// A shell with a child, as hitch has workers.
+    #[test]
+    fn processes_are_observed_with_their_children() {
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", "sleep 600 & echo; wait"]).stdout(std::process::Stdio::piped());
+        let mut shell = shell.spawn().unwrap();
+        std::io::Read::read_exact(&mut shell.stdout.take().unwrap(), &mut [0]).unwrap();
+        let both = with_descendants(&[shell.id()]);
+        assert_eq!((both.len(), both[0]), (2, shell.id()));
+        let rss = |pids: &[u32]| Process::observe(pids).unwrap().sample().unwrap().rss;
+        assert!(rss(&both) > rss(&both[..1]) && rss(&both[1..]) > 0);
+        assert!(with_descendants(&[]).is_empty());
+        let pid = nix::unistd::Pid::from_raw(both[1] as i32);
+        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).unwrap();
+        shell.wait().unwrap();
     }
 
     #[test]

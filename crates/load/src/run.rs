@@ -17,7 +17,7 @@ use crate::cpu::{Cpu, Meter};
 use crate::http::Target;
 use crate::live::Live;
 use crate::plan::Plan;
-use crate::process::Process;
+use crate::process::{Process, with_descendants};
 use crate::report::{Report, Setup, TrackerReport};
 use crate::series::{Intervals, Recorder, Sample};
 use crate::sources::Network;
@@ -37,8 +37,8 @@ pub struct RunSettings {
     pub load: LoadSettings,
     /// Duration of the measured window.
     pub duration: Duration,
-    /// The process id of the tracker, which is observed.
-    pub tracker: Option<u32>,
+    /// The process ids of the tracker, which are observed with their descendants.
+    pub tracker: Vec<u32>,
     /// Whether progress is hidden.
     pub quiet: bool,
 }
@@ -110,11 +110,13 @@ pub fn run(
     beside: Vec<Beside<'_>>,
     mut warnings: Vec<String>,
 ) -> anyhow::Result<Report> {
+    let tracker = with_descendants(&settings.tracker);
+    let settings = &RunSettings { tracker, ..settings.clone() };
     let warmup = settings.warmup();
     let intervals = Intervals::new(warmup, settings.duration);
     let recorder = Mutex::new(Recorder::new(intervals, workers.len()));
     let started = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    if let Some(pid) = settings.tracker {
+    for pid in &settings.tracker {
         Cpu::of(pid)
             .with_context(|| format!("cannot read the tracker's process {pid} (--tracker-pid)"))?;
     }
@@ -146,9 +148,7 @@ pub fn run(
         let (measured, whole) = (measured.as_secs_f64(), settings.duration.as_secs_f64());
         warnings.push(format!("ended early: measured {measured:.1} s of {whole:.1} s"));
     }
-    if let Some(pid) = settings.tracker
-        && Cpu::of(pid).is_err()
-    {
+    for pid in settings.tracker.iter().filter(|pid| Cpu::of(pid).is_err()) {
         warnings.push(format!("the tracker's process {pid} ended during the run"));
     }
     let started = started.as_secs();
@@ -251,14 +251,15 @@ struct Edge {
 }
 
 impl Edge {
-    fn read(worker: &mut impl Worker, tracker: Option<u32>) -> Self {
+    fn read(worker: &mut impl Worker, tracker: Option<&[u32]>) -> Self {
         // First, as it takes a call per socket, whose time does not belong to the window.
         let dropped = worker.dropped();
         let sent = &worker.counts().tally.sent;
+        let threads = |pid: &u32| Cpu::of_threads(*pid).ok();
         Self {
             // The results remain valid where the tracker has ended.
-            tracker: tracker.and_then(|pid| Cpu::of(pid).ok()),
-            threads: tracker.and_then(|pid| Cpu::of_threads(pid).ok()).unwrap_or_default(),
+            tracker: tracker.and_then(|pids| Cpu::of_all(pids).ok()),
+            threads: tracker.iter().copied().flatten().filter_map(threads).flatten().collect(),
             own: Cpu::of("self").ok(),
             thread: Cpu::of("thread-self").ok(),
             dropped,
@@ -283,7 +284,7 @@ fn work(
     }
     let clock = || span.now();
     // One worker's readings are enough.
-    let tracker = settings.tracker.filter(|_| number == 0);
+    let tracker = (number == 0 && !settings.tracker.is_empty()).then_some(&settings.tracker[..]);
     let intervals = Intervals::new(settings.warmup(), settings.duration);
     let (mut interval, mut start, mut end) = (0, None, None);
     loop {
@@ -323,7 +324,7 @@ fn wait(
 ) -> anyhow::Result<(Vec<WorkerOutcome>, Vec<Sample>, Option<TrackerReport>)> {
     let mut live = Live::new(settings.warmup() + settings.duration, settings.quiet);
     let mut outcomes = Vec::new();
-    let mut observed = Observed::new(settings.tracker);
+    let mut observed = Observed::new(&settings.tracker);
     let mut series = Vec::new();
     while running > 0 {
         let now = span.epoch.elapsed();
@@ -385,8 +386,8 @@ struct Observed {
 }
 
 impl Observed {
-    fn new(tracker: Option<u32>) -> Self {
-        let tracker = tracker.and_then(|pid| Process::observe(pid).ok());
+    fn new(tracker: &[u32]) -> Self {
+        let tracker = (!tracker.is_empty()).then(|| Process::observe(tracker).ok()).flatten();
         Self { tracker, own: Cpu::of("self").ok().map(Meter::new) }
     }
 

@@ -6,6 +6,7 @@ use anyhow::{Context as _, bail};
 
 use super::{Contender, Found, Launch, Setup, USUAL, Variant, output, version_by_cargo};
 use crate::cpus::Assignment;
+use crate::mix::Protocol;
 
 const URING: &str = "io_uring";
 const WORKERS: &str = "socket workers";
@@ -35,11 +36,11 @@ pub const AQUATIC: Contender = Contender {
 };
 
 /// The default configuration, which shows the features of the build.
-fn defaults(program: &Path) -> Option<String> {
+pub(super) fn defaults(program: &Path) -> Option<String> {
     output(program, &["-p"])
 }
 
-fn variants(found: &Found, seats: &Assignment) -> Vec<Variant> {
+fn variants(found: &Found, seats: &Assignment, _: Protocol) -> Vec<Variant> {
     let mut variants = Vec::new();
     for kind in kinds(&defaults(&found.program).unwrap_or_default()) {
         let workers = seats.tracker.len();
@@ -100,13 +101,14 @@ pub(crate) fn set(text: &mut String, key: &str, value: &str) -> anyhow::Result<(
 mod tests {
     use super::*;
     use crate::contender::tests::setup;
+    use crate::mix::Mix;
 
     const DEFAULTS: &str = "socket_workers = 1\n[network]\n# Bind\naddress = \"0.0.0.0:3000\"\n\
         use_io_uring = true\n[protocol]\nmax_response_peers = 30\n";
 
     #[test]
     fn settings_are_changed_in_the_defaults() {
-        let setup = setup(Path::new("/tmp"));
+        let setup = setup(Path::new("/tmp"), Mix::Spread);
         let variant = Variant::new("aquatic_udp", Some("mio"), &[(WORKERS, 4)]);
         let text = config(DEFAULTS, &variant, &setup).unwrap();
         assert!(text.starts_with("socket_workers = 4\n[network]\n# Bind\n"), "{text}");

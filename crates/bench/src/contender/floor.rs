@@ -19,7 +19,7 @@ pub const FLOOR: Contender = Contender {
                that is not measured; all of its replies count",
     by_name: true,
     checked: false,
-    variants: |_, seats| match seats.tracker.len() {
+    variants: |_, seats, _| match seats.tracker.len() {
         1 => vec![Variant::new("floor", None, &[])],
         _ => Vec::new(),
     },
@@ -37,14 +37,16 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::contender::{Found, Setup, tests::setup};
+    use crate::contender::Setup;
+    use crate::contender::tests::{installed, setup};
+    use crate::mix::Mix;
 
     #[test]
     fn replies_have_the_length_of_their_peers() {
-        let floor = Found { contender: &FLOOR, program: "floor".into(), version: "1".into() };
+        let floor = installed(&FLOOR);
         let variant = Variant::new("floor", None, &[]);
-        let of = |setup: &Setup| floor.launch(&variant, setup).unwrap().arguments.join(" ");
-        let setup = Setup { peers: 8, ..setup(Path::new("/tmp")) };
+        let of = |setup: &Setup| floor.launch(&variant, setup).unwrap()[0].0.arguments.join(" ");
+        let setup = Setup { peers: 8, ..setup(Path::new("/tmp"), Mix::Spread) };
         assert_eq!(of(&setup), "--listen 127.0.0.1:7000 --reply-bytes 68");
         let any = Setup { address: ([0, 0, 0, 0], 7000).into(), ..setup };
         assert_eq!(of(&any), "--listen 0.0.0.0:7000 --reply-bytes 68");

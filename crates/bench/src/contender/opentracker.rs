@@ -9,6 +9,7 @@ use anyhow::Context as _;
 
 use super::{Contender, Found, Launch, Setup, USUAL, Variant, WHITELIST, output};
 use crate::cpus::Assignment;
+use crate::mix::Protocol;
 
 const WORKERS: &str = "workers";
 /// The version of a program that belongs to no Debian package.
@@ -19,10 +20,12 @@ pub const OPENTRACKER: Contender = Contender {
     name: "opentracker",
     keyword: "opentracker",
     remedy: "scripts/bench-peers --only opentracker (Debian's package, as root)",
-    settings: "only UDP, listen.udp.workers for the cores (0, the event loop, too on one core), \
-               as aquatic's bencher and the published comparisons set it; Debian's build looks \
-               every info hash up in a whitelist of the load's population, which a public build \
-               does not",
+    settings: "over UDP with listen.udp.workers for the cores (0, the event loop, too on one \
+               core), as aquatic's bencher and the published comparisons set it; over HTTP it has \
+               one event loop and closes each connection after a reply; Debian's build looks every \
+               info hash up in a whitelist of the load's population, which a public build does not",
+    protocols: &[Protocol::Udp, Protocol::Http],
+    behind_hitch: true,
     version,
     variants,
     launch,
@@ -39,7 +42,10 @@ fn version(program: &Path) -> Option<String> {
     output(Path::new("dpkg-query"), &["-W", "-f", "${Version}", "opentracker"])
 }
 
-fn variants(_: &Found, seats: &Assignment) -> Vec<Variant> {
+fn variants(_: &Found, seats: &Assignment, protocol: Protocol) -> Vec<Variant> {
+    if protocol != Protocol::Udp {
+        return vec![Variant::new("opentracker", None, &[])];
+    }
     let workers = match seats.tracker.len() {
         1 => vec![0, 1],
         cores => vec![cores],
@@ -72,27 +78,31 @@ fn config(found: &Found, variant: &Variant, setup: &Setup) -> String {
         true => format!("access.whitelist {WHITELIST}\n"),
         false => String::new(),
     };
-    format!(
-        "listen.udp.workers {}\nlisten.udp {}\ntracker.rootdir {}\n{list}",
-        variant.count(WORKERS).unwrap_or(0),
-        setup.address,
-        setup.directory.display()
-    )
+    let address = match setup.protocol {
+        Protocol::Udp => {
+            let workers = variant.count(WORKERS).unwrap_or(0);
+            format!("listen.udp.workers {workers}\nlisten.udp {}", setup.address)
+        }
+        _ => format!("listen.tcp {}", setup.address),
+    };
+    format!("{address}\ntracker.rootdir {}\n{list}", setup.directory.display())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contender::tests::setup;
+    use crate::contender::tests::{installed, setup};
+    use crate::mix::Mix;
 
     fn found(program: &Path, version: &str) -> Found {
-        Found { contender: &OPENTRACKER, program: program.to_owned(), version: version.into() }
+        let (program, version) = (program.to_owned(), version.into());
+        Found { program, version, ..installed(&OPENTRACKER) }
     }
 
     #[test]
     fn workers_come_before_the_address() {
         let variant = Variant::new("opentracker", None, &[(WORKERS, 4)]);
-        let setup = setup(Path::new("/tmp/x"));
+        let setup = setup(Path::new("/tmp/x"), Mix::Spread);
         let text = config(&found(Path::new("opentracker"), OWN_BUILD), &variant, &setup);
         assert!(text.starts_with("listen.udp.workers 4\nlisten.udp 127.0.0.1:7000\n"), "{text}");
         let debians = found(Path::new("opentracker"), "1");
@@ -107,8 +117,9 @@ mod tests {
         fs::write(&program, "a program").unwrap();
         assert_eq!(version(&program).as_deref(), Some(OWN_BUILD));
         let variant = Variant::new("opentracker", None, &[(WORKERS, 0)]);
-        let setup = setup(directory.path());
-        let launch = found(&program, OWN_BUILD).launch(&variant, &setup).unwrap();
+        let setup = setup(directory.path(), Mix::Spread);
+        let launches = found(&program, OWN_BUILD).launch(&variant, &setup).unwrap();
+        let (launch, _) = &launches[0];
         assert_eq!(launch.program, setup.directory.join("opentracker"));
         assert!(launch.unprivileged);
         assert_eq!(fs::metadata(&launch.program).unwrap().permissions().mode() & 0o777, 0o755);
@@ -119,7 +130,7 @@ mod tests {
         let of = |cores| -> Vec<_> {
             let cpus: Vec<_> = (0..=cores).collect();
             let seats = Assignment::new(&cpus, cores, 1).unwrap();
-            let variants = found(Path::new("opentracker"), "1").variants(&seats);
+            let variants = found(Path::new("opentracker"), "1").variants(&seats, Protocol::Udp);
             variants.iter().map(|variant| variant.count(WORKERS).unwrap()).collect()
         };
         assert_eq!((of(1), of(4)), (vec![0, 1], vec![4]));

@@ -1,14 +1,20 @@
-//! onrush, colocated and split.
+//! onrush, colocated and split; over HTTP and WebSocket with web workers.
 
 use super::{Contender, Found, Launch, Setup, USUAL, Variant, unique, version_of_ours};
+use crate::certificate::{CERTIFICATE, KEY};
 use crate::cpus::Assignment;
 use crate::machine::buffer_limit;
+use crate::mix::Protocol;
 
 const COLOCATED: &str = "colocated";
 const SPLIT: &str = "split";
 const WORKERS: &str = "workers";
 const SOCKET: &str = "socket workers";
 const SWARM: &str = "swarm workers";
+const WEB: &str = "web workers";
+/// Web workers per colocated worker, which serves their announces: a default host has one web
+/// worker for eight vCPUs; here every core is for HTTP.
+const WEB_PER_WORKER: usize = 8;
 /// The default of `socket.receive_buffer`.
 const RECEIVE_BUFFER: u64 = 4_194_304;
 /// The default of `socket.send_buffer`.
@@ -21,7 +27,10 @@ pub const ONRUSH: Contender = Contender {
     remedy: "cargo build --release",
     settings: "the defaults, but for placement and numbers of workers, warnings only in the log, \
                and buffers no larger than net.core.rmem_max and wmem_max, which onrush could \
-               exceed as root and the others could not (onrush --print-config)",
+               exceed as root and the others could not (onrush --print-config); over HTTP and \
+               WebSocket a web worker per core, a colocated worker per eight of them, and any \
+               number of connections per source, as load testers have few addresses",
+    protocols: &[Protocol::Udp, Protocol::Http, Protocol::Https, Protocol::Ws, Protocol::Wss],
     receive_buffer: Some(RECEIVE_BUFFER),
     version: version_of_ours,
     variants,
@@ -42,11 +51,15 @@ pub const BEFORE: Contender = Contender {
     ..ONRUSH
 };
 
-fn variants(found: &Found, seats: &Assignment) -> Vec<Variant> {
+fn variants(found: &Found, seats: &Assignment, protocol: Protocol) -> Vec<Variant> {
     let name = found.contender.name;
     let colocated = |n| Variant::new(name, Some(COLOCATED), &[(WORKERS, n)]);
     let split = |s, w| Variant::new(name, Some(SPLIT), &[(SOCKET, s), (SWARM, w)]);
     let total = seats.tracker.len();
+    if protocol != Protocol::Udp {
+        let workers = [(WEB, total), (WORKERS, total.div_ceil(WEB_PER_WORKER))];
+        return vec![Variant::new(name, None, &workers)];
+    }
     let mut variants = vec![colocated(total)];
     // One swarm worker in seven is the daemon's default; one in four suits costlier swarms than
     // those of the cost model.
@@ -69,12 +82,29 @@ fn config(variant: &Variant, setup: &Setup, receive: Option<u64>, send: Option<u
     };
     format!(
         "listen = [\"{}\"]\nstate_dir = \"{}\"\n\n[workers]\n{workers}\n\n\
-         [socket]\nreceive_buffer = {}\nsend_buffer = {}\n\n[log]\nlevel = \"warn\"\n",
+         [socket]\nreceive_buffer = {}\nsend_buffer = {}\n\n[log]\nlevel = \"warn\"\n{}",
         setup.address,
         setup.directory.join("state").display(),
         receive.unwrap_or(RECEIVE_BUFFER).min(RECEIVE_BUFFER),
         send.unwrap_or(SEND_BUFFER).min(SEND_BUFFER),
+        web(variant, setup).unwrap_or_default()
     )
+}
+
+/// The part about HTTP, on the port of UDP.
+fn web(variant: &Variant, setup: &Setup) -> Option<String> {
+    let workers = variant.count(WEB)?;
+    let file = |name| setup.directory.join(name).display().to_string();
+    let listen = match setup.protocol.in_tls() {
+        None => format!("listen = [\"{}\"]", setup.address),
+        Some(_) => format!(
+            "tls_listen = [\"{}\"]\ncertificates = [\"{}\"]\nkeys = [\"{}\"]",
+            setup.address,
+            file(CERTIFICATE),
+            file(KEY)
+        ),
+    };
+    Some(format!("\n[http]\n{listen}\nworkers = {workers}\nconnections_per_source = 1000000\n"))
 }
 
 #[cfg(test)]
@@ -82,38 +112,53 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::contender::tests::{found, setup};
+    use crate::contender::tests::{installed, setup};
+    use crate::mix::Mix;
 
     #[test]
     fn every_capacity_has_both_placements() {
-        let of = |cores| -> Vec<_> {
+        let of = |cores, protocol| -> Vec<_> {
             let cpus: Vec<_> = (0..=cores).collect();
-            let variants = found()[0].variants(&Assignment::new(&cpus, cores, 1).unwrap());
+            let seats = Assignment::new(&cpus, cores, 1).unwrap();
+            let variants = installed(&ONRUSH).variants(&seats, protocol);
             variants.iter().map(|v| format!("{} {}", v.name(), v.split())).collect()
         };
         assert_eq!(
-            of(1),
+            of(1, Protocol::Udp),
             ["onrush (colocated) workers: 1", "onrush (split) socket workers: 1, swarm workers: 1"]
         );
         assert_eq!(
-            of(8),
+            of(8, Protocol::Udp),
             ["onrush (colocated) workers: 8", "onrush (split) socket workers: 6, swarm workers: 2",]
         );
-        let before = Found { contender: &BEFORE, ..found()[0].clone() };
+        assert_eq!(of(9, Protocol::Wss), ["onrush web workers: 9, workers: 2"]);
         let seats = Assignment::new(&[0, 1], 1, 1).unwrap();
-        assert_eq!(before.variants(&seats)[0].name(), "onrush-before (colocated)");
+        let before = installed(&BEFORE).variants(&seats, Protocol::Udp);
+        assert_eq!(before[0].name(), "onrush-before (colocated)");
     }
 
     #[test]
     fn the_configuration_has_the_split() {
         let variant = Variant::new("onrush", Some(SPLIT), &[(SOCKET, 3), (SWARM, 1)]);
-        let setup = setup(Path::new("/tmp/x"));
+        let of = |mix| setup(Path::new("/tmp/x"), mix);
+        let setup = of(Mix::Spread);
         let text = config(&variant, &setup, None, None);
         assert!(text.contains("socket = 3\nswarm = 1\n"), "{text}");
         assert!(text.contains("receive_buffer = 4194304\nsend_buffer = 1048576\n"), "{text}");
         // As root onrush would exceed the limit of buffers, which the other trackers cannot.
         let text = config(&variant, &setup, Some(212_992), Some(100_000));
         assert!(text.contains("receive_buffer = 212992\nsend_buffer = 100000\n"), "{text}");
-        assert!(text.contains("listen = [\"127.0.0.1:7000\"]"), "{text}");
+        assert!(
+            text.contains("listen = [\"127.0.0.1:7000\"]") && !text.contains("[http]"),
+            "{text}"
+        );
+        let variant = Variant::new("onrush", None, &[(WEB, 4), (WORKERS, 1)]);
+        let text = config(&variant, &of(Mix::Https), None, None);
+        let tls = "[http]\ntls_listen = [\"127.0.0.1:7000\"]\n\
+                   certificates = [\"/tmp/x/certificate.pem\"]\nkeys = [\"/tmp/x/key.pem\"]\n\
+                   workers = 4\n";
+        assert!(text.contains(tls) && text.contains("total = 1\n"), "{text}");
+        let text = config(&variant, &of(Mix::Http), None, None);
+        assert!(text.contains("[http]\nlisten = [\"127.0.0.1:7000\"]\n"), "{text}");
     }
 }

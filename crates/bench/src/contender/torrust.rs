@@ -41,14 +41,15 @@ fn config(setup: &Setup) -> String {
 mod tests {
     use super::*;
     use crate::contender::Variant;
-    use crate::contender::tests::{found, setup};
+    use crate::contender::tests::{installed, setup};
+    use crate::mix::Mix;
 
     #[test]
     fn the_configuration_is_named_by_a_variable() {
         let directory = tempfile::tempdir().unwrap();
-        let torrust = found().pop().unwrap();
         let variant = Variant::new("torrust-tracker", None, &[]);
-        let launch = torrust.launch(&variant, &setup(directory.path())).unwrap();
+        let setup = setup(directory.path(), Mix::Spread);
+        let (launch, _) = installed(&TORRUST).launch(&variant, &setup).unwrap().pop().unwrap();
         assert_eq!(launch.environment[0].0, CONFIG);
         let text = fs::read_to_string(&launch.environment[0].1).unwrap();
         assert!(text.contains("bind_address = \"127.0.0.1:7000\"\n"), "{text}");

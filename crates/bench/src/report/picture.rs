@@ -37,12 +37,7 @@ fn panel(summary: &Summary, mix: Mix) -> String {
     let rows: Vec<_> = summary.rows.iter().filter(|row| row.case.mix == mix).collect();
     let names = unique(rows.iter().map(|row| row.case.variant.name()));
     let cores: BTreeSet<_> = rows.iter().map(|row| row.case.seats.tracker.len()).collect();
-    let best = |name: &str, cores: usize| -> Option<&Row> {
-        let of = rows
-            .iter()
-            .filter(|row| row.case.variant.name() == name && row.case.seats.tracker.len() == cores);
-        of.copied().max_by(|a, b| a.rate.median.total_cmp(&b.rate.median))
-    };
+    let best = |name: &str, cores: usize| summary.best(mix, name, cores);
     if let [only] = cores.iter().copied().collect::<Vec<_>>()[..] {
         let base = &summary.plan.settings.baseline;
         let has_base = rows.iter().any(|row| row.case.variant.is_called(base));

@@ -77,7 +77,7 @@ impl LoadArgs {
             strictness: self.strictness,
             strict: self.strict,
         };
-        let (tracker, quiet) = (output.tracker_pid, output.report.quiet);
+        let (tracker, quiet) = (output.tracker_pid.clone(), output.report.quiet);
         RunSettings { load, duration: pace.duration(), tracker, quiet }
     }
 

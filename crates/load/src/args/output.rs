@@ -13,9 +13,10 @@ pub struct OutputArgs {
     /// The tracker's process: its CPU time, memory and drops are reported.
     ///
     /// Drops are datagrams for which its sockets had no room. The report then says whether the
-    /// tracker limited the rate.
-    #[arg(long, value_name = "PID", help_heading = None)]
-    pub tracker_pid: Option<u32>,
+    /// tracker limited the rate. With several (PID,PID), as of a tracker and the proxy in front of
+    /// it, and with the processes that they have started, figures are sums.
+    #[arg(long, value_name = "PID", value_delimiter = ',', help_heading = None)]
+    pub tracker_pid: Vec<u32>,
 
     /// The report.
     #[command(flatten, next_help_heading = None)]

@@ -575,13 +575,18 @@ fn verdict(
     if head.status != 200 && !may_be_refused(request) {
         return Some(Err(Finding::HttpStatus));
     }
-    let body = match reader.read(body) {
+    let dictionary = body.strip_suffix(b"\r\n");
+    let line_end = dictionary.map(|_| Finding::LineEnd);
+    let body = match reader.read(dictionary.unwrap_or(body)) {
         Ok(body) => body,
         Err(_) if head.status != 200 => return Some(Ok(Right::PLAIN)),
         Err(bad) => return Some(Err(bad.into())),
     };
     match body {
         Body::Failure(failure) if failure.retry_in.is_some() && !may_be_refused(request) => None,
-        body => Some(checker.check_body(plan, request, of, &body)),
+        body => {
+            let checked = checker.check_body(plan, request, of, &body);
+            Some(checked.map(|right| Right { differs: right.differs.or(line_end), ..right }))
+        }
     }
 }

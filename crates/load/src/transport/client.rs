@@ -182,7 +182,7 @@ impl<'a> Client<'a> {
             arrivals: Arrivals::default(),
             window: None,
             edges: Vec::new(),
-            processes: [Process::observe(pid)?, Process::observe(std::process::id())?],
+            processes: [Process::observe(&[pid])?, Process::observe(&[std::process::id()])?],
             pid,
             length: length.as_nanos() as Nanos,
             sampled: 0,

@@ -35,7 +35,7 @@ fn drops_equal_the_datagrams_that_did_not_arrive() {
     let socket = small_socket();
     let before = overflow(&socket, 50);
     assert!(before > 0, "the buffer held all 50");
-    let process = Process::observe(std::process::id()).unwrap();
+    let process = Process::observe(&[std::process::id()]).unwrap();
     assert_eq!(process.drops(), Some(0), "drops before the observation");
 
     let first = overflow(&socket, 300);

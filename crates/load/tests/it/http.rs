@@ -66,7 +66,7 @@ fn a_right_tracker_is_found_right() {
     }
 }
 
-const FAULTS: [(Fault, Wire, Finding); 22] = [
+const FAULTS: [(Fault, Wire, Finding); 23] = [
     (Fault::AllErrors, Wire::Right, Finding::ErrorReply),
     (Fault::CountsDouble, Wire::Right, Finding::CountsTooHigh),
     (Fault::CountsZero, Wire::Right, Finding::MorePeersThanCounted),
@@ -89,6 +89,7 @@ const FAULTS: [(Fault, Wire, Finding); 22] = [
     (Fault::ZeroInterval, Wire::Right, Finding::ZeroInterval),
     (Fault::Nothing, Wire::AlwaysCompact, Finding::OtherForm),
     (Fault::Nothing, Wire::NoCounts, Finding::NoCounts),
+    (Fault::Nothing, Wire::LineEnd, Finding::LineEnd),
 ];
 
 #[test]

@@ -29,6 +29,8 @@ pub(crate) enum Wire {
     NoLength,
     /// A body with a byte behind its dictionary.
     Trailing,
+    /// A body with a line end behind its dictionary.
+    LineEnd,
     /// A second `interval` behind the last key.
     KeyOrder,
     /// Half of a reply, and the end.
@@ -204,6 +206,7 @@ impl State {
         }
         match self.wire {
             Wire::Trailing => body.push(b'e'),
+            Wire::LineEnd => body.extend_from_slice(b"\r\n"),
             Wire::KeyOrder => {
                 body.pop();
                 body.extend_from_slice(b"8:intervali1ee");

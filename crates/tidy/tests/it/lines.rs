@@ -8,7 +8,7 @@ use onrush_tidy::{crate_of, demand, sources};
 /// [`GROWTH`] beyond its row. The commit that raises a row says why; one that removes more than
 /// [`SLACK`] lowers it.
 const BUDGETS: [(&str, [usize; 2]); 20] = [
-    ("bench", [2_870, 1_425]),
+    ("bench", [3_576, 1_715]),
     ("commands", [3_452, 1_540]),
     ("config", [2_137, 1_219]),
     ("control", [4_433, 2_017]),
