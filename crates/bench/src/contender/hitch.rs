@@ -18,10 +18,11 @@ const KIND: &str = "hitch";
 /// The name of its number of workers in variants.
 pub const WORKERS: &str = "hitch workers";
 /// Its settings, and what follows from them.
-pub const SETTINGS: &str = "in front of opentracker and bittorrent-tracker over https and wss, as the comparison of 2022 \
-     sets it: one worker per core or one less, of which the tables by cores have the better one; \
-     CPU time and memory are those of both programs. It names no client to the tracker, for which \
-     all peers have the same address: peers that the load does not know are not wrong there";
+pub const SETTINGS: &str = "in front of opentracker and bittorrent-tracker over TLS, as the \
+     comparison of 2022 sets it: one worker per core or one less, of which the tables by cores \
+     have the better one; CPU time and memory are those of both programs. It names no client to \
+     the tracker, for which all peers have the same address: peers that the load does not know \
+     are not wrong there";
 /// The command that installs it.
 pub const REMEDY: &str = "scripts/bench-peers --only hitch (Debian's package, as root)";
 

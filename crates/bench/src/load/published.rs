@@ -118,7 +118,7 @@ impl Published {
 /// The number after `name` on a line of its own.
 fn figure(text: &str, name: &str) -> Option<f64> {
     let line = text.lines().rev().find_map(|line| line.trim().strip_prefix(name))?;
-    line.split_whitespace().next()?.parse().ok()
+    line.split_whitespace().next()?.trim_end_matches("/second").parse().ok()
 }
 
 /// The mean of the readings of a rate.
@@ -201,6 +201,8 @@ mod tests {
         let text = text.replace("201,", "201.25");
         assert_eq!(figure(&text, "Average responses per second:"), Some(201.25));
         assert_eq!(figure(&text, "no such"), None);
+        let text = "Requests out: 10.00/second\nRequests out: 30.00/second\n";
+        assert_eq!((mean(text, "Requests out:"), mean(text, "no such")), (Some(20.0), None));
     }
 
     #[test]
