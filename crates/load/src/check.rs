@@ -5,6 +5,7 @@
 //! counts as wrong in strict mode only.
 
 mod http;
+mod ws;
 
 use clap::Args;
 use onrush_proto::announce::AnnounceHead;
@@ -84,6 +85,30 @@ findings! {
     CutShort: "connection ended within a reply",
     /// Bytes behind the replies to all requests of a connection (HTTP).
     Unasked: "reply without a request",
+    /// A frame is malformed, masked, or no UTF-8 (WebSocket).
+    Frame: "malformed or masked frame",
+    /// A message is in a binary frame, which browsers do not read (WebSocket).
+    BinaryFrame: "binary frame",
+    /// A message is no JSON object (WebSocket).
+    Json: "invalid JSON",
+    /// An offer has the id of none that was sent (WebSocket).
+    OfferUnknown: "offer that no peer has sent",
+    /// An offer has another description, peer id or info hash than the one that was sent.
+    OfferChanged: "offer changed on its way",
+    /// An offer comes back to the connection that has sent it (WebSocket).
+    OfferReturned: "offer back to its sender",
+    /// An offer comes to a connection that is no member of its swarm (WebSocket).
+    OfferElsewhere: "offer to a connection outside of the swarm",
+    /// An offer comes to a second member (WebSocket).
+    OfferTwice: "offer to a second peer",
+    /// An answer is of an offer that was not sent, or not answered (WebSocket).
+    AnswerUnknown: "answer that no peer has sent",
+    /// An answer has another description, peer id or info hash than the one that was sent.
+    AnswerChanged: "answer changed on its way",
+    /// An answer comes to another connection than the one that has sent the offer (WebSocket).
+    AnswerElsewhere: "answer to another peer than that of the offer",
+    /// An answer comes a second time (WebSocket).
+    AnswerTwice: "answer delivered twice",
     /// The announcing peer is in its own list.
     OwnPeer: "announcer in its own list",
     /// The announcing peer is not counted.
@@ -102,8 +127,10 @@ findings! {
     OtherForm: "peers in another form than requested",
     /// A line end follows the dictionary (HTTP). aquatic_http sends it; clients do not read on.
     LineEnd: "line end behind the dictionary",
-    /// The counts of the swarm are missing (HTTP).
+    /// The counts of the swarm are missing (HTTP, WebSocket).
     NoCounts: "counts missing",
+    /// The offer of a seeder comes to a seeder (WebSocket).
+    OfferToSeeder: "offer of a seeder for a seeder",
 }
 
 impl Finding {

@@ -11,11 +11,9 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `connection` | one connection, with TLS or without |
 //! | `request` | requests as bytes |
 //! | [`worker`] | a worker |
 
-mod connection;
 mod request;
 pub mod worker;
 

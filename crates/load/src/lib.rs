@@ -1,5 +1,5 @@
-//! Load for BitTorrent trackers over UDP and HTTP: the requests of many peers, with every reply
-//! checked.
+//! Load for BitTorrent trackers over UDP, HTTP and WebSocket: the requests of many peers, with
+//! every reply checked.
 //!
 //! A *population* (the swarms and their peers) is a function of a seed, not a table: whether a
 //! listed endpoint belongs to the requested swarm is computed in constant time. A *profile* defines
@@ -15,6 +15,8 @@
 //! | [`worker`] | what the workers of all protocols share: settings, pace, counts |
 //! | [`generator`] | a worker over UDP |
 //! | [`http`] | workers over HTTP and HTTPS |
+//! | [`ws`] | workers over WebSocket |
+//! | `connection` | a connection over TCP or TLS |
 //! | [`check`] | checks of replies |
 //! | [`tally`] | counts and measurements of a worker |
 //! | [`series`] | the run over time, a sample per interval |
@@ -38,6 +40,7 @@ pub mod args;
 pub mod attack;
 pub mod chart;
 pub mod check;
+mod connection;
 pub mod cpu;
 pub mod environment;
 pub mod generator;
@@ -58,5 +61,6 @@ pub mod tally;
 mod text;
 pub mod transport;
 pub mod worker;
+pub mod ws;
 
 pub use onrush_net::affinity;

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context as _, Error};
-use onrush_load::args::{self, Args, Command, HttpArgs, LoadArgs, VerifyArgs, VerifyRun};
+use onrush_load::args::{self, Args, Command, HttpArgs, LoadArgs, VerifyArgs, VerifyRun, WsArgs};
 use onrush_load::attack::{self, AttackArgs};
 use onrush_load::environment::Environment;
 use onrush_load::interrupt::{self, SIGINT, SIGTERM};
@@ -17,7 +17,7 @@ use onrush_load::options::{NetworkArgs, ReportArgs, SourceArgs, command_line};
 use onrush_load::plan::{Plan, Population, Profile};
 use onrush_load::report::Report;
 use onrush_load::report::search::Round;
-use onrush_load::run::{RunSettings, over_http, over_udp};
+use onrush_load::run::{RunSettings, over_http, over_udp, over_ws};
 use onrush_load::search::search;
 use onrush_load::sources;
 use onrush_load::transport::{self, TransportArgs};
@@ -55,6 +55,7 @@ fn main() -> ExitCode {
 fn execute(args: &Args) -> anyhow::Result<u8> {
     match &args.command {
         Some(Command::Http(args)) => return http(args),
+        Some(Command::Ws(args)) => return ws(args),
         Some(Command::Verify(args)) => return verify(args),
         Some(Command::Attack(args)) => return attack(args),
         Some(Command::Transport(args)) => return transport(args),
@@ -244,16 +245,7 @@ fn http(args: &HttpArgs) -> anyhow::Result<u8> {
             .with_context(|| format!("cannot write {}", file.display()))?;
         return Ok(0);
     }
-    let mut routed = HashMap::new();
-    for &address in &targets {
-        match reach(address) {
-            Ok(local) => drop(routed.insert(address, local)),
-            Err(failure) => {
-                eprintln!("onrush-load: --target: {failure}");
-                return Ok(NO_REPLY);
-            }
-        }
-    }
+    let Some(routed) = reached(&targets) else { return Ok(NO_REPLY) };
     let population = population(&|target| routed.get(&target).copied());
     let plan = Plan::new(profile, population, seed);
     let connections = u64::try_from(target.settings.connections)?;
@@ -262,6 +254,51 @@ fn http(args: &HttpArgs) -> anyhow::Result<u8> {
     let run =
         |settings: &RunSettings, warnings| over_http(&plan, &target, settings, &stop, warnings);
     measure(load, &plan, &args.run_settings(seed), &stop, run)
+}
+
+/// Measures over WebSocket, and writes the report.
+fn ws(args: &WsArgs) -> anyhow::Result<u8> {
+    let load = &args.load;
+    if load.mix.print_profile {
+        println!("{}", load.mix.printed().map_err(Error::msg)?.trim_end());
+        return Ok(0);
+    }
+    let profile = args.profile().map_err(Error::msg)?;
+    check_host(load, &args.from)?;
+    let seed = load.mix.seed.unwrap_or_else(rand::random);
+    let connections = u32::try_from(args.settings().connections)?;
+    let population = Population::of_connections(&profile.swarms, connections, seed);
+    if let Some(file) = &load.output.write_hashes {
+        let written = population.write_hashes(file);
+        written.with_context(|| format!("cannot write {}", file.display()))?;
+        return Ok(0);
+    }
+    let targets: Vec<_> = args.target.iter().map(|url| url.address).collect();
+    let Some(routed) = reached(&targets) else { return Ok(NO_REPLY) };
+    let routed = |target: SocketAddr| routed.get(&target).copied();
+    let sources = sources::addresses(&targets, &args.from.source, args.sources(), routed);
+    let target = args.target(sources).map_err(Error::msg)?;
+    let plan = Plan::new(profile, population, seed);
+    sources::raise_file_limit(connections.into()).map_err(Error::msg)?;
+    let stop = interrupt::watch([SIGINT, SIGTERM]).context("cannot watch for Ctrl-C")?;
+    let run = |settings: &RunSettings, warnings| over_ws(&plan, &target, settings, &stop, warnings);
+    measure(load, &plan, &args.run_settings(seed), &stop, run)
+}
+
+/// This host's address towards each target; `None`, with the reason on standard error, when one of
+/// them takes no connection.
+fn reached(targets: &[SocketAddr]) -> Option<HashMap<SocketAddr, IpAddr>> {
+    let mut routed = HashMap::new();
+    for &address in targets {
+        match reach(address) {
+            Ok(local) => drop(routed.insert(address, local)),
+            Err(failure) => {
+                eprintln!("onrush-load: --target: {failure}");
+                return None;
+            }
+        }
+    }
+    Some(routed)
 }
 
 fn population(

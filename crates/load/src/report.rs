@@ -6,11 +6,13 @@ mod html;
 pub mod search;
 mod table;
 mod verdict;
+mod ws;
 
 pub use curve::CurvePoint;
 pub(crate) use curve::curve;
 pub(crate) use figures::Fact;
 pub(crate) use html::Page;
+pub use ws::{ExchangeReport, IdleReport, WsReport};
 
 use serde::{Deserialize, Serialize};
 
@@ -23,6 +25,7 @@ use crate::plan::{Kind, Profile};
 use crate::series::Sample;
 use crate::tally::{Example, Found, HttpTally, OfKind, Tally};
 use crate::worker::{LoadSettings, Pace};
+use crate::ws::WsSettings;
 
 /// The version of the JSON. Keys are only added under one version.
 pub const FORMAT: u32 = 3;
@@ -91,6 +94,8 @@ pub struct Report {
     pub tracker: Option<TrackerReport>,
     /// Connections, over HTTP.
     pub http: Option<HttpReport>,
+    /// Connections and messages, over WebSocket.
+    pub ws: Option<WsReport>,
     /// The measuring machine.
     pub environment: Option<Environment>,
     /// The command line that repeats the run.
@@ -123,6 +128,8 @@ pub struct Setup {
     pub peers: [u32; 2],
     /// The settings of a load over HTTP.
     pub http: Option<HttpSettings>,
+    /// The settings of a load over WebSocket.
+    pub ws: Option<WsSettings>,
 }
 
 /// One kind of request.
@@ -239,6 +246,7 @@ impl Report {
             behind: Latency::of(&tally.behind.0),
             curve: curve(&all.0),
             http: tally.http.as_deref().map(HttpReport::new),
+            ws: tally.ws.as_deref().map(|ws| WsReport::new(ws, seconds)),
             setup,
             ..Self::default()
         }
@@ -287,9 +295,9 @@ impl Report {
             ));
         }
         if not_sent > 0 {
-            let what = match self.http {
-                Some(_) => "connections: it has no port or open file left, and their requests",
-                None => "requests, which",
+            let what = match self.http.is_some() || self.ws.is_some() {
+                true => "connections: it has no port or open file left, and their requests",
+                false => "requests, which",
             };
             warn(format!("the kernel refused {not_sent} {what} count as lost"));
         }
@@ -310,6 +318,10 @@ impl Report {
         if unsent > 0 {
             warn(format!("{unsent} requests were due but never sent: {cause}"));
         }
+        if let Some(ws) = &self.ws {
+            let all = self.setup.ws.as_ref().map_or(0, |ws| ws.connections as u64);
+            ws.warnings(all).into_iter().for_each(&mut warn);
+        }
         if let Some(HttpReport { failed, failure, deferred, .. }) = &self.http {
             if *failed > 0 {
                 let why = failure.as_deref().unwrap_or("unknown");
@@ -328,7 +340,7 @@ impl Report {
 impl Setup {
     /// The option that allows more requests in flight.
     fn more_in_flight(&self) -> &'static str {
-        if self.http.is_some() { "--connections" } else { "--in-flight" }
+        if self.http.is_some() || self.ws.is_some() { "--connections" } else { "--in-flight" }
     }
 }
 
@@ -366,7 +378,7 @@ fn findings(tally: &Tally, wanted: impl Fn(Finding) -> bool) -> Vec<Findings> {
         let (text, examples) = (text.into(), found.examples.clone());
         Findings { finding, text, count: found.count, examples }
     };
-    let all = Finding::ALL.into_iter().zip(&tally.findings);
+    let all = Finding::ALL.into_iter().zip(&*tally.findings);
     all.filter(|((finding, _), found)| wanted(*finding) && found.count > 0).map(of).collect()
 }
 
@@ -415,6 +427,7 @@ pub(crate) mod tests {
             swarms: 1000,
             peers: [1300, 0],
             http: None,
+            ws: None,
         };
         let report = Report::new(setup, &tally, 2.0);
         let mut report = Report {
@@ -553,7 +566,12 @@ pub(crate) mod tests {
             series: vec![sample],
             search: Some(search::tests::example()),
             http: Some(HttpReport { failure: text(), ..HttpReport::default() }),
-            setup: Setup { http: Some(over_http()), ..example().setup },
+            ws: Some(ws::tests::example()),
+            setup: Setup {
+                http: Some(over_http()),
+                ws: Some(ws::tests::settings()),
+                ..example().setup
+            },
             ..example()
         };
         let mut found = Vec::new();

@@ -17,12 +17,13 @@ use crate::cpu::{Cpu, Meter};
 use crate::http::Target;
 use crate::live::Live;
 use crate::plan::Plan;
-use crate::process::{Process, with_descendants};
-use crate::report::{Report, Setup, TrackerReport};
+use crate::process::{Memory, Process, with_descendants};
+use crate::report::{IdleReport, Report, Setup, TrackerReport};
 use crate::series::{Intervals, Recorder, Sample};
 use crate::sources::Network;
 use crate::tally::Tally;
 use crate::worker::{LoadSettings, Nanos, Next, Pace, Prepared, Window, Worker};
+use crate::ws;
 
 /// Interval at which the main thread makes samples while workers run.
 const TICK: Duration = Duration::from_millis(50);
@@ -93,6 +94,26 @@ pub fn over_http(
     let setup = setup(plan, urls, settings, connections);
     let setup = Setup { http: Some(target.settings.clone()), ..setup };
     run(plan, vec![target.clone(); count], setup, settings, stop, Vec::new(), warnings)
+}
+
+/// A [`run`] over WebSocket.
+///
+/// # Errors
+/// As [`run`].
+pub fn over_ws(
+    plan: &Plan,
+    target: &ws::Target,
+    settings: &RunSettings,
+    stop: &AtomicBool,
+    warnings: Vec<String>,
+) -> anyhow::Result<Report> {
+    let count = settings.load.workers;
+    let urls = target.urls.iter().map(ToString::to_string).collect();
+    let connections = target.settings.connections.div_ceil(count);
+    let setup = setup(plan, urls, settings, connections);
+    let sources = [Family::V4, Family::V6].map(|family| target.sources.count(family));
+    let setup = Setup { sources, ws: Some(target.settings.clone()), ..setup };
+    run(plan, ws::all(target, &settings.load), setup, settings, stop, Vec::new(), warnings)
 }
 
 /// Runs the workers and the work `beside` them, until the end or until `stop` is set. Returns the
@@ -171,6 +192,7 @@ fn setup(plan: &Plan, targets: Vec<String>, settings: &RunSettings, sockets: usi
         swarms: population.swarms,
         peers: families.map(|family| population.peers(family)),
         http: None,
+        ws: None,
     }
 }
 
@@ -245,6 +267,8 @@ struct Edge {
     threads: HashMap<u32, Cpu>,
     own: Option<Cpu>,
     thread: Option<Cpu>,
+    /// Resident memory of the tracker.
+    rss: Option<u64>,
     /// Replies that the kernel dropped, and requests that it refused.
     dropped: u64,
     not_sent: u64,
@@ -262,6 +286,7 @@ impl Edge {
             threads: tracker.iter().copied().flatten().filter_map(threads).flatten().collect(),
             own: Cpu::of("self").ok(),
             thread: Cpu::of("thread-self").ok(),
+            rss: tracker.and_then(|pids| Memory::of_all(pids).ok()).map(|memory| memory.rss),
             dropped,
             not_sent: sent.unsent,
         }
@@ -421,7 +446,16 @@ fn report(outcomes: &[WorkerOutcome], setup: Setup, seconds: f64) -> Report {
         end.threads.iter().filter_map(spent).reduce(f64::max)
     };
     let first = |pick| outcomes.first().and_then(|outcomes| between(outcomes, pick));
-    let report = Report::new(setup, &tally, seconds);
+    let mut report = Report::new(setup, &tally, seconds);
+    let rss = || {
+        let (start, end) = outcomes.first()?.edges.as_ref()?;
+        start.rss.zip(end.rss)
+    };
+    if let (Some(ws), Some(tally)) = (&mut report.ws, &tally.ws)
+        && report.setup.ws.as_ref().is_some_and(|ws| ws.is_idle)
+    {
+        ws.idle = Some(IdleReport::new(tally.held, rss()));
+    }
     let percent = |time: f64| time / seconds * 100.0;
     let threads = outcomes.iter().filter_map(|outcome| between(outcome, |edge| edge.thread));
     Report {

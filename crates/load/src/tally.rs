@@ -1,5 +1,7 @@
 //! The counts and measurements of a worker.
 
+use std::ops::{Deref, DerefMut};
+
 use onrush_net::Sent;
 
 use crate::check::{Finding, Right};
@@ -17,7 +19,7 @@ pub struct Tally {
     /// Per [`Kind`].
     pub kinds: [OfKind; 5],
     /// Replies per [`Finding`].
-    pub findings: [Found; Finding::ALL.len()],
+    pub findings: PerFinding,
     /// Replies received after their request had expired.
     pub late: u64,
     /// Right replies received within the measured window, whenever their request was sent.
@@ -40,6 +42,8 @@ pub struct Tally {
     pub no_room: u64,
     /// Counts that only loads over HTTP have.
     pub http: Option<Box<HttpTally>>,
+    /// Counts that only loads over WebSocket have.
+    pub ws: Option<Box<WsTally>>,
 }
 
 /// Counts of the connections over HTTP that were begun within the window.
@@ -73,6 +77,68 @@ impl HttpTally {
     }
 }
 
+/// Counts over WebSocket within the window.
+#[derive(Clone, Debug, Default)]
+pub struct WsTally {
+    /// Messages sent and received.
+    pub messages: [u64; 2],
+    /// Nanoseconds until a connection was open, with its handshakes.
+    pub handshake: Latencies,
+    /// Connections that were opened.
+    pub opened: u64,
+    /// Connections that failed: none was opened, or it broke.
+    pub failed: u64,
+    /// Why the first connection failed.
+    pub failure: Option<String>,
+    /// Connections that the load tester has ended.
+    pub disconnected: u64,
+    /// Offers, by when they were sent.
+    pub offers: Exchanged,
+    /// Answers, by when the offer was sent.
+    pub answers: Exchanged,
+    /// Connections that are held, and nanoseconds until the last of them was open.
+    pub held: (u64, Nanos),
+}
+
+/// Counts of offers or answers.
+#[derive(Clone, Debug, Default)]
+pub struct Exchanged {
+    /// Those that were sent.
+    pub sent: u64,
+    /// Those that a tracker should deliver.
+    pub due: u64,
+    /// Those that arrived right, within the timeout.
+    pub arrived: u64,
+    /// Those that arrived right, but later.
+    pub late: u64,
+    /// Nanoseconds from the offer to the arrival within the timeout.
+    pub latency: Latencies,
+}
+
+impl WsTally {
+    fn add(&mut self, other: &Self) {
+        self.messages.iter_mut().zip(other.messages).for_each(|(mine, theirs)| *mine += theirs);
+        self.handshake.add(&other.handshake);
+        self.opened += other.opened;
+        self.failed += other.failed;
+        self.failure = self.failure.take().or_else(|| other.failure.clone());
+        self.disconnected += other.disconnected;
+        self.offers.add(&other.offers);
+        self.answers.add(&other.answers);
+        self.held = (self.held.0 + other.held.0, self.held.1.max(other.held.1));
+    }
+}
+
+impl Exchanged {
+    fn add(&mut self, other: &Self) {
+        self.sent += other.sent;
+        self.due += other.due;
+        self.arrived += other.arrived;
+        self.late += other.late;
+        self.latency.add(&other.latency);
+    }
+}
+
 /// Counts of one kind of request.
 #[derive(Clone, Debug, Default)]
 pub struct OfKind {
@@ -97,6 +163,30 @@ pub struct Found {
     pub count: u64,
     /// The first of them.
     pub examples: Vec<Example>,
+}
+
+/// What was found, in the order of [`Finding::ALL`].
+#[derive(Clone, Debug)]
+pub struct PerFinding([Found; Finding::ALL.len()]);
+
+impl Default for PerFinding {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| Found::default()))
+    }
+}
+
+impl Deref for PerFinding {
+    type Target = [Found];
+
+    fn deref(&self) -> &[Found] {
+        &self.0
+    }
+}
+
+impl DerefMut for PerFinding {
+    fn deref_mut(&mut self) -> &mut [Found] {
+        &mut self.0
+    }
 }
 
 /// A reply with a finding, in hexadecimal.
@@ -143,7 +233,7 @@ impl Tally {
             mine.lost += theirs.lost;
             mine.latency.add(&theirs.latency);
         }
-        for (mine, theirs) in self.findings.iter_mut().zip(&other.findings) {
+        for (mine, theirs) in self.findings.iter_mut().zip(&*other.findings) {
             mine.count += theirs.count;
             let room = EXAMPLES - mine.examples.len().min(EXAMPLES);
             mine.examples.extend(theirs.examples.iter().take(room).cloned());
@@ -160,6 +250,9 @@ impl Tally {
         if let Some(other) = &other.http {
             self.http.get_or_insert_default().add(other);
         }
+        if let Some(other) = &other.ws {
+            self.ws.get_or_insert_default().add(other);
+        }
     }
 }
 
@@ -171,7 +264,7 @@ mod tests {
         /// Replies with findings that count as wrong; with `strict` those that the BEPs leave open
         /// count as well.
         pub(crate) fn wrong(&self, strict: bool) -> u64 {
-            let all = Finding::ALL.iter().zip(&self.findings);
+            let all = Finding::ALL.iter().zip(&*self.findings);
             let counted = all.filter(|((finding, _), _)| strict || !finding.is_open());
             counted.map(|(_, found)| found.count).sum()
         }

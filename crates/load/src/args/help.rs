@@ -13,6 +13,7 @@ Examples:
   onrush-load -t [::1]:6969 --rate 5000        open loop, 5,000 requests/s
   onrush-load --find-max --tracker-pid 4711    the highest rate within bounds
   onrush-load http -t https://[::1]/announce   the same over HTTP and HTTPS
+  onrush-load ws -t wss://127.0.0.1/           WebTorrent over WebSocket
   onrush-load verify tracker.example.org:6969  conformance, check by check
   onrush-load attack random-hashes             what clients get in an attack";
 
@@ -23,6 +24,14 @@ Examples:
   onrush-load http -t https://tracker.example.org/announce --rate 500
   onrush-load http -t https://127.0.0.1/announce --keep-alive off --find-max
   onrush-load http -t https://127.0.0.1/announce --preset published-2022";
+
+/// The examples of `ws`.
+pub(super) const WS_EXAMPLES: &str = "\
+Examples:
+  onrush-load ws -t ws://127.0.0.1:6969/
+  onrush-load ws -t wss://tracker.example.org/ --connections 500 --rate 2000
+  onrush-load ws -t wss://127.0.0.1/ --answers 50 --disconnects 2 --workers 2
+  onrush-load ws -t wss://127.0.0.1/ --idle 20000 --tracker-pid 4711";
 
 /// The exit status of the command.
 pub(super) const STATUS: &str = "\
@@ -49,7 +58,7 @@ pub fn parse() -> Args {
 /// The command line, with options under a heading in `--help` alone.
 fn command() -> Command {
     let command = Args::command().mut_args(short);
-    ["http", "attack", "transport"].into_iter().fold(command, |command, name| {
+    ["http", "ws", "attack", "transport"].into_iter().fold(command, |command, name| {
         command.mut_subcommand(name, |subcommand| subcommand.mut_args(short))
     })
 }
@@ -66,7 +75,7 @@ mod tests {
     use super::*;
 
     /// The subcommands, and the command itself.
-    const NAMES: [&str; 5] = ["", "http", "verify", "attack", "transport"];
+    const NAMES: [&str; 6] = ["", "http", "ws", "verify", "attack", "transport"];
 
     /// `-h` and `--help` in a terminal of 80 columns.
     fn helps(name: &str) -> [String; 2] {
@@ -115,6 +124,7 @@ mod tests {
         for (name, examples) in [
             ("", EXAMPLES),
             ("http", HTTP_EXAMPLES),
+            ("ws", WS_EXAMPLES),
             ("attack", crate::attack::EXAMPLES),
             ("transport", crate::transport::EXAMPLES),
         ] {

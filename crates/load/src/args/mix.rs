@@ -14,7 +14,8 @@ pub struct MixArgs {
     #[arg(
         long, short, value_name = "NAME|FILE.toml", default_value = "real",
         long_help = profiles(),
-        help = "The profile: real, classic, seeding-heavy, ipv6, scrape-heavy, abuse, or a file",
+        help = "The profile: real, classic, seeding-heavy, ipv6, scrape-heavy, abuse, webtorrent, \
+                or a file",
         help_heading = None
     )]
     pub profile: String,

@@ -9,6 +9,7 @@ mod output;
 mod pace;
 mod target;
 mod verify;
+mod ws;
 
 use clap::{Parser, Subcommand};
 
@@ -21,6 +22,7 @@ pub use output::OutputArgs;
 pub use pace::PaceArgs;
 pub use target::TargetArgs;
 pub use verify::{Settings as VerifyRun, VerifyArgs};
+pub use ws::WsArgs;
 
 use crate::attack::AttackArgs;
 use crate::plan::Profile;
@@ -31,7 +33,7 @@ use crate::worker::{LoadSettings, Pace};
 /// Puts a UDP BitTorrent tracker (BEP 15) under load and checks every reply.
 ///
 /// Without options it keeps 256 requests in flight for ten seconds (a closed loop). `http` does the
-/// same over HTTP and HTTPS.
+/// same over HTTP and HTTPS, `ws` over WebSocket.
 #[derive(Parser, Debug)]
 #[command(
     name = "onrush-load",
@@ -58,6 +60,8 @@ pub struct Args {
 pub enum Command {
     #[allow(missing_docs)]
     Http(Box<HttpArgs>),
+    #[allow(missing_docs)]
+    Ws(Box<WsArgs>),
     #[allow(missing_docs)]
     Verify(Box<VerifyArgs>),
     #[allow(missing_docs)]

@@ -77,7 +77,7 @@ impl Checker {
     }
 
     /// Checks the reply to a scrape, which has each of its swarms once, sorted.
-    fn files(
+    pub(crate) fn files(
         &mut self,
         plan: &Plan,
         (draw, hashes): (u64, u8),

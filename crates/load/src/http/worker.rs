@@ -14,9 +14,9 @@ use rand::rngs::SmallRng;
 use rustls::pki_types::ServerName;
 
 use super::Target;
-use super::connection::Connection;
 use super::request::Template;
 use crate::check::{Checker, Finding, Right, may_be_refused};
+use crate::connection::{Connection, is_own_limit};
 use crate::plan::{Plan, PlannedRequest};
 use crate::tally::HttpTally;
 use crate::worker::pace::Progress;
@@ -527,7 +527,8 @@ impl HttpWorker<'_> {
         }
         let slot = &mut self.slots[number as usize];
         let Some(connection) = &mut slot.connection else { return };
-        let sent = connection.write(&self.bytes).and_then(|()| connection.flush());
+        connection.out.extend_from_slice(&self.bytes);
+        let sent = connection.flush();
         self.opened(number, now);
         if let Err(error) = sent {
             self.failed(number, &error, now);
@@ -552,13 +553,6 @@ impl HttpWorker<'_> {
         }
         self.rest(number, now);
     }
-}
-
-/// Whether an error says that this host has no port, descriptor or memory left.
-fn is_own_limit(error: &io::Error) -> bool {
-    use nix::libc::{EADDRNOTAVAIL, EMFILE, ENFILE, ENOBUFS, ENOMEM};
-    let own = [EADDRNOTAVAIL, EMFILE, ENFILE, ENOBUFS, ENOMEM];
-    error.raw_os_error().is_some_and(|code| own.contains(&code))
 }
 
 /// The verdict on a reply; `None` for a failure after which the client should try later, as a

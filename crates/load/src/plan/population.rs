@@ -96,26 +96,39 @@ impl Population {
             }
             key = mix(key ^ addresses.fingerprint());
         }
+        Self::of(swarms, (v6, PORTS), addresses, key)
+    }
+
+    /// A population of `swarms` in which each of `connections` has one peer of a swarm at most: in
+    /// place of addresses it has their numbers, and all peers are of one family.
+    pub fn of_connections(swarms: &Swarms, connections: u32, seed: u64) -> Self {
+        let numbers = (0..connections).map(|number| Ipv4Addr::from_bits(number).into());
+        let addresses = Addresses::new(&numbers.collect::<Vec<IpAddr>>());
+        Self::of(swarms, (0.0, 1), addresses, mix(seed ^ mix(u64::from(connections))))
+    }
+
+    /// A population with up to `most` peers of a swarm at one address.
+    fn of(swarms: &Swarms, (v6, most): (f64, u32), addresses: Addresses, key: u64) -> Self {
         let mut population =
             Self { key, classes: Vec::new(), swarms: 0, peers: [0; 2], largest: 0, addresses };
         // Fraction of an IPv6 peer that rounding has left over, below 1.
         let mut remainder = 0.0;
         for (size, count) in swarms.sizes() {
-            population.add(size, count, v6, &mut remainder);
+            population.add(size, count, (v6, most), &mut remainder);
         }
         population
     }
 
     /// Adds `count` swarms of `size` peers, of which the share `v6` is at IPv6 addresses on
     /// average.
-    fn add(&mut self, size: u32, count: u32, v6: f64, remainder: &mut f64) {
+    fn add(&mut self, size: u32, count: u32, (v6, most): (f64, u32), remainder: &mut f64) {
         let each = f64::from(size) * v6;
         let low = each.floor();
         let more = (each - low) * f64::from(count) + *remainder;
         let with_more = (more.round() as u32).min(count);
         *remainder = more - f64::from(with_more);
         let low = low as u32;
-        let cap = |family, size: u32| size.min(self.addresses.count(family).saturating_mul(PORTS));
+        let cap = |family, size: u32| size.min(self.addresses.count(family).saturating_mul(most));
         for (six, swarms) in [(low, count - with_more), (low + 1, with_more)] {
             if swarms == 0 {
                 continue;
@@ -189,6 +202,14 @@ impl Population {
             first: peer - place,
             place,
         }
+    }
+
+    /// The peer of a swarm at address number `address`, in a population of connections.
+    #[inline]
+    pub fn peer_at(&self, address: u32, of: &Member) -> Option<u32> {
+        let count = self.addresses.count(of.family);
+        let place = (address + count - of.first % count) % count;
+        (place < of.sizes[of.family as usize]).then_some(of.first + place)
     }
 
     /// The info hash of a swarm.
@@ -411,6 +432,20 @@ pub(crate) mod tests {
         let four = (0..v4).map(|n| IpAddr::V4(Ipv4Addr::from_bits(0x7F01_0001 + n)));
         let six = (0..v6).map(|n| IpAddr::V6(Ipv6Addr::from_bits(0xFD00 << 112 | u128::from(n))));
         Addresses::new(&four.chain(six).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_connection_has_one_peer_of_a_swarm() {
+        let population = Population::of_connections(&zipf(40, 7.0), 16, 3);
+        let peers = population.peers(Family::V4);
+        assert!(peers > 100 && population.largest == 16, "{peers} {}", population.largest);
+        for peer in 0..peers {
+            let member = population.member(Family::V4, peer);
+            let peers_at = (0..16).filter_map(|address| population.peer_at(address, &member));
+            let found: HashSet<_> = peers_at.collect();
+            assert!(found.contains(&peer) && found.len() == member.swarm_size() as usize);
+            assert_eq!(population.peer_at(peer % 16, &member), Some(peer));
+        }
     }
 
     fn endpoint(population: &Population, family: Family, peer: u32) -> Endpoint {

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 pub use super::tail::Tail;
 
 /// The built-in profiles: name, description, text.
-pub const BUILT_IN: [(&str, &str, &str); 7] = [
+pub const BUILT_IN: [(&str, &str, &str); 8] = [
     ("real", "what public trackers see", include_str!("../../profiles/real.toml")),
     ("classic", "what published comparisons send", include_str!("../../profiles/classic.toml")),
     (
@@ -31,6 +31,11 @@ pub const BUILT_IN: [(&str, &str, &str); 7] = [
         "published-2022",
         "what the comparison of trackers over HTTPS of 2022 sent",
         include_str!("../../profiles/published-2022.toml"),
+    ),
+    (
+        "webtorrent",
+        "clients of WebTorrent, which `ws` sends by default",
+        include_str!("../../profiles/webtorrent.toml"),
     ),
 ];
 

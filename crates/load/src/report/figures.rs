@@ -1,10 +1,11 @@
 //! The figures of a report, laid out once for the text and for the page.
 
-use super::{CpuReport, KindReport, Report};
+use super::{CpuReport, ExchangeReport, KindReport, Report, WsReport};
 use crate::check::SHORT_LIST;
 use crate::http::HttpSettings;
 use crate::latency::Latency;
 use crate::series::Sample;
+use crate::ws::WsSettings;
 use onrush_text::numbers::{Unit, bytes, grouped};
 
 /// A name and its value.
@@ -42,10 +43,11 @@ impl Grid {
 pub(super) fn setup(report: &Report) -> Vec<Fact> {
     let (setup, load) = (&report.setup, &report.setup.load);
     let sum = |[v4, v6]: [u32; 2]| grouped(u64::from(v4) + u64::from(v6));
-    let bursts = match &setup.http {
-        None if load.bursts => ("bursts", format!("of {}, grouped", load.burst)),
-        None => ("bursts", format!("of {}, single", load.burst)),
-        Some(http) => ("connections", connections(http)),
+    let bursts = match (&setup.http, &setup.ws) {
+        (Some(http), _) => ("connections", connections(http)),
+        (_, Some(ws)) => ("connections", connections_ws(ws)),
+        _ if load.bursts => ("bursts", format!("of {}, grouped", load.burst)),
+        _ => ("bursts", format!("of {}, single", load.burst)),
     };
     vec![
         ("tracker", setup.targets.join(", ")),
@@ -76,6 +78,56 @@ fn connections(http: &HttpSettings) -> String {
     format!("{}, {kept}{tls}", grouped(http.connections as u64))
 }
 
+/// The settings of connections over WebSocket.
+fn connections_ws(ws: &WsSettings) -> String {
+    let WsSettings { offers, answers, disconnects, sdp, .. } = ws;
+    let (idle, tls) =
+        (if ws.is_idle { ", idle" } else { "" }, if ws.tls { ", with TLS" } else { "" });
+    format!(
+        "{}{idle}{tls}; {offers} offers of {} to {} bytes per announce, {:.0} % answered; {:.1} % \
+         of the announces end the connection",
+        grouped(ws.connections as u64),
+        sdp.min,
+        sdp.max,
+        answers * 100.0,
+        disconnects * 100.0
+    )
+}
+
+/// The figures of a load over WebSocket.
+fn figures_ws(ws: &WsReport) -> Vec<Fact> {
+    let [opened, failed, ended] = [ws.opened, ws.failed, ws.disconnected].map(grouped);
+    let exchanged = |of: &ExchangeReport| {
+        let [sent, due, arrived, late] = [of.sent, of.due, of.arrived, of.late].map(grouped);
+        format!(
+            "{sent} sent, {due} due; {arrived} delivered, {late} late, {:.3} % lost",
+            of.lost_percent
+        )
+    };
+    let mut figures = vec![
+        ("messages", format!("{} per second, sent and received", grouped(ws.message_rate))),
+        ("offers", exchanged(&ws.offers)),
+        ("answers", exchanged(&ws.answers)),
+        (
+            "connections",
+            format!("{opened} opened; {failed} failed; {ended} ended by --disconnects"),
+        ),
+    ];
+    if let Some(idle) = &ws.idle {
+        let [held, rate] = [idle.held as f64, idle.connect_rate].map(grouped);
+        let memory = idle.rss_per_connection.map(|bytes| {
+            format!(
+                "; {} of the tracker's memory each",
+                onrush_text::numbers::bytes(bytes.max(0.0) as u64)
+            )
+        });
+        let text =
+            format!("{held} held, opened at {rate} per second{}", memory.unwrap_or_default());
+        figures.push(("idle connections", text));
+    }
+    figures
+}
+
 /// The result.
 pub(super) fn figures(report: &Report) -> Vec<Fact> {
     let Report { rate, sent_rate, reply_megabits, loss_percent, late, dropped_here, .. } = report;
@@ -90,8 +142,11 @@ pub(super) fn figures(report: &Report) -> Vec<Fact> {
         ("right replies", format!("{right} per second ({reply_megabits:.1} Mbit/s)")),
         ("sent", format!("{sent} per second")),
         ("loss", format!("{loss_percent:.3} % ({late} late, {dropped_here} dropped here)")),
-        ("peers per reply", peers),
     ];
+    match &report.ws {
+        Some(ws) => figures.extend(figures_ws(ws)),
+        None => figures.push(("peers per reply", peers)),
+    }
     let cpu = |CpuReport { time, percent, per_reply }| {
         format!(
             "{percent:.0} % ({:.2} s user, {:.2} s system), {per_reply:.3} us per right reply",
@@ -153,7 +208,13 @@ pub(super) fn latencies(report: &Report) -> Grid {
     let opened = report.http.iter().filter(|http| http.opened > 0);
     let handshake = opened.map(|http| row("handshake", &http.handshake));
     let first_byte = report.http.iter().map(|http| row("first byte", &http.first_byte));
-    let rows = handshake.chain(first_byte).chain(rows);
+    let ws = report.ws.iter().flat_map(|ws| {
+        let handshake = (ws.opened > 0).then(|| row("handshake", &ws.handshake));
+        let exchanged = [("offer", &ws.offers), ("answer", &ws.answers)];
+        let exchanged = exchanged.into_iter().filter(|(_, of)| of.arrived > 0);
+        handshake.into_iter().chain(exchanged.map(|(name, of)| row(name, &of.latency)))
+    });
+    let rows = handshake.chain(first_byte).chain(ws).chain(rows);
     Grid {
         title: "Latency by kind of request",
         note: None,

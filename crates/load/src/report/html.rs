@@ -70,8 +70,18 @@ fn headline(report: &Report) -> Vec<(&'static str, String, String)> {
         ("lost", format!("{:.3}", report.loss_percent), "% of requests".into()),
         ("latency p50", Unit::Micros.label(report.latency.p50), String::new()),
         ("latency p99", Unit::Micros.label(report.latency.p99), String::new()),
-        ("peers per reply", format!("{:.1}", report.peers_per_reply), String::new()),
     ]);
+    match &report.ws {
+        Some(ws) => {
+            let arrived = 100.0 - ws.offers.lost_percent;
+            all.push(("messages", grouped(ws.message_rate), "per second".into()));
+            all.push(("offers delivered", format!("{arrived:.2}"), "% of those due".into()));
+        }
+        None => {
+            let peers = format!("{:.1}", report.peers_per_reply);
+            all.push(("peers per reply", peers, String::new()));
+        }
+    }
     if let Some(cpu) = report.tracker_cpu {
         all.push(("tracker's CPU", format!("{:.2}", cpu.per_reply), "us per right reply".into()));
     }
@@ -147,12 +157,16 @@ fn percentiles(report: &Report, y: Axis) -> String {
     let line = |name: &str, curve: &[CurvePoint]| {
         Line::new(name, curve.iter().map(|point| (point.share, point.latency)))
     };
-    let kinds = report.kinds.iter().filter(|kind| !kind.curve.is_empty());
+    let kinds = report.kinds.iter().map(|kind| (kind.kind.as_ref(), &kind.curve));
+    let exchanged = report.ws.iter().flat_map(|ws| {
+        [("offer", &ws.offers), ("answer", &ws.answers)].map(|(name, of)| (name, &of.curve))
+    });
+    let shown = kinds.chain(exchanged).filter(|(_, curve)| !curve.is_empty());
     lines(&Lines {
         title: "Latency by percentile".into(),
         x: Axis::nines("share of replies that took no longer"),
         y,
-        lines: kinds.map(|kind| line(kind.kind.as_ref(), &kind.curve)).collect(),
+        lines: shown.map(|(name, curve)| line(name, curve)).collect(),
         spans: Vec::new(),
     })
 }

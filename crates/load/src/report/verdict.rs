@@ -50,6 +50,9 @@ fn replies(report: &Report) -> String {
 
 /// The limit of the rate.
 fn limit(report: &Report) -> Option<String> {
+    if report.ws.as_ref().is_some_and(|ws| ws.idle.is_some()) {
+        return None;
+    }
     match (&report.search, &report.setup.load.pace) {
         (Some(search), _) => search.limit(),
         (None, Pace::InFlight(count)) => Some(closed_loop(report, *count)),

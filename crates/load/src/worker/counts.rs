@@ -119,6 +119,18 @@ impl Counts {
         }
     }
 
+    /// Counts a difference of a message to which no request belongs; with `strict` it is wrong.
+    #[cold]
+    pub fn differs(&mut self, finding: Finding, message: &[u8], now: Nanos) {
+        match self.strict {
+            true => self.stray(finding, message, now),
+            false if self.within(now) => {
+                self.tally.finding(finding, message, || "no request in flight".into());
+            }
+            false => {}
+        }
+    }
+
     /// Counts a reply to a lost request.
     pub fn late(&mut self, now: Nanos) {
         self.tally.late += u64::from(self.within(now));

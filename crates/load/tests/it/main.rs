@@ -19,3 +19,5 @@ mod sources;
 mod terminal;
 mod transport;
 mod verify;
+mod ws;
+mod ws_server;

@@ -15,6 +15,7 @@ mod query;
 mod reply;
 
 pub use query::{AnnounceQuery, BadQuery, scrape_hashes};
+pub(crate) use reply::decimal;
 pub use reply::{write_announce, write_failure, write_scrape};
 
 /// The kind of request that the target of a GET names. Queries are without their `?`, and empty if

@@ -123,7 +123,7 @@ fn string(bytes: &[u8], out: &mut Vec<u8>) {
 
 /// Appends the digits of a number.
 #[inline]
-pub(super) fn decimal(mut number: u64, out: &mut Vec<u8>) {
+pub(crate) fn decimal(mut number: u64, out: &mut Vec<u8>) {
     let mut digits = [0; 20];
     let mut start = digits.len();
     loop {

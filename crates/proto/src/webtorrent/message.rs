@@ -3,13 +3,10 @@
 //! Unknown fields are ignored, and values of an unexpected type are as good as missing ones. Of a
 //! repeated field the last one counts.
 
-use std::fmt;
-
-use serde_core::de::{
-    DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor,
-};
+use serde_core::de::{DeserializeSeed as _, IgnoredAny, MapAccess, SeqAccess};
 use serde_json::value::RawValue;
 
+use super::read::{Into, Read, Word, is_string, next_key, read, skip_list};
 use super::{Action, OfferId};
 use crate::announce::Event;
 use crate::id::{InfoHash, PeerId};
@@ -315,20 +312,12 @@ struct Description {
 
 impl<'a> Read<'a> for Description {
     fn object<A: MapAccess<'a>>(&mut self, mut fields: A) -> Result<(), A::Error> {
-        while let Some(key) = next_key(&mut fields)? {
+        while let Some(key) = next_key::<_, Key>(&mut fields)? {
             self.has_sdp |= key == Key::Sdp;
             self.is_bad |= !is_string(fields.next_value()?);
         }
         Ok(())
     }
-}
-
-/// Whether a value is a string, with surrogates in pairs only. Most strings are not decoded for
-/// that.
-fn is_string(value: &RawValue) -> bool {
-    let text = value.get();
-    let is_decodable = || serde_json::from_str::<String>(text).is_ok();
-    text.starts_with('"') && (!text.contains("\\u") || is_decodable())
 }
 
 /// The known keys.
@@ -369,78 +358,9 @@ impl Word for Key {
     }
 }
 
-/// The next key of an object.
-fn next_key<'a, A: MapAccess<'a>>(object: &mut A) -> Result<Option<Key>, A::Error> {
-    let mut key = None;
-    let found = object.next_key_seed(Into(&mut key))?;
-    Ok(found.and(key))
-}
-
-/// Reads the value of the last key into a place.
-fn read<'a, A: MapAccess<'a>, R: Read<'a>>(object: &mut A, place: &mut R) -> Result<(), A::Error> {
-    object.next_value_seed(Into(place))
-}
-
-fn skip_list<'a, A: SeqAccess<'a>>(mut list: A) -> Result<(), A::Error> {
-    while list.next_element::<IgnoredAny>()?.is_some() {}
-    Ok(())
-}
-
-/// A value of a text.
-trait Word: Sized {
-    /// `None` if the text has another meaning.
-    fn of(text: &str) -> Option<Self>;
-}
-
-impl Word for Action {
-    fn of(text: &str) -> Option<Self> {
-        [Self::Announce, Self::Scrape].into_iter().find(|action| action.name() == text)
-    }
-}
-
 impl Word for Event {
     fn of(text: &str) -> Option<Self> {
         Some(Self::from_text(text.as_bytes()))
-    }
-}
-
-/// An id as a string of 20 characters up to U+00FF.
-impl Word for [u8; 20] {
-    fn of(text: &str) -> Option<Self> {
-        let (mut id, mut characters) = ([0; 20], text.chars());
-        for byte in &mut id {
-            *byte = u8::try_from(characters.next()?).ok()?;
-        }
-        characters.next().is_none().then_some(id)
-    }
-}
-
-/// A place for a value of any type. What the place has no use for is skipped.
-trait Read<'a> {
-    /// Forgets the value of an earlier field of the same name.
-    fn clear(&mut self) {}
-
-    fn text(&mut self, _: &str) {}
-
-    fn number(&mut self, _: f64) {}
-
-    fn list<A: SeqAccess<'a>>(&mut self, list: A) -> Result<(), A::Error> {
-        skip_list(list)
-    }
-
-    fn object<A: MapAccess<'a>>(&mut self, mut object: A) -> Result<(), A::Error> {
-        while object.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-        Ok(())
-    }
-}
-
-impl<T: Word> Read<'_> for Option<T> {
-    fn clear(&mut self) {
-        *self = None;
-    }
-
-    fn text(&mut self, text: &str) {
-        *self = T::of(text);
     }
 }
 
@@ -454,59 +374,5 @@ impl Read<'_> for Number {
 
     fn number(&mut self, number: f64) {
         self.0 = Some(number);
-    }
-}
-
-/// Reads any value into a place.
-struct Into<'p, R>(&'p mut R);
-
-impl<'a, R: Read<'a>> DeserializeSeed<'a> for Into<'_, R> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'a>>(self, json: D) -> Result<(), D::Error> {
-        self.0.clear();
-        json.deserialize_any(self)
-    }
-}
-
-impl<'a, R: Read<'a>> Visitor<'a> for Into<'_, R> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("any value")
-    }
-
-    fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
-        self.0.text(text);
-        Ok(())
-    }
-
-    fn visit_u64<E: Error>(self, number: u64) -> Result<(), E> {
-        self.visit_f64(number as f64)
-    }
-
-    fn visit_i64<E: Error>(self, number: i64) -> Result<(), E> {
-        self.visit_f64(number as f64)
-    }
-
-    fn visit_f64<E: Error>(self, number: f64) -> Result<(), E> {
-        self.0.number(number);
-        Ok(())
-    }
-
-    fn visit_bool<E: Error>(self, _: bool) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_unit<E: Error>(self) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_seq<A: SeqAccess<'a>>(self, list: A) -> Result<(), A::Error> {
-        self.0.list(list)
-    }
-
-    fn visit_map<A: MapAccess<'a>>(self, object: A) -> Result<(), A::Error> {
-        self.0.object(object)
     }
 }

@@ -17,7 +17,9 @@
 //! Info hashes (H), peer ids (P) and offer ids (O) are strings of 20 characters up to U+00FF, one
 //! for each byte. A tracker passes on offers and answers byte for byte.
 
+pub mod client;
 mod message;
+mod read;
 mod reply;
 
 pub use message::{Announce, Answer, BadMessage, Limits, Message, Offer, Rejected, parse};

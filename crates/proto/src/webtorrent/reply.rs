@@ -74,7 +74,7 @@ pub fn write_failure(
 }
 
 /// The first fields of a message.
-fn begin(action: Action, info_hash: Option<&InfoHash>, out: &mut Vec<u8>) {
+pub(super) fn begin(action: Action, info_hash: Option<&InfoHash>, out: &mut Vec<u8>) {
     text(format_args!(r#"{{"action":"{}""#, action.name()), out);
     if let Some(info_hash) = info_hash {
         out.extend_from_slice(br#","info_hash":"#);
@@ -103,12 +103,15 @@ fn text(text: std::fmt::Arguments<'_>, out: &mut Vec<u8>) {
 }
 
 /// An id as a string: a character for each byte, in UTF-8.
-fn id(bytes: &[u8; 20], out: &mut Vec<u8>) {
+pub(super) fn id(bytes: &[u8; 20], out: &mut Vec<u8>) {
     out.push(b'"');
     for byte in *bytes {
         match byte {
             b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
-            0..0x20 => text(format_args!("\\u{byte:04x}"), out),
+            0..0x20 => {
+                let digit = b"0123456789abcdef"[usize::from(byte & 15)];
+                out.extend_from_slice(&[b'\\', b'u', b'0', b'0', b'0' + (byte >> 4), digit]);
+            }
             0x20..0x80 => out.push(byte),
             0x80.. => out.extend_from_slice(&[0xC0 | byte >> 6, 0x80 | byte & 0x3F]),
         }

@@ -8,3 +8,4 @@ mod http_client;
 mod laws;
 mod texts;
 mod webtorrent;
+mod webtorrent_client;

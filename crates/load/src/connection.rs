@@ -12,28 +12,28 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, HandshakeKind};
 
 /// A connection that was begun.
-pub(super) struct Connection {
+pub(crate) struct Connection {
     stream: <Backend as Streams>::Stream,
     tls: Option<Box<ClientConnection>>,
     begun: Instant,
     /// Whether it is open, with its handshake.
-    pub(super) is_open: bool,
+    pub(crate) is_open: bool,
     /// The time until it was open, until that is taken.
-    pub(super) took: Option<Duration>,
-    /// Requests without TLS, of which `sent` bytes have left.
-    out: Vec<u8>,
+    pub(crate) took: Option<Duration>,
+    /// Requests that [`flush`](Self::flush) sends. Without TLS, `sent` bytes of them have left.
+    pub(crate) out: Vec<u8>,
     sent: usize,
     /// Replies, as far as they have not been taken.
-    pub(super) input: Vec<u8>,
+    pub(crate) input: Vec<u8>,
     /// Whether the input has ended.
-    pub(super) ended: bool,
+    pub(crate) ended: bool,
     /// Whether it has had a reply.
-    pub(super) is_used: bool,
+    pub(crate) is_used: bool,
 }
 
 impl Connection {
     /// Begins a connection, whose events have this key.
-    pub(super) fn begin(
+    pub(crate) fn begin(
         backend: &mut Backend,
         key: u64,
         (source, target): (IpAddr, SocketAddr),
@@ -43,11 +43,17 @@ impl Connection {
         let mut stream = connect(Some(source), target)?;
         backend.watch(&mut stream, key)?;
         let client = |(config, name): (&Arc<ClientConfig>, &ServerName<'static>)| {
-            ClientConnection::new(Arc::clone(config), name.clone()).map(Box::new)
+            let mut client = ClientConnection::new(Arc::clone(config), name.clone())?;
+            // Answers wait here for a tracker that reads slowly.
+            client.set_buffer_limit(None);
+            Ok(Box::new(client))
         };
         Ok(Self {
             stream,
-            tls: tls.map(client).transpose().map_err(io::Error::other)?,
+            tls: tls
+                .map(client)
+                .transpose()
+                .map_err(|error: rustls::Error| io::Error::other(error))?,
             begun,
             is_open: false,
             took: None,
@@ -59,21 +65,12 @@ impl Connection {
         })
     }
 
-    /// Adds bytes of requests, which [`flush`](Self::flush) sends.
-    pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        match &mut self.tls {
-            // Before the end of the handshake they are kept, and leave with its last part.
-            Some(tls) => tls.writer().write_all(bytes),
-            None => {
-                self.out.extend_from_slice(bytes);
-                Ok(())
-            }
-        }
-    }
-
     /// Sends what the kernel takes.
-    pub(super) fn flush(&mut self) -> io::Result<()> {
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
         if let Some(tls) = &mut self.tls {
+            // Before the end of the handshake they are kept, and leave with its last part.
+            tls.writer().write_all(&self.out)?;
+            self.out.clear();
             while tls.wants_write() {
                 match tls.write_tls(&mut self.stream) {
                     Err(error) if is_temporary(&error) => break,
@@ -106,7 +103,7 @@ impl Connection {
 
     /// Receives what there is; without `to_end` perhaps not whether the input has ended, which
     /// saves a call. `space` is memory for the time of this call.
-    pub(super) fn receive(&mut self, space: &mut [u8], to_end: bool) -> io::Result<()> {
+    pub(crate) fn receive(&mut self, space: &mut [u8], to_end: bool) -> io::Result<()> {
         match self.tls.take() {
             Some(mut tls) => {
                 let received = self.receive_tls(&mut tls, space);
@@ -154,7 +151,7 @@ impl Connection {
     }
 
     /// Whether the handshake of TLS has resumed a session.
-    pub(super) fn is_resumed(&self) -> bool {
+    pub(crate) fn is_resumed(&self) -> bool {
         let kind = self.tls.as_ref().and_then(|tls| tls.handshake_kind());
         kind == Some(HandshakeKind::Resumed)
     }
@@ -162,4 +159,11 @@ impl Connection {
 
 fn is_temporary(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
+}
+
+/// Whether an error says that this host has no port, descriptor or memory left.
+pub(crate) fn is_own_limit(error: &io::Error) -> bool {
+    use nix::libc::{EADDRNOTAVAIL, EMFILE, ENFILE, ENOBUFS, ENOMEM};
+    let own = [EADDRNOTAVAIL, EMFILE, ENFILE, ENOBUFS, ENOMEM];
+    error.raw_os_error().is_some_and(|code| own.contains(&code))
 }

@@ -1,0 +1,341 @@
+//! A conforming WebTorrent tracker with one fault at a time: a thread per connection, and one lock
+//! around all swarms.
+
+use std::collections::HashMap;
+use std::io::Write as _;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use onrush_proto::webtorrent::{
+    Action, Announce, Answer, Limits, Message, Offer, OfferId, parse, write_answer, write_counts,
+    write_failure, write_offer, write_scrape,
+};
+use onrush_proto::{Event, InfoHash, PeerId, ScrapeCounts};
+use tungstenite::protocol::frame::FrameHeader;
+use tungstenite::protocol::frame::coding::{Data, OpCode};
+
+use super::counted::Counted;
+
+/// A fault. Those of offers and answers are of all of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum WsFault {
+    Nothing,
+    /// An offer comes back to its connection.
+    OfferReturned,
+    /// An offer goes to a connection outside of its swarm.
+    OfferElsewhere,
+    /// An offer goes to all members.
+    OfferToAll,
+    /// An offer has another description.
+    OfferByte,
+    /// An offer has the id of none.
+    OfferId,
+    /// An offer has the peer id of another peer.
+    OfferPeer,
+    /// An offer has the info hash of another swarm.
+    OfferHash,
+    /// Seeders get offers of seeders.
+    OfferToSeeder,
+    /// No offer is delivered.
+    NoOffers,
+    /// An answer goes to all other connections.
+    AnswerElsewhere,
+    AnswerByte,
+    AnswerId,
+    AnswerTwice,
+    /// No answer is delivered.
+    NoAnswers,
+    CountsTooHigh,
+    CountsZero,
+    NoCounts,
+    ZeroInterval,
+    /// Announces get the counts of another swarm.
+    OtherSwarm,
+    /// A scrape has a further swarm.
+    ScrapeMore,
+    Error,
+    /// `retry in` to each third announce.
+    Defers,
+    /// No reply to each tenth announce.
+    Silent,
+    /// The end in place of each tenth reply.
+    Closes,
+    /// A delay before each reply.
+    Slow,
+    /// Messages without their last byte.
+    Json,
+    /// Messages without their action.
+    NoAction,
+    Binary,
+    Masked,
+    /// No upgrade.
+    Forbidden,
+}
+
+/// A tracker over WebSocket at an unused port of 127.0.0.1.
+pub(crate) struct WsServer {
+    address: SocketAddr,
+    state: Arc<State>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct State {
+    fault: WsFault,
+    shared: Mutex<Shared>,
+    counts: Sender<usize>,
+    stop: AtomicBool,
+}
+
+#[derive(Default)]
+struct Shared {
+    connections: HashMap<u64, TcpStream>,
+    swarms: HashMap<InfoHash, Vec<Member>>,
+    /// Where offers have come from.
+    offers: HashMap<OfferId, u64>,
+    announces: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Member {
+    connection: u64,
+    peer_id: PeerId,
+    is_seeder: bool,
+}
+
+impl WsServer {
+    /// A tracker, and the messages that come.
+    pub(crate) fn start(fault: WsFault) -> Counted<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let (counts, received) = channel();
+        let stop = AtomicBool::new(false);
+        let state = Arc::new(State { fault, shared: Mutex::default(), counts, stop });
+        let of_thread = Arc::clone(&state);
+        let thread = std::thread::spawn(move || {
+            for (number, stream) in (0..).zip(listener.incoming()) {
+                if of_thread.stop.load(Ordering::Relaxed) {
+                    break;
+                }
+                let (stream, state) = (stream.unwrap(), Arc::clone(&of_thread));
+                std::thread::spawn(move || state.serve(stream, number));
+            }
+        });
+        Counted { server: Self { address, state, thread: Some(thread) }, received }
+    }
+
+    pub(crate) fn target(&self) -> String {
+        format!("--target=ws://{}/", self.address)
+    }
+}
+
+impl Drop for WsServer {
+    fn drop(&mut self) {
+        self.state.stop.store(true, Ordering::Relaxed);
+        drop(TcpStream::connect(self.address));
+        self.thread.take().unwrap().join().unwrap();
+    }
+}
+
+impl State {
+    /// Serves a connection to its end.
+    fn serve(&self, mut stream: TcpStream, number: u64) {
+        stream.set_nodelay(true).unwrap();
+        if self.fault == WsFault::Forbidden {
+            drop(stream.write_all(b"HTTP/1.1 403 No\r\nContent-Length: 0\r\n\r\n"));
+            return;
+        }
+        let writer = stream.try_clone().unwrap();
+        let Ok(mut socket) = tungstenite::accept(stream) else { return };
+        self.shared.lock().unwrap().connections.insert(number, writer);
+        while let Ok(message) = socket.read() {
+            if let tungstenite::Message::Text(text) = message
+                && !self.message(&text, number)
+            {
+                break;
+            }
+        }
+        let mut shared = self.shared.lock().unwrap();
+        shared.connections.remove(&number);
+        shared.swarms.values_mut().for_each(|swarm| swarm.retain(|it| it.connection != number));
+    }
+
+    /// Handles a message; returns whether the connection continues.
+    fn message(&self, text: &str, from: u64) -> bool {
+        let _ = self.counts.send(1);
+        let limits = Limits { offers: 100, hashes: 100 };
+        let mut shared = self.shared.lock().unwrap();
+        match parse(text, limits).unwrap() {
+            Message::Scrape(hashes) => {
+                let mut hashes: Vec<_> = hashes.into_iter().map(InfoHash).collect();
+                if self.fault == WsFault::ScrapeMore {
+                    hashes.push(InfoHash([0xFF; 20]));
+                }
+                let files: Vec<_> = hashes.iter().map(|it| (it.0, shared.counts(it))).collect();
+                self.send(&shared, from, |out| write_scrape(files, out));
+                true
+            }
+            Message::Announce(Announce { answer: Some(answer), info_hash, peer_id, .. }) => {
+                self.answer(&mut shared, &answer, (info_hash, peer_id), from);
+                true
+            }
+            Message::Announce(announce) => {
+                shared.announces += 1;
+                let number = shared.announces;
+                match self.fault {
+                    WsFault::Closes if number.is_multiple_of(10) => return false,
+                    WsFault::Slow => {
+                        drop(shared);
+                        #[expect(
+                            clippy::disallowed_methods,
+                            reason = "slow replies are the subject of the test"
+                        )]
+                        std::thread::sleep(Duration::from_millis(20));
+                        shared = self.shared.lock().unwrap();
+                    }
+                    _ => {}
+                }
+                self.announce(&mut shared, &announce, number, from);
+                true
+            }
+        }
+    }
+
+    fn announce(&self, shared: &mut Shared, announce: &Announce<'_>, number: u64, from: u64) {
+        let Announce { info_hash, peer_id, seeder, event, .. } = *announce;
+        let is_seeder = seeder.unwrap_or(false);
+        let swarm = shared.swarms.entry(info_hash).or_default();
+        // A client may have a new connection before the end of its old one is known.
+        swarm.retain(|member| member.peer_id != peer_id);
+        if event != Event::Stopped {
+            swarm.push(Member { connection: from, peer_id, is_seeder });
+        }
+        let mut counts = shared.counts(&info_hash);
+        match self.fault {
+            WsFault::CountsTooHigh => counts.leechers += 100,
+            WsFault::CountsZero => counts = ScrapeCounts::default(),
+            _ => {}
+        }
+        let interval = if self.fault == WsFault::ZeroInterval { 0 } else { 120 };
+        let hash = if self.fault == WsFault::OtherSwarm { InfoHash([1; 20]) } else { info_hash };
+        match self.fault {
+            WsFault::Silent if number.is_multiple_of(10) => {}
+            WsFault::Error => self.fail(shared, from, &hash, None),
+            WsFault::Defers if number.is_multiple_of(3) => self.fail(shared, from, &hash, Some(1)),
+            _ => self.send(shared, from, |out| write_counts(&hash, interval, &counts, out)),
+        }
+        let others = shared.others(&info_hash, (from, is_seeder), self.fault);
+        for (nth, offer) in announce.offers.iter().enumerate() {
+            shared.offers.insert(offer.offer_id, from);
+            // Each member gets one of the offers.
+            let to: Vec<u64> = match self.fault {
+                WsFault::NoOffers => vec![],
+                WsFault::OfferReturned => vec![from],
+                WsFault::OfferToAll => others.clone(),
+                WsFault::OfferElsewhere => shared.outside(&info_hash).into_iter().take(1).collect(),
+                _ => others.get(nth).copied().into_iter().collect(),
+            };
+            for to in to {
+                self.offer(shared, to, (info_hash, peer_id), offer);
+            }
+        }
+    }
+
+    fn fail(&self, shared: &Shared, to: u64, hash: &InfoHash, retry_in: Option<u32>) {
+        self.send(shared, to, |out| {
+            write_failure(Action::Announce, Some(hash), "no", retry_in, out);
+        });
+    }
+
+    fn offer(&self, shared: &Shared, to: u64, from: (InfoHash, PeerId), offer: &Offer<'_>) {
+        let (mut info_hash, mut peer_id) = from;
+        let Offer { mut offer_id, offer } = *offer;
+        let mut text = offer.to_owned();
+        match self.fault {
+            WsFault::OfferByte => text = text.replace("127.0.0.1", "127.0.0.2"),
+            WsFault::OfferId => offer_id.0[19] ^= 1,
+            WsFault::OfferPeer => peer_id.0[19] ^= 1,
+            WsFault::OfferHash => info_hash.0[19] ^= 1,
+            _ => {}
+        }
+        let offer = Offer { offer_id, offer: &text };
+        self.send(shared, to, |out| write_offer(&info_hash, &peer_id, &offer, out));
+    }
+
+    fn answer(
+        &self,
+        shared: &mut Shared,
+        answer: &Answer<'_>,
+        (info_hash, peer_id): (InfoHash, PeerId),
+        by: u64,
+    ) {
+        let Some(&to) = shared.offers.get(&answer.offer_id) else { return };
+        let Answer { to_peer_id, mut offer_id, answer } = *answer;
+        let mut text = answer.to_owned();
+        match self.fault {
+            WsFault::AnswerByte => text = text.replace("127.0.0.1", "127.0.0.2"),
+            WsFault::AnswerId => offer_id.0[0] ^= 1,
+            _ => {}
+        }
+        let receivers = match self.fault {
+            WsFault::NoAnswers => vec![],
+            WsFault::AnswerTwice => vec![to, to],
+            WsFault::AnswerElsewhere => vec![by],
+            _ => vec![to],
+        };
+        let answer = Answer { to_peer_id, offer_id, answer: &text };
+        for to in receivers {
+            self.send(shared, to, |out| write_answer(&info_hash, &peer_id, &answer, out));
+        }
+    }
+
+    /// Sends a message to a connection, if it is open.
+    fn send(&self, shared: &Shared, to: u64, write: impl FnOnce(&mut Vec<u8>)) {
+        let Some(mut stream) = shared.connections.get(&to) else { return };
+        let mut text = Vec::new();
+        write(&mut text);
+        match self.fault {
+            WsFault::Json => drop(text.pop()),
+            WsFault::NoAction => text[3] = b'x',
+            WsFault::NoCounts if text.starts_with(br#"{"action":"announce""#) => {
+                let found = String::from_utf8(text).unwrap().replace("\"complete\"", "\"x\"");
+                text = found.into_bytes();
+            }
+            _ => {}
+        }
+        let data = if self.fault == WsFault::Binary { Data::Binary } else { Data::Text };
+        let mask = (self.fault == WsFault::Masked).then_some([0; 4]);
+        let mut frame = Vec::new();
+        let header = FrameHeader { opcode: OpCode::Data(data), mask, ..FrameHeader::default() };
+        header.format(text.len() as u64, &mut frame).unwrap();
+        frame.extend_from_slice(&text);
+        // The other end may have closed.
+        drop(stream.write_all(&frame));
+    }
+}
+
+impl Shared {
+    fn counts(&self, info_hash: &InfoHash) -> ScrapeCounts {
+        let members = self.swarms.get(info_hash).map_or(&[][..], Vec::as_slice);
+        let seeders = members.iter().filter(|member| member.is_seeder).count() as u32;
+        ScrapeCounts { seeders, completed: 0, leechers: members.len() as u32 - seeders }
+    }
+
+    /// The other members of a swarm; for a seeder, those that are none.
+    fn others(&self, hash: &InfoHash, (from, is_seeder): (u64, bool), fault: WsFault) -> Vec<u64> {
+        let is_useful = |member: &&Member| {
+            let is_pair = is_seeder && member.is_seeder && fault != WsFault::OfferToSeeder;
+            member.connection != from && !is_pair
+        };
+        self.swarms[hash].iter().filter(is_useful).map(|member| member.connection).collect()
+    }
+
+    /// The connections that are not members of a swarm.
+    fn outside(&self, info_hash: &InfoHash) -> Vec<u64> {
+        let is_member = |it: &u64| self.swarms[info_hash].iter().any(|m| m.connection == *it);
+        self.connections.keys().copied().filter(|it| !is_member(it)).collect()
+    }
+}
