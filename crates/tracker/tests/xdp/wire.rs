@@ -1,5 +1,5 @@
-//! The program attached to a pair of veth devices, each in a network namespace of its own. No socket
-//! listens at the tracker's address, so only the program can answer.
+//! The program attached to a pair of veth devices, each in a network namespace of its own. No
+//! socket listens at the tracker's address, so only the program can answer.
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
