@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use anyhow::bail;
-use onrush_load::process::{Memory, with_descendants};
+use onrush_load::process::{Memory, with_workers};
 
 use crate::contender::{Found, Setup, Variant};
 use crate::process::{Child, Stop};
@@ -56,7 +56,7 @@ impl Tracker {
 
     /// The peak of resident memory of all processes together, in bytes.
     pub fn peak(&self) -> Option<u64> {
-        let memory = Memory::of_all(&with_descendants(&self.pids())).ok()?;
+        let memory = Memory::of_all(&with_workers(&self.pids())).ok()?;
         Some(memory.peak).filter(|&peak| peak > 0)
     }
 

@@ -73,26 +73,26 @@ impl Process {
     }
 }
 
-/// These processes and those that they have started, at any depth: servers like hitch and nginx
-/// serve by children.
-pub fn with_descendants(pids: &[u32]) -> Vec<u32> {
+/// These processes and their workers: processes of the same name that they have started, at any
+/// depth. Servers like hitch and nginx serve by children.
+pub fn with_workers(pids: &[u32]) -> Vec<u32> {
     let mut all = pids.to_vec();
     if all.is_empty() {
         return all;
     }
-    let parent = |entry: DirEntry| -> Option<(u32, u32)> {
-        let pid = entry.file_name().to_str()?.parse().ok()?;
-        let stat = Stat::from_file(format!("/proc/{pid}/stat")).ok()?;
-        Some((pid, u32::try_from(stat.ppid).ok()?))
+    let stat = |entry: DirEntry| -> Option<Stat> {
+        let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
+        Stat::from_file(format!("/proc/{pid}/stat")).ok()
     };
-    let parents: Vec<_> =
-        fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(parent).collect();
+    let stats: Vec<_> =
+        fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(stat).collect();
     let mut from = 0;
     while let Some(&next) = all.get(from) {
-        let children = parents.iter().filter(|(_, parent)| *parent == next).map(|(pid, _)| *pid);
-        let new: Vec<_> = children.filter(|pid| !all.contains(pid)).collect();
-        all.extend(new);
         from += 1;
+        let Some(parent) = stats.iter().find(|stat| stat.pid as u32 == next) else { continue };
+        let workers = stats.iter().filter(|it| it.ppid == parent.pid && it.comm == parent.comm);
+        let workers: Vec<_> = workers.map(|it| it.pid as u32).collect();
+        all.extend(workers.into_iter().filter(|pid| !pids.contains(pid)));
     }
     all
 }
@@ -195,18 +195,23 @@ mod tests {
 
     /// A shell with a child, as hitch has workers.
     #[test]
-    fn processes_are_observed_with_their_children() {
+    fn processes_are_observed_with_their_workers() {
+        use std::process::Stdio;
         let mut shell = std::process::Command::new("sh");
-        shell.args(["-c", "sleep 600 & echo; wait"]).stdout(std::process::Stdio::piped());
-        let mut shell = shell.spawn().unwrap();
+        // The copy of the shell waits for input that does not come.
+        shell.args(["-c", "exec 3<&0; (read line <&3) & echo; wait"]);
+        let mut shell = shell.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         std::io::Read::read_exact(&mut shell.stdout.take().unwrap(), &mut [0]).unwrap();
-        let both = with_descendants(&[shell.id()]);
+        let both = with_workers(&[shell.id()]);
         assert_eq!((both.len(), both[0]), (2, shell.id()));
         let rss = |pids: &[u32]| Process::observe(pids).unwrap().sample().unwrap().rss;
         assert!(rss(&both) > rss(&both[..1]) && rss(&both[1..]) > 0);
-        assert!(with_descendants(&[]).is_empty());
-        let pid = nix::unistd::Pid::from_raw(both[1] as i32);
-        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).unwrap();
+        assert_eq!(with_workers(&both), both);
+        assert!(with_workers(&[]).is_empty());
+        // A process of another name is no worker.
+        let own = std::process::id();
+        assert_eq!(with_workers(&[own]), [own]);
+        drop(shell.stdin.take());
         shell.wait().unwrap();
     }
 

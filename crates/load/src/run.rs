@@ -17,7 +17,7 @@ use crate::cpu::{Cpu, Meter};
 use crate::http::Target;
 use crate::live::Live;
 use crate::plan::Plan;
-use crate::process::{Memory, Process, with_descendants};
+use crate::process::{Memory, Process, with_workers};
 use crate::report::{IdleReport, Report, Setup, TrackerReport};
 use crate::series::{Intervals, Recorder, Sample};
 use crate::sources::Network;
@@ -131,7 +131,7 @@ pub fn run(
     beside: Vec<Beside<'_>>,
     mut warnings: Vec<String>,
 ) -> anyhow::Result<Report> {
-    let tracker = with_descendants(&settings.tracker);
+    let tracker = with_workers(&settings.tracker);
     let settings = &RunSettings { tracker, ..settings.clone() };
     let warmup = settings.warmup();
     let intervals = Intervals::new(warmup, settings.duration);

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use onrush_load::cpu::Cpu;
-use onrush_load::process::with_descendants;
+use onrush_load::process::with_workers;
 
 use super::{Load, LoadSettings, per_message};
 use crate::contender::{Launch, aquatic::set};
@@ -69,7 +69,7 @@ impl Published {
         let seconds = Self::seconds(load.dose);
         let (config, file) = (self.config(load, seconds)?, ["-c", "aquatic_load.toml"]);
         let launch = Launch::configured(&self.program, load.directory, file, &config)?;
-        let tracker = with_descendants(pids);
+        let tracker = with_workers(pids);
         let before = Cpu::of_all(&tracker).context("the tracker has ended")?;
         let mut child = Child::start(&launch, &load.seats.load, load.directory)?;
         let (own, mut busy) = (child.pid(), Busy::default());

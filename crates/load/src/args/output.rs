@@ -14,7 +14,7 @@ pub struct OutputArgs {
     ///
     /// Drops are datagrams for which its sockets had no room. The report then says whether the
     /// tracker limited the rate. With several (PID,PID), as of a tracker and the proxy in front of
-    /// it, and with the processes that they have started, figures are sums.
+    /// it, and with their worker processes of the same name, figures are sums.
     #[arg(long, value_name = "PID", value_delimiter = ',', help_heading = None)]
     pub tracker_pid: Vec<u32>,
 

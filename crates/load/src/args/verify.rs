@@ -29,7 +29,7 @@ use crate::options::seconds;
 #[command(after_help = help::VERIFY_STATUS)]
 pub struct VerifyArgs {
     /// The tracker: udp://tracker.example.org:6969/announce or tracker.example.org:6969, or the
-    /// same with http, https, ws or wss, like https://tracker.example.org/announce.
+    /// same with http, https, ws or wss, like `https://tracker.example.org/announce`.
     #[arg(value_name = "URL|HOST:PORT")]
     pub target: Tracker,
 

@@ -1,5 +1,5 @@
 //! A worker over WebSocket: its slots and their requests. What arrives is handled by
-//! [`messages`](super::messages).
+//! `messages`.
 
 use std::collections::VecDeque;
 use std::io;
