@@ -19,7 +19,7 @@ fn settings(server: &HttpServer, family: usize) -> TcpSettings {
         also: server.addresses.get(1 - family).copied(),
         ca: None,
         hashes: Vec::new(),
-        timeout: Duration::from_secs(1),
+        timeout: Duration::from_secs(2),
         only: None,
     }
 }
@@ -194,7 +194,7 @@ fn every_fault_is_reported_by_its_checks() {
                 | Wire::OneOfPipeline
                 | Wire::KeepsMalformed
         ) {
-            settings.timeout = Duration::from_millis(250);
+            settings.timeout = Duration::from_secs(1);
         }
         let report = verify_tcp(&settings).unwrap();
         assert_found(&format!("{planted:?}"), &report, *outcome, ids, others(*planted));

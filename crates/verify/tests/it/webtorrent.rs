@@ -17,7 +17,7 @@ fn settings(server: &WsServer) -> TcpSettings {
         also: None,
         ca: None,
         hashes: Vec::new(),
-        timeout: Duration::from_millis(600),
+        timeout: Duration::from_millis(1_500),
         only: None,
     }
 }
