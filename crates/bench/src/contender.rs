@@ -35,7 +35,7 @@ pub struct Contender {
     pub remedy: &'static str,
     /// The settings and their source, in a sentence.
     pub settings: &'static str,
-    /// What it serves by itself.
+    /// The protocols that the tracker serves without a proxy.
     pub protocols: &'static [Protocol],
     /// Whether it is also measured behind hitch, for what it serves without TLS.
     pub behind_hitch: bool,

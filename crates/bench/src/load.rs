@@ -256,7 +256,7 @@ impl Load<'_> {
     }
 }
 
-/// What a report on a load over WebSocket has besides.
+/// The part of a load report that exists over WebSocket alone.
 #[derive(Deserialize)]
 struct Websocket {
     ws: Option<Messages>,

@@ -24,7 +24,7 @@ impl Protocol {
     /// All protocols.
     pub const ALL: [Self; 5] = [Self::Udp, Self::Http, Self::Https, Self::Ws, Self::Wss];
 
-    /// What is in TLS, where this is by TLS.
+    /// The same protocol without TLS; `None` where this one has no TLS.
     pub fn in_tls(self) -> Option<Self> {
         match self {
             Self::Https => Some(Self::Http),

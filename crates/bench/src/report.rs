@@ -23,7 +23,7 @@ use crate::summary::{Row, Summary, called};
 /// The file name of the picture.
 const PICTURE: &str = "report.svg";
 
-/// What a reply is over WebSocket.
+/// The sentence that defines a reply over WebSocket.
 const MESSAGES: &str = "Over WebSocket every message that the load tester sends or receives counts \
                         as a reply: announces, their replies, offers and answers. ";
 

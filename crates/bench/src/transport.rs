@@ -33,7 +33,7 @@ pub use report::write;
 /// Estimated seconds of a measurement besides ramp and window.
 const AROUND: f64 = 3.0;
 /// Seconds that a measurement may take longer than estimated.
-const PATIENCE: f64 = 120.0;
+const MAX_DELAY: f64 = 120.0;
 
 /// The arguments of `onrush-bench transport`.
 #[derive(Debug, Args)]
@@ -111,7 +111,7 @@ pub enum Program {
     GoLibp2p,
 }
 
-/// What is measured once per round.
+/// A transport of a program under a load, measured once per round.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TransportCase {
     /// The load, like `10x1000`.
@@ -188,7 +188,7 @@ impl TransportPlan {
 pub struct TransportRecord {
     /// From 1.
     pub round: u32,
-    /// What was measured.
+    /// The transport, the program and the load.
     pub case: TransportCase,
     /// The report of the program.
     pub outcome: Result<Box<TransportReport>, String>,
@@ -326,7 +326,7 @@ impl Comparison {
         let mut launch = self.launch(case)?;
         launch.arguments.extend(["--json".into(), file.display().to_string()]);
         let mut child = Child::start(&launch, &self.plan.cpus, directory.path())?;
-        let limit = self.plan.settings.seconds_of(&case.preset) + PATIENCE;
+        let limit = self.plan.settings.seconds_of(&case.preset) + MAX_DELAY;
         let status = child.wait(Duration::from_secs_f64(limit), stop, || ())?;
         // Status 1: some echoes were wrong, which is a result.
         if !matches!(status.code(), Some(0 | 1)) {

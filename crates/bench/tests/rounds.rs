@@ -155,8 +155,9 @@ fn readable_tracker(root: &Path) -> PathBuf {
     copy
 }
 
-/// Our tracker stands in for the others: without TLS as bittorrent-tracker and, with it, as hitch,
-/// which answers by itself. Repeated until both have been measured.
+/// Two processes of our tracker under the names of others: one without TLS is called
+/// bittorrent-tracker, one with TLS is called hitch and answers without a backend. Repeated until
+/// both have been measured.
 #[test]
 fn processes_behind_hitch_count_as_one() {
     let peers = tempfile::tempdir().unwrap();

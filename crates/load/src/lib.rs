@@ -20,6 +20,7 @@
 //! | [`check`] | checks of replies |
 //! | [`tally`] | counts and measurements of a worker |
 //! | [`series`] | the run over time, a sample per interval |
+//! | `routes` | sources and URLs of connections |
 //! | [`run`] | workers, warm-up, measured window, drain |
 //! | [`search`] | the highest rate within bounds |
 //! | [`report`] | the result, for people and for machines |
@@ -52,6 +53,7 @@ pub mod options;
 pub mod plan;
 pub mod process;
 pub mod report;
+mod routes;
 pub mod run;
 pub mod search;
 pub mod series;

@@ -165,7 +165,7 @@ pub struct Found {
     pub examples: Vec<Example>,
 }
 
-/// What was found, in the order of [`Finding::ALL`].
+/// Counts and examples of each finding, in the order of [`Finding::ALL`].
 #[derive(Clone, Debug)]
 pub struct PerFinding([Found; Finding::ALL.len()]);
 

@@ -8,7 +8,7 @@
 //!
 //! A slot has one request in flight; offers and answers need none. Session descriptions are
 //! functions of the offer's id, so that a receiver checks them byte for byte without memory of what
-//! was sent. What is known of an offer (whether, and to whom it was delivered) is on a board that
+//! was sent. The state of each offer (whether, and to whom it was delivered) is on a board that
 //! all workers share.
 //!
 //! An announce or a scrape is *lost* where its connection fails, or has no reply in time. Offers

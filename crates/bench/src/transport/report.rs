@@ -21,7 +21,7 @@ use crate::report::{hundredths, line, list, percent, spread};
 /// The file name of the picture.
 const PICTURE: &str = "report.svg";
 
-/// What differs from the published set-up, besides the ramp.
+/// Differences between this set-up and the published one, besides the ramp.
 const DIFFERENCES: [&str; 6] = [
     "One host: server and client are processes on a vCPU each, joined by the loopback interface, \
      which has no network card and carries packets of 64 KiB over TCP. The published ones were two \

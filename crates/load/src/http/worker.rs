@@ -18,6 +18,7 @@ use super::request::Template;
 use crate::check::{Checker, Finding, Right, may_be_refused};
 use crate::connection::{Connection, is_own_limit};
 use crate::plan::{Plan, PlannedRequest};
+use crate::routes::{Route, Routes};
 use crate::tally::HttpTally;
 use crate::worker::pace::Progress;
 use crate::worker::{Counts, LoadSettings, Nanos, Next, Pacer, Prepared, Window, Worker};
@@ -126,43 +127,22 @@ impl Prepared for Target {
     }
 }
 
-/// The slots of worker number `worker`. Those of all workers together have the share of IPv6 of the
-/// profile and, in each family, all source addresses in turn.
+/// The slots of worker number `worker`.
 fn slots(plan: &Plan, target: &Target, worker: usize, workers: usize) -> Vec<Slot> {
-    let of = |family: Family| {
-        let urls = target.urls.iter().enumerate();
-        let of_family = urls.filter(move |(_, url)| Family::of(url.address.ip()) == family);
-        of_family.map(|(number, _)| number).collect::<Vec<_>>()
+    let sources = &plan.population.addresses;
+    let routes = Routes::new(&target.urls, sources, plan.profile.v6);
+    let slot = |Route { family, address, of_family, url, .. }| Slot {
+        connection: None,
+        generation: 0,
+        family,
+        address,
+        step: of_family % sources.count(family),
+        url,
+        waiting: VecDeque::new(),
+        first_byte: None,
+        is_listed: true,
     };
-    let urls = [of(Family::V4), of(Family::V6)];
-    let v6 = match (urls[0].is_empty(), urls[1].is_empty()) {
-        (_, true) => 0.0,
-        (true, false) => 1.0,
-        _ => plan.profile.v6,
-    };
-    let before = |number: usize| (number as f64 * v6).round() as usize;
-    let all = target.settings.connections;
-    let slot = |number: usize| {
-        let is_v6 = before(number + 1) > before(number);
-        let (family, nth, of_family) = match is_v6 {
-            true => (Family::V6, before(number), before(all)),
-            false => (Family::V4, number - before(number), all - before(all)),
-        };
-        let addresses = plan.population.addresses.count(family) as usize;
-        let of_urls = &urls[family as usize];
-        Slot {
-            connection: None,
-            generation: 0,
-            family,
-            address: (nth % addresses) as u32,
-            step: (of_family % addresses) as u32,
-            url: of_urls[nth % of_urls.len()],
-            waiting: VecDeque::new(),
-            first_byte: None,
-            is_listed: true,
-        }
-    };
-    (worker..all).step_by(workers).map(slot).collect()
+    routes.of_worker(worker, workers, target.settings.connections).map(slot).collect()
 }
 
 impl Worker for HttpWorker<'_> {

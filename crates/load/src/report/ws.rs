@@ -90,7 +90,7 @@ impl WsReport {
 }
 
 impl WsReport {
-    /// What there is to warn of, with `connections` in all.
+    /// Warnings about a run with this number of connections.
     pub(super) fn warnings(&self, connections: u64) -> Vec<String> {
         let mut warnings = Vec::new();
         if self.failed > 0 {

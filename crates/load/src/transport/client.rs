@@ -26,7 +26,7 @@ use crate::process::Process;
 use crate::series::ProcessSample;
 
 /// Time that a connection may take.
-const PATIENCE: Nanos = 20 * SECOND;
+const CONNECT_TIMEOUT: Nanos = 20 * SECOND;
 /// Time from the opening of the last stream to the measured window.
 const SETTLE: Nanos = SECOND;
 /// Time that echoes may take after the measured window.
@@ -87,7 +87,7 @@ pub(super) fn run(task: &Task, stop: &AtomicBool) -> anyhow::Result<Result<Outco
     let mut client = Client::new(task, link, &mut *stack, child.0.id())?;
     let mut block = [0; BLOCK];
     loop {
-        if let Some(reason) = client.echoes.unestablished(client.now(), PATIENCE) {
+        if let Some(reason) = client.echoes.unestablished(client.now(), CONNECT_TIMEOUT) {
             return Ok(Err(reason));
         }
         client.interrupt(stop)?;

@@ -20,7 +20,7 @@ use tungstenite::{Message, WebSocket};
 use super::stack::Wake;
 
 /// Time for the connection to the tracker, and for its reply to the first announce.
-const PATIENCE: Duration = Duration::from_secs(10);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes of an offer's id.
 const ID: usize = 20;
 
@@ -102,7 +102,7 @@ impl Tracker {
         let (mut socket, tcp) = open(&swarm.url).with_context(named)?;
         let mut membership =
             Membership { info_hash: swarm.info_hash.clone(), peer_id, is_server, peer: None };
-        tcp.set_read_timeout(Some(PATIENCE))?;
+        tcp.set_read_timeout(Some(REPLY_TIMEOUT))?;
         socket.send(Message::text(membership.announce(None)))?;
         let Message::Text(reply) = socket.read().with_context(named)? else {
             bail!("{}: no reply to an announce", named());
@@ -252,7 +252,7 @@ fn open(url: &str) -> anyhow::Result<(WebSocket<Box<dyn Transport>>, TcpStream)>
         let session = ClientConnection::new(config, url.server_name())?;
         stream = Box::new(StreamOwned::new(session, stream));
     }
-    tcp.set_read_timeout(Some(PATIENCE))?;
+    tcp.set_read_timeout(Some(REPLY_TIMEOUT))?;
     let upgraded = tungstenite::client(url.to_string(), stream);
     let (socket, _) = upgraded.map_err(|error| Error::msg(error.to_string()))?;
     Ok((socket, tcp))

@@ -64,7 +64,7 @@ pub(super) enum Phase {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Offer(u64);
 
-/// What is known of an offer.
+/// The state of an offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Known {
     pub(super) sent: Nanos,
@@ -123,7 +123,7 @@ impl Board {
         mix(self.key ^ offer.0)
     }
 
-    /// What is known of an offer; `None` if it is too old.
+    /// The state of an offer; `None` if it is too old.
     pub(super) fn known(&self, offer: Offer) -> Option<Known> {
         let entry = self.entry(offer);
         let state = entry.state.load(Ordering::Acquire);

@@ -23,7 +23,7 @@ const DEVICES: [&str; 2] = ["onrush0", "onrush1"];
 /// The tracker's address and the client's, of each family.
 const ADDRESSES: [[&str; 2]; 2] = [["198.18.0.1", "198.18.0.2"], ["2001:2::1", "2001:2::2"]];
 /// How long anything may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Runs `ip` of iproute2 in the namespace of this thread.
 fn ip(arguments: &str) {
@@ -67,7 +67,7 @@ fn connect(to: SocketAddr, from: IpAddr) -> Reply {
     socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
     let mut request = [0; REQUEST_LEN];
     Connect { transaction_id: TransactionId(7) }.write(&mut request);
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while Instant::now() < deadline {
         // An error is that of an earlier request.
         let _ = socket.send(&request);
@@ -88,13 +88,13 @@ fn connects_over_a_link_are_answered_while_the_program_is_attached() {
     let (ready, readiness) = channel();
     let (reply, replies) = channel();
     let client = thread::spawn(move || client(&requests, &ready, &reply));
-    let thread = readiness.recv_timeout(PATIENCE).unwrap();
+    let thread = readiness.recv_timeout(TIMEOUT).unwrap();
     let [own, other] = DEVICES;
     let mac = OWN_MAC.map(|byte| format!("{byte:02x}")).join(":");
     ip(&format!("link add {own} address {mac} type veth peer name {other} netns {thread}"));
     configure(0);
     request.send(0).unwrap();
-    readiness.recv_timeout(PATIENCE).unwrap();
+    readiness.recv_timeout(TIMEOUT).unwrap();
 
     let mut host = Host::new("");
     let interface = host.program.attach(own, Mode::Native).unwrap();
@@ -105,7 +105,7 @@ fn connects_over_a_link_are_answered_while_the_program_is_attached() {
     host.renew_as_of(ANSWERING, monotonic());
     for (family, addresses) in ADDRESSES.iter().enumerate() {
         request.send(family).unwrap();
-        let reply = replies.recv_timeout(2 * PATIENCE).unwrap().expect("a reply");
+        let reply = replies.recv_timeout(2 * TIMEOUT).unwrap().expect("a reply");
         let id = host.ids.issue(addresses[1].parse::<IpAddr>().unwrap(), NOW);
         assert_eq!(reply[..8], [0, 0, 0, 0, 0, 0, 0, 7]);
         assert_eq!(reply[8..], id.0.to_be_bytes());
@@ -118,7 +118,7 @@ fn connects_over_a_link_are_answered_while_the_program_is_attached() {
     assert!(matches!(&occupied, AttachError::Occupied(name) if name == own), "{occupied:?}");
     drop(host);
     request.send(0).unwrap();
-    assert_eq!(replies.recv_timeout(2 * PATIENCE).unwrap(), None, "the port is closed");
+    assert_eq!(replies.recv_timeout(2 * TIMEOUT).unwrap(), None, "the port is closed");
     drop(request);
     client.join().unwrap();
 }
