@@ -16,10 +16,10 @@
 //! each of the others it fills one parcel, which it sends when the parcel is full or the turn ends.
 //! A parcel returns empty to its worker; a lane has room for all parcels that can be in it.
 //!
-//! When all parcels for a worker are under way and the next one is full, that worker is far behind.
-//! Announces and scrapes that have to go there wait ([`Exhausted`]); offers and answers are dropped
-//! and counted. What ends a membership or replies to a request is added in any case: there is at
-//! most one such message for each membership and each request in flight.
+//! When half of the room for a worker is taken, that worker is far behind. Announces and scrapes
+//! that have to go there wait ([`Exhausted`]), and offers are dropped and counted; answers are when
+//! all room is taken. What ends a membership or replies to a request is added in any case: there is
+//! at most one such message for each membership and each request in flight.
 
 use std::mem;
 
@@ -301,28 +301,35 @@ impl Outbox {
         self.room(self.map.shard_of(info_hash))
     }
 
-    /// The parcel for a worker, if it is not full.
+    /// The parcel for a worker, if it has room for requests and offers. They leave half of the
+    /// room to answers, which are at most as many.
     fn room(&mut self, to: usize) -> Result<&mut Parcel, Exhausted> {
-        // What is for this worker does not wait for others: all of its share may be in one parcel.
-        let most = if to == usize::from(self.number) { self.share } else { 1 } * PARCEL_BYTES;
-        if self.queues[to].open.size() >= most {
+        if self.has_room(to, 2) { Ok(&mut self.queues[to].open) } else { Err(Exhausted(to)) }
+    }
+
+    /// Whether less is queued for a worker than one `part`th of what may be: its share of parcels,
+    /// and the open one. Sends that if it is full.
+    fn has_room(&mut self, to: usize, part: usize) -> bool {
+        if self.queues[to].open.size() >= PARCEL_BYTES {
             self.send(to);
         }
-        let open = &mut self.queues[to].open;
-        if open.size() < most { Ok(open) } else { Err(Exhausted(to)) }
+        let queue = &self.queues[to];
+        let queued = queue.under_way * PARCEL_BYTES + queue.open.size();
+        queued < (self.share + 1) * PARCEL_BYTES / part
     }
 
     /// Adds a message that may not be lost.
     fn push(&mut self, to: usize, message: Message) {
         // Sends the parcel if it is full.
-        let _ = self.room(to);
+        self.has_room(to, 1);
         self.queues[to].open.push(message);
     }
 
     /// Adds a delivery; offers and answers if there is room for them.
     fn deliver(&mut self, to: Socket, delivery: Delivery<&str>) {
         let worker = to.worker.into();
-        let has_room = self.room(worker).is_ok();
+        let part = if matches!(delivery, Delivery::Offer { .. }) { 2 } else { 1 };
+        let has_room = self.has_room(worker, part);
         match delivery {
             Delivery::Offer { .. } if !has_room => self.dropped.offers += 1,
             Delivery::Answer { .. } if !has_room => self.dropped.answers += 1,

@@ -476,7 +476,7 @@ fn a_worker_without_parcels_loses_no_removal() {
     // Seeders get no offers of others.
     let before = (0..1_000).find(|slot| pair.announce(1, 0, *slot, true).is_err()).unwrap();
     let bytes = before as usize * 3 * OFFER;
-    assert!((160_000..200_000).contains(&bytes), "three parcels: {bytes}");
+    assert!((80_000..100_000).contains(&bytes), "half of three parcels: {bytes}");
     pair.turn(0, 0);
     let sent = (0..1_000).find(|slot| pair.announce(0, 1, *slot, true).is_err()).unwrap();
     let exchange = &mut pair.exchanges[0];
@@ -496,7 +496,7 @@ fn a_worker_without_parcels_loses_no_removal() {
 #[test]
 fn a_worker_without_parcels_drops_offers_and_answers_only() {
     let mut pair = Pair::new();
-    for slot in 0..50 {
+    for slot in 0..30 {
         pair.announce(1, 0, slot, false).unwrap();
     }
     pair.settle(0);
@@ -507,17 +507,18 @@ fn a_worker_without_parcels_drops_offers_and_answers_only() {
     }
     let (to, near) = (socket(1, 0), pair.hashes[0]);
     let peer_id = PeerId([0; 20]);
-    let answer = Answer { to_peer_id: peer_id, offer_id: offer_id(1), answer: "{}" };
-    pair.exchanges[0].answer(to, near, peer_id, &answer);
+    let text = "x".repeat(OFFER);
+    let answer = Answer { to_peer_id: peer_id, offer_id: offer_id(1), answer: &text };
+    (0..100).for_each(|_| pair.exchanges[0].answer(to, near, peer_id, &answer));
     for now in SILENCE..SILENCE + 70 {
         pair.turn(0, now);
     }
     assert_eq!(pair.forgotten, 0, "nothing arrives without turns");
     pair.settle(SILENCE + 70);
     let Dropped { offers, answers } = pair.exchanges[0].take_dropped();
-    assert!(offers > 0 && answers == 1);
+    assert!(offers > 0 && (1..100).contains(&answers), "{answers}");
     assert_eq!(pair.offers + offers as usize, 3 * 200);
-    assert_eq!((pair.replies, pair.forgotten), (200, 50));
+    assert_eq!((pair.replies, pair.forgotten), (200, 30));
     assert_eq!(pair.exchanges[1].take_dropped(), Dropped::default());
 }
 
