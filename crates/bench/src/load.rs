@@ -23,7 +23,7 @@ use crate::record::Point;
 pub use published::Published;
 
 /// Connections per second that even the slowest tracker accepts by TLS.
-const IDLE_PER_SECOND: f64 = 250.0;
+const IDLE_PER_SECOND: f64 = 500.0;
 
 /// Durations and population of a load.
 #[derive(Clone, Debug, Default, PartialEq, Args, Serialize, Deserialize)]
@@ -49,7 +49,7 @@ pub struct LoadSettings {
 
     /// Idle connections by which a tracker's memory is measured under ws and wss; 0: none
     #[arg(
-        long, value_name = "N", default_value_t = 1000,
+        long, value_name = "N", default_value_t = 5000,
         value_parser = clap::value_parser!(u32).range(0..=100_000)
     )]
     #[serde(default)]

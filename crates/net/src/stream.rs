@@ -81,6 +81,15 @@ pub enum Ready {
 
 /// An accepted connection, nonblocking. Dropping it closes it.
 pub trait Stream: io::Read + io::Write {
+    /// Writes bytes as [`write`](io::Write::write) does. They are the last ones, and
+    /// [`finish`](Self::finish) follows: one segment may have both.
+    ///
+    /// # Errors
+    /// As those of writing.
+    fn write_last(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.write(bytes)
+    }
+
     /// Ends the output: the client reads what was written before, then the end. Input can still be
     /// read.
     ///

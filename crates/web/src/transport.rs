@@ -71,6 +71,7 @@ impl<S: Stream> Transport<S> {
     /// Writes bytes, as [`io::Write`] does. If they are the last ones, TLS ends with them.
     pub(crate) fn write(&mut self, bytes: &[u8], is_last: bool) -> io::Result<usize> {
         match &mut self.session {
+            None if is_last => self.stream.write_last(bytes),
             None => self.stream.write(bytes),
             Some(session) => session.write(bytes, is_last, &mut self.stream),
         }

@@ -11,6 +11,7 @@ use ::mio::net::{TcpListener, TcpStream};
 use ::mio::{Events, Interest, Poll, Token};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
+use socket2::SockRef;
 
 use super::{Ready, Stream, Streams, listen};
 use crate::mio::Waker;
@@ -149,6 +150,10 @@ fn concerns_one_connection(error: &io::Error) -> bool {
 }
 
 impl Stream for TcpStream {
+    fn write_last(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        SockRef::from(&*self).send_with_flags(bytes, libc::MSG_MORE | libc::MSG_NOSIGNAL)
+    }
+
     fn finish(&mut self) -> io::Result<()> {
         self.shutdown(Shutdown::Write)
     }

@@ -195,7 +195,11 @@ fn bytes_arrive_and_then_the_end<R: Rig>() {
             assert_eq!(read(&mut stream, &mut got), None);
         }
         // Short writes are possible, a full buffer is not.
-        stream.write_all(b"answer").unwrap();
+        stream.write_all(b"ans").unwrap();
+        let mut last = &b"wer"[..];
+        while !last.is_empty() {
+            last = &last[stream.write_last(last).unwrap()..];
+        }
         stream.finish().unwrap();
         assert_eq!(stream.write(b"more").unwrap_err().kind(), ErrorKind::BrokenPipe);
         assert_eq!(read_all(&mut client), (b"answer".to_vec(), None));
