@@ -1,23 +1,18 @@
 //! The conforming tracker with one fault at a time, over HTTP: a thread per connection.
 
-use std::collections::HashMap;
-use std::io::{Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::io::Write;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Mutex;
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
-use onrush_proto::announce::{AnnounceHead, HEAD_LEN};
 use onrush_proto::http::{
     AnnounceQuery, Target, scrape_hashes, write_announce, write_failure, write_scrape,
 };
-use onrush_proto::scrape;
-use onrush_proto::{Announce, Connect, ConnectionId, InfoHash, Scrape, TransactionId};
 
 use super::counted::Counted;
-use super::faulty::{Fault, Tracker};
+use super::faulty::Fault;
+use super::over_tcp::{HttpTracker, Listener, read_head};
 
 /// The fault of what carries the replies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,77 +60,36 @@ pub(crate) enum Wire {
 
 /// A tracker over HTTP at an unused port of 127.0.0.1.
 pub(crate) struct HttpServer {
-    pub(crate) address: SocketAddr,
-    state: Arc<State>,
-    thread: Option<JoinHandle<()>>,
+    listener: Listener,
 }
 
 struct State {
     wire: Wire,
-    tracker: Mutex<Tracker>,
-    /// Connection ids of the tracker, which HTTP does not have.
-    ids: Mutex<HashMap<IpAddr, u64>>,
+    tracker: HttpTracker,
     requests: Mutex<u64>,
     counts: Sender<usize>,
-    stop: AtomicBool,
 }
 
 impl HttpServer {
     /// A tracker, and the requests that come.
     pub(crate) fn start(fault: Fault, wire: Wire) -> Counted<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
         let (counts, received) = channel();
-        let state = Arc::new(State {
-            wire,
-            tracker: Mutex::new(Tracker::new(fault)),
-            ids: Mutex::default(),
-            requests: Mutex::new(0),
-            counts,
-            stop: AtomicBool::new(false),
-        });
-        let of_thread = Arc::clone(&state);
-        let thread = std::thread::spawn(move || {
-            for stream in listener.incoming() {
-                if of_thread.stop.load(Ordering::Relaxed) {
-                    break;
-                }
-                let (stream, state) = (stream.unwrap(), Arc::clone(&of_thread));
-                std::thread::spawn(move || _ = serve(stream, &state));
-            }
-        });
-        Counted { server: Self { address, state, thread: Some(thread) }, received }
+        let (tracker, requests) = (HttpTracker::new(fault), Mutex::default());
+        let state = State { wire, tracker, requests, counts };
+        let listener = Listener::start("127.0.0.1", move |stream| _ = serve(stream, &state));
+        Counted { server: Self { listener: listener.unwrap() }, received }
     }
 
     pub(crate) fn target(&self) -> String {
-        format!("--target=http://{}/announce", self.address)
-    }
-}
-
-impl Drop for HttpServer {
-    fn drop(&mut self) {
-        self.state.stop.store(true, Ordering::Relaxed);
-        drop(TcpStream::connect(self.address));
-        self.thread.take().unwrap().join().unwrap();
+        format!("--target=http://{}/announce", self.listener.address)
     }
 }
 
 /// Serves a connection to its end.
 fn serve(mut stream: TcpStream, state: &State) -> std::io::Result<()> {
     let source = stream.peer_addr()?;
-    let (mut input, mut space) = (Vec::new(), [0; 4096]);
-    stream.set_nodelay(true)?;
-    loop {
-        let end = loop {
-            match input.windows(4).position(|end| end == b"\r\n\r\n") {
-                Some(end) => break end + 4,
-                None => match stream.read(&mut space)? {
-                    0 => return Ok(()),
-                    len => input.extend_from_slice(&space[..len]),
-                },
-            }
-        };
-        let head = String::from_utf8(input.drain(..end).collect()).unwrap();
+    let mut input = Vec::new();
+    while let Some(head) = read_head(&mut stream, &mut input)? {
         let number = {
             let mut requests = state.requests.lock().unwrap();
             *requests += 1;
@@ -148,9 +102,10 @@ fn serve(mut stream: TcpStream, state: &State) -> std::io::Result<()> {
         let _ = state.counts.send(1);
         stream.write_all(&reply)?;
         if ends || !keeps {
-            return Ok(());
+            break;
         }
     }
+    Ok(())
 }
 
 impl State {
@@ -218,21 +173,11 @@ impl State {
 
     fn announce(&self, query: &[u8], source: SocketAddr, body: &mut Vec<u8>) {
         let query = AnnounceQuery::parse(query).unwrap();
-        let announce = Announce {
-            connection_id: self.id(source),
-            info_hash: query.info_hash,
-            peer_id: query.peer_id,
-            left: u64::from(!query.seeder),
-            event: query.event,
-            num_want: query.num_want,
-            port: query.port,
-            ..Announce::default()
+        let (head, peers) = match self.tracker.announce(&query, 0, source) {
+            Ok(reply) => reply,
+            Err(why) => return write_failure(&why, None, body),
         };
-        let mut datagram = [0; 98];
-        announce.write(&mut datagram);
-        let Some(reply) = self.answer(&datagram, source, body) else { return };
-        let (head, mut peers) = reply.split_at(HEAD_LEN);
-        let head = AnnounceHead::parse(head.try_into().unwrap());
+        let mut peers = &peers[..];
         if self.wire == Wire::PartOfPeer && !peers.is_empty() {
             peers = &peers[1..];
         }
@@ -248,37 +193,14 @@ impl State {
     fn scrape(&self, query: &[u8], source: SocketAddr, body: &mut Vec<u8>) {
         let mut hashes = Vec::new();
         scrape_hashes(query, 100, &mut hashes).unwrap();
-        let asked: Vec<_> = hashes.iter().copied().map(InfoHash).collect();
-        let mut datagram = vec![0; 16 + 20 * asked.len()];
-        Scrape::write(self.id(source), TransactionId(0), &asked, &mut datagram);
-        let Some(reply) = self.answer(&datagram, source, body) else { return };
-        let mut counts = reply[scrape::HEAD_LEN..].as_chunks().0.to_vec();
-        hashes.truncate(counts.len());
+        let mut counts = match self.tracker.scrape(&mut hashes, source) {
+            Ok(counts) => counts,
+            Err(why) => return write_failure(&why, None, body),
+        };
         if self.wire == Wire::OtherSwarm && !hashes.contains(&[0xFF; 20]) {
             hashes.push([0xFF; 20]);
             counts.push([0; 12]);
         }
         write_scrape(&hashes, &counts, body);
-    }
-
-    /// The tracker's reply to a datagram; a failure is written to `body`.
-    fn answer(&self, datagram: &[u8], source: SocketAddr, body: &mut Vec<u8>) -> Option<Vec<u8>> {
-        let reply = self.tracker.lock().unwrap().answer(datagram, source).remove(0);
-        if reply[3] == 3 {
-            write_failure(&String::from_utf8_lossy(&reply[8..]), None, body);
-            return None;
-        }
-        Some(reply)
-    }
-
-    fn id(&self, source: SocketAddr) -> ConnectionId {
-        let mut connect = [0; 16];
-        Connect { transaction_id: TransactionId(0) }.write(&mut connect);
-        let mut ids = self.ids.lock().unwrap();
-        let id = ids.entry(source.ip()).or_insert_with(|| {
-            let reply = self.tracker.lock().unwrap().answer(&connect, source).remove(0);
-            u64::from_be_bytes(*reply[8..].first_chunk().unwrap())
-        });
-        ConnectionId(*id)
     }
 }

@@ -10,8 +10,9 @@ mod http_server;
 mod live;
 #[path = "../../../net/tests/namespaces/namespace.rs"]
 mod namespace;
+#[path = "../../../verify/tests/it/over_tcp.rs"]
+mod over_tcp;
 mod profiles;
-mod relay;
 mod run;
 mod sources;
 #[allow(dead_code, reason = "these tests use a part")]

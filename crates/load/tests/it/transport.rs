@@ -5,8 +5,8 @@ use std::process::Output;
 use onrush_load::transport::TransportReport;
 
 use super::command::{command, stderr, stdout};
-use super::relay;
 use super::terminal::Terminal;
+use super::ws_server::{WsFault, WsServer};
 
 /// A small load over this transport.
 fn run(stack: &str, more: &str) -> Output {
@@ -58,8 +58,8 @@ fn echoes_over_webrtc() {
 
 #[test]
 fn offers_and_answers_pass_through_a_tracker() {
-    let url = relay::start(|text| text);
-    let output = run("webrtc", &format!("--json - --signal {url}"));
+    let tracker = WsServer::start(WsFault::Nothing);
+    let output = run("webrtc", &format!("--json - --signal {}", tracker.server.url()));
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let report: TransportReport = serde_json::from_slice(&output.stdout).unwrap();
     assert!(report.right > 0 && report.wrong == 0, "{report:?}");
@@ -68,15 +68,8 @@ fn offers_and_answers_pass_through_a_tracker() {
 /// A tracker that puts its own certificate into answers.
 #[test]
 fn a_changed_answer_is_noticed() {
-    let url = relay::start(|text| match (text.contains("\"answer\""), text.find("sha-256 ")) {
-        (true, Some(at)) => {
-            let (first, rest) = text.split_at(at + "sha-256 ".len());
-            let other = if rest.starts_with("00") { "01" } else { "00" };
-            format!("{first}{other}{}", &rest[2..])
-        }
-        _ => text,
-    });
-    let output = run("webrtc", &format!("--signal {url}"));
+    let tracker = WsServer::start(WsFault::AnswerCertificate);
+    let output = run("webrtc", &format!("--signal {}", tracker.server.url()));
     assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
     let named = "the certificate is not that of the description";
     assert!(stderr(&output).contains(named), "{}", stderr(&output));

@@ -3,11 +3,10 @@
 
 use std::collections::HashMap;
 use std::io::Write as _;
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::net::TcpStream;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use onrush_proto::webtorrent::{
@@ -19,6 +18,7 @@ use tungstenite::protocol::frame::FrameHeader;
 use tungstenite::protocol::frame::coding::{Data, OpCode};
 
 use super::counted::Counted;
+use super::over_tcp::Listener;
 
 /// A fault. Those of offers and answers are of all of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,6 +45,8 @@ pub(crate) enum WsFault {
     /// An answer goes to all other connections.
     AnswerElsewhere,
     AnswerByte,
+    /// An answer has another fingerprint of the certificate.
+    AnswerCertificate,
     AnswerId,
     AnswerTwice,
     /// No answer is delivered.
@@ -78,16 +80,15 @@ pub(crate) enum WsFault {
 
 /// A tracker over WebSocket at an unused port of 127.0.0.1.
 pub(crate) struct WsServer {
-    address: SocketAddr,
-    state: Arc<State>,
-    thread: Option<JoinHandle<()>>,
+    listener: Listener,
 }
 
 struct State {
     fault: WsFault,
     shared: Mutex<Shared>,
     counts: Sender<usize>,
-    stop: AtomicBool,
+    /// Connections so far.
+    accepted: AtomicU64,
 }
 
 #[derive(Default)]
@@ -109,41 +110,26 @@ struct Member {
 impl WsServer {
     /// A tracker, and the messages that come.
     pub(crate) fn start(fault: WsFault) -> Counted<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
         let (counts, received) = channel();
-        let stop = AtomicBool::new(false);
-        let state = Arc::new(State { fault, shared: Mutex::default(), counts, stop });
-        let of_thread = Arc::clone(&state);
-        let thread = std::thread::spawn(move || {
-            for (number, stream) in (0..).zip(listener.incoming()) {
-                if of_thread.stop.load(Ordering::Relaxed) {
-                    break;
-                }
-                let (stream, state) = (stream.unwrap(), Arc::clone(&of_thread));
-                std::thread::spawn(move || state.serve(stream, number));
-            }
-        });
-        Counted { server: Self { address, state, thread: Some(thread) }, received }
+        let (shared, accepted) = (Mutex::default(), AtomicU64::new(0));
+        let state = State { fault, shared, counts, accepted };
+        let listener = Listener::start("127.0.0.1", move |stream| state.serve(stream));
+        Counted { server: Self { listener: listener.unwrap() }, received }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("ws://{}/", self.listener.address)
     }
 
     pub(crate) fn target(&self) -> String {
-        format!("--target=ws://{}/", self.address)
-    }
-}
-
-impl Drop for WsServer {
-    fn drop(&mut self) {
-        self.state.stop.store(true, Ordering::Relaxed);
-        drop(TcpStream::connect(self.address));
-        self.thread.take().unwrap().join().unwrap();
+        format!("--target={}", self.url())
     }
 }
 
 impl State {
     /// Serves a connection to its end.
-    fn serve(&self, mut stream: TcpStream, number: u64) {
-        stream.set_nodelay(true).unwrap();
+    fn serve(&self, mut stream: TcpStream) {
+        let number = self.accepted.fetch_add(1, Ordering::Relaxed);
         if self.fault == WsFault::Forbidden {
             drop(stream.write_all(b"HTTP/1.1 403 No\r\nContent-Length: 0\r\n\r\n"));
             return;
@@ -277,6 +263,11 @@ impl State {
         let mut text = answer.to_owned();
         match self.fault {
             WsFault::AnswerByte => text = text.replace("127.0.0.1", "127.0.0.2"),
+            WsFault::AnswerCertificate => {
+                let at = text.find("sha-256 ").unwrap() + "sha-256 ".len();
+                let other = if text[at..].starts_with("00") { "01" } else { "00" };
+                text.replace_range(at..at + 2, other);
+            }
             WsFault::AnswerId => offer_id.0[0] ^= 1,
             _ => {}
         }

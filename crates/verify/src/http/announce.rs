@@ -23,26 +23,17 @@ pub(super) const CHECKS: &[Check] = &[
              without pause",
         )
         .source("BEP 3, \"trackers\""),
-    Check::new(Group::Announce, "min-interval", Needs::Hashes(1), min_interval)
-        .expects("`min interval`, if it is there, is at most the interval")
-        .source("clients wait for the larger of both"),
     Check::new(Group::Announce, "interval-jitter", Needs::Hashes(1), jitter)
         .expects(
             "the interval varies, so that the peers of a swarm do not announce at the same time",
         )
         .source("BEP 3, \"trackers\""),
     Check::new(Group::Announce, "compact-1", Needs::Hashes(1), compact)
-        .expects("with compact=1 the peers are a string")
-        .source("BEP 23"),
+        .expects("with compact=1, and without `compact`, the peers are a string")
+        .source("BEP 23: also suggested as the default"),
     Check::new(Group::Announce, "compact-0", Needs::Hashes(1), list)
         .expects("with compact=0 the peers are a list of dictionaries with `ip` and `port`")
         .source("BEP 3, \"trackers\"; BEP 23"),
-    Check::new(Group::Announce, "compact-absent", Needs::Hashes(1), no_compact)
-        .expects("without `compact` the peers are a string")
-        .source("BEP 23: suggested as the default"),
-    Check::new(Group::Announce, "no-peer-id", Needs::Hashes(1), no_peer_id)
-        .expects("with compact=0 and no_peer_id=1 the peers have no `peer id`")
-        .source("BEP 23; clients that do not need the ids"),
     Check::new(Group::Announce, "failure-form", Needs::Nothing, failure_form)
         .expects(
             "a failure has `failure reason`, no peers, and `retry in`, if it is there, is a number \
@@ -71,16 +62,6 @@ fn interval(http: &Http<'_>) -> CheckResult {
     prefer((60..=86_400).contains(&reply.interval), open, seen)
 }
 
-fn min_interval(http: &Http<'_>) -> CheckResult {
-    let reply = http.announce(&http.leecher(40_001))?;
-    let right = match reply.keys.get("min interval") {
-        None => true,
-        Some(Value::Number(least)) => (1..=reply.interval).contains(least),
-        Some(_) => false,
-    };
-    demand(right, || reply.reply.shown())
-}
-
 fn jitter(http: &Http<'_>) -> CheckResult {
     let mut intervals = Vec::new();
     for n in 0..8 {
@@ -92,40 +73,27 @@ fn jitter(http: &Http<'_>) -> CheckResult {
     prefer(varies, open, || format!("{} s eight times", intervals[0]))
 }
 
-/// The reply to a leecher of a swarm with one other, with these values of two keys.
-fn in_form(http: &Http<'_>, compact: Option<&str>, no_peer_id: bool) -> Result<Announced, Finding> {
+const FORM: &str = "BEP 23: the form is the tracker's choice";
+
+/// The reply to a leecher of a swarm with one other, with this value of `compact`.
+fn in_form(http: &Http<'_>, compact: Option<&str>) -> Result<Announced, Finding> {
     http.announce(&http.leecher(40_001))?;
-    let query = set(&http.query(&http.leecher(40_002)), "compact", compact);
-    let reply = http.ask(&format!("{query}{}", if no_peer_id { "&no_peer_id=1" } else { "" }))?;
+    let reply = http.ask(&set(&http.query(&http.leecher(40_002)), "compact", compact))?;
     demand(reply.has(40_001), || format!("the other peer is missing: {}", reply.listed()))?;
     Ok(reply)
 }
 
 fn compact(http: &Http<'_>) -> CheckResult {
-    let reply = in_form(http, Some("1"), false)?;
-    prefer(!reply.is_list, "BEP 23: the form is the tracker's choice", || reply.listed())
+    for compact in [Some("1"), None] {
+        let reply = in_form(http, compact)?;
+        prefer(!reply.is_list, FORM, || format!("{compact:?}: {}", reply.listed()))?;
+    }
+    Ok(())
 }
 
 fn list(http: &Http<'_>) -> CheckResult {
-    let open = "BEP 23: the form is the tracker's choice";
-    let reply = in_form(http, Some("0"), false).map_err(tolerated(open))?;
-    prefer(reply.is_list, open, || reply.listed())
-}
-
-fn no_compact(http: &Http<'_>) -> CheckResult {
-    let reply = in_form(http, None, false)?;
-    prefer(!reply.is_list, "BEP 23 only suggests the string", || reply.listed())
-}
-
-fn no_peer_id(http: &Http<'_>) -> CheckResult {
-    let reply = in_form(http, Some("0"), true);
-    // Another check tests whether there is a list.
-    let Some(reply) = reply.ok().filter(|reply| reply.is_list) else {
-        return skipped("the tracker gives no list");
-    };
-    let Some(Value::List(peers)) = reply.keys.get("peers") else { return Ok(()) };
-    let has_none = peers.iter().all(|peer| peer.get("peer id").is_none());
-    prefer(has_none, "no BEP obliges a tracker to leave it out", || reply.listed())
+    let reply = in_form(http, Some("0")).map_err(tolerated(FORM))?;
+    prefer(reply.is_list, FORM, || reply.listed())
 }
 
 fn failure_form(http: &Http<'_>) -> CheckResult {

@@ -20,9 +20,6 @@ pub(super) const CHECKS: &[Check] = &[
     Check::new(Group::Connection, "http-1-0", Needs::Hashes(1), http_1_0)
         .expects("after the reply to a request of HTTP/1.0 the connection ends")
         .source("RFC 9112, section 9.3: clients wait for the end"),
-    Check::new(Group::Connection, "http-1-0-keep-alive", Needs::Hashes(1), http_1_0_kept)
-        .expects("with `Connection: keep-alive` the reply to HTTP/1.0 says the same, or it ends")
-        .source("RFC 9112, section 9.3"),
     Check::new(Group::Connection, "pipelining", Needs::Hashes(1), pipelining)
         .expects("requests that are sent together are answered in their order")
         .source("RFC 9112, section 9.3.2"),
@@ -71,21 +68,6 @@ fn http_1_0(http: &Http<'_>) -> CheckResult {
     connection.send(request.as_bytes());
     Announced::read(connection.reply()?)?;
     demand(connection.read_to_end().is_some(), || "the connection stays open".to_owned())
-}
-
-fn http_1_0_kept(http: &Http<'_>) -> CheckResult {
-    let mut connection = http.target.connect()?;
-    let request = announce(http, 40_001, "Connection: keep-alive\r\n");
-    connection.send(request.replace("HTTP/1.1", "HTTP/1.0").as_bytes());
-    let reply = connection.reply()?;
-    let says = reply.field("connection").is_some_and(|it| it.eq_ignore_ascii_case("keep-alive"));
-    if says {
-        connection.send(announce(http, 40_001, "").as_bytes());
-        return connection.reply().map(drop);
-    }
-    demand(connection.read_to_end().is_some(), || {
-        format!("it stays open without a word: {}", shown(reply.fields.as_bytes()))
-    })
 }
 
 fn pipelining(http: &Http<'_>) -> CheckResult {

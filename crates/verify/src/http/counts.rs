@@ -9,9 +9,6 @@ pub(super) const CHECKS: &[Check] = &[
     Check::new(Group::Announce, "counts", Needs::Hashes(1), counts)
         .expects("`complete` counts peers with left 0, `incomplete` the others")
         .source("BEP 3, \"trackers\"; BEP 48"),
-    Check::new(Group::Announce, "counts-agree", Needs::Hashes(1), agree)
-        .expects("announces and scrapes give the same counts")
-        .source("BEP 48"),
     Check::new(Group::Announce, "asker-counted", Needs::Hashes(1), own_peer)
         .expects("the counts include the announcing peer at once")
         .source("BEP 3, \"trackers\""),
@@ -40,17 +37,6 @@ fn counts(http: &Http<'_>) -> CheckResult {
     // Another check tests if the announcing peer is counted.
     demand(seeders == 3 && (0..=1).contains(&leechers), || {
         format!("of 3 seeders and a leecher: {}", reply.reply.shown())
-    })
-}
-
-fn agree(http: &Http<'_>) -> CheckResult {
-    http.announce_all([http.seeder(40_001), http.leecher(40_002), http.leecher(40_003)])?;
-    let reply = http.announce(&http.seeder(40_001).event(0))?;
-    let (seeders, leechers) = reply.counts()?;
-    let scraped = http.counts()?;
-    let is_own = (scraped.seeders, scraped.leechers) == (seeders + 1, leechers);
-    demand(is_own || (scraped.seeders, scraped.leechers) == (seeders, leechers), || {
-        format!("a scrape gives {scraped:?}, an announce {}", reply.reply.shown())
     })
 }
 

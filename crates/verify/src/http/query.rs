@@ -10,11 +10,8 @@ use crate::message::AnnounceRequest;
 
 pub(super) const CHECKS: &[Check] = &[
     Check::new(Group::Announce, "percent-lower-case", Needs::Hashes(1), lower_case)
-        .expects("hexadecimal digits of encoded bytes may be lower case")
-        .source("RFC 3986, section 2.1; transmission sends them"),
-    Check::new(Group::Announce, "percent-everything", Needs::Hashes(1), everything)
-        .expects("bytes may be encoded that need not be")
-        .source("RFC 3986, section 2.3"),
+        .expects("any byte may be encoded, with hexadecimal digits of lower case")
+        .source("RFC 3986, sections 2.1 and 2.3; transmission sends them"),
     Check::new(Group::Announce, "percent-only-needed", Needs::Hashes(1), only_needed)
         .expects("characters that a query may contain need not be encoded")
         .source("RFC 3986, section 3.4"),
@@ -63,20 +60,12 @@ fn demand_same(http: &Http<'_>, hash: InfoHash, form: &str) -> CheckResult {
     demand(reply.has(40_001), || format!("the swarm is another one: {}", reply.listed()))
 }
 
-fn encoded(id: [u8; 20], upper: bool) -> String {
-    let form = |byte| if upper { format!("%{byte:02X}") } else { format!("%{byte:02x}") };
-    id.iter().map(form).collect()
+fn encoded(id: [u8; 20]) -> String {
+    id.iter().map(|byte| format!("%{byte:02x}")).collect()
 }
 
 fn lower_case(http: &Http<'_>) -> CheckResult {
-    demand_same(http, http.hash(0), &encoded(http.hash(0).0, false))
-}
-
-fn everything(http: &Http<'_>) -> CheckResult {
-    let query = http.query(&http.leecher(40_001));
-    let peer_id = encoded(http.leecher(40_001).fields.peer_id.0, true);
-    let query = set(&query, "info_hash", Some(&encoded(http.hash(0).0, true)));
-    served(http, &set(&query, "peer_id", Some(&peer_id)))
+    demand_same(http, http.hash(0), &encoded(http.hash(0).0))
 }
 
 fn only_needed(http: &Http<'_>) -> CheckResult {
@@ -116,7 +105,7 @@ fn two_info_hashes(http: &Http<'_>) -> CheckResult {
     // Whichever of them the tracker takes, the peer is removed from.
     http.query(&AnnounceRequest::leecher(http.hash(1), 40_001));
     let query = http.query(&http.leecher(40_001));
-    let both = format!("{query}&info_hash={}", encoded(http.hash(1).0, true));
+    let both = format!("{query}&info_hash={}", encoded(http.hash(1).0));
     http.refused(&both, Some("BEP 3 does not say which of repeated keys counts"))
 }
 

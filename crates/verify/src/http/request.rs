@@ -13,9 +13,6 @@ use crate::tcp::target::{Connection, End};
 const TOO_LONG: usize = 20 * 1024;
 
 pub(super) const CHECKS: &[Check] = &[
-    Check::new(Group::Request, "content-type", Needs::Hashes(1), content_type)
-        .expects("a reply has the content type text/plain")
-        .source("trackers and clients since BEP 3 was written; BEP 3 names none"),
     Check::new(Group::Request, "content-length", Needs::Hashes(1), content_length)
         .expects("a reply says how long its body is, and has as many bytes")
         .source("RFC 9112, section 6.3: a client cannot tell a part from the whole otherwise"),
@@ -34,9 +31,6 @@ pub(super) const CHECKS: &[Check] = &[
     Check::new(Group::Request, "post", Needs::Nothing, post)
         .expects("POST gets status 405, which names the allowed methods")
         .source("RFC 9110, section 15.5.6"),
-    Check::new(Group::Request, "head", Needs::Nothing, head)
-        .expects("HEAD gets status 405, or a head without a body")
-        .source("RFC 9110, section 9.3.2"),
     Check::new(Group::Request, "malformed", Needs::Nothing, malformed)
         .expects("what is no request gets status 400")
         .source("RFC 9112, section 3"),
@@ -50,13 +44,6 @@ pub(super) const CHECKS: &[Check] = &[
         .expects("a field of 20 KiB gets status 431")
         .source("RFC 6585, section 5"),
 ];
-
-fn content_type(http: &Http<'_>) -> CheckResult {
-    let reply = http.announce(&http.leecher(40_001))?.reply;
-    let found = reply.field("content-type");
-    let is_text = found.is_some_and(|found| found.starts_with("text/plain"));
-    prefer(is_text, "BEP 3 names no type", || format!("{found:?}"))
-}
 
 fn content_length(http: &Http<'_>) -> CheckResult {
     let query = http.query(&http.leecher(40_001));
@@ -115,20 +102,6 @@ fn post(http: &Http<'_>) -> CheckResult {
     prefer(reply.head.status == 405 && names_methods, open, || {
         format!("{}: {}", shown(reply.fields.as_bytes()), reply.shown())
     })
-}
-
-fn head(http: &Http<'_>) -> CheckResult {
-    let request = http.request(&http.announce_target(""), "Connection: close\r\n");
-    let mut connection = http.target.connect()?;
-    connection.send(format!("HEAD{}", &request[3..]).as_bytes());
-    let Some((head, _)) = connection.head()? else {
-        return fails("the connection is closed without a reply");
-    };
-    connection.is_silent(1.0);
-    let right = head.status >= 400 || connection.input.is_empty();
-    demand(right, || format!("status {}, and a body: {}", head.status, shown(&connection.input)))?;
-    let open = "RFC 9110, section 9.1, wants HEAD served, which no client of a tracker needs";
-    prefer(head.status < 500, open, || format!("status {}", head.status))
 }
 
 /// The reply to what is no valid request; `None` where the connection is closed instead.

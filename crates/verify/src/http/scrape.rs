@@ -8,10 +8,7 @@ use crate::message::{AnnounceRequest, fresh_hash};
 
 pub(super) const CHECKS: &[Check] = &[
     Check::new(Group::Scrape, "scrape", Needs::Hashes(1), counts)
-        .expects("a scrape gives `complete`, `downloaded` and `incomplete` of the info hash")
-        .source("BEP 48"),
-    Check::new(Group::Scrape, "scrape-only-asked", Needs::Hashes(1), only_asked)
-        .expects("a scrape of an info hash gives no other")
+        .expects("a scrape gives `complete`, `downloaded` and `incomplete` of the info hash, and no other")
         .source("BEP 48"),
     Check::new(Group::Scrape, "scrape-several", Needs::Hashes(2), several)
         .expects("several info hashes get their counts")
@@ -36,17 +33,9 @@ pub(super) const CHECKS: &[Check] = &[
 fn counts(http: &Http<'_>) -> CheckResult {
     http.announce_all([http.seeder(40_001), http.leecher(40_002), http.leecher(40_003)])?;
     let found = http.scrape(&[http.hash(0)])?;
-    let right = found.iter().any(|(hash, file)| {
-        *hash == http.hash(0) && (file.seeders, file.leechers) == (1, 2) && file.completed >= 0
-    });
+    let right = matches!(found[..], [(hash, File { seeders: 1, completed: 0.., leechers: 2 })]
+        if hash == http.hash(0));
     demand(right, || format!("of a seeder and 2 leechers: {found:?}"))
-}
-
-fn only_asked(http: &Http<'_>) -> CheckResult {
-    http.announce(&http.leecher(40_001))?;
-    let found = http.scrape(&[http.hash(0)])?;
-    let others = found.iter().filter(|(hash, _)| *hash != http.hash(0)).count();
-    demand(others == 0, || format!("{others} others: {found:?}"))
 }
 
 fn several(http: &Http<'_>) -> CheckResult {

@@ -1,8 +1,8 @@
 //! Checks of the upgrade to WebSocket (RFC 6455, section 4).
 
-use super::member::{Member, TEXT, frame, random_id, upgrade};
+use super::member::upgrade;
 use super::{Check, Web};
-use crate::check::{CheckResult, Group, Needs, demand, differs, fails, prefer};
+use crate::check::{CheckResult, Group, Needs, demand, differs, prefer};
 use crate::message::shown;
 use crate::tcp::target::field;
 
@@ -16,9 +16,6 @@ pub(super) const CHECKS: &[Check] = &[
     Check::new(Group::Handshake, "upgrade-without-key", Needs::Nothing, no_key)
         .expects("an upgrade without a key gets status 400")
         .source("RFC 6455, section 4.2.1"),
-    Check::new(Group::Handshake, "upgrade-and-message", Needs::Hashes(1), with_message)
-        .expects("a message that arrives together with the upgrade is answered")
-        .source("TCP joins what is sent in a row"),
 ];
 
 fn plain(web: &Web<'_>) -> CheckResult {
@@ -47,15 +44,4 @@ fn version(web: &Web<'_>) -> CheckResult {
 fn no_key(web: &Web<'_>) -> CheckResult {
     let (request, key) = upgrade(web.target);
     refused(web, &request.replace(&format!("Sec-WebSocket-Key: {key}\r\n"), ""), 400, None)
-}
-
-fn with_message(web: &Web<'_>) -> CheckResult {
-    let hash = web.hash(0);
-    let (info_hash, id) = (super::member::json(&hash), random_id());
-    let scrape = format!(r#"{{"action":"scrape","info_hash":{info_hash},"peer_id":"{id}"}}"#);
-    let mut member = Member::connect_with(web.target, &frame(TEXT, scrape.as_bytes()))?;
-    match member.reply(|_| true) {
-        Ok(_) => Ok(()),
-        Err(finding) => fails(finding.seen),
-    }
 }

@@ -122,14 +122,9 @@ pub(super) fn upgrade(target: &TcpTarget) -> (String, String) {
 impl<'t> Member<'t> {
     /// Connects, and checks the reply to the upgrade.
     pub(super) fn connect(target: &'t TcpTarget) -> Result<Self, Finding> {
-        Self::connect_with(target, &[])
-    }
-
-    /// Sends bytes at once behind the request of the upgrade.
-    pub(super) fn connect_with(target: &'t TcpTarget, behind: &[u8]) -> Result<Self, Finding> {
         let (request, key) = upgrade(target);
         let mut connection = target.connect()?;
-        connection.send(&[request.as_bytes(), behind].concat());
+        connection.send(request.as_bytes());
         let Some((head, fields)) = connection.head()? else {
             return Err(failure("the connection is closed in place of an upgrade"));
         };

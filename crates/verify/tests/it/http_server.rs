@@ -2,18 +2,12 @@
 
 use std::collections::HashMap;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::sync::Arc;
 use std::time::Duration;
 
-use onrush_proto::announce::{AnnounceHead, HEAD_LEN};
 use onrush_proto::http::{
     AnnounceQuery, Target, scrape_hashes, write_announce, write_failure, write_scrape,
-};
-use onrush_proto::{
-    Announce, Connect, ConnectionId, InfoHash, PeerId, Scrape, TransactionId, scrape,
 };
 use onrush_testing::tls::{Issued, PKCS_ECDSA_P256_SHA256};
 use rustls::crypto::aws_lc_rs::default_provider;
@@ -23,14 +17,14 @@ use rustls::server::NoServerSessionStorage;
 use rustls::version::{TLS12, TLS13};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
-use super::faulty::{Fault, Tracker};
+use super::faulty::Fault;
+use super::over_tcp::{HttpTracker, Listener};
 
 /// The fault of what carries the replies; those of the tracker are [`Fault`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Wire {
     Right,
     // Replies
-    Html,
     UntilEnd,
     Longer,
     RepeatsKey,
@@ -38,20 +32,15 @@ pub(crate) enum Wire {
     NoAbsolute,
     PageAnywhere,
     ServesPost,
-    HeadWithBody,
     ServesMalformed,
     KeepsMalformed,
     HangsOnLong,
     // Announces
     NoCounts,
-    LargeMin,
     AlwaysList,
     AlwaysCompact,
-    ListByDefault,
-    PeerIds,
     RetryWord,
     UpperCaseOnly,
-    NoNeedless,
     NoBareSigns,
     HashFirst,
     NoUnknown,
@@ -73,7 +62,6 @@ pub(crate) enum Wire {
     IgnoresClose,
     SaysNoClose,
     Keeps10,
-    Keeps10Silently,
     OneOfPipeline,
     OneRead,
     EndsWithClient,
@@ -91,17 +79,13 @@ pub(crate) struct HttpServer {
     /// Its addresses: IPv4, then IPv6 where the host has it.
     pub(crate) addresses: Vec<SocketAddr>,
     scheme: &'static str,
-    state: Arc<State>,
-    threads: Vec<JoinHandle<()>>,
+    _listeners: Vec<Listener>,
 }
 
 struct State {
     wire: Wire,
     tls: Option<Arc<ServerConfig>>,
-    tracker: Mutex<Tracker>,
-    /// Connection ids of the tracker, which HTTP does not have.
-    ids: Mutex<HashMap<IpAddr, u64>>,
-    stop: AtomicBool,
+    tracker: HttpTracker,
 }
 
 impl HttpServer {
@@ -110,41 +94,21 @@ impl HttpServer {
         let state = Arc::new(State {
             wire,
             tls: has_tls.then(|| server_config(wire)),
-            tracker: Mutex::new(Tracker::new(fault)),
-            ids: Mutex::default(),
-            stop: AtomicBool::new(false),
+            tracker: HttpTracker::new(fault),
         });
-        let (mut addresses, mut threads) = (Vec::new(), Vec::new());
-        for listener in ["127.0.0.1:0", "[::1]:0"].into_iter().flat_map(TcpListener::bind) {
-            addresses.push(listener.local_addr().unwrap());
+        let listen = |ip| {
             let state = Arc::clone(&state);
-            threads.push(std::thread::spawn(move || {
-                for stream in listener.incoming() {
-                    if state.stop.load(Ordering::Relaxed) {
-                        break;
-                    }
-                    let (stream, state) = (stream.unwrap(), Arc::clone(&state));
-                    std::thread::spawn(move || _ = accept(stream, &state));
-                }
-            }));
-        }
+            Listener::start(ip, move |stream| _ = accept(stream, &state))
+        };
+        let listeners: Vec<_> = ["127.0.0.1", "::1"].into_iter().flat_map(listen).collect();
+        let addresses = listeners.iter().map(|listener| listener.address).collect();
         let scheme = if has_tls { "https" } else { "http" };
-        Self { addresses, scheme, state, threads }
+        Self { addresses, scheme, _listeners: listeners }
     }
 
     /// Its announce URL over IPv4 (0) or IPv6 (1).
     pub(crate) fn url(&self, family: usize) -> String {
         format!("{}://{}/announce", self.scheme, self.addresses[family])
-    }
-}
-
-impl Drop for HttpServer {
-    fn drop(&mut self) {
-        self.state.stop.store(true, Ordering::Relaxed);
-        for (address, thread) in self.addresses.iter().zip(self.threads.drain(..)) {
-            drop(TcpStream::connect(address));
-            thread.join().unwrap();
-        }
     }
 }
 
@@ -194,7 +158,6 @@ impl Wired for StreamOwned<ServerConnection, TcpStream> {
 
 fn accept(stream: TcpStream, state: &State) -> io::Result<()> {
     let source = stream.peer_addr()?;
-    stream.set_nodelay(true)?;
     let Some(config) = &state.tls else { return serve(stream, state, source) };
     let mut first = [0];
     stream.peek(&mut first)?;
@@ -299,13 +262,7 @@ impl State {
             };
         };
         if method != "GET" && !(method == "POST" && self.wire == Wire::ServesPost) {
-            let reply = match self.wire {
-                Wire::HeadWithBody if method == "HEAD" => {
-                    self.reply("200 OK", b"x", "", Some("close"))
-                }
-                _ => self.reply("405 No", b"", "Allow: GET\r\n", Some("close")),
-            };
-            return (reply, Then::Close);
+            return (self.reply("405 No", b"", "Allow: GET\r\n", Some("close")), Then::Close);
         }
         let asked = fields.get("connection").copied();
         let is_1_0 = version == "HTTP/1.0";
@@ -319,7 +276,6 @@ impl State {
         let says = match self.wire {
             Wire::Closes => None,
             Wire::SaysNoClose if !keeps => None,
-            Wire::Keeps10Silently if is_1_0 => None,
             _ if !keeps => Some("close"),
             _ if is_1_0 => Some("keep-alive"),
             _ => None,
@@ -329,14 +285,14 @@ impl State {
     }
 
     fn reply(&self, status: &str, body: &[u8], more: &str, connection: Option<&str>) -> Vec<u8> {
-        let kind = if self.wire == Wire::Html { "text/html" } else { "text/plain" };
         let length = match self.wire {
             Wire::UntilEnd => String::new(),
             _ => format!("Content-Length: {}\r\n", body.len()),
         };
         let connection = connection.map_or(String::new(), |it| format!("Connection: {it}\r\n"));
-        let head =
-            format!("HTTP/1.1 {status}\r\nContent-Type: {kind}\r\n{length}{more}{connection}\r\n");
+        let head = format!(
+            "HTTP/1.1 {status}\r\nContent-Type: text/plain\r\n{length}{more}{connection}\r\n"
+        );
         let mut reply = [head.as_bytes(), body].concat();
         if self.wire == Wire::Longer {
             reply.extend_from_slice(b"\r\n");
@@ -375,7 +331,6 @@ impl State {
         let value = |key| super::value(query, key).unwrap_or_default();
         let is_refused = match self.wire {
             Wire::UpperCaseOnly => has_lower_case(query),
-            Wire::NoNeedless => has("%2DoR") || has("%2D%6F%52"),
             Wire::NoBareSigns => value("info_hash").contains(['!', '$', '\'', '(']),
             Wire::HashFirst => known && !query.starts_with("info_hash="),
             Wire::NoUnknown => has("azver="),
@@ -415,29 +370,17 @@ impl State {
             Err(bad) => return self.fail(bad.text(), body),
         };
         let ip = super::value(&admitted, "ip").and_then(|ip| ip.parse::<Ipv4Addr>().ok());
-        let announce = Announce {
-            connection_id: self.id(source),
-            info_hash: query.info_hash,
-            peer_id: query.peer_id,
-            left: u64::from(!query.seeder),
-            event: query.event,
-            num_want: query.num_want,
-            port: query.port,
-            ip: ip.map_or(0, Ipv4Addr::to_bits),
-            ..Announce::default()
+        let ip = ip.map_or(0, Ipv4Addr::to_bits);
+        let (head, peers) = match self.tracker.announce(&query, ip, source) {
+            Ok(reply) => reply,
+            Err(why) => return self.fail(&why, body),
         };
-        let mut datagram = [0; 98];
-        announce.write(&mut datagram);
-        let Some(reply) = self.answer(&datagram, source, body) else { return };
-        let (head, peers) = reply.split_at(HEAD_LEN);
-        let head = AnnounceHead::parse(head.try_into().unwrap());
         let compact = match self.wire {
             Wire::AlwaysCompact => true,
             Wire::AlwaysList => false,
-            Wire::ListByDefault if !admitted.contains("compact=") => false,
             _ => query.compact,
         };
-        write_announce(&head, peers, source.ip(), compact, body);
+        write_announce(&head, &peers, source.ip(), compact, body);
         let replace = |from: &[u8], to: &[u8], body: &mut Vec<u8>| {
             let at = body.windows(from.len()).position(|part| part == from);
             at.map(|at| body.splice(at..at + from.len(), to.iter().copied()).count());
@@ -446,11 +389,6 @@ impl State {
             Wire::NoCounts => {
                 replace(b"8:complete", b"8:complexe", body);
                 replace(b"10:incomplete", b"10:incomplexe", body);
-            }
-            Wire::LargeMin => replace(b"12:min intervali", b"12:min intervali9", body),
-            Wire::PeerIds if !compact => {
-                let PeerId(id) = query.peer_id;
-                replace(b"4:port", &[b"7:peer id20:", &id[..], b"4:port"].concat(), body);
             }
             Wire::OtherKey6 => replace(b"6:peers6", b"6:peers9", body),
             _ => {}
@@ -467,12 +405,10 @@ impl State {
             }
             return;
         }
-        let asked: Vec<_> = hashes.iter().copied().map(InfoHash).collect();
-        let mut datagram = vec![0; 16 + 20 * asked.len()];
-        Scrape::write(self.id(source), TransactionId(0), &asked, &mut datagram);
-        let Some(reply) = self.answer(&datagram, source, body) else { return };
-        let counts = reply[scrape::HEAD_LEN..].as_chunks::<12>().0.to_vec();
-        hashes.truncate(counts.len());
+        let counts = match self.tracker.scrape(&mut hashes, source) {
+            Ok(counts) => counts,
+            Err(why) => return self.fail(&why, body),
+        };
         write_scrape(&hashes, &counts, body);
         let more = match self.wire {
             Wire::OtherSwarm => [0xFF; 20],
@@ -491,27 +427,6 @@ impl State {
             body.pop();
             body.extend_from_slice(b"8:retry in4:soone");
         }
-    }
-
-    /// The tracker's reply to a datagram; a failure is written to `body`.
-    fn answer(&self, datagram: &[u8], source: SocketAddr, body: &mut Vec<u8>) -> Option<Vec<u8>> {
-        let reply = self.tracker.lock().unwrap().answer(datagram, source).remove(0);
-        if reply[3] == 3 {
-            self.fail(&String::from_utf8_lossy(&reply[8..]), body);
-            return None;
-        }
-        Some(reply)
-    }
-
-    fn id(&self, source: SocketAddr) -> ConnectionId {
-        let mut connect = [0; 16];
-        Connect { transaction_id: TransactionId(0) }.write(&mut connect);
-        let mut ids = self.ids.lock().unwrap();
-        let id = ids.entry(source.ip()).or_insert_with(|| {
-            let reply = self.tracker.lock().unwrap().answer(&connect, source).remove(0);
-            u64::from_be_bytes(*reply[8..].first_chunk().unwrap())
-        });
-        ConnectionId(*id)
     }
 }
 

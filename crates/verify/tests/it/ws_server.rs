@@ -2,10 +2,8 @@
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
+use std::net::TcpStream;
+use std::sync::Mutex;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -13,6 +11,8 @@ use serde_json::{Map, Value, json};
 use tungstenite::handshake::derive_accept_key;
 use tungstenite::protocol::{Role, WebSocket, WebSocketConfig};
 use tungstenite::{Error, Message};
+
+use super::over_tcp::{Listener, read_head};
 
 /// The fault of the tracker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,7 +22,6 @@ pub(crate) enum Fault {
     WrongAccept,
     AnyVersion,
     AnyKey,
-    DropsEarly,
     // Announces
     Refuses,
     NoAction,
@@ -130,41 +129,19 @@ struct Tracker {
 
 /// A tracker at an unused port of 127.0.0.1.
 pub(crate) struct WsServer {
-    address: SocketAddr,
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    listener: Listener,
 }
 
 impl WsServer {
     pub(crate) fn start(fault: Fault) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
         let (swarms, connections) = (HashMap::new(), Vec::new());
-        let tracker = Arc::new(Mutex::new(Tracker { fault, swarms, connections }));
-        let stop = Arc::new(AtomicBool::new(false));
-        let stopped = Arc::clone(&stop);
-        let thread = std::thread::spawn(move || {
-            for stream in listener.incoming() {
-                if stopped.load(Ordering::Relaxed) {
-                    break;
-                }
-                let (stream, tracker) = (stream.unwrap(), Arc::clone(&tracker));
-                std::thread::spawn(move || _ = serve(stream, fault, &tracker));
-            }
-        });
-        Self { address, stop, thread: Some(thread) }
+        let tracker = Mutex::new(Tracker { fault, swarms, connections });
+        let serve = move |stream| _ = serve(stream, fault, &tracker);
+        Self { listener: Listener::start("127.0.0.1", serve).unwrap() }
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("ws://{}/announce", self.address)
-    }
-}
-
-impl Drop for WsServer {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        drop(TcpStream::connect(self.address));
-        self.thread.take().unwrap().join().unwrap();
+        format!("ws://{}/announce", self.listener.address)
     }
 }
 
@@ -194,18 +171,8 @@ impl Write for Wire {
 
 /// Upgrades a connection and serves it to its end.
 fn serve(mut stream: TcpStream, fault: Fault, tracker: &Mutex<Tracker>) -> io::Result<()> {
-    stream.set_nodelay(true)?;
-    let (mut input, mut space) = (Vec::new(), [0; 4096]);
-    let end = loop {
-        if let Some(end) = input.windows(4).position(|end| end == b"\r\n\r\n") {
-            break end + 4;
-        }
-        match stream.read(&mut space)? {
-            0 => return Ok(()),
-            len => input.extend_from_slice(&space[..len]),
-        }
-    };
-    let head = String::from_utf8_lossy(&input[..end]).into_owned();
+    let mut input = Vec::new();
+    let Some(head) = read_head(&mut stream, &mut input)? else { return Ok(()) };
     let field = |name| head.lines().find_map(|line| line.strip_prefix(name));
     let key = field("Sec-WebSocket-Key: ").filter(|_| fault != Fault::WrongAccept);
     let refusal = match (field("Sec-WebSocket-Version: "), field("Sec-WebSocket-Key: ")) {
@@ -221,7 +188,6 @@ fn serve(mut stream: TcpStream, fault: Fault, tracker: &Mutex<Tracker>) -> io::R
     let fields = "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept";
     let reply = format!("HTTP/1.1 101 Switching Protocols\r\n{fields}: {accept}\r\n\r\n");
     stream.write_all(reply.as_bytes())?;
-    let early = if fault == Fault::DropsEarly { Vec::new() } else { input.split_off(end) };
     let limit = if fault == Fault::NoLimit { None } else { Some(1 << 16) };
     let config = WebSocketConfig::default().max_message_size(limit).max_frame_size(limit);
     let config = config.accept_unmasked_frames(fault == Fault::AcceptsUnmasked);
@@ -231,7 +197,7 @@ fn serve(mut stream: TcpStream, fault: Fault, tracker: &Mutex<Tracker>) -> io::R
         tracker.connections.len() - 1
     };
     let wire = Wire(stream, fault);
-    let mut socket = WebSocket::from_partially_read(wire, early, Role::Server, Some(config));
+    let mut socket = WebSocket::from_partially_read(wire, input, Role::Server, Some(config));
     let code = loop {
         match socket.read() {
             Ok(Message::Binary(_)) if fault == Fault::IgnoresBinary => {}
@@ -256,7 +222,7 @@ fn serve(mut stream: TcpStream, fault: Fault, tracker: &Mutex<Tracker>) -> io::R
     }
     stream.shutdown(std::net::Shutdown::Write)?;
     // Input that is not read would reset the connection.
-    while stream.read(&mut space)? > 0 {}
+    while stream.read(&mut [0; 4096])? > 0 {}
     Ok(())
 }
 
