@@ -13,7 +13,7 @@
 //! | `quic` | QUIC |
 //! | `webrtc` | WebRTC |
 //! | [`sdp`] | descriptions of connections |
-//! | [`signal`] | offers and answers through a tracker |
+//! | `signal` | offers and answers through a tracker |
 //! | `datagrams` | batches of datagrams |
 //! | `certificate` | the server's certificate |
 //! | `control` | messages between the processes |
@@ -33,7 +33,7 @@ mod quic;
 mod report;
 pub mod sdp;
 mod server;
-pub mod signal;
+mod signal;
 mod stack;
 mod tcp;
 mod webrtc;

@@ -11,77 +11,31 @@ use std::time::Duration;
 use anyhow::{Context as _, Error, bail};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
+use onrush_proto::webtorrent::OfferId;
+use onrush_proto::webtorrent::client::{Reply, ReplyReader, write_announce, write_answer};
+use onrush_proto::{Announce, Event, InfoHash, PeerId};
 use onrush_verify::tcp::{Url, tls};
 use rustls::{ClientConnection, StreamOwned};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 use tungstenite::{Message, WebSocket};
 
 use super::stack::Wake;
 
 /// Time for the connection to the tracker, and for its reply to the first announce.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
-/// Bytes of an offer's id.
-const ID: usize = 20;
-
 /// A swarm of one run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Swarm {
     /// The tracker: `wss://HOST:PORT/PATH`, or `ws://`.
     pub(super) url: String,
-    /// The info hash, as text of 20 bytes.
-    info_hash: String,
+    info_hash: [u8; 20],
 }
 
 impl Swarm {
     /// A swarm with a random info hash.
     pub(super) fn new(url: &str) -> Self {
-        Self { url: url.to_owned(), info_hash: format!("{:020x}", rand::random::<u64>()) }
+        Self { url: url.to_owned(), info_hash: rand::random() }
     }
-}
-
-/// What a tracker passes on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Signal {
-    /// An offer, with its connection and the id of the peer that offers.
-    Offer(u32, String, String),
-    /// The answer to an offer, with its connection.
-    Answer(u32, String),
-    /// Anything else.
-    Other,
-}
-
-/// Fields of a message that matter here.
-#[derive(Deserialize)]
-struct Fields {
-    #[serde(rename = "failure reason")]
-    failure: Option<String>,
-    offer_id: Option<String>,
-    peer_id: Option<String>,
-    offer: Option<Sdp>,
-    answer: Option<Sdp>,
-}
-
-#[derive(Deserialize)]
-struct Sdp {
-    sdp: String,
-}
-
-/// Reads a message of a tracker.
-///
-/// # Errors
-/// When it is a failure, or no message.
-pub fn parse(text: &str) -> Result<Signal, String> {
-    let fields: Fields = serde_json::from_str(text).map_err(|error| error.to_string())?;
-    if let Some(failure) = fields.failure {
-        return Err(failure);
-    }
-    let number = fields.offer_id.and_then(|id| id.parse().ok());
-    Ok(match (number, fields.offer, fields.answer, fields.peer_id) {
-        (Some(number), Some(offer), _, Some(peer)) => Signal::Offer(number, offer.sdp, peer),
-        (Some(number), None, Some(answer), _) => Signal::Answer(number, answer.sdp),
-        _ => Signal::Other,
-    })
 }
 
 /// A side's connection to the tracker, which a thread serves.
@@ -98,16 +52,14 @@ impl Tracker {
     /// When the tracker cannot be reached, or does not reply to an announce.
     pub(super) fn join(swarm: &Swarm, is_server: bool, wake: Wake) -> anyhow::Result<Self> {
         let named = || format!("--signal {}", swarm.url);
-        let peer_id = if is_server { "-OL0001-server000000" } else { "-OL0001-client000000" };
         let (mut socket, tcp) = open(&swarm.url).with_context(named)?;
-        let mut membership =
-            Membership { info_hash: swarm.info_hash.clone(), peer_id, is_server, peer: None };
+        let mut membership = Membership::new(InfoHash(swarm.info_hash), is_server);
         tcp.set_read_timeout(Some(REPLY_TIMEOUT))?;
         socket.send(Message::text(membership.announce(None)))?;
         let Message::Text(reply) = socket.read().with_context(named)? else {
             bail!("{}: no reply to an announce", named());
         };
-        parse(&reply).map_err(Error::msg).with_context(named)?;
+        membership.read(&reply).with_context(named)?;
         tcp.set_nonblocking(true)?;
         let poll = Poll::new()?;
         poll.registry().register(&mut SourceFd(&tcp.as_raw_fd()), Token(0), Interest::READABLE)?;
@@ -151,42 +103,53 @@ impl Tracker {
 
 /// A member of the swarm.
 struct Membership {
-    info_hash: String,
-    peer_id: &'static str,
+    info_hash: InfoHash,
+    peer_id: PeerId,
     is_server: bool,
     /// The peer that offers.
-    peer: Option<String>,
+    peer: PeerId,
+    reader: ReplyReader,
 }
 
 impl Membership {
-    fn announce(&self, offer: Option<(u32, String)>) -> String {
-        let Self { info_hash, peer_id, .. } = self;
-        let event = if offer.is_none() { Some("started") } else { None };
-        let offers: Vec<_> = offer
-            .into_iter()
-            .map(|(number, sdp)| {
-                let offer = json!({ "type": "offer", "sdp": sdp });
-                json!({ "offer_id": format!("{number:0ID$}"), "offer": offer })
-            })
-            .collect();
-        let mut announce = json!({
-            "action": "announce", "info_hash": info_hash, "peer_id": peer_id, "left": 1,
-            "uploaded": 0, "downloaded": 0, "numwant": offers.len(), "offers": offers,
-        });
-        if let Some(event) = event {
-            announce["event"] = event.into();
-        }
-        announce.to_string()
+    fn new(info_hash: InfoHash, is_server: bool) -> Self {
+        let peer_id = if is_server { b"-OL0001-server000000" } else { b"-OL0001-client000000" };
+        let (peer_id, peer) = (PeerId(*peer_id), PeerId([0; 20]));
+        Self { info_hash, peer_id, is_server, peer, reader: ReplyReader::default() }
+    }
+
+    /// An announce with the offer of a connection, or the first one.
+    fn announce(&self, offer: Option<(u32, &str)>) -> String {
+        let event = if offer.is_none() { Event::Started } else { Event::None };
+        let Self { info_hash, peer_id, .. } = *self;
+        let announce = Announce { info_hash, peer_id, left: 1, event, ..Announce::default() };
+        let ids: Vec<_> = offer.iter().map(|(number, _)| offer_id(*number)).collect();
+        let sdp = |_: &OfferId, out: &mut Vec<u8>| offer.iter().for_each(|it| escape(it.1, out));
+        text(|out| write_announce(&announce, &ids, sdp, out))
     }
 
     fn answer(&self, number: u32, sdp: &str) -> String {
-        let Self { info_hash, peer_id, peer, .. } = self;
-        let answer = json!({ "type": "answer", "sdp": sdp });
-        json!({
-            "action": "announce", "info_hash": info_hash, "peer_id": peer_id, "to_peer_id": peer,
-            "offer_id": format!("{number:0ID$}"), "answer": answer,
-        })
-        .to_string()
+        let (peers, id) = ((&self.peer_id, &self.peer), offer_id(number));
+        text(|out| write_answer(&self.info_hash, peers, &id, |out| escape(sdp, out), out))
+    }
+
+    /// Reads a message: a description of the other side, with its connection.
+    ///
+    /// # Errors
+    /// When it is a failure, or malformed.
+    fn read(&mut self, text: &str) -> anyhow::Result<Option<(u32, String)>> {
+        let forwarded = match self.reader.read(text) {
+            Ok(Reply::Offer(offer)) if self.is_server => offer,
+            Ok(Reply::Answer(answer)) if !self.is_server => answer,
+            Ok(Reply::Failure(failure)) => bail!("{}", failure.reason),
+            Ok(_) => return Ok(None),
+            Err(bad) => bail!("malformed ({bad:?}): {text}"),
+        };
+        let number = str::from_utf8(&forwarded.offer_id.0).ok().and_then(|id| id.parse().ok());
+        // Anybody may offer in a swarm.
+        let Some(number) = number else { return Ok(None) };
+        self.peer = forwarded.peer_id;
+        Ok(Some((number, serde_json::from_str(&format!("\"{}\"", forwarded.sdp))?)))
     }
 
     /// Sends descriptions and receives those of the other side, until that is no longer heard.
@@ -202,28 +165,40 @@ impl Membership {
             for (number, text) in outgoing.try_iter() {
                 let message = match self.is_server {
                     true => self.answer(number, &text),
-                    false => self.announce(Some((number, text))),
+                    false => self.announce(Some((number, &text))),
                 };
                 unless_blocked(socket.write(Message::text(message)))?;
             }
             unless_blocked(socket.flush())?;
             while let Some(message) = unless_blocked(socket.read())? {
                 let Message::Text(text) = message else { continue };
-                let heard = match parse(&text).map_err(Error::msg)? {
-                    Signal::Offer(number, text, peer) if self.is_server => {
-                        self.peer = Some(peer);
-                        hear((number, text))
-                    }
-                    Signal::Answer(number, text) if !self.is_server => hear((number, text)),
-                    _ => true,
-                };
-                if !heard {
+                if let Some(description) = self.read(&text)?
+                    && !hear(description)
+                {
                     return Ok(());
                 }
             }
             poll.poll(&mut events, None)?;
         }
     }
+}
+
+/// The id of the offer of a connection.
+fn offer_id(connection: u32) -> OfferId {
+    OfferId(*format!("{connection:020}").as_bytes().first_chunk().expect("20 digits"))
+}
+
+/// Appends a text as it is within a JSON string.
+fn escape(text: &str, out: &mut Vec<u8>) {
+    let json = serde_json::Value::from(text).to_string();
+    out.extend_from_slice(&json.as_bytes()[1..json.len() - 1]);
+}
+
+/// What is written.
+fn text(write: impl FnOnce(&mut Vec<u8>)) -> String {
+    let mut out = Vec::new();
+    write(&mut out);
+    String::from_utf8(out).expect("JSON is text")
 }
 
 /// What a call has done; none where it would have had to wait.
@@ -264,15 +239,19 @@ mod tests {
 
     #[test]
     fn messages_of_trackers_are_read() {
-        let offer = r#"{"action":"announce","info_hash":"x","peer_id":"p","offer_id":
-            "00000000000000000042","offer":{"type":"offer","sdp":"v=0"}}"#;
-        assert_eq!(parse(offer), Ok(Signal::Offer(42, "v=0".into(), "p".into())));
-        let answer = offer.replace("\"offer\":{", "\"answer\":{");
-        assert_eq!(parse(&answer), Ok(Signal::Answer(42, "v=0".into())));
-        let counts = r#"{"action":"announce","info_hash":"x","complete":0,"incomplete":2}"#;
-        assert_eq!(parse(counts), Ok(Signal::Other));
-        assert_eq!(parse(&offer.replace("00042", "x0042")), Ok(Signal::Other), "of another peer");
-        assert_eq!(parse(r#"{"failure reason":"no"}"#), Err("no".into()));
-        assert!(parse("[").is_err());
+        let [mut server, mut client] =
+            [true, false].map(|is_server| Membership::new(InfoHash([7; 20]), is_server));
+        let offer = r#"{"action":"announce","info_hash":"aaaaaaaaaaaaaaaaaaaa","peer_id":
+            "-OL0001-client000000","offer_id":"00000000000000000042","offer":{"type":"offer",
+            "sdp":"v=0\r\n"}}"#;
+        assert_eq!(server.read(offer).unwrap(), Some((42, "v=0\r\n".into())));
+        assert_eq!(server.peer, client.peer_id);
+        let answer = offer.replace("\"offer\":{", "\"answer\":{").replace(":\"offer", ":\"answer");
+        assert_eq!(client.read(&answer).unwrap(), Some((42, "v=0\r\n".into())));
+        assert_eq!(client.read(offer).unwrap(), None, "of another peer");
+        assert_eq!(server.read(&offer.replace("00042", "x0042")).unwrap(), None, "likewise");
+        let failure = r#"{"action":"announce","failure reason":"no"}"#;
+        assert_eq!(client.read(failure).unwrap_err().to_string(), "no");
+        assert!(client.read("[").is_err());
     }
 }
