@@ -7,7 +7,8 @@ webtorrent in Chromium announce over WebSocket, with and without TLS, and find e
 leecher's file has the seeder's SHA-256 and the tracker's scrape counts the download, or another seeder over WebSocket.
 Beside each client run controls, which must transfer nothing: the same pair with the URL of a tracker that does not
 exist, and a leecher over TLS that does not trust the certificate. bittorrent-tracker (npm) makes announces and scrapes
-alone, those of its client's tests (announces.mjs).
+alone, those of its client's tests (announces.mjs). With --load, `onrush-load ws` loads the tracker meanwhile, which has
+to pass its checks of every message.
 
 A leecher that the tracker has listed beside the seeder, and that has not got the file after a third of the time, is
 started once more, as clients do stall; the line of the transfer says so.
@@ -16,6 +17,7 @@ Everything runs on a network of its own (network.py). Prints a line per transfer
 """
 
 import argparse
+import json
 import os
 import shutil
 import signal
@@ -52,6 +54,8 @@ DEADLINE = 360
 STALLED = 120
 # Least duration of a control, seconds.
 CONTROL = 8
+# The load of --load, from one address, of which the tracker takes 64 connections. Nothing comes too late for it.
+LOAD = ("--connections=48", "--rate=300", f"--duration={2 * DEADLINE}", "--timeout=60", "--strict", "--quiet")
 
 
 def main():
@@ -76,12 +80,14 @@ def parse_arguments():
     )
     parser.add_argument("--size", type=int, default=8, metavar="MB", help="size of the files (default 8)")
     parser.add_argument("--capture", type=Path, metavar="DIR", help="keep logs and the tracker's traffic (pcap)")
-    parser.add_argument(
+    tracker = parser.add_mutually_exclusive_group()
+    tracker.add_argument(
         "--reference", action="store_true",
         help="the tracker of bittorrent-tracker in place of onrush, over WebSocket: whether a failure is onrush's",
     )
+    tracker.add_argument("--load", action="store_true", help="over WebSocket, while onrush-load ws loads the tracker")
     arguments = parser.parse_args()
-    if arguments.reference:
+    if arguments.reference or arguments.load:
         arguments.over = arguments.over or list(WEBRTC)
     return arguments
 
@@ -92,8 +98,9 @@ def recorded_attempts(path, clients, arguments):
     network = Network()
     daemon = Daemon(path, directory) if path else Reference(directory)
     over = arguments.over or [*PATHS, "both"]
+    load = Load(network, directory, path.with_name("onrush-load")) if arguments.load else None
     if not arguments.capture:
-        return attempts(daemon, clients, over, arguments.size, network, directory)
+        return attempts(daemon, load, clients, over, arguments.size, network, directory)
     arguments.capture.mkdir(parents=True, exist_ok=True)
     pcap = arguments.capture / "tracker.pcap"
     command = ["tcpdump", "-i", "br0", "-Z", "root", "--immediate-mode", "-w", pcap]
@@ -101,7 +108,7 @@ def recorded_attempts(path, clients, arguments):
     recording = Process("tcpdump", command, directory / "tcpdump.log")
     try:
         poll("a recording", pcap.exists, DEADLINE)
-        return attempts(daemon, clients, over, arguments.size, network, directory)
+        return attempts(daemon, load, clients, over, arguments.size, network, directory)
     finally:
         recording.stop()
         for log in directory.rglob("*.log"):
@@ -110,7 +117,7 @@ def recorded_attempts(path, clients, arguments):
             shutil.copyfile(log, kept)
 
 
-def attempts(daemon, clients, over, megabytes, network, directory):
+def attempts(daemon, load, clients, over, megabytes, network, directory):
     """Runs all transfers and controls at the same time; returns the exit code."""
     started = time.monotonic()
     trusted = daemon.certificate.chain
@@ -136,7 +143,9 @@ def attempts(daemon, clients, over, megabytes, network, directory):
         control.transfers_are_done.set()
     for thread in threads:
         thread.join()
-    results = plan + controls + [CleanExit(daemon)]
+    if load:
+        load.run()
+    results = plan + controls + ([load] if load else []) + [CleanExit(daemon)]
     failed = sum(1 for result in results if result.failure)
     print(f"{len(results)} attempts took {time.monotonic() - started:.1f} s")
     print(f"{len(results) - failed} passed, {failed} failed", flush=True)
@@ -339,6 +348,30 @@ class Announces(Attempt):
         if process.returncode != 0:
             raise Failure(process.tail())
         return process.tail().splitlines()[-1]
+
+
+class Load(Attempt):
+    """`onrush-load ws` from its construction to the attempt, with every message right."""
+
+    title = "the load beside them"
+
+    def __init__(self, network, directory, program):
+        self._report = directory / "load.json"
+        command = (program, "ws", *LOAD, f"--target={url('ws', TRACKER_V4)}", f"--json={self._report}")
+        self._process = Process("onrush-load", network.host("ipv4").command(*command), directory / "load.log")
+
+    def attempt(self):
+        self._process.must_run()
+        # As Ctrl-C: it reports, and exits with 1 where a message was wrong.
+        code = self._process.stop(signal.SIGINT)
+        if code != 0:
+            raise Failure(f"exit code {code}\n{self._process.tail()}")
+        report = json.loads(self._report.read_text())
+        right = sum(kind["right"] for kind in report["kinds"])
+        offers, answers = (report["ws"][of]["arrived"] for of in ("offers", "answers"))
+        if not (right and offers and answers):
+            raise Failure(f"{right} replies, {offers} offers, {answers} answers\n{self._process.tail()}")
+        return f"{right} replies, {offers} offers and {answers} answers in {report['seconds']:.0f} s, all right"
 
 
 class CleanExit(Attempt):
