@@ -5,7 +5,7 @@ Packets that real clients have sent are inputs of `request` and, with valid ids,
 and its sections are inputs of `config`. A stop and two peers are an input of `delta`. The announces and scrapes among
 the packets are inputs of `http_query` and `http_head` too, as the same requests over HTTP. Headers and fields with which
 a proxy names a client are inputs of `http_proxy`. Messages of clients of WebTorrent are inputs of
-`webtorrent_message`.
+`webtorrent_message`, those of trackers of `webtorrent_reply`. A session description is one of `transport_descriptions`.
 """
 
 import pathlib
@@ -54,6 +54,19 @@ OF_WEBTORRENT = [
     f'{{"action":"scrape",{OF_PEER}}}',
     '{"action":"scrape","info_hash":["abcdefghijklmnopqrst","abcdefghijklmnopqrst"]}',
 ]
+# What trackers of WebTorrent send.
+BY_WEBTORRENT = [
+    f'{{"action":"announce",{OF_PEER},"interval":120,"complete":1,"incomplete":2}}',
+    f'{{"action":"announce",{OF_PEER},{OF_OFFER},"offer":{DESCRIPTION}}}',
+    f'{{"action":"announce",{OF_PEER},{OF_OFFER},"answer":{DESCRIPTION.replace("offer", "answer")}}}',
+    '{"action":"scrape","files":{"abcdefghijklmnopqrst":{"complete":1,"incomplete":2,"downloaded":3}}}',
+    f'{{"action":"announce",{OF_PEER},"failure reason":"busy","retry in":2}}',
+]
+# A description of a connection with data channels.
+SDP = (
+    b"v=0\r\na=ice-ufrag:abcd\r\na=ice-pwd:0123456789abcdef\r\na=fingerprint:sha-256 " + b":".join([b"0A"] * 32)
+    + b"\r\na=setup:actpass\r\na=candidate:1 1 udp 2130706431 127.0.0.1 9 typ host\r\n"
+)
 # The names of events over HTTP, by their numbers over UDP.
 EVENTS = ["", "completed", "started", "stopped", "paused"]
 
@@ -108,6 +121,9 @@ def seeds():
         yield "http_proxy", f"{number}", sent
     for number, message in enumerate(map(str.encode, OF_WEBTORRENT)):
         yield "webtorrent_message", f"{number}", message
+    for number, message in enumerate(map(str.encode, BY_WEBTORRENT)):
+        yield "webtorrent_reply", f"{number}", message
+    yield "transport_descriptions", "offer", SDP
     yield "delta", "stop-and-peers", of_delta()
     text = CONFIG.read_text()
     yield "config", "example", text.encode()
