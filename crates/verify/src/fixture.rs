@@ -90,13 +90,8 @@ pub struct Fixture<'s> {
 }
 
 impl<'s> Fixture<'s> {
-    /// Takes `count` info hashes; waits for them where other checks use them.
-    ///
-    /// # Errors
-    /// When fewer were given: how many are needed.
-    pub(crate) fn new(session: &'s Session, count: usize) -> Result<Self, String> {
-        let lease = session.pool.lease(count)?;
-        Ok(Self { session, target: &session.target, lease })
+    pub(crate) fn new(session: &'s Session, lease: Lease<'s>) -> Self {
+        Self { session, target: &session.target, lease }
     }
 
     /// Info hash number `n`, which the tracker serves.

@@ -14,9 +14,9 @@ mod request;
 mod scrape;
 mod tls;
 
-use crate::check::{CheckOf, CheckResult, Group, Needs, skipped};
+use crate::check::{CheckOf, CheckResult, Group};
 use crate::report::Conformance;
-use crate::runner::{refused, run_all};
+use crate::runner::run_all;
 use crate::tcp::{Scheme, TcpSettings, target::TcpTarget};
 use client::{Http, Session};
 
@@ -53,20 +53,12 @@ pub(crate) fn checks_of(scheme: Scheme) -> impl Iterator<Item = &'static Check> 
 /// A sentence with a remedy, when the tracker takes no connection or the settings are not usable.
 pub(crate) fn verify(settings: &TcpSettings) -> Result<Conformance, String> {
     let session = Session::new(TcpTarget::new(settings)?, settings.hashes.clone());
-    let refusal = session.refusal();
+    let refusal = (session.refusal(), announce::FIRST);
     let chosen = checks_of(settings.url.scheme);
-    let rows = run_all(chosen, settings.only, |check| run(check, &session, refusal.as_deref()));
+    let rows = run_all(chosen, settings.only, &session.pool, refusal, |run, lease| {
+        run(&Http::new(&session, lease))
+    });
     session.target.budget.start_cleanup();
     session.remove_crowd();
     Ok(session.target.report(rows))
-}
-
-fn run(check: &Check, session: &Session, refusal: Option<&str>) -> CheckResult {
-    if let Some(text) = refusal.filter(|_| check.needs != Needs::Nothing) {
-        return refused(text, session.pool.is_limited(), check.id == announce::FIRST);
-    }
-    match session.pool.lease(check.needs.hashes()) {
-        Ok(lease) => (check.run)(&Http::new(session, lease)),
-        Err(reason) => skipped(reason),
-    }
 }

@@ -6,12 +6,12 @@ use std::time::Duration;
 use clap::ValueEnum as _;
 use onrush_proto::InfoHash;
 
-use crate::check::{Check, CheckResult, Group, Needs, skipped};
+use crate::check::Group;
 use crate::checks::{self, checks};
 use crate::fixture::{Fixture, Session};
 use crate::reachability::{self, BRIEFLY, Unreachable};
 use crate::report::Conformance;
-use crate::runner::{refused, run_all};
+use crate::runner::run_all;
 use crate::target::Target;
 use crate::tcp::{Scheme, TcpSettings};
 use crate::{http, webtorrent};
@@ -47,8 +47,11 @@ pub fn verify(settings: &VerifySettings) -> Result<Conformance, Unreachable> {
     let answers = |also: &SocketAddr| reachability::check(*also, None, BRIEFLY).is_ok();
     target.also = settings.also.filter(answers);
     let session = Session::new(target, settings.hashes.clone());
-    let refusal = session.refusal();
-    let rows = run_all(checks(), settings.only, |check| run(check, &session, refusal.as_deref()));
+    let refusal = (session.refusal(), checks::FIRST_ANNOUNCE);
+    let rows = run_all(checks(), settings.only, &session.pool, refusal, |run, lease| {
+        let fixture = Fixture::new(&session, lease);
+        run(&fixture, &fixture.client()?)
+    });
     session.target.budget.start_cleanup();
     session.remove_large_swarm();
     let target = settings.target.to_string();
@@ -79,16 +82,4 @@ pub fn groups(scheme: Option<Scheme>) -> Vec<Group> {
         Some(scheme) => http::checks_of(scheme).any(|check| check.group == *group),
     };
     Group::value_variants().iter().copied().filter(has).collect()
-}
-
-/// Runs one check. `refusal` says how the tracker refuses announces of any hash, if it does.
-fn run(check: &Check, session: &Session, refusal: Option<&str>) -> CheckResult {
-    if let Some(text) = refusal.filter(|_| check.needs != Needs::Nothing) {
-        let is_first = check.id == checks::FIRST_ANNOUNCE;
-        return refused(text, session.pool.is_limited(), is_first);
-    }
-    match Fixture::new(session, check.needs.hashes()) {
-        Ok(fixture) => (check.run)(&fixture, &fixture.client()?),
-        Err(reason) => skipped(reason),
-    }
 }

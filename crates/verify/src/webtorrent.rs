@@ -3,15 +3,14 @@
 
 mod announce;
 mod frames;
-mod handshake;
 mod member;
 mod offers;
 mod scrape;
 
-use crate::check::{CheckOf, CheckResult, Needs, skipped};
+use crate::check::{CheckOf, CheckResult};
 use crate::hashes::{HashPool, Lease};
 use crate::report::Conformance;
-use crate::runner::{refused, run_all};
+use crate::runner::run_all;
 use crate::tcp::{TcpSettings, target::TcpTarget};
 use member::Member;
 
@@ -23,7 +22,7 @@ pub type Check = CheckOf<Run>;
 
 /// Every check, in the order of the list.
 pub fn checks() -> impl Iterator<Item = &'static Check> {
-    let all = [handshake::CHECKS, announce::CHECKS, offers::CHECKS, scrape::CHECKS, frames::CHECKS];
+    let all = [announce::CHECKS, offers::CHECKS, scrape::CHECKS, frames::CHECKS];
     all.into_iter().flatten()
 }
 
@@ -34,15 +33,9 @@ pub fn checks() -> impl Iterator<Item = &'static Check> {
 pub(crate) fn verify(settings: &TcpSettings) -> Result<Conformance, String> {
     let target = TcpTarget::new(settings)?;
     let pool = HashPool::new(settings.hashes.clone());
-    let refusal = refusal(&target, &pool);
-    let rows = run_all(checks(), settings.only, |check| {
-        if let Some(text) = refusal.as_deref().filter(|_| check.needs != Needs::Nothing) {
-            return refused(text, pool.is_limited(), check.id == announce::FIRST);
-        }
-        match pool.lease(check.needs.hashes()) {
-            Ok(lease) => (check.run)(&Web { target: &target, lease }),
-            Err(reason) => skipped(reason),
-        }
+    let refusal = (refusal(&target, &pool), announce::FIRST);
+    let rows = run_all(checks(), settings.only, &pool, refusal, |run, lease| {
+        run(&Web { target: &target, lease })
     });
     Ok(target.report(rows))
 }

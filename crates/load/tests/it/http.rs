@@ -6,12 +6,14 @@ use std::process::{Command, Output};
 
 use onrush_load::check::Finding;
 use onrush_load::plan::Kind;
-use onrush_load::report::{KindReport, Report};
+use onrush_load::report::Report;
 
 use super::command::{command, report, stderr};
 use super::counted::Counted;
 use super::faulty::Fault;
 use super::http_server::{HttpServer, Wire};
+use super::run::of;
+use super::sources::{hard_limit, limited};
 
 /// Requests of a run.
 const REQUESTS: usize = 2000;
@@ -32,10 +34,6 @@ fn measured(fault: Fault, wire: Wire, more: &str) -> (Output, Report) {
     let output = tracker.run(&mut load(&tracker, more), REQUESTS);
     let report = report(&output);
     (output, report)
-}
-
-fn of(report: &Report, kind: Kind) -> &KindReport {
-    report.kinds.iter().find(|of_kind| of_kind.kind == kind).unwrap()
 }
 
 #[test]
@@ -155,11 +153,9 @@ fn too_few_connections_are_reported() {
 #[test]
 fn a_limit_of_this_host_is_reported() {
     let tracker = HttpServer::start(Fault::Nothing, Wire::Right);
-    let mut limited = Command::new("sh");
-    let script = "ulimit -n 80 && exec setpriv --bounding-set=-sys_resource \"$0\" \"$@\"";
-    limited.args(["-c", script, env!("CARGO_BIN_EXE_onrush-load"), "http"]);
-    limited.args([&tracker.server.target(), "--connections=900"]);
-    let output = limited.output().unwrap();
+    let mut limited = limited(&hard_limit(80));
+    let output =
+        limited.args(["http", &tracker.server.target(), "--connections=900"]).output().unwrap();
     let said = stderr(&output);
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(said.contains("900 sockets") && said.contains("--connections"), "{said}");

@@ -1,6 +1,6 @@
 //! The conforming tracker with one fault at a time, over HTTP: a thread per connection.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Mutex;
 use std::sync::mpsc::{Sender, channel};
@@ -12,7 +12,7 @@ use onrush_proto::http::{
 
 use super::counted::Counted;
 use super::faulty::Fault;
-use super::over_tcp::{HttpTracker, Listener, read_head};
+use super::over_tcp::{HttpTracker, Listener};
 
 /// The fault of what carries the replies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -88,8 +88,18 @@ impl HttpServer {
 /// Serves a connection to its end.
 fn serve(mut stream: TcpStream, state: &State) -> std::io::Result<()> {
     let source = stream.peer_addr()?;
-    let mut input = Vec::new();
-    while let Some(head) = read_head(&mut stream, &mut input)? {
+    let (mut input, mut space) = (Vec::new(), [0; 4096]);
+    loop {
+        let end = loop {
+            match input.windows(4).position(|end| end == b"\r\n\r\n") {
+                Some(end) => break end + 4,
+                None => match stream.read(&mut space)? {
+                    0 => return Ok(()),
+                    len => input.extend_from_slice(&space[..len]),
+                },
+            }
+        };
+        let head = String::from_utf8(input.drain(..end).collect()).unwrap();
         let number = {
             let mut requests = state.requests.lock().unwrap();
             *requests += 1;
@@ -102,10 +112,9 @@ fn serve(mut stream: TcpStream, state: &State) -> std::io::Result<()> {
         let _ = state.counts.send(1);
         stream.write_all(&reply)?;
         if ends || !keeps {
-            break;
+            return Ok(());
         }
     }
-    Ok(())
 }
 
 impl State {

@@ -4,7 +4,7 @@ use std::process::{Command, Output};
 
 use onrush_load::check::Finding;
 use onrush_load::plan::Kind;
-use onrush_load::report::Report;
+use onrush_load::report::{KindReport, Report};
 use onrush_load::series::Sample;
 use onrush_text::numbers::grouped;
 
@@ -45,7 +45,8 @@ fn measured(fault: Fault, more: &str) -> (Output, Report) {
     (output, report)
 }
 
-fn of(report: &Report, kind: Kind) -> &onrush_load::report::KindReport {
+/// The part of a report about requests of this kind.
+pub(crate) fn of(report: &Report, kind: Kind) -> &KindReport {
     report.kinds.iter().find(|of_kind| of_kind.kind == kind).unwrap()
 }
 

@@ -17,11 +17,16 @@ fn load<'c>(command: &'c mut Command, target: &str, more: &str) -> &'c mut Comma
 }
 
 /// A shell that executes the command after `before`.
-fn limited(before: &str) -> Command {
+pub(crate) fn limited(before: &str) -> Command {
     let mut shell = Command::new("sh");
     let script = format!("{before} \"$0\" \"$@\"");
     shell.args(["-c", script.as_str(), env!("CARGO_BIN_EXE_onrush-load")]);
     shell
+}
+
+/// So many open files at most, also for root, which may exceed the limit with CAP_SYS_RESOURCE.
+pub(crate) fn hard_limit(files: u32) -> String {
+    format!("ulimit -n {files} && exec setpriv --bounding-set=-sys_resource")
 }
 
 /// The soft limit of descriptors is raised to the hard limit.
@@ -40,8 +45,7 @@ fn thousands_of_sources_need_no_ulimit() {
 #[test]
 fn a_hard_limit_is_reported_with_a_remedy() {
     let tracker = Server::start(Fault::Nothing);
-    // Without CAP_SYS_RESOURCE, with which root may exceed the limit.
-    let mut limited = limited("ulimit -n 1024 && exec setpriv --bounding-set=-sys_resource");
+    let mut limited = limited(&hard_limit(1024));
     let run = load(&mut limited, &tracker.targets()[0], "--sources 3000 --workers 2");
     let output = run.output().unwrap();
     let said = stderr(&output);

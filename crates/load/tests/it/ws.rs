@@ -6,10 +6,12 @@ use std::process::{Command, Output};
 
 use onrush_load::check::Finding;
 use onrush_load::plan::Kind;
-use onrush_load::report::{KindReport, Report};
+use onrush_load::report::Report;
 
 use super::command::{command, report, stderr};
 use super::counted::Counted;
+use super::run::of;
+use super::sources::{hard_limit, limited};
 use super::ws_server::{WsFault, WsServer};
 
 /// Messages of a run.
@@ -33,10 +35,6 @@ fn measured(fault: WsFault, more: &str) -> (Output, Report) {
     let output = tracker.end_run(tracker.spawn(&mut run), MESSAGES);
     let report = report(&output);
     (output, report)
-}
-
-fn of(report: &Report, kind: Kind) -> &KindReport {
-    report.kinds.iter().find(|of_kind| of_kind.kind == kind).unwrap()
 }
 
 #[test]
@@ -174,10 +172,8 @@ fn too_few_connections_are_reported() {
 #[test]
 fn a_limit_of_this_host_is_reported() {
     let tracker = WsServer::start(WsFault::Nothing);
-    let mut limited = Command::new("sh");
-    let script = "ulimit -n 80 && exec setpriv --bounding-set=-sys_resource \"$0\" \"$@\"";
-    limited.args(["-c", script, env!("CARGO_BIN_EXE_onrush-load"), "ws"]);
-    let output = limited.args([&tracker.server.target(), "--idle=900"]).output().unwrap();
+    let mut limited = limited(&hard_limit(80));
+    let output = limited.args(["ws", &tracker.server.target(), "--idle=900"]).output().unwrap();
     let said = stderr(&output);
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(said.contains("900 sockets") && said.contains("--connections"), "{said}");

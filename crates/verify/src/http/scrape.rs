@@ -8,7 +8,10 @@ use crate::message::{AnnounceRequest, fresh_hash};
 
 pub(super) const CHECKS: &[Check] = &[
     Check::new(Group::Scrape, "scrape", Needs::Hashes(1), counts)
-        .expects("a scrape gives `complete`, `downloaded` and `incomplete` of the info hash, and no other")
+        .expects(
+            "a scrape gives `complete`, `downloaded` and `incomplete` of the info hash, and no \
+             other",
+        )
         .source("BEP 48"),
     Check::new(Group::Scrape, "scrape-several", Needs::Hashes(2), several)
         .expects("several info hashes get their counts")

@@ -1,4 +1,5 @@
-//! Checks of announces over WebSocket: replies, counts, membership and failures.
+//! Checks of the upgrade to WebSocket (RFC 6455, section 4), and of announces: replies, counts,
+//! membership and failures.
 
 use super::member::{BINARY, Closed, Member, Received, frame, json, text};
 use super::scrape::{File, await_counts, scrape};
@@ -9,6 +10,9 @@ use crate::check::{CheckResult, Finding, Group, Needs, demand, prefer};
 pub(super) const FIRST: &str = "announce";
 
 pub(super) const CHECKS: &[Check] = &[
+    Check::new(Group::Handshake, "upgrade", Needs::Nothing, upgrade)
+        .expects("an upgrade gets status 101 with the accept key for its key")
+        .source("RFC 6455, section 4.2.2"),
     Check::new(Group::Announce, FIRST, Needs::Hashes(1), plain)
         .expects("an announce is answered by a message with its action and info hash")
         .source("webtorrent and libtorrent find their swarm by them"),
@@ -67,6 +71,10 @@ pub(super) fn joined<'s>(
     let is_served = reply.value.get("failure reason").is_none();
     demand(is_served, || format!("a failure: {}", reply.shown()))?;
     Ok((member, reply))
+}
+
+fn upgrade(web: &Web<'_>) -> CheckResult {
+    web.member().map(drop)
 }
 
 fn plain(web: &Web<'_>) -> CheckResult {

@@ -108,21 +108,15 @@ pub(super) struct Member<'t> {
     pub(super) closed: Option<Closed>,
 }
 
-/// The request of an upgrade, and its key.
-pub(super) fn upgrade(target: &TcpTarget) -> (String, String) {
-    let (key, url) = (generate_key(), &target.url);
-    let request = format!(
-        "GET {} HTTP/1.1\r\nHost: {}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
-         Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n\r\n",
-        url.announce, url.authority
-    );
-    (request, key)
-}
-
 impl<'t> Member<'t> {
     /// Connects, and checks the reply to the upgrade.
     pub(super) fn connect(target: &'t TcpTarget) -> Result<Self, Finding> {
-        let (request, key) = upgrade(target);
+        let (key, url) = (generate_key(), &target.url);
+        let request = format!(
+            "GET {} HTTP/1.1\r\nHost: {}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+             Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n\r\n",
+            url.announce, url.authority
+        );
         let mut connection = target.connect()?;
         connection.send(request.as_bytes());
         let Some((head, fields)) = connection.head()? else {

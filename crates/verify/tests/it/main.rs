@@ -265,8 +265,8 @@ fn assert_found(
     }
 }
 
-/// Asserts that each check has an id of its own and texts, and that a fault of the table trips it: a
-/// check that no fault trips might be unable to fail.
+/// Asserts that each check has an id of its own and texts, and that a fault of the table trips it:
+/// a check that no fault trips might be unable to fail.
 fn assert_tripped<F, R: 'static>(
     table: &[(F, CheckOutcome, &[&str])],
     checks: impl Iterator<Item = &'static CheckOf<R>>,

@@ -1,8 +1,8 @@
 //! What the faulty trackers over HTTP and WebSocket share, those of the load tester too: a thread
-//! per connection, heads of requests, and [`Tracker`] behind HTTP.
+//! per connection, and [`Tracker`] behind HTTP.
 
 use std::collections::HashMap;
-use std::io::{self, Read};
+use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -50,21 +50,6 @@ impl Drop for Listener {
         self.stop.store(true, Ordering::Relaxed);
         drop(TcpStream::connect(self.address));
         self.thread.take().unwrap().join().unwrap();
-    }
-}
-
-/// Takes the next head of a request with its empty line; `None` at the end of the connection.
-pub(crate) fn read_head(stream: &mut TcpStream, input: &mut Vec<u8>) -> io::Result<Option<String>> {
-    let mut space = [0; 4096];
-    loop {
-        if let Some(end) = input.windows(4).position(|end| end == b"\r\n\r\n") {
-            let head: Vec<u8> = input.drain(..end + 4).collect();
-            return Ok(Some(String::from_utf8_lossy(&head).into_owned()));
-        }
-        match stream.read(&mut space)? {
-            0 => return Ok(None),
-            len => input.extend_from_slice(&space[..len]),
-        }
     }
 }
 

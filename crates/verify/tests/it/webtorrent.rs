@@ -38,8 +38,6 @@ const TABLE: &[(Fault, CheckOutcome, &[&str])] = {
     use Fault::*;
     &[
         (WrongAccept, Fails, &["upgrade"]),
-        (AnyVersion, Fails, &["upgrade-version"]),
-        (AnyKey, Fails, &["upgrade-without-key"]),
         (Refuses, Fails, &["announce"]),
         (NoAction, Fails, &["announce"]),
         (NoCounts, Differs, &["announce-keys", "asker-counted"]),

@@ -8,20 +8,18 @@ use std::sync::Mutex;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
-use tungstenite::handshake::derive_accept_key;
-use tungstenite::protocol::{Role, WebSocket, WebSocketConfig};
-use tungstenite::{Error, Message};
+use tungstenite::handshake::server::Response;
+use tungstenite::http::HeaderValue;
+use tungstenite::protocol::WebSocketConfig;
+use tungstenite::{Error, Message, accept_hdr_with_config};
 
-use super::over_tcp::{Listener, read_head};
+use super::over_tcp::Listener;
 
 /// The fault of the tracker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fault {
     Nothing,
-    // Upgrades
     WrongAccept,
-    AnyVersion,
-    AnyKey,
     // Announces
     Refuses,
     NoAction,
@@ -170,34 +168,26 @@ impl Write for Wire {
 }
 
 /// Upgrades a connection and serves it to its end.
-fn serve(mut stream: TcpStream, fault: Fault, tracker: &Mutex<Tracker>) -> io::Result<()> {
-    let mut input = Vec::new();
-    let Some(head) = read_head(&mut stream, &mut input)? else { return Ok(()) };
-    let field = |name| head.lines().find_map(|line| line.strip_prefix(name));
-    let key = field("Sec-WebSocket-Key: ").filter(|_| fault != Fault::WrongAccept);
-    let refusal = match (field("Sec-WebSocket-Version: "), field("Sec-WebSocket-Key: ")) {
-        (Some("13"), None) if fault != Fault::AnyKey => Some("400 Bad Request\r\n"),
-        (Some("13"), _) => None,
-        _ if fault == Fault::AnyVersion => None,
-        _ => Some("426 Upgrade Required\r\nSec-WebSocket-Version: 13\r\n"),
-    };
-    if let Some(refusal) = refusal {
-        return stream.write_all(format!("HTTP/1.1 {refusal}Content-Length: 0\r\n\r\n").as_bytes());
-    }
-    let accept = derive_accept_key(key.unwrap_or_default().as_bytes());
-    let fields = "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept";
-    let reply = format!("HTTP/1.1 101 Switching Protocols\r\n{fields}: {accept}\r\n\r\n");
-    stream.write_all(reply.as_bytes())?;
+fn serve(stream: TcpStream, fault: Fault, tracker: &Mutex<Tracker>) -> io::Result<()> {
     let limit = if fault == Fault::NoLimit { None } else { Some(1 << 16) };
     let config = WebSocketConfig::default().max_message_size(limit).max_frame_size(limit);
     let config = config.accept_unmasked_frames(fault == Fault::AcceptsUnmasked);
+    let writer = stream.try_clone()?;
+    #[expect(clippy::result_large_err, reason = "the callback's type is that of tungstenite")]
+    let accept = |_: &_, mut response: Response| {
+        if fault == Fault::WrongAccept {
+            let accept = HeaderValue::from_static("s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
+            response.headers_mut().insert("Sec-WebSocket-Accept", accept);
+        }
+        Ok(response)
+    };
+    let accepted = accept_hdr_with_config(Wire(stream, fault), accept, Some(config));
+    let Ok(mut socket) = accepted else { return Ok(()) };
     let number = {
         let mut tracker = tracker.lock().unwrap();
-        tracker.connections.push(stream.try_clone()?);
+        tracker.connections.push(writer);
         tracker.connections.len() - 1
     };
-    let wire = Wire(stream, fault);
-    let mut socket = WebSocket::from_partially_read(wire, input, Role::Server, Some(config));
     let code = loop {
         match socket.read() {
             Ok(Message::Binary(_)) if fault == Fault::IgnoresBinary => {}
