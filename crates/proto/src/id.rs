@@ -132,6 +132,19 @@ const fn values<const N: usize>(alphabet: &[u8; N]) -> [u8; 256] {
     values
 }
 
+/// Appends the form that each byte of an id has in a text. The last byte of a form in the table is
+/// its length: random bytes would mislead a branch for each.
+pub(crate) fn expand<const N: usize>(id: &[u8; 20], forms: &[[u8; N]; 256], out: &mut Vec<u8>) {
+    let mut end = out.len();
+    out.resize(end + id.len() * N, 0);
+    for byte in id {
+        let form = &forms[usize::from(*byte)];
+        out[end..end + N].copy_from_slice(form);
+        end += usize::from(form[N - 1]);
+    }
+    out.truncate(end);
+}
+
 /// Decodes characters of `BITS` bits each, which together have exactly the bits of an info hash, by
 /// the table of their `values`.
 fn decode<const BITS: usize>(

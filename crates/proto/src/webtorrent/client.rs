@@ -4,10 +4,10 @@
 //! Session descriptions are passed as they are within a JSON string, so that neither side escapes
 //! them once more.
 
-use serde_core::de::{DeserializeSeed as _, IgnoredAny, MapAccess};
+use serde_core::de::{DeserializeSeed as _, Error, IgnoredAny, MapAccess};
 use serde_json::value::RawValue;
 
-use super::read::{Into, Read, Word, is_string, next_key, read};
+use super::read::{Into, Read, Word, id_of, is_string, next_key, read};
 use super::reply::{begin, id};
 use super::{Action, OfferId};
 use crate::announce::Announce;
@@ -284,6 +284,19 @@ impl<T> Field<T> {
     }
 }
 
+impl Field<[u8; 20]> {
+    /// Reads an id.
+    fn id<E: Error>(&mut self, json: &RawValue) -> Result<(), E> {
+        self.begin();
+        self.value = id_of(json);
+        // A string with half a pair of surrogates is none.
+        match self.value.is_some() || !json.get().starts_with('"') || is_string(json) {
+            true => Ok(()),
+            false => Err(E::custom("an invalid string")),
+        }
+    }
+}
+
 impl<T: Word> Read<'_> for Field<T> {
     fn clear(&mut self) {
         self.begin();
@@ -305,9 +318,9 @@ impl<'a> Read<'a> for Fields<'a> {
             let fields = &mut fields;
             match key {
                 Key::Action => read(fields, &mut self.action)?,
-                Key::InfoHash => read(fields, &mut self.info_hash)?,
-                Key::PeerId => read(fields, &mut self.peer_id)?,
-                Key::OfferId => read(fields, &mut self.offer_id)?,
+                Key::InfoHash => self.info_hash.id(fields.next_value()?)?,
+                Key::PeerId => self.peer_id.id(fields.next_value()?)?,
+                Key::OfferId => self.offer_id.id(fields.next_value()?)?,
                 Key::Interval => read(fields, &mut self.interval)?,
                 Key::Complete => read(fields, &mut self.seeders)?,
                 Key::Incomplete => read(fields, &mut self.leechers)?,

@@ -8,6 +8,7 @@ use serde_core::de::{
 use serde_json::value::RawValue;
 
 use super::Action;
+use crate::id::HEX_VALUES;
 
 /// The next key of an object.
 pub(super) fn next_key<'a, A: MapAccess<'a>, K: Word>(
@@ -51,12 +52,54 @@ impl Word for Action {
 /// An id as a string of 20 characters up to U+00FF.
 impl Word for [u8; 20] {
     fn of(text: &str) -> Option<Self> {
-        let (mut id, mut characters) = ([0; 20], text.chars());
+        let (mut id, mut rest) = ([0; 20], text.as_bytes());
         for byte in &mut id {
-            *byte = u8::try_from(characters.next()?).ok()?;
+            *byte = character(&mut rest)?;
         }
-        characters.next().is_none().then_some(id)
+        rest.is_empty().then_some(id)
     }
+}
+
+/// The id in a JSON string, as [`Word::of`] its text, which is not copied.
+pub(super) fn id_of(string: &RawValue) -> Option<[u8; 20]> {
+    let string = string.get().as_bytes();
+    let mut rest = string.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+    let mut id = [0; 20];
+    for byte in &mut id {
+        *byte = match *rest {
+            [b'\\', b'u', b'0', b'0', high, low, ..] => {
+                rest = &rest[6..];
+                HEX_VALUES[usize::from(high)] << 4 | HEX_VALUES[usize::from(low)]
+            }
+            [b'\\', escaped, ..] => {
+                rest = &rest[2..];
+                match escaped {
+                    b'u' => return None,
+                    b'b' => 8,
+                    b't' => b'\t',
+                    b'n' => b'\n',
+                    b'f' => 12,
+                    b'r' => b'\r',
+                    quoted => quoted,
+                }
+            }
+            _ => character(&mut rest)?,
+        };
+    }
+    rest.is_empty().then_some(id)
+}
+
+/// Takes a character up to U+00FF from UTF-8: one byte or two, without a branch, which random bytes
+/// would mislead.
+fn character(rest: &mut &[u8]) -> Option<u8> {
+    let first = *rest.first()?;
+    let second = rest.get(1).copied().unwrap_or_default();
+    let is_wide = first >= 0x80;
+    if first > 0xC3 {
+        return None;
+    }
+    *rest = &rest[1 + usize::from(is_wide)..];
+    Some(if is_wide { first << 6 | second & 0x3F } else { first })
 }
 
 /// A place for a value of any type. What the place has no use for is skipped.

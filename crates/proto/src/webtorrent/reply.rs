@@ -6,7 +6,7 @@
 use std::io::Write as _;
 
 use super::{Action, Answer, Offer};
-use crate::id::{InfoHash, PeerId};
+use crate::id::{InfoHash, PeerId, expand};
 use crate::scrape::{HASH_LEN, ScrapeCounts};
 
 /// Appends the reply to an announce. `interval` is in seconds.
@@ -105,16 +105,25 @@ fn text(text: std::fmt::Arguments<'_>, out: &mut Vec<u8>) {
 /// An id as a string: a character for each byte, in UTF-8.
 pub(super) fn id(bytes: &[u8; 20], out: &mut Vec<u8>) {
     out.push(b'"');
-    for byte in *bytes {
-        match byte {
-            b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
-            0..0x20 => {
-                let digit = b"0123456789abcdef"[usize::from(byte & 15)];
-                out.extend_from_slice(&[b'\\', b'u', b'0', b'0', b'0' + (byte >> 4), digit]);
-            }
-            0x20..0x80 => out.push(byte),
-            0x80.. => out.extend_from_slice(&[0xC0 | byte >> 6, 0x80 | byte & 0x3F]),
-        }
-    }
+    expand(bytes, &FORMS, out);
     out.push(b'"');
 }
+
+/// The forms of bytes in a JSON string, with their lengths.
+static FORMS: [[u8; 8]; 256] = {
+    let mut forms = [[0; 8]; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        forms[byte] = match byte as u8 {
+            quoted @ (b'"' | b'\\') => [b'\\', quoted, 0, 0, 0, 0, 0, 2],
+            control @ 0..0x20 => {
+                let digit = b"0123456789abcdef"[(control & 15) as usize];
+                [b'\\', b'u', b'0', b'0', b'0' + (control >> 4), digit, 0, 6]
+            }
+            plain @ 0x20..0x80 => [plain, 0, 0, 0, 0, 0, 0, 1],
+            wide @ 0x80.. => [0xC0 | wide >> 6, 0x80 | wide & 0x3F, 0, 0, 0, 0, 0, 2],
+        };
+        byte += 1;
+    }
+    forms
+};

@@ -266,6 +266,38 @@ proptest! {
 
 /// A tree keeps the last of them only.
 #[test]
+fn an_id_is_read_in_each_form_of_its_characters() {
+    let with = |info_hash: &str| {
+        format!(r#"{{"action":"announce","info_hash":"{info_hash}","interval":9}}"#)
+    };
+    let read = |info_hash: &str| match ReplyReader::default().read(&with(info_hash))? {
+        Reply::Announce(announced) => Ok(announced.info_hash.0),
+        other => panic!("{other:?}"),
+    };
+    for byte in 0..=255u8 {
+        let plain = matches!(byte, 0x20.. if !b"\"\\".contains(&byte));
+        let short = b"\x08b\tt\nn\x0Cf\rr\"\"\\\\//".as_chunks::<2>().0;
+        let short = short.iter().filter(|pair| pair[0] == byte);
+        let forms = [format!("\\u{byte:04x}"), format!("\\u{byte:04X}")].into_iter();
+        let forms = forms.chain(plain.then(|| char::from(byte).to_string()));
+        for form in forms.chain(short.map(|pair| format!("\\{}", char::from(pair[1])))) {
+            assert_eq!(read(&form.repeat(20)), Ok([byte; 20]), "{form}");
+            assert_eq!(read(&form.repeat(19)), Err(BadReply::Value), "{form}");
+            assert_eq!(read(&form.repeat(21)), Err(BadReply::Value), "{form}");
+        }
+    }
+    for (form, bad) in [
+        ("\u{100}", BadReply::Value),
+        (r"\u0100", BadReply::Value),
+        (r"\uD83D\uDE00", BadReply::Value),
+        (r"\uD83D", BadReply::Json),
+        (r"\x", BadReply::Json),
+    ] {
+        assert_eq!(read(&form.repeat(20)), Err(bad), "{form}");
+    }
+}
+
+#[test]
 fn repeated_fields_are_found() {
     const HASH: &str = r#""abcdefghijklmnopqrst""#;
     let offer = |more: &str| {

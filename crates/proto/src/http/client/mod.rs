@@ -10,7 +10,7 @@ pub use body::{AnnounceBody, Body, BodyReader, Failure, Files};
 pub use head::{Framing, MAX_BODY, ReplyHead};
 
 use crate::announce::Announce;
-use crate::id::InfoHash;
+use crate::id::{InfoHash, expand};
 
 /// Why bytes are not the reply of a tracker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -33,9 +33,9 @@ pub enum BadReply {
 /// of BEP 15 are not in it. A negative `num_want` and the event of a regular announce are left out.
 pub fn write_announce_query(announce: &Announce<'_>, compact: bool, out: &mut Vec<u8>) {
     out.extend_from_slice(b"info_hash=");
-    encode(&announce.info_hash.0, out);
+    expand(&announce.info_hash.0, &FORMS, out);
     out.extend_from_slice(b"&peer_id=");
-    encode(&announce.peer_id.0, out);
+    expand(&announce.peer_id.0, &FORMS, out);
     let numbers = [
         (&b"&port="[..], u64::from(announce.port)),
         (b"&uploaded=", announce.uploaded),
@@ -63,25 +63,32 @@ pub fn write_announce_query(announce: &Announce<'_>, compact: bool, out: &mut Ve
 pub fn write_scrape_query(info_hashes: impl Iterator<Item = InfoHash>, out: &mut Vec<u8>) {
     for (nth, hash) in info_hashes.enumerate() {
         out.extend_from_slice(if nth == 0 { b"info_hash=" } else { b"&info_hash=" });
-        encode(&hash.0, out);
+        expand(&hash.0, &FORMS, out);
     }
 }
 
-/// Percent-encodes all but the unreserved characters (RFC 3986, section 2.3).
-fn encode(bytes: &[u8], out: &mut Vec<u8>) {
-    for byte in bytes {
-        match byte {
-            b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' | b'-' | b'.' | b'_' | b'~' => out.push(*byte),
-            byte => {
-                let [high, low] = digits(*byte);
-                out.extend_from_slice(&[b'%', high, low]);
+/// The forms of bytes in a query, with their lengths: all but the unreserved characters are
+/// percent-encoded (RFC 3986, section 2.3).
+static FORMS: [[u8; 4]; 256] = {
+    let mut forms = [[0; 4]; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        forms[byte] = match byte as u8 {
+            plain @ (b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' | b'-' | b'.' | b'_' | b'~') => {
+                [plain, 0, 0, 1]
             }
-        }
+            other => {
+                let [high, low] = digits(other);
+                [b'%', high, low, 3]
+            }
+        };
+        byte += 1;
     }
-}
+    forms
+};
 
 /// The hexadecimal digits of a byte.
-fn digits(byte: u8) -> [u8; 2] {
+const fn digits(byte: u8) -> [u8; 2] {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
-    [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]
+    [DIGITS[(byte >> 4) as usize], DIGITS[(byte & 15) as usize]]
 }
