@@ -79,8 +79,8 @@ pub enum Mix {
     Ws,
     /// The same by TLS.
     Wss,
-    /// The same by TLS with ten offers per announce and session descriptions of 130 bytes, about
-    /// those of aquatic_ws_load_test, for the cost of the load testers.
+    /// The same by TLS with ten offers per announce and session descriptions of 47 bytes, as
+    /// aquatic_ws_load_test sends them, for the cost of the load testers.
     FewWss,
     /// aquatic_http_load_test with the settings of the comparison of 2022 (64 workers, TLS, no
     /// keep-alive). Each worker has one connection at a time and writes a request in parts, which
@@ -89,9 +89,16 @@ pub enum Mix {
     /// Gamma distribution, that of 2022 by Pareto's.
     PublishedHttps,
     /// aquatic_ws_load_test on 64 connections per worker, otherwise in its default configuration:
-    /// ten offers per announce, session descriptions of some 120 bytes, an answer in place of an
+    /// ten offers per announce, session descriptions of 47 bytes, an answer in place of an
     /// announce; errors counted as wrong, nothing else checked, no latency.
     PublishedWss,
+    /// aquatic_http_load_test without TLS on 64 connections per worker that are kept, otherwise in
+    /// its default configuration, for the cost of the load testers: http-keep-alive checks each
+    /// reply.
+    PublishedHttp,
+    /// The announces of http-keep-alive, eight of a connection in one write, for the cost of the
+    /// load testers; every reply is checked.
+    FewHttp,
 }
 
 impl Mix {
@@ -100,6 +107,7 @@ impl Mix {
         match self {
             Self::Https | Self::HttpsKeepAlive | Self::PublishedHttps => Protocol::Https,
             Self::Http | Self::HttpKeepAlive => Protocol::Http,
+            Self::FewHttp | Self::PublishedHttp => Protocol::Http,
             Self::Ws => Protocol::Ws,
             Self::Wss | Self::FewWss | Self::PublishedWss => Protocol::Wss,
             _ => Protocol::Udp,
@@ -118,10 +126,11 @@ impl Mix {
             Self::HttpsKeepAlive => Some("http --preset published-2022 --keep-alive on"),
             Self::Http => Some("http --profile published-2022 --lists 0 --keep-alive off"),
             Self::HttpKeepAlive => Some("http --profile published-2022 --lists 0 --keep-alive on"),
+            Self::FewHttp => Some("http --profile published-2022 --lists 0 --pipeline 8"),
             Self::Ws | Self::Wss => Some("ws"),
-            Self::FewWss => Some("ws --offers 10 --sdp 130-130"),
+            Self::FewWss => Some("ws --offers 10 --sdp 47-47"),
             Self::Published | Self::FewPublished => None,
-            Self::PublishedHttps | Self::PublishedWss => None,
+            Self::PublishedHttp | Self::PublishedHttps | Self::PublishedWss => None,
         }
     }
 
@@ -129,7 +138,7 @@ impl Mix {
     pub fn published_tool(self) -> Option<&'static str> {
         match self {
             Self::Published | Self::FewPublished => Some("aquatic_udp_load_test"),
-            Self::PublishedHttps => Some("aquatic_http_load_test"),
+            Self::PublishedHttp | Self::PublishedHttps => Some("aquatic_http_load_test"),
             Self::PublishedWss => Some("aquatic_ws_load_test"),
             _ => None,
         }
@@ -142,8 +151,8 @@ impl Mix {
 
     /// Whether connections are kept for further requests.
     pub fn keeps_alive(self) -> bool {
-        matches!(self, Self::HttpsKeepAlive | Self::HttpKeepAlive)
-            || self.protocol().is_webtorrent()
+        let kept = [Self::HttpsKeepAlive, Self::HttpKeepAlive, Self::FewHttp, Self::PublishedHttp];
+        kept.contains(&self) || self.protocol().is_webtorrent()
     }
 
     /// Whether memory of idle connections is measured.
@@ -166,6 +175,7 @@ impl Mix {
     /// Whether the report has its latency: not for bursts, where it would be that of a burst.
     pub fn has_latency(self) -> bool {
         let over_tcp = self.protocol() != Protocol::Udp && !self.is_published();
-        (over_tcp && self != Self::FewWss) || matches!(self, Self::Spread | Self::Real)
+        let few = matches!(self, Self::FewHttp | Self::FewWss);
+        (over_tcp && !few) || matches!(self, Self::Spread | Self::Real)
     }
 }

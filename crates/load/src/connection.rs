@@ -1,6 +1,6 @@
 //! One connection, with TLS or without.
 
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, BufRead as _, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -101,12 +101,13 @@ impl Connection {
         }
     }
 
-    /// Receives what there is; without `to_end` perhaps not whether the input has ended, which
-    /// saves a call. `space` is memory for the time of this call.
+    /// Receives what there is. Only with `to_end` it reads on until nothing or the end of the input
+    /// is left, which takes a call more: for events that have [ended](onrush_net::stream::Ready).
+    /// `space` is memory for the time of this call.
     pub(crate) fn receive(&mut self, space: &mut [u8], to_end: bool) -> io::Result<()> {
         match self.tls.take() {
             Some(mut tls) => {
-                let received = self.receive_tls(&mut tls, space);
+                let received = self.receive_tls(&mut tls, to_end);
                 self.tls = Some(tls);
                 // The rest of a handshake, or the alert after a failed one.
                 self.flush().and(received)
@@ -129,19 +130,23 @@ impl Connection {
         }
     }
 
-    fn receive_tls(&mut self, tls: &mut ClientConnection, space: &mut [u8]) -> io::Result<()> {
-        while !self.ended {
-            match tls.read_tls(&mut self.stream) {
+    fn receive_tls(&mut self, tls: &mut ClientConnection, to_end: bool) -> io::Result<()> {
+        let mut source = Source { stream: &mut self.stream, is_drained: false };
+        while !self.ended && !source.is_drained {
+            match tls.read_tls(&mut source) {
                 Ok(0) => self.ended = true,
                 Ok(_) => {}
                 Err(error) if is_temporary(&error) => break,
                 Err(error) => return Err(error),
             }
+            source.is_drained &= !to_end;
             let state = tls.process_new_packets().map_err(io::Error::other)?;
-            let mut left = state.plaintext_bytes_to_read();
+            let (mut left, mut reader) = (state.plaintext_bytes_to_read(), tls.reader());
             while left > 0 {
-                let len = tls.reader().read(space)?;
-                self.input.extend_from_slice(&space[..len]);
+                let chunk = reader.fill_buf()?;
+                self.input.extend_from_slice(chunk);
+                let len = chunk.len();
+                reader.consume(len);
                 left = left.saturating_sub(len.max(1));
             }
             // Nothing follows the alert `close_notify` (RFC 8446, section 6.1).
@@ -154,6 +159,20 @@ impl Connection {
     pub(crate) fn is_resumed(&self) -> bool {
         let kind = self.tls.as_ref().and_then(|tls| tls.handshake_kind());
         kind == Some(HandshakeKind::Resumed)
+    }
+}
+
+/// A stream, and whether a read has had room left: an event follows more bytes (epoll(7)).
+struct Source<'s, S> {
+    stream: &'s mut S,
+    is_drained: bool,
+}
+
+impl<S: Read> Read for Source<'_, S> {
+    fn read(&mut self, space: &mut [u8]) -> io::Result<usize> {
+        let len = self.stream.read(space)?;
+        self.is_drained = len < space.len();
+        Ok(len)
     }
 }
 

@@ -16,6 +16,7 @@
 //! | [`generator`] | a worker over UDP |
 //! | [`http`] | workers over HTTP and HTTPS |
 //! | [`ws`] | workers over WebSocket |
+//! | `turns` | the turns of a worker with connections |
 //! | `connection` | a connection over TCP or TLS |
 //! | [`check`] | checks of replies |
 //! | [`tally`] | counts and measurements of a worker |
@@ -62,6 +63,7 @@ pub mod stats;
 pub mod tally;
 mod text;
 pub mod transport;
+mod turns;
 pub mod worker;
 pub mod ws;
 

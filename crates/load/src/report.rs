@@ -23,7 +23,7 @@ use crate::http::HttpSettings;
 use crate::latency::{Latencies, Latency};
 use crate::plan::{Kind, Profile};
 use crate::series::Sample;
-use crate::tally::{Example, Found, HttpTally, OfKind, Tally};
+use crate::tally::{ConnectionTally, Example, Found, HttpTally, OfKind, Tally};
 use crate::worker::{LoadSettings, Pace};
 use crate::ws::WsSettings;
 
@@ -224,6 +224,7 @@ impl Report {
             all.add(&kind.latency);
         }
         let announces = tally.kinds[Kind::Announce as usize].right;
+        let connections = tally.connections.as_deref();
         let sent: u64 = tally.kinds.iter().map(|kind| kind.requests).sum();
         Self {
             format: FORMAT,
@@ -245,8 +246,8 @@ impl Report {
             no_room: tally.no_room,
             behind: Latency::of(&tally.behind.0),
             curve: curve(&all.0),
-            http: tally.http.as_deref().map(HttpReport::new),
-            ws: tally.ws.as_deref().map(|ws| WsReport::new(ws, seconds)),
+            http: connections.zip(tally.http.as_deref()).map(HttpReport::new),
+            ws: connections.zip(tally.ws.as_deref()).map(|ws| WsReport::new(ws, seconds)),
             setup,
             ..Self::default()
         }
@@ -345,14 +346,14 @@ impl Setup {
 }
 
 impl HttpReport {
-    fn new(tally: &HttpTally) -> Self {
+    fn new((connections, tally): (&ConnectionTally, &HttpTally)) -> Self {
         Self {
-            opened: tally.opened,
+            opened: connections.opened,
             resumed: tally.resumed,
-            failed: tally.failed,
-            failure: tally.failure.clone(),
+            failed: connections.failed,
+            failure: connections.failure.clone(),
             deferred: tally.deferred,
-            handshake: Latency::of(&tally.handshake.0),
+            handshake: Latency::of(&connections.handshake.0),
             first_byte: Latency::of(&tally.first_byte.0),
         }
     }

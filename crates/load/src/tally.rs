@@ -40,48 +40,17 @@ pub struct Tally {
     /// Open loop: number of bursts since the start of the window that waited at the limit of
     /// requests in flight.
     pub no_room: u64,
+    /// Counts that only loads over HTTP and WebSocket have.
+    pub connections: Option<Box<ConnectionTally>>,
     /// Counts that only loads over HTTP have.
     pub http: Option<Box<HttpTally>>,
     /// Counts that only loads over WebSocket have.
     pub ws: Option<Box<WsTally>>,
 }
 
-/// Counts of the connections over HTTP that were begun within the window.
+/// Counts of the connections that were opened, or have failed, within the window.
 #[derive(Clone, Debug, Default)]
-pub struct HttpTally {
-    /// Nanoseconds until a connection was open, with its handshake.
-    pub handshake: Latencies,
-    /// Nanoseconds from sending (open loop: from the due time) to the first byte of a reply.
-    pub first_byte: Latencies,
-    /// Connections that were opened.
-    pub opened: u64,
-    /// Handshakes of TLS that resumed a session.
-    pub resumed: u64,
-    /// Connections that failed: none was opened, or it broke.
-    pub failed: u64,
-    /// Requests that are lost because the tracker asked to try later (BEP 31).
-    pub deferred: u64,
-    /// Why the first connection failed.
-    pub failure: Option<String>,
-}
-
-impl HttpTally {
-    fn add(&mut self, other: &Self) {
-        self.handshake.add(&other.handshake);
-        self.first_byte.add(&other.first_byte);
-        self.opened += other.opened;
-        self.resumed += other.resumed;
-        self.failed += other.failed;
-        self.deferred += other.deferred;
-        self.failure = self.failure.take().or_else(|| other.failure.clone());
-    }
-}
-
-/// Counts over WebSocket within the window.
-#[derive(Clone, Debug, Default)]
-pub struct WsTally {
-    /// Messages sent and received.
-    pub messages: [u64; 2],
+pub struct ConnectionTally {
     /// Nanoseconds until a connection was open, with its handshakes.
     pub handshake: Latencies,
     /// Connections that were opened.
@@ -90,6 +59,41 @@ pub struct WsTally {
     pub failed: u64,
     /// Why the first connection failed.
     pub failure: Option<String>,
+}
+
+impl ConnectionTally {
+    fn add(&mut self, other: &Self) {
+        self.handshake.add(&other.handshake);
+        self.opened += other.opened;
+        self.failed += other.failed;
+        self.failure = self.failure.take().or_else(|| other.failure.clone());
+    }
+}
+
+/// Counts over HTTP within the window.
+#[derive(Clone, Debug, Default)]
+pub struct HttpTally {
+    /// Nanoseconds from sending (open loop: from the due time) to the first byte of a reply.
+    pub first_byte: Latencies,
+    /// Handshakes of TLS that resumed a session.
+    pub resumed: u64,
+    /// Requests that are lost because the tracker asked to try later (BEP 31).
+    pub deferred: u64,
+}
+
+impl HttpTally {
+    fn add(&mut self, other: &Self) {
+        self.first_byte.add(&other.first_byte);
+        self.resumed += other.resumed;
+        self.deferred += other.deferred;
+    }
+}
+
+/// Counts over WebSocket within the window.
+#[derive(Clone, Debug, Default)]
+pub struct WsTally {
+    /// Messages sent and received.
+    pub messages: [u64; 2],
     /// Connections that the load tester has ended.
     pub disconnected: u64,
     /// Offers, by when they were sent.
@@ -118,10 +122,6 @@ pub struct Exchanged {
 impl WsTally {
     fn add(&mut self, other: &Self) {
         self.messages.iter_mut().zip(other.messages).for_each(|(mine, theirs)| *mine += theirs);
-        self.handshake.add(&other.handshake);
-        self.opened += other.opened;
-        self.failed += other.failed;
-        self.failure = self.failure.take().or_else(|| other.failure.clone());
         self.disconnected += other.disconnected;
         self.offers.add(&other.offers);
         self.answers.add(&other.answers);
@@ -247,6 +247,9 @@ impl Tally {
         self.behind.add(&other.behind);
         self.unsent += other.unsent;
         self.no_room += other.no_room;
+        if let Some(other) = &other.connections {
+            self.connections.get_or_insert_default().add(other);
+        }
         if let Some(other) = &other.http {
             self.http.get_or_insert_default().add(other);
         }

@@ -78,9 +78,9 @@ impl FromStr for Sizes {
         let number = |text: &str| text.parse().ok();
         let sizes = text.split_once('-').and_then(|(min, max)| Some((number(min)?, number(max)?)));
         let (min, max) = sizes.ok_or("expected MIN-MAX in bytes, like 500-2000")?;
-        match 100 <= min && min <= max && max <= 16_000 {
+        match sdp::MIN <= min && min <= max && max <= 16_000 {
             true => Ok(Self { min, max }),
-            false => Err("both have to be between 100 and 16000, and in order".into()),
+            false => Err(format!("both have to be between {} and 16000, and in order", sdp::MIN)),
         }
     }
 }

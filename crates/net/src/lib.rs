@@ -31,7 +31,8 @@
 //!    reported when it has a connection: the first one, and the next one after `accept` returned
 //!    `None`. A stream is reported when it is readable or writable: once after `watch`, and again
 //!    after a read or a write returned `WouldBlock`. Further events are allowed.
-//! 3. Input and its end make a stream readable. A failed connection makes it readable and writable.
+//! 3. Input and its end make a stream readable, and the event names the end, also where input is
+//!    left before it. A failed connection makes it readable and writable.
 //! 4. [`accept`](stream::Streams::accept) never blocks. It skips connections that failed while they
 //!    waited. After an error no event reports the connections that wait: the caller tries later.
 //! 5. Reads and writes never block, and may process any part of the bytes: only `WouldBlock` says

@@ -76,6 +76,9 @@ pub enum Ready {
         readable: bool,
         /// It takes output, or the connection has failed.
         writable: bool,
+        /// Its input ends behind what can be read, or the connection has failed: no further event
+        /// follows a read that does not reach the end.
+        ended: bool,
     },
 }
 

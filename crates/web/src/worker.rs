@@ -214,7 +214,7 @@ impl<S: Streams> WebWorker<S> {
                 Ready::Listener(_) if self.service.is_paused => {}
                 Ready::Listener(listener) if self.accepting.contains(&listener) => {}
                 Ready::Listener(listener) => self.accepting.push_back(listener),
-                Ready::Stream { key, readable, writable } => {
+                Ready::Stream { key, readable, writable, .. } => {
                     let key = Key::of_bits(key);
                     if let Some(connection) = self.table.get(key) {
                         connection.wake(readable, writable);

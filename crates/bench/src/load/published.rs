@@ -30,6 +30,8 @@ const OF_2022: &[(&str, &str)] = &[
     ("weight_announce", "99"),
     ("weight_scrape", "0"),
 ];
+/// Changes to the defaults of aquatic_http_load_test: the connections of http-keep-alive.
+const KEPT: &[(&str, &str)] = &[("num_connections", "64"), ("enable_tls", "false")];
 /// Changes to the defaults of aquatic_ws_load_test: connections as onrush-load has them, and rates
 /// from the start, as its window would begin at any time.
 const OVER_WEBSOCKET: &[(&str, &str)] =
@@ -103,6 +105,7 @@ impl Published {
         set(&mut text, "duration", &duration.to_string())?;
         let workers = load.seats.load.len().to_string();
         let (key, more) = match load.mix {
+            Mix::PublishedHttp => ("num_workers", KEPT),
             Mix::PublishedHttps => ("num_workers", OF_2022),
             Mix::PublishedWss => ("num_workers", OVER_WEBSOCKET),
             Mix::FewPublished => ("workers", &[("extra_statistics", "false")][..]),
@@ -237,6 +240,8 @@ mod tests {
             assert!(text.contains(line), "{text}");
         }
         assert!(text.starts_with("server_address = \"127.0.0.1:7000\"\nduration = 10\n"), "{text}");
+        let text = config(&tool(Published::PROGRAMS[1], &defaults(KEPT)), Mix::PublishedHttp);
+        assert!(text.contains("num_workers = 2\nnum_connections = 64\nenable_tls = false\n"));
     }
 
     #[test]

@@ -38,7 +38,8 @@ pub struct HttpArgs {
     #[arg(long, value_name = "on|off")]
     pub keep_alive: Option<Switch>,
 
-    /// Requests of a connection that wait for replies at a time.
+    /// Requests of a connection that wait for replies at a time; in a closed loop they leave in one
+    /// write.
     #[arg(
         long, value_name = "N", default_value_t = 1, value_parser = count(1..=1024),
         help_heading = SOMETIMES

@@ -235,8 +235,8 @@ mod tests {
             ("--idle 5 --connections 5", "--connections"),
             ("--idle 5 --find-max", "--find-max"),
             ("--sdp 500", "MIN-MAX"),
-            ("--sdp 99-500", "between 100 and 16000"),
-            ("--sdp 500-499", "between 100 and 16000"),
+            ("--sdp 42-500", "between 43 and 16000"),
+            ("--sdp 500-499", "between 43 and 16000"),
             ("--answers 101", "between 0 and 100"),
             ("--profile real --set mix.announce=0 --set mix.scrape=0", "no requests"),
         ] {

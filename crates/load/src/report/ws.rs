@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{CurvePoint, curve, ratio};
 use crate::latency::{Latency, Nanos};
-use crate::tally::{Exchanged, WsTally};
+use crate::tally::{ConnectionTally, Exchanged, WsTally};
 
 /// Connections and messages over WebSocket within the window.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -71,17 +71,17 @@ pub struct IdleReport {
 }
 
 impl WsReport {
-    pub(super) fn new(tally: &WsTally, seconds: f64) -> Self {
+    pub(super) fn new((connections, tally): (&ConnectionTally, &WsTally), seconds: f64) -> Self {
         let [messages_sent, messages_received] = tally.messages;
         Self {
             message_rate: (messages_sent + messages_received) as f64 / seconds,
             messages_sent,
             messages_received,
-            opened: tally.opened,
-            failed: tally.failed,
-            failure: tally.failure.clone(),
+            opened: connections.opened,
+            failed: connections.failed,
+            failure: connections.failure.clone(),
             disconnected: tally.disconnected,
-            handshake: Latency::of(&tally.handshake.0),
+            handshake: Latency::of(&connections.handshake.0),
             offers: ExchangeReport::new(&tally.offers),
             answers: ExchangeReport::new(&tally.answers),
             idle: None,
@@ -170,15 +170,16 @@ pub(super) mod tests {
 
     /// A report on 60 idle connections, of which half the answers were lost.
     pub(crate) fn example() -> WsReport {
-        let mut tally = WsTally { messages: [500, 700], failed: 3, ..WsTally::default() };
-        tally.failure = Some("a reason".into());
+        let failure = Some("a reason".into());
+        let connections = ConnectionTally { failed: 3, failure, ..ConnectionTally::default() };
+        let mut tally = WsTally { messages: [500, 700], ..WsTally::default() };
         tally.offers = Exchanged { sent: 90, due: 40, arrived: 40, ..Exchanged::default() };
         tally.answers =
             Exchanged { sent: 40, due: 40, arrived: 20, late: 4, ..Exchanged::default() };
         tally.offers.latency.0.saturating_record(2_000_000);
         tally.answers.latency.0.saturating_record(3_000_000);
         let idle = IdleReport::new((60, 2_000_000_000), Some((1000, 61_000)));
-        WsReport { idle: Some(idle), ..WsReport::new(&tally, 2.0) }
+        WsReport { idle: Some(idle), ..WsReport::new((&connections, &tally), 2.0) }
     }
 
     #[test]

@@ -30,7 +30,7 @@ impl WsWorker<'_> {
                 Ok(Some(read)) => read,
                 Ok(None) => break,
                 Err(finding) => {
-                    self.counts.stray(finding, rest, now);
+                    self.turns.counts.stray(finding, rest, now);
                     done = Err(io::Error::other("a malformed frame"));
                     break;
                 }
@@ -50,11 +50,14 @@ impl WsWorker<'_> {
                 break;
             }
         }
-        self.counts.bytes(at, now);
+        self.turns.counts.bytes(at, now);
         if let Some(client) = &mut self.slots[number as usize].client {
             input.drain(..at);
             client.connection.input = input;
             client.frames = frames;
+            if !client.connection.out.is_empty() {
+                self.turns.send(number);
+            }
         }
         if let Err(error) = done {
             self.failed(number, &error, now);
@@ -62,12 +65,12 @@ impl WsWorker<'_> {
     }
 
     fn message(&mut self, number: u32, text: &str, now: Nanos) {
-        if self.counts.within(now) {
+        if self.turns.counts.within(now) {
             self.ws().messages[1] += 1;
         }
         let mut reader = std::mem::take(&mut self.reader);
         match reader.read(text) {
-            Err(bad) => self.counts.stray(bad.into(), text.as_bytes(), now),
+            Err(bad) => self.turns.counts.stray(bad.into(), text.as_bytes(), now),
             Ok(Reply::Offer(offer)) => self.offer(number, &offer, text, now),
             Ok(Reply::Answer(answer)) => self.answer(number, &answer, text, now),
             Ok(reply) => self.reply(number, &reply, text, now),
@@ -86,17 +89,17 @@ impl WsWorker<'_> {
         };
         // Replies come in the order of the requests.
         if slot.overdue.take_if(|pending| is_of(pending)).is_some() {
-            return self.counts.late(now);
+            return self.turns.counts.late(now);
         }
         let Some(pending) = slot.pending.filter(is_of) else {
-            return self.counts.stray(Finding::Unasked, text.as_bytes(), now);
+            return self.turns.counts.stray(Finding::Unasked, text.as_bytes(), now);
         };
         let verdict = match (reply, pending.request) {
             (Reply::Failure(failure), request) => match failure.retry_in {
                 _ if may_be_refused(&request) => Ok(Right::PLAIN),
                 // As a tracker under overload sends it (BEP 31).
                 Some(_) => {
-                    self.counts.lost(request.kind(), pending.sent);
+                    self.turns.counts.lost(request.kind(), pending.sent);
                     return self.answered(number, now);
                 }
                 None => Err(Finding::ErrorReply),
@@ -115,7 +118,7 @@ impl WsWorker<'_> {
         let (connection, url) = (slot.number, &self.target.urls[slot.url]);
         let asked = || format!("{:?} of connection {connection} to {url}", pending.request);
         let of = (pending.request.kind(), pending.sent);
-        self.counts.reply(of, now, verdict, text.as_bytes(), asked);
+        self.turns.counts.reply(of, now, verdict, text.as_bytes(), asked);
         self.answered(number, now);
     }
 
@@ -140,7 +143,7 @@ impl WsWorker<'_> {
         };
         let due = u64::from(others.min(pending.offers));
         self.due += due;
-        if self.counts.within(pending.sent) {
+        if self.turns.counts.within(pending.sent) {
             self.ws().offers.due += due;
         }
     }
@@ -148,7 +151,7 @@ impl WsWorker<'_> {
     /// Checks an offer, and answers it or not.
     fn offer(&mut self, number: u32, it: &Forwarded<'_>, text: &str, now: Nanos) {
         let Some(offer) = self.board.offer(&it.offer_id) else {
-            return self.counts.stray(Finding::OfferUnknown, text.as_bytes(), now);
+            return self.turns.counts.stray(Finding::OfferUnknown, text.as_bytes(), now);
         };
         let Some(known) = self.board.known(offer) else {
             // It is older than all that is known.
@@ -159,10 +162,10 @@ impl WsWorker<'_> {
         let answers = self.chance.random_bool(self.target.settings.answers);
         let (to, differs) = match self.check_offer(number, it, (offer, known), answers) {
             Ok(found) => found,
-            Err(finding) => return self.counts.stray(finding, text.as_bytes(), now),
+            Err(finding) => return self.turns.counts.stray(finding, text.as_bytes(), now),
         };
         if let Some(finding) = differs {
-            self.counts.differs(finding, text.as_bytes(), now);
+            self.turns.counts.differs(finding, text.as_bytes(), now);
         }
         self.exchanged(known.sent, now, |ws| &mut ws.offers);
         if !answers {
@@ -177,7 +180,7 @@ impl WsWorker<'_> {
             });
         }
         self.sent_message(now);
-        if self.counts.within(known.sent) {
+        if self.turns.counts.within(known.sent) {
             let answers = &mut self.ws().answers;
             answers.sent += 1;
             answers.due += 1;
@@ -231,7 +234,7 @@ impl WsWorker<'_> {
                 self.returned += 1;
                 self.exchanged(known.sent, now, |ws| &mut ws.answers);
             }
-            Err(finding) => self.counts.stray(finding, text.as_bytes(), now),
+            Err(finding) => self.turns.counts.stray(finding, text.as_bytes(), now),
         }
     }
 
@@ -283,10 +286,10 @@ impl WsWorker<'_> {
         now: Nanos,
         of: impl FnOnce(&mut WsTally) -> &mut Exchanged,
     ) {
-        if !self.counts.within(sent) {
+        if !self.turns.counts.within(sent) {
             return;
         }
-        let (latency, timeout) = (now.saturating_sub(sent), self.pacer.timeout);
+        let (latency, timeout) = (now.saturating_sub(sent), self.turns.pacer.timeout);
         let exchanged = of(self.ws());
         match latency <= timeout {
             true => {

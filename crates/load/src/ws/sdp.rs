@@ -10,6 +10,11 @@ use crate::plan::population::mix;
 const LINE: usize = 64;
 /// The end of a line, as it is within a JSON string.
 const END: &[u8] = br"\r\n";
+/// The first lines, around a number that no other description has.
+const START: &[u8] = br"v=0\r\no=- ";
+const ORIGIN: &[u8] = br" 1 IN IP6 ::\r\n";
+/// Bytes of the shortest description: the first lines with the number in hexadecimal.
+pub(super) const MIN: usize = START.len() + 16 + ORIGIN.len();
 /// Lines that descriptions are cut from.
 const LINES: usize = 1024;
 
@@ -43,11 +48,13 @@ impl Descriptions {
         let begin = out.len();
         let range = (self.sizes.max - self.sizes.min + 1) as u64;
         let size = self.sizes.min + ((u64::from(seed as u32) * range) >> 32) as usize;
-        out.extend_from_slice(br"v=0\r\no=- ");
-        for shift in (0..64).step_by(4).rev() {
-            out.push(b"0123456789abcdef"[(seed >> shift) as usize & 15]);
+        out.extend_from_slice(START);
+        let mut number = [0; 16];
+        for (digits, byte) in number.as_chunks_mut::<2>().0.iter_mut().zip(seed.to_be_bytes()) {
+            *digits = [byte >> 4, byte & 15].map(|digit| b"0123456789abcdef"[usize::from(digit)]);
         }
-        out.extend_from_slice(br" 2 IN IP4 127.0.0.1\r\n");
+        out.extend_from_slice(&number);
+        out.extend_from_slice(ORIGIN);
         let rest = size.saturating_sub(out.len() - begin);
         // An escaped line end is not cut in two.
         let cut = (rest % LINE).saturating_sub(LINE - END.len());
@@ -63,7 +70,7 @@ mod tests {
 
     #[test]
     fn descriptions_are_strings_of_all_sizes_and_differ() {
-        let sizes = Sizes { min: 100, max: 260 };
+        let sizes = Sizes { min: MIN, max: 260 };
         let descriptions = Descriptions::new(sizes, 1);
         let mut found = std::collections::BTreeSet::new();
         for n in 0..5000 {

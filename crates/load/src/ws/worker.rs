@@ -1,13 +1,10 @@
 //! A worker over WebSocket: its slots and their requests. What arrives is handled by
 //! `messages`.
 
-use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use onrush_net::stream::mio::Backend;
-use onrush_net::stream::{Ready, Streams as _};
 use onrush_proto::webtorrent::OfferId;
 use onrush_proto::webtorrent::client::{ReplyReader, write_announce, write_scrape};
 use onrush_proto::{Announce, Event, Family, InfoHash, PeerId};
@@ -20,19 +17,13 @@ use super::client::{Client, Frames, message, upgrade_request, upgraded};
 use super::sdp::Descriptions;
 use super::{Target, slots};
 use crate::check::Checker;
-use crate::connection::{Connection, is_own_limit};
+use crate::connection::Connection;
 use crate::plan::population::mix;
 use crate::plan::{Plan, PlannedRequest};
 use crate::tally::WsTally;
-use crate::worker::pace::Progress;
-use crate::worker::{Counts, LoadSettings, Nanos, Next, Pacer, Prepared, Window, Worker};
+use crate::turns::{self, Protocol, Turns};
+use crate::worker::{LoadSettings, Nanos, Next, Prepared, Window};
 
-/// Bytes received at once.
-const SPACE: usize = 1 << 16;
-/// Interval of the search for overdue requests and for slots that rest.
-const SEARCH_EVERY: Nanos = 10_000_000;
-/// Time for which a slot takes no request after its connection has failed.
-const REST: Nanos = 50_000_000;
 /// Connections of a worker that are being opened at a time: fewer than wait to be accepted.
 const MAX_OPENING: usize = 256;
 /// Interval at which the end of all workers is looked for.
@@ -44,11 +35,7 @@ pub struct WsWorker<'p> {
     pub(super) target: Target,
     upgrades: Vec<Vec<u8>>,
     names: Vec<ServerName<'static>>,
-    backend: Backend,
-    /// Whether the events of the last wait are still to be taken.
-    has_waited: bool,
-    pub(super) counts: Counts,
-    pub(super) pacer: Pacer,
+    pub(super) turns: Turns,
     pub(super) checker: Checker,
     pub(super) chance: SmallRng,
     pub(super) reader: ReplyReader,
@@ -57,19 +44,11 @@ pub struct WsWorker<'p> {
     seed: u64,
     worker: usize,
     pub(super) slots: Vec<Slot>,
-    /// Slots that take a request, each once.
-    free: VecDeque<u32>,
-    /// Slots that take none for a while.
-    resting: VecDeque<(Nanos, u32)>,
-    in_flight: usize,
     opening: usize,
     /// Offers that were sent; those that should arrive, and answers that have returned.
     offers: u64,
     pub(super) due: u64,
     pub(super) returned: u64,
-    sent_at: Nanos,
-    searched: Nanos,
-    space: Vec<u8>,
     ids: Vec<OfferId>,
     /// A description to compare with.
     pub(super) expected: Vec<u8>,
@@ -78,8 +57,6 @@ pub struct WsWorker<'p> {
 /// A connection and the memberships of its peers.
 pub(super) struct Slot {
     pub(super) client: Option<Client>,
-    /// Number of connections so far, which tells their events apart.
-    generation: u32,
     /// Its number among the connections of all workers: that of its peers' address.
     pub(super) number: u32,
     pub(super) family: Family,
@@ -92,8 +69,6 @@ pub(super) struct Slot {
     pub(super) overdue: Option<Pending>,
     /// Of peer `number + n * connections` at place n.
     pub(super) memberships: Vec<Membership>,
-    /// Whether it is in `free` or `resting`.
-    is_listed: bool,
     /// Whether it has had a reply, with `--idle`.
     pub(super) is_served: bool,
 }
@@ -151,16 +126,13 @@ impl Prepared for Unstarted {
         window: Window,
     ) -> io::Result<WsWorker<'_>> {
         let slots = slots::of(plan, &self.target, number, load.workers);
-        let mut counts = Counts::new(window, load.strict);
-        counts.tally.ws = Some(Box::default());
+        let mut turns = Turns::new(&load, number, window, slots.len())?;
+        turns.counts.tally.ws = Some(Box::default());
         Ok(WsWorker {
             plan,
             upgrades: self.target.urls.iter().map(upgrade_request).collect(),
             names: self.target.urls.iter().map(|url| url.server_name()).collect(),
-            backend: Backend::new(Vec::new())?,
-            has_waited: false,
-            counts,
-            pacer: Pacer::new(&load, window, number),
+            turns,
             checker: Checker::new(plan, load.strictness),
             chance: plan.chance(number),
             reader: ReplyReader::default(),
@@ -169,17 +141,11 @@ impl Prepared for Unstarted {
             seed: load.seed,
             worker: number,
             target: self.target,
-            free: (0..slots.len() as u32).collect(),
             slots,
-            resting: VecDeque::new(),
-            in_flight: 0,
             opening: 0,
             offers: 0,
             due: 0,
             returned: 0,
-            sent_at: 0,
-            searched: 0,
-            space: vec![0; SPACE],
             ids: Vec::new(),
             expected: Vec::new(),
         })
@@ -190,7 +156,6 @@ impl Slot {
     pub(super) fn new(number: u32, family: Family, address: u32, url: usize, peers: usize) -> Self {
         Self {
             client: None,
-            generation: 0,
             number,
             family,
             address,
@@ -198,71 +163,128 @@ impl Slot {
             pending: None,
             overdue: None,
             memberships: vec![Membership::NONE; peers],
-            is_listed: true,
             is_served: false,
         }
     }
 }
 
-impl Worker for WsWorker<'_> {
-    fn counts(&mut self) -> &mut Counts {
-        &mut self.counts
+impl Protocol for WsWorker<'_> {
+    fn turns(&mut self) -> &mut Turns {
+        &mut self.turns
     }
 
-    fn end_at(&mut self, end: Nanos) {
-        self.counts.end_at(end, self.sent_at);
-    }
-
-    fn dropped(&self) -> u64 {
-        0
-    }
-
-    fn turn(&mut self, clock: &impl Fn() -> Nanos) -> io::Result<Next> {
-        if !self.has_waited {
-            self.backend.wait(Duration::ZERO)?;
+    fn event(&mut self, number: u32, event: turns::Event, now: Nanos) {
+        let Some(client) = &mut self.slots[number as usize].client else { return };
+        let connection = &mut client.connection;
+        let mut done = if event.writable { connection.flush() } else { Ok(()) };
+        if event.readable && done.is_ok() {
+            done = connection.receive(&mut self.turns.space, event.ended);
         }
-        self.has_waited = false;
-        while let Some(ready) = self.backend.ready() {
-            if let Ready::Stream { key, readable, writable } = ready {
-                let (number, generation) = (key as u32, (key >> 32) as u32);
-                if self.slots[number as usize].generation == generation {
-                    self.event(number, (readable, writable), clock());
-                }
+        let ended = connection.ended;
+        // A response without an upgrade says more than a reset behind it.
+        done = self.upgrade(number, now).and(done);
+        self.receive(number, now);
+        let Some(client) = &self.slots[number as usize].client else { return };
+        if client.ends {
+            return self.close(number);
+        }
+        if done.is_ok() && ended {
+            done = Err(io::Error::new(io::ErrorKind::UnexpectedEof, "closed by the tracker"));
+        }
+        if let Err(error) = done {
+            self.failed(number, &error, now);
+        }
+    }
+
+    /// A connection without its upgrade, or with a second overdue request, is not used any more.
+    fn expire(&mut self, number: u32, now: Nanos) {
+        let slot = &mut self.slots[number as usize];
+        let Some(pending) = slot.pending.filter(|pending| pending.deadline <= now) else { return };
+        let is_open = slot.client.as_ref().is_some_and(|client| client.is_open);
+        if is_open && slot.overdue.is_none() {
+            (slot.pending, slot.overdue) = (None, Some(pending));
+            self.lost(&pending);
+            self.list(number);
+        } else {
+            let error = io::Error::new(io::ErrorKind::TimedOut, "no reply in time");
+            self.failed(number, &error, now);
+        }
+    }
+
+    /// One request, and one in all with `--idle`.
+    fn room(&self, number: u32) -> usize {
+        let slot = &self.slots[number as usize];
+        let is_idle = self.target.settings.is_idle && slot.is_served;
+        usize::from(slot.pending.is_none() && !is_idle)
+    }
+
+    fn may_connect(&self, number: u32) -> bool {
+        self.slots[number as usize].client.is_some() || self.opening < MAX_OPENING
+    }
+
+    fn plan(&mut self, number: u32, now: Nanos) {
+        let slot = &mut self.slots[number as usize];
+        let (plan, settings) = (self.plan, &self.target.settings);
+        let planned = match settings.is_idle && !slot.memberships.is_empty() {
+            true => {
+                let (peer, event) = (slot.number, Event::Started);
+                let seeder = plan.begins_as_seeder(Family::V4, peer);
+                Some(PlannedRequest::Announce { peer, event, seeder })
             }
+            false => plan.next(&mut self.chance, Family::V4, slot.number),
+        };
+        // A connection without peers scrapes.
+        let scrape =
+            |chance: &mut SmallRng| PlannedRequest::Scrape { draw: chance.random(), hashes: 1 };
+        let request = planned.unwrap_or_else(|| scrape(&mut self.chance));
+        let (mut info_hash, mut offers, mut ends) = (InfoHash::default(), 0, false);
+        if let PlannedRequest::Announce { peer, event, .. } = request {
+            info_hash = plan.population.info_hash(plan.population.member(Family::V4, peer).swarm);
+            offers = if event == Event::Stopped { 0 } else { settings.offers };
+            ends = settings.disconnects > 0.0 && self.chance.random_bool(settings.disconnects);
         }
-        self.search(clock());
-        self.fill(clock);
-        let now = clock();
-        let (in_flight, has_room) = (self.in_flight > 0, !self.free.is_empty());
-        let end = self.counts.window.end;
-        let next = self.pacer.next(now, end, Progress { in_flight, has_room, is_busy: false });
-        if next != Next::Done {
-            return Ok(next);
+        let sent = self.turns.begin(request.kind(), now);
+        let deadline = now + self.turns.pacer.timeout;
+        let is_sent = false;
+        let pending = Pending { request, info_hash, sent, deadline, offers, ends, is_sent };
+        self.slots[number as usize].pending = Some(pending);
+    }
+
+    fn write(&mut self, number: u32, _: usize, now: Nanos) {
+        if self.slots[number as usize].client.is_none()
+            && let Err(error) = self.open(number, now)
+        {
+            if let Some(pending) = self.slots[number as usize].pending.take() {
+                self.lost(&pending);
+            }
+            return self.turns.not_begun(number, &error, now);
         }
-        self.counts.tally.unsent = self.pacer.unsent(end);
+        self.request(number, now);
+    }
+
+    fn flush(&mut self, number: u32, now: Nanos) {
+        let Some(client) = &mut self.slots[number as usize].client else { return };
+        if let Err(error) = client.connection.flush() {
+            self.failed(number, &error, now);
+        }
+    }
+
+    fn end(&mut self, now: Nanos) -> Next {
         self.count_held();
         // Offers and answers under way, and those of other workers, which come to this one.
         let [delivered, answered] = self.board.progress(self.worker);
         let is_complete = delivered >= self.due && self.returned >= answered;
-        let waits = !is_complete && now < self.sent_at + self.pacer.timeout;
-        Ok(match self.board.any_waits(self.worker, waits) {
+        let waits = !is_complete && now < self.turns.sent_at + self.turns.pacer.timeout;
+        match self.board.any_waits(self.worker, waits) {
             true => Next::Wait(END_WAIT),
             false => Next::Done,
-        })
-    }
-
-    fn wait(&mut self, timeout: Duration) -> io::Result<()> {
-        self.has_waited = true;
-        match self.pacer.is_open() {
-            true => self.backend.wait_exactly(timeout),
-            false => self.backend.wait(timeout),
         }
     }
 }
 
 impl WsWorker<'_> {
     pub(super) fn ws(&mut self) -> &mut WsTally {
-        self.counts.tally.ws.get_or_insert_default()
+        self.turns.counts.tally.ws.get_or_insert_default()
     }
 
     /// The id of the peers of a connection: that of one client.
@@ -284,30 +306,6 @@ impl WsWorker<'_> {
         peer as usize / self.target.settings.connections
     }
 
-    /// Sends and receives on a connection that is ready.
-    fn event(&mut self, number: u32, (readable, writable): (bool, bool), now: Nanos) {
-        let Some(client) = &mut self.slots[number as usize].client else { return };
-        let connection = &mut client.connection;
-        let mut done = if writable { connection.flush() } else { Ok(()) };
-        if readable && done.is_ok() {
-            done = connection.receive(&mut self.space, false);
-        }
-        let ended = connection.ended;
-        done = done.and_then(|()| self.upgrade(number, now));
-        self.receive(number, now);
-        let Some(client) = &mut self.slots[number as usize].client else { return };
-        if client.ends {
-            return self.close(number);
-        }
-        done = done.and_then(|()| client.connection.flush());
-        if done.is_ok() && ended {
-            done = Err(io::Error::new(io::ErrorKind::UnexpectedEof, "closed by the tracker"));
-        }
-        if let Err(error) = done {
-            self.failed(number, &error, now);
-        }
-    }
-
     /// Finishes the upgrade of a connection once its response has come, and sends what waits.
     fn upgrade(&mut self, number: u32, now: Nanos) -> io::Result<()> {
         let Some(client) = &mut self.slots[number as usize].client else { return Ok(()) };
@@ -321,13 +319,11 @@ impl WsWorker<'_> {
         client.is_open = true;
         self.opening -= 1;
         let took = now.saturating_sub(client.begun);
-        if self.counts.within(now) {
-            let ws = self.ws();
-            ws.opened += 1;
-            ws.handshake.0.saturating_record(took);
-            ws.held.1 = now;
+        self.turns.opened(took, now);
+        if self.turns.counts.within(now) {
+            self.ws().held.1 = now;
         }
-        self.write(number, now);
+        self.request(number, now);
         Ok(())
     }
 
@@ -336,7 +332,7 @@ impl WsWorker<'_> {
         let slot = &mut self.slots[number as usize];
         let Some(client) = slot.client.take() else { return };
         self.opening -= usize::from(!client.is_open);
-        slot.generation = slot.generation.wrapping_add(1) & (u32::MAX >> 1);
+        self.turns.ended(number);
         (slot.overdue, slot.is_served) = (None, false);
         slot.memberships.fill(Membership::NONE);
         if let Some(pending) = slot.pending.take() {
@@ -346,23 +342,14 @@ impl WsWorker<'_> {
     }
 
     fn lost(&mut self, pending: &Pending) {
-        self.in_flight -= 1;
-        self.counts.lost(pending.request.kind(), pending.sent);
+        self.turns.lost(pending.request.kind(), pending.sent);
     }
 
     /// A connection has failed.
     pub(super) fn failed(&mut self, number: u32, error: &io::Error, now: Nanos) {
-        self.note(error, now);
+        self.turns.failed(error, now);
         self.close(number);
-        self.rest(number, now);
-    }
-
-    fn note(&mut self, error: &io::Error, now: Nanos) {
-        if self.counts.within(now) {
-            let ws = self.ws();
-            ws.failed += 1;
-            ws.failure.get_or_insert_with(|| error.to_string());
-        }
+        self.turns.rest(number, now);
     }
 
     /// Takes the request of a slot that has its reply, and lets it take another one.
@@ -370,167 +357,40 @@ impl WsWorker<'_> {
         let slot = &mut self.slots[number as usize];
         let Some(pending) = slot.pending.take() else { return };
         slot.is_served = true;
-        self.in_flight -= 1;
+        self.turns.answered();
         if pending.ends
             && let Some(client) = &mut slot.client
         {
             client.ends = true;
-            let counts = self.counts.within(now);
+            let counts = self.turns.counts.within(now);
             self.ws().disconnected += u64::from(counts);
         }
         self.list(number);
     }
 
-    /// Lets a slot take a request, if it has none; with `--idle`, one in all.
-    fn list(&mut self, number: u32) {
-        let slot = &mut self.slots[number as usize];
-        let is_idle = self.target.settings.is_idle && slot.is_served;
-        if !slot.is_listed && slot.pending.is_none() && !is_idle {
-            slot.is_listed = true;
-            self.free.push_back(number);
-        }
-    }
-
-    /// Lets a slot take no request for a while.
-    fn rest(&mut self, number: u32, now: Nanos) {
-        self.free.retain(|free| *free != number);
-        if !self.resting.iter().any(|(_, resting)| *resting == number) {
-            self.resting.push_back((now + REST, number));
-            self.slots[number as usize].is_listed = true;
-        }
-    }
-
-    /// Finds overdue requests, and slots that have rested. A connection without its upgrade, or
-    /// with a second overdue request, is not used any more.
-    fn search(&mut self, now: Nanos) {
-        if now.saturating_sub(self.searched) < SEARCH_EVERY {
-            return;
-        }
-        self.searched = now;
-        for number in 0..self.slots.len() as u32 {
-            let slot = &mut self.slots[number as usize];
-            let Some(pending) = slot.pending.filter(|pending| pending.deadline <= now) else {
-                continue;
-            };
-            let is_open = slot.client.as_ref().is_some_and(|client| client.is_open);
-            if is_open && slot.overdue.is_none() {
-                (slot.pending, slot.overdue) = (None, Some(pending));
-                self.lost(&pending);
-                self.list(number);
-            } else {
-                let error = io::Error::new(io::ErrorKind::TimedOut, "no reply in time");
-                self.failed(number, &error, now);
-            }
-        }
-        while let Some(&(_, number)) = self.resting.front().filter(|(until, _)| *until <= now) {
-            self.resting.pop_front();
-            self.slots[number as usize].is_listed = false;
-            self.list(number);
-        }
-    }
-
-    /// Sends the due requests.
-    fn fill(&mut self, clock: &impl Fn() -> Nanos) {
-        // A slot whose connection fails at once does not return within a turn.
-        for _ in 0..self.free.len() {
-            let now = clock();
-            let Some(&number) = self.free.front() else { break };
-            let is_new = self.slots[number as usize].client.is_none();
-            if is_new && self.opening >= MAX_OPENING {
-                break;
-            }
-            if self.pacer.wanted(now, self.counts.window.end, 1, 1) == 0 {
-                return;
-            }
-            self.free.pop_front();
-            self.slots[number as usize].is_listed = false;
-            self.compose(number, now);
-            self.sent_at = now;
-            self.send(number, now);
-        }
-        let now = clock();
-        let Counts { tally, window, .. } = &mut self.counts;
-        if self.free.is_empty() && self.pacer.is_open() && now >= window.start {
-            tally.no_room += u64::from(self.pacer.wanted(now, window.end, 0, 1) > 0);
-        }
-    }
-
-    /// Plans a request of a slot.
-    fn compose(&mut self, number: u32, now: Nanos) {
-        let slot = &mut self.slots[number as usize];
-        let (plan, settings) = (self.plan, &self.target.settings);
-        let planned = match settings.is_idle && !slot.memberships.is_empty() {
-            true => {
-                let (peer, event) = (slot.number, Event::Started);
-                let seeder = plan.begins_as_seeder(Family::V4, peer);
-                Some(PlannedRequest::Announce { peer, event, seeder })
-            }
-            false => plan.next(&mut self.chance, Family::V4, slot.number),
-        };
-        // A connection without peers scrapes.
-        let scrape =
-            |chance: &mut SmallRng| PlannedRequest::Scrape { draw: chance.random(), hashes: 1 };
-        let request = planned.unwrap_or_else(|| scrape(&mut self.chance));
-        let (mut info_hash, mut offers, mut ends) = (InfoHash::default(), 0, false);
-        if let PlannedRequest::Announce { peer, event, .. } = request {
-            info_hash = plan.population.info_hash(plan.population.member(Family::V4, peer).swarm);
-            offers = if event == Event::Stopped { 0 } else { settings.offers };
-            ends = settings.disconnects > 0.0 && self.chance.random_bool(settings.disconnects);
-        }
-        let due = self.pacer.take(now);
-        self.counts.request(request.kind(), due, false);
-        if self.pacer.is_open() {
-            self.counts.behind(due, now, 1);
-        }
-        let (sent, deadline) = (due, now + self.pacer.timeout);
-        let is_sent = false;
-        let pending = Pending { request, info_hash, sent, deadline, offers, ends, is_sent };
-        self.slots[number as usize].pending = Some(pending);
-        self.in_flight += 1;
-    }
-
-    /// Sends the request of a slot, or opens a connection for it.
-    fn send(&mut self, number: u32, now: Nanos) {
-        if self.slots[number as usize].client.is_none()
-            && let Err(error) = self.open(number, now)
-        {
-            // It is this host that has no port or no descriptor left.
-            self.counts.tally.sent.unsent += u64::from(is_own_limit(&error));
-            self.note(&error, now);
-            if let Some(pending) = self.slots[number as usize].pending.take() {
-                self.lost(&pending);
-            }
-            return self.rest(number, now);
-        }
-        self.write(number, now);
-        let Some(client) = &mut self.slots[number as usize].client else { return };
-        if let Err(error) = client.connection.flush() {
-            self.failed(number, &error, now);
-        }
-    }
-
     fn open(&mut self, number: u32, now: Nanos) -> io::Result<()> {
         let slot = &mut self.slots[number as usize];
-        let key = u64::from(slot.generation) << 32 | u64::from(number);
+        let key = self.turns.key(number);
         let source = self.target.sources.get(slot.family, slot.address);
         let ways = (source, self.target.urls[slot.url].address);
         let tls = self.target.tls.as_ref().map(|config| (config, &self.names[slot.url]));
-        let mut connection = Connection::begin(&mut self.backend, key, ways, tls)?;
+        let mut connection = Connection::begin(&mut self.turns.backend, key, ways, tls)?;
         connection.out.extend_from_slice(&self.upgrades[slot.url]);
         let frames = Frames::default();
         slot.client = Some(Client { connection, frames, begun: now, is_open: false, ends: false });
         self.opening += 1;
+        self.turns.send(number);
         Ok(())
     }
 
     /// Writes the request of a slot, once its connection is open.
-    fn write(&mut self, number: u32, now: Nanos) {
+    fn request(&mut self, number: u32, now: Nanos) {
         let slot = &self.slots[number as usize];
         let is_open = slot.client.as_ref().is_some_and(|client| client.is_open);
         let Some(pending) = slot.pending.filter(|pending| is_open && !pending.is_sent) else {
             return;
         };
-        let (plan, is_counted) = (self.plan, self.counts.within(pending.sent));
+        let (plan, is_counted) = (self.plan, self.turns.counts.within(pending.sent));
         let mut announced = None;
         if let PlannedRequest::Announce { peer, event, seeder } = pending.request {
             let announce = plan.announced(Family::V4, peer, event, seeder);
@@ -566,12 +426,13 @@ impl WsWorker<'_> {
             }
             (None, _) => write_scrape(std::iter::empty(), out),
         });
+        self.turns.send(number);
         self.sent_message(now);
     }
 
     /// Counts a message that is sent.
     pub(super) fn sent_message(&mut self, now: Nanos) {
-        let counts = self.counts.within(now);
+        let counts = self.turns.counts.within(now);
         self.ws().messages[0] += u64::from(counts);
     }
 

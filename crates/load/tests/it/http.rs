@@ -64,6 +64,15 @@ fn a_right_tracker_is_found_right() {
     }
 }
 
+#[test]
+fn requests_of_a_pipeline_leave_together() {
+    let tracker = HttpServer::start(Fault::Nothing, Wire::Right);
+    tracker.run(&mut load(&tracker, "--pipeline 8"), REQUESTS);
+    let [requests, reads] = tracker.server.received();
+    // All but the first ones, which ask whether the tracker is there, and the last of each worker.
+    assert!(requests > 7 * reads, "{requests} requests in {reads} reads");
+}
+
 const FAULTS: [(Fault, Wire, Finding); 23] = [
     (Fault::AllErrors, Wire::Right, Finding::ErrorReply),
     (Fault::CountsDouble, Wire::Right, Finding::CountsTooHigh),

@@ -2,8 +2,9 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use onrush_proto::http::{
@@ -61,12 +62,15 @@ pub(crate) enum Wire {
 /// A tracker over HTTP at an unused port of 127.0.0.1.
 pub(crate) struct HttpServer {
     listener: Listener,
+    state: Arc<State>,
 }
 
 struct State {
     wire: Wire,
     tracker: HttpTracker,
     requests: Mutex<u64>,
+    /// Reads that returned requests or parts of them.
+    reads: AtomicU64,
     counts: Sender<usize>,
 }
 
@@ -74,10 +78,17 @@ impl HttpServer {
     /// A tracker, and the requests that come.
     pub(crate) fn start(fault: Fault, wire: Wire) -> Counted<Self> {
         let (counts, received) = channel();
-        let (tracker, requests) = (HttpTracker::new(fault), Mutex::default());
-        let state = State { wire, tracker, requests, counts };
-        let listener = Listener::start("127.0.0.1", move |stream| _ = serve(stream, &state));
-        Counted { server: Self { listener: listener.unwrap() }, received }
+        let (tracker, requests, reads) =
+            (HttpTracker::new(fault), Mutex::default(), AtomicU64::new(0));
+        let state = Arc::new(State { wire, tracker, requests, reads, counts });
+        let of_threads = Arc::clone(&state);
+        let listener = Listener::start("127.0.0.1", move |stream| _ = serve(stream, &of_threads));
+        Counted { server: Self { listener: listener.unwrap(), state }, received }
+    }
+
+    /// Requests, and the reads that have returned them.
+    pub(crate) fn received(&self) -> [u64; 2] {
+        [*self.state.requests.lock().unwrap(), self.state.reads.load(Ordering::Relaxed)]
     }
 
     pub(crate) fn target(&self) -> String {
@@ -95,7 +106,10 @@ fn serve(mut stream: TcpStream, state: &State) -> std::io::Result<()> {
                 Some(end) => break end + 4,
                 None => match stream.read(&mut space)? {
                     0 => return Ok(()),
-                    len => input.extend_from_slice(&space[..len]),
+                    len => {
+                        state.reads.fetch_add(1, Ordering::Relaxed);
+                        input.extend_from_slice(&space[..len]);
+                    }
                 },
             }
         };

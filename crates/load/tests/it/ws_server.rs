@@ -241,7 +241,7 @@ impl State {
         let Offer { mut offer_id, offer } = *offer;
         let mut text = offer.to_owned();
         match self.fault {
-            WsFault::OfferByte => text = text.replace("127.0.0.1", "127.0.0.2"),
+            WsFault::OfferByte => text = text.replace("IP6 ::", "IP6 :1"),
             WsFault::OfferId => offer_id.0[19] ^= 1,
             WsFault::OfferPeer => peer_id.0[19] ^= 1,
             WsFault::OfferHash => info_hash.0[19] ^= 1,
@@ -262,7 +262,7 @@ impl State {
         let Answer { to_peer_id, mut offer_id, answer } = *answer;
         let mut text = answer.to_owned();
         match self.fault {
-            WsFault::AnswerByte => text = text.replace("127.0.0.1", "127.0.0.2"),
+            WsFault::AnswerByte => text = text.replace("IP6 ::", "IP6 :1"),
             WsFault::AnswerCertificate => {
                 let at = text.find("sha-256 ").unwrap() + "sha-256 ".len();
                 let other = if text[at..].starts_with("00") { "01" } else { "00" };

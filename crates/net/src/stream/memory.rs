@@ -340,7 +340,8 @@ impl State {
                 let side = &mut connection.sides[SERVER];
                 side.awaits_input &= !readable;
                 side.awaits_room &= !writable;
-                ready.push_back(Ready::Stream { key, readable, writable });
+                let ended = side.has_ended || connection.is_reset;
+                ready.push_back(Ready::Stream { key, readable, writable, ended });
             }
         }
     }

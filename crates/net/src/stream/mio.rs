@@ -129,10 +129,12 @@ impl Streams for Backend {
 /// The event of a stream.
 fn of_stream(key: u64, event: &Event) -> Ready {
     let failed = event.is_error();
+    let ended = event.is_read_closed() || failed;
     Ready::Stream {
         key,
-        readable: event.is_readable() || event.is_read_closed() || failed,
+        readable: event.is_readable() || ended,
         writable: event.is_writable() || event.is_write_closed() || failed,
+        ended,
     }
 }
 

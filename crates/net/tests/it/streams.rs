@@ -221,7 +221,8 @@ fn an_event_comes_once<R: Rig>() {
             streams.wait(SOON).unwrap();
             streams.ready()
         });
-        assert_eq!(ready, Ready::Stream { key: 7, readable: false, writable: true });
+        let event = Ready::Stream { key: 7, readable: false, writable: true, ended: false };
+        assert_eq!(ready, event);
         assert_eq!(streams.ready(), None);
         client.write_all(b"1").unwrap();
         if takes {
@@ -293,7 +294,7 @@ fn a_reset_is_reported<R: Rig>() {
     assert_eq!(read(&mut stream, &mut Vec::new()), Some(ErrorKind::WouldBlock));
     R::reset(client);
     until(&mut streams, "the reset", |ready| {
-        ready == Ready::Stream { key: 7, readable: true, writable: true }
+        ready == Ready::Stream { key: 7, readable: true, writable: true, ended: true }
     });
     assert_eq!(read(&mut stream, &mut Vec::new()), Some(ErrorKind::ConnectionReset));
     assert!(stream.finish().is_err());
