@@ -68,7 +68,7 @@
 //! | [`stream::connect`] | connections to a server, for load tests |
 //! | [`stream::mio`] | the kernel's connections as a backend: accept4 and epoll |
 //! | [`stream::memory`] | connections within the process: partial transfers, late events |
-//! | [`xdp`] | XDP programs and their maps |
+//! | [`xdp`] | XDP programs, and queues of network devices as a backend: AF_XDP |
 //! | [`raw`] | datagrams from any source address, for load tests |
 
 #![allow(unsafe_code, reason = "system calls without a safe wrapper")]
@@ -79,6 +79,7 @@ pub mod adopt;
 pub mod affinity;
 pub mod bind;
 mod bpf;
+mod checksum;
 pub mod clock;
 pub mod connection_limits;
 mod counters;

@@ -9,7 +9,7 @@ mod readiness;
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use crate::bind::BoundSocket;
@@ -22,6 +22,7 @@ use outbox::Outbox;
 use readiness::Readiness;
 
 pub use outbox::Segmentation;
+pub(crate) use readiness::MAX_OTHERS;
 pub use readiness::Waker;
 
 /// Options of the backend.
@@ -95,6 +96,48 @@ impl Backend {
         self.outbox.count
     }
 
+    /// The addresses of its sockets, by their numbers.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
+        self.sockets.iter().map(BoundSocket::address)
+    }
+
+    /// As [`Socket::wait`], and returns as well when one of `others` is readable.
+    pub(crate) fn wait_with<'f>(
+        &mut self,
+        others: impl Iterator<Item = BorrowedFd<'f>>,
+        timeout: Duration,
+    ) -> io::Result<()> {
+        if self.inbox.has_unsplit() {
+            return Ok(());
+        }
+        self.readiness.wait_with(&self.sockets, others, timeout)
+    }
+
+    /// Receives a batch of at most `limit` datagrams.
+    #[inline]
+    pub(crate) fn fill(&mut self, limit: usize) -> io::Result<()> {
+        let limit = limit.min(self.inbox.batch());
+        self.inbox.begin(limit);
+        if self.inbox.has_unsplit() {
+            return Ok(());
+        }
+        self.readiness.begin()?;
+        while !self.inbox.is_full(limit) {
+            let Some(number) = self.readiness.take() else { break };
+            let socket = &self.sockets[usize::from(number)];
+            if self.inbox.fill(socket, number, limit)? {
+                self.readiness.requeue(number);
+            }
+        }
+        Ok(())
+    }
+
+    /// The batch that the last [`fill`](Self::fill) has received.
+    #[inline]
+    pub(crate) fn received(&self) -> Received<'_> {
+        self.inbox.received()
+    }
+
     /// Datagrams so far that arrived coalesced with others (see [`Options::coalesced`]).
     pub fn joined(&self) -> u64 {
         self.inbox.joined
@@ -132,20 +175,8 @@ impl Socket for Backend {
     }
 
     fn receive(&mut self, limit: usize) -> io::Result<Received<'_>> {
-        let limit = limit.min(self.inbox.batch());
-        self.inbox.begin(limit);
-        if self.inbox.has_unsplit() {
-            return Ok(self.inbox.received());
-        }
-        self.readiness.begin()?;
-        while !self.inbox.is_full(limit) {
-            let Some(number) = self.readiness.take() else { break };
-            let socket = &self.sockets[usize::from(number)];
-            if self.inbox.fill(socket, number, limit)? {
-                self.readiness.requeue(number);
-            }
-        }
-        Ok(self.inbox.received())
+        self.fill(limit)?;
+        Ok(self.received())
     }
 
     fn send<'b>(&mut self, replies: impl Iterator<Item = Reply<'b>>) -> Sent {

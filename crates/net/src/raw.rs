@@ -10,11 +10,10 @@ use std::os::fd::AsFd;
 use nix::errno::Errno;
 use socket2::{Domain, Protocol, Type};
 
+use crate::checksum::{self, UDP, pseudo_header};
 use crate::socket::{Cause, Return, Sent};
 use crate::sys::message::Outbound;
 
-/// Protocol number of UDP in both families (RFC 768).
-const UDP: u8 = 17;
 /// Hop limit of the datagrams.
 const HOPS: u8 = 64;
 /// Lengths of the headers.
@@ -156,36 +155,16 @@ fn write_packet(
     into.extend(len.to_be_bytes());
     into.extend([0, 0]);
     into.extend(payload);
-    let right = udp_checksum(&into[addresses], &into[header..]);
+    let sum = pseudo_header(&into[addresses], len) + checksum::sum(&into[header..]);
+    let right = checksum::of_udp(sum);
     let written = match checksum {
         Checksum::Right => right,
-        Checksum::Wrong => match right ^ 0x1234 {
-            0 => 0xDEAD,
+        Checksum::Wrong => match [right[0] ^ 0x12, right[1] ^ 0x34] {
+            [0, 0] => [0xDE, 0xAD],
             wrong => wrong,
         },
     };
-    into[header + CHECKSUM_AT..header + UDP_LEN].copy_from_slice(&written.to_be_bytes());
-}
-
-/// The checksum of a UDP datagram whose checksum field is 0, with the pseudo header of its family
-/// (RFC 768; RFC 8200, section 8.1). The pseudo headers differ in zeros only.
-fn udp_checksum(addresses: &[u8], datagram: &[u8]) -> u16 {
-    let pseudo = sum(addresses) + u64::from(UDP) + datagram.len() as u64;
-    let mut folded = pseudo + sum(datagram);
-    while folded > 0xFFFF {
-        folded = (folded & 0xFFFF) + (folded >> 16);
-    }
-    // 0 means "none"; its other representation is sent.
-    match !(folded as u16) {
-        0 => 0xFFFF,
-        checksum => checksum,
-    }
-}
-
-/// The sum of big-endian words, the last of them padded with a zero.
-fn sum(bytes: &[u8]) -> u64 {
-    let words = bytes.chunks(2);
-    words.map(|word| u64::from(u16::from_be_bytes([word[0], *word.get(1).unwrap_or(&0)]))).sum()
+    into[header + CHECKSUM_AT..header + UDP_LEN].copy_from_slice(&written);
 }
 
 #[cfg(test)]
@@ -205,11 +184,8 @@ mod tests {
             4 => (&packet[12..20], &packet[20..]),
             _ => (&packet[8..40], &packet[40..]),
         };
-        let mut all = sum(addresses) + u64::from(UDP) + datagram.len() as u64 + sum(datagram);
-        while all > 0xFFFF {
-            all = (all & 0xFFFF) + (all >> 16);
-        }
-        all == 0xFFFF
+        let pseudo = pseudo_header(addresses, datagram.len() as u16);
+        checksum::fold(pseudo + checksum::sum(datagram)) == 0xFFFF
     }
 
     #[test]

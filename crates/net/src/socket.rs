@@ -156,6 +156,14 @@ impl<'a> Received<'a> {
         Self { base: region.as_ptr(), len: region.len(), slots, region: PhantomData }
     }
 
+    /// For a backend whose region is shared with the kernel.
+    ///
+    /// # Safety
+    /// `len` bytes at `base` can be read for `'a`, and nothing writes to those of a slot meanwhile.
+    pub(crate) unsafe fn shared(base: *const u8, len: usize, slots: &'a [Slot]) -> Self {
+        Self { base, len, slots, region: PhantomData }
+    }
+
     /// The number of datagrams in the batch.
     pub fn len(&self) -> usize {
         self.slots.len()
@@ -217,9 +225,8 @@ pub struct Return {
     pub(crate) has_local: bool,
     /// Index of the kernel socket within the backend.
     pub(crate) socket: u16,
-    /// The backend's own bytes, which no other code reads: link-layer addresses of the next hop and
-    /// a VLAN tag for a backend that writes Ethernet frames, unused by the others.
-    #[expect(dead_code, reason = "no backend here writes frames yet")]
+    /// The backend's own bytes, which no other code reads: zeros, or what the AF_XDP backend needs
+    /// to write the Ethernet frame of a reply.
     pub(crate) backend: [u8; 16],
 }
 

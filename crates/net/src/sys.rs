@@ -1,9 +1,11 @@
 //! System calls that no wrapper offers in the required form, behind safe functions: socket options
-//! by number, batches of messages ([`message`]) and memory with stable addresses ([`fixed`]). All
-//! of the crate's `unsafe` is in this module and in the calls of backend and raw sender that pass
-//! borrowed bytes to the kernel.
+//! by number, batches of messages ([`message`]), memory with stable addresses ([`fixed`]) and
+//! memory that is shared ([`mapped`]). All of the crate's `unsafe` is in this module, in the frames
+//! of [`xdp`](crate::xdp), and in the calls of backend and raw sender that pass borrowed bytes to
+//! the kernel.
 
 pub(crate) mod fixed;
+pub(crate) mod mapped;
 pub(crate) mod message;
 
 #[cfg(target_env = "gnu")]
@@ -56,6 +58,28 @@ pub(crate) fn clock_error() -> Result<u64, Errno> {
         (result, state.assume_init_ref().maxerror)
     };
     Errno::result(result).map(|_| u64::try_from(micros).unwrap_or(0))
+}
+
+/// The MTU of the interface with this name, bytes (netdevice(7)).
+pub(crate) fn mtu(interface: &str) -> std::io::Result<u32> {
+    // Any socket of the network namespace.
+    let socket = std::os::unix::net::UnixDatagram::unbound()?;
+    // SAFETY: zero bytes are a valid value.
+    let mut request: libc::ifreq = unsafe { mem::zeroed() };
+    let Some(name) = request.ifr_name.get_mut(..interface.len()) else {
+        return Err(Errno::ENODEV.into());
+    };
+    name.iter_mut().zip(interface.bytes()).for_each(|(to, byte)| *to = byte as _);
+    let request: *mut libc::ifreq = &mut request;
+    // SAFETY: the kernel reads the name, which ends with a zero or has the full length, and writes
+    // the MTU within `request`.
+    // Reason: no wrapper has the call, and /sys may be that of another network namespace.
+    let (result, mtu) = unsafe {
+        let result = libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFMTU, request);
+        (result, (*request).ifr_ifru.ifru_mtu)
+    };
+    Errno::result(result)?;
+    Ok(u32::try_from(mtu).unwrap_or(0))
 }
 
 /// Sets the sources of a name service database in place of those in /etc/nsswitch.conf.

@@ -14,7 +14,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -28,6 +28,9 @@ use crate::bind::BoundSocket;
 
 /// The most sockets that are polled in turn.
 const MAX_POLLED: usize = 4;
+
+/// The most descriptors of another kind that are polled beside the sockets.
+pub(crate) const MAX_OTHERS: usize = 32;
 
 /// The waker's token; sockets have their numbers.
 const WAKER: Token = Token(usize::MAX);
@@ -100,6 +103,25 @@ impl Readiness {
                 self.poll_events(if at_once || precise { Duration::ZERO } else { timeout })?;
             }
         }
+        self.woken = false;
+        Ok(())
+    }
+
+    /// As [`wait`](Self::wait), and returns as well when one of `others` is readable.
+    pub(super) fn wait_with<'f>(
+        &mut self,
+        sockets: &[BoundSocket],
+        others: impl Iterator<Item = BorrowedFd<'f>>,
+        timeout: Duration,
+    ) -> io::Result<()> {
+        let (sockets, at_once) = match &self.sockets {
+            Sockets::Polled { .. } => (sockets, false),
+            Sockets::Registered { ready, .. } => (&[][..], self.woken || !ready.is_empty()),
+        };
+        if !at_once {
+            sleep_with(&self.poll, sockets, others, timeout)?;
+        }
+        self.poll_events(Duration::ZERO)?;
         self.woken = false;
         Ok(())
     }
@@ -200,6 +222,28 @@ fn sleep(poll: &Poll, sockets: &[BoundSocket], timeout: Duration) -> io::Result<
     match nix::poll::ppoll(fds, Some(timeout.into()), None) {
         Ok(_) => Ok(fds[sockets.len()].any().unwrap_or(true)),
         Err(Errno::EINTR) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Sleeps until one of few `sockets`, one of the first [`MAX_OTHERS`] of `others`, or `poll` is
+/// readable.
+fn sleep_with<'f>(
+    poll: &Poll,
+    sockets: &[BoundSocket],
+    mut others: impl Iterator<Item = BorrowedFd<'f>>,
+    timeout: Duration,
+) -> io::Result<()> {
+    let mut count = 0;
+    let mut all: [PollFd<'_>; MAX_POLLED + MAX_OTHERS + 1] = std::array::from_fn(|n| {
+        let fd = sockets.get(n).map(AsFd::as_fd).or_else(|| others.next());
+        count += usize::from(fd.is_some());
+        PollFd::new(fd.unwrap_or_else(|| poll.registry().as_fd()), PollFlags::POLLIN)
+    });
+    // The one behind the last of them.
+    let count = (count + 1).min(all.len());
+    match nix::poll::ppoll(&mut all[..count], Some(timeout.into()), None) {
+        Ok(_) | Err(Errno::EINTR) => Ok(()),
         Err(error) => Err(error.into()),
     }
 }

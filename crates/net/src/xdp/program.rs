@@ -6,9 +6,10 @@
 
 use std::error::Error;
 use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use aya::maps::lpm_trie::Key;
-use aya::maps::{Array, HashMap, LpmTrie, Map, MapError, PerCpuArray};
+use aya::maps::{Array, HashMap, LpmTrie, Map, MapData, MapError, PerCpuArray, XskMap};
 use aya::programs::links::FdLink;
 use aya::programs::{ProgramError, TestRun as _, TestRunOptions, Xdp, XdpMode};
 use aya::{Ebpf, EbpfLoader};
@@ -67,6 +68,12 @@ pub enum AttachError {
     Other(String, #[source] io::Error),
 }
 
+/// The program that only redirects (crates/net/bpf/redirect.c). The ELF parser needs it aligned.
+static REDIRECT: &Aligned<[u8]> = &Aligned(*include_bytes!("../../bpf/redirect.o"));
+
+#[repr(align(8))]
+struct Aligned<T: ?Sized>(T);
+
 /// A loaded program with its maps.
 #[derive(Debug)]
 pub struct Program {
@@ -86,6 +93,41 @@ impl Program {
         let mut program = Self { object, name, links: Vec::new() };
         program.xdp()?.load().map_err(io_error)?;
         Ok(program)
+    }
+
+    /// Loads the program that redirects plain frames for some UDP ports to the AF_XDP sockets of
+    /// their queues, and passes all others.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    pub fn redirect(ports: impl IntoIterator<Item = u16>) -> io::Result<Self> {
+        let mut program = Self::load(&REDIRECT.0, "redirect")?;
+        for port in ports {
+            program.insert("ports", port.to_be_bytes(), [1])?;
+        }
+        Ok(program)
+    }
+
+    /// Gives the queues of an interface their places among the program's AF_XDP sockets: `first` is
+    /// that of queue 0. Frames of other queues, and of those whose place has no socket, are passed.
+    ///
+    /// # Errors
+    /// When the program redirects no frames, or there are too many interfaces.
+    pub fn redirect_queues(&mut self, interface: u32, first: u32, count: u32) -> io::Result<()> {
+        let ([a, b, c, d], [e, f, g, h]) = (first.to_ne_bytes(), count.to_ne_bytes());
+        self.insert("queues", interface.to_ne_bytes(), [a, b, c, d, e, f, g, h])
+    }
+
+    /// The program's AF_XDP sockets.
+    ///
+    /// # Errors
+    /// When the program redirects no frames, or the process has no descriptors left.
+    pub fn sockets(&self) -> io::Result<SocketMap> {
+        let Some(Map::XskMap(map)) = self.object.map("sockets") else {
+            return Err(io::ErrorKind::NotFound.into());
+        };
+        let map = MapData::from_fd(map.fd().as_fd().try_clone_to_owned()?).map_err(io_error)?;
+        Ok(SocketMap { map: Map::XskMap(map).try_into().map_err(io_error)? })
     }
 
     /// Attaches the program to an interface and returns the interface's index.
@@ -219,6 +261,22 @@ impl Program {
     {
         let map = self.object.map_mut(name).ok_or(io::ErrorKind::NotFound)?;
         map.try_into().map_err(io_error)
+    }
+}
+
+/// The AF_XDP sockets of a [`Program`], which a worker can set without capabilities. A socket that
+/// is closed is removed by the kernel.
+pub struct SocketMap {
+    map: XskMap<MapData>,
+}
+
+impl SocketMap {
+    /// Puts an AF_XDP socket in a place.
+    ///
+    /// # Errors
+    /// When there is no such place, or the socket is of another kind.
+    pub(super) fn set(&mut self, place: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
+        self.map.set(place, socket.as_raw_fd(), 0).map_err(io_error)
     }
 }
 

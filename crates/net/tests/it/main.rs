@@ -10,3 +10,5 @@ mod listen;
 mod memory;
 mod steering;
 mod streams;
+#[path = "../suite/mod.rs"]
+mod suite;

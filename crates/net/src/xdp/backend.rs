@@ -1,0 +1,485 @@
+//! A worker's UDP sockets and queues as one backend.
+//!
+//! A datagram in a frame is one of the UDP socket whose address it was sent to, and a reply to it
+//! leaves by the queue that it came from, to the MAC address that it came from. UDP sockets receive
+//! what the XDP program passes, and send all other replies: to a token of a UDP socket, longer than
+//! the MTU, and of a queue that is closed. Replies to one client that leave on both ways may
+//! overtake each other.
+//!
+//! The program redirects only frames to this host: for a socket that is bound to all addresses the
+//! backend does not know which ones are.
+
+use std::cell::Cell;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use super::frame::{self, Datagram, End, Invalid, Link};
+use super::program::SocketMap;
+use super::queue::{OpenError, Queue, QueueOptions};
+use crate::filter::Filter;
+use crate::mio::{self, MAX_OTHERS};
+use crate::name;
+use crate::socket::{Buffers, Cause, Drops, Received, Reply, Return, Sent, Slot, Socket};
+
+/// Every so many batches the UDP sockets come first: a flood of frames does not keep them waiting.
+const SOCKETS_FIRST: u32 = 16;
+/// The longest sleep while the kernel has not taken all frames to send.
+const UNSENT_SLEEP: Duration = Duration::from_millis(1);
+
+/// A worker's UDP sockets and queues.
+pub struct Backend {
+    sockets: mio::Backend,
+    bound: Box<[Bound]>,
+    queues: Box<[Member]>,
+    map: SocketMap,
+    /// Datagrams of the current batch of a queue.
+    slots: Vec<Slot>,
+    /// The most datagrams of a batch.
+    batch: usize,
+    /// The queue that the next batch begins with, and the batches so far.
+    next: usize,
+    batches: u32,
+    filter: Option<Filter>,
+    /// Whether the queues are to be looked after.
+    is_due: Cell<bool>,
+}
+
+/// The address of a UDP socket.
+struct Bound {
+    address: SocketAddr,
+    /// The bytes of its IP address.
+    ip: [u8; 16],
+    is_excluded: bool,
+}
+
+/// A queue, and what it has counted.
+struct Member {
+    /// `None` while it is closed, to be opened again.
+    queue: Option<Queue>,
+    options: QueueOptions,
+    /// In `full`, those of the time before the queue was last opened.
+    counts: QueueCounts,
+}
+
+/// What a queue has counted since the backend has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueCounts {
+    /// Datagrams received.
+    pub received: u64,
+    /// Replies that were added to its transmit ring.
+    pub sent: u64,
+    /// Replies for which it had no room.
+    pub blocked: u64,
+    /// Frames that the kernel dropped: there was no frame to receive into, or the receive ring was
+    /// full.
+    pub full: u64,
+    /// Frames dropped here: a wrong UDP checksum.
+    pub checksum: u64,
+    /// Frames dropped here: of another form than the program redirects.
+    pub invalid: u64,
+    /// Frames dropped here: to an address of no UDP socket of this worker.
+    pub unserved: u64,
+    /// Frames dropped here: the [filter](Socket::set_filter) did not accept the datagram.
+    pub filter: u64,
+    /// How often the queue has failed and was closed.
+    pub failures: u64,
+}
+
+/// The state of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueReport<'a> {
+    /// The name of the interface.
+    pub interface: &'a str,
+    /// The number of the queue.
+    pub queue: u32,
+    /// Whether it is open.
+    pub is_open: bool,
+    /// What it has counted.
+    pub counts: QueueCounts,
+    /// Its frames; 0 while it is closed, as are the following.
+    pub frames: u32,
+    /// Those that are free.
+    pub free: u32,
+    /// Those that were received and are in no batch yet.
+    pub waiting: u32,
+}
+
+impl Backend {
+    /// A backend of these sockets and queues, whose places in `map` it fills. Tokens have the
+    /// numbers of the sockets.
+    ///
+    /// # Errors
+    /// When there are more than 32 queues, or `map` lacks the place of one.
+    pub fn new(sockets: mio::Backend, queues: Vec<Queue>, mut map: SocketMap) -> io::Result<Self> {
+        if queues.len() > MAX_OTHERS {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        queues.iter().try_for_each(|queue| map.set(queue.options.place, queue.as_fd()))?;
+        let batch = queues.iter().map(|queue| queue.options.batch).max().unwrap_or(0);
+        let member = |queue: Queue| {
+            let options = queue.options.clone();
+            Member { queue: Some(queue), options, counts: QueueCounts::default() }
+        };
+        Ok(Self {
+            bound: sockets.addresses().map(Bound::new).collect(),
+            sockets,
+            queues: queues.into_iter().map(member).collect(),
+            map,
+            slots: Vec::with_capacity(batch),
+            batch,
+            next: 0,
+            batches: 0,
+            filter: None,
+            is_due: Cell::new(false),
+        })
+    }
+
+    /// The state of each queue.
+    pub fn queues(&mut self) -> impl Iterator<Item = QueueReport<'_>> {
+        self.queues.iter_mut().map(|member| {
+            let full = member.dropped();
+            let counts = QueueCounts { full, ..member.counts };
+            let (frames, free, waiting) = match &mut member.queue {
+                Some(Queue { rings, .. }) => {
+                    (rings.umem.count(), rings.umem.free_count(), rings.waiting())
+                }
+                None => (0, 0, 0),
+            };
+            QueueReport {
+                interface: &member.options.interface,
+                queue: member.options.queue,
+                is_open: member.queue.is_some(),
+                counts,
+                frames,
+                free,
+                waiting,
+            }
+        })
+    }
+
+    /// Closes queues that have failed, and opens closed ones, if a second has passed.
+    fn maintain(&mut self) {
+        if !self.is_due.take() {
+            return;
+        }
+        for member in &mut self.queues {
+            let QueueOptions { interface, queue, .. } = &member.options;
+            match &mut member.queue {
+                Some(open) => {
+                    let Err(error) = open.check() else { continue };
+                    log::warn!(
+                        "queue {queue} of {interface} has failed ({error}): its requests reach the \
+                         UDP sockets, and it is opened again as soon as possible"
+                    );
+                    member.counts.full += open.dropped();
+                    member.counts.failures += 1;
+                    member.queue = None;
+                }
+                None => match member.open(&mut self.map) {
+                    Ok(open) => {
+                        log::info!("queue {queue} of {interface} is open again");
+                        member.queue = Some(open);
+                    }
+                    Err(error) => log::debug!("queue {queue} of {interface}: {error}"),
+                },
+            }
+        }
+    }
+
+    /// Ends the batch of each queue.
+    fn end_batches(&mut self) {
+        self.slots.clear();
+        self.queues
+            .iter_mut()
+            .filter_map(|member| member.queue.as_mut())
+            .for_each(Queue::end_batch);
+    }
+
+    /// Receives up to `limit` datagrams from the queues in turn; returns the number of the one that
+    /// has some.
+    fn fill(&mut self, limit: usize) -> Option<usize> {
+        let count = self.queues.len();
+        for _ in 0..count {
+            let number = self.next;
+            self.next = if number + 1 == count { 0 } else { number + 1 };
+            let member = &mut self.queues[number];
+            let Some(queue) = &mut member.queue else { continue };
+            let acceptor =
+                Acceptor { bound: &self.bound, filter: self.filter.as_ref(), queue: number };
+            // Frames of which none is accepted end no turn, unless they are a whole ring.
+            let mut left = queue.options.ring as usize;
+            while self.slots.is_empty() && left > 0 {
+                let frames = queue.rings.receive(limit, |offset, bytes| {
+                    if let Some(slot) = acceptor.accept(bytes, offset, &mut member.counts) {
+                        self.slots.push(slot);
+                    }
+                });
+                if frames == 0 {
+                    break;
+                }
+                left = left.saturating_sub(frames);
+                if self.slots.is_empty() {
+                    queue.end_batch();
+                }
+            }
+            if !self.slots.is_empty() {
+                member.counts.received += self.slots.len() as u64;
+                return Some(number);
+            }
+        }
+        None
+    }
+}
+
+impl Bound {
+    fn new(address: SocketAddr) -> Self {
+        Self { address, ip: name::encode_ip(address.ip()), is_excluded: false }
+    }
+}
+
+impl Member {
+    /// Frames that the kernel dropped as the rings were full.
+    fn dropped(&self) -> u64 {
+        self.counts.full + self.queue.as_ref().map_or(0, Queue::dropped)
+    }
+
+    fn open(&self, map: &mut SocketMap) -> Result<Queue, OpenError> {
+        let QueueOptions { interface, queue, place, .. } = &self.options;
+        let open = Queue::open(self.options.clone(), Duration::ZERO)?;
+        map.set(*place, open.as_fd())
+            .map_err(|error| OpenError::Other(interface.clone(), *queue, error))?;
+        Ok(open)
+    }
+
+    /// Adds a reply to the transmit ring; `false` if it has to be sent by a UDP socket.
+    fn send(&mut self, link: &Link, socket: &Bound, reply: &Reply<'_>, sent: &mut Sent) -> bool {
+        let Some(queue) = &mut self.queue else { return false };
+        let to = reply.to;
+        let peer = peer(to);
+        let len = reply.bytes.len();
+        if len > frame::max_payload(peer.ip.len(), queue.mtu) {
+            return false;
+        }
+        let ip = if to.has_local { &to.local } else { &socket.ip };
+        let port = socket.address.port().to_be_bytes();
+        let from = End { ip: &ip[..peer.ip.len()], port };
+        if !queue.has_added {
+            queue.has_added = true;
+            queue.rings.complete();
+        }
+        let identification = queue.identification;
+        let write =
+            |bytes: &mut [u8]| frame::write(bytes, link, (from, peer), reply.bytes, identification);
+        let mut done = queue.rings.send(write);
+        if !done {
+            sent.calls += queue.transmit();
+            queue.rings.complete();
+            done = queue.rings.send(write);
+            queue.has_added = true;
+        }
+        if done {
+            queue.identification = identification.wrapping_add(1);
+            self.counts.sent += 1;
+            sent.datagrams += 1;
+            sent.bytes += len as u64;
+        } else {
+            self.counts.blocked += 1;
+            sent.reject(1, Cause::FullBuffer);
+        }
+        true
+    }
+}
+
+/// The peer of a token.
+fn peer(to: &Return) -> End<'_> {
+    let ip = if to.name_len == name::V4_LEN { &to.name[4..8] } else { &to.name[8..24] };
+    End { ip, port: [to.name[2], to.name[3]] }
+}
+
+/// Decides which frames of a queue are datagrams of this worker.
+struct Acceptor<'a> {
+    bound: &'a [Bound],
+    filter: Option<&'a Filter>,
+    queue: usize,
+}
+
+impl Acceptor<'_> {
+    /// The datagram in a frame that begins at `offset`; otherwise counts why it has none.
+    #[inline]
+    fn accept(&self, bytes: &[u8], offset: u32, counts: &mut QueueCounts) -> Option<Slot> {
+        let datagram = match frame::parse(bytes) {
+            Ok(datagram) => datagram,
+            Err(Invalid::Form) => {
+                counts.invalid += 1;
+                return None;
+            }
+            Err(Invalid::Checksum) => {
+                counts.checksum += 1;
+                return None;
+            }
+        };
+        let Some((socket, is_wildcard)) = self.socket_at(datagram.to) else {
+            counts.unserved += 1;
+            return None;
+        };
+        let Datagram { link, source, to, payload } = datagram;
+        if self.filter.is_some_and(|filter| !filter.passes(&bytes[payload.clone()], source)) {
+            counts.filter += 1;
+            return None;
+        }
+        let mut reply_to = Return::to(source, socket);
+        if is_wildcard {
+            reply_to = reply_to.from_local(to.ip());
+        }
+        reply_to.backend = encode(&link, self.queue);
+        let (offset, len) = (offset + payload.start as u32, payload.len() as u32);
+        Some(Slot { offset, len, source, reply_to })
+    }
+
+    /// The number of the UDP socket that a datagram is for, and whether that one has all addresses.
+    fn socket_at(&self, to: SocketAddr) -> Option<(u16, bool)> {
+        let all = match to.ip() {
+            IpAddr::V4(_) => IpAddr::from([0; 4]),
+            IpAddr::V6(_) => IpAddr::from([0; 16]),
+        };
+        let place = |address| self.bound.iter().position(|bound| bound.address == address);
+        let (number, is_wildcard) = match place(to) {
+            Some(number) => (number, false),
+            None => (place(SocketAddr::new(all, to.port()))?, true),
+        };
+        (!self.bound[number].is_excluded).then_some((number as u16, is_wildcard))
+    }
+}
+
+/// A token's bytes of this backend: the Ethernet header of a reply, and the number of the queue,
+/// from 1 on.
+fn encode(request: &Link, queue: usize) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    let [own, next_hop] = request.macs;
+    bytes[..6].copy_from_slice(&next_hop);
+    bytes[6..12].copy_from_slice(&own);
+    bytes[12..14].copy_from_slice(&request.tag.to_be_bytes());
+    bytes[14..].copy_from_slice(&(queue as u16 + 1).to_be_bytes());
+    bytes
+}
+
+/// The Ethernet header of a reply and the number of the queue; `None` for a token of a UDP socket.
+fn decode(bytes: &[u8; 16]) -> Option<(Link, usize)> {
+    let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] = *bytes;
+    let queue = u16::from_be_bytes([o, p]).checked_sub(1)?;
+    let link =
+        Link { macs: [[a, b, c, d, e, f], [g, h, i, j, k, l]], tag: u16::from_be_bytes([m, n]) };
+    Some((link, queue.into()))
+}
+
+impl Socket for Backend {
+    type Waker = mio::Waker;
+
+    fn waker(&self) -> mio::Waker {
+        self.sockets.waker()
+    }
+
+    fn wait(&mut self, mut timeout: Duration) -> io::Result<()> {
+        self.maintain();
+        self.end_batches();
+        for queue in self.queues.iter_mut().filter_map(|member| member.queue.as_mut()) {
+            if queue.rings.waiting() > 0 {
+                return Ok(());
+            }
+            if queue.rings.unsent() > 0 {
+                queue.transmit();
+                timeout = timeout.min(UNSENT_SLEEP);
+            }
+        }
+        let open = self.queues.iter().filter_map(|member| member.queue.as_ref());
+        self.sockets.wait_with(open.map(Queue::as_fd), timeout)
+    }
+
+    fn wait_for_wake(&mut self, timeout: Duration) -> io::Result<()> {
+        self.sockets.wait_for_wake(timeout)
+    }
+
+    fn retain_addresses(&mut self, keep: &dyn Fn(SocketAddr) -> bool) {
+        for bound in &mut self.bound {
+            bound.is_excluded |= !keep(bound.address);
+        }
+        self.sockets.retain_addresses(keep);
+    }
+
+    fn receive(&mut self, limit: usize) -> io::Result<Received<'_>> {
+        self.maintain();
+        self.end_batches();
+        self.batches = self.batches.wrapping_add(1);
+        if self.batches.is_multiple_of(SOCKETS_FIRST) {
+            self.sockets.fill(limit)?;
+            if !self.sockets.received().is_empty() {
+                return Ok(self.sockets.received());
+            }
+        }
+        if let Some(number) = self.fill(limit.min(self.batch))
+            && let Some(queue) = &self.queues[number].queue
+        {
+            return Ok(queue.rings.received(&self.slots));
+        }
+        self.sockets.receive(limit)
+    }
+
+    fn send<'b>(&mut self, replies: impl Iterator<Item = Reply<'b>>) -> Sent {
+        let Self { sockets, queues, bound, .. } = self;
+        let mut sent = Sent::default();
+        let rest = replies.filter(|reply| {
+            let Some((link, number)) = decode(&reply.to.backend) else { return true };
+            match (queues.get_mut(number), bound.get(usize::from(reply.to.socket))) {
+                (Some(member), Some(socket)) => !member.send(&link, socket, reply, &mut sent),
+                _ => true,
+            }
+        });
+        let by_sockets = sockets.send(rest);
+        sent += by_sockets;
+        for queue in queues.iter_mut().filter_map(|member| member.queue.as_mut()) {
+            if queue.has_added {
+                sent.calls += queue.transmit();
+            }
+        }
+        sent
+    }
+
+    fn set_filter(&mut self, filter: Option<&Filter>) -> io::Result<()> {
+        self.filter = filter.copied();
+        self.sockets.set_filter(filter)
+    }
+
+    /// A caller that calls this once a second, as the contract asks, lets the backend look after
+    /// its queues as often.
+    fn dropped(&self) -> Drops {
+        self.is_due.set(true);
+        let mut drops = self.sockets.dropped();
+        for member in &self.queues {
+            drops.full_buffer += member.dropped();
+            drops.checksum += member.counts.checksum;
+            drops.filter += member.counts.filter;
+        }
+        drops
+    }
+
+    fn buffers(&self) -> Buffers {
+        self.sockets.buffers()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_keeps_the_way_back() {
+        let (own, next_hop) = ([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]);
+        // Priority 5, VLAN 7.
+        let tag = 0xA007;
+        let token = encode(&Link { macs: [own, next_hop], tag }, 3);
+        assert_eq!(decode(&token), Some((Link { macs: [next_hop, own], tag }, 3)));
+        assert_eq!(decode(&Return::to(([127, 0, 0, 1], 1).into(), 0).backend), None);
+    }
+}

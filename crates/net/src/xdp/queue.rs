@@ -1,0 +1,240 @@
+//! The AF_XDP socket of one queue of a network device (Documentation/networking/af_xdp.rst).
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use nix::net::if_::if_nametoindex;
+use nix::sys::resource::{Resource, getrlimit};
+use rustix::io::Errno;
+use rustix::net::xdp::{
+    SocketAddrXdp, SocketAddrXdpFlags, XDP_PGOFF_RX_RING, XDP_PGOFF_TX_RING,
+    XDP_UMEM_PGOFF_COMPLETION_RING, XDP_UMEM_PGOFF_FILL_RING, XdpMmapOffsets,
+};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, recv, send, socket_with,
+    sockopt,
+};
+
+use super::ring::Place;
+use super::rings::{Layout, Rings};
+use super::umem::{FRAME_BYTES, Umem};
+use crate::sys;
+
+/// Frames of a queue per entry of its receive ring.
+const FRAMES: u32 = 4;
+/// How long the kernel may take to release the queue of a closed socket.
+pub const RELEASE: Duration = Duration::from_secs(5);
+/// Pause between two attempts to open a queue that another socket still has.
+const RETRY: Duration = Duration::from_millis(20);
+
+/// Which queue to open, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueOptions {
+    /// The name of the interface.
+    pub interface: String,
+    /// The number of the queue, which receives and sends.
+    pub queue: u32,
+    /// Its place among the AF_XDP sockets of the program
+    /// ([`Program::redirect_queues`](super::Program::redirect_queues)).
+    pub place: u32,
+    /// Entries of its receive and transmit rings, a power of two; it has four times as many frames
+    /// of 2 KiB.
+    pub ring: u32,
+    /// The most datagrams of a batch; at most as many as the ring has entries.
+    pub batch: usize,
+    /// Whether the device reads and writes the frames itself, without a copy by the kernel.
+    pub zero_copy: bool,
+}
+
+/// Why a queue cannot be opened, with a remedy.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The kernel has no AF_XDP, or the unit forbids it.
+    #[error(
+        "this system has no AF_XDP sockets: the kernel needs CONFIG_XDP_SOCKETS, a systemd unit \
+         RestrictAddressFamilies= with AF_XDP"
+    )]
+    NoFamily,
+    /// The process lacks a capability.
+    #[error("an AF_XDP socket needs CAP_NET_RAW")]
+    NoPermission,
+    /// There is no interface of this name.
+    #[error("there is no interface {0} (try: ip link)")]
+    NoInterface(String),
+    /// The interface has fewer queues.
+    #[error("{0} has no queue {1} that both receives and sends (try: ethtool --show-channels {0})")]
+    NoQueue(String, u32),
+    /// Another socket has the queue.
+    #[error("queue {1} of {0} has another AF_XDP socket (try: ss --xdp --processes)")]
+    Busy(String, u32),
+    /// The limit of locked memory is too low.
+    #[error(
+        "a queue needs {needed} bytes of locked memory, and all sockets of this user may have \
+         {allowed}: raise RLIMIT_MEMLOCK (LimitMEMLOCK= in a systemd unit), or use smaller rings"
+    )]
+    NoMemory {
+        /// Bytes of the queue's frames.
+        needed: u64,
+        /// The limit, which counts for all processes of the user.
+        allowed: u64,
+    },
+    /// The driver has no zero-copy.
+    #[error("the driver of {0} has no zero-copy on queue {1}: set zero_copy = false")]
+    NoZeroCopy(String, u32),
+    /// Any other reason.
+    #[error("queue {1} of {0} cannot be opened: {2}")]
+    Other(String, u32, #[source] io::Error),
+}
+
+/// The AF_XDP socket of a queue, with its frames.
+#[derive(Debug)]
+pub struct Queue {
+    pub(super) options: QueueOptions,
+    pub(super) rings: Rings,
+    /// The MTU of the interface.
+    pub(super) mtu: usize,
+    /// The identification of the next IPv4 packet that has one.
+    pub(super) identification: u16,
+    /// Whether frames were added since the last [`transmit`](Self::transmit).
+    pub(super) has_added: bool,
+    socket: OwnedFd,
+}
+
+impl Queue {
+    /// Opens a queue. While another socket has it, this is tried again for `patience`: at startup
+    /// [`RELEASE`], as a process that has just ended may have had the queue.
+    ///
+    /// # Errors
+    /// Why the kernel refuses that.
+    pub fn open(options: QueueOptions, patience: Duration) -> Result<Self, OpenError> {
+        let (name, number) = (options.interface.clone(), options.queue);
+        let other = |error: io::Error| OpenError::Other(name.clone(), number, error);
+        let no_interface = || OpenError::NoInterface(name.clone());
+        let socket = socket_with(AddressFamily::XDP, SocketType::RAW, SocketFlags::CLOEXEC, None);
+        let socket = socket.map_err(|error| match error {
+            Errno::AFNOSUPPORT => OpenError::NoFamily,
+            Errno::PERM => OpenError::NoPermission,
+            error => other(error.into()),
+        })?;
+        let interface = if_nametoindex(name.as_str()).map_err(|_| no_interface())?;
+        let mtu = sys::mtu(&name).map_err(|_| no_interface())? as usize;
+        let umem = Umem::new(FRAMES * options.ring).map_err(other)?;
+        let needed = umem.bytes() as u64;
+        umem.register(socket.as_fd()).map_err(|error| match error.raw_os_error() {
+            Some(libc::ENOBUFS) => {
+                let allowed = getrlimit(Resource::RLIMIT_MEMLOCK).map_or(0, |(soft, _)| soft);
+                OpenError::NoMemory { needed, allowed }
+            }
+            _ => other(error),
+        })?;
+        let rings = rings(socket.as_fd(), umem, &options).map_err(other)?;
+        grow_send_buffer(socket.as_fd(), options.ring);
+        let copy = match options.zero_copy {
+            true => SocketAddrXdpFlags::XDP_ZEROCOPY,
+            false => SocketAddrXdpFlags::XDP_COPY,
+        };
+        let flags = copy | SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP;
+        let address = SocketAddrXdp::new(flags, interface, number);
+        let start = Instant::now();
+        while let Err(error) = bind(&socket, &address) {
+            match error {
+                Errno::BUSY if start.elapsed() < patience => pause(),
+                Errno::BUSY => return Err(OpenError::Busy(name, number)),
+                Errno::NODEV => return Err(OpenError::NoInterface(name)),
+                Errno::INVAL => return Err(OpenError::NoQueue(name, number)),
+                Errno::OPNOTSUPP if options.zero_copy => {
+                    return Err(OpenError::NoZeroCopy(name, number));
+                }
+                error => return Err(other(error.into())),
+            }
+        }
+        let mut queue = Self { options, rings, mtu, identification: 0, has_added: false, socket };
+        queue.end_batch();
+        Ok(queue)
+    }
+
+    /// Ends the batch: its frames can receive again.
+    pub(super) fn end_batch(&mut self) {
+        if self.rings.end_batch() {
+            // It only wakes the driver, and fails while the interface is down.
+            let _ = recv(&self.socket, &mut [0u8; 0][..], RecvFlags::DONTWAIT);
+        }
+    }
+
+    /// Lets the kernel send the frames that were added, and returns the number of calls. What it
+    /// does not take now is left for the next call.
+    pub(super) fn transmit(&mut self) -> u64 {
+        self.has_added = false;
+        if !self.rings.publish() {
+            return 0;
+        }
+        // In copy mode a call sends 32 frames and then fails with EAGAIN; so it does when as many
+        // frames are in flight as the send buffer holds.
+        let (mut calls, mut unsent) = (0, self.rings.unsent());
+        while unsent > 0 {
+            calls += 1;
+            let _ = send(&self.socket, &[], SendFlags::DONTWAIT);
+            let left = self.rings.unsent();
+            if left == unsent {
+                break;
+            }
+            unsent = left;
+        }
+        calls
+    }
+
+    /// Frames that the kernel dropped since the queue was opened: no frame to receive into, or the
+    /// receive ring was full.
+    pub(super) fn dropped(&self) -> u64 {
+        sockopt::xdp_statistics(&self.socket)
+            .map_or(0, |counts| counts.rx_dropped + counts.rx_ring_full.unwrap_or(0))
+    }
+
+    /// Looks whether the queue works, and reads the MTU of its interface again.
+    ///
+    /// # Errors
+    /// ENETDOWN after the interface was deleted, of which poll(2) reports nothing.
+    pub(super) fn check(&mut self) -> io::Result<()> {
+        sockopt::socket_error(&self.socket)??;
+        self.mtu = sys::mtu(&self.options.interface)? as usize;
+        Ok(())
+    }
+}
+
+impl AsFd for Queue {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "no event reports that a queue was released")]
+fn pause() {
+    std::thread::sleep(RETRY);
+}
+
+/// Sets the sizes of the rings of a socket and maps them.
+fn rings(socket: BorrowedFd<'_>, umem: Umem, options: &QueueOptions) -> io::Result<Rings> {
+    let ring = options.ring;
+    sockopt::set_xdp_umem_fill_ring_size(socket, 2 * ring)?;
+    sockopt::set_xdp_umem_completion_ring_size(socket, ring)?;
+    sockopt::set_xdp_rx_ring_size(socket, ring)?;
+    sockopt::set_xdp_tx_ring_size(socket, ring)?;
+    let XdpMmapOffsets { rx, tx, fr, cr } = sockopt::xdp_mmap_offsets(socket)?;
+    let layout = Layout {
+        fill: Place { file: XDP_UMEM_PGOFF_FILL_RING, parts: fr, size: 2 * ring },
+        completion: Place { file: XDP_UMEM_PGOFF_COMPLETION_RING, parts: cr, size: ring },
+        receive: Place { file: XDP_PGOFF_RX_RING, parts: rx, size: ring },
+        transmit: Place { file: XDP_PGOFF_TX_RING, parts: tx, size: ring },
+    };
+    Rings::new(socket, umem, &layout, options.batch)
+}
+
+/// Lets a whole ring of frames be in flight in copy mode, which the send buffer limits. Without
+/// CAP_NET_ADMIN the limit of the system applies.
+fn grow_send_buffer(socket: BorrowedFd<'_>, ring: u32) {
+    let size = libc::c_int::try_from(ring as usize * 2 * FRAME_BYTES).unwrap_or(libc::c_int::MAX);
+    if sys::set_option(socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &size).is_err() {
+        let _ = sys::set_option(socket, libc::SOL_SOCKET, libc::SO_SNDBUF, &size);
+    }
+}

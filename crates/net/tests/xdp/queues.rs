@@ -1,0 +1,240 @@
+//! What the contract does not say: which way a datagram takes, counters, and queues that fail.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use onrush_net::bind::{Buffers, bind_client};
+use onrush_net::filter::{Check, Filter, Kind};
+use onrush_net::raw::{Checksum, RawSender};
+use onrush_net::xdp::backend::QueueCounts;
+use onrush_net::xdp::{Backend, Mode, OpenError, Program, Queue, QueueOptions};
+use onrush_net::{Reply, Return, Socket, mio};
+
+use crate::link::{DEVICE, Link, ip, until};
+
+const RING: u32 = 64;
+
+/// A server with one queue at one address, whose program is attached, and a client.
+struct Pair {
+    link: Link,
+    program: Program,
+    server: Backend,
+    there: SocketAddr,
+    client: mio::Backend,
+    here: SocketAddr,
+}
+
+impl Pair {
+    fn new(loopback: &str) -> Self {
+        let link = Link::new(Mode::Native, 1);
+        let there = SocketAddr::new(link.server_ip(loopback), 0);
+        let socket = bind_client(there, Buffers::default()).unwrap().0;
+        let there = socket.address();
+        let sockets = mio::Backend::new(vec![socket], mio::Options::default()).unwrap();
+        let program = link.program([there.port()]);
+        let map = program.sockets().unwrap();
+        let server = Backend::new(sockets, link.open(RING, 32), map).unwrap();
+        let (client, here) = link.client(&[loopback.to_owned()]);
+        Self { link, program, server, there, client, here: here[0] }
+    }
+
+    fn counts(&mut self) -> QueueCounts {
+        self.server.queues().next().unwrap().counts
+    }
+
+    fn ask(&mut self, payload: &[u8]) {
+        let to = Return::to(self.there, 0);
+        self.client.send([Reply { bytes: payload, to: &to }].into_iter());
+    }
+
+    /// Replies to each request until there have been `count`.
+    fn answer(&mut self, count: usize, reply: &[u8]) {
+        let mut answered = 0;
+        until(|| {
+            answered += answer(&mut self.server, reply);
+            answered >= count
+        });
+        assert_eq!(answered, count);
+    }
+
+    /// Lengths of the next `count` replies, and of which the last one is from the server.
+    fn replies(&mut self, count: usize) -> Vec<usize> {
+        let mut lengths = Vec::new();
+        let there = self.there;
+        until(|| {
+            for (bytes, slot) in self.client.receive(64).unwrap().iter() {
+                assert_eq!(slot.source, there);
+                lengths.push(bytes.len());
+            }
+            lengths.len() >= count
+        });
+        lengths
+    }
+}
+
+/// Replies to the requests of a batch; returns their number.
+fn answer(server: &mut Backend, reply: &[u8]) -> usize {
+    let tokens: Vec<_> =
+        server.receive(64).unwrap().iter().map(|(_, slot)| slot.reply_to).collect();
+    let sent = server.send(tokens.iter().map(|to| Reply { bytes: reply, to }));
+    assert_eq!(sent.datagrams, tokens.len() as u64);
+    tokens.len()
+}
+
+#[test]
+fn replies_that_fit_leave_by_the_queue_and_others_by_the_socket() {
+    for (loopback, longest) in [("127.0.0.1", 1472), ("::1", 1232)] {
+        let mut pair = Pair::new(loopback);
+        for (len, by_queue) in [(10, 1), (548, 1), (549, 1), (longest, 1), (longest + 1, 0)] {
+            let before = pair.counts();
+            pair.ask(b"request");
+            pair.answer(1, &vec![7; len]);
+            assert_eq!(pair.replies(1), [len]);
+            let after = pair.counts();
+            assert_eq!((after.received - before.received, after.sent - before.sent), (1, by_queue));
+        }
+    }
+}
+
+/// In copy mode one call sends 32 frames.
+#[test]
+fn more_replies_than_one_call_sends_are_sent() {
+    let mut pair = Pair::new("127.0.0.1");
+    pair.ask(b"request");
+    let mut token = None;
+    until(|| {
+        token = pair.server.receive(1).unwrap().iter().next().map(|(_, slot)| slot.reply_to);
+        token.is_some()
+    });
+    let token = token.unwrap();
+    for _ in 0..10 {
+        let sent = pair.server.send((0..150).map(|_| Reply { bytes: b"reply", to: &token }));
+        assert_eq!((sent.datagrams, sent.unsent), (150, 0));
+        assert!((5..20).contains(&sent.calls), "{sent:?}");
+        assert_eq!(pair.replies(150).len(), 150);
+    }
+    assert_eq!(pair.counts().sent, 1500);
+}
+
+/// After many frames that are dropped here or by the kernel, all frames still receive and send.
+#[test]
+fn frames_with_wrong_checksums_are_dropped_and_no_frame_is_lost() {
+    const ROUNDS: u64 = 400;
+    for loopback in ["127.0.0.1", "::1"] {
+        let mut pair = Pair::new(loopback);
+        let (here, there) = (pair.here, pair.there);
+        let mut wrong = pair.link.in_the_clients_namespace(|| RawSender::open(there, 50).unwrap());
+        for round in 0..ROUNDS {
+            for number in 0..50 {
+                wrong.push(here, &[7; 100][..2 * number], Checksum::Wrong);
+            }
+            assert_eq!(wrong.send().datagrams, 50);
+            // The rings run full in some rounds.
+            if round % 4 == 3 {
+                assert!(pair.server.receive(64).unwrap().is_empty());
+            }
+        }
+        until(|| {
+            assert!(pair.server.receive(64).unwrap().is_empty());
+            let counts = pair.counts();
+            counts.checksum + counts.full == 50 * ROUNDS
+        });
+        let counts = pair.counts();
+        assert!(counts.checksum > 1000 && counts.full > 1000, "{counts:?}");
+        assert_eq!((counts.received, counts.invalid, counts.unserved), (0, 0, 0));
+        let dropped = pair.server.dropped();
+        assert_eq!((dropped.checksum, dropped.full_buffer), (counts.checksum, counts.full));
+        // Many more than there are frames.
+        for _ in 0..40 {
+            (0..32).for_each(|_| pair.ask(b"request"));
+            pair.answer(32, b"reply");
+            assert_eq!(pair.replies(32).len(), 32);
+        }
+        let queue = pair.server.queues().next().unwrap();
+        assert_eq!((queue.frames, queue.waiting), (4 * RING, 0));
+        assert_eq!((queue.counts.sent, queue.counts.full), (1280, counts.full));
+        // Beside the fill ring and the last replies.
+        assert!(queue.free >= 2 * RING - 32 - 32, "{queue:?}");
+    }
+}
+
+#[test]
+fn the_filter_holds_for_frames_and_addresses_can_be_left() {
+    let mut pair = Pair::new("127.0.0.1");
+    let kind = |value| Kind { value, min_len: 8, check: Check::Head([1, value]) };
+    let filter = Filter { kind_at: 4, kinds: [kind(2), kind(3), kind(4)] };
+    pair.server.set_filter(Some(&filter)).unwrap();
+    pair.ask(&[0, 0, 0, 1, 0, 0, 0, 9]);
+    pair.ask(&[0, 0, 0, 1, 0, 0, 0, 3]);
+    pair.answer(1, b"reply");
+    assert_eq!((pair.counts().filter, pair.server.dropped().filter), (1, 1));
+    pair.server.set_filter(None).unwrap();
+    pair.server.retain_addresses(&|_| false);
+    pair.ask(b"request");
+    until(|| {
+        assert_eq!(answer(&mut pair.server, b"reply"), 0);
+        pair.counts().unserved == 1
+    });
+}
+
+/// The worker goes on with its sockets while the device is gone, and with the queue once there is
+/// one again.
+#[test]
+fn a_queue_whose_device_was_deleted_is_closed_and_opened_again() {
+    let mut pair = Pair::new("127.0.0.1");
+    pair.ask(b"request");
+    pair.answer(1, b"reply");
+    ip(&format!("link delete {DEVICE}"));
+    until(|| {
+        pair.server.dropped();
+        pair.server.wait(Duration::from_millis(1)).unwrap();
+        !pair.server.queues().next().unwrap().is_open
+    });
+    assert_eq!((pair.counts().failures, pair.counts().received), (1, 1));
+    // From this host.
+    let near = SocketAddr::new(pair.link.server_ip("127.0.0.9"), 0);
+    let near = bind_client(near, Buffers::default()).unwrap().0;
+    near.as_udp().send_to(b"request", pair.there).unwrap();
+    pair.answer(1, b"reply");
+    assert_eq!(pair.counts().received, 1);
+
+    pair.link.create();
+    let interface = pair.program.attach(DEVICE, Mode::Native).unwrap();
+    pair.program.redirect_queues(interface, 0, 1).unwrap();
+    until(|| {
+        pair.server.dropped();
+        pair.server.wait(Duration::from_millis(1)).unwrap();
+        pair.server.queues().next().unwrap().is_open
+    });
+    pair.client = pair.link.client(&["127.0.0.1".to_owned()]).0;
+    pair.ask(b"request");
+    pair.answer(1, b"reply");
+    assert_eq!(pair.replies(1), [5]);
+    assert_eq!((pair.counts().received, pair.counts().sent), (2, 2));
+}
+
+#[test]
+fn a_queue_that_cannot_be_opened_is_named() {
+    let _link = Link::new(Mode::Native, 1);
+    let options = |interface: &str, queue| QueueOptions {
+        interface: interface.to_owned(),
+        queue,
+        place: 0,
+        ring: RING,
+        batch: 32,
+        zero_copy: false,
+    };
+    let open = |options| Queue::open(options, Duration::ZERO);
+    let error = open(options("onrush9", 0)).unwrap_err();
+    assert!(matches!(&error, OpenError::NoInterface(name) if name == "onrush9"), "{error:?}");
+    let error = open(options(DEVICE, 1)).unwrap_err();
+    assert!(matches!(error, OpenError::NoQueue(..)), "{error:?}");
+    let error = open(QueueOptions { zero_copy: true, ..options(DEVICE, 0) }).unwrap_err();
+    assert!(matches!(error, OpenError::NoZeroCopy(..)), "{error:?}");
+    let first = open(options(DEVICE, 0)).unwrap();
+    let error = open(options(DEVICE, 0)).unwrap_err();
+    assert!(matches!(error, OpenError::Busy(..)), "{error:?}");
+    // Its release takes the kernel a while.
+    drop(first);
+    Queue::open(options(DEVICE, 0), Duration::from_secs(5)).unwrap();
+}
