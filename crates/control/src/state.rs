@@ -1,5 +1,6 @@
 //! State of the HTTP server, shared by its routes and the main thread. Workers never touch it.
 
+use std::iter;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -128,9 +129,13 @@ impl ServerState {
         let InForce { settings, lists, overrides, overload, last_reload, certificates, .. } =
             view.in_force();
         let stalled_for = self.observe_turns(Instant::now()).into_iter();
-        let states = stalled_for.zip(parts.mailboxes.iter()).map(|(stalled_for, mailbox)| {
-            let (lane_waiting, lane_capacity) = mailbox.requests.depth();
-            WorkerState { lane_waiting, lane_capacity, stalled_for }
+        let depths = parts.mailboxes.iter().map(|mailbox| mailbox.requests.depth());
+        // Members without a thread have no mailbox.
+        let states = stalled_for.zip(depths.chain(iter::repeat((0, 0))));
+        let states = states.map(|(stalled_for, (lane_waiting, lane_capacity))| WorkerState {
+            lane_waiting,
+            lane_capacity,
+            stalled_for,
         });
         Ok(StatsSnapshot {
             members: parts.members.clone(),

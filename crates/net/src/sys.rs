@@ -1,10 +1,11 @@
 //! System calls that no wrapper offers in the required form, behind safe functions: socket options
-//! by number, batches of messages ([`message`]), memory with stable addresses ([`fixed`]) and
-//! memory that is shared ([`mapped`]). All of the crate's `unsafe` is in this module, in the frames
-//! of [`xdp`](crate::xdp), and in the calls of backend and raw sender that pass borrowed bytes to
-//! the kernel.
+//! by number, batches of messages ([`message`]), links of XDP programs ([`link`]), memory with
+//! stable addresses ([`fixed`]) and memory that is shared ([`mapped`]). All of the crate's `unsafe`
+//! is in this module, in the frames of [`xdp`](crate::xdp), and in the calls of backend and raw
+//! sender that pass borrowed bytes to the kernel.
 
 pub(crate) mod fixed;
+pub(crate) mod link;
 pub(crate) mod mapped;
 pub(crate) mod message;
 

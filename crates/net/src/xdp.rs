@@ -3,6 +3,7 @@
 //!
 //! | module | contents |
 //! |---|---|
+//! | [`device`] | the interfaces that a program can be attached to |
 //! | [`program`] | a program, its maps, and where it is attached |
 //! | [`backend`] | the queues and UDP sockets of a worker |
 //! | [`queue`] | the AF_XDP socket of a queue |
@@ -12,6 +13,7 @@
 //! | `frame` | Ethernet, IP and UDP headers |
 
 pub mod backend;
+pub mod device;
 mod frame;
 pub mod program;
 pub mod queue;

@@ -30,11 +30,14 @@ struct place {
 	struct address address;
 };
 
-/* The device's MAC address. */
+/* The device's MAC address, and the number of its counters. */
 struct device {
 	__u8 mac[ETH_ALEN];
-	__u8 unused[2];
+	__u16 counters;
 };
+
+/* Devices that have counters of their own. */
+#define DEVICES 16
 
 /* A time from the end of the one before. */
 struct phase {
@@ -83,7 +86,7 @@ struct family_counters {
 	__u64 refused[REFUSALS];
 };
 
-/* Counters of one vCPU. */
+/* Counters of one device and vCPU. */
 struct counters {
 	struct family_counters v4;
 	struct family_counters v6;
@@ -134,17 +137,18 @@ struct blocked {
 struct blocked blocked_0 SEC(".maps");
 struct blocked blocked_1 SEC(".maps");
 
-/* Requests from blocked sources, by the number of the counter. */
+/* Requests from blocked sources, by the number of the counter: one for each block that the daemon
+   may have (MAX_BLOCKS in crates/store/src/blocks.rs), and number 0. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 4096);
+	__uint(max_entries, 10001);
 	__type(key, __u32);
 	__type(value, __u64);
 } block_counts SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
+	__uint(max_entries, DEVICES);
 	__type(key, __u32);
 	__type(value, struct counters);
 } counters SEC(".maps");
@@ -160,7 +164,8 @@ struct request {
 	__u32 valid;
 };
 
-inline_function int is_ours(const struct frame *frame, __u32 interface)
+/* The device that has the frame's destination; none where that is not ours. */
+inline_function const struct device *find_device(const struct frame *frame, __u32 interface)
 {
 	struct place place = {
 		.interface = interface,
@@ -170,7 +175,9 @@ inline_function int is_ours(const struct frame *frame, __u32 interface)
 	};
 	const struct device *device = bpf_map_lookup_elem(&places, &place);
 
-	return device && is_mac(frame->ethernet->h_dest, device->mac);
+	if (device && !is_mac(frame->ethernet->h_dest, device->mac))
+		return 0;
+	return device;
 }
 
 /* An address that no datagram on a link comes from, and whose datagrams the kernel drops. */
@@ -384,12 +391,16 @@ inline_function int find_phase(struct request *request)
 /* Examines a frame of the family `is_v4`, a constant. */
 inline_function int serve(struct xdp_md *context, struct request *request, int is_v4)
 {
-	__u32 zero = 0, *buffer;
+	const struct device *device;
+	__u32 zero = 0, number, *buffer;
 
-	if (!parse_ip(&request->frame, is_v4) ||
-	    !is_ours(&request->frame, context->ingress_ifindex))
+	if (!parse_ip(&request->frame, is_v4))
 		return XDP_PASS;
-	request->counters = bpf_map_lookup_elem(&counters, &zero);
+	device = find_device(&request->frame, context->ingress_ifindex);
+	if (!device)
+		return XDP_PASS;
+	number = device->counters;
+	request->counters = bpf_map_lookup_elem(&counters, &number);
 	buffer = bpf_map_lookup_elem(&in_force, &zero);
 	if (!request->counters || !buffer)
 		return XDP_PASS;

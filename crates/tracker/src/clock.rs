@@ -35,6 +35,13 @@ impl Clock {
         self.read().0
     }
 
+    /// The current second of the wall clock, and when it began on CLOCK_MONOTONIC, nanoseconds.
+    pub fn second(&self) -> (u64, u64) {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let began = onrush_net::clock::monotonic().saturating_sub(since.subsec_nanos().into());
+        (since.as_secs(), began)
+    }
+
     /// The current time, and the time since the clock was started, to measure durations.
     pub fn read(&self) -> (Now, Duration) {
         let since = self.start.elapsed();

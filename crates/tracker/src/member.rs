@@ -1,4 +1,6 @@
-//! Members of the data path: each is a thread with a role, a name and counters of its own.
+//! Members of the data path: each has a role, a name and counters of its own, and a thread. Only
+//! the XDP program at an interface has none: the kernel runs it, and the main thread reads what it
+//! has counted.
 
 use std::io;
 use std::sync::Arc;
@@ -20,6 +22,8 @@ pub enum Role {
     Both,
     /// A worker with connections of HTTP, without UDP sockets.
     Web,
+    /// The XDP program at an interface. The main thread takes its turns, one a second.
+    Program,
 }
 
 impl Role {
@@ -50,6 +54,7 @@ impl Role {
             Self::Shard => "swarm",
             Self::Both => "worker",
             Self::Web => "web",
+            Self::Program => "xdp",
         }
     }
 }
@@ -69,6 +74,20 @@ impl Member {
     /// The member number `nth` of its role.
     pub fn new(role: Role, nth: usize, metrics: Arc<WorkerMetrics>) -> Self {
         Self { name: format!("{}-{nth}", role.kind()), role, metrics }
+    }
+
+    /// The XDP program at this interface.
+    pub fn program(interface: &str, metrics: Arc<WorkerMetrics>) -> Self {
+        let role = Role::Program;
+        Self { name: format!("{}-{interface}", role.kind()), role, metrics }
+    }
+
+    /// The interface, if this is an XDP program.
+    pub fn interface(&self) -> Option<&str> {
+        match self.role {
+            Role::Program => self.name.split_once('-').map(|(_, interface)| interface),
+            _ => None,
+        }
     }
 }
 

@@ -141,6 +141,11 @@ impl Running {
         Ok(())
     }
 
+    /// Adds members without a thread. Call it before the list of members is shared.
+    pub fn add(&mut self, members: impl IntoIterator<Item = Member>) {
+        self.members = self.members.iter().cloned().chain(members).collect();
+    }
+
     /// Starts the turns of the members.
     pub fn begin(&mut self) {
         self.gate = None;
@@ -151,7 +156,7 @@ impl Running {
         &self.addresses
     }
 
-    /// All members by number: workers, then fronts.
+    /// All members by number: workers, then fronts, then those without a thread.
     pub fn members(&self) -> &Arc<[Member]> {
         &self.members
     }

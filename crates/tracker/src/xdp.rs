@@ -17,11 +17,13 @@ pub mod rules;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 use ipnet::IpNet;
 use onrush_net::xdp::{AttachError, Mode, Program, Verdict};
 
 use crate::connection::ConnectionIds;
+use crate::metrics::WorkerMetrics;
 use crate::rules::Rules;
 pub use counters::XdpCounters;
 use rules::{BLOCKED, RULES_LEN, encode};
@@ -38,6 +40,9 @@ pub const MAX_PREFIXES: usize = 1 << 20;
 /// The families of prefixes (include/linux/socket.h).
 const AF_INET: u32 = 2;
 const AF_INET6: u32 = 10;
+
+/// The most interfaces that have counters of their own.
+pub const MAX_INTERFACES: usize = 16;
 
 /// An address of the tracker on a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -93,13 +98,33 @@ impl XdpIntake {
         self.program.attach(interface, mode)
     }
 
-    /// Serves requests to `place`, on a device with this MAC address.
+    /// Replaces the program that another process holds at the interface `index` by this link.
+    ///
+    /// # Errors
+    /// When the kernel refuses it; the other program stays.
+    pub fn replace(&mut self, index: u32, link: OwnedFd) -> io::Result<()> {
+        self.program.replace(index, link)
+    }
+
+    /// The links of the interfaces that the program is attached to, by their indices.
+    pub fn links(&self) -> impl Iterator<Item = (u32, BorrowedFd<'_>)> {
+        self.program.links()
+    }
+
+    /// Detaches the program, also where copies of its links are left.
+    pub fn detach(&mut self) {
+        self.program.detach();
+    }
+
+    /// Serves requests to `place`, on a device with this MAC address, and counts them at this
+    /// number, which is below [`MAX_INTERFACES`].
     ///
     /// # Errors
     /// When the program has no room for more of them.
-    pub fn serve(&mut self, place: &Place, mac: [u8; 6]) -> io::Result<()> {
+    pub fn serve(&mut self, place: &Place, mac: [u8; 6], counters: u16) -> io::Result<()> {
         let mut device = [0; 8];
         device[..6].copy_from_slice(&mac);
+        device[6..].copy_from_slice(&counters.to_ne_bytes());
         self.program.insert("places", place.encode(), device)
     }
 
@@ -161,12 +186,24 @@ impl XdpIntake {
         Ok(())
     }
 
-    /// What the program has counted so far.
+    /// What the program has counted so far at a number.
     ///
     /// # Errors
-    /// When the kernel refuses it.
-    pub fn counters(&self) -> io::Result<XdpCounters> {
-        Ok(XdpCounters::new(&self.program.sums("counters", 0)?))
+    /// When the kernel refuses it, or there is no such number.
+    pub fn counters(&self, number: u16) -> io::Result<XdpCounters> {
+        Ok(XdpCounters::new(&self.program.sums("counters", number.into())?))
+    }
+
+    /// Takes a turn of the member that is the program at the interface with this number: sets its
+    /// counters to what the program has counted.
+    ///
+    /// # Errors
+    /// As [`counters`](Self::counters).
+    pub fn count(&self, number: u16, metrics: &WorkerMetrics) -> io::Result<()> {
+        // The main thread is not stalled, whatever the kernel says.
+        metrics.turns.add(1);
+        self.counters(number)?.write(metrics);
+        Ok(())
     }
 
     /// Requests from the sources of a block that the program has dropped.
@@ -176,6 +213,18 @@ impl XdpIntake {
     pub fn of_block(&self, slot: usize) -> io::Result<u64> {
         let [count] = self.program.sums("block_counts", number(Some(slot)))?;
         Ok(count)
+    }
+
+    /// Sets the counts of the blocks in `rules`, by the number of a member that counts for the
+    /// program alone.
+    ///
+    /// # Errors
+    /// When the kernel refuses a count.
+    pub fn count_blocks(&self, rules: &Rules, member: usize) -> io::Result<()> {
+        rules.blocks.iter().try_for_each(|(_, slot)| {
+            rules.blocks.set_count(member, slot, self.of_block(slot)?);
+            Ok(())
+        })
     }
 
     /// Runs the program on a frame as if it had arrived on the loopback device, for tests.

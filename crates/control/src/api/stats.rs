@@ -202,6 +202,9 @@ pub struct WorkerStats {
     pub socket_side: bool,
     /// Whether it has a shard.
     pub swarm_side: bool,
+    /// Whether it is the XDP program at an interface, which is no thread.
+    #[serde(default)]
+    pub program: bool,
     /// Counter: datagrams received.
     pub datagrams: u64,
     /// Counter: requests refused.
@@ -442,7 +445,7 @@ impl WorkerStats {
 
     /// Whether it receives requests of clients.
     pub fn takes_requests(&self) -> bool {
-        self.socket_side || self.http.is_some()
+        self.socket_side || self.program || self.http.is_some()
     }
 
     /// Datagrams, and requests over HTTP.

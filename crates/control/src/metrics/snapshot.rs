@@ -113,6 +113,11 @@ impl StatsSnapshot {
         self.workers().filter(|worker| worker.member.role.has_connections())
     }
 
+    /// XDP programs.
+    pub fn programs(&self) -> impl Iterator<Item = Worker<'_>> + Clone {
+        self.workers().filter(|worker| worker.member.interface().is_some())
+    }
+
     /// Members with a shard.
     pub fn swarm_workers(&self) -> impl Iterator<Item = Worker<'_>> + Clone {
         self.workers().filter(|worker| worker.member.role.has_shard())

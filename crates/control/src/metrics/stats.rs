@@ -15,7 +15,7 @@ use onrush_config::keys::level_word;
 use onrush_tracker::access::{AccessList, ListKind, Lists};
 use onrush_tracker::clients;
 use onrush_tracker::limits::Placement;
-use onrush_tracker::member::Member;
+use onrush_tracker::member::{Member, Role};
 use onrush_tracker::metrics::{
     CLOSE_CAUSES, Counter, EVENT_NAMES, HTTP_REFUSALS, LOSSES, REPLIES, Summary, UNSENT,
     WorkerMetrics,
@@ -176,6 +176,7 @@ impl WorkerStats {
             name: name.clone(),
             socket_side: role.has_sockets(),
             swarm_side: role.has_shard(),
+            program: *role == Role::Program,
             datagrams: sum.datagrams,
             refused: sum.refused_in_all(),
             replies_dropped: sum.unsent_in_all(),

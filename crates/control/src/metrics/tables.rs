@@ -2,10 +2,13 @@
 
 use super::snapshot::{AdminCounters, StatsSnapshot, Worker};
 use super::text::Samples;
-use onrush_tracker::metrics::{Incoming, Series, ShardGauges, Shown, WebCounters, WorkerMetrics};
+use onrush_tracker::member::Member;
+use onrush_tracker::metrics::{
+    Incoming, Series, ShardGauges, Shown, WebCounters, WorkerMetrics, XdpFrames,
+};
 
 /// Appends the series of all tables to a page. The counters of another crate are one more.
-pub(super) fn write(page: &mut String, all: &StatsSnapshot) {
+pub(super) fn write<'a>(page: &mut String, all: &'a StatsSnapshot) {
     write_table(page, Incoming::SERIES, &["ipv4", "ipv6"], |shown, family| {
         by_worker(all, shown, |metrics| match family {
             "ipv4" => &metrics.incoming.v4,
@@ -24,6 +27,13 @@ pub(super) fn write(page: &mut String, all: &StatsSnapshot) {
             by_worker(all, shown, |metrics| &metrics.web)
         });
     }
+    if all.programs().next().is_some() {
+        write_table(page, XdpFrames::SERIES, &[""], |_, _| {
+            let members = all.programs().map(|worker| worker.member);
+            let of = |member: &'a Member| Some((member.interface()?, &member.metrics.xdp));
+            members.filter_map(of).collect()
+        });
+    }
     write_table(page, AdminCounters::SERIES, &[""], |_, _| vec![("", &*all.admin)]);
 }
 
@@ -38,13 +48,14 @@ fn by_worker<'a, T>(
         Shown::Sockets => all.socket_workers().map(of).collect(),
         Shown::Shards => all.swarm_workers().map(of).collect(),
         Shown::Fronts => all.web_workers().map(of).collect(),
+        Shown::Programs => all.programs().map(of).collect(),
         Shown::All => all.workers().map(of).collect(),
     }
 }
 
 /// Appends the series of the table of the struct `T`. `families` are the values of the label
 /// `family`; one empty string where the table does not have it. `counters` returns those for series
-/// that these workers show, of a family, each with the value of the label `worker`.
+/// that these workers show, of a family, each with the value of the label `worker` or `interface`.
 fn write_table<'a, T: 'a>(
     page: &mut String,
     series: &'static [Series<T>],
@@ -53,7 +64,7 @@ fn write_table<'a, T: 'a>(
 ) {
     for Series { kind, shown, name, labels, help, fields } in series {
         let mut to = Samples::begin(page, (*kind, name), labels, help);
-        let by_worker = labels.contains(&"worker");
+        let by_worker = labels.contains(&"worker") || labels.contains(&"interface");
         for (family, field) in
             families.iter().flat_map(|family| fields.iter().map(move |field| (*family, field)))
         {
@@ -64,7 +75,7 @@ fn write_table<'a, T: 'a>(
                 let mut put = |worker: &str, count: u64| {
                     let value = |label: &&str| match *label {
                         "family" => family,
-                        "worker" => worker,
+                        "worker" | "interface" => worker,
                         _ => own,
                     };
                     to.put_value(labels.iter().map(value), count);

@@ -20,7 +20,7 @@ use onrush_tracker::access::set::InfoHashSet;
 use onrush_tracker::access::{AccessList, Lists};
 use onrush_tracker::member::{Member, Role};
 use onrush_tracker::metrics::{
-    Counter, Incoming, LOSSES, Series, ShardGauges, Summary, WebCounters, WorkerMetrics,
+    Counter, Incoming, LOSSES, Series, ShardGauges, Summary, WebCounters, WorkerMetrics, XdpFrames,
 };
 
 /// Samples of the computed series, of two workers that [`full_snapshot`] fills. Each number of the
@@ -421,6 +421,29 @@ fn web_workers_show_the_series_of_http() {
     assert!(stats["totals"]["refused"].get("malformed").is_none());
     assert!(stats["limits"].get("http_connections").is_none());
     assert!(stats["totals"].get("http").is_none() && stats["workers"][0].get("http").is_none());
+}
+
+/// Counters of the program are in the series of all members, and have series of their own.
+#[test]
+fn programs_show_what_they_decide_by_interface() {
+    let worker = Member::new(Role::Both, 0, Arc::default());
+    let program = Member::program("eth0.7", Arc::default());
+    number(&program.metrics.xdp, XdpFrames::SERIES, &mut 1);
+    program.metrics.incoming.v4.datagrams.set(77);
+    let with = StatsSnapshot::of_members([worker.clone(), program].into(), Settings::for_test(""));
+    let shown = samples(&write(&with));
+    let frames = |verdict| {
+        shown[&format!("onrush_xdp_frames_total{{verdict=\"{verdict}\",interface=\"eth0.7\"}}")]
+    };
+    assert_eq!((frames("answered"), frames("stale")), (1.0, 7.0));
+    let received = "onrush_received_datagrams_total{family=\"ipv4\",worker=\"xdp-eth0.7\"}";
+    assert_eq!(shown[received], 77.0);
+    let stats = Stats::of(&with);
+    assert_eq!(stats.totals.traffic.incoming.datagrams, 77);
+    let rows: Vec<_> = stats.workers.iter().map(|it| (it.program, it.takes_requests())).collect();
+    assert_eq!(rows, [(false, true), (true, true)]);
+    let without = StatsSnapshot::of_members([worker].into(), Settings::for_test(""));
+    assert!(!write(&without).contains("onrush_xdp"));
 }
 
 /// A counter with an integer and one with a fraction, a gauge and a histogram.

@@ -165,7 +165,7 @@ function showWorkers(stats, before, seconds) {
     put(lost, per((w) => w.lost), `${exact(worker.lost)} since start`);
     put(peers, worker.swarm_side ? count(worker.peers) : '–', `${exact(worker.peers)} peers in ${exact(worker.swarms)} swarms`);
     put(waiting, worker.lane_capacity ? `${worker.lane_waiting} of ${worker.lane_capacity}` : '–');
-    line.title = [worker.socket_side && 'has sockets', worker.http && 'serves HTTP', worker.swarm_side && 'owns swarms'].filter(Boolean).join(', ');
+    line.title = [worker.socket_side && 'has sockets', worker.http && 'serves HTTP', worker.program && 'XDP program', worker.swarm_side && 'owns swarms'].filter(Boolean).join(', ');
   }
   for (const line of [...by('workers').children]) {
     if (!stats.workers.some(({ name }) => name === line.dataset.name)) line.remove();

@@ -6,14 +6,17 @@
 
 use std::error::Error;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use aya::maps::lpm_trie::Key;
 use aya::maps::{Array, HashMap, LpmTrie, Map, MapData, MapError, PerCpuArray, XskMap};
-use aya::programs::links::FdLink;
-use aya::programs::{ProgramError, TestRun as _, TestRunOptions, Xdp, XdpMode};
+use aya::programs::{TestRun as _, TestRunOptions, Xdp, loaded_programs};
 use aya::{Ebpf, EbpfLoader};
+use nix::errno::Errno;
 use nix::net::if_::if_nametoindex;
+
+use super::device::devices;
+use crate::sys::link;
 
 /// Bytes of the largest frame that [`Program::run`] takes: a page less what the kernel puts around
 /// a frame.
@@ -43,29 +46,38 @@ pub enum Mode {
     Generic,
 }
 
-/// Why a program is not attached to an interface, with a remedy.
+/// Flags of include/uapi/linux/if_link.h.
+const XDP_FLAGS_SKB_MODE: u32 = 2;
+const XDP_FLAGS_DRV_MODE: u32 = 4;
+
+/// Why a program is not attached to an interface. The second line of a message is the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum AttachError {
     /// There is no interface of this name.
-    #[error("there is no interface {0} (try: ip link)")]
+    #[error("there is no interface {0}\n  `ip link` shows those of this host")]
     NoInterface(String),
-    /// Another program is attached.
+    /// Another program is attached, of which this is known.
     #[error(
-        "another XDP program is attached to {0} (try: ip -details link show {0}, and: bpftool net)"
+        "another XDP program is attached to {0}: {1}\n  detach it (`ip link set dev {0} xdp off`), \
+         or end the process that holds it (`bpftool link`)"
     )]
-    Occupied(String),
+    Occupied(String, String),
     /// The driver does not run programs.
     #[error(
-        "the driver of {0} has no native XDP, or not with the MTU and the features in use: generic \
-         mode works with every driver, and gains little (try: ethtool -i {0})"
+        "the driver of {0} has no native XDP, or not with the MTU and the features in use ({1})\n  \
+         write `mode = \"generic\"`, which works with every driver and gains little; `ethtool -i \
+         {0}` names the driver"
     )]
-    NoNative(String),
+    NoNative(String, io::Error),
     /// The process lacks a capability.
-    #[error("to attach a program to {0} needs CAP_NET_ADMIN and CAP_BPF")]
+    #[error(
+        "to attach a program to {0} needs CAP_NET_ADMIN\n  start as root, or add it to \
+         AmbientCapabilities= of the unit"
+    )]
     NoPermission(String),
     /// Any other reason.
-    #[error("the kernel does not attach a program to {0}")]
-    Other(String, #[source] io::Error),
+    #[error("the kernel does not attach a program to {0}: {1}")]
+    Other(String, io::Error),
 }
 
 /// The program that only redirects (crates/net/bpf/redirect.c). The ELF parser needs it aligned.
@@ -79,7 +91,8 @@ struct Aligned<T: ?Sized>(T);
 pub struct Program {
     object: Ebpf,
     name: &'static str,
-    links: Vec<FdLink>,
+    /// The link of each interface that the program is attached to, by the interface's index.
+    links: Vec<(u32, OwnedFd)>,
 }
 
 impl Program {
@@ -136,26 +149,45 @@ impl Program {
     /// Why the kernel refuses that.
     pub fn attach(&mut self, interface: &str, mode: Mode) -> Result<u32, AttachError> {
         let name = || interface.to_owned();
-        let other = |error| AttachError::Other(name(), error);
         let index = if_nametoindex(interface).map_err(|_| AttachError::NoInterface(name()))?;
-        let mode = match mode {
-            Mode::Native => XdpMode::Driver,
-            Mode::Generic => XdpMode::Skb,
+        let flags = match mode {
+            Mode::Native => XDP_FLAGS_DRV_MODE,
+            Mode::Generic => XDP_FLAGS_SKB_MODE,
         };
-        let xdp = self.xdp().map_err(other)?;
-        let attached = xdp.attach_to_if_index(index, mode).map_err(|error| match error {
-            ProgramError::SyscallError(error) => match error.io_error.raw_os_error() {
-                Some(libc::EBUSY | libc::EEXIST) => AttachError::Occupied(name()),
-                Some(libc::EOPNOTSUPP) => AttachError::NoNative(name()),
-                Some(libc::EPERM) => AttachError::NoPermission(name()),
-                _ => AttachError::Other(name(), error.io_error),
-            },
-            error => AttachError::Other(name(), io_error(error)),
+        let program = self.descriptor().map_err(|error| AttachError::Other(name(), error))?;
+        let link = link::create(program, index, flags).map_err(|error| match (error, mode) {
+            (Errno::EBUSY | Errno::EEXIST, _) => AttachError::Occupied(name(), attached(index)),
+            (Errno::EOPNOTSUPP | Errno::EINVAL | Errno::ERANGE, Mode::Native) => {
+                AttachError::NoNative(name(), error.into())
+            }
+            (Errno::EPERM, _) => AttachError::NoPermission(name()),
+            _ => AttachError::Other(name(), error.into()),
         })?;
-        // Where the kernel refuses a link, aya attaches without one, which outlives the process.
-        let link = xdp.take_link(attached).map_err(|error| other(io_error(error)))?;
-        self.links.push(FdLink::try_from(link).map_err(|error| other(io_error(error)))?);
+        self.links.push((index, link));
         Ok(index)
+    }
+
+    /// Replaces the program that another process holds at an interface by this link.
+    ///
+    /// # Errors
+    /// When the kernel refuses it; the other program stays.
+    pub fn replace(&mut self, index: u32, link: OwnedFd) -> io::Result<()> {
+        link::replace(link.as_fd(), self.descriptor()?)?;
+        self.links.push((index, link));
+        Ok(())
+    }
+
+    /// The links of the interfaces that the program is attached to, by their indices.
+    pub fn links(&self) -> impl Iterator<Item = (u32, BorrowedFd<'_>)> {
+        self.links.iter().map(|(index, link)| (*index, link.as_fd()))
+    }
+
+    /// Detaches the program, also where copies of its links are left.
+    pub fn detach(&mut self) {
+        for (_, link) in self.links.drain(..) {
+            // The interface may be gone.
+            let _ = link::detach(link.as_fd());
+        }
     }
 
     /// Sets an element of an array.
@@ -249,6 +281,12 @@ impl Program {
         })
     }
 
+    fn descriptor(&self) -> io::Result<BorrowedFd<'_>> {
+        let program = self.object.program(self.name).ok_or(io::ErrorKind::NotFound)?;
+        let program: &Xdp = program.try_into().map_err(io_error)?;
+        Ok(program.fd().map_err(io_error)?.as_fd())
+    }
+
     fn xdp(&mut self) -> io::Result<&mut Xdp> {
         let program = self.object.program_mut(self.name).ok_or(io::ErrorKind::NotFound)?;
         program.try_into().map_err(io_error)
@@ -277,6 +315,19 @@ impl SocketMap {
     /// When there is no such place, or the socket is of another kind.
     pub(super) fn set(&mut self, place: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
         self.map.set(place, socket.as_raw_fd(), 0).map_err(io_error)
+    }
+}
+
+/// The program that is attached to an interface, as far as this process may know.
+fn attached(index: u32) -> String {
+    let devices = devices().unwrap_or_default();
+    let device = devices.iter().find(|device| device.index == index);
+    let Some(id) = device.and_then(|device| device.program) else { return "unknown".to_owned() };
+    let mut programs = loaded_programs().filter_map(Result::ok);
+    let program = programs.find(|program| program.id() == id);
+    match program.as_ref().and_then(|program| program.name_as_str()) {
+        Some(name) => format!("id {id}, {name}"),
+        None => format!("id {id}"),
     }
 }
 

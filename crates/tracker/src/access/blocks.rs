@@ -63,6 +63,11 @@ impl SourceBlocks {
         }
     }
 
+    /// Sets the count of a member that counts elsewhere. Only the thread of `member` may call this.
+    pub fn set_count(&self, member: usize, slot: usize, count: u64) {
+        self.counts.set(member, slot, count);
+    }
+
     /// Each block with the slot in which [`count`](Self::count) counts its requests.
     pub fn iter(&self) -> impl Iterator<Item = (IpNet, usize)> + '_ {
         self.slots.iter().map(|(net, slot)| (*net, *slot))

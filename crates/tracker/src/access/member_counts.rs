@@ -30,6 +30,13 @@ impl MemberCounts {
         self.by_member.iter().filter_map(|slots| slots.get(slot)).map(Counter::get).sum()
     }
 
+    /// Sets the count of a member that counts elsewhere. Only the thread of `member` may call this.
+    pub(crate) fn set(&self, member: usize, slot: usize, count: u64) {
+        if let Some(counter) = self.by_member.get(member).and_then(|slots| slots.get(slot)) {
+            counter.set(count);
+        }
+    }
+
     /// Counts a request. Only the thread of `member` may call this with its number.
     pub(crate) fn add(&self, member: usize, slot: usize) {
         if let Some(counter) = self.by_member.get(member).and_then(|slots| slots.get(slot)) {

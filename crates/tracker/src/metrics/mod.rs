@@ -2,6 +2,7 @@
 //!
 //! The table [`counter_table`] declares them.
 
+mod frames;
 mod series;
 mod table;
 
@@ -11,6 +12,7 @@ use onrush_net::Cause;
 use onrush_proto::Family;
 use onrush_swarm::{SwarmsByFamily, Totals};
 
+pub use frames::XdpFrames;
 pub use series::{Field, Kind, Loss, Series, Shown};
 
 use crate::clients::NAMES as CLIENTS;

@@ -62,6 +62,8 @@ pub enum Shown {
     Shards,
     /// Workers with connections of HTTP.
     Fronts,
+    /// XDP programs.
+    Programs,
     /// All workers.
     All,
 }

@@ -11,9 +11,9 @@
 /// Calls the macro `$then` with the table. `onrush-control` generates the JSON types from it.
 ///
 /// A row reads `Counter|Gauge WORKERS "name" [labels] "help" { fields }`. `Sockets`, `Shards`,
-/// `Fronts` and `All` select the workers. A counter's name is written without `_total`. A series
-/// without the label `worker` shows the sum over all workers. Labels other than `family` and
-/// `worker` take their values from the fields:
+/// `Fronts`, `Programs` and `All` select the workers. A counter's name is written without `_total`.
+/// A series without the label `worker` or `interface` shows the sum over all workers. Labels other
+/// than these and `family` take their values from the fields:
 ///
 /// - `counters` are single counters: `field as "JSON key" = "label value"`, where key and value are
 ///   optional;
@@ -122,6 +122,8 @@ WorkerMetrics (WorkerCounts) {
         shard: ShardGauges,
         /// The worker's connections of HTTP, if it serves them.
         web: WebCounters,
+        /// The frames of the interface, if this is an XDP program.
+        xdp: XdpFrames,
         /// Whether the kernel refuses the filter against overload at the worker's sockets.
         filter_refusal: FilterRefusal,
     }

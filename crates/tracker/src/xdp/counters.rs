@@ -1,5 +1,8 @@
 //! What the program has counted.
 
+use onrush_proto::{Family, connect};
+
+use crate::metrics::{Counter, Incoming, WorkerMetrics};
 use crate::refusal::{Refusal, UdpRefusal};
 
 /// Reasons to drop a datagram, in the order of the program's counters (`enum refusal`).
@@ -69,5 +72,73 @@ impl XdpCounters {
             checksum,
             no_route,
         }
+    }
+}
+
+impl XdpFamily {
+    /// Sets the counters of an interface to these.
+    fn write(&self, incoming: &Incoming) {
+        let refused: u64 = self.refused.iter().sum();
+        incoming.datagrams.set(self.answered + refused);
+        incoming.bytes.set(self.answered_bytes + self.refused_bytes);
+        incoming.connects.set(self.answered);
+        incoming.replies[connect::ACTION as usize].set(self.answered);
+        let counters = REASONS.iter().filter_map(|reason| counter(incoming, reason));
+        counters.zip(self.refused).for_each(|(counter, count)| counter.set(count));
+    }
+}
+
+/// The counter of a reason.
+fn counter<'a>(incoming: &'a Incoming, reason: &str) -> Option<&'a Counter> {
+    let by_udp = UdpRefusal::NAMES.iter().zip(&incoming.refused_by_udp);
+    let mut all = by_udp.chain(Refusal::NAMES.iter().zip(&incoming.refused));
+    all.find(|(name, _)| *name == &reason).map(|(_, counter)| counter)
+}
+
+impl XdpCounters {
+    /// Sets the counters of the member that is the program at an interface to these. What was
+    /// passed is counted by the sockets.
+    pub(super) fn write(&self, metrics: &WorkerMetrics) {
+        for (family, counters) in [(Family::V4, &self.v4), (Family::V6, &self.v6)] {
+            counters.write(metrics.incoming.of(family));
+        }
+        let answered = self.v4.answered + self.v6.answered;
+        metrics.sent.set(answered);
+        metrics.sent_bytes.set(answered * connect::RESPONSE_LEN as u64);
+        metrics.checksum_errors.set(self.checksum);
+        let frames = &metrics.xdp;
+        frames.answered.set(answered);
+        frames.refused.set([self.v4, self.v6].iter().flat_map(|family| family.refused).sum());
+        frames.checksum.set(self.checksum);
+        frames.martian.set(self.martian);
+        frames.passed.set(self.passed.saturating_sub(self.no_route));
+        frames.no_route.set(self.no_route);
+        frames.stale.set(self.stale);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::Summary;
+
+    #[test]
+    fn the_counters_of_a_member_are_those_of_the_program() {
+        let words = std::array::from_fn(|at| 1 << at);
+        let counters = XdpCounters::new(&words);
+        let metrics = WorkerMetrics::default();
+        counters.write(&metrics);
+        let sum = Summary::of([&metrics]);
+        let answered = counters.v4.answered + counters.v6.answered;
+        assert_eq!((sum.connects, sum.replies[0], sum.sent), (answered, answered, answered));
+        assert_eq!(sum.datagrams, answered + sum.refused_in_all());
+        let of = |reason| sum.refusals().find(|(name, _)| *name == reason).unwrap().1;
+        for (at, reason) in REASONS.into_iter().enumerate() {
+            assert_eq!(of(reason), counters.v4.refused[at] + counters.v6.refused[at], "{reason}");
+        }
+        assert_eq!(sum.bytes, 2 + (2 << 10) + 4 + (4 << 10));
+        assert_eq!((sum.checksum_errors, sum.sent_bytes), (counters.checksum, 16 * answered));
+        let frames = &metrics.xdp;
+        assert_eq!((frames.passed.get(), frames.stale.get()), (0, counters.stale));
     }
 }

@@ -168,10 +168,10 @@ fn agrees(host: &mut Host, case: Case) -> Result<(), TestCaseError> {
     let datagram = datagram(draft, source.ip());
     let family = Family::of(source.ip());
     let sent = frame(source, vlan, &datagram);
-    let before = (of_program(&host.program.counters().unwrap(), family), of_intake(host, family));
+    let before = (of_program(&host.program.counters(0).unwrap(), family), of_intake(host, family));
     let (xdp, frame) = host.run(&sent);
     let frame = frame.to_vec();
-    let counters = host.program.counters().unwrap();
+    let counters = host.program.counters(0).unwrap();
     let verdict = host.intake.check(&datagram, &source, NOW, &host.metrics);
     match (xdp, &verdict) {
         (Xdp::Transmit, Verdict::Connect(response)) => {
@@ -262,7 +262,7 @@ fn requests_count_at_the_block_of_their_source() {
     const SLOTS: usize = 5;
     let mut host = Host::new(BLOCKED);
     let networks = ["198.51.7.0/24", "198.51.7.7/32", "1.1.0.0/16", "2001:db8:bad:1::/64", "::/0"];
-    let counts = Arc::new(MemberCounts::new(1, SLOTS));
+    let counts = Arc::new(MemberCounts::new(2, SLOTS));
     let networks = networks.iter().map(|net| network(net).unwrap()).zip(0..SLOTS);
     let blocks = SourceBlocks::new(networks, &host.rules.blocked, Arc::clone(&counts));
     host.rules.blocked = Arc::clone(blocks.refused());
@@ -292,4 +292,6 @@ fn requests_count_at_the_block_of_their_source() {
     let of_program = [0, 1, 2, 3, 4].map(|slot| host.program.of_block(slot).unwrap());
     assert_eq!(of_program, [1, 2, 4, 6, 15]);
     assert_eq!(of_program, [0, 1, 2, 3, 4].map(|slot| counts.sum(slot)));
+    host.program.count_blocks(&host.rules, 1).unwrap();
+    assert_eq!(of_program, [0, 1, 2, 3, 4].map(|slot| counts.sum(slot) / 2));
 }

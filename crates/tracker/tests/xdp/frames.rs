@@ -9,7 +9,7 @@ use onrush_proto::connect::REQUEST_LEN;
 use onrush_proto::{Connect, TransactionId};
 use onrush_tracker::xdp::{Place, XdpSettings};
 
-use crate::host::{ANSWERING, Host, OWN_V4, PORT, VLAN, frame};
+use crate::host::{ANSWERING, Host, OWN_MAC, OWN_V4, PORT, VLAN, frame};
 
 const V4: &str = "9.9.9.9:2000";
 const V6: &str = "[2a01:4f8::7]:2000";
@@ -51,7 +51,7 @@ fn a_connect_to_an_address_of_the_tracker_is_answered() {
             assert_eq!(host.run(&connect(source, vlan)).0, Verdict::Transmit, "{source} {vlan}");
         }
     }
-    let counters = host.program.counters().unwrap();
+    let counters = host.program.counters(0).unwrap();
     assert_eq!((counters.v4.answered, counters.v6.answered, counters.passed), (2, 2, 0));
 }
 
@@ -92,7 +92,7 @@ fn frames_that_are_not_plain_or_not_for_the_tracker_are_the_kernels() {
         assert_eq!(verdict, Verdict::Pass, "{what}");
         assert_eq!(after, frame, "{what}");
     }
-    let counters = host.program.counters().unwrap();
+    let counters = host.program.counters(0).unwrap();
     assert_eq!(counters, Default::default(), "{counters:?}");
 }
 
@@ -104,6 +104,12 @@ fn addresses_come_and_go() {
     host.program.leave(&place).unwrap();
     assert_eq!(host.run(&connect(V4, 0)).0, Verdict::Pass);
     assert_eq!(host.run(&connect(V4, VLAN)).0, Verdict::Transmit);
+    // Places have the counters of their device.
+    host.program.serve(&place, OWN_MAC, 15).unwrap();
+    assert_eq!(host.run(&connect(V4, 0)).0, Verdict::Transmit);
+    let [first, last] = [0, 15].map(|number| host.program.counters(number).unwrap());
+    assert_eq!((first.v4.answered, last.v4.answered), (1, 1));
+    assert!(host.program.counters(16).is_err());
 }
 
 #[test]
@@ -124,7 +130,7 @@ fn sources_that_no_host_has_are_dropped() {
         let source = SocketAddr::new(source.parse().unwrap(), 2_000);
         assert_eq!(host.run(&frame(source, 0, &[0; 16])).0, Verdict::Drop, "{source}");
     }
-    let counters = host.program.counters().unwrap();
+    let counters = host.program.counters(0).unwrap();
     assert_eq!(counters.martian, sources.len() as u64);
     assert_eq!((counters.v4, counters.v6), Default::default());
 }
@@ -148,7 +154,7 @@ fn checksums_of_connects_are_verified() {
         let absent = if source == V4 { Verdict::Transmit } else { Verdict::Drop };
         assert_eq!(host.run(&changed(source, &[(udp + 6, &[0, 0])])).0, absent);
     }
-    let counters = host.program.counters().unwrap();
+    let counters = host.program.counters(0).unwrap();
     assert_eq!((counters.checksum, counters.v4.answered, counters.v6.answered), (3, 2, 1));
 }
 
@@ -177,7 +183,7 @@ fn with_rules_of_half_a_minute_ago_everything_is_passed() {
     assert_eq!(host.run(&connect(V4, 0)).0, Verdict::Transmit);
     host.renew_as_of(ANSWERING, monotonic() - 31 * second);
     assert_eq!(host.run(&connect(V4, 0)).0, Verdict::Pass);
-    let counters = host.program.counters().unwrap();
+    let counters = host.program.counters(0).unwrap();
     assert_eq!((counters.stale, counters.v4.answered), (1, 1));
 }
 
@@ -191,6 +197,6 @@ fn connects_are_passed_where_the_workers_answer_them_or_no_route_leads_back() {
     let request = connect(V4, 0);
     let (verdict, after) = host.run(&request);
     assert_eq!((verdict, after), (Verdict::Pass, &request[..]));
-    let counters = host.program.counters().unwrap();
+    let counters = host.program.counters(0).unwrap();
     assert_eq!((counters.passed, counters.no_route), (2, 1));
 }

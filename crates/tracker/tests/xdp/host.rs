@@ -51,7 +51,7 @@ impl Host {
         for vlan in [0, VLAN] {
             for ip in [IpAddr::from(OWN_V4), OWN_V6.into()] {
                 let address = SocketAddr::new(ip, PORT);
-                program.serve(&Place { interface: LOOPBACK, vlan, address }, OWN_MAC).unwrap();
+                program.serve(&Place { interface: LOOPBACK, vlan, address }, OWN_MAC, 0).unwrap();
             }
         }
         let rules = rules(&settings(&format!("{text}{SPLIT}")));

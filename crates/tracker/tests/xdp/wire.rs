@@ -100,7 +100,7 @@ fn connects_over_a_link_are_answered_while_the_program_is_attached() {
     let interface = host.program.attach(own, Mode::Native).unwrap();
     for addresses in ADDRESSES {
         let address = SocketAddr::new(addresses[0].parse().unwrap(), PORT);
-        host.program.serve(&Place { interface, vlan: 0, address }, OWN_MAC).unwrap();
+        host.program.serve(&Place { interface, vlan: 0, address }, OWN_MAC, 0).unwrap();
     }
     host.renew_as_of(ANSWERING, monotonic());
     for (family, addresses) in ADDRESSES.iter().enumerate() {
@@ -110,12 +110,16 @@ fn connects_over_a_link_are_answered_while_the_program_is_attached() {
         assert_eq!(reply[..8], [0, 0, 0, 0, 0, 0, 0, 7]);
         assert_eq!(reply[8..], id.0.to_be_bytes());
     }
-    let counters = host.program.counters().unwrap();
+    let counters = host.program.counters(0).unwrap();
     assert!(counters.v4.answered > 0 && counters.v6.answered > 0, "{counters:?}");
 
     let mut second = XdpIntake::load().unwrap();
     let occupied = second.attach(own, Mode::Native).unwrap_err();
-    assert!(matches!(&occupied, AttachError::Occupied(name) if name == own), "{occupied:?}");
+    assert!(
+        matches!(&occupied, AttachError::Occupied(name, by)
+        if name == own && by.starts_with("id ") && by.ends_with(", onrush")),
+        "{occupied:?}"
+    );
     drop(host);
     request.send(0).unwrap();
     assert_eq!(replies.recv_timeout(2 * TIMEOUT).unwrap(), None, "the port is closed");
@@ -129,5 +133,5 @@ fn an_interface_that_cannot_have_the_program_is_named() {
     let missing = program.attach("onrush9", Mode::Native).unwrap_err();
     assert!(matches!(&missing, AttachError::NoInterface(name) if name == "onrush9"));
     let loopback = program.attach("lo", Mode::Native).unwrap_err();
-    assert!(matches!(&loopback, AttachError::NoNative(name) if name == "lo"), "{loopback:?}");
+    assert!(matches!(&loopback, AttachError::NoNative(name, _) if name == "lo"), "{loopback:?}");
 }

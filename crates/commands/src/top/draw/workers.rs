@@ -57,7 +57,7 @@ fn row(pair: Pair<'_>, worker: &WorkerStats, load: f64) -> Row {
     let requests =
         |value: Option<f64>| if worker.takes_requests() { rate(value) } else { String::new() };
     let swarms = |text: String| if worker.swarm_side { text } else { String::new() };
-    let name = format!("{:<NAMES$} ", worker.name);
+    let name = format!("{:<NAMES$.NAMES$} ", worker.name);
     let cells = [
         requests(per_second(|worker| worker.received() as f64)),
         requests(per_second(|worker| worker.replied() as f64)),

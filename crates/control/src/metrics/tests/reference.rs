@@ -3,7 +3,9 @@
 use crate::metrics::computed::COMPUTED;
 use crate::metrics::snapshot::AdminCounters;
 use onrush_text::lines::wrapped;
-use onrush_tracker::metrics::{Incoming, Kind, Series, ShardGauges, WebCounters, WorkerMetrics};
+use onrush_tracker::metrics::{
+    Incoming, Kind, Series, ShardGauges, WebCounters, WorkerMetrics, XdpFrames,
+};
 
 const HEAD: &str = "\
 # Metrics
@@ -14,9 +16,9 @@ and of computed series (`crates/control/src/metrics/computed.rs`): change those,
 `ONRUSH_BLESS=1 cargo test -p onrush-control`.
 
 `/stats.json` has the same values, without the histograms; [openapi.json](openapi.json) describes
-its keys. The label `family` is `ipv4` or `ipv6`, and `worker` is the name of a worker's thread. A
-series without the label `worker` is a sum over all workers. Counters never decrease while the
-process runs.
+its keys. The label `family` is `ipv4` or `ipv6`, and `worker` is the name of a worker's thread, or
+`xdp-` and the interface for an XDP program. A series without the label `worker` is a sum over all
+workers. Counters never decrease while the process runs.
 ";
 
 /// The text of `docs/METRICS.md`.
@@ -27,6 +29,7 @@ pub(crate) fn markdown() -> String {
     text += &section("Shards", ShardGauges::SERIES);
     text +=
         &section("HTTP, absent unless http.listen or http.tls_listen is set", WebCounters::SERIES);
+    text += &section("XDP, absent unless the program is attached", XdpFrames::SERIES);
     text += &section("Admin side", AdminCounters::SERIES);
     text += "\n## State, limits and computed values\n\n";
     for series in COMPUTED {
