@@ -9,8 +9,8 @@ use clap::builder::{
 use onrush_toml_keys::{Document, parses};
 
 use crate::environment::Environment;
-use crate::keys::{LEVELS, LOG_FORMATS, MAX_WORKERS, PLACEMENTS};
-use crate::values::{ListenAt, is_admin_at};
+use crate::keys::{LEVELS, LOG_FORMATS, MAX_WORKERS, PLACEMENTS, XDP_INTERFACES};
+use crate::values::{ListenAt, is_admin_at, is_interface};
 
 /// The flags. Each overrides its key in the file.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -39,6 +39,13 @@ pub struct Flags {
     /// the whole list of the file.
     #[arg(long, value_name = "ADDR", value_parser = text(parses::<ListenAt>))]
     pub https: Vec<String>,
+
+    /// Answer connects and drop invalid requests in the driver of this network interface by an XDP
+    /// program; can be repeated [default: none]
+    ///
+    /// Replaces the whole list of the file. docs/XDP.md says what it needs.
+    #[arg(long, value_name = "IFACE", value_parser = text(is_interface))]
+    pub xdp: Vec<String>,
 
     /// Number of workers of all kinds [default: one per usable vCPU]
     #[arg(long, value_name = "N", value_parser = workers())]
@@ -86,12 +93,14 @@ impl Flags {
     pub(crate) fn apply(&self, document: &mut Document) {
         self.environment.apply(document);
         let list = |entries: &[String]| (!entries.is_empty()).then(|| entries.join(","));
-        let [listen, http, https] = [&self.listen, &self.http, &self.https].map(|it| list(it));
+        let [listen, http, https, xdp] =
+            [&self.listen, &self.http, &self.https, &self.xdp].map(|it| list(it));
         let workers = self.workers.map(|number| number.to_string());
         for (flag, key, value) in [
             ("--listen", "listen", &listen),
             ("--http", "http.listen", &http),
             ("--https", "http.tls_listen", &https),
+            ("--xdp", XDP_INTERFACES, &xdp),
             ("--workers", "workers.total", &workers),
             ("--placement", "workers.placement", &self.placement),
             ("--state-dir", "state_dir", &self.state_dir),

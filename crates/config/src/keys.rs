@@ -3,6 +3,9 @@
 //! (docs/CONFIGURATION.md) and reloads follow from the declaration. Derived numbers with
 //! `#[serde(default)]` are 0 until `resolve` sets them: their ranges do not include 0.
 
+mod export;
+mod xdp;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -23,6 +26,8 @@ use crate::values::{
     AccessMode, ListFile, Listen, ListenAt, LogFormat, Pin, PlacementMode, admin, client_address,
     default_admin, is_admin_at, is_error_text, is_host_name, is_name, is_path, seconds,
 };
+pub use export::ExportSettings;
+pub use xdp::{XDP_INTERFACES, XdpConnects, XdpMode, XdpReplies, XdpSettings};
 
 /// Workers of all kinds together.
 pub const MAX_WORKERS: usize = 1024;
@@ -181,6 +186,10 @@ keys! {
 
         /// Options of each UDP socket.
         pub(crate) socket: SocketSettings = table(SocketSettings::KEYS),
+
+        /// The XDP program: it answers connects and drops invalid requests in the driver of a
+        /// network interface (docs/XDP.md). Off while `interfaces` is empty.
+        pub(crate) xdp: XdpSettings = table(XdpSettings::KEYS),
 
         /// Announces and scrapes over HTTP and HTTPS, for the same swarms as over UDP. Off while
         /// `listen` and `tls_listen` are empty.
@@ -656,24 +665,6 @@ keys! {
         /// After it the connection is closed.
         #[serde(deserialize_with = "seconds")]
         pub timeout: Duration = integer(1..=300, "seconds").default("10"),
-    }
-
-    /// Exports of the full scrape.
-    #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-    pub struct ExportSettings {
-        /// The file, replaced by renaming a complete new one. Its name selects the format: .txt for
-        /// one line per swarm (info hash in hexadecimal, seeders, leechers, completed), .bencode or
-        /// .benc for the reply to a full scrape over HTTP (BEP 48), with .gz behind for
-        /// compression. An export takes 32 bytes of memory per swarm. A directory that cannot be
-        /// written is a warning, and an error of `--check-config`.
-        pub file: Option<PathBuf> = PATH
-            .derived("nothing is exported", "\"/var/lib/onrush/scrape.txt.gz\"")
-            .on_reload(owner::FILES),
-
-        /// The time between exports; with 0, only SIGUSR1 and `onrush ctl export` start one.
-        #[serde(deserialize_with = "seconds")]
-        pub every: Duration =
-            integer(0..=604_800, "seconds").default("3600").on_reload(owner::FILES),
     }
 
     /// The log, in the journal if systemd has started the tracker, otherwise on standard error.

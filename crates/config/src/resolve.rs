@@ -20,6 +20,7 @@ use crate::flags::Flags;
 use crate::host::{Host, PassedKinds};
 use crate::keys::{
     CERTIFICATE_KEYS, File, HttpKeys, MAX_INTERVAL, MAX_WORKERS, SCHEMA, WebTorrentKeys,
+    XDP_INTERFACES,
 };
 use crate::placement::auto_spin;
 use crate::settings::{
@@ -135,6 +136,7 @@ impl Resolution<'_> {
         self.check_admin();
         self.check_http();
         self.check_proxies();
+        self.check_xdp();
         let Self { file, document, host, notices } = self;
         let values = document.values().clone();
         let settings = Settings {
@@ -147,6 +149,7 @@ impl Resolution<'_> {
             ),
             pin,
             socket: file.socket,
+            xdp: file.xdp,
             http,
             announce: file.announce,
             scrape: file.scrape,
@@ -509,6 +512,23 @@ impl Resolution<'_> {
                 "{key} has no effect without http.proxies, the addresses of proxies that are \
                  trusted to name the client"
             ));
+        }
+    }
+
+    /// An interface holds one program, and without any the keys have no effect.
+    fn check_xdp(&mut self) {
+        let interfaces = self.file.xdp.interfaces.clone();
+        for (nth, name) in interfaces.iter().enumerate() {
+            if interfaces[..nth].contains(name) {
+                let what = format!("{name} is listed twice");
+                self.document.problem(&format!("{XDP_INTERFACES}.{nth}"), what, None);
+            }
+        }
+        if self.file.xdp.required && interfaces.is_empty() && self.accepted("xdp", &["interfaces"])
+        {
+            let what = "the program is required, and `xdp.interfaces` is empty".to_owned();
+            let remedy = "write `interfaces = [\"eth0\"]` in [xdp], or remove the key";
+            self.document.problem("xdp.required", what, Some(remedy));
         }
     }
 

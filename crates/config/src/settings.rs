@@ -20,7 +20,8 @@ use onrush_tracker::running::Scheme;
 use crate::host::PassedKinds;
 pub use crate::keys::{
     AdminSettings, ConnectionSettings, ExportSettings, Limits, LogSettings, OverloadSettings,
-    ScrapeSettings, SnapshotSettings, SocketSettings,
+    ScrapeSettings, SnapshotSettings, SocketSettings, XDP_INTERFACES, XdpConnects, XdpMode,
+    XdpReplies, XdpSettings,
 };
 use crate::keys::{LOG_LEVEL, level_word};
 use crate::values::{ListFile, ListenAt};
@@ -49,6 +50,8 @@ pub struct Settings {
     pub spin: Duration,
     /// Options of each UDP socket.
     pub socket: SocketSettings,
+    /// The XDP program.
+    pub xdp: XdpSettings,
     /// Announces and scrapes over HTTP.
     pub http: HttpSettings,
     /// Replies to announces, and how long peers are stored.

@@ -5,13 +5,17 @@ use onrush_text::numbers::{bytes, grouped, plural, thousandths};
 use onrush_tracker::limits::Placement;
 
 use crate::host::Host;
-use crate::settings::{Access, BYTES_PER_PEER, HttpSettings, Listed, Listen, Settings};
+use crate::settings::{
+    Access, BYTES_PER_PEER, HttpSettings, Listed, Listen, Settings, XdpConnects, XdpMode,
+    XdpReplies, XdpSettings,
+};
 
 impl Settings {
     /// One line per subject, on this `host`.
     pub fn summary(&self, host: &Host) -> String {
         let lines = [
             ("listen", self.listen_line()),
+            ("xdp", self.xdp_line()),
             ("http", self.http_line()),
             ("workers", self.workers_line()),
             ("vCPUs", vcpus_line(host)),
@@ -27,6 +31,28 @@ impl Settings {
 
     fn listen_line(&self) -> String {
         addresses(&self.listen) + by_systemd(self.sockets_passed.udp)
+    }
+
+    fn xdp_line(&self) -> String {
+        let XdpSettings { interfaces, required, mode, connects, replies } = &self.xdp;
+        if interfaces.is_empty() {
+            return "off".to_owned();
+        }
+        let mode = match mode {
+            XdpMode::Native => "native",
+            XdpMode::Generic => "generic",
+        };
+        let by = match connects {
+            XdpConnects::Workers => "by the workers",
+            XdpConnects::Auto => "in the driver, on veth devices by the workers",
+            XdpConnects::Driver => "in the driver",
+        };
+        let to = match replies {
+            XdpReplies::Back => "",
+            XdpReplies::Table => " by the routing table",
+        };
+        let required = if *required { "; required" } else { "" };
+        format!("{} ({mode}); connects are answered {by}{to}{required}", interfaces.join(", "))
     }
 
     fn http_line(&self) -> String {

@@ -237,6 +237,15 @@ pub(crate) fn is_host_name(text: &str) -> Result<(), String> {
     }
 }
 
+/// Checks an entry of `xdp.interfaces`: what `dev_valid_name` of the kernel accepts.
+pub(crate) fn is_interface(text: &str) -> Result<(), String> {
+    let is_invalid = |c: char| c == '/' || c == ':' || c.is_whitespace() || c.is_control();
+    match text.len() {
+        1..=15 if !text.contains(is_invalid) && text != "." && text != ".." => Ok(()),
+        _ => Err("write a name that `ip link` shows, like \"eth0\"".to_owned()),
+    }
+}
+
 /// Checks the name of a user or a group. The remedy is that of the key.
 pub(crate) fn is_name(text: &str) -> Result<(), String> {
     let is_invalid = |c: char| c.is_control() || c == ':' || c == '/';
@@ -297,6 +306,16 @@ mod tests {
         for text in ["", "*.example.org", "a b", "a..b", "bücher.example", ":80", &"a".repeat(64)]
         {
             assert!(is_host_name(text).unwrap_err().contains("xn--"), "{text}");
+        }
+    }
+
+    #[test]
+    fn interfaces_have_names_of_at_most_15_characters() {
+        for text in ["eth0", "enp0s31f6.100", "veth-a_b@1", "123456789012345"] {
+            assert_eq!(is_interface(text), Ok(()), "{text}");
+        }
+        for text in ["", ".", "..", "a b", "a/b", "eth0:1", "1234567890123456", "a\n"] {
+            assert!(is_interface(text).unwrap_err().contains("ip link"), "{text}");
         }
     }
 

@@ -15,6 +15,7 @@
 //! | [`notice`] | an entry of the log, and the limit on repeated ones |
 //! | [`time`] | the time of an event on both clocks, as an argument of all decisions |
 //! | [`upgrade`] | the handoff of sockets and peers to a successor |
+//! | [`xdp`] | the XDP program: attached, renewed every second, and counted |
 //! | [`overload`] | longer intervals, and the kernel's filter |
 //! | [`state_files`] | snapshots, exports, the history and the interval commitment on disk |
 //! | [`process`] | user, signals, logging, the service manager, exit statuses |
@@ -40,5 +41,6 @@ pub mod state_files;
 pub mod supervise;
 pub mod time;
 pub mod upgrade;
+pub mod xdp;
 
 pub use start::{StartError, Tracker};

@@ -15,6 +15,7 @@ use onrush::supervise::config_source::ConfigSource;
 use onrush::upgrade::launcher;
 use onrush::upgrade::program::Program;
 use onrush::upgrade::successor::passed_sockets;
+use onrush::xdp::load::Attempt;
 use onrush::{StartError, Tracker};
 use onrush_commands::exit::{Exit, FAILED, GOOD, print};
 use onrush_commands::{ctl, doctor, probe, top};
@@ -96,15 +97,20 @@ fn serve(
     host: Host,
     program: Program,
 ) -> Result<Exit, StartError> {
-    let host_warnings = doctor::host_warnings(&settings, &host);
     user::load_names(settings.user.as_deref(), settings.group.as_deref());
+    // Before any other thread starts, and before the change of user.
+    let xdp = match Attempt::new(&settings, cli.upgrade) {
+        Ok(xdp) => xdp,
+        Err(refused) => return Ok(wrong(&cli.flags.places().problems([refused]))),
+    };
+    let host_warnings = doctor::host_warnings(&settings, &host);
     log_output::set_json(settings.log.format == LogFormat::Json);
     logging::start(settings.log.level).map_err(StartError::Threads)?;
     // Before the start, so that an early signal does not end the process in the middle of it.
     let signals = signals::listen().map_err(StartError::Threads)?;
     let started = match cli.upgrade {
-        true => Tracker::start_as_successor(&settings, cli.force),
-        false => Tracker::start(&settings, passed),
+        true => Tracker::start_as_successor(&settings, cli.force, xdp),
+        false => Tracker::start(&settings, passed, xdp),
     };
     let tracker = match started {
         Ok(tracker) => tracker,
@@ -159,11 +165,14 @@ fn failed_start(error: &StartError, flags: &Flags, settings: &Settings) -> Exit 
         // The next start reads it again, and systemd starts no tracker again that exits with 2.
         StartError::List(ListError { fault: ListFault::Changed, .. }) => failed(&problems),
         // Parts of the configuration.
-        StartError::List(_) | StartError::Token(_) => {
-            Exit::wrong(format!("{problems}nothing was started.\n"))
-        }
+        StartError::List(_) | StartError::Token(_) | StartError::Xdp(_) => wrong(&problems),
         _ => failed(&problems),
     }
+}
+
+/// A start that fails until the configuration or the unit is changed.
+fn wrong(problems: &Problems) -> Exit {
+    Exit::wrong(format!("{problems}nothing was started.\n"))
 }
 
 /// A start that may succeed later without a change of the configuration.

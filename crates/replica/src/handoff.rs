@@ -109,6 +109,8 @@ pub enum SectionKind {
     Http(SocketAddr),
     /// Those for HTTPS.
     Https(SocketAddr),
+    /// The link that holds the XDP program at the interface with this index.
+    Xdp(u32),
     /// The lock of the state directory.
     Lock,
     /// The control socket.
@@ -129,7 +131,7 @@ impl SectionKind {
         match self {
             Self::Http(address) => Some((Scheme::Http, address)),
             Self::Https(address) => Some((Scheme::Https, address)),
-            Self::Udp(_) | Self::Lock | Self::Control => None,
+            Self::Udp(_) | Self::Xdp(_) | Self::Lock | Self::Control => None,
         }
     }
 }
@@ -236,6 +238,7 @@ mod tests {
                 Section { kind: SectionKind::Udp("[::1]:6969".parse().unwrap()), count: 2 },
                 Section { kind: SectionKind::Http("[::1]:80".parse().unwrap()), count: 1 },
                 Section { kind: SectionKind::Https("[::1]:443".parse().unwrap()), count: 4 },
+                Section { kind: SectionKind::Xdp(2), count: 1 },
                 Section { kind: SectionKind::Lock, count: 2 },
                 Section { kind: SectionKind::Control, count: 1 },
             ],

@@ -117,6 +117,8 @@ fn changed(path: &str, key: &Key) -> String {
         "listen" => "listen = [\"127.0.0.1:7000\"]".to_owned(),
         "http.listen" => "[http]\nlisten = [\"127.0.0.1:7000\"]".to_owned(),
         "http.tls_listen" | "http.certificates" | "http.keys" => HTTPS.to_owned(),
+        "xdp.interfaces" => setting(path, "[\"eth0\"]"),
+        "xdp.required" => setting(path, "true") + "interfaces = [\"eth0\"]\n",
         "http.workers" => setting(path, "2"),
         "http.proxies" => setting(path, "[\"192.0.2.0/24\"]"),
         "group" => "user = \"onrush\"\ngroup = \"www\"".to_owned(),

@@ -29,6 +29,7 @@ use onrush_web::tls::certificates::Certificates;
 use crate::access;
 use crate::process::switch_user;
 use crate::process::user::{self, UserError};
+use crate::xdp::load;
 use onrush_config::service_unit;
 use onrush_config::state_dirs::{are_of_service, state_dirs};
 
@@ -68,7 +69,8 @@ pub fn check(settings: &Settings, config: Option<&Path>) -> Findings {
     addresses::check(settings, &directories, id, &mut refused, &mut notes);
     let creation = State::check_creation(settings).map(|refused| refused.as_user(&user::current()));
     if let Some(service) = service.as_ref().filter(|_| user::is_root())
-        && let Err(error) = switch_user::become_user(&service.name, settings.group.as_deref(), None)
+        && let Err(error) =
+            switch_user::become_user(&service.name, settings.group.as_deref(), None, &[])
     {
         refused.push(refusals::user(&error));
     }
@@ -89,6 +91,12 @@ pub fn check(settings: &Settings, config: Option<&Path>) -> Findings {
         Err(error) => refused.push(refusals::token(&error)),
     }
     certificates(&settings.http, &mut refused, &mut notes);
+    let (without_program, of_program) = load::check(settings);
+    notes.extend(of_program);
+    match settings.xdp.required {
+        true => refused.extend(without_program),
+        false => notes.extend(without_program.iter().map(Refused::to_string)),
+    }
     let lists = onrush_store::lists::load(settings, &mut || {});
     let mut lists = lists.map_err(|error| refused.push(refusals::list(&error, settings))).ok();
     let mut journals = directories.iter().map(|directory| Journal::new(directory));

@@ -72,6 +72,8 @@ pub struct ProcessState {
     /// Whether this process has steering attached. The supervisor clears it while the sockets are
     /// released to a successor.
     pub is_steering: bool,
+    /// Whether an XDP program is attached, which drops what the kernel's filter would.
+    pub has_program: bool,
     /// How long the host has been suspended since its boot.
     pub suspended: Duration,
 }
@@ -125,7 +127,7 @@ impl Overload {
         if state.is_steering {
             self.adapt_steering(&load, now, effects);
         }
-        self.adapt(&load, state.reasons_known, now, effects);
+        self.adapt(&load, state.reasons_known && !state.has_program, now, effects);
     }
 
     fn adapt_steering(&mut self, load: &Load, now: Instant, effects: &mut Effects) {
@@ -143,11 +145,11 @@ impl Overload {
     }
 
     /// Adapts interval and filter to the load of a second.
-    fn adapt(&mut self, load: &Load, reasons_known: bool, now: Instant, effects: &mut Effects) {
+    fn adapt(&mut self, load: &Load, may_filter: bool, now: Instant, effects: &mut Effects) {
         let (before, was_filtered) = (self.pressure(), self.filter.is_on());
         let commitment = self.commitment_of(before.interval);
         let change = self.policy.tick(self.settings.drop_share, load);
-        let permitted = reasons_known && self.settings.drop_share > 0;
+        let permitted = may_filter && self.settings.drop_share > 0;
         let switched = self.filter.tick(load, self.policy.is_pressed(), permitted, now);
         let expired = self.committed.take_if(|(until, _)| now >= *until).is_some();
         if change == Some(StepChange::Down) {
@@ -424,8 +426,9 @@ mod tests {
             fixture.now += Duration::from_secs(1);
             let summary = Summary::default();
             let (quota, suspended) = (QuotaPeriods::default(), Duration::ZERO);
+            let (reasons_known, has_program) = (true, false);
             let state =
-                ProcessState { summary, quota, reasons_known: true, is_steering, suspended };
+                ProcessState { summary, quota, reasons_known, is_steering, has_program, suspended };
             let mut effects = Effects::default();
             let stalled = [Duration::ZERO; 2];
             fixture.overload.tick(&members, &stalled, &state, fixture.now, &mut effects);

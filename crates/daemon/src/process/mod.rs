@@ -10,5 +10,6 @@ pub mod logging;
 pub mod service_notify;
 pub mod signals;
 pub mod socket_activation;
+pub mod spawn_thread;
 pub mod switch_user;
 pub mod user;

@@ -11,13 +11,13 @@ use nix::unistd::{Gid, Uid, User, initgroups, setgid, setuid};
 
 use super::user::{UserError, find};
 
-/// The only privilege that survives the switch: binding ports below 1024. Dropped once the sockets
-/// are bound.
+/// The privilege that always survives the switch: binding ports below 1024. Dropped once the
+/// sockets are bound.
 const KEPT: Capability = Capability::CAP_NET_BIND_SERVICE;
 
 /// Switches to `user` (and `group`, or the user's own), keeping only the capability to bind ports
-/// below 1024. Creates a missing state directory for that user. Does nothing if the process runs as
-/// that user already.
+/// below 1024 and those in `kept`. Creates a missing state directory for that user. Does nothing if
+/// the process runs as that user already.
 ///
 /// # Errors
 /// [`UserError`], which names the remedy.
@@ -25,6 +25,7 @@ pub fn become_user(
     user: &str,
     group: Option<&str>,
     state_dir: Option<&Path>,
+    kept: &[Capability],
 ) -> Result<(), UserError> {
     let (account, gid) = find(user, group)?;
     let refused = |why| UserError::Refused { user: user.to_owned(), why };
@@ -42,7 +43,7 @@ pub fn become_user(
         // The tracker works without a state directory, and warns when the user cannot open it.
         let _ = create_for(directory, account.uid, gid);
     }
-    switch(&account, gid).map_err(refused)
+    switch(&account, gid, kept).map_err(refused)
 }
 
 /// Drops the capability kept for binding. Does nothing in a process without it.
@@ -68,7 +69,7 @@ fn create_for(directory: &Path, uid: Uid, gid: Gid) -> std::io::Result<()> {
     lchown(directory, Some(uid.as_raw()), Some(gid.as_raw()))
 }
 
-fn switch(account: &User, gid: Gid) -> Result<(), String> {
+fn switch(account: &User, gid: Gid, kept: &[Capability]) -> Result<(), String> {
     let name = std::ffi::CString::new(account.name.as_str())
         .map_err(|error| format!("the user's name: {error}"))?;
     // Without this, setuid would clear the permitted set (capabilities(7), "Effect of user ID
@@ -77,9 +78,9 @@ fn switch(account: &User, gid: Gid) -> Result<(), String> {
     initgroups(&name, gid).map_err(|error| format!("supplementary groups: {error}"))?;
     setgid(gid).map_err(|error| format!("group: {error}"))?;
     setuid(account.uid).map_err(|error| format!("user: {error}"))?;
-    // A container may lack the capability from the start; binding a high port works without it.
-    let has = caps::has_cap(None, CapSet::Permitted, KEPT).unwrap_or(false);
-    let kept = has.then_some(KEPT).into_iter().collect();
+    // A container may lack a capability from the start; binding a high port works without it.
+    let has = |it: &Capability| caps::has_cap(None, CapSet::Permitted, *it).unwrap_or(false);
+    let kept = kept.iter().copied().chain([KEPT]).filter(has).collect();
     [CapSet::Effective, CapSet::Permitted]
         .into_iter()
         .try_for_each(|set| caps::set(None, set, &kept))
@@ -92,16 +93,17 @@ mod tests {
 
     #[test]
     fn unknown_names_are_errors_with_the_remedy() {
-        let error = become_user("no-such-user-here", None, None).unwrap_err().to_string();
+        let error = become_user("no-such-user-here", None, None, &[]).unwrap_err().to_string();
         assert!(error.contains("useradd --system no-such-user-here"), "{error}");
-        let error = become_user("root", Some("no-such-group-here"), None).unwrap_err().to_string();
+        let error =
+            become_user("root", Some("no-such-group-here"), None, &[]).unwrap_err().to_string();
         assert!(error.contains("groupadd"), "{error}");
     }
 
     #[test]
     fn switching_to_the_current_user_changes_nothing() {
         let me = User::from_uid(Uid::effective()).unwrap().unwrap();
-        become_user(&me.name, None, None).unwrap();
+        become_user(&me.name, None, None, &[]).unwrap();
         assert_eq!(Uid::effective(), me.uid);
     }
 }

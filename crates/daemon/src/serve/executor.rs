@@ -15,6 +15,7 @@ use crate::notice::{Notice, NoticeLimit, Repeats};
 use crate::overload::ProcessState;
 use crate::process::log_output;
 use crate::process::service_notify::{self, NotifyState};
+use crate::process::spawn_thread::SpawnThread;
 use crate::state_files::StateFiles;
 use crate::supervise::Supervisor;
 use crate::supervise::config_source::{ConfigSource, LoadedConfig};
@@ -22,6 +23,7 @@ use crate::supervise::event::Event;
 use crate::time::suspended;
 use crate::upgrade::launcher::StartedSuccessor;
 use crate::upgrade::program::Program;
+use crate::xdp::XdpProgram;
 use onrush_config::host::Quotas;
 use onrush_control::Server;
 use onrush_control::history::History;
@@ -42,6 +44,7 @@ const HISTORY_TIMEOUT: Duration = Duration::from_secs(1);
 pub(super) struct Executor {
     pub(super) running: Running,
     pub(super) steering: Option<Steering>,
+    pub(super) xdp: Option<XdpProgram>,
     pub(super) clock: Clock,
     pub(super) files: StateFiles,
     pub(super) admin: Server,
@@ -52,6 +55,8 @@ pub(super) struct Executor {
     pub(super) source: ConfigSource,
     /// Starts a successor; `None` where it is unknown.
     pub(super) program: Option<Program>,
+    /// Starts it where it needs capabilities that this thread has dropped.
+    pub(super) spawn_thread: Option<SpawnThread>,
     /// The successor that this process has started.
     pub(super) successor: Option<StartedSuccessor>,
     pub(super) limit: NoticeLimit,
@@ -75,13 +80,16 @@ impl Executor {
     /// Call every second: records the history and writes files that are due. Returns the state of
     /// the process.
     pub(super) fn tick(&mut self, now: Instant) -> ProcessState {
+        let notices = self.xdp.as_mut().map(|xdp| xdp.tick(self.clock));
+        notices.into_iter().flatten().for_each(|notice| self.log(notice, now));
         let summary = self.running.summary();
         self.history.record(&summary, now);
         self.files.tick(self.running.orders(), &self.history, self.clock, now);
         self.files.serve_control(&mut self.admin);
         let (reasons_known, is_steering) = (self.drop_reasons.are_known(), self.steering.is_some());
         let (quota, suspended) = (self.quotas.tick(), suspended());
-        ProcessState { summary, quota, reasons_known, is_steering, suspended }
+        let has_program = self.xdp.is_some();
+        ProcessState { summary, quota, reasons_known, is_steering, has_program, suspended }
     }
 
     /// Carries out an effect. Returns its result, where the supervisor needs it.
@@ -89,7 +97,7 @@ impl Executor {
         let now = Instant::now();
         match effect {
             Effect::Notice(notice) => self.log(notice, now),
-            Effect::Publish => self.publish(supervisor),
+            Effect::Publish => self.publish(supervisor, now),
             Effect::Show => self.view.publish(supervisor.in_force()),
             Effect::Reply(reply) => reply.respond(()),
             Effect::Record(record) => {
@@ -166,10 +174,13 @@ impl Executor {
         }
     }
 
-    fn publish(&self, supervisor: &Supervisor) {
-        if let Err(error) = self.running.orders().update_rules(&Arc::new(supervisor.rules())) {
+    fn publish(&mut self, supervisor: &Supervisor, now: Instant) {
+        let rules = Arc::new(supervisor.rules());
+        if let Err(error) = self.running.orders().update_rules(&rules) {
             log::error!("{error}; its configuration is unchanged");
         }
+        let notices = self.xdp.as_mut().map(|xdp| xdp.update(&rules, self.clock));
+        notices.into_iter().flatten().for_each(|notice| self.log(notice, now));
         self.view.publish(supervisor.in_force());
     }
 
@@ -204,7 +215,7 @@ impl Executor {
         let Some(program) = &self.program else {
             return Event::Launched(Err("the program of this process is unknown".to_owned()));
         };
-        Event::Launched(match program.start(force) {
+        Event::Launched(match program.start(force, self.spawn_thread.as_ref()) {
             Ok(successor) => {
                 self.successor = Some(successor);
                 Ok(program.path.clone())

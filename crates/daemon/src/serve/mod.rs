@@ -59,7 +59,7 @@ impl Serving {
     ) -> Self {
         let Tracker { running, access, overload, upgrade, files, tls, .. } = tracker;
         let Tracker { steering, clock, map, mut admin, history, handoffs, .. } = tracker;
-        let drop_reasons = tracker.drop_reasons;
+        let Tracker { drop_reasons, xdp, spawn_thread, .. } = tracker;
         if !drop_reasons.are_known() {
             log::warn!("{}", drops::UNKNOWN);
         }
@@ -97,6 +97,7 @@ impl Serving {
         let executor = Executor {
             running,
             steering,
+            xdp,
             clock,
             files,
             admin,
@@ -105,6 +106,7 @@ impl Serving {
             view,
             source,
             program,
+            spawn_thread,
             successor,
             limit,
             drop_reasons,

@@ -8,6 +8,7 @@ use procfs_core::{FromRead, ProcError};
 
 use super::Serving;
 use super::executor::Executor;
+use crate::xdp::XdpProgram;
 use onrush_replica::delta::{self, CompletedHandoff};
 use onrush_text::numbers::grouped;
 use onrush_tracker::metrics::Summary;
@@ -22,8 +23,9 @@ impl Serving {
     /// Lets web workers finish the requests that have begun, stops all workers, writes the peers to
     /// disk, then releases the state directory. Also returns why the peers could not be written.
     pub fn stop(self) -> (Summary, Result<(), String>) {
-        let Executor { running, mut files, admin, history, clock, .. } = self.executor;
+        let Executor { running, mut files, admin, history, clock, mut xdp, .. } = self.executor;
         admin.stopping();
+        xdp.iter_mut().for_each(XdpProgram::end);
         if let Ok(paused) = running.orders().pause_fronts() {
             let end = Instant::now() + FRONT_PAUSE_LIMIT;
             // Connections that are open then belong to clients that are slow.

@@ -11,6 +11,7 @@ use super::{StartError, Tracker};
 use crate::process::service_notify::{self, NotifyState};
 use crate::time::Time;
 use crate::upgrade::successor::{HandoffError, SuccessorSide};
+use crate::xdp::XdpProgram;
 use onrush_config::Settings;
 use onrush_replica::delta;
 
@@ -45,6 +46,8 @@ impl Tracker {
             },
         )
         .map_err(StartError::Threads)?;
+        // A long list of blocked sources takes a while.
+        self.update_xdp(settings);
         self.overload.adopt(side.wait_for_release()?, Instant::now());
         self.read_late_changes(journal_length);
         let rules = Arc::new(self.overload.rules(settings, self.access.lists()));
@@ -57,6 +60,7 @@ impl Tracker {
         // Before the upgrade socket is opened, which refuses requests during the merge.
         merging.store(true, Ordering::Release);
         side.acquire()?;
+        self.warnings.extend(self.xdp.iter_mut().flat_map(XdpProgram::take_over));
         if let Some(lock) = &mut self.files.lock {
             lock.take_ownership();
         }

@@ -33,6 +33,7 @@ use crate::certificate_files::LoadedCertificates;
 use crate::host_check::{self, refusals};
 use crate::overload::Overload;
 use crate::process::socket_activation::PassedSockets;
+use crate::process::spawn_thread::SpawnThread;
 use crate::process::{service_notify, switch_user, user};
 use crate::state_files::{Records, StateFiles};
 use crate::time::Time;
@@ -40,6 +41,8 @@ use crate::upgrade::launcher;
 use crate::upgrade::predecessor::HandoffEvent;
 use crate::upgrade::progress::Upgrade;
 use crate::upgrade::successor::{HandoffError, SuccessorSide};
+use crate::xdp::XdpProgram;
+use crate::xdp::load::Attempt;
 use acquire::Pending;
 use onrush_config::reload::{KeyChange, ShownValues, joined};
 use onrush_config::settings::Listen;
@@ -54,7 +57,7 @@ use onrush_store::snapshot::load::{LoadOptions, Unread, load_at_start};
 use onrush_store::state::{State, StateError};
 use onrush_tracker::assemble::{Secrets, assemble_with_fronts, shard_map};
 use onrush_tracker::clock::Clock;
-use onrush_tracker::connection::Keys;
+use onrush_tracker::connection::{ConnectionIds, Keys};
 use onrush_tracker::running::{Addresses, Running, Scheme};
 use onrush_tracker::worker::Worker;
 use onrush_web::tls::Tls;
@@ -93,6 +96,10 @@ pub struct Tracker {
     pub overload: Overload,
     /// Why the kernel drops datagrams.
     pub drop_reasons: DropReasons,
+    /// The XDP program, where it is attached.
+    pub xdp: Option<XdpProgram>,
+    /// Starts a successor with the capabilities that the program takes.
+    pub spawn_thread: Option<SpawnThread>,
     /// Which shard owns an info hash.
     pub map: ShardMap,
     /// The admin server.
@@ -107,6 +114,9 @@ pub enum StartError {
     /// The configured user.
     #[error(transparent)]
     User(#[from] user::UserError),
+    /// The XDP program, where it is required.
+    #[error("{0}")]
+    Xdp(Refused),
     /// The UDP addresses to listen on.
     #[error(transparent)]
     Bind(#[from] bind::BindError),
@@ -156,6 +166,7 @@ impl StartError {
     pub fn refused(&self, settings: &Settings) -> Option<Refused> {
         Some(match self {
             Self::User(error) => refusals::user(error),
+            Self::Xdp(refused) => refused.clone(),
             Self::Bind(error) => refusals::address(error, None, settings),
             Self::Http(scheme, error) => refusals::address(error, Some(*scheme), settings),
             Self::Certificate(error) => refusals::certificate(error),
@@ -170,12 +181,17 @@ impl StartError {
 
 impl Tracker {
     /// Starts a tracker on `passed` sockets, and on its own of the kinds of which none are passed.
-    /// The settings must be resolved for the passed sockets.
+    /// The settings must be resolved for the passed sockets. `xdp` is the program where it is
+    /// attached.
     ///
     /// # Errors
     /// [`StartError`]; everything that was opened is closed again.
-    pub fn start(settings: &Settings, passed: PassedSockets) -> Result<Self, StartError> {
-        let mut start = Start::begin(settings, server::bind)?;
+    pub fn start(
+        settings: &Settings,
+        passed: PassedSockets,
+        xdp: Attempt,
+    ) -> Result<Self, StartError> {
+        let mut start = Start::begin(settings, xdp, server::bind)?;
         let mut group = sockets::open(settings, passed.udp)?;
         let mut web = Web::open(settings, passed.listeners)?;
         let secrets = Secrets::random(start.open_state(None)?);
@@ -185,7 +201,7 @@ impl Tracker {
         let map = shard_map(settings.placement.shards(), &secrets);
         let mut members = start.assemble(&mut group, &mut web, &secrets)?;
         start.load_snapshot(shards(&mut members.0), map);
-        let mut tracker = start.into_tracker(members, map)?;
+        let mut tracker = start.into_tracker(members, map, &secrets)?;
         tracker.steering = sockets::steer(settings, map, &mut group);
         tracker.serve(settings, (group, web.groups), (secrets.shard_key, Arc::default()));
         Ok(tracker)
@@ -197,11 +213,17 @@ impl Tracker {
     ///
     /// # Errors
     /// [`StartError`]; the predecessor keeps serving.
-    pub fn start_as_successor(settings: &Settings, force: bool) -> Result<Self, StartError> {
+    pub fn start_as_successor(
+        settings: &Settings,
+        force: bool,
+        xdp: Attempt,
+    ) -> Result<Self, StartError> {
         // Until it is, the predecessor is; with a unit of its own this one is from the beginning.
         service_notify::set_main(!launcher::is_successor());
-        let mut start = Start::begin(settings, |listen| admin::bind_or_wait(settings, listen))?;
+        let mut start =
+            Start::begin(settings, xdp, |listen| admin::bind_or_wait(settings, listen))?;
         let mut side = SuccessorSide::request(settings, start.clock)?;
+        start.xdp.adopt(std::mem::take(&mut side.links)).map_err(StartError::Xdp)?;
         let (mut group, sockets) = sockets::take(settings, &mut side)?;
         let (mut web, listeners) = Web::take(settings, &mut side)?;
         let pending = Pending { sockets, listeners };
@@ -228,7 +250,7 @@ impl Tracker {
         let limit = settings.limits.peers;
         side.load_peers(shards(&mut members.0), map, access, now, limit, force)?;
         start.keep_unread_of(current.and_then(|current| current.unread));
-        let mut tracker = start.into_tracker(members, map)?;
+        let mut tracker = start.into_tracker(members, map, &secrets)?;
         let merging = Arc::default();
         tracker.acquire_sockets(&mut side, pending, settings, (journal_length, &merging))?;
         tracker.steering = sockets::steer(settings, map, &mut group);
@@ -241,6 +263,15 @@ impl Tracker {
         Ok(tracker)
     }
 
+    /// Gives the XDP program the rules in force.
+    fn update_xdp(&mut self, settings: &Settings) {
+        if let Some(xdp) = &mut self.xdp {
+            let rules = Arc::new(self.overload.rules(settings, self.access.lists()));
+            let notices = xdp.update(&rules, self.clock);
+            self.warnings.extend(notices.into_iter().map(|notice| notice.text));
+        }
+    }
+
     /// Opens the workers' gate, and listens for a successor.
     fn serve(
         &mut self,
@@ -249,6 +280,7 @@ impl Tracker {
         (shard_key, merging): ([u32; 5], Arc<AtomicBool>),
     ) {
         self.running.begin();
+        self.update_xdp(settings);
         let now = Instant::now();
         self.upgrade = Upgrade::new(self.files.lock.is_some(), now);
         self.files.begin(now);
@@ -257,6 +289,13 @@ impl Tracker {
         self.warnings.extend(group.notices.iter().map(Notice::to_string));
         self.listen_for_successor(settings, (group, listeners), shard_key, merging);
     }
+}
+
+/// The number of members that count requests of blocked sources: all workers, and the XDP program
+/// as the last one.
+fn counting(settings: &Settings) -> usize {
+    let web = if settings.http.is_on() { settings.http.workers } else { 0 };
+    settings.placement.workers() + web + usize::from(!settings.xdp.interfaces.is_empty())
 }
 
 /// The members of a tracker: workers, and web workers; and the addresses that they serve.
@@ -271,6 +310,7 @@ struct Start<'a> {
     clock: Clock,
     overload: Overload,
     drop_reasons: DropReasons,
+    xdp: Attempt,
     files: StateFiles,
     tls: Option<Tls>,
     certificates: Option<LoadedCertificates>,
@@ -280,6 +320,7 @@ impl<'a> Start<'a> {
     /// Switches the user, starts the admin server and loads the lists.
     fn begin(
         settings: &'a Settings,
+        mut xdp: Attempt,
         bind_admin: impl FnOnce(Listen) -> Result<Bound, AdminError>,
     ) -> Result<Self, StartError> {
         let mut warnings = Vec::new();
@@ -289,7 +330,9 @@ impl<'a> Start<'a> {
                     name,
                     settings.group.as_deref(),
                     settings.state_dir.as_deref(),
+                    xdp.kept_capabilities(),
                 )?;
+                xdp.drop_capabilities();
             }
             None if user::is_root() => warnings.push(AS_ROOT.to_owned()),
             None => {}
@@ -304,10 +347,11 @@ impl<'a> Start<'a> {
             settings,
             warnings,
             admin,
-            access: AccessControl::new(lists, settings.placement.workers()),
+            access: AccessControl::new(lists, counting(settings)),
             clock: Clock::start(),
             overload: Overload::new(settings, Instant::now()),
             drop_reasons: DropReasons::of_namespace(),
+            xdp,
             files: StateFiles::new(settings, None, Instant::now()),
             tls: None,
             certificates: None,
@@ -416,11 +460,17 @@ impl<'a> Start<'a> {
         self,
         (workers, fronts, addresses): Members,
         map: ShardMap,
+        secrets: &Secrets,
     ) -> Result<Tracker, StartError> {
-        let Self { settings, warnings, admin, access, clock, overload, drop_reasons, .. } = self;
-        let Self { files, tls, certificates, .. } = self;
-        let running = Running::prepare(&settings.workers(), addresses, workers, fronts, clock)
+        let Self { settings, mut warnings, admin, access, clock, overload, .. } = self;
+        let Self { drop_reasons, files, tls, certificates, xdp, .. } = self;
+        let ids = ConnectionIds::new(&secrets.keys, settings.connection.validity);
+        let member = counting(settings) - 1;
+        let program = xdp.loaded.map(|it| XdpProgram::new(it, ids, &addresses.udp, member));
+        warnings.extend(xdp.warnings);
+        let mut running = Running::prepare(&settings.workers(), addresses, workers, fronts, clock)
             .map_err(StartError::Threads)?;
+        running.add(program.iter().flat_map(XdpProgram::members));
         Ok(Tracker {
             running,
             steering: None,
@@ -434,6 +484,8 @@ impl<'a> Start<'a> {
             handoffs: never(),
             overload,
             drop_reasons,
+            xdp: program,
+            spawn_thread: xdp.spawn_thread,
             map,
             admin,
             history: Arc::new(History::new(Instant::now())),

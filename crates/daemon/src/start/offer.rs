@@ -12,6 +12,7 @@ use onrush_net::stream::listen::AddressListeners;
 use super::{Tracker, web};
 use crate::upgrade::SOCKET;
 use crate::upgrade::predecessor::{PredecessorSide, unavailable};
+use crate::xdp::XdpProgram;
 use onrush_config::Settings;
 use onrush_replica::handoff::{Handoff, Section, SectionKind};
 use onrush_store::lock::StateLock;
@@ -30,7 +31,7 @@ impl Tracker {
         let (Some(lock), Some(directory)) = (&self.files.lock, &settings.state_dir) else { return };
         let (events, handoffs) = unbounded();
         let path = directory.join(SOCKET);
-        let sections = sections(&group, listeners, lock);
+        let sections = sections(&group, listeners, self.xdp.as_ref(), lock);
         let listening = sections.and_then(|(sections, descriptors)| {
             let handoff = Handoff {
                 version: version().to_owned(),
@@ -66,6 +67,7 @@ impl Tracker {
 fn sections(
     group: &Group,
     listeners: Vec<web::Group>,
+    xdp: Option<&XdpProgram>,
     lock: &StateLock,
 ) -> io::Result<(Vec<Section>, Vec<Vec<OwnedFd>>)> {
     let mut all = Vec::new();
@@ -77,6 +79,9 @@ fn sections(
     for (scheme, AddressListeners { address, listeners }) in listeners {
         let kind = SectionKind::of_listeners((scheme, address));
         all.push((kind, listeners.into_iter().map(OwnedFd::from).collect()));
+    }
+    for (index, link) in xdp.into_iter().flat_map(XdpProgram::links) {
+        all.push((SectionKind::Xdp(index), vec![link.try_clone_to_owned()?]));
     }
     all.push((SectionKind::Lock, lock.share()?));
     let of = |(kind, descriptors): (_, Vec<OwnedFd>)| {

@@ -59,6 +59,7 @@ impl Fixture {
             summary,
             quota: QuotaPeriods::default(),
             reasons_known: true,
+            has_program: false,
             is_steering: false,
             suspended: self.suspended,
         };

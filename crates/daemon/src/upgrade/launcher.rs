@@ -30,6 +30,7 @@ use onrush_commands::exit::{Exit, FAILED, GOOD};
 use super::program::{Program, UPGRADE_FORCE};
 use crate::process::exit::{SUCCESSOR, UPGRADE_ROLE};
 use crate::process::signals;
+use crate::process::spawn_thread::SpawnThread;
 
 /// The [`UPGRADE_ROLE`] of the launcher.
 const LAUNCHER: &str = "launcher";
@@ -41,14 +42,19 @@ const LAUNCHER_TIMEOUT: Duration = Duration::from_secs(1);
 const MAX_MESSAGE: u64 = 64 << 10;
 
 impl Program {
-    /// Starts a launcher, which starts the successor. With `force` the successor may drop peers
-    /// that do not fit.
+    /// Starts a launcher, which starts the successor, both with the capabilities of `with`. With
+    /// `force` the successor may drop peers that do not fit.
     ///
     /// # Errors
     /// When the program cannot be executed.
-    pub fn start(&self, force: bool) -> io::Result<StartedSuccessor> {
+    pub fn start(&self, force: bool, with: Option<&SpawnThread>) -> io::Result<StartedSuccessor> {
         let (control, theirs) = UnixStream::pair()?;
-        let mut launcher = self.command(LAUNCHER, force).stdin(OwnedFd::from(theirs)).spawn()?;
+        let mut command = self.command(LAUNCHER, force);
+        command.stdin(OwnedFd::from(theirs));
+        let mut launcher = match with {
+            Some(thread) => thread.spawn(command)?,
+            None => command.spawn()?,
+        };
         let (done, exited) = bounded(1);
         let messages = control.try_clone()?;
         thread::Builder::new().name("successor".into()).spawn(move || {

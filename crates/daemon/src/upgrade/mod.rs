@@ -5,7 +5,7 @@
 //! ```text
 //! successor                                  predecessor (serves)
 //!  │── Request: protocol version ─────────────▶│
-//!  │◀─ Handoff: addresses, shard key; sockets, listeners, state lock, control socket ─────│
+//!  │◀─ Handoff: addresses, shard key; sockets, listeners, XDP links, lock, control socket │
 //!  │   (opens further sockets)                 │
 //!  │── Accept: addresses to keep ─────────────▶│
 //!  │◀─ Dump: number of peers ──────────────────│ records stops and replacements from here on
@@ -17,6 +17,7 @@
 //!  │◀─ Release ────────────────────────────────│
 //!  │   (late changes, rules; binds sockets)    │
 //!  │── Acquired ──────────────────────────────▶│
+//!  │   (replaces the XDP program on its links) │
 //!  │ (serves)                                  │ drains addresses not kept
 //!  │◀─ a byte ─────────────────────────────────│ has named it to the service manager; workers stop
 //!  │◀─ stops and peers since the dump ─────────│

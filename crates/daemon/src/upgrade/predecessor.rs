@@ -329,7 +329,8 @@ impl PredecessorSide {
             match kind {
                 SectionKind::Udp(address) => udp.push(address),
                 SectionKind::Http(address) | SectionKind::Https(address) => web.push(address),
-                SectionKind::Lock | SectionKind::Control => {}
+                // The program of the successor passes what that does not serve.
+                SectionKind::Xdp(_) | SectionKind::Lock | SectionKind::Control => {}
             }
         }
         let wait = |results: &_| link.wait(results, DRAIN_TIMEOUT);

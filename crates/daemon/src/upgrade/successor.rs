@@ -3,6 +3,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
 use std::vec;
@@ -73,6 +74,8 @@ pub struct SuccessorSide<L = UnixLink> {
     pub web: HandedListeners,
     /// The sections whose addresses are kept.
     keeps: Vec<SectionKind>,
+    /// The links that hold the XDP program at interfaces, by their indices.
+    pub links: Vec<(u32, OwnedFd)>,
     /// The state directory's lock.
     pub lock: Option<StateLock>,
     /// The control socket, if the predecessor has one.
@@ -171,7 +174,7 @@ impl<L: Link> SuccessorSide<L> {
         let bound: Vec<_> = handoff.listeners().map(|(_, address)| address).collect();
         let (mut keeps_web, added_web) = compare(&bound, web, |(_, listen)| *listen);
         let (mut kept, mut kept_web, mut keeps) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut lock, mut control) = (None, None);
+        let (mut links, mut lock, mut control) = (Vec::new(), None, None);
         for (kind, descriptors) in link.receive_descriptors(&handoff.sections)? {
             match kind {
                 SectionKind::Udp(address) => {
@@ -190,6 +193,9 @@ impl<L: Link> SuccessorSide<L> {
                         kept_web.push((scheme, listeners));
                     }
                 }
+                SectionKind::Xdp(index) => {
+                    links.extend(descriptors.into_iter().map(|link| (index, link)));
+                }
                 SectionKind::Lock => lock = Some(StateLock::adopt(descriptors)?),
                 SectionKind::Control => {
                     control = descriptors.into_iter().next().map(UnixListener::from);
@@ -197,7 +203,7 @@ impl<L: Link> SuccessorSide<L> {
             }
         }
         let (web, stops) = (HandedListeners { kept: kept_web, added: added_web }, Vec::new());
-        Ok(Self { link, handoff, kept, added, web, keeps, lock, control, stops })
+        Ok(Self { link, handoff, kept, added, web, keeps, links, lock, control, stops })
     }
 
     /// Accepts the handoff, and loads the peers as they arrive. If they are more than `limit`,

@@ -148,6 +148,8 @@ fn serving(running: Running, settings: Settings) -> Serving {
         handoffs: never(),
         overload: Overload::new(&settings, now),
         drop_reasons: DropReasons::of_namespace(),
+        xdp: None,
+        spawn_thread: None,
         history: Arc::new(History::new(now)),
     };
     let source = ConfigSource { flags: Cli::default().flags, host: Host::default() };

@@ -280,6 +280,7 @@ impl World {
             summary,
             quota: QuotaPeriods::default(),
             reasons_known: true,
+            has_program: false,
             is_steering: true,
             suspended: Duration::ZERO,
         };

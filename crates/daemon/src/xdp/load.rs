@@ -1,0 +1,320 @@
+//! Loads the XDP program and attaches it to the configured interfaces, before the process changes
+//! its user and loses what that takes. The program passes every frame until it has rules.
+
+use std::fs;
+use std::mem;
+use std::os::fd::OwnedFd;
+
+use caps::{CapSet, Capability};
+use onrush_config::settings::{
+    XDP_INTERFACES, XdpConnects, XdpMode, XdpReplies, XdpSettings as Keys,
+};
+use onrush_config::{Refused, Settings};
+use onrush_net::xdp::device::{Device, devices};
+use onrush_net::xdp::{AttachError, Mode};
+use onrush_tracker::xdp::{XdpIntake, XdpSettings};
+
+use crate::process::spawn_thread::SpawnThread;
+use crate::process::user;
+
+/// What loading and attaching take (capabilities(7)). Without CAP_PERFMON the verifier permits no
+/// arithmetic with pointers into a frame.
+const NEEDED: [Capability; 3] =
+    [Capability::CAP_BPF, Capability::CAP_NET_ADMIN, Capability::CAP_PERFMON];
+/// The oldest version of Linux whose programs have what this one uses.
+const OLDEST: [u32; 2] = [6, 1];
+/// The type of devices that lose what a program transmits, unless the other end has one too.
+const VETH: &str = "veth";
+
+/// A program that is loaded, and where it is attached.
+#[derive(Debug)]
+pub struct Loaded {
+    pub(super) intake: XdpIntake,
+    /// The interfaces that have it or will have it, with their indices.
+    pub(super) interfaces: Vec<(String, u32)>,
+    pub(super) settings: XdpSettings,
+    /// The predecessor's links, on which this program replaces another one.
+    pub(super) links: Vec<(u32, OwnedFd)>,
+    /// The interfaces that have another program, which may be the predecessor's.
+    occupied: Vec<(String, Refused)>,
+}
+
+/// The result of an attempt to attach the program.
+#[derive(Debug, Default)]
+pub struct Attempt {
+    /// The program, if it is attached anywhere.
+    pub loaded: Option<Loaded>,
+    /// Why it is not attached to an interface, and what has no effect.
+    pub warnings: Vec<String>,
+    /// Starts a successor with the capabilities that the program takes.
+    pub spawn_thread: Option<SpawnThread>,
+    /// Whether a failure is an error.
+    required: bool,
+}
+
+impl Attempt {
+    /// Loads the program and attaches it to the interfaces of `settings`. A successor may replace
+    /// the program of its predecessor later by [`adopt`](Self::adopt).
+    ///
+    /// # Errors
+    /// Why that fails, where the program is required.
+    pub fn new(settings: &Settings, is_successor: bool) -> Result<Self, Refused> {
+        let keys = &settings.xdp;
+        let mut attempt = Self { required: keys.required, ..Self::default() };
+        if keys.interfaces.is_empty() {
+            return Ok(attempt);
+        }
+        let (intake, devices) = match load() {
+            Ok(loaded) => loaded,
+            Err(why) => {
+                attempt.fail(Refused::new(XDP_INTERFACES, &why))?;
+                return Ok(attempt);
+            }
+        };
+        let settings = answers(keys, &devices);
+        let (interfaces, links, occupied) = (Vec::new(), Vec::new(), Vec::new());
+        let mut loaded = Loaded { intake, interfaces, settings, links, occupied };
+        for (nth, name) in keys.interfaces.iter().enumerate() {
+            let Err(error) = loaded.attach(name, keys.mode) else { continue };
+            let refused = Refused::new(format!("{XDP_INTERFACES}.{nth}"), &error);
+            match error {
+                AttachError::Occupied(..) if is_successor => {
+                    loaded.occupied.push((name.clone(), refused));
+                }
+                _ => attempt.fail(refused)?,
+            }
+        }
+        attempt.warnings.extend(without_table(keys));
+        attempt.loaded = Some(loaded).filter(|it| it.interfaces.len() + it.occupied.len() > 0);
+        attempt.drop_capabilities();
+        Ok(attempt)
+    }
+
+    /// The capabilities that have to survive a change of user, for the next upgrade.
+    pub fn kept_capabilities(&self) -> &'static [Capability] {
+        if self.loaded.is_some() { &NEEDED } else { &[] }
+    }
+
+    /// Leaves what the program took to a thread that starts successors: this thread, and those that
+    /// it starts, have no use for it. Root keeps everything.
+    pub fn drop_capabilities(&mut self) {
+        if self.loaded.is_none() || self.spawn_thread.is_some() || user::is_root() {
+            return;
+        }
+        match SpawnThread::start(&NEEDED) {
+            Ok(thread) => self.spawn_thread = Some(thread),
+            Err(error) => self.warnings.push(format!(
+                "the capabilities of the XDP program cannot be left to a thread: {error}; the next \
+                 upgrade serves without the program: permit capset(2) in SystemCallFilter= of the \
+                 unit"
+            )),
+        }
+    }
+
+    /// Takes the links of the predecessor. Without one, another program is not the predecessor's.
+    ///
+    /// # Errors
+    /// Why the program cannot be attached, where it is required.
+    pub fn adopt(&mut self, mut links: Vec<(u32, OwnedFd)>) -> Result<(), Refused> {
+        let Some(mut loaded) = self.loaded.take() else { return Ok(()) };
+        let devices = devices().unwrap_or_default();
+        for (name, refused) in mem::take(&mut loaded.occupied) {
+            let device = devices.iter().find(|device| device.name == name);
+            let index = device.map(|device| device.index);
+            match links.iter().position(|(of, _)| Some(*of) == index) {
+                Some(at) => {
+                    let (index, link) = links.swap_remove(at);
+                    loaded.interfaces.push((name, index));
+                    loaded.links.push((index, link));
+                }
+                None => self.fail(refused)?,
+            }
+        }
+        self.loaded = Some(loaded).filter(|it| !it.interfaces.is_empty());
+        Ok(())
+    }
+
+    fn fail(&mut self, refused: Refused) -> Result<(), Refused> {
+        if self.required {
+            return Err(refused);
+        }
+        self.warnings.push(format!("{refused}; requests reach the sockets without the program"));
+        Ok(())
+    }
+}
+
+impl Loaded {
+    fn attach(&mut self, name: &str, mode: XdpMode) -> Result<(), AttachError> {
+        let mode = match mode {
+            XdpMode::Native => Mode::Native,
+            XdpMode::Generic => Mode::Generic,
+        };
+        let index = self.intake.attach(name, mode)?;
+        self.interfaces.push((name.to_owned(), index));
+        Ok(())
+    }
+}
+
+/// What a start would find on this host: values that it refuses where the program is required, and
+/// facts. Nothing is attached, so that a running tracker keeps its program.
+pub fn check(settings: &Settings) -> (Vec<Refused>, Vec<String>) {
+    let keys = &settings.xdp;
+    if keys.interfaces.is_empty() {
+        return Default::default();
+    }
+    let devices = match host_problem().map_or_else(list, Err) {
+        Ok(devices) => devices,
+        Err(why) => return (vec![Refused::new(XDP_INTERFACES, &why)], Vec::new()),
+    };
+    let (mut refused, mut notes) = (Vec::new(), without_table(keys));
+    for (nth, name) in keys.interfaces.iter().enumerate() {
+        let key = format!("{XDP_INTERFACES}.{nth}");
+        match devices.iter().find(|device| device.name == *name) {
+            None => refused.push(Refused::new(key, &AttachError::NoInterface(name.clone()))),
+            Some(Device { program: Some(id), .. }) => notes.push(format!(
+                "{key}: {name} has an XDP program (id {id}): unless it is that of the running \
+                 tracker, the start finds another one (`bpftool net`)"
+            )),
+            Some(_) => {}
+        }
+    }
+    if keys.connects == XdpConnects::Auto && !answers(keys, &devices).answer_connects {
+        notes.push(
+            "xdp.connects: workers answer connects, as a device is a veth: write `connects = \
+             \"driver\"` if the device at the other end has an XDP program"
+                .to_owned(),
+        );
+    }
+    (refused, notes)
+}
+
+/// Loads the program. Also returns the interfaces of the host.
+fn load() -> Result<(XdpIntake, Vec<Device>), String> {
+    if let Some(why) = host_problem() {
+        return Err(why);
+    }
+    let missing = missing_capabilities();
+    if !missing.is_empty() {
+        return Err(format!(
+            "the XDP program needs {}\n  start as root, or install onrush-xdp.conf as a drop-in of \
+             the unit (docs/XDP.md)",
+            missing.join(" and ")
+        ));
+    }
+    let devices = list()?;
+    let intake = XdpIntake::load().map_err(|error| {
+        format!(
+            "the kernel does not load the XDP program: {error}\n  permit bpf(2) in \
+             SystemCallFilter= of the unit; a container needs the host's user namespace"
+        )
+    })?;
+    Ok((intake, devices))
+}
+
+/// Why no interface of this host can have the program.
+fn host_problem() -> Option<String> {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let ([major, minor], release) = (OLDEST, release.trim());
+    is_too_old(release).then(|| {
+        format!(
+            "Linux {release} is too old for the XDP program\n  use Linux {major}.{minor} or newer, \
+             or remove the interfaces"
+        )
+    })
+}
+
+fn list() -> Result<Vec<Device>, String> {
+    devices().map_err(|error| {
+        format!(
+            "the interfaces cannot be listed: {error}\n  permit AF_NETLINK in \
+             RestrictAddressFamilies= of the unit"
+        )
+    })
+}
+
+/// The capabilities that the program needs and this thread lacks (capabilities(7)).
+fn missing_capabilities() -> Vec<String> {
+    let has = |capability| caps::has_cap(None, CapSet::Effective, capability).unwrap_or(false);
+    let is_missing = |it: &Capability| match it {
+        Capability::CAP_NET_ADMIN => !has(*it),
+        // CAP_SYS_ADMIN includes the others.
+        _ => !has(*it) && !has(Capability::CAP_SYS_ADMIN),
+    };
+    NEEDED.into_iter().filter(is_missing).map(|name| name.to_string()).collect()
+}
+
+/// Whether this version of Linux is too old; an unknown one is not.
+fn is_too_old(release: &str) -> bool {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
+    match (numbers.next(), numbers.next()) {
+        (Some(Ok(major)), Some(Ok(minor))) => [major, minor] < OLDEST,
+        _ => false,
+    }
+}
+
+/// Who answers connects, and where replies go.
+fn answers(keys: &Keys, devices: &[Device]) -> XdpSettings {
+    let is_veth = |it: &Device| it.kind == VETH && keys.interfaces.contains(&it.name);
+    XdpSettings {
+        answer_connects: match keys.connects {
+            XdpConnects::Auto => !devices.iter().any(is_veth),
+            XdpConnects::Driver => true,
+            XdpConnects::Workers => false,
+        },
+        next_hop: keys.replies == XdpReplies::Table,
+    }
+}
+
+/// A warning for each sysctl without which the kernel does not look into the routing table for a
+/// program.
+fn without_table(keys: &Keys) -> Vec<String> {
+    let interfaces = keys.interfaces.iter().filter(|_| keys.replies == XdpReplies::Table);
+    let sysctls = interfaces.flat_map(|name| {
+        ["ipv4", "ipv6"].map(|family| format!("net/{family}/conf/{name}/forwarding"))
+    });
+    let is_off = |sysctl: &String| {
+        fs::read_to_string(format!("/proc/sys/{sysctl}")).is_ok_and(|value| value.trim() == "0")
+    };
+    let warning = |sysctl: String| {
+        format!(
+            "xdp.replies = \"table\" has no effect while {sysctl} is 0, and workers answer: set it \
+             to 1 (`sysctl -w {sysctl}=1`), or write `replies = \"back\"`"
+        )
+    };
+    sysctls.filter(is_off).map(warning).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_before_6_1_are_too_old() {
+        for old in ["5.15.0-91-generic", "6.0.19", "4.19", "6.0"] {
+            assert!(is_too_old(old), "{old}");
+        }
+        for new in ["6.1.0-18-amd64\n", "6.18.44", "7.0-rc1", "10.2", "", "unknown"] {
+            assert!(!is_too_old(new), "{new}");
+        }
+    }
+
+    #[test]
+    fn on_veth_devices_workers_answer_unless_the_driver_is_configured() {
+        let device = |name: &str, kind: &str| Device {
+            name: name.to_owned(),
+            kind: kind.to_owned(),
+            ..Device::default()
+        };
+        let devices = [device("eth0", ""), device("vt", VETH), device("other", VETH)];
+        for (keys, answer_connects, next_hop) in [
+            ("interfaces = ['eth0']", true, false),
+            ("interfaces = ['eth0', 'vt']", false, false),
+            ("interfaces = ['vt']\nconnects = 'driver'", true, false),
+            ("interfaces = ['eth0']\nconnects = 'workers'\nreplies = 'table'", false, true),
+        ] {
+            let settings = Settings::for_test(&format!("[xdp]\n{keys}"));
+            let expected = XdpSettings { answer_connects, next_hop };
+            assert_eq!(answers(&settings.xdp, &devices), expected, "{keys}");
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! The XDP program of this process: it is loaded and attached once, and the main thread gives it
+//! addresses and rules every second, and reads what it has counted. Its maps are changed by their
+//! descriptors, which takes no capability.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`load`] | loads and attaches the program, and why that fails |
+//! | `places` | the tracker's addresses at an interface |
+
+pub mod load;
+mod places;
+
+use std::collections::HashMap;
+use std::io;
+use std::mem;
+use std::net::SocketAddr;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use onrush_net::xdp::device::{addresses, devices};
+use onrush_tracker::clock::Clock;
+use onrush_tracker::connection::ConnectionIds;
+use onrush_tracker::member::Member;
+use onrush_tracker::metrics::WorkerMetrics;
+use onrush_tracker::rules::Rules;
+use onrush_tracker::xdp::{Place, XdpIntake, XdpSettings};
+
+use crate::notice::{Notice, Repeats};
+use load::Loaded;
+use places::places;
+
+/// The program of this process.
+#[derive(Debug)]
+pub struct XdpProgram {
+    intake: XdpIntake,
+    interfaces: Vec<Interface>,
+    settings: XdpSettings,
+    ids: ConnectionIds,
+    /// The addresses of the workers' sockets.
+    listen: Vec<SocketAddr>,
+    /// The number as which the program counts requests of blocked sources.
+    member: usize,
+    /// The rules in force; none before the tracker serves.
+    rules: Option<Arc<Rules>>,
+    /// Whether the program has the blocked sources of these rules.
+    has_blocked: bool,
+    /// The places that the program serves: the MAC address of each, and the number of its counters.
+    places: HashMap<Place, ([u8; 6], u16)>,
+    /// The links of the predecessor, on which this program replaces another one.
+    links: Vec<(u32, OwnedFd)>,
+}
+
+/// An interface that has the program.
+#[derive(Debug)]
+struct Interface {
+    name: String,
+    index: u32,
+    metrics: Arc<WorkerMetrics>,
+    /// Whether the host no longer has it.
+    is_gone: bool,
+}
+
+impl XdpProgram {
+    /// The program that was loaded, for sockets at the addresses in `listen`. It counts requests of
+    /// blocked sources as this member. It passes every frame until it has rules.
+    pub fn new(loaded: Loaded, ids: ConnectionIds, listen: &[SocketAddr], member: usize) -> Self {
+        let interface =
+            |(name, index)| Interface { name, index, metrics: Arc::default(), is_gone: false };
+        Self {
+            intake: loaded.intake,
+            interfaces: loaded.interfaces.into_iter().map(interface).collect(),
+            settings: loaded.settings,
+            ids,
+            listen: listen.to_vec(),
+            member,
+            rules: None,
+            has_blocked: false,
+            places: HashMap::new(),
+            links: loaded.links,
+        }
+    }
+
+    /// The members of the data path that the program is: one for each interface.
+    pub fn members(&self) -> impl Iterator<Item = Member> {
+        self.interfaces.iter().map(|it| Member::program(&it.name, it.metrics.clone()))
+    }
+
+    /// Where it is, and who answers connects, for the log.
+    pub fn line(&self) -> String {
+        let names: Vec<_> = self.interfaces.iter().map(|it| it.name.as_str()).collect();
+        let by = if self.settings.answer_connects { "the program" } else { "the workers" };
+        format!("XDP program at {}: connects are answered by {by}", names.join(" and "))
+    }
+
+    /// The links of the interfaces, by their indices, for a successor.
+    pub fn links(&self) -> impl Iterator<Item = (u32, BorrowedFd<'_>)> {
+        self.intake.links()
+    }
+
+    /// Replaces the program of the predecessor, which has released the sockets. Returns a warning
+    /// for each interface at which that fails.
+    pub fn take_over(&mut self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        for (index, link) in mem::take(&mut self.links) {
+            if let Err(error) = self.intake.replace(index, link) {
+                let interface = self.interfaces.iter().find(|it| it.index == index);
+                let name = interface.map_or("an interface", |it| &it.name);
+                warnings.push(format!(
+                    "cannot replace the XDP program at {name}: {error}; sockets alone serve there"
+                ));
+            }
+        }
+        warnings
+    }
+
+    /// Puts rules into force at once.
+    pub fn update(&mut self, rules: &Arc<Rules>, clock: Clock) -> Vec<Notice> {
+        let former = self.rules.replace(rules.clone());
+        let is_same = former.is_some_and(|former| {
+            Arc::ptr_eq(&former.blocked, &rules.blocked)
+                && Arc::ptr_eq(&former.blocks, &rules.blocks)
+        });
+        let blocked = match is_same && self.has_blocked {
+            true => Ok(()),
+            false => self.intake.block(rules),
+        };
+        self.has_blocked = blocked.is_ok();
+        let mut notices = failures([(
+            "cannot have all blocked sources, and passes every request to the sockets",
+            blocked,
+        )]);
+        notices.extend(self.renew(clock));
+        notices
+    }
+
+    /// Call every second: renews addresses and rules, and reads the counters.
+    pub fn tick(&mut self, clock: Clock) -> Vec<Notice> {
+        let mut notices = self.renew(clock);
+        notices.extend(failures([("does not show its counters", self.count())]));
+        notices
+    }
+
+    /// Detaches the program, and reads its counters for the last time.
+    pub fn end(&mut self) {
+        self.intake.detach();
+        // Without them the totals lack the last second.
+        let _ = self.count();
+    }
+
+    fn renew(&mut self, clock: Clock) -> Vec<Notice> {
+        let (gone, places) = match self.renew_places() {
+            Ok(gone) => (gone, Ok(())),
+            Err(error) => (Vec::new(), Err(error)),
+        };
+        let rules = self.rules.as_ref().map_or(Ok(()), |rules| {
+            self.intake.renew(rules, &self.ids, self.settings, clock.second())
+        });
+        let mut notices: Vec<_> = gone
+            .into_iter()
+            .map(|interface| {
+                Notice::warn(format!(
+                    "the interface {interface} is gone, and its XDP program with it: if it comes \
+                     back, sockets alone serve there until a restart"
+                ))
+            })
+            .collect();
+        notices.extend(failures([
+            ("does not get the addresses of its interfaces", places),
+            ("does not get its rules", rules),
+        ]));
+        notices
+    }
+
+    /// Gives the program the places of this moment. Returns the interfaces that are newly gone.
+    fn renew_places(&mut self) -> io::Result<Vec<String>> {
+        let (devices, addresses) = (devices()?, addresses()?);
+        let mut gone = Vec::new();
+        for interface in &mut self.interfaces {
+            let is_gone = devices.iter().all(|device| device.index != interface.index);
+            if is_gone && !mem::replace(&mut interface.is_gone, is_gone) {
+                gone.push(interface.name.clone());
+            }
+        }
+        let numbers: Vec<_> = self.interfaces.iter().map(|it| it.index).zip(0..).collect();
+        let current = places(&numbers, &devices, &addresses, &self.listen);
+        for (place, device) in &current {
+            if self.places.get(place) != Some(device) {
+                self.intake.serve(place, device.0, device.1)?;
+                self.places.insert(*place, *device);
+            }
+        }
+        let is_left = |place: &&Place| !current.contains_key(*place);
+        let left: Vec<Place> = self.places.keys().filter(is_left).copied().collect();
+        for place in left {
+            self.intake.leave(&place)?;
+            self.places.remove(&place);
+        }
+        Ok(gone)
+    }
+
+    fn count(&self) -> io::Result<()> {
+        let mut counted = Ok(());
+        for (interface, number) in self.interfaces.iter().zip(0..) {
+            // Each takes its turn, also after an error of another one.
+            counted = counted.and(self.intake.count(number, &interface.metrics));
+        }
+        counted?;
+        let Some(rules) = &self.rules else { return Ok(()) };
+        self.intake.count_blocks(rules, self.member)
+    }
+}
+
+/// A warning for each of these that has failed.
+fn failures<const N: usize>(results: [(&str, io::Result<()>); N]) -> Vec<Notice> {
+    let failed = results.into_iter().filter_map(|(what, result)| Some((what, result.err()?)));
+    let notice = |(what, error)| {
+        Notice::warn(format!("the XDP program {what}: {error}")).with(Repeats::Limited("xdp"))
+    };
+    failed.map(notice).collect()
+}

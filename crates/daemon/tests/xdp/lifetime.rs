@@ -1,0 +1,125 @@
+//! The program is attached as long as the process runs, or its successor; and what happens where it
+//! cannot be attached.
+
+use onrush_net::xdp::Mode;
+use onrush_tracker::xdp::XdpIntake;
+
+use crate::harness::{Client, eventually, meanwhile, random_hash, run, seeder};
+use crate::link::{INTERFACE, XDP, attached, client, frames, launch, with_program_of_clients};
+use crate::sandbox::Hosts;
+
+#[test]
+fn the_program_is_detached_by_a_stop_and_by_a_kill() {
+    with_program_of_clients(|hosts| {
+        let daemon = launch("", XDP).serve();
+        assert!(attached().is_some());
+        client(hosts, 1).connect();
+        daemon.stop();
+        assert_eq!(attached(), None);
+        let daemon = launch("", XDP).serve();
+        assert!(attached().is_some());
+        daemon.kill();
+        eventually("the program is detached", || attached().is_none());
+    });
+}
+
+/// Nothing is lost, connection ids stay valid, and the successor's program answers. One thread
+/// keeps the capabilities for it.
+#[test]
+fn a_successor_replaces_the_program_under_load() {
+    with_program_of_clients(|hosts| {
+        let daemon = launch("user = \"nobody\"\nstate_dir = \"HOME/state\"\n", XDP);
+        let mut daemon = daemon.open_to_all_users().serve();
+        let first = attached().unwrap();
+        let mut before = client(hosts, 0);
+        before.connect();
+        let loads = [client(hosts, 0), client(hosts, 1)];
+        let repeat = |mut client: Client| {
+            move || {
+                client.connect();
+                client.announce(&seeder(random_hash(), 4_001));
+            }
+        };
+        meanwhile(loads.map(repeat), || {
+            for _ in 0..3 {
+                daemon.upgrade();
+                assert_eq!(frames(&daemon, "stale"), 0);
+            }
+        });
+        // The thread of the allocator began before the program could drop anything.
+        let threads = daemon.threads("CapPrm").into_iter();
+        for (name, permitted) in threads.filter(|(name, _)| name != "jemalloc_bg_thd") {
+            assert_eq!(permitted != "0000000000000000", name == "spawn", "{name} {permitted}");
+        }
+        let last = attached();
+        assert!(last.is_some() && last != Some(first), "{last:?}");
+        before.check_swarm();
+        let answered = frames(&daemon, "answered");
+        before.connect();
+        eventually("the program answers", || frames(&daemon, "answered") > answered);
+        daemon.stop();
+        eventually("the program is detached", || attached().is_none());
+    });
+}
+
+/// Without interfaces, the successor serves by its sockets alone.
+#[test]
+fn an_upgrade_removes_and_adds_the_program() {
+    with_program_of_clients(|hosts| {
+        let mut daemon = launch("", XDP).serve();
+        daemon.configure("listen = [\":6969\"]\n");
+        daemon.upgrade();
+        eventually("the program is detached", || attached().is_none());
+        client(hosts, 0).connect_and_check();
+        daemon.configure(&format!("listen = [\":6969\"]\n{XDP}"));
+        daemon.upgrade();
+        assert!(attached().is_some());
+        client(hosts, 0).connect_and_check();
+        eventually("the program answers", || frames(&daemon, "answered") == 1);
+        daemon.stop();
+    });
+}
+
+/// Each is a warning, and an error where the program is required.
+#[test]
+fn without_the_program_sockets_serve_unless_it_is_required() {
+    Hosts::with(|hosts| {
+        let mut other = XdpIntake::load().expect("run it as root: scripts/xdp-test");
+        other.attach(INTERFACE, Mode::Native).unwrap();
+        let id = format!("id {}, onrush", attached().unwrap());
+        for (interface, parts) in [
+            ("eth9", &["xdp.interfaces.0", "there is no interface eth9", "ip link"][..]),
+            ("tracker", &["another XDP program is attached to tracker", &id, "xdp off"]),
+            ("lo", &["the driver of lo has no native XDP", "mode = \"generic\""]),
+        ] {
+            let keys = format!("[xdp]\ninterfaces = [\"{interface}\"]\n");
+            let mut daemon = launch("", &keys).serve();
+            daemon.wait_for_line(parts[0]);
+            let line = daemon.log().iter().find(|line| line.contains(parts[0])).unwrap();
+            parts.iter().for_each(|part| assert!(line.contains(part), "{part}: {line}"));
+            client(hosts, 0).connect_and_check();
+            assert!(!daemon.get("/metrics").body.contains("onrush_xdp"));
+            daemon.stop();
+            let ended = launch("", &format!("{keys}required = true\n")).run();
+            ended.exits(2, parts);
+            ended.exits(2, &["onrush.toml:3:15: `xdp.interfaces.0`", "nothing was started"]);
+        }
+        drop(other);
+        let keys = "[xdp]\ninterfaces = [\"lo\"]\nmode = \"generic\"\n";
+        launch("", keys).serve().stop();
+        let mut daemon = launch("", XDP).run_as_nobody().serve();
+        daemon.wait_for_line("the XDP program needs CAP_BPF and CAP_NET_ADMIN and CAP_PERFMON");
+        daemon.stop();
+    });
+}
+
+/// An interface that is removed takes its program with it.
+#[test]
+fn an_interface_that_disappears_is_reported_and_sockets_serve() {
+    Hosts::with(|_| {
+        let mut daemon = launch("", XDP).serve();
+        run("ip link delete tracker");
+        daemon.wait_for_line("the interface tracker is gone");
+        daemon.stop();
+    });
+}

@@ -1,0 +1,69 @@
+//! A tracker with its program on one host, and clients on the other.
+
+use onrush_net::xdp::Mode;
+use onrush_net::xdp::device::devices;
+use onrush_tracker::xdp::XdpIntake;
+
+use crate::harness::{Client, Daemon, Launch, Metrics, eventually, request};
+use crate::sandbox::{CLIENTS, Hosts, TRACKER};
+
+/// The port of the tracker.
+pub(crate) const PORT: u16 = 6_969;
+/// The tracker's interface.
+pub(crate) const INTERFACE: &str = "tracker";
+/// The keys with which the program answers connects, although it is on a veth device.
+pub(crate) const XDP: &str = "[xdp]\ninterfaces = [\"tracker\"]\nconnects = \"driver\"\n";
+
+/// Runs a test on the tracker's host. What a program transmits reaches the clients' host, as the
+/// device there has a program too.
+pub(crate) fn with_program_of_clients<T: Send>(test: impl FnOnce(&Hosts) -> T + Send) -> T {
+    Hosts::with(|hosts| {
+        let _program = hosts.on_clients(|| {
+            let mut program = XdpIntake::load().expect("run it as root: scripts/xdp-test");
+            program.attach("clients", Mode::Native).unwrap();
+            program
+        });
+        test(hosts)
+    })
+}
+
+/// A command line for a tracker at all addresses, with these lines in front of its tables.
+pub(crate) fn launch(keys: &str, tables: &str) -> Launch {
+    let config = format!("listen = [\":{PORT}\"]\n{keys}{tables}");
+    // A successor serves the admin side at the same address.
+    let admin = ["--workers", "2", "--admin", "127.0.0.1:6970"];
+    Launch::new(&admin).configured_admin().config(&config)
+}
+
+/// A client of the tracker over IPv4 (0) or IPv6 (1).
+pub(crate) fn client(hosts: &Hosts, family: usize) -> Client {
+    client_of(hosts, family, TRACKER[family])
+}
+
+/// A client of the tracker's host at this address.
+pub(crate) fn client_of(hosts: &Hosts, family: usize, address: &str) -> Client {
+    let tracker = (address.parse::<std::net::IpAddr>().unwrap(), PORT).into();
+    hosts.on_clients(|| Client::at(CLIENTS[family].parse().unwrap(), tracker))
+}
+
+/// The metrics, once a successor has the admin side.
+pub(crate) fn metrics(daemon: &Daemon) -> Metrics {
+    let mut page = None;
+    eventually("the admin side answers", || {
+        page = request(daemon.admin(), "GET", "/metrics", "", "").ok();
+        page.as_ref().is_some_and(|page| page.status == 200)
+    });
+    Metrics::parse(&page.unwrap().body)
+}
+
+/// The frames with this verdict.
+pub(crate) fn frames(daemon: &Daemon, verdict: &str) -> u64 {
+    let verdict = format!("verdict=\"{verdict}\"");
+    metrics(daemon).sum("onrush_xdp_frames_total", &[&verdict]) as u64
+}
+
+/// The number of the program that is attached to the tracker's interface.
+pub(crate) fn attached() -> Option<u32> {
+    let devices = devices().unwrap();
+    devices.iter().find(|device| device.name == INTERFACE).unwrap().program
+}
