@@ -5,7 +5,9 @@ use onrush_net::xdp::Mode;
 use onrush_tracker::xdp::XdpIntake;
 
 use crate::harness::{Client, eventually, meanwhile, random_hash, run, seeder};
-use crate::link::{INTERFACE, XDP, attached, client, frames, launch, with_program_of_clients};
+use crate::link::{
+    INTERFACE, XDP, attached, client, frames, launch, open_to_all_users, with_program_of_clients,
+};
 use crate::sandbox::Hosts;
 
 #[test]
@@ -29,7 +31,7 @@ fn the_program_is_detached_by_a_stop_and_by_a_kill() {
 fn a_successor_replaces_the_program_under_load() {
     with_program_of_clients(|hosts| {
         let daemon = launch("user = \"nobody\"\nstate_dir = \"HOME/state\"\n", XDP);
-        let mut daemon = daemon.open_to_all_users().serve();
+        let mut daemon = open_to_all_users(daemon).serve();
         let first = attached().unwrap();
         let mut before = client(hosts, 0);
         before.connect();

@@ -1,10 +1,14 @@
 //! A tracker with its program on one host, and clients on the other.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
+
 use onrush_net::xdp::Mode;
 use onrush_net::xdp::device::devices;
 use onrush_tracker::xdp::XdpIntake;
 
-use crate::harness::{Client, Daemon, Launch, Metrics, eventually, request};
+use crate::harness::{Client, Daemon, Launch, Metrics, eventually, request, run};
 use crate::sandbox::{CLIENTS, Hosts, TRACKER};
 
 /// The port of the tracker.
@@ -33,6 +37,21 @@ pub(crate) fn launch(keys: &str, tables: &str) -> Launch {
     // A successor serves the admin side at the same address.
     let admin = ["--workers", "2", "--admin", "127.0.0.1:6970"];
     Launch::new(&admin).configured_admin().config(&config)
+}
+
+/// The same with a copy of the program in the home directory, both open to all users: the daemon
+/// starts it again after it has changed its user.
+pub(crate) fn open_to_all_users(mut launch: Launch) -> Launch {
+    let config = launch.config_path();
+    let home = config.parent().unwrap();
+    let copy = home.join("onrush");
+    // By another process: a program that is open for writing cannot be started.
+    run(&format!("cp {} {}", env!("CARGO_BIN_EXE_onrush"), copy.display()));
+    fs::set_permissions(home, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = Command::new(copy);
+    command.stdin(Stdio::null());
+    launch.replace(command);
+    launch
 }
 
 /// A client of the tracker over IPv4 (0) or IPv6 (1).

@@ -25,7 +25,7 @@ use tempfile::TempDir;
 use crate::harness::messages::{
     ADMIN_LISTENS, PEERS_RESTORED, READY, SERVES, STOPPED, UPGRADE_DONE, UPGRADE_RECEIVED,
 };
-use crate::harness::{Client, TOKEN, run};
+use crate::harness::{Client, TOKEN};
 
 /// Deadline of every wait, for an event that is certain.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(120);
@@ -158,7 +158,7 @@ impl Launch {
     }
 
     /// Runs another program, with the arguments added and in the same environment.
-    fn replace(&mut self, mut command: Command) {
+    pub(crate) fn replace(&mut self, mut command: Command) {
         command.args(self.command.get_args());
         for (name, value) in self.command.get_envs() {
             match value {
@@ -213,19 +213,6 @@ impl Launch {
         // `nobody` may not have access to the build directory, but can execute an open file.
         command.stdin(File::open(env!("CARGO_BIN_EXE_onrush")).unwrap());
         command.uid(account.uid.as_raw()).gid(account.gid.as_raw());
-        self.replace(command);
-        self
-    }
-
-    /// Runs a copy of the program in the home directory, both open to all users: the daemon starts
-    /// it again after it has changed its user.
-    pub(crate) fn open_to_all_users(mut self) -> Self {
-        let copy = self.home.path().join("onrush");
-        // By another process: a program that is open for writing cannot be started.
-        run(&format!("cp {} {}", env!("CARGO_BIN_EXE_onrush"), copy.display()));
-        fs::set_permissions(self.home.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        let mut command = Command::new(copy);
-        command.stdin(Stdio::null());
         self.replace(command);
         self
     }
