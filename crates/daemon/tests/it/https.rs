@@ -228,6 +228,12 @@ fn a_reload_that_blocks_a_source_applies_to_its_open_connections() {
     assert_eq!(refused(&daemon, "blocked"), 1);
     assert_eq!((handshakes(&daemon, "failed"), handshakes(&daemon, "full")), (0, 2));
     ask(&mut honest, &target);
+    daemon.ctl(&["block", "127.0.0.1"]);
+    eventually("the block applies", || {
+        honest.0.get_mut().write_all(get(&target).as_bytes()).unwrap();
+        honest.next_reply().is_none()
+    });
+    assert_eq!(daemon.ctl(&["--json", "blocks"]).json()["blocks"][0]["refused"], 1);
     check_sums(&daemon);
 }
 
