@@ -54,7 +54,7 @@ DEADLINE = 360
 STALLED = 120
 # Least duration of a control, seconds.
 CONTROL = 8
-# The load of --load, from one address, of which the tracker takes 64 connections. Nothing comes too late for it.
+# The load of --load, from one address, which may have 64 connections. The timeout is long, as the host is busy.
 LOAD = (
     "--connections=48", "--rate=300", f"--duration={2 * DEADLINE}", "--timeout=60", "--max-loss=0.1", "--strict",
     "--quiet",

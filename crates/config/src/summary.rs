@@ -44,7 +44,9 @@ impl Settings {
         };
         let by = match connects {
             XdpConnects::Workers => "by the workers",
-            XdpConnects::Auto => "in the driver, on veth devices by the workers",
+            XdpConnects::Auto => {
+                "in the driver, or by the workers if an interface is a veth device"
+            }
             XdpConnects::Driver => "in the driver",
         };
         let to = match replies {

@@ -313,6 +313,10 @@ fn fill(worker: &mut impl Protocol, clock: &impl Fn() -> Nanos) {
             worker.plan(number, now);
         }
         worker.write(number, wanted, now);
+        if worker.turns().pacer.is_open() {
+            // The next request is late by what this one takes.
+            worker.flush(number, now);
+        }
         worker.list(number);
     }
     let (now, turns) = (clock(), worker.turns());

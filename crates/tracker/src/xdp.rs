@@ -83,8 +83,8 @@ impl XdpIntake {
     /// Loads the program, which passes every frame until it has rules.
     ///
     /// # Errors
-    /// When the kernel refuses it, or a capability is missing: CAP_BPF and CAP_NET_ADMIN are
-    /// needed.
+    /// When the kernel refuses it, or a capability is missing: CAP_BPF, CAP_NET_ADMIN and
+    /// CAP_PERFMON are needed.
     pub fn load() -> io::Result<Self> {
         let program = Program::load(&OBJECT.0, "onrush")?;
         Ok(Self { program, buffer: 0, trie: 0, has_blocked: false, fits: true })
@@ -140,24 +140,25 @@ impl XdpIntake {
     /// [`renew`](Self::renew) on. A prefix takes a system call.
     ///
     /// # Errors
-    /// When the kernel refuses a prefix, as memory is short: every frame is passed then.
+    /// When there are too many prefixes, or the kernel refuses one, as memory is short: requests
+    /// are passed then.
     pub fn block(&mut self, rules: &Rules) -> io::Result<()> {
         let blocks = &rules.blocks;
         // No prefix of all sources is part of a block: the longest one of a source is its block.
         let all = || rules.blocked.prefixes().map(|net| (net, None));
         let count = all().take(MAX_PREFIXES + 1).count() + blocks.len();
         self.fits = false;
-        let trie = 1 - self.trie;
-        if count <= MAX_PREFIXES {
-            let entries = all().chain(blocks.iter().map(|(net, slot)| (net, Some(slot))));
-            let entries = entries.map(|(net, slot)| {
-                let (bits, length) = prefix(net);
-                (bits, length, number(slot).to_ne_bytes())
-            });
-            self.program.fill_trie(BLOCKED[trie], entries)?;
-            self.fits = true;
+        if count > MAX_PREFIXES {
+            return Err(io::Error::other(format!("more than {MAX_PREFIXES} prefixes")));
         }
-        (self.trie, self.has_blocked) = (trie, count > 0);
+        let trie = 1 - self.trie;
+        let entries = all().chain(blocks.iter().map(|(net, slot)| (net, Some(slot))));
+        let entries = entries.map(|(net, slot)| {
+            let (bits, length) = prefix(net);
+            (bits, length, number(slot).to_ne_bytes())
+        });
+        self.program.fill_trie(BLOCKED[trie], entries)?;
+        (self.trie, self.has_blocked, self.fits) = (trie, count > 0, true);
         Ok(())
     }
 

@@ -29,8 +29,8 @@ keys! {
         pub mode: XdpMode = word(&["native", "generic"]).default("\"native\"").on_restart(),
 
         /// Who answers connects: "driver" is the program, "workers" are those with sockets. "auto"
-        /// is the program, except on veth devices: they lose what a program transmits unless the
-        /// device at the other end has an XDP program as well.
+        /// is the program, unless one of the interfaces is a veth device: it loses what a program
+        /// transmits unless the device at the other end has an XDP program as well.
         pub connects: XdpConnects =
             word(&["auto", "driver", "workers"]).default("\"auto\""),
 
@@ -57,7 +57,7 @@ pub enum XdpMode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum XdpConnects {
-    /// The program, except on veth devices.
+    /// The program, unless one of the interfaces is a veth device.
     Auto,
     /// The program answers them.
     Driver,

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use onrush_config::host::QuotaPeriods;
 use onrush_tracker::close_cause::CloseCause;
-use onrush_tracker::member::Member;
+use onrush_tracker::member::{Member, Role};
 use onrush_tracker::metrics::WorkerMetrics;
 use onrush_tracker::refusal::Refusal;
 
@@ -133,7 +133,8 @@ impl Readings {
                 lost: new.lost.saturating_sub(old.lost),
                 is_busy: is_throttled || busy >= BUSY * elapsed || *stalled >= STALL_COUNTS_AS_BUSY,
             };
-            load.received += worker.received;
+            // What the program has answered or refused took no room at the sockets.
+            load.received += if member.role == Role::Program { 0 } else { worker.received };
             load.lost += worker.lost;
             load.lost_by_busy += if worker.is_busy { worker.lost } else { 0 };
             load.refused += new.refused.saturating_sub(old.refused);
@@ -154,7 +155,6 @@ impl Readings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use onrush_tracker::member::Role;
     use std::sync::Arc;
 
     const SPLIT: [Role; 3] = [Role::Socket, Role::Shard, Role::Shard];
@@ -205,6 +205,18 @@ mod tests {
         workers[0].kernel_drops.add(7);
         let load = readings.tick(&members, &RUNS, NO_QUOTA, start + Duration::from_secs(3));
         assert_eq!((load.lost, load.lost_by_busy), (7, 0));
+    }
+
+    /// A flood that the program drops does not hide what sockets lose.
+    #[test]
+    fn what_the_program_has_received_is_no_load() {
+        let members = [Role::Both, Role::Program].map(|it| Member::new(it, 0, Arc::default()));
+        members.iter().zip([700, 1_000_000]).for_each(|(member, received)| {
+            member.metrics.incoming.v4.datagrams.add(received);
+        });
+        members[0].metrics.kernel_drops.add(300);
+        let load = Readings::default().tick(&members, &RUNS[..2], NO_QUOTA, Instant::now());
+        assert_eq!((load.arrived(), load.lost), (1_000, 300));
     }
 
     /// A worker that drains its buffer within the rest of a quota is idle by the time of its turns.

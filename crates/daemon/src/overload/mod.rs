@@ -72,7 +72,7 @@ pub struct ProcessState {
     /// Whether this process has steering attached. The supervisor clears it while the sockets are
     /// released to a successor.
     pub is_steering: bool,
-    /// Whether an XDP program is attached, which drops what the kernel's filter would.
+    /// Whether an XDP program is in force, which drops what the kernel's filter would.
     pub has_program: bool,
     /// How long the host has been suspended since its boot.
     pub suspended: Duration,

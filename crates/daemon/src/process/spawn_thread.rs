@@ -39,8 +39,9 @@ impl SpawnThread {
             }
         })?;
         let ended = |_| io::Error::other("the thread has ended");
-        is_ready.recv().map_err(ended)?.map_err(io::Error::other)?;
+        let is_kept = is_ready.recv().map_err(ended)?.map_err(io::Error::other);
         drop_all(kept).map_err(io::Error::other)?;
+        is_kept?;
         Ok(Self(jobs))
     }
 

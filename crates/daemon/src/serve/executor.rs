@@ -88,7 +88,7 @@ impl Executor {
         self.files.serve_control(&mut self.admin);
         let (reasons_known, is_steering) = (self.drop_reasons.are_known(), self.steering.is_some());
         let (quota, suspended) = (self.quotas.tick(), suspended());
-        let has_program = self.xdp.is_some();
+        let has_program = self.xdp.as_ref().is_some_and(XdpProgram::is_in_force);
         ProcessState { summary, quota, reasons_known, is_steering, has_program, suspended }
     }
 

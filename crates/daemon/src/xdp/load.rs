@@ -50,6 +50,8 @@ pub struct Attempt {
     pub spawn_thread: Option<SpawnThread>,
     /// Whether a failure is an error.
     required: bool,
+    /// What an upgrade takes, also after a failure, whose cause may be gone then.
+    needed: &'static [Capability],
 }
 
 impl Attempt {
@@ -64,10 +66,12 @@ impl Attempt {
         if keys.interfaces.is_empty() {
             return Ok(attempt);
         }
+        attempt.needed = &NEEDED;
         let (intake, devices) = match load() {
             Ok(loaded) => loaded,
             Err(why) => {
                 attempt.fail(Refused::new(XDP_INTERFACES, &why))?;
+                attempt.drop_capabilities();
                 return Ok(attempt);
             }
         };
@@ -92,16 +96,18 @@ impl Attempt {
 
     /// The capabilities that have to survive a change of user, for the next upgrade.
     pub fn kept_capabilities(&self) -> &'static [Capability] {
-        if self.loaded.is_some() { &NEEDED } else { &[] }
+        self.needed
     }
 
     /// Leaves what the program took to a thread that starts successors: this thread, and those that
     /// it starts, have no use for it. Root keeps everything.
     pub fn drop_capabilities(&mut self) {
-        if self.loaded.is_none() || self.spawn_thread.is_some() || user::is_root() {
+        let has = |it: &Capability| caps::has_cap(None, CapSet::Permitted, *it).unwrap_or(false);
+        let held: Vec<_> = self.needed.iter().copied().filter(has).collect();
+        if held.is_empty() || self.spawn_thread.is_some() || user::is_root() {
             return;
         }
-        match SpawnThread::start(&NEEDED) {
+        match SpawnThread::start(&held) {
             Ok(thread) => self.spawn_thread = Some(thread),
             Err(error) => self.warnings.push(format!(
                 "the capabilities of the XDP program cannot be left to a thread: {error}; the next \
@@ -235,12 +241,7 @@ fn list() -> Result<Vec<Device>, String> {
 /// The capabilities that the program needs and this thread lacks (capabilities(7)).
 fn missing_capabilities() -> Vec<String> {
     let has = |capability| caps::has_cap(None, CapSet::Effective, capability).unwrap_or(false);
-    let is_missing = |it: &Capability| match it {
-        Capability::CAP_NET_ADMIN => !has(*it),
-        // CAP_SYS_ADMIN includes the others.
-        _ => !has(*it) && !has(Capability::CAP_SYS_ADMIN),
-    };
-    NEEDED.into_iter().filter(is_missing).map(|name| name.to_string()).collect()
+    NEEDED.into_iter().filter(|it| !has(*it)).map(|name| name.to_string()).collect()
 }
 
 /// Whether this version of Linux is too old; an unknown one is not.

@@ -29,6 +29,9 @@ use crate::notice::{Notice, Repeats};
 use load::Loaded;
 use places::places;
 
+/// Seconds until the program gets blocked sources that it lacks once more.
+const RETRY: u32 = 30;
+
 /// The program of this process.
 #[derive(Debug)]
 pub struct XdpProgram {
@@ -42,8 +45,10 @@ pub struct XdpProgram {
     member: usize,
     /// The rules in force; none before the tracker serves.
     rules: Option<Arc<Rules>>,
-    /// Whether the program has the blocked sources of these rules.
+    /// Whether the program has the blocked sources of these rules, and otherwise for how many
+    /// seconds it has lacked them.
     has_blocked: bool,
+    lacking: u32,
     /// The places that the program serves: the MAC address of each, and the number of its counters.
     places: HashMap<Place, ([u8; 6], u16)>,
     /// The links of the predecessor, on which this program replaces another one.
@@ -75,6 +80,7 @@ impl XdpProgram {
             member,
             rules: None,
             has_blocked: false,
+            lacking: 0,
             places: HashMap::new(),
             links: loaded.links,
         }
@@ -116,26 +122,40 @@ impl XdpProgram {
     /// Puts rules into force at once.
     pub fn update(&mut self, rules: &Arc<Rules>, clock: Clock) -> Vec<Notice> {
         let former = self.rules.replace(rules.clone());
-        let is_same = former.is_some_and(|former| {
-            Arc::ptr_eq(&former.blocked, &rules.blocked)
-                && Arc::ptr_eq(&former.blocks, &rules.blocks)
-        });
-        let blocked = match is_same && self.has_blocked {
-            true => Ok(()),
-            false => self.intake.block(rules),
+        let is_same = former
+            .is_some_and(|former| former.blocked == rules.blocked && former.blocks == rules.blocks);
+        let mut notices = match is_same && self.has_blocked {
+            true => Vec::new(),
+            false => self.block(rules),
         };
-        self.has_blocked = blocked.is_ok();
-        let mut notices = failures([(
-            "cannot have all blocked sources, and passes every request to the sockets",
-            blocked,
-        )]);
         notices.extend(self.renew(clock));
         notices
     }
 
+    fn block(&mut self, rules: &Rules) -> Vec<Notice> {
+        let blocked = self.intake.block(rules);
+        (self.has_blocked, self.lacking) = (blocked.is_ok(), 0);
+        failures([(
+            "cannot have all blocked sources, and passes every request to the sockets",
+            blocked,
+        )])
+    }
+
+    /// Whether the program decides what arrives at all of its interfaces.
+    pub fn is_in_force(&self) -> bool {
+        self.has_blocked && self.interfaces.iter().all(|it| !it.is_gone)
+    }
+
     /// Call every second: renews addresses and rules, and reads the counters.
     pub fn tick(&mut self, clock: Clock) -> Vec<Notice> {
-        let mut notices = self.renew(clock);
+        let mut notices = Vec::new();
+        self.lacking += u32::from(!self.has_blocked);
+        if self.lacking == RETRY
+            && let Some(rules) = self.rules.clone()
+        {
+            notices.extend(self.block(&rules));
+        }
+        notices.extend(self.renew(clock));
         notices.extend(failures([("does not show its counters", self.count())]));
         notices
     }
@@ -183,17 +203,18 @@ impl XdpProgram {
         }
         let numbers: Vec<_> = self.interfaces.iter().map(|it| it.index).zip(0..).collect();
         let current = places(&numbers, &devices, &addresses, &self.listen);
+        let is_left = |place: &&Place| !current.contains_key(*place);
+        let left: Vec<Place> = self.places.keys().filter(is_left).copied().collect();
+        // First, as they may take the room of new ones.
+        for place in left {
+            self.intake.leave(&place)?;
+            self.places.remove(&place);
+        }
         for (place, device) in &current {
             if self.places.get(place) != Some(device) {
                 self.intake.serve(place, device.0, device.1)?;
                 self.places.insert(*place, *device);
             }
-        }
-        let is_left = |place: &&Place| !current.contains_key(*place);
-        let left: Vec<Place> = self.places.keys().filter(is_left).copied().collect();
-        for place in left {
-            self.intake.leave(&place)?;
-            self.places.remove(&place);
         }
         Ok(gone)
     }

@@ -22,7 +22,9 @@ pub(super) fn places(
         let Some((interface, number)) = found else { continue };
         // An IPv4 address may have a label: the name of the interface, a colon and more.
         let is_name = |label: &str| label.split(':').next() == Some(&device.name);
-        for (_, ip) in addresses.iter().filter(|(label, _)| is_name(label)) {
+        // The program takes 127.0.0.1 and ::1 for impossible sources.
+        let is_served = |(label, ip): &&(String, IpAddr)| is_name(label) && !ip.is_loopback();
+        for (_, ip) in addresses.iter().filter(is_served) {
             for listen in listen.iter().filter(|listen| is_bound(listen.ip(), *ip)) {
                 let address = SocketAddr::new(*ip, listen.port());
                 let place = Place { interface: *interface, vlan, address };
@@ -60,6 +62,7 @@ mod tests {
         ];
         let addresses = [
             ("lo", "127.0.0.1"),
+            ("eth0", "127.0.0.2"),
             ("eth0", "192.0.2.1"),
             ("eth0:second", "192.0.2.2"),
             ("eth0", "2001:db8::1"),

@@ -12,7 +12,9 @@ use anyhow::{Context as _, Error, bail};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
 use onrush_proto::webtorrent::OfferId;
-use onrush_proto::webtorrent::client::{Reply, ReplyReader, write_announce, write_answer};
+use onrush_proto::webtorrent::client::{
+    BadReply, Reply, ReplyReader, write_announce, write_answer,
+};
 use onrush_proto::{Announce, Event, InfoHash, PeerId};
 use onrush_verify::tcp::{Url, tls};
 use rustls::{ClientConnection, StreamOwned};
@@ -23,6 +25,7 @@ use super::stack::Wake;
 
 /// Time for the connection to the tracker, and for its reply to the first announce.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// A swarm of one run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Swarm {
@@ -143,7 +146,9 @@ impl Membership {
             Ok(Reply::Answer(answer)) if !self.is_server => answer,
             Ok(Reply::Failure(failure)) => bail!("{}", failure.reason),
             Ok(_) => return Ok(None),
-            Err(bad) => bail!("malformed ({bad:?}): {text}"),
+            Err(BadReply::Json) => bail!("malformed: {text}"),
+            // What other trackers send beside offers and answers does not matter here.
+            Err(_) => return Ok(None),
         };
         let number = str::from_utf8(&forwarded.offer_id.0).ok().and_then(|id| id.parse().ok());
         // Anybody may offer in a swarm.

@@ -99,8 +99,8 @@ impl Program {
     /// Loads the XDP program `name` of an ELF object and creates its maps.
     ///
     /// # Errors
-    /// When the object is none, the kernel refuses the program, or a capability is missing: CAP_BPF
-    /// and CAP_NET_ADMIN are needed.
+    /// When the object is none, the kernel refuses the program, or a capability is missing:
+    /// CAP_BPF, CAP_NET_ADMIN, and CAP_PERFMON for pointers into frames.
     pub fn load(object: &[u8], name: &'static str) -> io::Result<Self> {
         let object = EbpfLoader::new().load(object).map_err(io_error)?;
         let mut program = Self { object, name, links: Vec::new() };

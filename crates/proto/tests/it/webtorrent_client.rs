@@ -264,7 +264,6 @@ proptest! {
     }
 }
 
-/// A tree keeps the last of them only.
 #[test]
 fn an_id_is_read_in_each_form_of_its_characters() {
     let with = |info_hash: &str| {
@@ -297,6 +296,7 @@ fn an_id_is_read_in_each_form_of_its_characters() {
     }
 }
 
+/// A tree keeps the last of them only.
 #[test]
 fn repeated_fields_are_found() {
     const HASH: &str = r#""abcdefghijklmnopqrst""#;

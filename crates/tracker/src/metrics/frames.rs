@@ -17,7 +17,8 @@ XdpFrames (XdpStats) {
              checksum: a connect that was dropped as its UDP checksum is wrong; martian: dropped \
              as no host has its source address, which the kernel would do silently; passed: to the \
              sockets, which count it again; no_route: a connect, passed as there is no next hop \
-             for the reply; stale: passed, as the main thread has not renewed the rules for 30 s"
+             for the reply; stale: passed, as the rules are older than 30 s, or the blocked \
+             sources do not fit"
             {
                 answered = "answered",
                 refused = "refused",

@@ -55,7 +55,13 @@ pub(super) fn set(query: &str, key: &str, value: Option<&str>) -> String {
 
 /// Passes if an info hash in this form is the same as in the usual one.
 fn demand_same(http: &Http<'_>, hash: InfoHash, form: &str) -> CheckResult {
-    http.ask(&set(&http.query(&AnnounceRequest::leecher(hash, 40_001)), "info_hash", Some(form)))?;
+    let query = http.query(&AnnounceRequest::leecher(hash, 40_001));
+    demand_swarm(http, hash, &set(&query, "info_hash", Some(form)))
+}
+
+/// Passes if this announce of port 40001 is one to the swarm.
+fn demand_swarm(http: &Http<'_>, hash: InfoHash, query: &str) -> CheckResult {
+    http.ask(query)?;
     let reply = http.announce(&AnnounceRequest::leecher(hash, 40_002))?;
     demand(reply.has(40_001), || format!("the swarm is another one: {}", reply.listed()))
 }
@@ -65,7 +71,9 @@ fn encoded(id: [u8; 20]) -> String {
 }
 
 fn lower_case(http: &Http<'_>) -> CheckResult {
-    demand_same(http, http.hash(0), &encoded(http.hash(0).0))
+    let (hash, request) = (http.hash(0), http.leecher(40_001));
+    let query = set(&http.query(&request), "peer_id", Some(&encoded(request.fields.peer_id.0)));
+    demand_swarm(http, hash, &set(&query, "info_hash", Some(&encoded(hash.0))))
 }
 
 fn only_needed(http: &Http<'_>) -> CheckResult {

@@ -39,8 +39,10 @@ pub(crate) enum Wire {
     NoCounts,
     AlwaysList,
     AlwaysCompact,
+    ListByDefault,
     RetryWord,
     UpperCaseOnly,
+    NoNeedless,
     NoBareSigns,
     HashFirst,
     NoUnknown,
@@ -331,6 +333,7 @@ impl State {
         let value = |key| super::value(query, key).unwrap_or_default();
         let is_refused = match self.wire {
             Wire::UpperCaseOnly => has_lower_case(query),
+            Wire::NoNeedless => has("%2d%6f%52"),
             Wire::NoBareSigns => value("info_hash").contains(['!', '$', '\'', '(']),
             Wire::HashFirst => known && !query.starts_with("info_hash="),
             Wire::NoUnknown => has("azver="),
@@ -378,6 +381,7 @@ impl State {
         let compact = match self.wire {
             Wire::AlwaysCompact => true,
             Wire::AlwaysList => false,
+            Wire::ListByDefault if !admitted.contains("compact=") => false,
             _ => query.compact,
         };
         write_announce(&head, &peers, source.ip(), compact, body);

@@ -302,20 +302,19 @@ impl Outbox {
     }
 
     /// The parcel for a worker, if it has room for requests and offers. They leave half of the
-    /// room to answers, which are at most as many.
+    /// room to answers: there are at most as many as offers, and most are about as long.
     fn room(&mut self, to: usize) -> Result<&mut Parcel, Exhausted> {
         if self.has_room(to, 2) { Ok(&mut self.queues[to].open) } else { Err(Exhausted(to)) }
     }
 
-    /// Whether less is queued for a worker than one `part`th of what may be: its share of parcels,
-    /// and the open one. Sends that if it is full.
+    /// Whether fewer bytes are queued for a worker than one `part`th of what may be: its share of
+    /// full parcels, and the open one. Sends that if it is full.
     fn has_room(&mut self, to: usize, part: usize) -> bool {
         if self.queues[to].open.size() >= PARCEL_BYTES {
             self.send(to);
         }
         let queue = &self.queues[to];
-        let queued = queue.under_way * PARCEL_BYTES + queue.open.size();
-        queued < (self.share + 1) * PARCEL_BYTES / part
+        queue.bytes + queue.open.size() < (self.share + 1) * PARCEL_BYTES / part
     }
 
     /// Adds a message that may not be lost.
@@ -355,8 +354,9 @@ impl Outbox {
             return;
         }
         let mut parcel = queue.take_open();
-        (parcel.from, parcel.to) = (*number, to as u16);
+        (parcel.from, parcel.to, parcel.sent) = (*number, to as u16, parcel.size());
         queue.under_way += 1;
+        queue.bytes += parcel.sent;
         if let Err(parcel) = queue.lane.try_send(parcel) {
             // The worker has exited, and the process is about to.
             self.keep(parcel);
@@ -377,6 +377,7 @@ impl Outbox {
         parcel.clear(PARCEL_BYTES);
         let queue = &mut self.queues[usize::from(parcel.to)];
         queue.under_way -= 1;
+        queue.bytes -= mem::take(&mut parcel.sent);
         queue.empty.push(parcel);
     }
 }
@@ -388,13 +389,14 @@ struct Queue {
     open: Box<Parcel>,
     #[allow(clippy::vec_box, reason = "the same boxes travel over the lanes")]
     empty: Vec<Box<Parcel>>,
-    /// Parcels that were sent and have not come back.
+    /// Parcels that were sent and have not come back, and their bytes.
     under_way: usize,
+    bytes: usize,
 }
 
 impl Queue {
     fn new(lane: Lane<Box<Parcel>>) -> Self {
-        Self { lane, open: Box::default(), empty: Vec::new(), under_way: 0 }
+        Self { lane, open: Box::default(), empty: Vec::new(), under_way: 0, bytes: 0 }
     }
 
     /// Takes the open parcel, and opens another.

@@ -113,6 +113,8 @@ pub(super) struct Parcel {
     pub(super) from: u16,
     /// The worker that it is for.
     pub(super) to: u16,
+    /// Its [size](Self::size) when it was sent to another worker.
+    pub(super) sent: usize,
     messages: Vec<Message>,
     /// The ids of the offers of all announces, in order, with the lengths of their texts in bytes.
     offers: Vec<(OfferId, usize)>,
