@@ -23,7 +23,7 @@ const SEARCH_EVERY: Nanos = 10_000_000;
 /// Time for which a slot takes no request after its connection has failed.
 const REST: Nanos = 50_000_000;
 
-/// What a protocol does at the slots of its worker, which it names by their numbers.
+/// The part of a turn that depends on the protocol. Slots are named by their numbers.
 pub(crate) trait Protocol {
     /// The state of the turns.
     fn turns(&mut self) -> &mut Turns;

@@ -9,7 +9,7 @@ mod readiness;
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use crate::bind::BoundSocket;
@@ -102,9 +102,9 @@ impl Backend {
     }
 
     /// As [`Socket::wait`], and returns as well when one of `others` is readable.
-    pub(crate) fn wait_with<'f>(
+    pub(crate) fn wait_with<'f, F: AsFd + 'f>(
         &mut self,
-        others: impl Iterator<Item = BorrowedFd<'f>>,
+        others: impl Iterator<Item = &'f F>,
         timeout: Duration,
     ) -> io::Result<()> {
         if self.inbox.has_unsplit() {

@@ -162,6 +162,11 @@ impl XdpIntake {
         Ok(())
     }
 
+    /// Whether the program has all sources of the last call of [`block`](Self::block).
+    pub fn has_all_blocked(&self) -> bool {
+        self.fits
+    }
+
     /// Gives the program the rules of the second `unix` (since 1970), which began at `began`
     /// (CLOCK_MONOTONIC, nanoseconds), and of the 30 seconds after it. Call it every second: with
     /// older rules the program passes every frame.

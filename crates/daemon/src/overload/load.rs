@@ -133,7 +133,7 @@ impl Readings {
                 lost: new.lost.saturating_sub(old.lost),
                 is_busy: is_throttled || busy >= BUSY * elapsed || *stalled >= STALL_COUNTS_AS_BUSY,
             };
-            // What the program has answered or refused took no room at the sockets.
+            // Requests that the XDP program has answered or refused never reached the sockets.
             load.received += if member.role == Role::Program { 0 } else { worker.received };
             load.lost += worker.lost;
             load.lost_by_busy += if worker.is_busy { worker.lost } else { 0 };

@@ -17,8 +17,8 @@ use onrush_tracker::xdp::{XdpIntake, XdpSettings};
 use crate::process::spawn_thread::SpawnThread;
 use crate::process::user;
 
-/// What loading and attaching take (capabilities(7)). Without CAP_PERFMON the verifier permits no
-/// arithmetic with pointers into a frame.
+/// Capabilities to load and attach the program (capabilities(7)). Without CAP_PERFMON the verifier
+/// permits no arithmetic with pointers into a frame.
 const NEEDED: [Capability; 3] =
     [Capability::CAP_BPF, Capability::CAP_NET_ADMIN, Capability::CAP_PERFMON];
 /// The oldest version of Linux whose programs have what this one uses.
@@ -50,7 +50,8 @@ pub struct Attempt {
     pub spawn_thread: Option<SpawnThread>,
     /// Whether a failure is an error.
     required: bool,
-    /// What an upgrade takes, also after a failure, whose cause may be gone then.
+    /// Capabilities that the next upgrade needs. A failure keeps them, as its cause may be gone
+    /// then.
     needed: &'static [Capability],
 }
 
@@ -63,17 +64,18 @@ impl Attempt {
     pub fn new(settings: &Settings, is_successor: bool) -> Result<Self, Refused> {
         let keys = &settings.xdp;
         let mut attempt = Self { required: keys.required, ..Self::default() };
-        if keys.interfaces.is_empty() {
-            return Ok(attempt);
+        if !keys.interfaces.is_empty() {
+            attempt.needed = &NEEDED;
+            attempt.attach(keys, is_successor)?;
+            attempt.drop_capabilities();
         }
-        attempt.needed = &NEEDED;
+        Ok(attempt)
+    }
+
+    fn attach(&mut self, keys: &Keys, is_successor: bool) -> Result<(), Refused> {
         let (intake, devices) = match load() {
             Ok(loaded) => loaded,
-            Err(why) => {
-                attempt.fail(Refused::new(XDP_INTERFACES, &why))?;
-                attempt.drop_capabilities();
-                return Ok(attempt);
-            }
+            Err(why) => return self.fail(Refused::new(XDP_INTERFACES, &why)),
         };
         let settings = answers(keys, &devices);
         let (interfaces, links, occupied) = (Vec::new(), Vec::new(), Vec::new());
@@ -85,13 +87,12 @@ impl Attempt {
                 AttachError::Occupied(..) if is_successor => {
                     loaded.occupied.push((name.clone(), refused));
                 }
-                _ => attempt.fail(refused)?,
+                _ => self.fail(refused)?,
             }
         }
-        attempt.warnings.extend(without_table(keys));
-        attempt.loaded = Some(loaded).filter(|it| it.interfaces.len() + it.occupied.len() > 0);
-        attempt.drop_capabilities();
-        Ok(attempt)
+        self.warnings.extend(without_table(keys));
+        self.loaded = Some(loaded).filter(|it| it.interfaces.len() + it.occupied.len() > 0);
+        Ok(())
     }
 
     /// The capabilities that have to survive a change of user, for the next upgrade.
@@ -161,8 +162,9 @@ impl Loaded {
     }
 }
 
-/// What a start would find on this host: values that it refuses where the program is required, and
-/// facts. Nothing is attached, so that a running tracker keeps its program.
+/// Checks the configured interfaces on this host. Returns the values that a start refuses where the
+/// program is required, and notes. Nothing is attached, so that a running tracker keeps its
+/// program.
 pub fn check(settings: &Settings) -> (Vec<Refused>, Vec<String>) {
     let keys = &settings.xdp;
     if keys.interfaces.is_empty() {

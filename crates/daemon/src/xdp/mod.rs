@@ -45,9 +45,7 @@ pub struct XdpProgram {
     member: usize,
     /// The rules in force; none before the tracker serves.
     rules: Option<Arc<Rules>>,
-    /// Whether the program has the blocked sources of these rules, and otherwise for how many
-    /// seconds it has lacked them.
-    has_blocked: bool,
+    /// Seconds for which the program has lacked blocked sources of these rules.
     lacking: u32,
     /// The places that the program serves: the MAC address of each, and the number of its counters.
     places: HashMap<Place, ([u8; 6], u16)>,
@@ -79,7 +77,6 @@ impl XdpProgram {
             listen: listen.to_vec(),
             member,
             rules: None,
-            has_blocked: false,
             lacking: 0,
             places: HashMap::new(),
             links: loaded.links,
@@ -124,7 +121,7 @@ impl XdpProgram {
         let former = self.rules.replace(rules.clone());
         let is_same = former
             .is_some_and(|former| former.blocked == rules.blocked && former.blocks == rules.blocks);
-        let mut notices = match is_same && self.has_blocked {
+        let mut notices = match is_same && self.intake.has_all_blocked() {
             true => Vec::new(),
             false => self.block(rules),
         };
@@ -134,7 +131,7 @@ impl XdpProgram {
 
     fn block(&mut self, rules: &Rules) -> Vec<Notice> {
         let blocked = self.intake.block(rules);
-        (self.has_blocked, self.lacking) = (blocked.is_ok(), 0);
+        self.lacking = 0;
         failures([(
             "cannot have all blocked sources, and passes every request to the sockets",
             blocked,
@@ -143,13 +140,13 @@ impl XdpProgram {
 
     /// Whether the program decides what arrives at all of its interfaces.
     pub fn is_in_force(&self) -> bool {
-        self.has_blocked && self.interfaces.iter().all(|it| !it.is_gone)
+        self.intake.has_all_blocked() && self.interfaces.iter().all(|it| !it.is_gone)
     }
 
     /// Call every second: renews addresses and rules, and reads the counters.
     pub fn tick(&mut self, clock: Clock) -> Vec<Notice> {
         let mut notices = Vec::new();
-        self.lacking += u32::from(!self.has_blocked);
+        self.lacking += u32::from(!self.intake.has_all_blocked());
         if self.lacking == RETRY
             && let Some(rules) = self.rules.clone()
         {

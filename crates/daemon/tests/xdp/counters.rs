@@ -1,4 +1,4 @@
-//! What the program decides is in the counters of the daemon, each datagram once.
+//! Replies and refusals of the program are in the counters of the daemon, each datagram once.
 
 use std::collections::BTreeMap;
 

@@ -147,7 +147,7 @@ impl Membership {
             Ok(Reply::Failure(failure)) => bail!("{}", failure.reason),
             Ok(_) => return Ok(None),
             Err(BadReply::Json) => bail!("malformed: {text}"),
-            // What other trackers send beside offers and answers does not matter here.
+            // Other messages of a tracker need not be valid: only offers and answers are used.
             Err(_) => return Ok(None),
         };
         let number = str::from_utf8(&forwarded.offer_id.0).ok().and_then(|id| id.parse().ok());
@@ -199,7 +199,7 @@ fn escape(text: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(&json.as_bytes()[1..json.len() - 1]);
 }
 
-/// What is written.
+/// The text that `write` writes.
 fn text(write: impl FnOnce(&mut Vec<u8>)) -> String {
     let mut out = Vec::new();
     write(&mut out);

@@ -89,7 +89,7 @@ impl Readiness {
     pub(super) fn wait(&mut self, sockets: &[BoundSocket], timeout: Duration) -> io::Result<()> {
         match &self.sockets {
             Sockets::Polled { .. } => {
-                if sleep(&self.poll, sockets, timeout)? {
+                if sleep::<{ MAX_POLLED + 1 }>(&self.poll, fds(sockets), timeout)? {
                     self.poll_events(Duration::ZERO)?;
                 }
             }
@@ -98,7 +98,7 @@ impl Readiness {
                 // epoll_wait counts in milliseconds: a shorter wait is spent in ppoll.
                 let precise = !timeout.subsec_nanos().is_multiple_of(1_000_000);
                 if precise && !at_once {
-                    sleep(&self.poll, &[], timeout)?;
+                    sleep::<1>(&self.poll, fds(&[]), timeout)?;
                 }
                 self.poll_events(if at_once || precise { Duration::ZERO } else { timeout })?;
             }
@@ -108,10 +108,10 @@ impl Readiness {
     }
 
     /// As [`wait`](Self::wait), and returns as well when one of `others` is readable.
-    pub(super) fn wait_with<'f>(
+    pub(super) fn wait_with<'f, F: AsFd + 'f>(
         &mut self,
         sockets: &[BoundSocket],
-        others: impl Iterator<Item = BorrowedFd<'f>>,
+        others: impl Iterator<Item = &'f F>,
         timeout: Duration,
     ) -> io::Result<()> {
         let (sockets, at_once) = match &self.sockets {
@@ -119,7 +119,8 @@ impl Readiness {
             Sockets::Registered { ready, .. } => (&[][..], self.woken || !ready.is_empty()),
         };
         if !at_once {
-            sleep_with(&self.poll, sockets, others, timeout)?;
+            let all = fds(sockets).chain(others.map(|other| other.as_fd()));
+            sleep::<{ MAX_POLLED + MAX_OTHERS + 1 }>(&self.poll, all, timeout)?;
         }
         self.poll_events(Duration::ZERO)?;
         self.woken = false;
@@ -211,39 +212,26 @@ impl Readiness {
     }
 }
 
-/// Sleeps until one of few `sockets`, or the waker's `poll`, is readable; returns whether `poll`
-/// is.
-fn sleep(poll: &Poll, sockets: &[BoundSocket], timeout: Duration) -> io::Result<bool> {
-    let mut fds: [PollFd<'_>; MAX_POLLED + 1] = std::array::from_fn(|n| {
-        let fd = sockets.get(n).map_or(poll.registry().as_fd(), AsFd::as_fd);
-        PollFd::new(fd, PollFlags::POLLIN)
-    });
-    let fds = &mut fds[..=sockets.len()];
-    match nix::poll::ppoll(fds, Some(timeout.into()), None) {
-        Ok(_) => Ok(fds[sockets.len()].any().unwrap_or(true)),
-        Err(Errno::EINTR) => Ok(false),
-        Err(error) => Err(error.into()),
-    }
+fn fds(sockets: &[BoundSocket]) -> impl Iterator<Item = BorrowedFd<'_>> {
+    sockets.iter().map(AsFd::as_fd)
 }
 
-/// Sleeps until one of few `sockets`, one of the first [`MAX_OTHERS`] of `others`, or `poll` is
-/// readable.
-fn sleep_with<'f>(
-    poll: &Poll,
-    sockets: &[BoundSocket],
-    mut others: impl Iterator<Item = BorrowedFd<'f>>,
+/// Sleeps until one of the first `N - 1` of `fds`, or `poll`, is readable. Returns whether `poll`
+/// is; an interrupted sleep ends early.
+fn sleep<'f, const N: usize>(
+    poll: &'f Poll,
+    mut fds: impl Iterator<Item = BorrowedFd<'f>>,
     timeout: Duration,
-) -> io::Result<()> {
+) -> io::Result<bool> {
     let mut count = 0;
-    let mut all: [PollFd<'_>; MAX_POLLED + MAX_OTHERS + 1] = std::array::from_fn(|n| {
-        let fd = sockets.get(n).map(AsFd::as_fd).or_else(|| others.next());
+    let mut all: [PollFd<'_>; N] = std::array::from_fn(|n| {
+        let fd = if n + 1 < N { fds.next() } else { None };
         count += usize::from(fd.is_some());
         PollFd::new(fd.unwrap_or_else(|| poll.registry().as_fd()), PollFlags::POLLIN)
     });
-    // The one behind the last of them.
-    let count = (count + 1).min(all.len());
-    match nix::poll::ppoll(&mut all[..count], Some(timeout.into()), None) {
-        Ok(_) | Err(Errno::EINTR) => Ok(()),
+    match nix::poll::ppoll(&mut all[..=count], Some(timeout.into()), None) {
+        Ok(_) => Ok(all[count].any().unwrap_or(true)),
+        Err(Errno::EINTR) => Ok(false),
         Err(error) => Err(error.into()),
     }
 }

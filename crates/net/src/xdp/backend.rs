@@ -394,7 +394,7 @@ impl Socket for Backend {
             }
         }
         let open = self.queues.iter().filter_map(|member| member.queue.as_ref());
-        self.sockets.wait_with(open.map(Queue::as_fd), timeout)
+        self.sockets.wait_with(open, timeout)
     }
 
     fn wait_for_wake(&mut self, timeout: Duration) -> io::Result<()> {
