@@ -61,7 +61,9 @@ fn a_right_tracker_is_found_right() {
         assert!(meant.contains(&share), "{share}: {more}");
         assert!(ws.offers.latency.p50 > 0.0 && ws.answers.latency.p50 > ws.offers.latency.p50);
         let messages = announces.requests + scrapes.requests + ws.answers.sent;
-        assert!(ws.messages_sent <= messages && ws.messages_sent > messages / 2, "{said}");
+        // Those that the run ends with are sent after the window, and may be most of them.
+        let within = MESSAGES as u64..=messages;
+        assert!(within.contains(&ws.messages_sent), "{}: {said}", ws.messages_sent);
     }
 }
 
