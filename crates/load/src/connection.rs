@@ -105,52 +105,29 @@ impl Connection {
     /// is left, which takes a call more: for events that have [ended](onrush_net::stream::Ready).
     /// `space` is memory for the time of this call.
     pub(crate) fn receive(&mut self, space: &mut [u8], to_end: bool) -> io::Result<()> {
-        match self.tls.take() {
-            Some(mut tls) => {
-                let received = self.receive_tls(&mut tls, to_end);
-                self.tls = Some(tls);
-                // The rest of a handshake, or the alert after a failed one.
-                self.flush().and(received)
-            }
-            None => loop {
-                match self.stream.read(space) {
-                    Ok(0) => self.ended = true,
-                    Ok(len) => {
-                        self.input.extend_from_slice(&space[..len]);
-                        // An event follows more bytes (epoll(7)).
-                        if to_end || len == space.len() {
-                            continue;
-                        }
-                    }
-                    Err(error) if is_temporary(&error) => {}
-                    Err(error) => return Err(error),
-                }
-                return Ok(());
-            },
+        let received = self.receive_into(space, to_end);
+        match self.tls {
+            // The rest of a handshake, or the alert after a failed one.
+            Some(_) => self.flush().and(received),
+            None => received,
         }
     }
 
-    fn receive_tls(&mut self, tls: &mut ClientConnection, to_end: bool) -> io::Result<()> {
-        let mut source = Source { stream: &mut self.stream, is_drained: false };
-        while !self.ended && !source.is_drained {
-            match tls.read_tls(&mut source) {
-                Ok(0) => self.ended = true,
-                Ok(_) => {}
+    fn receive_into(&mut self, space: &mut [u8], to_end: bool) -> io::Result<()> {
+        while !self.ended {
+            let len = match self.stream.read(space) {
                 Err(error) if is_temporary(&error) => break,
-                Err(error) => return Err(error),
+                other => other?,
+            };
+            self.ended = len == 0;
+            match &mut self.tls {
+                Some(tls) => self.ended |= decrypt(tls, &space[..len], &mut self.input)?,
+                None => self.input.extend_from_slice(&space[..len]),
             }
-            source.is_drained &= !to_end;
-            let state = tls.process_new_packets().map_err(io::Error::other)?;
-            let (mut left, mut reader) = (state.plaintext_bytes_to_read(), tls.reader());
-            while left > 0 {
-                let chunk = reader.fill_buf()?;
-                self.input.extend_from_slice(chunk);
-                let len = chunk.len();
-                reader.consume(len);
-                left = left.saturating_sub(len.max(1));
+            // An event follows more bytes (epoll(7)).
+            if len < space.len() && !to_end {
+                break;
             }
-            // Nothing follows the alert `close_notify` (RFC 8446, section 6.1).
-            self.ended |= state.peer_has_closed();
         }
         Ok(())
     }
@@ -162,18 +139,28 @@ impl Connection {
     }
 }
 
-/// A stream, and whether a read has had room left: an event follows more bytes (epoll(7)).
-struct Source<'s, S> {
-    stream: &'s mut S,
-    is_drained: bool,
-}
-
-impl<S: Read> Read for Source<'_, S> {
-    fn read(&mut self, space: &mut [u8]) -> io::Result<usize> {
-        let len = self.stream.read(space)?;
-        self.is_drained = len < space.len();
-        Ok(len)
+/// Appends the plaintext of `bytes` to `input`. Whether it ends with them. rustls alone would read
+/// from a stream by 4 KiB.
+fn decrypt(tls: &mut ClientConnection, mut bytes: &[u8], input: &mut Vec<u8>) -> io::Result<bool> {
+    while !bytes.is_empty() {
+        if tls.read_tls(&mut bytes)? == 0 {
+            return Ok(true);
+        }
+        let state = tls.process_new_packets().map_err(io::Error::other)?;
+        let (mut left, mut reader) = (state.plaintext_bytes_to_read(), tls.reader());
+        while left > 0 {
+            let chunk = reader.fill_buf()?;
+            input.extend_from_slice(chunk);
+            let len = chunk.len();
+            reader.consume(len);
+            left = left.saturating_sub(len.max(1));
+        }
+        // Nothing follows the alert `close_notify` (RFC 8446, section 6.1).
+        if state.peer_has_closed() {
+            return Ok(true);
+        }
     }
+    Ok(false)
 }
 
 fn is_temporary(error: &io::Error) -> bool {

@@ -113,9 +113,13 @@ impl Board {
 
     /// The offer with this id; `None` if there is none.
     pub(super) fn offer(&self, id: &OfferId) -> Option<Offer> {
-        let offer = Offer(u64::from_be_bytes(*id.0.first_chunk()?) ^ mix(self.key));
-        let is_known = self.id(offer) == *id && offer.worker() < self.workers.len();
-        is_known.then_some(offer)
+        self.by_first_bytes(*id.0.first_chunk()?).filter(|offer| self.id(*offer) == *id)
+    }
+
+    /// The only offer whose id may begin with these bytes.
+    pub(super) fn by_first_bytes(&self, bytes: [u8; 8]) -> Option<Offer> {
+        let offer = Offer(u64::from_be_bytes(bytes) ^ mix(self.key));
+        (offer.worker() < self.workers.len()).then_some(offer)
     }
 
     /// The seed of the description of an offer; that of its answer is `!seed`.

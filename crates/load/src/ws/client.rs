@@ -94,8 +94,8 @@ fn frame(out: &mut Vec<u8>, opcode: OpCode, write: impl FnOnce(&mut Vec<u8>)) {
 /// The input of a client up to the end of a frame.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Frame<'a> {
-    /// A whole message.
-    Message(&'a str),
+    /// A whole message, which has to be UTF-8.
+    Message(&'a [u8]),
     /// A ping, which needs a pong with the same payload.
     Ping(&'a [u8]),
     /// A part of a message, or a pong.
@@ -134,13 +134,12 @@ impl Frames {
         let start = cursor.position() as usize;
         let end = start + payload as usize;
         let Some(payload) = input.get(start..end) else { return Ok(None) };
-        let text = |bytes| str::from_utf8(bytes).map(Frame::Message).map_err(|_| Finding::Frame);
         let frame = match opcode {
             OpCode::Control(Control::Ping) => Frame::Ping(payload),
             OpCode::Control(Control::Pong) => Frame::Nothing,
             OpCode::Control(Control::Close) => Frame::Close,
             OpCode::Data(Data::Binary) => return Err(Finding::BinaryFrame),
-            OpCode::Data(Data::Text) if !self.is_begun && is_final => text(payload)?,
+            OpCode::Data(Data::Text) if !self.is_begun && is_final => Frame::Message(payload),
             OpCode::Data(data @ (Data::Text | Data::Continue)) => {
                 if (data == Data::Continue) != self.is_begun {
                     return Err(Finding::Frame);
@@ -152,7 +151,7 @@ impl Frames {
                 self.is_begun = !is_final;
                 match is_final {
                     _ if self.joined.len() as u64 > MAX_MESSAGE => return Err(Finding::Frame),
-                    true => text(&self.joined)?,
+                    true => Frame::Message(&self.joined),
                     false => Frame::Nothing,
                 }
             }
@@ -190,7 +189,7 @@ mod tests {
     fn frames_are_read_one_by_one() {
         let mut frames = Frames::default();
         let input = server(0x81, "hä".as_bytes());
-        assert_eq!(frames.read(&input), Ok(Some((5, Frame::Message("hä")))));
+        assert_eq!(frames.read(&input), Ok(Some((5, Frame::Message("hä".as_bytes())))));
         for end in 0..input.len() {
             assert_eq!(frames.read(&input[..end]), Ok(None), "{end} bytes");
         }
@@ -199,7 +198,7 @@ mod tests {
             (server(0x01, b"a"), Frame::Nothing),
             (server(0x89, b"p"), Frame::Ping(b"p")),
             (server(0x00, b"b"), Frame::Nothing),
-            (server(0x80, b"c"), Frame::Message("abc")),
+            (server(0x80, b"c"), Frame::Message(b"abc")),
             (server(0x8A, b""), Frame::Nothing),
             (server(0x88, b""), Frame::Close),
         ] {
@@ -215,7 +214,6 @@ mod tests {
             (server(0xC1, b"{}"), Finding::Frame),
             (server(0x83, b"{}"), Finding::Frame),
             (server(0x09, b""), Finding::Frame),
-            (server(0x81, b"\xFF"), Finding::Frame),
             (vec![0x81, 0x80, 0, 0, 0, 0], Finding::Frame),
             (vec![0x81, 127, 0, 0, 0, 0, 1, 0, 0, 0], Finding::Frame),
         ] {

@@ -2,7 +2,9 @@
 
 use std::io;
 
-use onrush_proto::webtorrent::client::{Failure, Forwarded, Reply, write_answer};
+use onrush_proto::webtorrent::client::{
+    Failure, Forwarded, Reply, Type, first_bytes, is_forwarded, write_answer,
+};
 use onrush_proto::{Event, Family};
 use rand::RngExt as _;
 
@@ -10,9 +12,20 @@ use super::board::{Known, Offer, Phase};
 use super::client::{Frame, message, pong};
 use super::worker::{Membership, Pending, WsWorker};
 use crate::check::{Finding, Right, may_be_refused};
+use crate::plan::population::Member;
 use crate::plan::{Kind, PlannedRequest};
 use crate::tally::{Exchanged, WsTally};
 use crate::worker::Nanos;
+
+/// An offer that has arrived, or whose answer has.
+struct Arrival {
+    offer: Offer,
+    known: Known,
+    /// The peer that has sent the offer.
+    from: Member,
+    /// Whether the content is as it was sent. Another form of the same JSON is as good.
+    is_same: bool,
+}
 
 impl WsWorker<'_> {
     /// Takes the whole frames that a connection has received.
@@ -37,7 +50,7 @@ impl WsWorker<'_> {
             };
             at += len;
             match frame {
-                Frame::Message(text) => self.message(number, text, now),
+                Frame::Message(text) => done = self.message(number, text, now),
                 Frame::Ping(payload) => {
                     if let Some(client) = &mut self.slots[number as usize].client {
                         pong(&mut client.connection.out, payload);
@@ -64,22 +77,64 @@ impl WsWorker<'_> {
         }
     }
 
-    fn message(&mut self, number: u32, text: &str, now: Nanos) {
+    /// Takes a message.
+    ///
+    /// # Errors
+    /// When it is not UTF-8, which ends its connection (RFC 6455, section 8.1).
+    fn message(&mut self, number: u32, text: &[u8], now: Nanos) -> io::Result<()> {
         if self.turns.counts.within(now) {
             self.ws().messages[1] += 1;
         }
+        if let Some(it) = self.recognized(text) {
+            match it.known.phase {
+                Phase::Sent => self.take_offer(number, &it, text, now),
+                _ => self.take_answer(number, &it, text, now),
+            }
+            return Ok(());
+        }
+        let Ok(decoded) = str::from_utf8(text) else {
+            self.turns.counts.stray(Finding::Frame, text, now);
+            return Err(io::Error::other("a malformed frame"));
+        };
         let mut reader = std::mem::take(&mut self.reader);
-        match reader.read(text) {
-            Err(bad) => self.turns.counts.stray(bad.into(), text.as_bytes(), now),
+        match reader.read(decoded) {
+            Err(bad) => self.turns.counts.stray(bad.into(), text, now),
             Ok(Reply::Offer(offer)) => self.offer(number, &offer, text, now),
             Ok(Reply::Answer(answer)) => self.answer(number, &answer, text, now),
             Ok(reply) => self.reply(number, &reply, text, now),
         }
         self.reader = reader;
+        Ok(())
+    }
+
+    /// The arrival in a message that is byte for byte as it should be. Most are, and are not read
+    /// as JSON, which costs several times as much.
+    fn recognized(&mut self, text: &[u8]) -> Option<Arrival> {
+        let id = self.offer_id.find(text)? + self.offer_id.needle().len();
+        let offer = self.board.by_first_bytes(first_bytes(&text[id..])?)?;
+        let (it, seed) = (self.arrival(offer)?, self.board.seed(offer));
+        let (kind, by, seed) = match it.known.phase {
+            Phase::Sent => (Type::Offer, it.known.from, seed),
+            Phase::Answered => (Type::Answer, it.known.to, !seed),
+            Phase::Delivered | Phase::Returned => return None,
+        };
+        let info_hash = self.plan.population.info_hash(it.from.swarm);
+        let ids = (&info_hash, &self.peer_id(by), &self.board.id(offer));
+        let sdp = |out: &mut Vec<u8>| self.descriptions.write(seed, out);
+        let is_same = is_forwarded(text, ids, (kind, sdp), &mut self.expected);
+        is_same.then_some(Arrival { is_same, ..it })
+    }
+
+    /// The arrival of an offer, or of its answer; `None` where the offer is older than all that
+    /// is known.
+    fn arrival(&self, offer: Offer) -> Option<Arrival> {
+        let known = self.board.known(offer)?;
+        let from = self.plan.population.member(Family::V4, known.from);
+        Some(Arrival { offer, known, from, is_same: false })
     }
 
     /// Counts the reply to a request.
-    fn reply(&mut self, number: u32, reply: &Reply<'_>, text: &str, now: Nanos) {
+    fn reply(&mut self, number: u32, reply: &Reply<'_>, text: &[u8], now: Nanos) {
         let slot = &mut self.slots[number as usize];
         let is_of = |pending: &Pending| match reply {
             Reply::Announce(it) => it.info_hash == pending.info_hash,
@@ -92,7 +147,7 @@ impl WsWorker<'_> {
             return self.turns.counts.late(now);
         }
         let Some(pending) = slot.pending.filter(is_of) else {
-            return self.turns.counts.stray(Finding::Unasked, text.as_bytes(), now);
+            return self.turns.counts.stray(Finding::Unasked, text, now);
         };
         let verdict = match (reply, pending.request) {
             (Reply::Failure(failure), request) => match failure.retry_in {
@@ -118,7 +173,7 @@ impl WsWorker<'_> {
         let (connection, url) = (slot.number, &self.target.urls[slot.url]);
         let asked = || format!("{:?} of connection {connection} to {url}", pending.request);
         let of = (pending.request.kind(), pending.sent);
-        self.turns.counts.reply(of, now, verdict, text.as_bytes(), asked);
+        self.turns.counts.reply(of, now, verdict, text, asked);
         self.answered(number, now);
     }
 
@@ -148,35 +203,42 @@ impl WsWorker<'_> {
         }
     }
 
-    /// Checks an offer, and answers it or not.
-    fn offer(&mut self, number: u32, it: &Forwarded<'_>, text: &str, now: Nanos) {
+    /// Takes an offer in any form.
+    fn offer(&mut self, number: u32, it: &Forwarded<'_>, text: &[u8], now: Nanos) {
         let Some(offer) = self.board.offer(&it.offer_id) else {
-            return self.turns.counts.stray(Finding::OfferUnknown, text.as_bytes(), now);
+            return self.turns.counts.stray(Finding::OfferUnknown, text, now);
         };
-        let Some(known) = self.board.known(offer) else {
-            // It is older than all that is known.
+        let Some(mut arrival) = self.arrival(offer) else {
             self.ws().offers.late += 1;
             return;
         };
+        arrival.is_same = self.is_same(&arrival, it, arrival.known.from, self.board.seed(offer));
+        self.take_offer(number, &arrival, text, now);
+    }
+
+    /// Checks an offer, and answers it or not.
+    fn take_offer(&mut self, number: u32, it: &Arrival, text: &[u8], now: Nanos) {
+        let Arrival { offer, known, from, .. } = *it;
         self.board.arrived(offer);
         let answers = self.chance.random_bool(self.target.settings.answers);
-        let (to, differs) = match self.check_offer(number, it, (offer, known), answers) {
+        let (to, differs) = match self.check_offer(number, it, answers) {
             Ok(found) => found,
-            Err(finding) => return self.turns.counts.stray(finding, text.as_bytes(), now),
+            Err(finding) => return self.turns.counts.stray(finding, text, now),
         };
         if let Some(finding) = differs {
-            self.turns.counts.differs(finding, text.as_bytes(), now);
+            self.turns.counts.differs(finding, text, now);
         }
         self.exchanged(known.sent, now, |ws| &mut ws.offers);
         if !answers {
             return;
         }
+        let info_hash = self.plan.population.info_hash(from.swarm);
         let peers = (self.peer_id(to), self.peer_id(known.from));
         let Self { slots, board, descriptions, .. } = self;
         if let Some(client) = &mut slots[number as usize].client {
             message(&mut client.connection.out, |out| {
                 let sdp = |out: &mut Vec<u8>| descriptions.write(!board.seed(offer), out);
-                write_answer(&it.info_hash, (&peers.0, &peers.1), &it.offer_id, sdp, out);
+                write_answer(&info_hash, (&peers.0, &peers.1), &board.id(offer), sdp, out);
             });
         }
         self.sent_message(now);
@@ -189,18 +251,17 @@ impl WsWorker<'_> {
 
     /// The peer of this connection that gets an offer, and what differs from most trackers.
     fn check_offer(
-        &mut self,
+        &self,
         number: u32,
-        it: &Forwarded<'_>,
-        (offer, known): (Offer, Known),
+        it: &Arrival,
         answers: bool,
     ) -> Result<(u32, Option<Finding>), Finding> {
-        self.check_content(it, known.from, known.from, self.board.seed(offer))
-            .map_err(|()| Finding::OfferChanged)?;
-        let slot = &self.slots[number as usize];
-        let population = &self.plan.population;
-        let member = population.member(Family::V4, known.from);
-        let to = population.peer_at(slot.number, &member).ok_or(Finding::OfferElsewhere)?;
+        if !it.is_same {
+            return Err(Finding::OfferChanged);
+        }
+        let (slot, known) = (&self.slots[number as usize], &it.known);
+        let to = self.plan.population.peer_at(slot.number, &it.from);
+        let to = to.ok_or(Finding::OfferElsewhere)?;
         if to == known.from {
             return Err(Finding::OfferReturned);
         }
@@ -210,63 +271,57 @@ impl WsWorker<'_> {
         if is_sure && !membership.is_member {
             return Err(Finding::OfferElsewhere);
         }
-        if !self.board.deliver(offer, to, answers) {
+        if !self.board.deliver(it.offer, to, answers) {
             return Err(Finding::OfferTwice);
         }
         let is_to_seeder = is_sure && membership.is_seeder && known.is_seeder;
         Ok((to, is_to_seeder.then_some(Finding::OfferToSeeder)))
     }
 
-    /// Checks an answer.
-    fn answer(&mut self, number: u32, it: &Forwarded<'_>, text: &str, now: Nanos) {
-        let checked = match self.board.offer(&it.offer_id) {
-            None => Err(Finding::AnswerUnknown),
-            Some(offer) => match self.board.known(offer) {
-                None => {
-                    self.ws().answers.late += 1;
-                    return;
-                }
-                Some(known) => self.check_answer(number, it, offer, known).map(|()| known),
-            },
+    /// Takes an answer in any form.
+    fn answer(&mut self, number: u32, it: &Forwarded<'_>, text: &[u8], now: Nanos) {
+        let Some(offer) = self.board.offer(&it.offer_id) else {
+            return self.turns.counts.stray(Finding::AnswerUnknown, text, now);
         };
-        match checked {
-            Ok(known) => {
+        let Some(mut arrival) = self.arrival(offer) else {
+            self.ws().answers.late += 1;
+            return;
+        };
+        arrival.is_same = self.is_same(&arrival, it, arrival.known.to, !self.board.seed(offer));
+        self.take_answer(number, &arrival, text, now);
+    }
+
+    /// Checks an answer.
+    fn take_answer(&mut self, number: u32, it: &Arrival, text: &[u8], now: Nanos) {
+        match self.check_answer(number, it) {
+            Ok(()) => {
                 self.returned += 1;
-                self.exchanged(known.sent, now, |ws| &mut ws.answers);
+                self.exchanged(it.known.sent, now, |ws| &mut ws.answers);
             }
-            Err(finding) => self.turns.counts.stray(finding, text.as_bytes(), now),
+            Err(finding) => self.turns.counts.stray(finding, text, now),
         }
     }
 
-    fn check_answer(
-        &mut self,
-        number: u32,
-        it: &Forwarded<'_>,
-        offer: Offer,
-        known: Known,
-    ) -> Result<(), Finding> {
+    fn check_answer(&self, number: u32, it: &Arrival) -> Result<(), Finding> {
         let connections = self.target.settings.connections as u32;
-        match known.phase {
-            _ if known.from % connections != self.slots[number as usize].number => {
+        match it.known.phase {
+            _ if it.known.from % connections != self.slots[number as usize].number => {
                 return Err(Finding::AnswerElsewhere);
             }
             Phase::Returned => return Err(Finding::AnswerTwice),
             Phase::Sent | Phase::Delivered => return Err(Finding::AnswerUnknown),
+            Phase::Answered if !it.is_same => return Err(Finding::AnswerChanged),
             Phase::Answered => {}
         }
-        self.check_content(it, known.from, known.to, !self.board.seed(offer))
-            .map_err(|()| Finding::AnswerChanged)?;
-        match self.board.advance(offer, Phase::Answered, Phase::Returned) {
+        match self.board.advance(it.offer, Phase::Answered, Phase::Returned) {
             true => Ok(()),
             false => Err(Finding::AnswerTwice),
         }
     }
 
-    /// Checks the content of an offer or an answer of the peer `by`, in the swarm of the peer `of`,
-    /// with the description of this seed. Another form of the same JSON string is as good.
-    fn check_content(&mut self, it: &Forwarded<'_>, of: u32, by: u32, seed: u64) -> Result<(), ()> {
-        let population = &self.plan.population;
-        let info_hash = population.info_hash(population.member(Family::V4, of).swarm);
+    /// Whether this is the content of what the peer `by` has sent, with the description of this
+    /// seed.
+    fn is_same(&mut self, of: &Arrival, it: &Forwarded<'_>, by: u32, seed: u64) -> bool {
         self.expected.clear();
         self.descriptions.write(seed, &mut self.expected);
         let is_same = self.expected == it.sdp.as_bytes() || {
@@ -275,8 +330,8 @@ impl WsWorker<'_> {
             let expected = decoded(&self.expected);
             expected.is_some() && expected == decoded(it.sdp.as_bytes())
         };
-        let is_right = it.info_hash == info_hash && it.peer_id == self.peer_id(by) && is_same;
-        is_right.then_some(()).ok_or(())
+        let info_hash = self.plan.population.info_hash(of.from.swarm);
+        is_same && it.info_hash == info_hash && it.peer_id == self.peer_id(by)
     }
 
     /// Counts an offer or an answer that has arrived right.

@@ -5,6 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use memchr::memmem::Finder;
 use onrush_proto::webtorrent::OfferId;
 use onrush_proto::webtorrent::client::{ReplyReader, write_announce, write_scrape};
 use onrush_proto::{Announce, Event, Family, InfoHash, PeerId};
@@ -39,9 +40,12 @@ pub struct WsWorker<'p> {
     pub(super) checker: Checker,
     pub(super) chance: SmallRng,
     pub(super) reader: ReplyReader,
+    /// Finds the id of an offer.
+    pub(super) offer_id: Finder<'static>,
     pub(super) board: Arc<Board>,
     pub(super) descriptions: Descriptions,
-    seed: u64,
+    /// Those of all connections, which every offer and answer needs.
+    peer_ids: Vec<PeerId>,
     worker: usize,
     pub(super) slots: Vec<Slot>,
     opening: usize,
@@ -50,7 +54,7 @@ pub struct WsWorker<'p> {
     pub(super) due: u64,
     pub(super) returned: u64,
     ids: Vec<OfferId>,
-    /// A description to compare with.
+    /// A message or a description to compare with.
     pub(super) expected: Vec<u8>,
 }
 
@@ -126,6 +130,7 @@ impl Prepared for Unstarted {
         window: Window,
     ) -> io::Result<WsWorker<'_>> {
         let slots = slots::of(plan, &self.target, number, load.workers);
+        let connections = self.target.settings.connections as u32;
         let mut turns = Turns::new(&load, number, window, slots.len())?;
         turns.counts.tally.ws = Some(Box::default());
         Ok(WsWorker {
@@ -136,9 +141,10 @@ impl Prepared for Unstarted {
             checker: Checker::new(plan, load.strictness),
             chance: plan.chance(number),
             reader: ReplyReader::default(),
+            offer_id: Finder::new(br#""offer_id":""#),
             board: self.board,
             descriptions: Descriptions::new(self.target.settings.sdp, load.seed),
-            seed: load.seed,
+            peer_ids: (0..connections).map(|number| peer_id(plan, load.seed, number)).collect(),
             worker: number,
             target: self.target,
             slots,
@@ -282,23 +288,27 @@ impl Protocol for WsWorker<'_> {
     }
 }
 
+/// The id of the peers of a connection: that of one client.
+fn peer_id(plan: &Plan, seed: u64, number: u32) -> PeerId {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let own = plan.population.trait_of(Family::V4, number);
+    let word = mix(seed ^ u64::from(number)) << 32 | u64::from(number);
+    let mut id = [0; 20];
+    id[..8].copy_from_slice(&plan.client_of(own).prefix);
+    for (place, byte) in id[8..].iter_mut().enumerate() {
+        *byte = DIGITS[(word >> (44 - 4 * place)) as usize & 15];
+    }
+    PeerId(id)
+}
+
 impl WsWorker<'_> {
     pub(super) fn ws(&mut self) -> &mut WsTally {
         self.turns.counts.tally.ws.get_or_insert_default()
     }
 
-    /// The id of the peers of a connection: that of one client.
+    /// The id of a peer: that of its connection.
     pub(super) fn peer_id(&self, peer: u32) -> PeerId {
-        const DIGITS: &[u8; 16] = b"0123456789abcdef";
-        let number = peer % self.target.settings.connections as u32;
-        let own = self.plan.population.trait_of(Family::V4, number);
-        let word = mix(self.seed ^ u64::from(number)) << 32 | u64::from(number);
-        let mut id = [0; 20];
-        id[..8].copy_from_slice(&self.plan.client_of(own).prefix);
-        for (place, byte) in id[8..].iter_mut().enumerate() {
-            *byte = DIGITS[(word >> (44 - 4 * place)) as usize & 15];
-        }
-        PeerId(id)
+        self.peer_ids[(peer % self.peer_ids.len() as u32) as usize]
     }
 
     /// The place of a peer among the memberships of its slot.

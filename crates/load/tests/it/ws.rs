@@ -39,13 +39,14 @@ fn measured(fault: WsFault, more: &str) -> (Output, Report) {
 
 #[test]
 fn a_right_tracker_is_found_right() {
-    for more in [
-        "",
-        "--workers 2 --answers 50",
-        "--rate 2000 --poisson --offers 1",
-        "--set mix.scrape=100 --set scrapes.0.hashes=5 --profile webtorrent",
+    for (form, more) in [
+        (WsFault::Nothing, ""),
+        (WsFault::Spaces, ""),
+        (WsFault::Nothing, "--workers 2 --answers 50"),
+        (WsFault::Nothing, "--rate 2000 --poisson --offers 1"),
+        (WsFault::Nothing, "--set mix.scrape=100 --set scrapes.0.hashes=5 --profile webtorrent"),
     ] {
-        let (output, report) = measured(WsFault::Nothing, &format!("--strict --timeout 60 {more}"));
+        let (output, report) = measured(form, &format!("--strict --timeout 60 {more}"));
         let said = stderr(&output);
         assert_eq!(output.status.code(), Some(0), "{more}: {said}");
         let (announces, scrapes) = (of(&report, Kind::Announce), of(&report, Kind::Scrape));
@@ -67,7 +68,7 @@ fn a_right_tracker_is_found_right() {
     }
 }
 
-const FAULTS: [(WsFault, Finding); 22] = [
+const FAULTS: [(WsFault, Finding); 23] = [
     (WsFault::OfferReturned, Finding::OfferReturned),
     (WsFault::OfferElsewhere, Finding::OfferElsewhere),
     (WsFault::OfferToAll, Finding::OfferTwice),
@@ -87,6 +88,7 @@ const FAULTS: [(WsFault, Finding); 22] = [
     (WsFault::NoAction, Finding::Layout),
     (WsFault::Binary, Finding::BinaryFrame),
     (WsFault::Masked, Finding::Frame),
+    (WsFault::Utf8, Finding::Frame),
     (WsFault::OfferToSeeder, Finding::OfferToSeeder),
     (WsFault::CountsZero, Finding::AskerNotCounted),
     (WsFault::NoCounts, Finding::NoCounts),

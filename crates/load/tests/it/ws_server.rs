@@ -24,6 +24,8 @@ use super::over_tcp::Listener;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum WsFault {
     Nothing,
+    /// No fault: messages have spaces.
+    Spaces,
     /// An offer comes back to its connection.
     OfferReturned,
     /// An offer goes to a connection outside of its swarm.
@@ -74,6 +76,8 @@ pub(crate) enum WsFault {
     NoAction,
     Binary,
     Masked,
+    /// Messages that are not UTF-8.
+    Utf8,
     /// No upgrade.
     Forbidden,
 }
@@ -291,6 +295,8 @@ impl State {
         match self.fault {
             WsFault::Json => drop(text.pop()),
             WsFault::NoAction => text[3] = b'x',
+            WsFault::Utf8 => text[3] = 0xFF,
+            WsFault::Spaces => text.insert(1, b' '),
             WsFault::NoCounts if text.starts_with(br#"{"action":"announce""#) => {
                 let found = String::from_utf8(text).unwrap().replace("\"complete\"", "\"x\"");
                 text = found.into_bytes();

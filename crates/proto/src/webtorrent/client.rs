@@ -7,7 +7,7 @@
 use serde_core::de::{DeserializeSeed as _, Error, IgnoredAny, MapAccess};
 use serde_json::value::RawValue;
 
-use super::read::{Into, Read, Word, id_of, is_string, next_key, read};
+use super::read::{Into, Read, Word, id_of, is_string, next_key, read, take};
 use super::reply::{begin, id};
 use super::{Action, OfferId};
 use crate::announce::Announce;
@@ -56,6 +56,15 @@ pub struct Forwarded<'a> {
     pub offer_id: OfferId,
     /// The session description, as it is within a JSON string.
     pub sdp: &'a str,
+}
+
+/// The type of a session description.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Type {
+    /// Of an offer.
+    Offer,
+    /// Of an answer.
+    Answer,
 }
 
 /// A failure.
@@ -157,6 +166,55 @@ impl ReplyReader {
         }
         Ok(Files { hashes: &self.hashes, counts: Counts(&self.counts) })
     }
+}
+
+/// Whether a message is the one that passes on this offer or answer, in the form that trackers
+/// usually write: without spaces, with the escapes of `JSON.stringify`, and fields in any order.
+/// It is far cheaper than [`ReplyReader`], which reads every form. `sdp` appends the description,
+/// as it is within a JSON string; `memory` is used again.
+pub fn is_forwarded(
+    message: &[u8],
+    (info_hash, peer_id, offer_id): (&InfoHash, &PeerId, &OfferId),
+    (kind, sdp): (Type, impl FnOnce(&mut Vec<u8>)),
+    memory: &mut Vec<u8>,
+) -> bool {
+    const ACTION: &[u8] = br#""action":"announce""#;
+    memory.clear();
+    let mut ends = [0; 3];
+    for (end, (key, value)) in ends.iter_mut().zip([
+        (&br#""info_hash":"#[..], &info_hash.0),
+        (br#""peer_id":"#, &peer_id.0),
+        (br#""offer_id":"#, &offer_id.0),
+    ]) {
+        memory.extend_from_slice(key);
+        id(value, memory);
+        *end = memory.len();
+    }
+    memory.extend_from_slice(match kind {
+        Type::Offer => &br#""offer":{"type":"offer","sdp":""#[..],
+        Type::Answer => br#""answer":{"type":"answer","sdp":""#,
+    });
+    sdp(memory);
+    memory.extend_from_slice(br#""}"#);
+    let [hash, peer, offer] = ends;
+    let ids = [&memory[..hash], &memory[hash..peer], &memory[peer..offer]];
+    let mut fields = [ACTION, ids[0], ids[1], ids[2], &memory[offer..]].map(Some);
+    let mut rest = message;
+    for before in b"{,,,," {
+        let field = rest.split_first().filter(|(first, _)| *first == before).and_then(|(_, at)| {
+            let is_next = |field: &&mut Option<&[u8]>| field.is_some_and(|it| at.starts_with(it));
+            Some(&at[fields.iter_mut().find(is_next)?.take()?.len()..])
+        });
+        let Some(behind) = field else { return false };
+        rest = behind;
+    }
+    rest == b"}"
+}
+
+/// The first eight bytes of the id at the start of `text`, the rest of a message behind the
+/// quotation mark. What follows is not looked at.
+pub fn first_bytes(mut text: &[u8]) -> Option<[u8; 8]> {
+    take(&mut text)
 }
 
 /// Appends an announce with these offers. `sdp` appends the description of an offer, as it is
@@ -393,13 +451,6 @@ impl Word for Text {
 
 /// A session description with its type.
 type Sdp<'a> = (Type, &'a str);
-
-/// The type of a session description.
-#[derive(PartialEq, Eq)]
-enum Type {
-    Offer,
-    Answer,
-}
 
 impl Word for Type {
     fn of(text: &str) -> Option<Self> {

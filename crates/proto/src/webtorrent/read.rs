@@ -64,15 +64,21 @@ impl Word for [u8; 20] {
 pub(super) fn id_of(string: &RawValue) -> Option<[u8; 20]> {
     let string = string.get().as_bytes();
     let mut rest = string.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
-    let mut id = [0; 20];
-    for byte in &mut id {
-        *byte = match *rest {
+    let id = take(&mut rest)?;
+    rest.is_empty().then_some(id)
+}
+
+/// Takes as many characters up to U+00FF from the inside of a JSON string, which need not be valid.
+pub(super) fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
+    let mut bytes = [0; N];
+    for byte in &mut bytes {
+        *byte = match **rest {
             [b'\\', b'u', b'0', b'0', high, low, ..] => {
-                rest = &rest[6..];
+                *rest = &rest[6..];
                 HEX_VALUES[usize::from(high)] << 4 | HEX_VALUES[usize::from(low)]
             }
             [b'\\', escaped, ..] => {
-                rest = &rest[2..];
+                *rest = &rest[2..];
                 match escaped {
                     b'u' => return None,
                     b'b' => 8,
@@ -83,10 +89,10 @@ pub(super) fn id_of(string: &RawValue) -> Option<[u8; 20]> {
                     quoted => quoted,
                 }
             }
-            _ => character(&mut rest)?,
+            _ => character(rest)?,
         };
     }
-    rest.is_empty().then_some(id)
+    Some(bytes)
 }
 
 /// Takes a character up to U+00FF from UTF-8: one byte or two, without a branch, which random bytes
@@ -98,7 +104,7 @@ fn character(rest: &mut &[u8]) -> Option<u8> {
     if first > 0xC3 {
         return None;
     }
-    *rest = &rest[1 + usize::from(is_wide)..];
+    *rest = rest.get(1 + usize::from(is_wide)..)?;
     Some(if is_wide { first << 6 | second & 0x3F } else { first })
 }
 

@@ -75,7 +75,7 @@ pub fn write_failure(
 
 /// The first fields of a message.
 pub(super) fn begin(action: Action, info_hash: Option<&InfoHash>, out: &mut Vec<u8>) {
-    text(format_args!(r#"{{"action":"{}""#, action.name()), out);
+    parts([r#"{"action":""#, action.name(), "\""], out);
     if let Some(info_hash) = info_hash {
         out.extend_from_slice(br#","info_hash":"#);
         id(&info_hash.0, out);
@@ -94,7 +94,11 @@ fn forward(
     id(&from.0, out);
     out.extend_from_slice(br#","offer_id":"#);
     id(offer_id, out);
-    text(format_args!(r#","{name}":{description}}}"#), out);
+    parts([",\"", name, "\":", description, "}"], out);
+}
+
+fn parts<const N: usize>(parts: [&str; N], out: &mut Vec<u8>) {
+    parts.iter().for_each(|part| out.extend_from_slice(part.as_bytes()));
 }
 
 fn text(text: std::fmt::Arguments<'_>, out: &mut Vec<u8>) {
@@ -109,13 +113,21 @@ pub(super) fn id(bytes: &[u8; 20], out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// The forms of bytes in a JSON string, with their lengths.
+/// The forms of bytes in a JSON string, with their lengths: those of `JSON.stringify`.
 static FORMS: [[u8; 8]; 256] = {
+    const fn short(letter: u8) -> [u8; 8] {
+        [b'\\', letter, 0, 0, 0, 0, 0, 2]
+    }
     let mut forms = [[0; 8]; 256];
     let mut byte = 0;
     while byte < 256 {
         forms[byte] = match byte as u8 {
-            quoted @ (b'"' | b'\\') => [b'\\', quoted, 0, 0, 0, 0, 0, 2],
+            quoted @ (b'"' | b'\\') => short(quoted),
+            8 => short(b'b'),
+            b'\t' => short(b't'),
+            b'\n' => short(b'n'),
+            12 => short(b'f'),
+            b'\r' => short(b'r'),
             control @ 0..0x20 => {
                 let digit = b"0123456789abcdef"[(control & 15) as usize];
                 [b'\\', b'u', b'0', b'0', b'0' + (control >> 4), digit, 0, 6]

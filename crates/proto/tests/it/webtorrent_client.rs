@@ -2,8 +2,8 @@
 //! values, and what it writes is read by the tracker's side and the other way round.
 
 use onrush_proto::webtorrent::client::{
-    Announced, BadReply, Failure, Forwarded, Reply, ReplyReader, write_announce, write_answer,
-    write_scrape,
+    Announced, BadReply, Failure, Forwarded, Reply, ReplyReader, Type, first_bytes, is_forwarded,
+    write_announce, write_answer, write_scrape,
 };
 use onrush_proto::webtorrent::{self, Action, Answer, Limits, Message, Offer, OfferId, parse};
 use onrush_proto::{Announce, Event, InfoHash, PeerId, ScrapeCounts};
@@ -110,6 +110,43 @@ proptest! {
         let Ok(Reply::Scrape(files)) = reader.read(&text) else { panic!("{text}") };
         prop_assert!(files.hashes.iter().eq(swarms.keys()));
         prop_assert!(files.counts.iter().eq(swarms.values().map(|it| of(*it))));
+    }
+}
+
+proptest! {
+    #[test]
+    fn an_offer_or_answer_is_recognized_in_the_usual_form(
+        ids: ([u8; 20], [u8; 20], [u8; 20]), is_offer: bool,
+        order in Just([0, 1, 2, 3, 4]).prop_shuffle(), at: Index, bits in 1..=u8::MAX,
+    ) {
+        let kind = if is_offer { Type::Offer } else { Type::Answer };
+        let name = if is_offer { "offer" } else { "answer" };
+        let id = |id: [u8; 20]| json!(String::from_iter(id.map(char::from)));
+        let fields = [
+            r#""action":"announce""#.to_owned(),
+            format!(r#""info_hash":{}"#, id(ids.0)),
+            format!(r#""peer_id":{}"#, id(ids.1)),
+            format!(r#""offer_id":{}"#, id(ids.2)),
+            format!(r#""{name}":{{"type":"{name}","sdp":"{SDP}"}}"#),
+        ];
+        let text = |order: [usize; 5]| format!("{{{}}}", order.map(|n| &*fields[n]).join(","));
+        let (right, mut memory) = (text(order), Vec::new());
+        let mut is_right = |text: &[u8]| {
+            let it = (&InfoHash(ids.0), &PeerId(ids.1), &OfferId(ids.2));
+            let sdp = |out: &mut Vec<u8>| out.extend_from_slice(SDP.as_bytes());
+            is_forwarded(text, it, (kind, sdp), &mut memory)
+        };
+        prop_assert!(is_right(right.as_bytes()), "{}", right);
+        let repeated = order.map(|n| if n == order[1] { order[3] } else { n });
+        prop_assert!(!is_right(text(repeated).as_bytes()));
+        let mut changed = right.clone().into_bytes();
+        prop_assert!(!is_right(&changed[..at.index(changed.len())]));
+        changed[at.index(right.len())] ^= bits;
+        prop_assert!(!is_right(&changed));
+        let id = right.find(r#""offer_id":""#).unwrap() + r#""offer_id":""#.len();
+        prop_assert_eq!(first_bytes(&right.as_bytes()[id..]), ids.2.first_chunk().copied());
+        // Of any text.
+        first_bytes(&changed[at.index(right.len())..]);
     }
 }
 
