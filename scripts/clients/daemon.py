@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 from certificate import Certificate
@@ -13,6 +14,7 @@ from websocket import Client as WebSocket
 
 PORT = 6969
 HTTPS_PORT = 443
+ADMIN = "127.0.0.1:6980"
 
 
 def binary():
@@ -42,9 +44,9 @@ def certificates(directory):
 class Daemon:
     """A running daemon that serves UDP, HTTP and HTTPS on both families. `certificate`, for its addresses, is the
     first of the configuration: clients get it that send no name in SNI, or an address as libtorrent does. `other` is
-    for a name."""
+    for a name. On a `host` of its own it takes requests from the device by AF_XDP."""
 
-    def __init__(self, path, directory):
+    def __init__(self, path, directory, host=None):
         state = directory / "state"
         state.mkdir()
         self.certificate, self.other = certificates(directory)
@@ -55,9 +57,19 @@ class Daemon:
         command = [path, "--config", config, "--state-dir", state, "--log-level", "info"]
         for flag, port in (("--listen", PORT), ("--http", PORT), ("--https", HTTPS_PORT)):
             command += [flag, f"{TRACKER_V4}:{port}", flag, f"[{TRACKER_V6}]:{port}"]
+        if host:
+            config.write_text(f"{config.read_text()}[xdp]\nrequired = true\n")
+            command = host.command(*command, "--xdp", "eth0", "--admin", ADMIN)
+        self._host = host
         self.process = Process("onrush", command, directory / "onrush.log")
         for address in (TRACKER_V4, TRACKER_V6):
             poll(f"an answer from onrush on {address}", lambda: self._answers(address), 120)
+
+    def metrics(self):
+        """The text of /metrics."""
+        code = "import sys, urllib.request as url; print(url.urlopen(sys.argv[1], timeout=60).read().decode())"
+        command = self._host.command(sys.executable, "-c", code, f"http://{ADMIN}/metrics")
+        return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
 
     def _answers(self, address):
         with Client(address, PORT) as client:

@@ -51,20 +51,32 @@ def _ip(*commands):
     _run(["ip", "-batch", "-"], input="\n".join(commands) + "\n")
 
 
-class Network:
-    """The bridge, with the tracker's addresses; hosts join by `host`."""
+def _join(name, *addresses, last=()):
+    """A new namespace with these addresses at a device on the bridge, by commands of ip(8)."""
+    _ip(f"netns add {name}", f"link add {name} type veth peer name eth0 netns {name}", f"link set {name} master br0 up")
+    commands = ("link set lo up", *addresses, "link set eth0 up", *last)
+    _run(["ip", "-n", name, "-batch", "-"], input="\n".join(commands) + "\n")
 
-    def __init__(self):
+
+class Network:
+    """The bridge, with the tracker's addresses; hosts join by `host`. Where the tracker is `apart`, it is a host with
+    these addresses, and the bridge has others."""
+
+    def __init__(self, apart=False):
         self._hosts = 0
         self._lock = threading.Lock()
+        v4, v6 = ("10.77.0.2", "fd77::2") if apart else (TRACKER_V4, TRACKER_V6)
         _ip(
             "link set lo up",
             "link add br0 type bridge stp_state 0 forward_delay 0",
-            f"addr add {TRACKER_V4}/16 dev br0",
+            f"addr add {v4}/16 dev br0",
             # Without duplicate address detection, the address is usable at once.
-            f"addr add {TRACKER_V6}/64 dev br0 nodad",
+            f"addr add {v6}/64 dev br0 nodad",
             "link set br0 up",
         )
+        if apart:
+            _join("tracker", f"addr add {TRACKER_V4}/16 dev eth0", f"addr add {TRACKER_V6}/64 dev eth0 nodad")
+        self.tracker = Host("tracker", TRACKER_V4, "both") if apart else None
 
     def host(self, family):
         """A new namespace with one address of family "ipv4" or "ipv6" only."""
@@ -77,14 +89,8 @@ class Network:
             address, length, gateway = f"10.77.1.{number}", 16, TRACKER_V4
         else:
             address, length, gateway = f"fd77::1:{number:x}", 64, TRACKER_V6
-        _ip(f"netns add {name}", f"link add veth{number} type veth peer name eth0 netns {name}")
-        _ip(f"link set veth{number} master br0 up")
         nodad = " nodad" if family == "ipv6" else ""
-        _run(
-            ["ip", "-n", name, "-batch", "-"],
-            input=f"link set lo up\naddr add {address}/{length} dev eth0{nodad}\n"
-            f"link set eth0 up\nroute add default via {gateway}\n",
-        )
+        _join(name, f"addr add {address}/{length} dev eth0{nodad}", last=[f"route add default via {gateway}"])
         return Host(name, address, family)
 
 

@@ -8,7 +8,8 @@ leecher's file has the seeder's SHA-256 and the tracker's scrape counts the down
 Beside each client run controls, which must transfer nothing: the same pair with the URL of a tracker that does not
 exist, and a leecher over TLS that does not trust the certificate. bittorrent-tracker (npm) makes announces and scrapes
 alone, those of its client's tests (announces.mjs). With --load, `onrush-load ws` loads the tracker meanwhile, which has
-to pass its checks of every message.
+to pass its checks of every message. With --xdp the tracker is behind a veth device and gets its datagrams by AF_XDP, as
+its metrics have to show.
 
 A leecher that the tracker has listed beside the seeder, and that has not got the file after a third of the time, is
 started once more, as clients do stall; the line of the transfer says so.
@@ -19,6 +20,7 @@ Everything runs on a network of its own (network.py). Prints a line per transfer
 import argparse
 import json
 import os
+import re
 import shutil
 import signal
 import sys
@@ -88,18 +90,23 @@ def parse_arguments():
         "--reference", action="store_true",
         help="the tracker of bittorrent-tracker in place of onrush, over WebSocket: whether a failure is onrush's",
     )
+    tracker.add_argument("--xdp", action="store_true", help="over UDP and beside HTTP, to a tracker with AF_XDP")
     tracker.add_argument("--load", action="store_true", help="over WebSocket, while onrush-load ws loads the tracker")
     arguments = parser.parse_args()
     if arguments.reference or arguments.load:
         arguments.over = arguments.over or list(WEBRTC)
+    if arguments.xdp:
+        arguments.over = arguments.over or ["udp", "both"]
+        if os.geteuid() != 0:
+            raise Failure("--xdp loads programs into the kernel, which needs root")
     return arguments
 
 
 def recorded_attempts(path, clients, arguments):
     directory = SCRATCH / "transfer"
     directory.mkdir()
-    network = Network()
-    daemon = Daemon(path, directory) if path else Reference(directory)
+    network = Network(apart=arguments.xdp)
+    daemon = Daemon(path, directory, network.tracker) if path else Reference(directory)
     over = arguments.over or [*PATHS, "both"]
     load = Load(network, directory, path.with_name("onrush-load")) if arguments.load else None
     if not arguments.capture:
@@ -148,7 +155,8 @@ def attempts(daemon, load, clients, over, megabytes, network, directory):
         thread.join()
     if load:
         load.run()
-    results = plan + controls + ([load] if load else []) + [CleanExit(daemon)]
+    last = [Taken(daemon)] if network.tracker else []
+    results = plan + controls + ([load] if load else []) + last + [CleanExit(daemon)]
     failed = sum(1 for result in results if result.failure)
     print(f"{len(results)} attempts took {time.monotonic() - started:.1f} s")
     print(f"{len(results) - failed} passed, {failed} failed", flush=True)
@@ -375,6 +383,24 @@ class Load(Attempt):
         if not (right and offers and answers):
             raise Failure(f"{right} replies, {offers} offers, {answers} answers\n{self._process.tail()}")
         return f"{right} replies, {offers} offers and {answers} answers in {report['seconds']:.0f} s, all right"
+
+
+class Taken(Attempt):
+    """The requests came by AF_XDP."""
+
+    title = "requests by AF_XDP"
+
+    def __init__(self, daemon):
+        self._daemon = daemon
+        self.run()
+
+    def attempt(self):
+        text = self._daemon.metrics()
+        counts = re.findall(r"(?m)^onrush_xdp_queue_received_datagrams_total\{[^}]*\} (\d+)", text)
+        taken = sum(map(int, counts))
+        if not taken:
+            raise Failure("\n".join(line for line in text.splitlines() if line.startswith("onrush_xdp")))
+        return f"{taken} datagrams"
 
 
 class CleanExit(Attempt):

@@ -56,7 +56,7 @@ class Case:
     """A test host with the units in the places of the package."""
 
     def __init__(self, host, binary, config):
-        self.host = host
+        self.host, self.config = host, config
         host.put(binary, "/usr/bin/onrush")
         for unit in ["onrush.service", "onrush.socket"]:
             host.put(f"{config}/{unit}", f"/usr/lib/systemd/system/{unit}", 0o644)
@@ -582,6 +582,29 @@ class Case:
             self.start()
             assert_served(self.host, port=80)
             self._is_served_over("https://HOST")
+
+    def the_drop_in_permits_the_xdp_program_and_its_queues(self):
+        drop_in = pathlib.Path(self.config, "onrush-xdp.conf").read_text()
+        self.host.write("/run/onrush.service", self.host.read("/usr/lib/systemd/system/onrush.service") + drop_in)
+        self.host.run("systemd-analyze", "security", "--offline=yes", "--threshold=22", "--no-pager",
+                      "/run/onrush.service")
+        self.host.run("ip", "link", "add", "name", "xdp0", "type", "veth", "peer", "name", "xdp1")
+        self.host.run("ip", "link", "set", "xdp0", "up")
+        # A container may not raise the limit of locked memory, which is 8 MiB by default.
+        lines = f"{drop_in}Environment=ONRUSH_XDP__RING=512\n"
+        lines += f"ExecStart=\nExecStart=/usr/bin/onrush --config {CONFIG} --xdp xdp0\n"
+        with self.host.drop_in("onrush.service", lines), self.stopped():
+            pid, since = self.start()
+            journal = self.host.journal("onrush", since)
+            assert "XDP program at xdp0 (native)" in journal, journal
+            assert "1 AF_XDP queue of 1 worker with 4 MiB" in journal, journal
+            left = {name for name, (_, held) in threads(pid, "CapPrm").items() if int(held, 16)}
+            assert left - {"jemalloc_bg_thd"} == {"spawn"}, left
+            since = time.time()
+            self._upgraded(self._signal)
+            assert "XDP program at xdp0 (native)" in self.greeted(since)
+            assert_served(self.host)
+        self.host.run("ip", "link", "delete", "xdp0")
 
     def a_stop_is_clean(self):
         _, since = self.start()

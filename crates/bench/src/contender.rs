@@ -202,6 +202,8 @@ pub struct Launch {
     pub environment: Vec<(String, String)>,
     /// Whether the tracker runs as the account `nobody` when the bench runs as root.
     pub unprivileged: bool,
+    /// Another network namespace than that of the bench (ip-netns(8)).
+    pub namespace: Option<String>,
 }
 
 impl Launch {

@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use clap::Args;
 use onrush_load::options::number;
+use onrush_load::plan::Kind;
 use onrush_load::report::Report;
 use serde::{Deserialize, Serialize};
 
@@ -22,6 +23,8 @@ use crate::record::Point;
 
 pub use published::Published;
 
+/// The device and the addresses of a load over veth devices (scripts/bench-xdp).
+const VETH: &str = "--xdp onrush1 --source 198.19.0.1-198.19.3.232";
 /// Connections per second that even the slowest tracker accepts by TLS.
 const IDLE_PER_SECOND: f64 = 500.0;
 
@@ -54,6 +57,16 @@ pub struct LoadSettings {
     )]
     #[serde(default)]
     pub idle: u32,
+
+    /// The network namespace of a load over veth devices (scripts/bench-xdp)
+    #[arg(long, value_name = "NAME")]
+    #[serde(default)]
+    pub namespace: Option<String>,
+
+    /// Threads of the kernel whose CPU time counts as the tracker's, by process id
+    #[arg(long, value_name = "PID,PID", value_delimiter = ',')]
+    #[serde(default)]
+    pub kernel_threads: Vec<u32>,
 }
 
 impl LoadSettings {
@@ -142,14 +155,16 @@ impl Load<'_> {
         let mut arguments = self.arguments(mix);
         let line = format!("--duration {seconds} --warmup {warmup}");
         arguments.extend(line.split(' ').map(Into::into));
-        match (rate, self.mix.in_flight()) {
+        match (rate.or(self.mix.refused_rate()), self.mix.in_flight()) {
             (Some(rate), _) => arguments.extend(["--rate".into(), format!("{rate:.1}")]),
             (None, Some(limit)) => arguments.extend(["--in-flight".into(), limit.to_string()]),
             (None, None) => {}
         }
         let (report, messages) = self.report(tools, pids, arguments, stop)?;
         let point = point(&report, self.checked)?;
-        Ok(messages.map_or(point.clone(), |ws| per_message(point, ws.message_rate)))
+        let refused = || self.mix.refused_rate().map(|_| report.rate + unusable(&report));
+        let handled = messages.map(|ws| ws.message_rate).or_else(refused);
+        Ok(handled.map_or(point.clone(), |rate| per_message(point, rate)))
     }
 
     /// Idle connections by which memory is measured.
@@ -190,7 +205,8 @@ impl Load<'_> {
         let limit = Duration::from_secs_f64(seconds);
         let json = ["--quiet", "--json", &file.display().to_string()].map(Into::into);
         arguments.extend(json);
-        arguments.extend(["--tracker-pid".into(), joined(pids, ",")]);
+        let observed = [pids, &self.dose.kernel_threads].concat();
+        arguments.extend(["--tracker-pid".into(), joined(&observed, ",")]);
         let (child, status) = self.ended(tools, arguments, limit, stop)?;
         // Status 1: some replies were wrong, which is a result.
         if !matches!(status.code(), Some(0 | 1)) {
@@ -224,12 +240,14 @@ impl Load<'_> {
     fn arguments(&self, mix: &str) -> Vec<String> {
         let (address, seed, cpus) = (self.address, self.seed, &self.seats.load);
         let target = match self.mix.protocol() {
-            Protocol::Udp => address.to_string(),
+            protocol if protocol.is_udp() => address.to_string(),
             protocol => format!("{protocol}://{address}/announce"),
         };
         let line = format!("{mix} --target {target} --seed {seed}");
         let line = format!("{line} --workers {} --pin {}", cpus.len(), joined(cpus, ","));
-        let mut arguments: Vec<String> = line.split(' ').map(Into::into).collect();
+        let veth = if self.mix.protocol() == Protocol::Veth { VETH } else { "" };
+        let words = line.split(' ').chain(veth.split_whitespace());
+        let mut arguments: Vec<String> = words.map(Into::into).collect();
         // Over WebSocket swarms follow from the connections: an offer needs another member.
         let swarms = self.dose.swarms.filter(|_| !self.mix.protocol().is_webtorrent());
         if let Some(swarms) = swarms {
@@ -249,7 +267,8 @@ impl Load<'_> {
         limit: Duration,
         stop: &Stop,
     ) -> anyhow::Result<(Child, ExitStatus)> {
-        let launch = Launch { program: tools.ours.clone(), arguments, ..Launch::default() };
+        let (program, namespace) = (tools.ours.clone(), self.dose.namespace.clone());
+        let launch = Launch { program, arguments, namespace, ..Launch::default() };
         let mut child = Child::start(&launch, &self.seats.load, self.directory)?;
         let status = child.wait(limit, stop, || ())?;
         Ok((child, status))
@@ -273,7 +292,13 @@ struct Idle {
     rss_per_connection: Option<f64>,
 }
 
-/// A result with the figures of messages, of which announces and their replies are a part.
+/// Datagrams per second that the tracker had to refuse.
+fn unusable(report: &Report) -> f64 {
+    let refused = report.kinds.iter().filter(|kind| kind.kind == Kind::Unusable);
+    refused.map(|kind| kind.requests as f64 / report.seconds).sum()
+}
+
+/// A result with the figures of messages or refusals, besides requests that are answered.
 fn per_message(point: Point, rate: f64) -> Point {
     let share = point.rate / rate;
     Point {
@@ -334,8 +359,14 @@ pub(crate) mod tests {
 
     static SEATS: LazyLock<Assignment> =
         LazyLock::new(|| Assignment::new(&[0, 4, 5], 1, 2).unwrap());
-    static DOSE: LoadSettings =
-        LoadSettings { seconds: 1.0, warmup: 0.5, swarms: Some(1000), idle: 0 };
+    static DOSE: LoadSettings = LoadSettings {
+        seconds: 1.0,
+        warmup: 0.5,
+        swarms: Some(1000),
+        idle: 0,
+        namespace: None,
+        kernel_threads: Vec::new(),
+    };
 
     /// A load by two workers on port 7000.
     pub(crate) fn load(directory: &Path) -> Load<'_> {
@@ -363,6 +394,11 @@ pub(crate) mod tests {
         let text = behind_hitch.arguments("ws").join(" ");
         assert!(text.starts_with("ws --target wss://127.0.0.1:7000/announce --seed 7 "), "{text}");
         assert!(text.ends_with(" --pin 4,5 --strangers"), "{text}");
+        let over_veth = Load { mix: Mix::VethConnects, ..load };
+        let text = over_veth.arguments("--profile classic").join(" ");
+        assert!(
+            text.contains(" --target 127.0.0.1:7000 ") && text.contains(" --xdp onrush1 --source ")
+        );
     }
 
     #[test]

@@ -10,6 +10,8 @@ use strum::Display;
 pub enum Protocol {
     /// BEP 15.
     Udp,
+    /// BEP 15 over veth devices between two network namespaces (`scripts/bench-xdp`).
+    Veth,
     /// Announces over HTTP (BEP 3).
     Http,
     /// The same, by TLS.
@@ -22,14 +24,20 @@ pub enum Protocol {
 
 impl Protocol {
     /// All protocols.
-    pub const ALL: [Self; 5] = [Self::Udp, Self::Http, Self::Https, Self::Ws, Self::Wss];
+    pub const ALL: [Self; 6] =
+        [Self::Udp, Self::Veth, Self::Http, Self::Https, Self::Ws, Self::Wss];
+
+    /// Whether it is BEP 15.
+    pub fn is_udp(self) -> bool {
+        matches!(self, Self::Udp | Self::Veth)
+    }
 
     /// The same protocol without TLS; `None` where this one has no TLS.
     pub fn in_tls(self) -> Option<Self> {
         match self {
             Self::Https => Some(Self::Http),
             Self::Wss => Some(Self::Ws),
-            Self::Udp | Self::Http | Self::Ws => None,
+            Self::Udp | Self::Veth | Self::Http | Self::Ws => None,
         }
     }
 
@@ -99,6 +107,18 @@ pub enum Mix {
     /// The announces of http-keep-alive, eight of a connection in one write, for the cost of the
     /// load testers; every reply is checked.
     FewHttp,
+    /// Announces alone, over veth devices from 1,000 addresses by AF_XDP, with 30 peers in each
+    /// reply once the swarms are filled; every reply is checked.
+    VethAnnounces,
+    /// Connects alone, in the same way.
+    VethConnects,
+    /// The classic mix, in the same way.
+    VethClassic,
+    /// 600,000 announces with random connection ids per second, in the same way, beside 3,000
+    /// requests per second that are answered; a refused datagram counts as a reply.
+    VethForged,
+    /// 1,000,000 random ids beside 5,000 requests per second: how many of those are answered.
+    VethFlood,
 }
 
 impl Mix {
@@ -110,6 +130,8 @@ impl Mix {
             Self::FewHttp | Self::PublishedHttp => Protocol::Http,
             Self::Ws => Protocol::Ws,
             Self::Wss | Self::FewWss | Self::PublishedWss => Protocol::Wss,
+            Self::VethAnnounces | Self::VethConnects | Self::VethClassic => Protocol::Veth,
+            Self::VethForged | Self::VethFlood => Protocol::Veth,
             _ => Protocol::Udp,
         }
     }
@@ -129,6 +151,18 @@ impl Mix {
             Self::FewHttp => Some("http --profile published-2022 --lists 0 --pipeline 8"),
             Self::Ws | Self::Wss => Some("ws"),
             Self::FewWss => Some("ws --offers 10 --sdp 47-47"),
+            // Seeders get leechers only, of which each swarm has 75.
+            Self::VethAnnounces => Some(
+                "--profile classic --set mix.connect=0 --set mix.scrape=0 --seeders 25 --set \
+                 swarms.count=1000 --set swarms.mean=100 --set swarms.tail=zipf --set \
+                 swarms.exponent=0.1",
+            ),
+            Self::VethConnects => Some("--profile classic --set mix.announce=0 --set mix.scrape=0"),
+            Self::VethClassic => Some("--profile classic"),
+            Self::VethForged | Self::VethFlood => Some(
+                "--profile classic --set mix.connect=1 --set mix.announce=1 --set mix.scrape=0 \
+                 --set mix.unusable=400 --in-flight 8192",
+            ),
             Self::Published | Self::FewPublished => None,
             Self::PublishedHttp | Self::PublishedHttps | Self::PublishedWss => None,
         }
@@ -163,7 +197,21 @@ impl Mix {
     /// Requests in flight per worker in a closed loop; `None` for the load tester's default. In an
     /// open loop onrush-load computes this limit by itself.
     pub fn in_flight(self) -> Option<u32> {
-        matches!(self, Self::Spread | Self::Real | Self::FewBursts).then_some(512)
+        match self {
+            Self::Spread | Self::Real | Self::FewBursts => Some(512),
+            // A veth device queues 256 frames and drops more.
+            Self::VethAnnounces | Self::VethConnects | Self::VethClassic => Some(224),
+            _ => None,
+        }
+    }
+
+    /// Datagrams per second in place of a closed loop where most of them are refused.
+    pub fn refused_rate(self) -> Option<f64> {
+        match self {
+            Self::VethForged => Some(603_000.0),
+            Self::VethFlood => Some(1_005_000.0),
+            _ => None,
+        }
     }
 
     /// Its description in the report, as in `--help`.
@@ -174,8 +222,11 @@ impl Mix {
 
     /// Whether the report has its latency: not for bursts, where it would be that of a burst.
     pub fn has_latency(self) -> bool {
-        let over_tcp = self.protocol() != Protocol::Udp && !self.is_published();
-        let few = matches!(self, Self::FewHttp | Self::FewWss);
-        (over_tcp && !few) || matches!(self, Self::Spread | Self::Real)
+        match self {
+            Self::FewHttp | Self::FewWss => false,
+            Self::Spread | Self::Real => true,
+            _ if self.protocol() == Protocol::Veth => self.refused_rate().is_none(),
+            _ => !self.protocol().is_udp() && !self.is_published(),
+        }
     }
 }

@@ -13,6 +13,10 @@ use crate::mix::{Mix, Protocol};
 use crate::plan::{BenchSettings, Plan, cases};
 use crate::record::Case;
 
+/// Why a load over veth devices cannot run.
+const NO_DEVICES: &str = "loads over veth devices need two network namespaces and --namespace: run \
+                          scripts/bench-xdp";
+
 /// A plan, and the programs that it needs.
 #[derive(Debug)]
 pub struct Prepared {
@@ -92,7 +96,10 @@ pub fn plan(
         );
     }
     let mixes = mixes(what, tools, present, &mut notices)?;
-    if mixes.iter().any(|mix| mix.protocol() == Protocol::Udp) {
+    if mixes.iter().any(|mix| mix.protocol() == Protocol::Veth) {
+        what.settings.dose.namespace.as_ref().context(NO_DEVICES)?;
+    }
+    if mixes.iter().any(|mix| mix.protocol().is_udp()) {
         notices.extend(present.iter().filter_map(|found| (found.contender.missing_variant)(found)));
         notices.extend(clamped(present, buffer_limit("rmem_max")));
     }
@@ -275,8 +282,10 @@ mod tests {
                 plan.notices
             );
         }
-        let error = planned("--mix published", &two).unwrap_err().to_string();
-        assert!(error.contains("scripts/bench-peers"), "{error}");
+        for (mix, named) in [("published", "scripts/bench-peers"), ("veth-flood", "bench-xdp")] {
+            let error = planned(&format!("--mix {mix}"), &two).unwrap_err().to_string();
+            assert!(error.contains(named), "{error}");
+        }
     }
 
     #[test]

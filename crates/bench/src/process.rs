@@ -103,6 +103,9 @@ impl Child {
             command.args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups"]);
         }
         command.args(["--pdeathsig", "KILL", "taskset", "-c"]).arg(format_list(cpus));
+        if let Some(name) = &launch.namespace {
+            command.args(["nsenter".into(), format!("--net=/run/netns/{name}")]);
+        }
         command.arg(&launch.program).args(&launch.arguments);
         command.envs(launch.environment.iter().map(|(name, value)| (name, value)));
         command.current_dir(directory).stdin(Stdio::null());
@@ -166,7 +169,7 @@ impl Child {
                 bail!("{} ended ({status}) before it answered: {}", self.name, self.output_tail());
             }
             let answer = match protocol {
-                Protocol::Udp => reachability::connect(address, None, ATTEMPT)
+                it if it.is_udp() => reachability::connect(address, None, ATTEMPT)
                     .map(drop)
                     .map_err(|failure| failure.to_string()),
                 _ => TcpStream::connect_timeout(&address, ATTEMPT)
@@ -178,7 +181,7 @@ impl Child {
                 Err(failure) if Instant::now() >= end => {
                     bail!("{failure}; {}", self.output_tail());
                 }
-                Err(_) if protocol == Protocol::Udp => {}
+                Err(_) if protocol.is_udp() => {}
                 // A refusal comes at once.
                 #[expect(clippy::disallowed_methods, reason = "a port opens without an event")]
                 Err(_) => sleep(POLL),
@@ -244,7 +247,7 @@ impl Drop for Child {
 /// # Errors
 /// When an address stays in use.
 pub fn must_be_free(address: SocketAddr, protocol: Protocol, stop: &Stop) -> anyhow::Result<()> {
-    let udp = protocol == Protocol::Udp;
+    let udp = protocol.is_udp();
     let bind = |address| match udp {
         true => UdpSocket::bind(address).map(drop),
         false => TcpListener::bind(address).map(drop),

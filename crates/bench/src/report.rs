@@ -16,6 +16,7 @@ use onrush_text::numbers::{Unit, grouped};
 use onrush_text::times::date;
 
 use crate::contender::{Listed, unique};
+use crate::mix::Protocol;
 use crate::plan::Plan;
 use crate::record::{self, Case};
 use crate::summary::{Row, Summary, called};
@@ -26,6 +27,11 @@ const PICTURE: &str = "report.svg";
 /// The sentence that defines a reply over WebSocket.
 const MESSAGES: &str = "Over WebSocket every message that the load tester sends or receives counts \
                         as a reply: announces, their replies, offers and answers. ";
+
+/// The sentences that define the figures over veth devices.
+const VETH: &str = "Tracker and load are in two network namespaces. CPU time of the tracker is \
+                    that of its process, of the thread that polls its device (NAPI), and of \
+                    ksoftirqd on its vCPU. ";
 
 /// Reads `directory`, writes its report there, and returns the text.
 ///
@@ -58,10 +64,10 @@ fn text(summary: &Summary) -> String {
         dose.warmup,
         dose.seconds,
         settings.baseline,
-        if plan.cases.iter().any(|case| case.mix.protocol().is_webtorrent()) {
-            MESSAGES
-        } else {
-            ""
+        match plan.cases.first().map(|case| case.mix.protocol()) {
+            Some(Protocol::Veth) => VETH,
+            _ if plan.cases.iter().any(|case| case.mix.protocol().is_webtorrent()) => MESSAGES,
+            _ => "",
         }
     );
     table(&mut text, summary);

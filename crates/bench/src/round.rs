@@ -135,11 +135,13 @@ impl Rounds<'_> {
     }
 }
 
-/// The address of a tracker. Over TCP every step has another one: connections that a tracker has
+/// The address of a tracker: over veth devices the one that scripts/bench-xdp gives the device
+/// (RFC 2544). Over TCP every step has another one: connections that a tracker has
 /// closed keep its address for a minute (TIME_WAIT), where it permits no other tracker to listen.
 pub fn address(number: usize, protocol: Protocol, port: u16) -> SocketAddr {
     let ip = match protocol {
         Protocol::Udp => Ipv4Addr::LOCALHOST,
+        Protocol::Veth => Ipv4Addr::new(198, 18, 0, 1),
         _ => Ipv4Addr::new(127, 0, 1, (number % 250) as u8 + 1),
     };
     (ip, port).into()
@@ -156,7 +158,7 @@ fn wait_until_listed(
     let last = list.lines().next_back().context("the whitelist is empty")?;
     let hash = last.parse().map_err(anyhow::Error::msg)?;
     let is_served = || match protocol {
-        Protocol::Udp => {
+        protocol if protocol.is_udp() => {
             let probe = probe(address, Some(hash), PROBE_TIMEOUT);
             probe.answered.iter().any(|answered| answered.step == Step::Announce)
         }

@@ -27,7 +27,7 @@ use crate::values::{
     default_admin, is_admin_at, is_error_text, is_host_name, is_name, is_path, seconds,
 };
 pub use export::ExportSettings;
-pub use xdp::{XDP_INTERFACES, XdpConnects, XdpMode, XdpReplies, XdpSettings};
+pub use xdp::{XDP_INTERFACES, XDP_RING, XdpConnects, XdpMode, XdpReplies, XdpSettings};
 
 /// Workers of all kinds together.
 pub const MAX_WORKERS: usize = 1024;
@@ -188,7 +188,8 @@ keys! {
         pub(crate) socket: SocketSettings = table(SocketSettings::KEYS),
 
         /// The XDP program: it answers connects and drops invalid requests in the driver of a
-        /// network interface (docs/XDP.md). Off while `interfaces` is empty.
+        /// network interface, and workers get the others past the kernel's network stack
+        /// (docs/XDP.md). Off while `interfaces` is empty.
         pub(crate) xdp: XdpSettings = table(XdpSettings::KEYS),
 
         /// Announces and scrapes over HTTP and HTTPS, for the same swarms as over UDP. Off while

@@ -20,7 +20,7 @@ use crate::flags::Flags;
 use crate::host::{Host, PassedKinds};
 use crate::keys::{
     CERTIFICATE_KEYS, File, HttpKeys, MAX_INTERVAL, MAX_WORKERS, SCHEMA, WebTorrentKeys,
-    XDP_INTERFACES,
+    XDP_INTERFACES, XDP_RING,
 };
 use crate::placement::auto_spin;
 use crate::settings::{
@@ -523,6 +523,11 @@ impl Resolution<'_> {
                 let what = format!("{name} is listed twice");
                 self.document.problem(&format!("{XDP_INTERFACES}.{nth}"), what, None);
             }
+        }
+        if !self.file.xdp.ring.is_power_of_two() && self.accepted("xdp", &["ring"]) {
+            let what = format!("{} is no power of two", self.file.xdp.ring);
+            let remedy = format!("write {}", self.file.xdp.ring.next_power_of_two());
+            self.document.problem(XDP_RING, what, Some(&remedy));
         }
         if self.file.xdp.required && interfaces.is_empty() && self.accepted("xdp", &["interfaces"])
         {

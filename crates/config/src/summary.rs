@@ -6,8 +6,8 @@ use onrush_tracker::limits::Placement;
 
 use crate::host::Host;
 use crate::settings::{
-    Access, BYTES_PER_PEER, HttpSettings, Listed, Listen, Settings, XdpConnects, XdpMode,
-    XdpReplies, XdpSettings,
+    Access, BYTES_PER_PEER, HttpSettings, Listed, Listen, Settings, XdpConnects, XdpReplies,
+    XdpSettings,
 };
 
 impl Settings {
@@ -34,14 +34,10 @@ impl Settings {
     }
 
     fn xdp_line(&self) -> String {
-        let XdpSettings { interfaces, required, mode, connects, replies } = &self.xdp;
+        let XdpSettings { interfaces, required, mode, connects, replies, .. } = &self.xdp;
         if interfaces.is_empty() {
             return "off".to_owned();
         }
-        let mode = match mode {
-            XdpMode::Native => "native",
-            XdpMode::Generic => "generic",
-        };
         let by = match connects {
             XdpConnects::Workers => "by the workers",
             XdpConnects::Auto => {
@@ -54,7 +50,8 @@ impl Settings {
             XdpReplies::Table => " by the routing table",
         };
         let required = if *required { "; required" } else { "" };
-        format!("{} ({mode}); connects are answered {by}{to}{required}", interfaces.join(", "))
+        let (names, mode) = (interfaces.join(", "), mode.word());
+        format!("{names} ({mode}); connects are answered {by}{to}{required}")
     }
 
     fn http_line(&self) -> String {

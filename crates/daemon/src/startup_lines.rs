@@ -3,7 +3,6 @@
 use std::net::SocketAddr;
 
 use onrush::Tracker;
-use onrush::xdp::XdpProgram;
 use onrush_config::Settings;
 use onrush_text::version::version;
 use onrush_tracker::running::Addresses;
@@ -22,7 +21,7 @@ pub(super) fn lines(settings: &Settings, tracker: &Tracker) -> Vec<String> {
         format!("announces: {}", settings.announce_line()),
         format!("limits: {}; state: {}", settings.limits_line(), settings.state_line()),
     ];
-    lines.extend(tracker.xdp.as_ref().map(XdpProgram::line));
+    lines.extend(tracker.xdp.as_ref().map(|program| program.line(settings)));
     lines.extend(tracker.admin.announcement.clone());
     let url = |scheme: &str, addresses: &[SocketAddr]| {
         addresses.first().map(|it| format!("{scheme}://<this host>:{}/announce", it.port()))

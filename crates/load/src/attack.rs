@@ -164,7 +164,8 @@ fn run_settings(args: &AttackArgs, seed: u64) -> RunSettings {
         seed,
         ..LoadSettings::default()
     };
-    RunSettings { load, duration: args.duration, tracker: Vec::new(), quiet: args.report.quiet }
+    let (tracker, quiet) = (Vec::new(), args.report.quiet);
+    RunSettings { load, duration: args.duration, tracker, quiet, xdp: None }
 }
 
 /// Requests of established clients: the real mix without its invalid requests, and with more

@@ -20,6 +20,7 @@ use rand::rngs::SmallRng;
 
 use crate::check::{Checker, Finding};
 use crate::plan::{Kind, Plan, PlannedRequest};
+use crate::tally::QueueTally;
 use crate::worker::pace::Progress;
 use crate::worker::{Counts, LoadSettings, Nanos, Next, Pacer, Window, Worker};
 use flight::{Flight, Pending, ReplyMatch};
@@ -105,6 +106,12 @@ impl<S: Socket> Worker for Generator<'_, S> {
 
     fn dropped(&self) -> u64 {
         self.socket.dropped().all()
+    }
+
+    fn queues(&mut self) -> Vec<QueueTally> {
+        let mut all = Vec::new();
+        self.socket.report_queues(&mut |report| all.push(QueueTally::new(&report)));
+        all
     }
 
     fn turn(&mut self, clock: &impl Fn() -> Nanos) -> io::Result<Next> {

@@ -27,6 +27,7 @@
 //! | [`report`] | the result, for people and for machines |
 //! | [`live`] | progress of a run |
 //! | [`sources`] | source addresses and their sockets |
+//! | [`xdp`] | queues of a network interface beside these sockets |
 //! | [`interrupt`] | Ctrl-C ends a run early |
 //! | [`cpu`] | CPU time of processes and threads |
 //! | [`process`] | CPU time, memory and kernel drops of a process |
@@ -66,5 +67,6 @@ pub mod transport;
 mod turns;
 pub mod worker;
 pub mod ws;
+pub mod xdp;
 
 pub use onrush_net::affinity;

@@ -21,6 +21,7 @@ use onrush_load::run::{RunSettings, over_http, over_udp, over_ws};
 use onrush_load::search::search;
 use onrush_load::sources;
 use onrush_load::transport::{self, TransportArgs};
+use onrush_load::xdp;
 use onrush_net::affinity::{self, AffinityError};
 use onrush_proto::Family;
 use onrush_text::numbers::grouped;
@@ -188,9 +189,13 @@ fn load(args: &Args, profile: Profile) -> anyhow::Result<u8> {
     args.check_mix(&profile).map_err(Error::msg)?;
     // Unusable arguments are reported before a tracker that does not answer.
     check_host(&args.load, &args.target.network.from)?;
+    let interface = args.target.xdp.as_deref();
+    let passing = interface.map(|name| xdp::check(name).and_then(|()| xdp::passing(name)));
+    let passing = passing.transpose().context("--xdp")?;
     let Some(routed) = routed(&args.target.network, &args.load.output.report) else {
         return Ok(NO_REPLY);
     };
+    drop(passing);
     let seed = args.load.mix.seed.unwrap_or_else(rand::random);
     let population = population(args, &profile, seed, |target| routed.get(&target).copied());
     let plan = Plan::new(profile, population, seed);

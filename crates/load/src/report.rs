@@ -23,7 +23,7 @@ use crate::http::HttpSettings;
 use crate::latency::{Latencies, Latency};
 use crate::plan::{Kind, Profile};
 use crate::series::Sample;
-use crate::tally::{ConnectionTally, Example, Found, HttpTally, OfKind, Tally};
+use crate::tally::{ConnectionTally, Example, Found, HttpTally, OfKind, QueueTally, Tally};
 use crate::worker::{LoadSettings, Pace};
 use crate::ws::WsSettings;
 
@@ -92,6 +92,9 @@ pub struct Report {
     pub curve: Vec<CurvePoint>,
     /// The tracker's process, where its process id was given.
     pub tracker: Option<TrackerReport>,
+    /// The queues of the interface, with `--xdp`.
+    #[serde(default)]
+    pub queues: Vec<QueueTally>,
     /// Connections, over HTTP.
     pub http: Option<HttpReport>,
     /// Connections and messages, over WebSocket.
@@ -126,6 +129,8 @@ pub struct Setup {
     pub swarms: u32,
     /// Peers of the population over IPv4 and IPv6.
     pub peers: [u32; 2],
+    /// The interface whose queues the load uses (AF_XDP, native mode).
+    pub xdp: Option<String>,
     /// The settings of a load over HTTP.
     pub http: Option<HttpSettings>,
     /// The settings of a load over WebSocket.
@@ -246,6 +251,7 @@ impl Report {
             no_room: tally.no_room,
             behind: Latency::of(&tally.behind.0),
             curve: curve(&all.0),
+            queues: tally.queues.clone(),
             http: connections.zip(tally.http.as_deref()).map(HttpReport::new),
             ws: connections.zip(tally.ws.as_deref()).map(|ws| WsReport::new(ws, seconds)),
             setup,
@@ -318,6 +324,14 @@ impl Report {
         };
         if unsent > 0 {
             warn(format!("{unsent} requests were due but never sent: {cause}"));
+        }
+        if let Some(interface) = &self.setup.xdp
+            && self.queues.iter().all(|queue| queue.received == 0)
+        {
+            warn(format!(
+                "no reply arrived on a queue of {interface}, so the load left by UDP sockets: \
+                 name the interface of the route to the tracker (ip route get ADDRESS)"
+            ));
         }
         if let Some(ws) = &self.ws {
             let all = self.setup.ws.as_ref().map_or(0, |ws| ws.connections as u64);
@@ -427,6 +441,7 @@ pub(crate) mod tests {
             profile: Profile::real(),
             swarms: 1000,
             peers: [1300, 0],
+            xdp: None,
             http: None,
             ws: None,
         };
@@ -568,7 +583,9 @@ pub(crate) mod tests {
             search: Some(search::tests::example()),
             http: Some(HttpReport { failure: text(), ..HttpReport::default() }),
             ws: Some(ws::tests::example()),
+            queues: vec![QueueTally::default()],
             setup: Setup {
+                xdp: text(),
                 http: Some(over_http()),
                 ws: Some(ws::tests::settings()),
                 ..example().setup

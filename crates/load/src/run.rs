@@ -23,7 +23,7 @@ use crate::series::{Intervals, Recorder, Sample};
 use crate::sources::Network;
 use crate::tally::Tally;
 use crate::worker::{LoadSettings, Nanos, Next, Pace, Prepared, Window, Worker};
-use crate::ws;
+use crate::{ws, xdp};
 
 /// Interval at which the main thread makes samples while workers run.
 const TICK: Duration = Duration::from_millis(50);
@@ -42,6 +42,8 @@ pub struct RunSettings {
     pub tracker: Vec<u32>,
     /// Whether progress is hidden.
     pub quiet: bool,
+    /// The interface whose queues a load over UDP uses.
+    pub xdp: Option<String>,
 }
 
 impl RunSettings {
@@ -57,7 +59,7 @@ pub type Beside<'a> = (&'static str, Box<dyn FnOnce(&RunClock) -> anyhow::Result
 /// A [`run`] over UDP, with sockets of its own, so that late replies do not reach the next run.
 ///
 /// # Errors
-/// As [`run`], and when a socket cannot be opened.
+/// As [`run`], and when a socket or a queue cannot be opened.
 pub fn over_udp(
     plan: &Plan,
     targets: &[SocketAddr],
@@ -68,13 +70,19 @@ pub fn over_udp(
 ) -> anyhow::Result<Report> {
     let options =
         Options { segmentation: settings.load.bursts, coalesced: true, ..Options::default() };
-    let open = |_| Network::open(&plan.population.addresses, targets, options);
+    let share_ports = settings.xdp.is_some();
+    let open = |_| Network::open(&plan.population.addresses, targets, options, share_ports);
     let networks: Vec<_> = (0..settings.load.workers).map(open).collect::<anyhow::Result<_>>()?;
     let notices = networks.last().map(|network| network.notices.iter().map(ToString::to_string));
     warnings.extend(notices.into_iter().flatten());
     let sockets = networks.first().map_or(0, |network| network.sockets);
-    let targets = targets.iter().map(ToString::to_string).collect();
-    run(plan, networks, setup(plan, targets, settings, sockets), settings, stop, beside, warnings)
+    let names = targets.iter().map(ToString::to_string).collect();
+    let setup = setup(plan, names, settings, sockets);
+    let Some(interface) = &settings.xdp else {
+        return run(plan, networks, setup, settings, stop, beside, warnings);
+    };
+    let (networks, _program) = xdp::open(interface, networks, targets).context("--xdp")?;
+    run(plan, networks, setup, settings, stop, beside, warnings)
 }
 
 /// A [`run`] over HTTP.
@@ -191,6 +199,7 @@ fn setup(plan: &Plan, targets: Vec<String>, settings: &RunSettings, sockets: usi
         profile: plan.profile.clone(),
         swarms: population.swarms,
         peers: families.map(|family| population.peers(family)),
+        xdp: settings.xdp.clone(),
         http: None,
         ws: None,
     }
@@ -334,7 +343,7 @@ fn work(
         }
     }
     lock(recorder).add(number, interval, &mut worker.counts().recent);
-    let tally = worker.counts().tally.clone();
+    let tally = Tally { queues: worker.queues(), ..worker.counts().tally.clone() };
     Ok(WorkerOutcome { worker: number, tally, edges: start.zip(end) })
 }
 

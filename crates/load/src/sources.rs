@@ -90,6 +90,8 @@ pub(crate) struct Network {
     pub routes: Vec<Route>,
     /// Socket options that the kernel did not grant.
     pub notices: Vec<Notice>,
+    /// The ports of all sockets, where they share some.
+    pub ports: Vec<u16>,
 }
 
 /// Number of sockets of a worker: one per address, and at least [`MIN_SOCKETS`].
@@ -138,7 +140,8 @@ pub fn raise_file_limit(sockets: u64) -> Result<(), String> {
 }
 
 impl Network {
-    /// Binds one worker's sockets.
+    /// Binds one worker's sockets. With `share_ports` the worker has only as many ports as an
+    /// address has sockets, which are no other worker's.
     ///
     /// # Errors
     /// When an address is not local, or the limit of open files is reached.
@@ -146,16 +149,27 @@ impl Network {
         addresses: &Addresses,
         targets: &[SocketAddr],
         options: Options,
+        share_ports: bool,
     ) -> anyhow::Result<Self> {
         let (mut bound, mut all_routes, mut notices) = (Vec::new(), Vec::new(), Vec::new());
-        for family in [Family::V4, Family::V6] {
+        let (mut ports, mut families) = (Vec::new(), [Family::V4, Family::V6]);
+        if share_ports {
+            // The one with more sockets per address picks all ports.
+            families.sort_by_key(|family| addresses.count(*family));
+        }
+        for family in families {
+            let count = addresses.count(family);
             for nth in 0..sockets(addresses, family) as u32 {
-                let address = nth % addresses.count(family);
-                let source = SocketAddr::new(addresses.get(family, address), 0);
+                let (address, nth_of_address) = (nth % count, (nth / count) as usize);
+                let port = ports.get(nth_of_address).copied().unwrap_or(0);
+                let source = SocketAddr::new(addresses.get(family, address), port);
                 let (socket, of_socket) = bind_client(source, Buffers { receive: BUFFER, send: 0 })
                     .context("cannot open the sockets of a worker")?;
                 if notices.is_empty() {
                     notices = of_socket;
+                }
+                if share_ports && port == 0 {
+                    ports.push(socket.address().port());
                 }
                 let number = bound.len() as u16;
                 all_routes.extend(routes(addresses, targets, family, address, number));
@@ -163,7 +177,8 @@ impl Network {
             }
         }
         let sockets = bound.len();
-        Ok(Self { socket: Backend::new(bound, options)?, sockets, routes: all_routes, notices })
+        let socket = Backend::new(bound, options)?;
+        Ok(Self { socket, sockets, routes: all_routes, notices, ports })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::ops::{Deref, DerefMut};
 
-use onrush_net::Sent;
+use onrush_net::{QueueReport, Sent};
 
 use crate::check::{Finding, Right};
 use crate::latency::{Latencies, Nanos};
@@ -40,12 +40,43 @@ pub struct Tally {
     /// Open loop: number of bursts since the start of the window that waited at the limit of
     /// requests in flight.
     pub no_room: u64,
+    /// Counts of the queues of a network interface.
+    pub queues: Vec<QueueTally>,
     /// Counts that only loads over HTTP and WebSocket have.
     pub connections: Option<Box<ConnectionTally>>,
     /// Counts that only loads over HTTP have.
     pub http: Option<Box<HttpTally>>,
     /// Counts that only loads over WebSocket have.
     pub ws: Option<Box<WsTally>>,
+}
+
+/// Counts of a queue of a network interface, from warm-up to drain.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct QueueTally {
+    /// Its number.
+    pub queue: u32,
+    /// Replies received.
+    pub received: u64,
+    /// Requests added to its transmit ring.
+    pub sent: u64,
+    /// Requests for which it had no room.
+    pub blocked: u64,
+    /// Frames dropped: by the kernel, as a ring was full, or as they are no reply.
+    pub dropped: u64,
+}
+
+impl QueueTally {
+    /// The counts of a backend.
+    pub fn new(report: &QueueReport<'_>) -> Self {
+        let counts = &report.counts;
+        Self {
+            queue: report.queue,
+            received: counts.received,
+            sent: counts.sent,
+            blocked: counts.blocked,
+            dropped: counts.full + counts.checksum + counts.invalid + counts.unserved,
+        }
+    }
 }
 
 /// Counts of the connections that were opened, or have failed, within the window.
@@ -247,6 +278,7 @@ impl Tally {
         self.behind.add(&other.behind);
         self.unsent += other.unsent;
         self.no_room += other.no_room;
+        self.queues.extend_from_slice(&other.queues);
         if let Some(other) = &other.connections {
             self.connections.get_or_insert_default().add(other);
         }

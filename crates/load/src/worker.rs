@@ -16,6 +16,7 @@ pub use settings::{LoadSettings, Window};
 
 pub use crate::latency::Nanos;
 use crate::plan::Plan;
+use crate::tally::QueueTally;
 
 /// One worker of a run: it sends requests and checks replies.
 pub trait Worker {
@@ -28,6 +29,11 @@ pub trait Worker {
 
     /// Replies that the kernel dropped for want of room.
     fn dropped(&self) -> u64;
+
+    /// The counts of its AF_XDP queues; the default has none.
+    fn queues(&mut self) -> Vec<QueueTally> {
+        Vec::new()
+    }
 
     /// Receives, expires, sends. Reads the time from `clock`, which is monotonic.
     ///

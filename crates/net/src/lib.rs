@@ -102,4 +102,6 @@ pub mod xdp;
 
 pub use counters::untaken;
 pub use notice::Notice;
-pub use socket::{Cause, Drops, Received, Reply, Return, Sent, Slot, Socket, Waker};
+pub use socket::{
+    Cause, Drops, QueueId, QueueReport, Received, Reply, Return, Sent, Slot, Socket, Waker,
+};

@@ -40,6 +40,17 @@ pub trait Socket {
         let _ = keep;
     }
 
+    /// Ends the last batch, as another process may receive here from now on, until the next
+    /// [`receive`](Self::receive). Call when every reply is sent. A backend that shares no memory
+    /// with the kernel ignores this.
+    fn release(&mut self) {}
+
+    /// Receives nothing more from the queues in `taken`, which another process has, and from others
+    /// no more than what has arrived. A backend without queues ignores this.
+    fn leave_queues(&mut self, taken: &[QueueId]) {
+        let _ = taken;
+    }
+
     /// Receives at most `limit` datagrams, and at most the backend's own batch size.
     ///
     /// # Errors
@@ -70,7 +81,16 @@ pub trait Socket {
     fn buffers(&self) -> Buffers {
         Buffers::default()
     }
+
+    /// Calls `each` with the state of each AF_XDP queue, always in the same order. The default has
+    /// none.
+    fn report_queues(&mut self, each: &mut dyn FnMut(QueueReport<'_>)) {
+        let _ = each;
+    }
 }
+
+/// The index of a network interface, and the number of one of its queues.
+pub type QueueId = (u32, u32);
 
 /// Socket buffer sizes in bytes; 0 requests the system's default. The kernel also charges
 /// its own overhead to the buffer (about 800 bytes for a small datagram), and doubles the requested
@@ -100,6 +120,51 @@ impl Drops {
     pub fn all(&self) -> u64 {
         self.full_buffer + self.checksum + self.filter
     }
+}
+
+/// What a queue has counted since the backend has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueCounts {
+    /// Datagrams received.
+    pub received: u64,
+    /// Replies that were added to its transmit ring.
+    pub sent: u64,
+    /// Replies for which it had no room.
+    pub blocked: u64,
+    /// Frames that the kernel dropped: there was no frame to receive into, or the receive ring was
+    /// full.
+    pub full: u64,
+    /// Frames dropped here: a wrong UDP checksum.
+    pub checksum: u64,
+    /// Frames dropped here: of another form than the program redirects.
+    pub invalid: u64,
+    /// Frames dropped here: to an address of no UDP socket of this worker.
+    pub unserved: u64,
+    /// Frames dropped here: the [filter](Socket::set_filter) did not accept the datagram.
+    pub filter: u64,
+    /// How often the queue has failed and was closed.
+    pub failures: u64,
+}
+
+/// The state of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueReport<'a> {
+    /// The name of the interface.
+    pub interface: &'a str,
+    /// The number of the queue.
+    pub queue: u32,
+    /// Whether it is open.
+    pub is_open: bool,
+    /// What it has counted.
+    pub counts: QueueCounts,
+    /// Its frames; 0 while it is closed, as are the following.
+    pub frames: u32,
+    /// Those that are free.
+    pub free: u32,
+    /// Those that were received and are in no batch yet.
+    pub waiting: u32,
+    /// Those that are lost: always 0.
+    pub missing: i64,
 }
 
 /// Wakes a waiting [`Socket`], or another sleeping thread.

@@ -63,6 +63,48 @@ pub(crate) fn clock_error() -> Result<u64, Errno> {
 
 /// The MTU of the interface with this name, bytes (netdevice(7)).
 pub(crate) fn mtu(interface: &str) -> std::io::Result<u32> {
+    let request = ask_interface(interface, libc::SIOCGIFMTU, &mut [])?;
+    // SAFETY: the kernel has written the MTU.
+    Ok(u32::try_from(unsafe { request.ifr_ifru.ifru_mtu }).unwrap_or(0))
+}
+
+/// The number of queues of an interface that receive or send, whichever is greater
+/// (include/uapi/linux/ethtool.h).
+pub(crate) fn queues(interface: &str) -> std::io::Result<u32> {
+    const ETHTOOL_GCHANNELS: u32 = 0x3c;
+    // `struct ethtool_channels`: the command, the limits of the following numbers, and those.
+    let mut channels = [ETHTOOL_GCHANNELS, 0, 0, 0, 0, 0, 0, 0, 0];
+    ask_interface(interface, libc::SIOCETHTOOL, &mut channels)?;
+    let [.., receive, send, _, both] = channels;
+    Ok(both + receive.max(send))
+}
+
+/// The flags of an interface (include/uapi/linux/ethtool.h, `enum ethtool_flags`).
+pub(crate) fn offloads(interface: &str) -> std::io::Result<u32> {
+    const ETHTOOL_GFLAGS: u32 = 0x25;
+    // `struct ethtool_value`
+    let mut flags = [ETHTOOL_GFLAGS, 0];
+    ask_interface(interface, libc::SIOCETHTOOL, &mut flags)?;
+    Ok(flags[1])
+}
+
+/// Frames that each receive ring of an interface holds, and how many it could hold.
+pub(crate) fn receive_ring(interface: &str) -> std::io::Result<[u32; 2]> {
+    const ETHTOOL_GRINGPARAM: u32 = 0x10;
+    // `struct ethtool_ringparam`: the command, the limits of the following numbers, and those.
+    let mut rings = [ETHTOOL_GRINGPARAM, 0, 0, 0, 0, 0, 0, 0, 0];
+    ask_interface(interface, libc::SIOCETHTOOL, &mut rings)?;
+    let [_, most, _, _, _, now, ..] = rings;
+    Ok([now, most])
+}
+
+/// Asks about the interface with this name. `data` is the request behind the first one, with its
+/// full length; empty where there is none.
+fn ask_interface(
+    interface: &str,
+    what: libc::Ioctl,
+    data: &mut [u32],
+) -> std::io::Result<libc::ifreq> {
     // Any socket of the network namespace.
     let socket = std::os::unix::net::UnixDatagram::unbound()?;
     // SAFETY: zero bytes are a valid value.
@@ -71,16 +113,16 @@ pub(crate) fn mtu(interface: &str) -> std::io::Result<u32> {
         return Err(Errno::ENODEV.into());
     };
     name.iter_mut().zip(interface.bytes()).for_each(|(to, byte)| *to = byte as _);
-    let request: *mut libc::ifreq = &mut request;
+    if !data.is_empty() {
+        request.ifr_ifru.ifru_data = data.as_mut_ptr().cast();
+    }
+    let to: *mut libc::ifreq = &mut request;
     // SAFETY: the kernel reads the name, which ends with a zero or has the full length, and writes
-    // the MTU within `request`.
+    // within `request` and within `data`, whose length is that of its request.
     // Reason: no wrapper has the call, and /sys may be that of another network namespace.
-    let (result, mtu) = unsafe {
-        let result = libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFMTU, request);
-        (result, (*request).ifr_ifru.ifru_mtu)
-    };
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), what, to) };
     Errno::result(result)?;
-    Ok(u32::try_from(mtu).unwrap_or(0))
+    Ok(request)
 }
 
 /// Sets the sources of a name service database in place of those in /etc/nsswitch.conf.

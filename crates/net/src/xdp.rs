@@ -23,4 +23,4 @@ mod umem;
 
 pub use backend::Backend;
 pub use program::{AttachError, Mode, Program, SocketMap, Verdict};
-pub use queue::{OpenError, Queue, QueueOptions};
+pub use queue::{OpenError, Queue, QueueOptions, SocketSource};

@@ -6,13 +6,14 @@ use std::net::SocketAddr;
 
 use onrush_config::PassedKinds;
 use onrush_config::reload::ShownValues;
+use onrush_net::QueueId;
 use onrush_store::lists::shrinkage::EntryHighWaterMark;
 use onrush_store::snapshot::load::Unread;
 use onrush_tracker::running::Scheme;
 use serde::{Deserialize, Serialize};
 
 /// The version of this protocol. Processes of different versions do not upgrade each other.
-pub const PROTOCOL: u32 = 10;
+pub const PROTOCOL: u32 = 11;
 
 /// Upper bound of a message, bytes.
 pub(crate) const MAX_LEN: usize = 1 << 20;
@@ -35,7 +36,7 @@ pub enum Message {
     Refusal(String),
     /// Successor: send the peers.
     Accept {
-        /// The sections whose addresses the successor serves too.
+        /// The sections whose addresses the successor serves too, and whose queues it takes.
         keeps: Vec<SectionKind>,
     },
     /// Predecessor: the peers follow, as a snapshot.
@@ -111,6 +112,8 @@ pub enum SectionKind {
     Https(SocketAddr),
     /// The link that holds the XDP program at the interface with this index.
     Xdp(u32),
+    /// The AF_XDP socket of a queue, and the memory of its frames.
+    Queue(QueueId),
     /// The lock of the state directory.
     Lock,
     /// The control socket.
@@ -131,7 +134,7 @@ impl SectionKind {
         match self {
             Self::Http(address) => Some((Scheme::Http, address)),
             Self::Https(address) => Some((Scheme::Https, address)),
-            Self::Udp(_) | Self::Xdp(_) | Self::Lock | Self::Control => None,
+            Self::Udp(_) | Self::Xdp(_) | Self::Queue(_) | Self::Lock | Self::Control => None,
         }
     }
 }
@@ -239,6 +242,7 @@ mod tests {
                 Section { kind: SectionKind::Http("[::1]:80".parse().unwrap()), count: 1 },
                 Section { kind: SectionKind::Https("[::1]:443".parse().unwrap()), count: 4 },
                 Section { kind: SectionKind::Xdp(2), count: 1 },
+                Section { kind: SectionKind::Queue((2, 7)), count: 2 },
                 Section { kind: SectionKind::Lock, count: 2 },
                 Section { kind: SectionKind::Control, count: 1 },
             ],

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
 /*
  * Intake in the driver: what the daemon's intake answers at once or drops, for plain frames to its
- * addresses. The program answers connects, drops and counts what intake would drop, and passes all
- * else to the kernel. Where it is unsure, it passes the frame.
+ * addresses. The program answers connects, drops and counts what intake would drop, and redirects
+ * other requests to the workers' AF_XDP sockets. Where it is unsure, it passes the frame to the
+ * kernel, which has the workers' UDP sockets.
  *
  * The checks are those of crates/tracker/src/intake/mod.rs, in their order. crates/tracker/src/xdp
  * has the other side of the maps.
  */
-#include "../../net/bpf/frame.h"
+#include "../../net/bpf/sockets.h"
 #include "siphash.h"
 
 #define ACTION_CONNECT 0
@@ -45,6 +46,9 @@ struct phase {
 	__u32 tag;   /* of new connection ids */
 	__u32 valid; /* bit n: ids with tag n */
 };
+
+/* What is no verdict: a request that a worker has to answer. */
+#define TO_WORKERS -1
 
 #define PHASES 4
 #define KEY_SETS 3
@@ -90,11 +94,12 @@ struct family_counters {
 struct counters {
 	struct family_counters v4;
 	struct family_counters v6;
-	__u64 passed;   /* to the daemon's sockets: they have to be answered there */
+	__u64 passed;   /* to the workers' UDP sockets: they have to be answered there */
 	__u64 stale;    /* passed as the rules are old */
 	__u64 martian;  /* dropped: from an address that no host has */
 	__u64 checksum; /* dropped: the UDP checksum of a connect is wrong */
 	__u64 no_route; /* passed, as there is no next hop for the reply */
+	__u64 redirected; /* to the workers' AF_XDP sockets */
 };
 
 struct {
@@ -285,14 +290,17 @@ inline_function int pass(const struct request *request)
 }
 
 /*
- * Writes the next hop towards the source as the frame's source MAC address, to which replies go.
- * 0 where there is none on the interface that the request came from.
+ * Where replies are routed, writes the next hop towards the source as the frame's source MAC
+ * address, to which the program and the workers send them. 0 where there is none on the interface
+ * that the request came from.
  */
 inline_function int find_next_hop(struct xdp_md *context, struct request *request)
 {
 	const struct frame *frame = &request->frame;
 	struct bpf_fib_lookup route = { .ifindex = context->ingress_ifindex };
 
+	if (!(request->rules->flags & NEXT_HOP))
+		return 1;
 	if (frame->is_v4) {
 		route.family = AF_INET;
 		route.ipv4_src = v4_of(frame)->daddr;
@@ -304,27 +312,36 @@ inline_function int find_next_hop(struct xdp_md *context, struct request *reques
 		__builtin_memcpy(route.ipv6_dst, &v6_of(frame)->saddr, sizeof(route.ipv6_dst));
 	}
 	if (bpf_fib_lookup(context, &route, sizeof(route), 0) != BPF_FIB_LKUP_RET_SUCCESS ||
-	    route.ifindex != context->ingress_ifindex)
+	    route.ifindex != context->ingress_ifindex) {
+		request->counters->no_route += 1;
 		return 0;
+	}
 	__builtin_memcpy(frame->ethernet->h_source, route.dmac, ETH_ALEN);
 	return 1;
 }
 
-/* Answers a connect of exactly 16 bytes (BEP 15, "Connect"). */
+/* Leaves a request to the workers. */
+inline_function int leave(struct xdp_md *context, struct request *request)
+{
+	if (to_socket(context) != XDP_REDIRECT || !find_next_hop(context, request))
+		return pass(request);
+	request->counters->redirected += 1;
+	return XDP_REDIRECT;
+}
+
+/* Answers a connect of exactly 16 bytes (BEP 15, "Connect"): a verdict, or TO_WORKERS. */
 inline_function int connect(struct xdp_md *context, struct request *request, __be32 *payload)
 {
 	__u64 id;
 
 	if (!(request->rules->flags & ANSWER_CONNECTS) || request->frame.len != REQUEST_LEN)
-		return pass(request);
+		return TO_WORKERS;
 	if (!checksum_holds(&request->frame, payload, REQUEST_LEN / 2)) {
 		request->counters->checksum += 1;
 		return XDP_DROP;
 	}
-	if (request->rules->flags & NEXT_HOP && !find_next_hop(context, request)) {
-		request->counters->no_route += 1;
+	if (!find_next_hop(context, request))
 		return pass(request);
-	}
 	id = bpf_cpu_to_be64(id_of(request, request->rules->keys[0], request->tag));
 	payload[0] = bpf_htonl(ACTION_CONNECT);
 	payload[1] = payload[3];
@@ -336,7 +353,7 @@ inline_function int connect(struct xdp_md *context, struct request *request, __b
 	return XDP_TX;
 }
 
-/* The checks of intake. */
+/* The checks of intake: a verdict, or TO_WORKERS. */
 inline_function int examine(struct xdp_md *context, struct request *request)
 {
 	struct frame *frame = &request->frame;
@@ -367,7 +384,7 @@ inline_function int examine(struct xdp_md *context, struct request *request)
 	default:
 		return refuse(request, ACTION);
 	}
-	return is_valid(request, head) ? pass(request) : refuse(request, CONNECTION_ID);
+	return is_valid(request, head) ? TO_WORKERS : refuse(request, CONNECTION_ID);
 }
 
 /* Finds the phase of this moment; 0 where the rules are older than they may be. */
@@ -393,6 +410,7 @@ inline_function int serve(struct xdp_md *context, struct request *request, int i
 {
 	const struct device *device;
 	__u32 zero = 0, number, *buffer;
+	int verdict;
 
 	if (!parse_ip(&request->frame, is_v4))
 		return XDP_PASS;
@@ -417,7 +435,8 @@ inline_function int serve(struct xdp_md *context, struct request *request, int i
 	}
 	request->source = source_of(&request->frame);
 	request->family = is_v4 ? &request->counters->v4 : &request->counters->v6;
-	return examine(context, request);
+	verdict = examine(context, request);
+	return verdict == TO_WORKERS ? leave(context, request) : verdict;
 }
 
 SEC("xdp")

@@ -11,7 +11,7 @@ use crate::front::Front;
 use crate::intake::Intake;
 use crate::lanes::{Inbox, Mailbox, Waker, lanes_to};
 use crate::limits::WorkerSettings;
-use crate::metrics::WorkerMetrics;
+use crate::metrics::{WorkerMetrics, XdpQueue};
 use crate::producer::Producer;
 use crate::rules::Rules;
 use crate::sorter::share;
@@ -96,8 +96,9 @@ pub fn assemble_with_fronts<S: Socket>(
     let mut sockets = sockets.into_iter();
     let mut workers = Vec::with_capacity(placement.workers());
     for (index, (parker, inbox)) in parkers.into_iter().zip(inboxes.by_ref()).enumerate() {
-        let metrics = Arc::new(WorkerMetrics::default());
-        let socket_side = sockets.next().map(|socket| {
+        let mut metrics = WorkerMetrics::default();
+        let socket_side = sockets.next().map(|mut socket| {
+            metrics.queues = XdpQueue::of(&mut socket);
             let buffers = socket.buffers();
             metrics.receive_buffer.set(buffers.receive as u64);
             metrics.send_buffer.set(buffers.send as u64);
@@ -116,7 +117,7 @@ pub fn assemble_with_fronts<S: Socket>(
             mailboxes,
             owners,
             parker,
-            metrics,
+            metrics: Arc::new(metrics),
         });
     }
     let front = |(index, inbox)| Front {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::Sender;
+use onrush_net::QueueId;
 use onrush_swarm::{Shard, SwarmSummary, Verdict};
 use thiserror::Error;
 
@@ -98,18 +99,23 @@ impl Orders {
         addresses: &Arc<[SocketAddr]>,
     ) -> Result<Gather<()>, WorkerUnresponsive> {
         let (done, gather) = Gather::new(self.fronts().len());
-        let order = || Order::Drain(addresses.clone(), done.clone());
+        let order = || Order::Drain(addresses.clone(), Arc::default(), done.clone());
         self.send_to(self.fronts(), order).map(|()| gather)
     }
 
-    /// Makes every worker answer what is queued at `addresses`, then stop receiving. Each answers
-    /// as after a [`pause`](Self::pause).
+    /// Makes every worker answer what waits at `addresses` and in queues that are not `taken`, then
+    /// stop receiving. Each answers as after a [`pause`](Self::pause).
     ///
     /// # Errors
     /// [`WorkerUnresponsive`], naming the first worker that did not take the order.
-    pub fn drain(&self, addresses: &Arc<[SocketAddr]>) -> Result<Gather<()>, WorkerUnresponsive> {
+    pub fn drain(
+        &self,
+        addresses: &Arc<[SocketAddr]>,
+        taken: &Arc<[QueueId]>,
+    ) -> Result<Gather<()>, WorkerUnresponsive> {
         let (done, gather) = Gather::new(self.workers);
-        self.send_to_workers(|| Order::Drain(addresses.clone(), done.clone())).map(|()| gather)
+        let order = || Order::Drain(addresses.clone(), taken.clone(), done.clone());
+        self.send_to_workers(order).map(|()| gather)
     }
 
     /// Lets every socket worker receive again, and every front accept.

@@ -2,8 +2,9 @@
 //! before the kernel's network stack sees a frame (docs/decisions/0102).
 //!
 //! The program (crates/tracker/bpf/onrush.c) has the checks of [`intake`] in the same order, for
-//! plain frames to the tracker's own addresses. It passes whatever it does not decide, so the
-//! sockets of the workers get all other requests.
+//! plain frames to the tracker's own addresses. Other requests it redirects to the workers' AF_XDP
+//! sockets, past the network stack. What it does not decide, and requests of queues without such a
+//! socket, it passes: the workers' UDP sockets get them.
 //!
 //! | module | contents |
 //! |---|---|
@@ -20,7 +21,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 use ipnet::IpNet;
-use onrush_net::xdp::{AttachError, Mode, Program, Verdict};
+use onrush_net::xdp::{AttachError, Mode, Program, SocketMap, Verdict};
 
 use crate::connection::ConnectionIds;
 use crate::metrics::WorkerMetrics;
@@ -114,6 +115,23 @@ impl XdpIntake {
     /// Detaches the program, also where copies of its links are left.
     pub fn detach(&mut self) {
         self.program.detach();
+    }
+
+    /// Gives the queues of an interface their places among the AF_XDP sockets, as
+    /// [`Program::redirect_queues`].
+    ///
+    /// # Errors
+    /// When there are too many interfaces.
+    pub fn redirect_queues(&mut self, interface: u32, first: u32, count: u32) -> io::Result<()> {
+        self.program.redirect_queues(interface, first, count)
+    }
+
+    /// The AF_XDP sockets.
+    ///
+    /// # Errors
+    /// When the process has no descriptors left.
+    pub fn sockets(&self) -> io::Result<SocketMap> {
+        self.program.sockets()
     }
 
     /// Serves requests to `place`, on a device with this MAC address, and counts them at this
@@ -242,10 +260,10 @@ impl XdpIntake {
     }
 }
 
-/// What the program does beside dropping.
+/// What the program does beside dropping and redirecting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct XdpSettings {
-    /// Whether it answers connects; otherwise it passes them.
+    /// Whether it answers connects; otherwise it leaves them to the workers.
     pub answer_connects: bool,
     /// Whether the next hop of a reply is looked up in the routing table; otherwise a reply goes to
     /// the MAC address that the request came from.

@@ -170,7 +170,7 @@ impl<S: Streams> WebWorker<S> {
                 self.accepting.clear();
                 self.pause(done, now);
             }
-            Order::Drain(addresses, done) => {
+            Order::Drain(addresses, _, done) => {
                 let at = |of: &usize| {
                     self.streams.address(*of).is_ok_and(|address| addresses.contains(&address))
                 };

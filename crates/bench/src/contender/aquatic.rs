@@ -23,6 +23,7 @@ pub const AQUATIC: Contender = Contender {
                aquatic's own bencher (crates/bencher) sets it; io_uring by use_io_uring of a \
                build with --features io-uring; built by cargo install without flags for this \
                processor, as ours is",
+    protocols: &[Protocol::Udp, Protocol::Veth],
     receive_buffer: Some(8_000_000),
     version: |program| version_by_cargo(program, "aquatic_udp"),
     variants,

@@ -12,6 +12,10 @@ const WORKERS: &str = "workers";
 const SOCKET: &str = "socket workers";
 const SWARM: &str = "swarm workers";
 const WEB: &str = "web workers";
+/// Over veth devices.
+const SOCKETS: &str = "sockets";
+const QUEUES: &str = "AF_XDP";
+const DRIVER: &str = "AF_XDP, connects in the driver";
 /// Web workers per colocated worker, which serves their announces: a default host has one web
 /// worker for eight vCPUs; here every core is for HTTP.
 const WEB_PER_WORKER: usize = 8;
@@ -29,8 +33,9 @@ pub const ONRUSH: Contender = Contender {
                and buffers no larger than net.core.rmem_max and wmem_max, which onrush could \
                exceed as root and the others could not (onrush --print-config); over HTTP and \
                WebSocket a web worker per core, a colocated worker per eight of them, and any \
-               number of connections per source, as load testers have few addresses",
-    protocols: &[Protocol::Udp, Protocol::Http, Protocol::Https, Protocol::Ws, Protocol::Wss],
+               number of connections per source, as load testers have few addresses; over veth \
+               devices the load's addresses are trusted, as those of 127/8 are",
+    protocols: &Protocol::ALL,
     receive_buffer: Some(RECEIVE_BUFFER),
     version: version_of_ours,
     variants,
@@ -56,6 +61,10 @@ fn variants(found: &Found, seats: &Assignment, protocol: Protocol) -> Vec<Varian
     let colocated = |n| Variant::new(name, Some(COLOCATED), &[(WORKERS, n)]);
     let split = |s, w| Variant::new(name, Some(SPLIT), &[(SOCKET, s), (SWARM, w)]);
     let total = seats.tracker.len();
+    if protocol == Protocol::Veth {
+        let kinds = [SOCKETS, QUEUES, DRIVER];
+        return kinds.map(|kind| Variant::new(name, Some(kind), &[(WORKERS, total)])).into();
+    }
     if protocol != Protocol::Udp {
         let workers = [(WEB, total), (WORKERS, total.div_ceil(WEB_PER_WORKER))];
         return vec![Variant::new(name, None, &workers)];
@@ -82,12 +91,28 @@ fn config(variant: &Variant, setup: &Setup, receive: Option<u64>, send: Option<u
     };
     format!(
         "listen = [\"{}\"]\nstate_dir = \"{}\"\n\n[workers]\n{workers}\n\n\
-         [socket]\nreceive_buffer = {}\nsend_buffer = {}\n\n[log]\nlevel = \"warn\"\n{}",
+         [socket]\nreceive_buffer = {}\nsend_buffer = {}\n\n[log]\nlevel = \"warn\"\n{}{}",
         setup.address,
         setup.directory.join("state").display(),
         receive.unwrap_or(RECEIVE_BUFFER).min(RECEIVE_BUFFER),
         send.unwrap_or(SEND_BUFFER).min(SEND_BUFFER),
-        web(variant, setup).unwrap_or_default()
+        web(variant, setup).unwrap_or_default(),
+        if setup.protocol == Protocol::Veth { veth(variant) } else { String::new() }
+    )
+}
+
+/// The part about veth devices: the addresses of the load, and the device of the tracker
+/// (scripts/bench-xdp).
+fn veth(variant: &Variant) -> String {
+    let trusted = "\n[limits]\ntrusted_sources = [\"198.18.0.0/15\"]\n";
+    let connects = match variant.kind.as_deref() {
+        Some(QUEUES) => "workers",
+        Some(DRIVER) => "driver",
+        _ => return trusted.to_owned(),
+    };
+    format!(
+        "{trusted}\n[xdp]\ninterfaces = [\"onrush0\"]\nrequired = true\n\
+         connects = \"{connects}\"\n"
     )
 }
 
@@ -160,5 +185,14 @@ mod tests {
         assert!(text.contains(tls) && text.contains("total = 1\n"), "{text}");
         let text = config(&variant, &of(Mix::Http), None, None);
         assert!(text.contains("[http]\nlisten = [\"127.0.0.1:7000\"]\n"), "{text}");
+        for (kind, connects) in
+            [(SOCKETS, None), (QUEUES, Some("workers")), (DRIVER, Some("driver"))]
+        {
+            let variant = Variant::new("onrush", Some(kind), &[(WORKERS, 1)]);
+            let text = config(&variant, &of(Mix::VethClassic), None, None);
+            let found = text.split_once("required = true\nconnects = \"").map(|(_, rest)| rest);
+            assert_eq!(found.map(|rest| rest.trim_end_matches("\"\n")), connects, "{text}");
+            assert!(text.contains("total = 1\n") && text.contains("trusted_sources"), "{text}");
+        }
     }
 }

@@ -8,13 +8,13 @@ use onrush_text::numbers::grouped;
 
 use super::{hundredths, line, percent};
 use crate::contender::unique;
-use crate::mix::{Mix, Protocol};
+use crate::mix::Mix;
 use crate::summary::{Row, Summary};
 
 /// The tables of all loads.
 pub(super) fn tables(text: &mut String, summary: &Summary) {
     let mixes = unique(summary.rows.iter().map(|row| row.case.mix));
-    for mix in mixes.into_iter().filter(|mix| mix.protocol() != Protocol::Udp) {
+    for mix in mixes.into_iter().filter(|mix| !mix.protocol().is_udp()) {
         let _ = write!(text, "\n## By cores: {mix}\n");
         let what = if mix.protocol().is_webtorrent() { "message" } else { "response" };
         table(text, summary, mix, &format!("{what}s per second"), |row| grouped(row.rate.median));

@@ -14,6 +14,7 @@ use onrush_config::host::granted;
 use onrush_config::{Host, Settings};
 use onrush_net::bind::Transport;
 use onrush_net::clock;
+use onrush_net::xdp::device::{Device, Driver, devices, drivers};
 use procfs_core::FromRead;
 use procfs_core::process::{LimitValue, Limits, Status};
 
@@ -42,10 +43,14 @@ pub struct Facts {
     pub tracker: Option<u32>,
     /// Limit of open files of the process (RLIMIT_NOFILE).
     pub open_files: Option<u64>,
+    /// Memory that the process may lock (RLIMIT_MEMLOCK), bytes; `None` for any.
+    pub memory_lock: Option<u64>,
     /// Whether the process runs as root.
     pub root: Option<bool>,
     /// Estimated error of the wall clock.
     pub clock_error: Option<Duration>,
+    /// The network interfaces, and what their drivers do.
+    pub interfaces: Vec<(Device, Driver)>,
     /// The addresses of the tracker's name, if it was given.
     pub records: Option<Records>,
 }
@@ -69,9 +74,11 @@ impl Facts {
             },
             tracker: None,
             open_files: None,
+            memory_lock: None,
             root: None,
             // From the running kernel, as no file has it.
             clock_error: clock::max_error().ok().filter(|_| !quick && root == Path::new("/")),
+            interfaces: if quick || root != Path::new("/") { Vec::new() } else { interfaces() },
             records: None,
         };
         facts.gather_limits();
@@ -89,10 +96,13 @@ impl Facts {
         self.tracker = of_tracker.as_ref().map(|(id, _)| *id);
         let process = self.tracker.map_or_else(|| "self".to_owned(), |id| id.to_string());
         let limits = of_tracker.map(|(_, limits)| limits).or_else(|| limits_of("self"));
-        self.open_files = limits.and_then(|limits| match limits.max_open_files.soft_limit {
-            LimitValue::Value(files) => Some(files),
+        let value = |limit| match limit {
+            LimitValue::Value(value) => Some(value),
             LimitValue::Unlimited => None,
-        });
+        };
+        let limits = limits.as_ref();
+        self.open_files = limits.and_then(|limits| value(limits.max_open_files.soft_limit));
+        self.memory_lock = limits.and_then(|limits| value(limits.max_locked_memory.soft_limit));
         let status = self.files.parse::<Status>(&format!("proc/{process}/status"));
         self.root = status.as_ref().map(|status| status.euid == 0);
         if self.tracker.is_some() {
@@ -168,6 +178,12 @@ impl Files {
             self.unreadable.borrow_mut().push(format!("{}: {error}", path.display()));
         }
     }
+}
+
+fn interfaces() -> Vec<(Device, Driver)> {
+    let devices = devices().unwrap_or_default();
+    let drivers = drivers(&devices);
+    devices.into_iter().zip(drivers).collect()
 }
 
 /// The last part of a path.

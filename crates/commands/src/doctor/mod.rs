@@ -9,6 +9,7 @@
 //! | `certificates` | checks of the certificates of HTTPS |
 //! | `network` | checks of cards, connection tracking, buffers, ports and the tracker's name |
 //! | `system` | checks of vCPUs, limits, memory, disk and clock |
+//! | `xdp` | checks of the interfaces of `[xdp]` |
 //! | `report` | findings as text, as JSON, and as a line of the log |
 
 pub mod facts;
@@ -17,6 +18,7 @@ mod certificates;
 mod network;
 mod report;
 mod system;
+mod xdp;
 
 use std::path::{Path, PathBuf};
 
@@ -137,8 +139,9 @@ impl Finding {
 
 /// The findings of all checks.
 pub fn checks(facts: &Facts) -> Vec<Finding> {
-    let certificates = certificates::checks(facts);
-    [network::checks(facts), system::checks(facts), certificates, network::records(facts)].concat()
+    let (certificates, records) = (certificates::checks(facts), network::records(facts));
+    [network::checks(facts), xdp::checks(facts), system::checks(facts), certificates, records]
+        .concat()
 }
 
 /// Runs the checks and prints their findings.

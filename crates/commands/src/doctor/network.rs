@@ -53,8 +53,7 @@ fn card(files: &Files, path: &Path, vcpus: u64) -> Option<Finding> {
         return None;
     }
     let card = name(path);
-    let mut queues = files.entries(path.join("queues"));
-    queues.retain(|queue| name(queue).starts_with("rx-"));
+    let queues = receive_queues(files, path);
     let moves_packets = |queue: &&PathBuf| {
         let mask = files.text(queue.join("rps_cpus")).unwrap_or_default();
         mask.chars().any(|digit| digit.is_ascii_hexdigit() && digit != '0')
@@ -101,6 +100,12 @@ fn card(files: &Files, path: &Path, vcpus: u64) -> Option<Finding> {
         return Some(Finding::note("cards", what).fix(fix));
     }
     Some(Finding::ok("cards", format!("{card} spreads packets over {queues} queues")))
+}
+
+pub(super) fn receive_queues(files: &Files, path: &Path) -> Vec<PathBuf> {
+    let mut queues = files.entries(path.join("queues"));
+    queues.retain(|queue| name(queue).starts_with("rx-"));
+    queues
 }
 
 /// The vCPUs that each interrupt of a card may reach.

@@ -118,6 +118,7 @@ fn changed(path: &str, key: &Key) -> String {
         "http.listen" => "[http]\nlisten = [\"127.0.0.1:7000\"]".to_owned(),
         "http.tls_listen" | "http.certificates" | "http.keys" => HTTPS.to_owned(),
         "xdp.interfaces" => setting(path, "[\"eth0\"]"),
+        "xdp.ring" => setting(path, "4096"),
         "xdp.required" => setting(path, "true") + "interfaces = [\"eth0\"]\n",
         "http.workers" => setting(path, "2"),
         "http.proxies" => setting(path, "[\"192.0.2.0/24\"]"),

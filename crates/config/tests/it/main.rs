@@ -123,6 +123,7 @@ const CONTRADICTIONS: &[(&str, &str, &str)] = &[
     ("listen = []", "1:10: `listen`", "a list of 0"),
     ("xdp = { interfaces = ['a', 'b', 'a'] }", "1:33: `xdp.interfaces.2`", "a is listed twice"),
     ("xdp = { interfaces = ['a b'] }", "1:23: `xdp.interfaces`", "ip link"),
+    ("xdp.ring = 2000", "1:12: `xdp.ring`", "write 2048"),
     ("xdp.required = true", "1:16: `xdp.required`", "`xdp.interfaces` is empty"),
     ("http.listen = [':80', '0.0.0.0:80']", "1:23: `http.listen.1`", "0.0.0.0:80 "),
     ("http.listen = [':80', ':6970']", "1:23: `http.listen.1`", "127.0.0.1:6970 is the address"),

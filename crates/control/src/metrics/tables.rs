@@ -1,10 +1,12 @@
 //! The tables of counters, of all crates, that `/metrics` and its reference show.
 
+use std::collections::BTreeSet;
+
 use super::snapshot::{AdminCounters, StatsSnapshot, Worker};
 use super::text::Samples;
 use onrush_tracker::member::Member;
 use onrush_tracker::metrics::{
-    Incoming, Series, ShardGauges, Shown, WebCounters, WorkerMetrics, XdpFrames,
+    Incoming, Series, ShardGauges, Shown, WebCounters, WorkerMetrics, XdpFrames, XdpQueue,
 };
 
 /// Appends the series of all tables to a page. The counters of another crate are one more.
@@ -34,6 +36,15 @@ pub(super) fn write<'a>(page: &mut String, all: &'a StatsSnapshot) {
             members.filter_map(of).collect()
         });
     }
+    let queues: Vec<_> = all.metrics().flat_map(|it| it.queues.iter()).collect();
+    let numbers: BTreeSet<_> = queues.iter().map(|queue| queue.queue.as_str()).collect();
+    let numbers: Vec<_> = numbers.into_iter().collect();
+    if !queues.is_empty() {
+        write_table(page, XdpQueue::SERIES, &numbers, |_, number| {
+            let of_number = queues.iter().filter(|queue| queue.queue == number);
+            of_number.map(|queue| (queue.interface.as_str(), *queue)).collect()
+        });
+    }
     write_table(page, AdminCounters::SERIES, &[""], |_, _| vec![("", &*all.admin)]);
 }
 
@@ -54,8 +65,9 @@ fn by_worker<'a, T>(
 }
 
 /// Appends the series of the table of the struct `T`. `families` are the values of the label
-/// `family`; one empty string where the table does not have it. `counters` returns those for series
-/// that these workers show, of a family, each with the value of the label `worker` or `interface`.
+/// `family` or `queue`; one empty string where the table has neither. `counters` returns those for
+/// series that these workers show, of a family, each with the value of the label `worker` or
+/// `interface`.
 fn write_table<'a, T: 'a>(
     page: &mut String,
     series: &'static [Series<T>],
@@ -74,7 +86,7 @@ fn write_table<'a, T: 'a>(
                 let count = |counters: &T| (field.read)(counters)[index].get();
                 let mut put = |worker: &str, count: u64| {
                     let value = |label: &&str| match *label {
-                        "family" => family,
+                        "family" | "queue" => family,
                         "worker" | "interface" => worker,
                         _ => own,
                     };

@@ -21,6 +21,7 @@ use onrush_tracker::access::{AccessList, Lists};
 use onrush_tracker::member::{Member, Role};
 use onrush_tracker::metrics::{
     Counter, Incoming, LOSSES, Series, ShardGauges, Summary, WebCounters, WorkerMetrics, XdpFrames,
+    XdpQueue,
 };
 
 /// Samples of the computed series, of two workers that [`full_snapshot`] fills. Each number of the
@@ -426,22 +427,36 @@ fn web_workers_show_the_series_of_http() {
 /// Counters of the program are in the series of all members, and have series of their own.
 #[test]
 fn programs_show_what_they_decide_by_interface() {
-    let worker = Member::new(Role::Both, 0, Arc::default());
     let program = Member::program("eth0.7", Arc::default());
     number(&program.metrics.xdp, XdpFrames::SERIES, &mut 1);
+    let queue = |queue: u32| XdpQueue {
+        interface: "eth0.7".into(),
+        queue: queue.to_string(),
+        ..XdpQueue::default()
+    };
+    let queues = [queue(0), queue(1)];
+    number(&queues[0], XdpQueue::SERIES, &mut 1);
+    number(&queues[1], XdpQueue::SERIES, &mut 21);
+    let metrics = WorkerMetrics { queues: queues.into(), ..WorkerMetrics::default() };
+    let worker = Member::new(Role::Both, 0, Arc::new(metrics));
     program.metrics.incoming.v4.datagrams.set(77);
-    let with = StatsSnapshot::of_members([worker.clone(), program].into(), Settings::for_test(""));
+    let with = StatsSnapshot::of_members([worker, program].into(), Settings::for_test(""));
     let shown = samples(&write(&with));
     let frames = |verdict| {
         shown[&format!("onrush_xdp_frames_total{{verdict=\"{verdict}\",interface=\"eth0.7\"}}")]
     };
-    assert_eq!((frames("answered"), frames("stale")), (1.0, 7.0));
+    assert_eq!((frames("answered"), frames("stale")), (1.0, 8.0));
+    let of_queue =
+        |name, labels| shown[&format!("onrush_xdp_queue_{name}{{{labels},interface=\"eth0.7\"}}")];
+    assert_eq!(of_queue("sent_datagrams_total", "queue=\"1\""), 22.0);
+    assert_eq!(of_queue("dropped_total", "cause=\"checksum\",queue=\"0\""), 4.0);
     let received = "onrush_received_datagrams_total{family=\"ipv4\",worker=\"xdp-eth0.7\"}";
     assert_eq!(shown[received], 77.0);
     let stats = Stats::of(&with);
     assert_eq!(stats.totals.traffic.incoming.datagrams, 77);
     let rows: Vec<_> = stats.workers.iter().map(|it| (it.program, it.takes_requests())).collect();
     assert_eq!(rows, [(false, true), (true, true)]);
+    let worker = Member::new(Role::Both, 0, Arc::default());
     let without = StatsSnapshot::of_members([worker].into(), Settings::for_test(""));
     assert!(!write(&without).contains("onrush_xdp"));
 }

@@ -1,22 +1,22 @@
-//! A thread that keeps capabilities which all other threads have dropped, so that a process that it
-//! starts has them: a successor loads an XDP program of its own.
+//! A thread that keeps capabilities which all other threads have dropped: for AF_XDP sockets that
+//! are opened later, and for a process that it starts, as a successor loads an XDP program of its
+//! own.
 //!
 //! Capabilities belong to threads, and a process gets those that its starter has in the ambient set
-//! (capabilities(7)). The thread keeps them permitted, and raises them while it starts a process.
+//! (capabilities(7)). The thread keeps them permitted, and raises them while it works for others.
 
 use std::io;
-use std::process::{Child, Command};
 use std::thread;
 
 use caps::{CapSet, Capability, CapsHashSet};
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 
-/// The thread. It ends when this is dropped.
-#[derive(Debug)]
+/// The thread. It ends when the last clone of this is dropped.
+#[derive(Clone, Debug)]
 pub struct SpawnThread(Sender<Job>);
 
-/// A command, and where to send the process that it has become.
-type Job = (Command, Sender<io::Result<Child>>);
+/// Work for the thread, which is told whether it has its capabilities.
+type Job = Box<dyn FnOnce(io::Result<()>) + Send>;
 
 impl SpawnThread {
     /// Starts the thread, and drops these capabilities from all sets of the calling one, whose
@@ -45,15 +45,22 @@ impl SpawnThread {
         Ok(Self(jobs))
     }
 
-    /// Starts a process with the capabilities.
+    /// Does some work with the capabilities, which a process that is started then has, too.
     ///
     /// # Errors
-    /// When it cannot be started.
-    pub fn spawn(&self, command: Command) -> io::Result<Child> {
-        let (result, started) = bounded(1);
-        let ended = || io::Error::other("the thread that starts processes has ended");
-        self.0.send((command, result)).map_err(|_| ended())?;
-        started.recv().map_err(|_| ended())?
+    /// That of the work, or when it cannot be done.
+    pub fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> io::Result<T> + Send + 'static,
+    ) -> io::Result<T> {
+        let (result, done) = bounded(1);
+        let job = move |raised: io::Result<()>| {
+            // The caller waits for it.
+            let _ = result.send(raised.and_then(|()| work()));
+        };
+        let ended = || io::Error::other("the thread with the capabilities has ended");
+        self.0.send(Box::new(job)).map_err(|_| ended())?;
+        done.recv().map_err(|_| ended())?
     }
 }
 
@@ -74,13 +81,13 @@ fn drop_all(capabilities: &[Capability]) -> Result<(), caps::errors::CapsError> 
 }
 
 fn serve(jobs: &Receiver<Job>, capabilities: &CapsHashSet) {
-    for (mut command, result) in jobs {
-        let raised = capabilities
-            .iter()
-            .try_for_each(|capability| caps::raise(None, CapSet::Ambient, *capability));
-        let started = raised.map_err(io::Error::other).and_then(|()| command.spawn());
+    const SETS: [CapSet; 2] = [CapSet::Effective, CapSet::Ambient];
+    for job in jobs {
+        let raised = SETS.into_iter().try_for_each(|set| {
+            capabilities.iter().try_for_each(|capability| caps::raise(None, set, *capability))
+        });
+        job(raised.map_err(io::Error::other));
         // It fails only where there are none.
-        let _ = caps::clear(None, CapSet::Ambient);
-        let _ = result.send(started);
+        SETS.into_iter().for_each(|set| _ = caps::clear(None, set));
     }
 }

@@ -21,6 +21,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use crossbeam_channel::{Receiver, never};
+use onrush_net::Socket;
 use onrush_net::bind::{self, Group};
 use onrush_net::mio::drops::DropReasons;
 use onrush_net::notice::Notice;
@@ -62,7 +63,6 @@ use onrush_tracker::running::{Addresses, Running, Scheme};
 use onrush_tracker::worker::Worker;
 use onrush_web::tls::Tls;
 use onrush_web::tls::certificates::CertificateError;
-use sockets::Backend;
 use web::{Web, WebWorker};
 
 /// Warning of a start as root without a configured user.
@@ -98,7 +98,7 @@ pub struct Tracker {
     pub drop_reasons: DropReasons,
     /// The XDP program, where it is attached.
     pub xdp: Option<XdpProgram>,
-    /// Starts a successor with the capabilities that the program takes.
+    /// Starts a successor with the capabilities that the program takes, and opens AF_XDP sockets.
     pub spawn_thread: Option<SpawnThread>,
     /// Which shard owns an info hash.
     pub map: ShardMap,
@@ -199,9 +199,11 @@ impl Tracker {
         start.replay_journal(true);
         start.load_blocks();
         let map = shard_map(settings.placement.shards(), &secrets);
-        let mut members = start.assemble(&mut group, &mut web, &secrets)?;
-        start.load_snapshot(shards(&mut members.0), map);
-        let mut tracker = start.into_tracker(members, map, &secrets)?;
+        let load = |start: &mut Start<'_>, shards: Vec<&mut Shard>| -> Result<(), StartError> {
+            start.load_snapshot(shards, map);
+            Ok(())
+        };
+        let mut tracker = start.into_tracker((&mut group, &mut web), &secrets, load)?;
         tracker.steering = sockets::steer(settings, map, &mut group);
         tracker.serve(settings, (group, web.groups), (secrets.shard_key, Arc::default()));
         Ok(tracker)
@@ -223,7 +225,9 @@ impl Tracker {
         let mut start =
             Start::begin(settings, xdp, |listen| admin::bind_or_wait(settings, listen))?;
         let mut side = SuccessorSide::request(settings, start.clock)?;
-        start.xdp.adopt(std::mem::take(&mut side.links)).map_err(StartError::Xdp)?;
+        let links = std::mem::take(&mut side.links);
+        let take = |options: &_| side.take_queue(options);
+        start.xdp.adopt(links, settings, take).map_err(StartError::Xdp)?;
         let (mut group, sockets) = sockets::take(settings, &mut side)?;
         let (mut web, listeners) = Web::take(settings, &mut side)?;
         let pending = Pending { sockets, listeners };
@@ -245,12 +249,13 @@ impl Tracker {
         let secrets = Secrets { shard_key, ..Secrets::random(keys) };
         let map = shard_map(settings.placement.shards(), &secrets);
         start.adopt_commitment(current.as_ref().map(|current| current.commitment));
-        let mut members = start.assemble(&mut group, &mut web, &secrets)?;
-        let (access, now) = (&start.access.lists().access, start.clock.now());
-        let limit = settings.limits.peers;
-        side.load_peers(shards(&mut members.0), map, access, now, limit, force)?;
-        start.keep_unread_of(current.and_then(|current| current.unread));
-        let mut tracker = start.into_tracker(members, map, &secrets)?;
+        let load = |start: &mut Start<'_>, shards: Vec<&mut Shard>| -> Result<(), StartError> {
+            let (access, now) = (&start.access.lists().access, start.clock.now());
+            side.load_peers(shards, map, access, now, settings.limits.peers, force)?;
+            start.keep_unread_of(current.and_then(|current| current.unread));
+            Ok(())
+        };
+        let mut tracker = start.into_tracker((&mut group, &mut web), &secrets, load)?;
         let merging = Arc::default();
         tracker.acquire_sockets(&mut side, pending, settings, (journal_length, &merging))?;
         tracker.steering = sockets::steer(settings, map, &mut group);
@@ -298,8 +303,8 @@ fn counting(settings: &Settings) -> usize {
     settings.placement.workers() + web + usize::from(!settings.xdp.interfaces.is_empty())
 }
 
-/// The members of a tracker: workers, and web workers; and the addresses that they serve.
-type Members = (Vec<Worker<Backend>>, Vec<WebWorker>, Addresses);
+/// The members of a tracker: workers, and web workers.
+type Members<S> = (Vec<Worker<S>>, Vec<WebWorker>);
 
 /// A start in progress: everything that is prepared before there are workers.
 struct Start<'a> {
@@ -399,26 +404,19 @@ impl<'a> Start<'a> {
         }
     }
 
-    /// Makes the workers, on the sockets of `group`, which keeps copies of them, and the web
-    /// workers.
-    fn assemble(
+    /// Makes the workers on these backends, and the web workers, for these addresses.
+    fn assemble<S: Socket>(
         &mut self,
-        group: &mut Group,
+        backends: Vec<S>,
         web: &mut Web,
         secrets: &Secrets,
-    ) -> Result<Members, StartError> {
-        let backends = sockets::backends(self.settings, group, &self.drop_reasons)
-            .map_err(StartError::Poll)?;
+        addresses: &Addresses,
+    ) -> Members<S> {
         // With the commitment, so that no peer is dropped for its age too early.
         let rules = self.overload.rules(self.settings, self.access.lists());
         self.warnings.extend(web.notices());
         let (limits, wakers) = (self.settings.workers(), web.wakers());
         let (workers, fronts) = assemble_with_fronts(&limits, secrets, backends, &rules, wakers);
-        let addresses = Addresses {
-            udp: group.addresses.clone(),
-            http: web.addresses(Scheme::Http),
-            https: web.addresses(Scheme::Https),
-        };
         self.tls = web.tls.clone();
         self.certificates = web.certificates.clone();
         if let Some(loaded) = &self.certificates {
@@ -426,8 +424,8 @@ impl<'a> Start<'a> {
             self.warnings.extend(warnings.map(|warning| warning.text));
         }
         let limits = self.settings.http.limits;
-        let fronts = web.take_workers(fronts, (&rules, secrets), limits, &addresses);
-        Ok((workers, fronts, addresses))
+        let fronts = web.take_workers(fronts, (&rules, secrets), limits, addresses);
+        (workers, fronts)
     }
 
     /// Loads the peers of the last snapshot, if there is one.
@@ -455,13 +453,40 @@ impl<'a> Start<'a> {
         }
     }
 
-    /// Starts the workers' threads, which wait at a gate until the tracker serves.
+    /// Makes the members on the sockets of `group`, which keeps copies of them, and loads the peers
+    /// into their shards. The backend of the workers is chosen here.
     fn into_tracker(
-        self,
-        (workers, fronts, addresses): Members,
-        map: ShardMap,
+        mut self,
+        (group, web): (&mut Group, &mut Web),
         secrets: &Secrets,
+        load: impl FnOnce(&mut Self, Vec<&mut Shard>) -> Result<(), StartError>,
     ) -> Result<Tracker, StartError> {
+        let sockets = sockets::backends(self.settings, group, &self.drop_reasons)
+            .map_err(StartError::Poll)?;
+        let addresses = Addresses {
+            udp: group.addresses.clone(),
+            http: web.addresses(Scheme::Http),
+            https: web.addresses(Scheme::Https),
+        };
+        if !self.xdp.has_queues() {
+            return self.run(sockets, web, secrets, addresses, load);
+        }
+        let with_queues = self.xdp.share_queues(sockets).map_err(StartError::Poll)?;
+        self.run(with_queues, web, secrets, addresses, load)
+    }
+
+    /// Starts the threads of the members, which wait at a gate until the tracker serves.
+    fn run<S: Socket + Send + 'static>(
+        mut self,
+        backends: Vec<S>,
+        web: &mut Web,
+        secrets: &Secrets,
+        addresses: Addresses,
+        load: impl FnOnce(&mut Self, Vec<&mut Shard>) -> Result<(), StartError>,
+    ) -> Result<Tracker, StartError> {
+        let (mut workers, fronts) = self.assemble(backends, web, secrets, &addresses);
+        load(&mut self, shards(&mut workers))?;
+        let map = shard_map(self.settings.placement.shards(), secrets);
         let Self { settings, mut warnings, admin, access, clock, overload, .. } = self;
         let Self { drop_reasons, files, tls, certificates, xdp, .. } = self;
         let ids = ConnectionIds::new(&secrets.keys, settings.connection.validity);
@@ -503,7 +528,7 @@ fn log_changes(settings: &Settings, running: Option<&ShownValues>) {
 }
 
 /// The shards of all workers, in order.
-fn shards(workers: &mut [Worker<Backend>]) -> Vec<&mut Shard> {
+fn shards<S: Socket>(workers: &mut [Worker<S>]) -> Vec<&mut Shard> {
     let sides = workers.iter_mut().filter_map(|worker| worker.swarm_side.as_mut());
     sides.map(|side| &mut side.shard).collect()
 }

@@ -31,7 +31,7 @@ impl Tracker {
         let (Some(lock), Some(directory)) = (&self.files.lock, &settings.state_dir) else { return };
         let (events, handoffs) = unbounded();
         let path = directory.join(SOCKET);
-        let sections = sections(&group, listeners, self.xdp.as_ref(), lock);
+        let sections = sections(&group, listeners, self.xdp.as_mut(), lock);
         let listening = sections.and_then(|(sections, descriptors)| {
             let handoff = Handoff {
                 version: version().to_owned(),
@@ -67,7 +67,7 @@ impl Tracker {
 fn sections(
     group: &Group,
     listeners: Vec<web::Group>,
-    xdp: Option<&XdpProgram>,
+    xdp: Option<&mut XdpProgram>,
     lock: &StateLock,
 ) -> io::Result<(Vec<Section>, Vec<Vec<OwnedFd>>)> {
     let mut all = Vec::new();
@@ -80,8 +80,12 @@ fn sections(
         let kind = SectionKind::of_listeners((scheme, address));
         all.push((kind, listeners.into_iter().map(OwnedFd::from).collect()));
     }
-    for (index, link) in xdp.into_iter().flat_map(XdpProgram::links) {
-        all.push((SectionKind::Xdp(index), vec![link.try_clone_to_owned()?]));
+    if let Some(xdp) = xdp {
+        for (index, link) in xdp.links() {
+            all.push((SectionKind::Xdp(index), vec![link.try_clone_to_owned()?]));
+        }
+        let queues = xdp.take_queues().into_iter();
+        all.extend(queues.map(|(id, descriptors)| (SectionKind::Queue(id), descriptors)));
     }
     all.push((SectionKind::Lock, lock.share()?));
     let of = |(kind, descriptors): (_, Vec<OwnedFd>)| {

@@ -5,7 +5,7 @@ use std::io;
 
 use onrush_net::adopt::Adopted;
 use onrush_net::bind::{self, BoundSocket, Buffers, Group};
-use onrush_net::mio::{self, drops::DropReasons};
+use onrush_net::mio::{self, Backend, drops::DropReasons};
 use onrush_net::regroup::{PendingSockets, regroup};
 use onrush_net::steering::{self, Function, Steering};
 use onrush_proto::scrape::{HASH_LEN, REQUEST_HEAD_LEN};
@@ -15,9 +15,6 @@ use super::StartError;
 use crate::upgrade::successor::SuccessorSide;
 use onrush_config::Settings;
 use onrush_tracker::limits::Placement;
-
-/// The workers' network side.
-pub(super) type Backend = mio::Backend;
 
 /// Offset of the info hash in announces, and of the first one in scrapes.
 const INFO_HASH_OFFSET: usize = REQUEST_HEAD_LEN;

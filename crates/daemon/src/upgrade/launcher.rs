@@ -52,7 +52,7 @@ impl Program {
         let mut command = self.command(LAUNCHER, force);
         command.stdin(OwnedFd::from(theirs));
         let mut launcher = match with {
-            Some(thread) => thread.spawn(command)?,
+            Some(thread) => thread.run(move || command.spawn())?,
             None => command.spawn()?,
         };
         let (done, exited) = bounded(1);

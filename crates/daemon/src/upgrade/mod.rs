@@ -5,9 +5,10 @@
 //! ```text
 //! successor                                  predecessor (serves)
 //!  │── Request: protocol version ─────────────▶│
-//!  │◀─ Handoff: addresses, shard key; sockets, listeners, XDP links, lock, control socket │
+//!  │◀─ Handoff: addresses, shard key; sockets, listeners, links, queues, lock, control socket │
 //!  │   (opens further sockets)                 │
-//!  │── Accept: addresses to keep ─────────────▶│
+//!  │   (maps queues)                           │
+//!  │── Accept: addresses and queues to keep ──▶│
 //!  │◀─ Dump: number of peers ──────────────────│ records stops and replacements from here on
 //!  │◀─ all peers, as a snapshot ───────────────│ dumps in steps
 //!  │   (workers wait at a gate)                │
@@ -18,7 +19,7 @@
 //!  │   (late changes, rules; binds sockets)    │
 //!  │── Acquired ──────────────────────────────▶│
 //!  │   (replaces the XDP program on its links) │
-//!  │ (serves)                                  │ drains addresses not kept
+//!  │ (serves)                                  │ drains addresses and queues not kept
 //!  │◀─ a byte ─────────────────────────────────│ has named it to the service manager; workers stop
 //!  │◀─ stops and peers since the dump ─────────│
 //!  │                                           │ exits with 0
@@ -26,7 +27,8 @@
 //!
 //! Both processes have the same sockets, so datagrams and connections queue in the kernel while
 //! neither serves. Until the predecessor has read `Acquired` it can resume, and does so on any
-//! failure; after that it never reads a shared socket again, nor accepts from a shared listener.
+//! failure; after that it never reads a shared socket or queue again, nor accepts from a shared
+//! listener.
 //! Every wait has a timeout. A shard's change log is bounded: peers whose stop it has dropped stay
 //! listed until their lifetime ends.
 //!

@@ -262,7 +262,7 @@ impl PredecessorSide {
                 log::error!("{error}; its worker does not serve");
             }
         })?;
-        self.drain_dropped_addresses(&link, &keeps);
+        self.drain_rest(&link, &keeps);
         let since = Since { begun, stops };
         // The lock is never released: a lost socket is made again by the successor, not here.
         std::mem::forget(control);
@@ -320,24 +320,37 @@ impl PredecessorSide {
         }
     }
 
-    /// Answers the datagrams and connections queued at addresses that the successor does not serve.
-    fn drain_dropped_addresses(&self, link: &impl Link, keeps: &[SectionKind]) {
+    /// Answers the datagrams and connections queued at addresses that the successor does not serve,
+    /// and in queues that it has not taken.
+    fn drain_rest(&self, link: &impl Link, keeps: &[SectionKind]) {
+        let queue = |kind: &SectionKind| match kind {
+            SectionKind::Queue(id) => Some(*id),
+            _ => None,
+        };
+        let taken = keeps.iter().filter_map(queue).collect();
         let kinds = self.handoff.sections.iter().map(|section| section.kind);
         let dropped = kinds.filter(|kind| !keeps.contains(kind));
-        let (mut udp, mut web) = (Vec::new(), Vec::new());
+        let (mut udp, mut web, mut may_have_queues) = (Vec::new(), Vec::new(), false);
         for kind in dropped {
             match kind {
                 SectionKind::Udp(address) => udp.push(address),
                 SectionKind::Http(address) | SectionKind::Https(address) => web.push(address),
                 // The program of the successor passes what that does not serve.
-                SectionKind::Xdp(_) | SectionKind::Lock | SectionKind::Control => {}
+                SectionKind::Xdp(_) | SectionKind::Queue(_) => may_have_queues = true,
+                SectionKind::Lock | SectionKind::Control => {}
             }
         }
         let wait = |results: &_| link.wait(results, DRAIN_TIMEOUT);
-        if !udp.is_empty()
-            && !self.orders.drain(&udp.into()).is_ok_and(|drained| drained.wait_by(wait).is_ok())
-        {
-            log::warn!("some requests at addresses that are no longer served were not answered");
+        if may_have_queues || !udp.is_empty() {
+            let udp = udp.into();
+            let drain = |_| {
+                let drained = self.orders.drain(&udp, &taken);
+                drained.is_ok_and(|drained| drained.wait_by(wait).is_ok())
+            };
+            // Twice: frames that are redirected at the first time have arrived by the second.
+            if !(0..2).all(drain) {
+                log::warn!("some requests that the successor does not get were not answered");
+            }
         }
         if !web.is_empty()
             && let Ok(drained) = self.orders.drain_fronts(&web.into())

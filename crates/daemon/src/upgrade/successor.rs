@@ -8,9 +8,11 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
 use std::vec;
 
+use onrush_net::QueueId;
 use onrush_net::bind::BoundSocket;
 use onrush_net::regroup::AddressSockets;
 use onrush_net::stream::listen::AddressListeners;
+use onrush_net::xdp::{Queue, QueueOptions};
 use onrush_swarm::{ChangeReader, Interest, Shard, ShardMap};
 use thiserror::Error;
 
@@ -76,6 +78,8 @@ pub struct SuccessorSide<L = UnixLink> {
     keeps: Vec<SectionKind>,
     /// The links that hold the XDP program at interfaces, by their indices.
     pub links: Vec<(u32, OwnedFd)>,
+    /// The queues of interfaces that are not taken.
+    queues: Vec<(QueueId, Vec<OwnedFd>)>,
     /// The state directory's lock.
     pub lock: Option<StateLock>,
     /// The control socket, if the predecessor has one.
@@ -174,7 +178,8 @@ impl<L: Link> SuccessorSide<L> {
         let bound: Vec<_> = handoff.listeners().map(|(_, address)| address).collect();
         let (mut keeps_web, added_web) = compare(&bound, web, |(_, listen)| *listen);
         let (mut kept, mut kept_web, mut keeps) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut links, mut lock, mut control) = (Vec::new(), None, None);
+        let (mut links, mut queues) = (Vec::new(), Vec::new());
+        let (mut lock, mut control) = (None, None);
         for (kind, descriptors) in link.receive_descriptors(&handoff.sections)? {
             match kind {
                 SectionKind::Udp(address) => {
@@ -196,6 +201,7 @@ impl<L: Link> SuccessorSide<L> {
                 SectionKind::Xdp(index) => {
                     links.extend(descriptors.into_iter().map(|link| (index, link)));
                 }
+                SectionKind::Queue(id) => queues.push((id, descriptors)),
                 SectionKind::Lock => lock = Some(StateLock::adopt(descriptors)?),
                 SectionKind::Control => {
                     control = descriptors.into_iter().next().map(UnixListener::from);
@@ -203,7 +209,24 @@ impl<L: Link> SuccessorSide<L> {
             }
         }
         let (web, stops) = (HandedListeners { kept: kept_web, added: added_web }, Vec::new());
-        Ok(Self { link, handoff, kept, added, web, keeps, links, lock, control, stops })
+        Ok(Self { link, handoff, kept, added, web, keeps, links, queues, lock, control, stops })
+    }
+
+    /// Takes a queue, if the predecessor has it with these options.
+    pub fn take_queue(&mut self, options: &QueueOptions) -> Option<Queue> {
+        let id = options.id()?;
+        let at = self.queues.iter().position(|(of, _)| *of == id)?;
+        match Queue::adopt(options.clone(), self.queues.swap_remove(at).1) {
+            Ok(queue) => {
+                self.keeps.push(SectionKind::Queue(id));
+                Some(queue)
+            }
+            Err(error) => {
+                let QueueOptions { interface, queue, .. } = options;
+                log::info!("queue {queue} of {interface} is opened anew: {error}");
+                None
+            }
+        }
     }
 
     /// Accepts the handoff, and loads the peers as they arrive. If they are more than `limit`,

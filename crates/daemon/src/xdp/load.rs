@@ -1,7 +1,9 @@
-//! Loads the XDP program and attaches it to the configured interfaces, before the process changes
-//! its user and loses what that takes. The program passes every frame until it has rules.
+//! Loads the XDP program, attaches it to the configured interfaces and opens their queues, before
+//! the process changes its user and loses what that takes. The program passes every frame until it
+//! has rules.
 
 use std::fs;
+use std::io;
 use std::mem;
 use std::os::fd::OwnedFd;
 
@@ -10,19 +12,26 @@ use onrush_config::settings::{
     XDP_INTERFACES, XdpConnects, XdpMode, XdpReplies, XdpSettings as Keys,
 };
 use onrush_config::{Refused, Settings};
-use onrush_net::xdp::device::{Device, devices};
-use onrush_net::xdp::{AttachError, Mode};
+use onrush_net::mio;
+use onrush_net::xdp::device::{Device, OLDEST, devices, is_too_old};
+use onrush_net::xdp::{AttachError, Backend, Mode, OpenError, Queue, QueueOptions};
 use onrush_tracker::xdp::{XdpIntake, XdpSettings};
 
+use super::queues::{self, Queues, TakeQueue};
 use crate::process::spawn_thread::SpawnThread;
 use crate::process::user;
 
-/// Capabilities to load and attach the program (capabilities(7)). Without CAP_PERFMON the verifier
-/// permits no arithmetic with pointers into a frame.
-const NEEDED: [Capability; 3] =
-    [Capability::CAP_BPF, Capability::CAP_NET_ADMIN, Capability::CAP_PERFMON];
-/// The oldest version of Linux whose programs have what this one uses.
-const OLDEST: [u32; 2] = [6, 1];
+/// Capabilities to load and attach the program, and to open AF_XDP sockets (capabilities(7)).
+/// Without CAP_PERFMON the verifier permits no arithmetic with pointers into a frame.
+const NEEDED: [Capability; 4] = [
+    Capability::CAP_BPF,
+    Capability::CAP_NET_ADMIN,
+    Capability::CAP_NET_RAW,
+    Capability::CAP_PERFMON,
+];
+/// The consequences of failures.
+const WITHOUT_PROGRAM: &str = "requests reach the sockets without the program";
+const WITHOUT_QUEUE: &str = "requests of queues without an AF_XDP socket reach the UDP sockets";
 /// The type of devices that lose what a program transmits, unless the other end has one too.
 const VETH: &str = "veth";
 
@@ -37,6 +46,9 @@ pub struct Loaded {
     pub(super) links: Vec<(u32, OwnedFd)>,
     /// The interfaces that have another program, which may be the predecessor's.
     occupied: Vec<(String, Refused)>,
+    /// The queues of the interfaces, until the workers have them.
+    pub(super) queues: Queues,
+    pub(super) queue_count: usize,
 }
 
 /// The result of an attempt to attach the program.
@@ -46,7 +58,7 @@ pub struct Attempt {
     pub loaded: Option<Loaded>,
     /// Why it is not attached to an interface, and what has no effect.
     pub warnings: Vec<String>,
-    /// Starts a successor with the capabilities that the program takes.
+    /// Starts a successor with the capabilities that the program takes, and opens AF_XDP sockets.
     pub spawn_thread: Option<SpawnThread>,
     /// Whether a failure is an error.
     required: bool,
@@ -66,28 +78,40 @@ impl Attempt {
         let mut attempt = Self { required: keys.required, ..Self::default() };
         if !keys.interfaces.is_empty() {
             attempt.needed = &NEEDED;
-            attempt.attach(keys, is_successor)?;
+            queues::raise_locked_memory();
+            attempt.attach(settings, is_successor)?;
             attempt.drop_capabilities();
         }
         Ok(attempt)
     }
 
-    fn attach(&mut self, keys: &Keys, is_successor: bool) -> Result<(), Refused> {
+    fn attach(&mut self, settings: &Settings, is_successor: bool) -> Result<(), Refused> {
+        let keys = &settings.xdp;
         let (intake, devices) = match load() {
             Ok(loaded) => loaded,
-            Err(why) => return self.fail(Refused::new(XDP_INTERFACES, &why)),
+            Err(why) => return self.fail(Refused::new(XDP_INTERFACES, &why), WITHOUT_PROGRAM),
         };
-        let settings = answers(keys, &devices);
-        let (interfaces, links, occupied) = (Vec::new(), Vec::new(), Vec::new());
-        let mut loaded = Loaded { intake, interfaces, settings, links, occupied };
+        let mut loaded = Loaded {
+            intake,
+            interfaces: Vec::new(),
+            settings: answers(keys, &devices),
+            links: Vec::new(),
+            occupied: Vec::new(),
+            queues: Queues::new(),
+            queue_count: 0,
+        };
         for (nth, name) in keys.interfaces.iter().enumerate() {
-            let Err(error) = loaded.attach(name, keys.mode) else { continue };
-            let refused = Refused::new(format!("{XDP_INTERFACES}.{nth}"), &error);
-            match error {
-                AttachError::Occupied(..) if is_successor => {
-                    loaded.occupied.push((name.clone(), refused));
+            let key = || format!("{XDP_INTERFACES}.{nth}");
+            match loaded.attach(name, keys.mode) {
+                Ok(index) => {
+                    if let Some(error) = loaded.add_queues(name, index, settings, None) {
+                        self.fail(Refused::new(key(), &error), WITHOUT_QUEUE)?;
+                    }
                 }
-                _ => self.fail(refused)?,
+                Err(error @ AttachError::Occupied(..)) if is_successor => {
+                    loaded.occupied.push((name.clone(), Refused::new(key(), &error)));
+                }
+                Err(error) => self.fail(Refused::new(key(), &error), WITHOUT_PROGRAM)?,
             }
         }
         self.warnings.extend(without_table(keys));
@@ -118,11 +142,17 @@ impl Attempt {
         }
     }
 
-    /// Takes the links of the predecessor. Without one, another program is not the predecessor's.
+    /// Takes the links of the predecessor, and its queues by `take`; others are opened once it has
+    /// ended. Without a link, another program is not the predecessor's.
     ///
     /// # Errors
     /// Why the program cannot be attached, where it is required.
-    pub fn adopt(&mut self, mut links: Vec<(u32, OwnedFd)>) -> Result<(), Refused> {
+    pub fn adopt(
+        &mut self,
+        mut links: Vec<(u32, OwnedFd)>,
+        settings: &Settings,
+        mut take: impl FnMut(&QueueOptions) -> Option<Queue>,
+    ) -> Result<(), Refused> {
         let Some(mut loaded) = self.loaded.take() else { return Ok(()) };
         let devices = devices().unwrap_or_default();
         for (name, refused) in mem::take(&mut loaded.occupied) {
@@ -131,34 +161,68 @@ impl Attempt {
             match links.iter().position(|(of, _)| Some(*of) == index) {
                 Some(at) => {
                     let (index, link) = links.swap_remove(at);
+                    let failure = loaded.add_queues(&name, index, settings, Some(&mut take));
+                    if let Some(error) = failure {
+                        self.fail(Refused::new(refused.key, &error), WITHOUT_QUEUE)?;
+                    }
                     loaded.interfaces.push((name, index));
                     loaded.links.push((index, link));
                 }
-                None => self.fail(refused)?,
+                None => self.fail(refused, WITHOUT_PROGRAM)?,
             }
         }
         self.loaded = Some(loaded).filter(|it| !it.interfaces.is_empty());
         Ok(())
     }
 
-    fn fail(&mut self, refused: Refused) -> Result<(), Refused> {
+    /// Whether there are queues for the workers.
+    pub fn has_queues(&self) -> bool {
+        self.loaded.as_ref().is_some_and(|loaded| loaded.queues.count() > 0)
+    }
+
+    /// Gives the queues to the workers, whose sockets these are. Once.
+    ///
+    /// # Errors
+    /// When the process has no descriptors left.
+    pub fn share_queues(&mut self, sockets: Vec<mio::Backend>) -> io::Result<Vec<Backend>> {
+        let loaded = self.loaded.as_mut().ok_or(io::ErrorKind::NotFound)?;
+        let map = || loaded.intake.sockets();
+        loaded.queues.share(sockets, map, self.spawn_thread.as_ref())
+    }
+
+    fn fail(&mut self, refused: Refused, consequence: &str) -> Result<(), Refused> {
         if self.required {
             return Err(refused);
         }
-        self.warnings.push(format!("{refused}; requests reach the sockets without the program"));
+        self.warnings.push(format!("{refused}; {consequence}"));
         Ok(())
     }
 }
 
 impl Loaded {
-    fn attach(&mut self, name: &str, mode: XdpMode) -> Result<(), AttachError> {
+    /// Adds the queues of an interface; returns why one of them is not open.
+    fn add_queues(
+        &mut self,
+        name: &str,
+        index: u32,
+        settings: &Settings,
+        take: Option<&mut TakeQueue<'_>>,
+    ) -> Option<OpenError> {
+        let ((first, count), failure) = self.queues.add(name, settings, take);
+        self.queue_count = self.queues.count();
+        let redirected = self.intake.redirect_queues(index, first, count);
+        let other = |error| OpenError::Other(name.to_owned(), 0, error);
+        failure.or(redirected.err().map(other))
+    }
+
+    fn attach(&mut self, name: &str, mode: XdpMode) -> Result<u32, AttachError> {
         let mode = match mode {
             XdpMode::Native => Mode::Native,
             XdpMode::Generic => Mode::Generic,
         };
         let index = self.intake.attach(name, mode)?;
         self.interfaces.push((name.to_owned(), index));
-        Ok(())
+        Ok(index)
     }
 }
 
@@ -186,6 +250,9 @@ pub fn check(settings: &Settings) -> (Vec<Refused>, Vec<String>) {
             Some(_) => {}
         }
     }
+    let is_there = |name: &&str| devices.iter().any(|device| device.name == **name);
+    let found = keys.interfaces.iter().map(String::as_str).filter(is_there);
+    notes.push(queues::note(found, settings));
     if keys.connects == XdpConnects::Auto && !answers(keys, &devices).answer_connects {
         notes.push(
             "xdp.connects: workers answer connects, as a device is a veth: write `connects = \
@@ -246,15 +313,6 @@ fn missing_capabilities() -> Vec<String> {
     NEEDED.into_iter().filter(|it| !has(*it)).map(|name| name.to_string()).collect()
 }
 
-/// Whether this version of Linux is too old; an unknown one is not.
-fn is_too_old(release: &str) -> bool {
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
-    match (numbers.next(), numbers.next()) {
-        (Some(Ok(major)), Some(Ok(minor))) => [major, minor] < OLDEST,
-        _ => false,
-    }
-}
-
 /// Who answers connects, and where replies go.
 fn answers(keys: &Keys, devices: &[Device]) -> XdpSettings {
     let is_veth = |it: &Device| it.kind == VETH && keys.interfaces.contains(&it.name);
@@ -290,16 +348,6 @@ fn without_table(keys: &Keys) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn kernels_before_6_1_are_too_old() {
-        for old in ["5.15.0-91-generic", "6.0.19", "4.19", "6.0"] {
-            assert!(is_too_old(old), "{old}");
-        }
-        for new in ["6.1.0-18-amd64\n", "6.18.44", "7.0-rc1", "10.2", "", "unknown"] {
-            assert!(!is_too_old(new), "{new}");
-        }
-    }
 
     #[test]
     fn on_veth_devices_workers_answer_unless_the_driver_is_configured() {

@@ -5,10 +5,12 @@
 //! | module | contents |
 //! |---|---|
 //! | [`load`] | loads and attaches the program, and why that fails |
+//! | `queues` | the AF_XDP queues of its interfaces |
 //! | `places` | the tracker's addresses at an interface |
 
 pub mod load;
 mod places;
+mod queues;
 
 use std::collections::HashMap;
 use std::io;
@@ -17,6 +19,8 @@ use std::net::SocketAddr;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
+use onrush_config::Settings;
+use onrush_net::QueueId;
 use onrush_net::xdp::device::{addresses, devices};
 use onrush_tracker::clock::Clock;
 use onrush_tracker::connection::ConnectionIds;
@@ -37,6 +41,10 @@ const RETRY: u32 = 30;
 pub struct XdpProgram {
     intake: XdpIntake,
     interfaces: Vec<Interface>,
+    /// The queues of all interfaces, which the workers have.
+    queues: usize,
+    /// Copies of their descriptors, for a successor.
+    copies: Vec<(QueueId, Vec<OwnedFd>)>,
     settings: XdpSettings,
     ids: ConnectionIds,
     /// The addresses of the workers' sockets.
@@ -72,6 +80,8 @@ impl XdpProgram {
         Self {
             intake: loaded.intake,
             interfaces: loaded.interfaces.into_iter().map(interface).collect(),
+            queues: loaded.queue_count,
+            copies: loaded.queues.copies,
             settings: loaded.settings,
             ids,
             listen: listen.to_vec(),
@@ -88,16 +98,26 @@ impl XdpProgram {
         self.interfaces.iter().map(|it| Member::program(&it.name, it.metrics.clone()))
     }
 
-    /// Where it is, and who answers connects, for the log.
-    pub fn line(&self) -> String {
+    /// Where it is, who answers connects, and the queues, for the log.
+    pub fn line(&self, settings: &Settings) -> String {
         let names: Vec<_> = self.interfaces.iter().map(|it| it.name.as_str()).collect();
         let by = if self.settings.answer_connects { "the program" } else { "the workers" };
-        format!("XDP program at {}: connects are answered by {by}", names.join(" and "))
+        format!(
+            "XDP program at {} ({}): connects are answered by {by}; {}",
+            names.join(" and "),
+            settings.xdp.mode.word(),
+            queues::line(self.queues, settings)
+        )
     }
 
     /// The links of the interfaces, by their indices, for a successor.
     pub fn links(&self) -> impl Iterator<Item = (u32, BorrowedFd<'_>)> {
         self.intake.links()
+    }
+
+    /// Copies of the descriptors of the queues that were open at the start, for a successor. Once.
+    pub fn take_queues(&mut self) -> Vec<(QueueId, Vec<OwnedFd>)> {
+        mem::take(&mut self.copies)
     }
 
     /// Replaces the program of the predecessor, which has released the sockets. Returns a warning

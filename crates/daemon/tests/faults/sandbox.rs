@@ -35,8 +35,8 @@ pub(crate) const TRACKER: [&str; 2] = ["10.9.0.1", "fd09::1"];
 /// See [`TRACKER`].
 pub(crate) const CLIENTS: [&str; 2] = ["10.9.0.2", "fd09::2"];
 
-/// The host of the tracker and that of its clients, joined by a link: interface `tracker` of the
-/// one is connected with interface `clients` of the other.
+/// The host of the tracker and that of its clients, joined by a link of two queues: interface
+/// `tracker` of the one is connected with interface `clients` of the other.
 pub(crate) struct Hosts {
     tracker: File,
     clients: File,
@@ -51,7 +51,9 @@ impl Hosts {
             let tracker = Self::network();
             let hosts = Self { tracker, clients };
             let there = format!("/proc/{}/fd/{}", std::process::id(), hosts.clients.as_raw_fd());
-            run(&format!("ip link add tracker type veth peer name clients netns {there}"));
+            let queues = "numtxqueues 2 numrxqueues 2";
+            let peer = format!("clients {queues} netns {there}");
+            run(&format!("ip link add name tracker {queues} type veth peer name {peer}"));
             hosts.set_up("tracker", TRACKER);
             hosts.on_clients(|| hosts.set_up("clients", CLIENTS));
             test(&hosts)

@@ -37,9 +37,9 @@ fn the_program_answers_connects_refuses_forged_ids_and_every_datagram_is_counted
             }
             client.send(b"no request");
         }
-        let (passed, refused) = (2 * 3, 2 * (FORGED + 1));
-        let all = 2 * CONNECTS + passed + refused;
-        let answered = 2 * CONNECTS + passed;
+        let (redirected, refused) = (2 * 3, 2 * (FORGED + 1));
+        let all = 2 * CONNECTS + redirected + refused;
+        let answered = 2 * CONNECTS + redirected;
         let expected = BTreeMap::from([
             ("received_datagrams", all),
             ("requests", answered),
@@ -48,9 +48,9 @@ fn the_program_answers_connects_refuses_forged_ids_and_every_datagram_is_counted
             ("sent_datagrams", answered),
         ]);
         eventually("all are counted once", || sums(&daemon) == expected);
-        let by_verdict = ["answered", "refused", "passed", "stale", "checksum", "martian"];
+        let by_verdict = ["answered", "refused", "redirected", "passed", "checksum", "martian"];
         let by_verdict = by_verdict.map(|verdict| frames(&daemon, verdict));
-        assert_eq!(by_verdict, [2 * CONNECTS, refused, passed, 0, 0, 0]);
+        assert_eq!(by_verdict, [2 * CONNECTS, refused, redirected, 0, 0, 0]);
         let metrics = daemon.metrics();
         let forged = ["reason=\"connection_id\"", "worker=\"xdp-tracker\""];
         let forged = metrics.sum("onrush_refused_requests_total", &forged);

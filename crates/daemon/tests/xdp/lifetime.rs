@@ -4,9 +4,10 @@
 use onrush_net::xdp::Mode;
 use onrush_tracker::xdp::XdpIntake;
 
-use crate::harness::{Client, Daemon, eventually, meanwhile, random_hash, run, seeder};
+use crate::harness::{Client, Daemon, eventually, meanwhile, random_hash, run};
 use crate::link::{
-    INTERFACE, XDP, attached, client, frames, launch, open_to_all_users, with_program_of_clients,
+    INTERFACE, XDP, attached, client, frames, launch, launch_with, of_queue, open_to_all_users,
+    with_program_of_clients,
 };
 use crate::sandbox::Hosts;
 
@@ -37,27 +38,44 @@ fn the_program_is_detached_by_a_stop_and_by_a_kill() {
     });
 }
 
-/// Nothing is lost, connection ids stay valid, and the successor's program answers. One thread
-/// keeps the capabilities for it.
+/// Nothing is lost, connection ids stay valid, and the successor's program answers. Its workers
+/// have the queues of the predecessor, however many they are, except in a change of the rings. One
+/// thread keeps the capabilities for it.
 #[test]
 fn a_successor_replaces_the_program_under_load() {
+    const OPENED_LATER: &str = "of tracker is open";
+    let tables = |workers: u32, ring: &str| {
+        let xdp = XDP.replace("ring = 256", &format!("ring = {ring}"));
+        format!("{xdp}[workers]\ntotal = {workers}\n")
+    };
     with_program_of_clients(|hosts| {
-        let daemon = launch(NOBODY, XDP);
+        let daemon = launch_with(&[], NOBODY, &tables(2, "256"));
         let mut daemon = open_to_all_users(daemon).serve();
         let first = attached().unwrap();
         let mut before = client(hosts, 0);
         before.connect();
         let loads = [client(hosts, 0), client(hosts, 1)];
         let repeat = |mut client: Client| {
+            // New ones all the time would reach the limit of the source.
+            let hashes = [(); 16].map(|()| random_hash());
             move || {
                 client.connect();
-                client.announce(&seeder(random_hash(), 4_001));
+                client.burst(&hashes);
             }
         };
         meanwhile(loads.map(repeat), || {
-            for _ in 0..3 {
+            for (workers, ring) in [(1, "256"), (2, "256"), (2, "256"), (2, "512")] {
+                assert!(!daemon.log().iter().any(|line| line.contains(OPENED_LATER)));
+                let tables = tables(workers, ring);
+                daemon.configure(&format!("listen = [\":6969\"]\n{NOBODY}{tables}"));
                 daemon.upgrade();
+                if ring == "512" {
+                    daemon.wait_for_line(OPENED_LATER);
+                }
                 assert_eq!(frames(&daemon, "stale"), 0);
+                eventually("the queues receive", || {
+                    [0, 1].iter().any(|it| of_queue(&daemon, "received_datagrams_total", *it) > 0)
+                });
             }
         });
         assert_one_thread_has_capabilities(&daemon);
@@ -120,7 +138,7 @@ fn without_the_program_sockets_serve_unless_it_is_required() {
         let keys = "[xdp]\ninterfaces = [\"lo\"]\nmode = \"generic\"\n";
         launch("", keys).serve().stop();
         let mut daemon = launch("", XDP).run_as_nobody().serve();
-        daemon.wait_for_line("the XDP program needs CAP_BPF and CAP_NET_ADMIN and CAP_PERFMON");
+        daemon.wait_for_line("XDP program needs CAP_BPF and CAP_NET_ADMIN and CAP_NET_RAW and");
         daemon.stop();
     });
 }

@@ -15,8 +15,10 @@ use crate::sandbox::{CLIENTS, Hosts, TRACKER};
 pub(crate) const PORT: u16 = 6_969;
 /// The tracker's interface.
 pub(crate) const INTERFACE: &str = "tracker";
-/// The keys with which the program answers connects, although it is on a veth device.
-pub(crate) const XDP: &str = "[xdp]\ninterfaces = [\"tracker\"]\nconnects = \"driver\"\n";
+/// The keys with which the program answers connects, although it is on a veth device. The memory of
+/// the queues is within the limit of an ordinary user.
+pub(crate) const XDP: &str =
+    "[xdp]\ninterfaces = [\"tracker\"]\nconnects = \"driver\"\nring = 256\n";
 
 /// Runs a test on the tracker's host. What a program transmits reaches the clients' host, as the
 /// device there has a program too.
@@ -33,10 +35,15 @@ pub(crate) fn with_program_of_clients<T: Send>(test: impl FnOnce(&Hosts) -> T + 
 
 /// A command line for a tracker at all addresses, with these lines in front of its tables.
 pub(crate) fn launch(keys: &str, tables: &str) -> Launch {
+    launch_with(&["--workers", "2"], keys, tables)
+}
+
+/// The same with these flags.
+pub(crate) fn launch_with(flags: &[&str], keys: &str, tables: &str) -> Launch {
     let config = format!("listen = [\":{PORT}\"]\n{keys}{tables}");
     // A successor serves the admin side at the same address.
-    let admin = ["--workers", "2", "--admin", "127.0.0.1:6970"];
-    Launch::new(&admin).configured_admin().config(&config)
+    let flags = [&["--admin", "127.0.0.1:6970"], flags].concat();
+    Launch::new(&flags).configured_admin().config(&config)
 }
 
 /// The same with a copy of the program in the home directory, both open to all users: the daemon
@@ -79,6 +86,12 @@ pub(crate) fn metrics(daemon: &Daemon) -> Metrics {
 pub(crate) fn frames(daemon: &Daemon, verdict: &str) -> u64 {
     let verdict = format!("verdict=\"{verdict}\"");
     metrics(daemon).sum("onrush_xdp_frames_total", &[&verdict]) as u64
+}
+
+/// A number of a queue of the tracker's interface.
+pub(crate) fn of_queue(daemon: &Daemon, series: &str, queue: u32) -> u64 {
+    let queue = format!("queue=\"{queue}\"");
+    metrics(daemon).sum(&format!("onrush_xdp_queue_{series}"), &[&queue]) as u64
 }
 
 /// The number of the program that is attached to the tracker's interface.

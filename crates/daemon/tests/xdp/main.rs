@@ -6,6 +6,7 @@
 mod counters;
 mod lifetime;
 mod link;
+mod queues;
 
 /// Shared with the tests of faults, which use the rest.
 #[allow(dead_code, reason = "this program uses a part")]

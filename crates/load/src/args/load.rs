@@ -78,7 +78,7 @@ impl LoadArgs {
             strict: self.strict,
         };
         let (tracker, quiet) = (output.tracker_pid.clone(), output.report.quiet);
-        RunSettings { load, duration: pace.duration(), tracker, quiet }
+        RunSettings { load, duration: pace.duration(), tracker, quiet, xdp: None }
     }
 
     /// The aim of a search.

@@ -99,7 +99,7 @@ impl Args {
             bursts: !target.no_bursts,
             ..settings.load
         };
-        RunSettings { load, ..settings }
+        RunSettings { load, xdp: target.xdp.clone(), ..settings }
     }
 }
 
@@ -269,6 +269,8 @@ mod tests {
             ("--sources 64001", "--sources"),
             ("--source 10.0.0.9-10.0.0.1", "before"),
             ("--in-flight 0", "--in-flight"),
+            ("--xdp lo -t 192.0.2.1:1", "--xdp lo: the loopback interface has no queues"),
+            ("--xdp eth0", "--xdp eth0: the loopback interface has no queues"),
         ] {
             let error = args(line).unwrap_err();
             assert!(error.contains(named), "{line}: {error}");

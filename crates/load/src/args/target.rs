@@ -33,6 +33,11 @@ pub struct TargetArgs {
     /// the kernel steers as one datagram.
     #[arg(long, help_heading = RARELY)]
     pub no_bursts: bool,
+
+    /// Send and receive by the queues of this network interface (AF_XDP), past the kernel's UDP
+    /// stack. Needs root, and a driver with native XDP.
+    #[arg(long, value_name = "IFACE")]
+    pub xdp: Option<String>,
 }
 
 impl TargetArgs {
@@ -42,6 +47,14 @@ impl TargetArgs {
     /// A sentence that names the contradiction.
     pub fn check(&self) -> Result<(), String> {
         let targets = &self.network.target;
+        if let Some(interface) = &self.xdp
+            && (interface == "lo" || targets.iter().any(|target| target.ip().is_loopback()))
+        {
+            return Err(format!(
+                "--xdp {interface}: the loopback interface has no queues: name another interface, \
+                 and each --target by an address beyond it, or leave --xdp out"
+            ));
+        }
         for (n, target) in targets.iter().enumerate() {
             if targets[..n].contains(target) {
                 return Err(format!("--target {target} is given twice"));

@@ -5,6 +5,7 @@ use crate::check::SHORT_LIST;
 use crate::http::HttpSettings;
 use crate::latency::Latency;
 use crate::series::Sample;
+use crate::tally::QueueTally;
 use crate::ws::WsSettings;
 use onrush_text::numbers::{Unit, bytes, grouped};
 
@@ -49,7 +50,7 @@ pub(super) fn setup(report: &Report) -> Vec<Fact> {
         _ if load.bursts => ("bursts", format!("of {}, grouped", load.burst)),
         _ => ("bursts", format!("of {}, single", load.burst)),
     };
-    vec![
+    let mut facts = vec![
         ("tracker", setup.targets.join(", ")),
         ("profile", setup.profile.name.clone()),
         ("pace", load.pace.describe()),
@@ -60,7 +61,11 @@ pub(super) fn setup(report: &Report) -> Vec<Fact> {
         ("source addresses", sum(setup.sources)),
         ("load workers", load.workers.to_string()),
         ("measured", format!("{:.1} s after {:.1} s of warm-up", report.seconds, load.warmup)),
-    ]
+    ];
+    if let Some(interface) = &setup.xdp {
+        facts.push(("sent by", format!("AF_XDP at {interface}, native")));
+    }
+    facts
 }
 
 /// The settings of connections over HTTP.
@@ -147,6 +152,9 @@ pub(super) fn figures(report: &Report) -> Vec<Fact> {
         Some(ws) => figures.extend(figures_ws(ws)),
         None => figures.push(("peers per reply", peers)),
     }
+    if !report.queues.is_empty() {
+        figures.push(("queues", queues(report)));
+    }
     let cpu = |CpuReport { time, percent, per_reply }| {
         format!(
             "{percent:.0} % ({:.2} s user, {:.2} s system), {per_reply:.3} us per right reply",
@@ -169,6 +177,20 @@ pub(super) fn figures(report: &Report) -> Vec<Fact> {
         figures.push(("tracker memory", text));
     }
     figures
+}
+
+/// The counts of all queues, from warm-up to drain.
+fn queues(report: &Report) -> String {
+    let sum = |count: fn(&QueueTally) -> u64| grouped(report.queues.iter().map(count).sum::<u64>());
+    format!(
+        "{}: {} received, {} of {} requests sent, {} blocked, {} dropped",
+        report.queues.len(),
+        sum(|queue| queue.received),
+        sum(|queue| queue.sent),
+        grouped(report.datagrams_sent),
+        sum(|queue| queue.blocked),
+        sum(|queue| queue.dropped)
+    )
 }
 
 /// Counts: a row per kind of request, and one of all.

@@ -8,20 +8,32 @@
 //!
 //! The program redirects only frames to this host: for a socket that is bound to all addresses the
 //! backend does not know which ones are.
+//!
+//! A client has no token to reply to: a datagram of a [peer](Backend::with_peers) in a frame shows
+//! where requests to it go.
 
 use std::cell::Cell;
 use std::io;
+use std::mem;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::frame::{self, Datagram, End, Invalid, Link};
 use super::program::SocketMap;
-use super::queue::{OpenError, Queue, QueueOptions};
+use super::queue::{self, OpenError, Queue, QueueOptions, SocketSource};
+use super::umem::Umem;
 use crate::filter::Filter;
 use crate::mio::{self, MAX_OTHERS};
 use crate::name;
-use crate::socket::{Buffers, Cause, Drops, Received, Reply, Return, Sent, Slot, Socket};
+use crate::socket::{
+    Buffers, Cause, Drops, QueueCounts, QueueId, QueueReport, Received, Reply, Return, Sent, Slot,
+    Socket,
+};
+
+/// The most queues of a backend.
+pub const MAX_QUEUES: usize = MAX_OTHERS;
 
 /// Every so many batches the UDP sockets come first: a flood of frames does not keep them waiting.
 const SOCKETS_FIRST: u32 = 16;
@@ -32,8 +44,14 @@ const UNSENT_SLEEP: Duration = Duration::from_millis(1);
 pub struct Backend {
     sockets: mio::Backend,
     bound: Box<[Bound]>,
+    /// The addresses of `bound` in order, each with the number of its first socket.
+    by_address: Box<[(SocketAddr, u16)]>,
+    /// The peers of a client.
+    peers: Box<[Peer]>,
     queues: Box<[Member]>,
     map: SocketMap,
+    /// Creates the sockets of queues that are opened later.
+    source: SocketSource,
     /// Datagrams of the current batch of a queue.
     slots: Vec<Slot>,
     /// The most datagrams of a batch.
@@ -44,6 +62,8 @@ pub struct Backend {
     filter: Option<Filter>,
     /// Whether the queues are to be looked after.
     is_due: Cell<bool>,
+    /// Whether queues stay closed, as another process has them.
+    is_leaving: bool,
 }
 
 /// The address of a UDP socket.
@@ -51,7 +71,14 @@ struct Bound {
     address: SocketAddr,
     /// The bytes of its IP address.
     ip: [u8; 16],
-    is_excluded: bool,
+}
+
+/// A peer that a client sends requests to.
+struct Peer {
+    /// Its address as a token has it.
+    name: [u8; name::MAX_LEN],
+    /// The Ethernet header of a frame to it, once known.
+    link: Option<Link>,
 }
 
 /// A queue, and what it has counted.
@@ -59,81 +86,74 @@ struct Member {
     /// `None` while it is closed, to be opened again.
     queue: Option<Queue>,
     options: QueueOptions,
+    /// Frames of the last attempt to open it, for the next one.
+    spare: Option<Umem>,
+    /// Whether the log has why it cannot be opened.
+    is_reported: bool,
     /// In `full`, those of the time before the queue was last opened.
     counts: QueueCounts,
 }
 
-/// What a queue has counted since the backend has it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct QueueCounts {
-    /// Datagrams received.
-    pub received: u64,
-    /// Replies that were added to its transmit ring.
-    pub sent: u64,
-    /// Replies for which it had no room.
-    pub blocked: u64,
-    /// Frames that the kernel dropped: there was no frame to receive into, or the receive ring was
-    /// full.
-    pub full: u64,
-    /// Frames dropped here: a wrong UDP checksum.
-    pub checksum: u64,
-    /// Frames dropped here: of another form than the program redirects.
-    pub invalid: u64,
-    /// Frames dropped here: to an address of no UDP socket of this worker.
-    pub unserved: u64,
-    /// Frames dropped here: the [filter](Socket::set_filter) did not accept the datagram.
-    pub filter: u64,
-    /// How often the queue has failed and was closed.
-    pub failures: u64,
-}
-
-/// The state of a queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct QueueReport<'a> {
-    /// The name of the interface.
-    pub interface: &'a str,
-    /// The number of the queue.
-    pub queue: u32,
-    /// Whether it is open.
-    pub is_open: bool,
-    /// What it has counted.
-    pub counts: QueueCounts,
-    /// Its frames; 0 while it is closed, as are the following.
-    pub frames: u32,
-    /// Those that are free.
-    pub free: u32,
-    /// Those that were received and are in no batch yet.
-    pub waiting: u32,
-}
-
 impl Backend {
-    /// A backend of these sockets and queues, whose places in `map` it fills. Tokens have the
-    /// numbers of the sockets.
+    /// A backend of these sockets and queues, whose places in `map` it fills. A queue without a
+    /// [`Queue`] is opened later, as one that has failed. Tokens have the numbers of the sockets.
     ///
     /// # Errors
-    /// When there are more than 32 queues, or `map` lacks the place of one.
-    pub fn new(sockets: mio::Backend, queues: Vec<Queue>, mut map: SocketMap) -> io::Result<Self> {
-        if queues.len() > MAX_OTHERS {
+    /// When there are more than [`MAX_QUEUES`], or `map` lacks the place of one.
+    pub fn new(
+        sockets: mio::Backend,
+        queues: Vec<(QueueOptions, Option<Queue>)>,
+        mut map: SocketMap,
+    ) -> io::Result<Self> {
+        if queues.len() > MAX_QUEUES {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        queues.iter().try_for_each(|queue| map.set(queue.options.place, queue.as_fd()))?;
-        let batch = queues.iter().map(|queue| queue.options.batch).max().unwrap_or(0);
-        let member = |queue: Queue| {
-            let options = queue.options.clone();
-            Member { queue: Some(queue), options, counts: QueueCounts::default() }
+        let mut open = queues.iter().filter_map(|(_, queue)| queue.as_ref());
+        open.try_for_each(|queue| map.set(queue.options.place, queue.as_fd()))?;
+        let batch = queues.iter().map(|(options, _)| options.batch).max().unwrap_or(0);
+        let member = |(options, queue)| {
+            let counts = QueueCounts::default();
+            Member { queue, options, spare: None, is_reported: false, counts }
         };
+        let bound: Box<[Bound]> = sockets.addresses().map(Bound::new).collect();
+        let numbered = bound.iter().enumerate();
+        let mut by_address: Vec<_> =
+            numbered.map(|(number, bound)| (bound.address, number as u16)).collect();
+        by_address.sort_unstable();
+        by_address.dedup_by_key(|(address, _)| *address);
         Ok(Self {
-            bound: sockets.addresses().map(Bound::new).collect(),
+            bound,
+            by_address: by_address.into(),
+            peers: Box::default(),
             sockets,
             queues: queues.into_iter().map(member).collect(),
             map,
+            source: Arc::new(queue::socket),
             slots: Vec::with_capacity(batch),
             batch,
             next: 0,
             batches: 0,
             filter: None,
-            is_due: Cell::new(false),
+            is_due: Cell::new(true),
+            is_leaving: false,
         })
+    }
+
+    /// Opens queues later on sockets from `source`, where this thread lacks the capabilities.
+    #[must_use]
+    pub fn with_socket_source(self, source: SocketSource) -> Self {
+        Self { source, ..self }
+    }
+
+    /// Makes it a client of these peers, which one interface reaches: once a datagram of a peer has
+    /// arrived in a frame, tokens for it that are no reply's ([`Return::to`]) leave by the queue
+    /// whose number is that of the UDP socket modulo the number of queues; before that, by the UDP
+    /// socket. The last frame counts.
+    #[must_use]
+    pub fn with_peers(mut self, peers: &[SocketAddr]) -> Self {
+        let peer = |peer: &SocketAddr| Peer { name: name::encode(*peer).0, link: None };
+        self.peers = peers.iter().map(peer).collect();
+        self
     }
 
     /// The state of each queue.
@@ -141,11 +161,12 @@ impl Backend {
         self.queues.iter_mut().map(|member| {
             let full = member.dropped();
             let counts = QueueCounts { full, ..member.counts };
-            let (frames, free, waiting) = match &mut member.queue {
+            let (frames, free, waiting, missing) = match &mut member.queue {
                 Some(Queue { rings, .. }) => {
-                    (rings.umem.count(), rings.umem.free_count(), rings.waiting())
+                    let (frames, free) = (rings.umem.count(), rings.umem.free_count());
+                    (frames, free, rings.waiting(), rings.missing())
                 }
-                None => (0, 0, 0),
+                None => (0, 0, 0, 0),
             };
             QueueReport {
                 interface: &member.options.interface,
@@ -155,35 +176,23 @@ impl Backend {
                 frames,
                 free,
                 waiting,
+                missing,
             }
         })
     }
 
-    /// Closes queues that have failed, and opens closed ones, if a second has passed.
+    /// Closes queues that have failed, and opens closed ones, if a second has passed. The first
+    /// call continues with those of another process.
     fn maintain(&mut self) {
-        if !self.is_due.take() {
+        if !self.is_due.take() || self.is_leaving {
             return;
         }
         for member in &mut self.queues {
-            let QueueOptions { interface, queue, .. } = &member.options;
-            match &mut member.queue {
-                Some(open) => {
-                    let Err(error) = open.check() else { continue };
-                    log::warn!(
-                        "queue {queue} of {interface} has failed ({error}): its requests reach the \
-                         UDP sockets, and it is opened again as soon as possible"
-                    );
-                    member.counts.full += open.dropped();
-                    member.counts.failures += 1;
-                    member.queue = None;
-                }
-                None => match member.open(&mut self.map) {
-                    Ok(open) => {
-                        log::info!("queue {queue} of {interface} is open again");
-                        member.queue = Some(open);
-                    }
-                    Err(error) => log::debug!("queue {queue} of {interface}: {error}"),
-                },
+            member.queue.iter_mut().for_each(Queue::resume);
+            match member.queue.as_mut().map(Queue::check) {
+                Some(Ok(())) => {}
+                Some(Err(error)) => member.close(&error),
+                None => member.open(&mut self.map, &self.source),
             }
         }
     }
@@ -206,8 +215,11 @@ impl Backend {
             self.next = if number + 1 == count { 0 } else { number + 1 };
             let member = &mut self.queues[number];
             let Some(queue) = &mut member.queue else { continue };
-            let acceptor =
-                Acceptor { bound: &self.bound, filter: self.filter.as_ref(), queue: number };
+            let acceptor = Acceptor {
+                by_address: &self.by_address,
+                filter: self.filter.as_ref(),
+                queue: number,
+            };
             // Frames of which none is accepted end no turn, unless they are a whole ring.
             let mut left = queue.options.ring as usize;
             while self.slots.is_empty() && left > 0 {
@@ -217,6 +229,7 @@ impl Backend {
                     }
                 });
                 if frames == 0 {
+                    queue.poll_device();
                     break;
                 }
                 left = left.saturating_sub(frames);
@@ -226,16 +239,27 @@ impl Backend {
             }
             if !self.slots.is_empty() {
                 member.counts.received += self.slots.len() as u64;
+                self.learn();
                 return Some(number);
             }
         }
         None
     }
+
+    /// Keeps the next hop of each peer that the current batch is from.
+    fn learn(&mut self) {
+        for peer in &mut self.peers {
+            let from_it = |slot: &&Slot| slot.reply_to.name == peer.name;
+            if let Some(slot) = self.slots.iter().rfind(from_it) {
+                peer.link = decode(&slot.reply_to.backend).map(|(link, _)| link);
+            }
+        }
+    }
 }
 
 impl Bound {
     fn new(address: SocketAddr) -> Self {
-        Self { address, ip: name::encode_ip(address.ip()), is_excluded: false }
+        Self { address, ip: name::encode_ip(address.ip()) }
     }
 }
 
@@ -245,9 +269,37 @@ impl Member {
         self.counts.full + self.queue.as_ref().map_or(0, Queue::dropped)
     }
 
-    fn open(&self, map: &mut SocketMap) -> Result<Queue, OpenError> {
+    /// Closes the queue, which has failed.
+    fn close(&mut self, error: &io::Error) {
+        let QueueOptions { interface, queue, .. } = &self.options;
+        log::warn!(
+            "queue {queue} of {interface} has failed ({error}): its requests reach the UDP \
+             sockets, and it is opened again as soon as possible"
+        );
+        self.counts.full = self.dropped();
+        self.counts.failures += 1;
+        self.queue = None;
+    }
+
+    /// Tries to open the queue.
+    fn open(&mut self, map: &mut SocketMap, source: &SocketSource) {
+        let opened = self.try_open(map, source);
+        let QueueOptions { interface, queue, .. } = &self.options;
+        match &opened {
+            Ok(_) => log::info!("queue {queue} of {interface} is open"),
+            // The process that has it may be ending, and the interface may return.
+            Err(OpenError::Busy(..) | OpenError::NoInterface(_)) => {}
+            Err(error) if !mem::replace(&mut self.is_reported, true) => log::warn!("{error}"),
+            Err(_) => {}
+        }
+        self.is_reported &= opened.is_err();
+        self.queue = opened.ok();
+    }
+
+    fn try_open(&mut self, map: &mut SocketMap, source: &SocketSource) -> Result<Queue, OpenError> {
         let QueueOptions { interface, queue, place, .. } = &self.options;
-        let open = Queue::open(self.options.clone(), Duration::ZERO)?;
+        let socket = source(&self.options);
+        let open = Queue::on(socket, self.options.clone(), &mut self.spare, Duration::ZERO)?;
         map.set(*place, open.as_fd())
             .map_err(|error| OpenError::Other(interface.clone(), *queue, error))?;
         Ok(open)
@@ -300,7 +352,7 @@ fn peer(to: &Return) -> End<'_> {
 
 /// Decides which frames of a queue are datagrams of this worker.
 struct Acceptor<'a> {
-    bound: &'a [Bound],
+    by_address: &'a [(SocketAddr, u16)],
     filter: Option<&'a Filter>,
     queue: usize,
 }
@@ -344,12 +396,15 @@ impl Acceptor<'_> {
             IpAddr::V4(_) => IpAddr::from([0; 4]),
             IpAddr::V6(_) => IpAddr::from([0; 16]),
         };
-        let place = |address| self.bound.iter().position(|bound| bound.address == address);
-        let (number, is_wildcard) = match place(to) {
-            Some(number) => (number, false),
-            None => (place(SocketAddr::new(all, to.port()))?, true),
+        let number = |address| {
+            let place = self.by_address.binary_search_by_key(&address, |(address, _)| *address);
+            place.ok().map(|place| self.by_address[place].1)
         };
-        (!self.bound[number].is_excluded).then_some((number as u16, is_wildcard))
+        let (number, is_wildcard) = match number(to) {
+            Some(number) => (number, false),
+            None => (number(SocketAddr::new(all, to.port()))?, true),
+        };
+        Some((number, is_wildcard))
     }
 }
 
@@ -372,6 +427,13 @@ fn decode(bytes: &[u8; 16]) -> Option<(Link, usize)> {
     let link =
         Link { macs: [[a, b, c, d, e, f], [g, h, i, j, k, l]], tag: u16::from_be_bytes([m, n]) };
     Some((link, queue.into()))
+}
+
+/// The same for a token that is no reply's; `None` while the next hop of its peer is not known.
+fn request(peers: &[Peer], to: &Return, queues: usize) -> Option<(Link, usize)> {
+    let link = peers.iter().find(|peer| peer.name == to.name)?.link?;
+    // A peer that sends on few queues does not keep the others from being used.
+    Some((link, usize::from(to.socket) % queues))
 }
 
 impl Socket for Backend {
@@ -402,10 +464,24 @@ impl Socket for Backend {
     }
 
     fn retain_addresses(&mut self, keep: &dyn Fn(SocketAddr) -> bool) {
-        for bound in &mut self.bound {
-            bound.is_excluded |= !keep(bound.address);
-        }
         self.sockets.retain_addresses(keep);
+    }
+
+    fn release(&mut self) {
+        self.end_batches();
+    }
+
+    fn leave_queues(&mut self, taken: &[QueueId]) {
+        self.is_leaving = true;
+        for member in &mut self.queues {
+            match &member.queue {
+                // Without its socket the program passes further frames to the UDP sockets.
+                Some(queue) if !taken.contains(&queue.id()) => {
+                    let _ = self.map.unset(member.options.place);
+                }
+                _ => member.queue = None,
+            }
+        }
     }
 
     fn receive(&mut self, limit: usize) -> io::Result<Received<'_>> {
@@ -427,10 +503,11 @@ impl Socket for Backend {
     }
 
     fn send<'b>(&mut self, replies: impl Iterator<Item = Reply<'b>>) -> Sent {
-        let Self { sockets, queues, bound, .. } = self;
-        let mut sent = Sent::default();
+        let Self { sockets, queues, bound, peers, .. } = self;
+        let (mut sent, count) = (Sent::default(), queues.len());
         let rest = replies.filter(|reply| {
-            let Some((link, number)) = decode(&reply.to.backend) else { return true };
+            let way = decode(&reply.to.backend).or_else(|| request(peers, reply.to, count));
+            let Some((link, number)) = way else { return true };
             match (queues.get_mut(number), bound.get(usize::from(reply.to.socket))) {
                 (Some(member), Some(socket)) => !member.send(&link, socket, reply, &mut sent),
                 _ => true,
@@ -466,6 +543,10 @@ impl Socket for Backend {
 
     fn buffers(&self) -> Buffers {
         self.sockets.buffers()
+    }
+
+    fn report_queues(&mut self, each: &mut dyn FnMut(QueueReport<'_>)) {
+        self.queues().for_each(each);
     }
 }
 

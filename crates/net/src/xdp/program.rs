@@ -108,15 +108,20 @@ impl Program {
         Ok(program)
     }
 
-    /// Loads the program that redirects plain frames for some UDP ports to the AF_XDP sockets of
-    /// their queues, and passes all others.
+    /// Loads the program that redirects plain frames for the UDP ports of each worker to the AF_XDP
+    /// sockets of their queues, and passes all others. Queue q is one of worker q mod their number;
+    /// a frame that arrives on a queue of another worker is passed to the port's UDP socket.
     ///
     /// # Errors
-    /// As [`load`](Self::load).
-    pub fn redirect(ports: impl IntoIterator<Item = u16>) -> io::Result<Self> {
+    /// As [`load`](Self::load), and for more than 4,096 ports.
+    pub fn redirect(workers: &[Vec<u16>]) -> io::Result<Self> {
         let mut program = Self::load(&REDIRECT.0, "redirect")?;
-        for port in ports {
-            program.insert("ports", port.to_be_bytes(), [1])?;
+        let count = (workers.len() as u16).to_ne_bytes();
+        for (worker, ports) in (0u16..).zip(workers) {
+            let [a, b] = worker.to_ne_bytes();
+            for port in ports {
+                program.insert("ports", port.to_be_bytes(), [a, b, count[0], count[1]])?;
+            }
         }
         Ok(program)
     }
@@ -315,6 +320,14 @@ impl SocketMap {
     /// When there is no such place, or the socket is of another kind.
     pub(super) fn set(&mut self, place: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
         self.map.set(place, socket.as_raw_fd(), 0).map_err(io_error)
+    }
+
+    /// Removes the socket of a place, whose frames are passed from now on.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub(super) fn unset(&mut self, place: u32) -> io::Result<()> {
+        self.map.unset(place).map_err(io_error)
     }
 }
 

@@ -1,7 +1,9 @@
 //! The AF_XDP socket of one queue of a network device (Documentation/networking/af_xdp.rst).
 
 use std::io;
+use std::mem;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nix::net::if_::if_nametoindex;
@@ -9,7 +11,7 @@ use nix::sys::resource::{Resource, getrlimit};
 use rustix::io::Errno;
 use rustix::net::xdp::{
     SocketAddrXdp, SocketAddrXdpFlags, XDP_PGOFF_RX_RING, XDP_PGOFF_TX_RING,
-    XDP_UMEM_PGOFF_COMPLETION_RING, XDP_UMEM_PGOFF_FILL_RING, XdpMmapOffsets,
+    XDP_UMEM_PGOFF_COMPLETION_RING, XDP_UMEM_PGOFF_FILL_RING, XdpMmapOffsets, XdpOptionsFlags,
 };
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, recv, send, socket_with,
@@ -19,12 +21,15 @@ use rustix::net::{
 use super::ring::Place;
 use super::rings::{Layout, Rings};
 use super::umem::{FRAME_BYTES, Umem};
+use crate::socket::QueueId;
 use crate::sys;
 
 /// Frames of a queue per entry of its receive ring.
 const FRAMES: u32 = 4;
 /// How long the kernel may take to release the queue of a closed socket.
 pub const RELEASE: Duration = Duration::from_secs(5);
+/// The smallest MTU of IPv6 (RFC 8200, section 5).
+const MIN_MTU: usize = 1_280;
 /// Pause between two attempts to open a queue that another socket still has.
 const RETRY: Duration = Duration::from_millis(20);
 
@@ -45,6 +50,24 @@ pub struct QueueOptions {
     pub batch: usize,
     /// Whether the device reads and writes the frames itself, without a copy by the kernel.
     pub zero_copy: bool,
+    /// Microseconds for which a receive call that finds nothing polls the device (socket(7),
+    /// SO_BUSY_POLL); 0 for none.
+    pub busy_poll: u32,
+}
+
+impl QueueOptions {
+    /// Which queue it is; `None` while there is no such interface.
+    pub fn id(&self) -> Option<QueueId> {
+        Some((if_nametoindex(self.interface.as_str()).ok()?, self.queue))
+    }
+}
+
+/// Creates the [`socket`] of a queue, where the thread of the queue lacks the capabilities.
+pub type SocketSource = Arc<dyn Fn(&QueueOptions) -> io::Result<OwnedFd> + Send + Sync>;
+
+/// Bytes of the frames of a queue with rings of so many entries.
+pub fn frame_bytes(ring: u32) -> u64 {
+    u64::from(FRAMES * ring) * FRAME_BYTES as u64
 }
 
 /// Why a queue cannot be opened, with a remedy.
@@ -65,6 +88,12 @@ pub enum OpenError {
     /// The interface has fewer queues.
     #[error("{0} has no queue {1} that both receives and sends (try: ethtool --show-channels {0})")]
     NoQueue(String, u32),
+    /// The MTU does not permit IPv6.
+    #[error(
+        "the MTU of {0} is {1}, and IPv6 needs {min} (try: ip link set {0} mtu 1500)",
+        min = MIN_MTU
+    )]
+    SmallMtu(String, usize),
     /// Another socket has the queue.
     #[error("queue {1} of {0} has another AF_XDP socket (try: ss --xdp --processes)")]
     Busy(String, u32),
@@ -98,6 +127,12 @@ pub struct Queue {
     pub(super) identification: u16,
     /// Whether frames were added since the last [`transmit`](Self::transmit).
     pub(super) has_added: bool,
+    /// Whether another process may use the rings until the first call.
+    is_adopted: bool,
+    /// Frames that the kernel dropped before this process had the queue.
+    dropped_before: u64,
+    /// The index of the interface.
+    interface: u32,
     socket: OwnedFd,
 }
 
@@ -108,58 +143,142 @@ impl Queue {
     /// # Errors
     /// Why the kernel refuses that.
     pub fn open(options: QueueOptions, patience: Duration) -> Result<Self, OpenError> {
+        Self::on(socket(&options), options, &mut None, patience)
+    }
+
+    /// The same on a new [`socket`]. The frames are those in `spare`, which gets them back if
+    /// the queue cannot be opened.
+    pub(super) fn on(
+        socket: io::Result<OwnedFd>,
+        options: QueueOptions,
+        spare: &mut Option<Umem>,
+        patience: Duration,
+    ) -> Result<Self, OpenError> {
         let (name, number) = (options.interface.clone(), options.queue);
         let other = |error: io::Error| OpenError::Other(name.clone(), number, error);
         let no_interface = || OpenError::NoInterface(name.clone());
-        let socket = socket_with(AddressFamily::XDP, SocketType::RAW, SocketFlags::CLOEXEC, None);
-        let socket = socket.map_err(|error| match error {
-            Errno::AFNOSUPPORT => OpenError::NoFamily,
-            Errno::PERM => OpenError::NoPermission,
-            error => other(error.into()),
+        let socket = socket.map_err(|error| match error.raw_os_error() {
+            Some(libc::EAFNOSUPPORT) => OpenError::NoFamily,
+            Some(libc::EPERM) => OpenError::NoPermission,
+            _ => other(error),
         })?;
         let interface = if_nametoindex(name.as_str()).map_err(|_| no_interface())?;
         let mtu = sys::mtu(&name).map_err(|_| no_interface())? as usize;
-        let umem = Umem::new(FRAMES * options.ring).map_err(other)?;
-        let needed = umem.bytes() as u64;
-        umem.register(socket.as_fd()).map_err(|error| match error.raw_os_error() {
-            Some(libc::ENOBUFS) => {
-                let allowed = getrlimit(Resource::RLIMIT_MEMLOCK).map_or(0, |(soft, _)| soft);
-                OpenError::NoMemory { needed, allowed }
-            }
-            _ => other(error),
-        })?;
-        let rings = rings(socket.as_fd(), umem, &options).map_err(other)?;
-        grow_send_buffer(socket.as_fd(), options.ring);
-        let copy = match options.zero_copy {
-            true => SocketAddrXdpFlags::XDP_ZEROCOPY,
-            false => SocketAddrXdpFlags::XDP_COPY,
-        };
-        let flags = copy | SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP;
-        let address = SocketAddrXdp::new(flags, interface, number);
-        let start = Instant::now();
-        while let Err(error) = bind(&socket, &address) {
-            match error {
-                Errno::BUSY if start.elapsed() < patience => pause(),
-                Errno::BUSY => return Err(OpenError::Busy(name, number)),
-                Errno::NODEV => return Err(OpenError::NoInterface(name)),
-                Errno::INVAL => return Err(OpenError::NoQueue(name, number)),
-                Errno::OPNOTSUPP if options.zero_copy => {
-                    return Err(OpenError::NoZeroCopy(name, number));
-                }
-                error => return Err(other(error.into())),
-            }
+        if mtu < MIN_MTU {
+            return Err(OpenError::SmallMtu(name, mtu));
         }
-        let mut queue = Self { options, rings, mtu, identification: 0, has_added: false, socket };
+        let umem = match spare.take() {
+            Some(umem) => umem,
+            None => Umem::new(FRAMES * options.ring).map_err(other)?,
+        };
+        if let Err(error) = umem.register(socket.as_fd()) {
+            *spare = Some(umem);
+            return Err(match error.raw_os_error() {
+                Some(libc::ENOBUFS) => no_memory(options.ring),
+                _ => other(error),
+            });
+        }
+        set_sizes(socket.as_fd(), options.ring).map_err(other)?;
+        let rings = map_rings(socket.as_fd(), umem, &options).map_err(other)?;
+        if let Err(error) = bind_to(socket.as_fd(), interface, &options, patience) {
+            *spare = Some(rings.umem);
+            return Err(match error {
+                Errno::BUSY => OpenError::Busy(name, number),
+                Errno::NODEV => OpenError::NoInterface(name),
+                Errno::INVAL => OpenError::NoQueue(name, number),
+                Errno::OPNOTSUPP if options.zero_copy => OpenError::NoZeroCopy(name, number),
+                error => other(error.into()),
+            });
+        }
+        let mut queue = Self::new(options, (interface, mtu), rings, socket);
         queue.end_batch();
         Ok(queue)
+    }
+
+    fn new(
+        options: QueueOptions,
+        (interface, mtu): (u32, usize),
+        rings: Rings,
+        socket: OwnedFd,
+    ) -> Self {
+        Self {
+            options,
+            rings,
+            mtu,
+            identification: 0,
+            has_added: false,
+            is_adopted: false,
+            dropped_before: 0,
+            interface,
+            socket,
+        }
+    }
+
+    /// Maps the queue of another process, which has [shared](Self::share) it and still uses it. The
+    /// first call of the [`Backend`](super::Backend) continues where that process has
+    /// [released](crate::Socket::release) the queue. It takes no capability, and Linux 6.4: an
+    /// older one maps the fill ring of a socket only once.
+    ///
+    /// # Errors
+    /// When the queue has another ring or other options, there is no such interface, or the kernel
+    /// does not map its rings.
+    pub fn adopt(options: QueueOptions, descriptors: Vec<OwnedFd>) -> io::Result<Self> {
+        let invalid = |_| io::Error::from(io::ErrorKind::InvalidInput);
+        let [socket, file] = <[OwnedFd; 2]>::try_from(descriptors).map_err(invalid)?;
+        let flags = sockopt::xdp_options(&socket)?;
+        let mut busy_poll: libc::c_int = 0;
+        sys::get_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_BUSY_POLL, &mut busy_poll)?;
+        if flags.contains(XdpOptionsFlags::XDP_OPTIONS_ZEROCOPY) != options.zero_copy
+            || busy_poll != options.busy_poll as libc::c_int
+        {
+            return Err(io::Error::other("it has other options"));
+        }
+        let interface = if_nametoindex(options.interface.as_str())?;
+        let mtu = sys::mtu(&options.interface)? as usize;
+        let umem = Umem::adopt(file, FRAMES * options.ring)?;
+        let rings = map_rings(socket.as_fd(), umem, &options)?;
+        Ok(Self { is_adopted: true, ..Self::new(options, (interface, mtu), rings, socket) })
+    }
+
+    /// Copies of its descriptors, for a process that [adopts](Self::adopt) the queue.
+    ///
+    /// # Errors
+    /// When this process may not open as many.
+    pub fn share(&self) -> io::Result<Vec<OwnedFd>> {
+        [self.as_fd(), self.rings.umem.file()].iter().map(BorrowedFd::try_clone_to_owned).collect()
+    }
+
+    /// Which queue it is.
+    pub fn id(&self) -> QueueId {
+        (self.interface, self.options.queue)
+    }
+
+    /// Continues where the process that this one has adopted the queue from has released it.
+    pub(super) fn resume(&mut self) {
+        if mem::take(&mut self.is_adopted) {
+            self.rings.resume();
+            self.dropped_before = self.dropped();
+        }
     }
 
     /// Ends the batch: its frames can receive again.
     pub(super) fn end_batch(&mut self) {
         if self.rings.end_batch() {
-            // It only wakes the driver, and fails while the interface is down.
-            let _ = recv(&self.socket, &mut [0u8; 0][..], RecvFlags::DONTWAIT);
+            self.call_driver();
         }
+    }
+
+    /// Lets the kernel poll the device, if the options ask for it.
+    pub(super) fn poll_device(&self) {
+        if self.options.busy_poll > 0 {
+            self.call_driver();
+        }
+    }
+
+    /// Wakes the driver, or polls it where the socket has a time for that.
+    fn call_driver(&self) {
+        // It fails while the interface is down.
+        let _ = recv(&self.socket, &mut [0u8; 0][..], RecvFlags::DONTWAIT);
     }
 
     /// Lets the kernel send the frames that were added, and returns the number of calls. What it
@@ -184,11 +303,12 @@ impl Queue {
         calls
     }
 
-    /// Frames that the kernel dropped since the queue was opened: no frame to receive into, or the
-    /// receive ring was full.
+    /// Frames that the kernel dropped since this process has had the queue: no frame to receive
+    /// into, or the receive ring was full.
     pub(super) fn dropped(&self) -> u64 {
         sockopt::xdp_statistics(&self.socket)
             .map_or(0, |counts| counts.rx_dropped + counts.rx_ring_full.unwrap_or(0))
+            .saturating_sub(self.dropped_before)
     }
 
     /// Looks whether the queue works, and reads the MTU of its interface again.
@@ -208,18 +328,68 @@ impl AsFd for Queue {
     }
 }
 
+/// Creates an AF_XDP socket with those of the options that take a capability.
+///
+/// # Errors
+/// When this system has no such sockets, CAP_NET_RAW is missing, or CAP_NET_ADMIN for busy polling.
+pub fn socket(options: &QueueOptions) -> io::Result<OwnedFd> {
+    let socket = socket_with(AddressFamily::XDP, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
+    grow_send_buffer(socket.as_fd(), options.ring);
+    if options.busy_poll > 0 {
+        for (option, value) in [
+            (libc::SO_PREFER_BUSY_POLL, 1),
+            (libc::SO_BUSY_POLL, options.busy_poll as libc::c_int),
+            (libc::SO_BUSY_POLL_BUDGET, options.batch as libc::c_int),
+        ] {
+            sys::set_option(socket.as_fd(), libc::SOL_SOCKET, option, &value)?;
+        }
+    }
+    Ok(socket)
+}
+
+/// Binds a socket to its queue; while another one has that, again for `patience`.
+fn bind_to(
+    socket: BorrowedFd<'_>,
+    interface: u32,
+    options: &QueueOptions,
+    patience: Duration,
+) -> Result<(), Errno> {
+    let copy = match options.zero_copy {
+        true => SocketAddrXdpFlags::XDP_ZEROCOPY,
+        false => SocketAddrXdpFlags::XDP_COPY,
+    };
+    let flags = copy | SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP;
+    let address = SocketAddrXdp::new(flags, interface, options.queue);
+    let start = Instant::now();
+    loop {
+        match bind(socket, &address) {
+            Err(Errno::BUSY) if start.elapsed() < patience => pause(),
+            result => return result,
+        }
+    }
+}
+
+fn no_memory(ring: u32) -> OpenError {
+    let allowed = getrlimit(Resource::RLIMIT_MEMLOCK).map_or(0, |(soft, _)| soft);
+    OpenError::NoMemory { needed: frame_bytes(ring), allowed }
+}
+
 #[expect(clippy::disallowed_methods, reason = "no event reports that a queue was released")]
 fn pause() {
     std::thread::sleep(RETRY);
 }
 
-/// Sets the sizes of the rings of a socket and maps them.
-fn rings(socket: BorrowedFd<'_>, umem: Umem, options: &QueueOptions) -> io::Result<Rings> {
-    let ring = options.ring;
+/// Sets the sizes of the rings of a socket.
+fn set_sizes(socket: BorrowedFd<'_>, ring: u32) -> io::Result<()> {
     sockopt::set_xdp_umem_fill_ring_size(socket, 2 * ring)?;
     sockopt::set_xdp_umem_completion_ring_size(socket, ring)?;
     sockopt::set_xdp_rx_ring_size(socket, ring)?;
-    sockopt::set_xdp_tx_ring_size(socket, ring)?;
+    Ok(sockopt::set_xdp_tx_ring_size(socket, ring)?)
+}
+
+/// Maps the rings of a socket.
+fn map_rings(socket: BorrowedFd<'_>, umem: Umem, options: &QueueOptions) -> io::Result<Rings> {
+    let ring = options.ring;
     let XdpMmapOffsets { rx, tx, fr, cr } = sockopt::xdp_mmap_offsets(socket)?;
     let layout = Layout {
         fill: Place { file: XDP_UMEM_PGOFF_FILL_RING, parts: fr, size: 2 * ring },

@@ -29,6 +29,9 @@ pub(super) struct Place {
 struct Ring<const N: usize> {
     map: Mapping,
     place: Place,
+    /// Where the counts of this side and of the other one are.
+    own_at: usize,
+    other_at: usize,
     /// The count of this side, which the other side sees when it is published, and the last known
     /// one of the other side.
     own: u32,
@@ -40,9 +43,16 @@ impl<const N: usize> Ring<N> {
         assert!(place.size.is_power_of_two(), "{} entries", place.size);
         let len = place.parts.desc as usize + place.size as usize * N * 8;
         let map = Mapping::new(file, place.file, len)?;
-        // Those of a ring that another process has used are not 0.
-        let [own, other] = [own, other].map(|offset| map.word(offset as usize).load(Acquire));
-        Ok(Self { map, place, own, other })
+        let [own_at, other_at] = [own as usize, other as usize];
+        let mut ring = Self { map, place, own_at, other_at, own: 0, other: 0 };
+        ring.resume();
+        Ok(ring)
+    }
+
+    /// Continues from the published counts, as another process may have used this side.
+    fn resume(&mut self) {
+        self.own = self.map.word(self.own_at).load(Acquire);
+        self.renew();
     }
 
     /// The offset of the entry with this count.
@@ -51,12 +61,15 @@ impl<const N: usize> Ring<N> {
         self.place.parts.desc as usize + (count & (self.place.size - 1)) as usize * N * 8
     }
 
-    fn load(&self, offset: u64) -> u32 {
-        self.map.word(offset as usize).load(Acquire)
+    /// Reads the count of the other side.
+    #[inline]
+    fn renew(&mut self) {
+        self.other = self.map.word(self.other_at).load(Acquire);
     }
 
-    fn publish(&self, offset: u64) {
-        self.map.word(offset as usize).store(self.own, Release);
+    #[inline]
+    fn publish(&self) {
+        self.map.word(self.own_at).store(self.own, Release);
     }
 }
 
@@ -70,12 +83,23 @@ impl<const N: usize> Producer<N> {
         Ring::new(file, place, place.parts.producer, place.parts.consumer).map(Self)
     }
 
+    /// Continues from the published counts, as another process may have added entries.
+    pub(super) fn resume(&mut self) {
+        self.0.resume();
+    }
+
+    /// The count of added entries.
+    #[inline]
+    pub(super) fn count(&self) -> u32 {
+        self.0.own
+    }
+
     /// Adds an entry; `false` if the ring is full.
     #[inline]
     pub(super) fn push(&mut self, entry: [u64; N]) -> bool {
         let ring = &mut self.0;
         if ring.own.wrapping_sub(ring.other) == ring.place.size {
-            ring.other = ring.load(ring.place.parts.consumer);
+            ring.renew();
             if ring.own.wrapping_sub(ring.other) == ring.place.size {
                 return false;
             }
@@ -91,12 +115,12 @@ impl<const N: usize> Producer<N> {
     /// Lets the consumer see all added entries.
     #[inline]
     pub(super) fn publish(&mut self) {
-        self.0.publish(self.0.place.parts.producer);
+        self.0.publish();
     }
 
     /// Added entries that the consumer has not taken.
     pub(super) fn pending(&mut self) -> u32 {
-        self.0.other = self.0.load(self.0.place.parts.consumer);
+        self.0.renew();
         self.0.own.wrapping_sub(self.0.other)
     }
 
@@ -122,6 +146,17 @@ impl<const N: usize> Consumer<N> {
         Ring::new(file, place, place.parts.consumer, place.parts.producer).map(Self)
     }
 
+    /// Continues from the published counts, as another process may have taken entries.
+    pub(super) fn resume(&mut self) {
+        self.0.resume();
+    }
+
+    /// The count of taken entries.
+    #[inline]
+    pub(super) fn count(&self) -> u32 {
+        self.0.own
+    }
+
     /// Takes an entry, if the ring has one.
     #[inline]
     pub(super) fn pop(&mut self) -> Option<[u64; N]> {
@@ -137,13 +172,13 @@ impl<const N: usize> Consumer<N> {
     /// Lets the producer use the places of all taken entries.
     #[inline]
     pub(super) fn release(&mut self) {
-        self.0.publish(self.0.place.parts.consumer);
+        self.0.publish();
     }
 
     /// Entries that can be taken.
     #[inline]
     pub(super) fn waiting(&mut self) -> u32 {
-        self.0.other = self.0.load(self.0.place.parts.producer);
+        self.0.renew();
         self.0.other.wrapping_sub(self.0.own)
     }
 }

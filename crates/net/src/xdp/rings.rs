@@ -35,12 +35,8 @@ pub(super) struct Rings {
     transmit: Producer<2>,
     /// Frames of the current batch.
     held: Vec<Frame>,
-    /// Frames that are in the fill ring, the receive ring or between them, and their highest
-    /// number.
-    receiving: u32,
+    /// The highest number of frames that are on their way to the batch.
     max_receiving: u32,
-    /// Frames that are in the transmit ring, the completion ring or between them.
-    sending: u32,
 }
 
 impl Rings {
@@ -58,10 +54,28 @@ impl Rings {
             receive: Consumer::new(socket, layout.receive)?,
             transmit: Producer::new(socket, layout.transmit)?,
             held: Vec::with_capacity(batch.min(layout.receive.size as usize)),
-            receiving: 0,
             max_receiving: layout.fill.size,
-            sending: 0,
         })
+    }
+
+    /// Continues where another process has ended its last batch.
+    pub(super) fn resume(&mut self) {
+        self.fill.resume();
+        self.completion.resume();
+        self.receive.resume();
+        self.transmit.resume();
+    }
+
+    /// Frames that are in the fill ring, the receive ring or between them.
+    #[inline]
+    fn receiving(&self) -> u32 {
+        self.fill.count().wrapping_sub(self.receive.count())
+    }
+
+    /// Frames that are in the transmit ring, the completion ring or between them.
+    #[inline]
+    fn sending(&self) -> u32 {
+        self.transmit.count().wrapping_sub(self.completion.count())
     }
 
     /// Ends the batch: its frames can receive again. Returns whether the kernel has to be told.
@@ -69,16 +83,15 @@ impl Rings {
         while let Some(frame) = self.held.pop() {
             self.umem.free(frame);
         }
-        if self.receiving == self.max_receiving {
+        if self.receiving() == self.max_receiving {
             return false;
         }
-        while self.receiving < self.max_receiving {
+        while self.receiving() < self.max_receiving {
             let Some(frame) = self.umem.take() else { break };
             if !self.fill.push([frame.address()]) {
                 self.umem.free(frame);
                 break;
             }
-            self.receiving += 1;
         }
         self.fill.publish();
         self.fill.needs_wakeup()
@@ -94,7 +107,6 @@ impl Rings {
             let Some([address, len]) = self.receive.pop() else { break };
             count += 1;
             let Some(frame) = self.umem.frame_at(address) else { continue };
-            self.receiving -= 1;
             each(address as u32, self.umem.bytes_of(&frame, address, split(len).0));
             self.held.push(frame);
         }
@@ -115,9 +127,8 @@ impl Rings {
         let Some(mut frame) = self.umem.take() else { return false };
         let len = write(self.umem.bytes_mut(&mut frame));
         let sent = self.transmit.push([frame.address(), join(len as u32, 0)]);
-        match sent {
-            true => self.sending += 1,
-            false => self.umem.free(frame),
+        if !sent {
+            self.umem.free(frame);
         }
         sent
     }
@@ -135,13 +146,12 @@ impl Rings {
 
     /// Frees the frames that the kernel has sent.
     pub(super) fn complete(&mut self) {
-        if self.sending == 0 {
+        if self.sending() == 0 {
             return;
         }
         while let Some([address]) = self.completion.pop() {
             if let Some(frame) = self.umem.frame_at(address) {
                 self.umem.free(frame);
-                self.sending -= 1;
             }
         }
         self.completion.release();
@@ -153,9 +163,9 @@ impl Rings {
     }
 
     /// Frames that are neither free, nor in the batch, nor on one of the two ways: always 0.
-    #[cfg(test)]
     pub(super) fn missing(&self) -> i64 {
-        let known = self.umem.free_count() + self.held.len() as u32 + self.receiving + self.sending;
+        let moving = self.receiving() + self.sending();
+        let known = self.umem.free_count() + self.held.len() as u32 + moving;
         i64::from(self.umem.count()) - i64::from(known)
     }
 }
@@ -179,6 +189,7 @@ mod tests {
     use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
     use rustix::net::xdp::XdpRingOffset;
     use std::collections::VecDeque;
+    use std::mem;
     use std::os::fd::{AsFd, OwnedFd};
 
     const RING: u32 = 4;
@@ -189,9 +200,18 @@ mod tests {
         Place { file: number * PAGES, parts, size }
     }
 
+    fn layout() -> Layout {
+        Layout {
+            fill: place(0, 2 * RING),
+            completion: place(1, RING),
+            receive: place(2, RING),
+            transmit: place(3, RING),
+        }
+    }
+
     /// The other side of the rings, as the kernel is.
     struct Kernel {
-        _file: OwnedFd,
+        file: OwnedFd,
         fill: Consumer<1>,
         completion: Producer<1>,
         receive: Producer<2>,
@@ -204,23 +224,25 @@ mod tests {
     fn pair(batch: usize) -> (Rings, Kernel) {
         let file = memfd_create("test", MemfdFlags::CLOEXEC).unwrap();
         ftruncate(&file, 4 * PAGES).unwrap();
-        let layout = Layout {
-            fill: place(0, 2 * RING),
-            completion: place(1, RING),
-            receive: place(2, RING),
-            transmit: place(3, RING),
-        };
+        let layout = layout();
         let rings = Rings::new(file.as_fd(), Umem::new(4 * RING).unwrap(), &layout, batch).unwrap();
         let kernel = Kernel {
             fill: Consumer::new(file.as_fd(), layout.fill).unwrap(),
             completion: Producer::new(file.as_fd(), layout.completion).unwrap(),
             receive: Producer::new(file.as_fd(), layout.receive).unwrap(),
             transmit: Consumer::new(file.as_fd(), layout.transmit).unwrap(),
-            _file: file,
+            file,
             empty: VecDeque::new(),
             in_flight: VecDeque::new(),
         };
         (rings, kernel)
+    }
+
+    /// The rings as another process maps them.
+    fn mapped_again(rings: &Rings, kernel: &Kernel) -> Rings {
+        let file = rings.umem.file().try_clone_to_owned().unwrap();
+        let umem = Umem::adopt(file, 4 * RING).unwrap();
+        Rings::new(kernel.file.as_fd(), umem, &layout(), rings.held.capacity()).unwrap()
     }
 
     impl Kernel {
@@ -269,6 +291,7 @@ mod tests {
         Transmit(usize),
         Complete,
         Reap,
+        HandOver,
     }
 
     fn step() -> impl Strategy<Value = Step> {
@@ -280,15 +303,17 @@ mod tests {
             2 => (1usize..5).prop_map(Step::Transmit),
             3 => Just(Step::Complete),
             1 => Just(Step::Reap),
+            1 => Just(Step::HandOver),
         ]
     }
 
     proptest! {
         /// Frames are never lost, and never in two places: each is free, in the batch, or the
-        /// kernel's.
+        /// kernel's. Two processes have the rings in turn.
         #[test]
         fn every_frame_is_in_one_place(steps in proptest::collection::vec(step(), 1..400)) {
             let (mut rings, mut kernel) = pair(3);
+            let mut other = mapped_again(&rings, &kernel);
             let (mut held, mut waiting) = (0, 0);
             for step in steps {
                 match step {
@@ -319,10 +344,16 @@ mod tests {
                         kernel.complete();
                     }
                     Step::Reap => rings.complete(),
+                    Step::HandOver => {
+                        rings.end_batch();
+                        held = 0;
+                        other.resume();
+                        mem::swap(&mut rings, &mut other);
+                    }
                 }
                 prop_assert_eq!(rings.missing(), 0);
                 prop_assert_eq!((rings.held.len(), rings.waiting() as usize), (held, waiting));
-                prop_assert!(rings.receiving <= 2 * RING);
+                prop_assert!(rings.receiving() <= 2 * RING);
             }
             // What is left comes back: all frames are free in the end, each once.
             loop {

@@ -16,7 +16,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::slice;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use rustix::fs::{MemfdFlags, fstat, ftruncate, memfd_create};
 use rustix::net::sockopt::set_xdp_umem_reg;
 use rustix::net::xdp::{XdpUmemReg, XdpUmemRegFlags};
 
@@ -40,20 +40,42 @@ impl Frame {
 /// The frames of a queue.
 #[derive(Debug)]
 pub(super) struct Umem {
-    _file: OwnedFd,
+    file: OwnedFd,
     map: Mapping,
     count: u32,
+}
+
+/// Bytes of the file of `count` frames.
+fn file_len(count: u32) -> usize {
+    count as usize * (FRAME_BYTES + 4) + 4
 }
 
 impl Umem {
     /// `count` frames, all of them free.
     pub(super) fn new(count: u32) -> io::Result<Self> {
         let file = memfd_create("onrush-xdp", MemfdFlags::CLOEXEC)?;
-        let len = count as usize * (FRAME_BYTES + 4) + 4;
-        ftruncate(&file, len as u64)?;
-        let mut umem = Self { map: Mapping::new(file.as_fd(), 0, len)?, _file: file, count };
+        ftruncate(&file, file_len(count) as u64)?;
+        let mut umem = Self::map(file, count)?;
         (0..count).rev().for_each(|number| umem.free(Frame(number)));
         Ok(umem)
+    }
+
+    /// The `count` frames of another process, and its list of free ones. The kernel has pinned
+    /// their pages, whoever maps them.
+    pub(super) fn adopt(file: OwnedFd, count: u32) -> io::Result<Self> {
+        if fstat(&file)?.st_size != file_len(count) as i64 {
+            return Err(io::Error::other("it has another number of frames"));
+        }
+        Self::map(file, count)
+    }
+
+    fn map(file: OwnedFd, count: u32) -> io::Result<Self> {
+        Ok(Self { map: Mapping::new(file.as_fd(), 0, file_len(count))?, file, count })
+    }
+
+    /// The file, for another process.
+    pub(super) fn file(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
     }
 
     /// Lets an AF_XDP socket use the frames.

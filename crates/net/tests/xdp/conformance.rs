@@ -64,7 +64,7 @@ impl Rig for Queues {
 
     fn client(&self, at: &[String]) -> (Backend, Vec<SocketAddr>) {
         let (sockets, addresses) = self.link.client(at);
-        let none = Program::redirect([]).unwrap().sockets().unwrap();
+        let none = Program::redirect(&[]).unwrap().sockets().unwrap();
         (Backend::new(sockets, Vec::new(), none).unwrap(), addresses)
     }
 }

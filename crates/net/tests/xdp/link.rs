@@ -92,24 +92,17 @@ impl Link {
 
     /// The program for some ports, attached to the server's device.
     pub(crate) fn program(&self, ports: impl IntoIterator<Item = u16>) -> Program {
-        let mut program = Program::redirect(ports).unwrap();
+        let mut program = Program::redirect(&[ports.into_iter().collect()]).unwrap();
         let interface = program.attach(DEVICE, self.mode).unwrap();
         program.redirect_queues(interface, 0, self.queues).unwrap();
         program
     }
 
     /// The queues of the server's device; none while another backend has them.
-    pub(crate) fn open(&self, ring: u32, batch: usize) -> Vec<Queue> {
-        let options = |queue| QueueOptions {
-            interface: DEVICE.to_owned(),
-            queue,
-            place: queue,
-            ring,
-            batch: batch.min(ring as usize),
-            zero_copy: false,
-        };
+    pub(crate) fn open(&self, ring: u32, batch: usize) -> Vec<(QueueOptions, Option<Queue>)> {
+        let options = |queue| options(queue, ring, batch);
         let open = |queue| match Queue::open(options(queue), PATIENCE) {
-            Ok(queue) => Some(queue),
+            Ok(open) => Some((options(queue), Some(open))),
             Err(OpenError::Busy(..)) => None,
             Err(error) => panic!("{error}"),
         };
@@ -127,6 +120,19 @@ impl Link {
         // A group of datagrams reaches a program in generic mode as one frame.
         let options = mio::Options { segmentation: false, ..mio::Options::default() };
         (mio::Backend::new(sockets, options).unwrap(), addresses)
+    }
+}
+
+/// A queue of the server's device.
+pub(crate) fn options(queue: u32, ring: u32, batch: usize) -> QueueOptions {
+    QueueOptions {
+        interface: DEVICE.to_owned(),
+        queue,
+        place: queue,
+        ring,
+        batch: batch.min(ring as usize),
+        zero_copy: false,
+        busy_poll: 0,
     }
 }
 

@@ -2,6 +2,7 @@
 //! root: scripts/xdp-test.
 
 mod conformance;
+mod handoff;
 mod link;
 mod queues;
 #[path = "../suite/mod.rs"]

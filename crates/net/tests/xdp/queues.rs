@@ -1,54 +1,74 @@
 //! What the contract does not say: which way a datagram takes, counters, and queues that fail.
 
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use onrush_net::bind::{Buffers, bind_client};
+use onrush_net::bind::{BoundSocket, Buffers, bind_client};
 use onrush_net::filter::{Check, Filter, Kind};
 use onrush_net::raw::{Checksum, RawSender};
-use onrush_net::xdp::backend::QueueCounts;
+use onrush_net::socket::QueueCounts;
 use onrush_net::xdp::{Backend, Mode, OpenError, Program, Queue, QueueOptions};
-use onrush_net::{Reply, Return, Socket, mio};
+use onrush_net::{QueueId, Reply, Return, Socket, mio};
 
-use crate::link::{DEVICE, Link, ip, until};
+use crate::link::{DEVICE, Link, ip, options, until};
 
-const RING: u32 = 64;
+pub(crate) const RING: u32 = 64;
 
 /// A server with one queue at one address, whose program is attached, and a client.
-struct Pair {
+pub(crate) struct Pair {
     link: Link,
-    program: Program,
-    server: Backend,
-    there: SocketAddr,
+    pub(crate) program: Program,
+    pub(crate) server: Backend,
+    pub(crate) there: SocketAddr,
     client: mio::Backend,
     here: SocketAddr,
+    /// What another owner needs: the UDP socket, and the queue.
+    pub(crate) socket: BoundSocket,
+    pub(crate) queue: (QueueId, Vec<OwnedFd>),
 }
 
 impl Pair {
-    fn new(loopback: &str) -> Self {
+    pub(crate) fn new(loopback: &str) -> Self {
         let link = Link::new(Mode::Native, 1);
         let there = SocketAddr::new(link.server_ip(loopback), 0);
         let socket = bind_client(there, Buffers::default()).unwrap().0;
         let there = socket.address();
-        let sockets = mio::Backend::new(vec![socket], mio::Options::default()).unwrap();
         let program = link.program([there.port()]);
-        let map = program.sockets().unwrap();
-        let server = Backend::new(sockets, link.open(RING, 32), map).unwrap();
+        let queues = link.open(RING, 32);
+        let queue = queues[0].1.as_ref().unwrap();
+        let queue = (queue.id(), queue.share().unwrap());
+        let server = backend(&socket, queues, &program);
         let (client, here) = link.client(&[loopback.to_owned()]);
-        Self { link, program, server, there, client, here: here[0] }
+        Self { link, program, server, there, client, here: here[0], socket, queue }
     }
 
-    fn counts(&mut self) -> QueueCounts {
+    pub(crate) fn counts(&mut self) -> QueueCounts {
         self.server.queues().next().unwrap().counts
     }
 
-    fn ask(&mut self, payload: &[u8]) {
+    pub(crate) fn ask(&mut self, payload: &[u8]) {
         let to = Return::to(self.there, 0);
         self.client.send([Reply { bytes: payload, to: &to }].into_iter());
     }
 
+    /// Lets many more requests be answered than there are frames, none of which is lost. Returns
+    /// the counters.
+    pub(crate) fn use_all_frames(&mut self) -> QueueCounts {
+        for _ in 0..40 {
+            (0..32).for_each(|_| self.ask(b"request"));
+            self.answer(32, b"reply");
+            assert_eq!(self.replies(32).len(), 32);
+        }
+        let queue = self.server.queues().next().unwrap();
+        assert_eq!((queue.frames, queue.waiting, queue.missing), (4 * RING, 0, 0));
+        // Beside the fill ring and the last replies.
+        assert!(queue.free >= 2 * RING - 32 - 32, "{queue:?}");
+        queue.counts
+    }
+
     /// Replies to each request until there have been `count`.
-    fn answer(&mut self, count: usize, reply: &[u8]) {
+    pub(crate) fn answer(&mut self, count: usize, reply: &[u8]) {
         let mut answered = 0;
         until(|| {
             answered += answer(&mut self.server, reply);
@@ -58,7 +78,7 @@ impl Pair {
     }
 
     /// Lengths of the next `count` replies, and of which the last one is from the server.
-    fn replies(&mut self, count: usize) -> Vec<usize> {
+    pub(crate) fn replies(&mut self, count: usize) -> Vec<usize> {
         let mut lengths = Vec::new();
         let there = self.there;
         until(|| {
@@ -70,6 +90,17 @@ impl Pair {
         });
         lengths
     }
+}
+
+/// A backend of a copy of this socket and these queues.
+pub(crate) fn backend(
+    socket: &BoundSocket,
+    queues: Vec<(QueueOptions, Option<Queue>)>,
+    program: &Program,
+) -> Backend {
+    let socket = socket.try_clone().unwrap();
+    let sockets = mio::Backend::new(vec![socket], mio::Options::default()).unwrap();
+    Backend::new(sockets, queues, program.sockets().unwrap()).unwrap()
 }
 
 /// Replies to the requests of a batch; returns their number.
@@ -92,6 +123,23 @@ fn replies_that_fit_leave_by_the_queue_and_others_by_the_socket() {
             assert_eq!(pair.replies(1), [len]);
             let after = pair.counts();
             assert_eq!((after.received - before.received, after.sent - before.sent), (1, by_queue));
+        }
+    }
+}
+
+/// Before that they leave by the UDP socket.
+#[test]
+fn a_datagram_of_a_peer_shows_a_client_where_requests_go() {
+    for loopback in ["127.0.0.1", "::1"] {
+        let mut pair = Pair::new(loopback);
+        pair.server = pair.server.with_peers(&[pair.here]);
+        let to = Return::to(pair.here, 0);
+        for by_queue in [0, 1] {
+            let sent = pair.server.send([Reply { bytes: b"request", to: &to }].into_iter());
+            assert_eq!(sent.datagrams, 1);
+            assert_eq!((pair.replies(1), pair.counts().sent), (vec![7], by_queue));
+            pair.ask(b"reply");
+            until(|| !pair.server.receive(64).unwrap().is_empty());
         }
     }
 }
@@ -144,22 +192,13 @@ fn frames_with_wrong_checksums_are_dropped_and_no_frame_is_lost() {
         assert_eq!((counts.received, counts.invalid, counts.unserved), (0, 0, 0));
         let dropped = pair.server.dropped();
         assert_eq!((dropped.checksum, dropped.full_buffer), (counts.checksum, counts.full));
-        // Many more than there are frames.
-        for _ in 0..40 {
-            (0..32).for_each(|_| pair.ask(b"request"));
-            pair.answer(32, b"reply");
-            assert_eq!(pair.replies(32).len(), 32);
-        }
-        let queue = pair.server.queues().next().unwrap();
-        assert_eq!((queue.frames, queue.waiting), (4 * RING, 0));
-        assert_eq!((queue.counts.sent, queue.counts.full), (1280, counts.full));
-        // Beside the fill ring and the last replies.
-        assert!(queue.free >= 2 * RING - 32 - 32, "{queue:?}");
+        let after = pair.use_all_frames();
+        assert_eq!((after.sent, after.full), (1280, counts.full));
     }
 }
 
 #[test]
-fn the_filter_holds_for_frames_and_addresses_can_be_left() {
+fn the_filter_holds_for_frames_and_those_to_other_addresses_are_dropped() {
     let mut pair = Pair::new("127.0.0.1");
     let kind = |value| Kind { value, min_len: 8, check: Check::Head([1, value]) };
     let filter = Filter { kind_at: 4, kinds: [kind(2), kind(3), kind(4)] };
@@ -169,7 +208,7 @@ fn the_filter_holds_for_frames_and_addresses_can_be_left() {
     pair.answer(1, b"reply");
     assert_eq!((pair.counts().filter, pair.server.dropped().filter), (1, 1));
     pair.server.set_filter(None).unwrap();
-    pair.server.retain_addresses(&|_| false);
+    pair.there.set_ip(pair.link.server_ip("127.0.0.2"));
     pair.ask(b"request");
     until(|| {
         assert_eq!(answer(&mut pair.server, b"reply"), 0);
@@ -216,25 +255,18 @@ fn a_queue_whose_device_was_deleted_is_closed_and_opened_again() {
 #[test]
 fn a_queue_that_cannot_be_opened_is_named() {
     let _link = Link::new(Mode::Native, 1);
-    let options = |interface: &str, queue| QueueOptions {
-        interface: interface.to_owned(),
-        queue,
-        place: 0,
-        ring: RING,
-        batch: 32,
-        zero_copy: false,
-    };
     let open = |options| Queue::open(options, Duration::ZERO);
-    let error = open(options("onrush9", 0)).unwrap_err();
+    let options = |queue| options(queue, RING, 32);
+    let error = open(QueueOptions { interface: "onrush9".to_owned(), ..options(0) }).unwrap_err();
     assert!(matches!(&error, OpenError::NoInterface(name) if name == "onrush9"), "{error:?}");
-    let error = open(options(DEVICE, 1)).unwrap_err();
+    let error = open(options(1)).unwrap_err();
     assert!(matches!(error, OpenError::NoQueue(..)), "{error:?}");
-    let error = open(QueueOptions { zero_copy: true, ..options(DEVICE, 0) }).unwrap_err();
+    let error = open(QueueOptions { zero_copy: true, ..options(0) }).unwrap_err();
     assert!(matches!(error, OpenError::NoZeroCopy(..)), "{error:?}");
-    let first = open(options(DEVICE, 0)).unwrap();
-    let error = open(options(DEVICE, 0)).unwrap_err();
+    let first = open(options(0)).unwrap();
+    let error = open(options(0)).unwrap_err();
     assert!(matches!(error, OpenError::Busy(..)), "{error:?}");
     // Its release takes the kernel a while.
     drop(first);
-    Queue::open(options(DEVICE, 0), Duration::from_secs(5)).unwrap();
+    Queue::open(options(0), Duration::from_secs(5)).unwrap();
 }

@@ -8,16 +8,16 @@ use onrush_tidy::{crate_of, demand, sources};
 /// [`GROWTH`] beyond its row. The commit that raises a row says why; one that removes more than
 /// [`SLACK`] lowers it.
 const BUDGETS: [(&str, [usize; 2]); 20] = [
-    ("bench", [3_576, 1_715]),
-    ("commands", [3_452, 1_540]),
+    ("bench", [3_740, 1_730]),
+    ("commands", [3_640, 1_610]),
     ("config", [2_290, 1_219]),
     ("control", [4_433, 2_100]),
-    ("daemon", [7_640, 14_700]),
+    ("daemon", [7_900, 14_700]),
     ("fuzz", [742, 0]),
     ("lab", [1_002, 681]),
-    ("load", [12_650, 6_820]),
-    ("net", [5_751, 4_105]),
-    ("proto", [2_420, 2_080]),
+    ("load", [13_030, 6_820]),
+    ("net", [6_100, 4_260]),
+    ("proto", [2_500, 2_170]),
     ("replica", [629, 332]),
     ("store", [2_146, 1_475]),
     ("swarm", [4_209, 3_056]),
@@ -25,7 +25,7 @@ const BUDGETS: [(&str, [usize; 2]); 20] = [
     ("text", [129, 66]),
     ("tidy", [169, 777]),
     ("toml-keys", [1_082, 522]),
-    ("tracker", [4_640, 3_250]),
+    ("tracker", [4_850, 3_250]),
     ("verify", [5_300, 2_430]),
     ("web", [4_330, 4_630]),
 ];

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crossbeam_channel::Sender;
+use onrush_net::QueueId;
 use onrush_swarm::Shard;
 
 use crate::clock::Now;
@@ -19,9 +20,9 @@ pub enum Order {
     /// a socket signals at once. A front stops accepting connections, closes those that are idle,
     /// and signals once all requests that have arrived are answered and their connections ended.
     Pause(Sender<()>),
-    /// Receive only at these addresses, until nothing is left there; then stop receiving, and
-    /// signal as after `Pause`.
-    Drain(Arc<[SocketAddr]>, Sender<()>),
+    /// Receive only at these addresses, and from all queues but these, until nothing is left there;
+    /// then stop receiving, and signal as after `Pause`.
+    Drain(Arc<[SocketAddr]>, Arc<[QueueId]>, Sender<()>),
     /// Receive again; a front accepts again.
     Resume,
     /// Sample the sources of requests, or end that. The former sample is finished. A worker without

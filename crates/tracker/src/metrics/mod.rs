@@ -8,11 +8,11 @@ mod table;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use onrush_net::Cause;
+use onrush_net::{Cause, Socket};
 use onrush_proto::Family;
 use onrush_swarm::{SwarmsByFamily, Totals};
 
-pub use frames::XdpFrames;
+pub use frames::{XdpFrames, XdpQueue};
 pub use series::{Field, Kind, Loss, Series, Shown};
 
 use crate::clients::NAMES as CLIENTS;
@@ -160,6 +160,19 @@ impl Incoming {
     pub fn refusals(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         let by_udp = UDP_REFUSALS.into_iter().zip(&self.refused_by_udp);
         by_udp.chain(REFUSALS.into_iter().zip(&self.refused)).map(|(name, n)| (name, n.get()))
+    }
+}
+
+impl WorkerMetrics {
+    /// Copies the state of the socket's AF_XDP queues.
+    #[cold]
+    pub(crate) fn set_queues(&self, socket: &mut impl Socket) {
+        let mut queues = self.queues.iter();
+        socket.report_queues(&mut |report| {
+            if let Some(queue) = queues.next() {
+                queue.set(&report);
+            }
+        });
     }
 }
 

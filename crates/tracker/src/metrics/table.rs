@@ -124,6 +124,8 @@ WorkerMetrics (WorkerCounts) {
         web: WebCounters,
         /// The frames of the interface, if this is an XDP program.
         xdp: XdpFrames,
+        /// The worker's AF_XDP queues.
+        queues: Box<[XdpQueue]>,
         /// Whether the kernel refuses the filter against overload at the worker's sockets.
         filter_refusal: FilterRefusal,
     }

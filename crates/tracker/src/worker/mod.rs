@@ -110,8 +110,8 @@ impl<S: Socket> Worker<S> {
                 Some(socket_side) => socket_side.pause(done),
                 None => _ = done.try_send(()),
             },
-            Order::Drain(addresses, done) => match &mut self.socket_side {
-                Some(socket_side) => socket_side.drain(&addresses, done),
+            Order::Drain(addresses, taken, done) => match &mut self.socket_side {
+                Some(socket_side) => socket_side.drain(&addresses, &taken, done),
                 None => _ = done.try_send(()),
             },
             Order::Resume => {

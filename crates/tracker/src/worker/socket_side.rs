@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use crossbeam_channel::Sender;
-use onrush_net::{Drops, Received, Reply, Return, Socket};
+use onrush_net::{Drops, QueueId, Received, Reply, Return, Socket};
 use onrush_proto::connect::{self, ConnectResponse};
 use onrush_proto::{Family, TransactionId, error};
 use onrush_swarm::{Moment, ShardMap};
@@ -94,10 +94,11 @@ impl<S: Socket> SocketSide<S> {
         self.receiving = Receiving::Pausing(done);
     }
 
-    /// Receives only at `addresses` until nothing is left there, then pauses; sends on `done` once
-    /// every request is answered.
-    pub fn drain(&mut self, addresses: &[SocketAddr], done: Sender<()>) {
+    /// Receives only at `addresses`, and from queues that are not `taken`, until nothing is left
+    /// there, then pauses; sends on `done` once every request is answered.
+    pub fn drain(&mut self, addresses: &[SocketAddr], taken: &[QueueId], done: Sender<()>) {
         self.socket.retain_addresses(&|address| addresses.contains(&address));
+        self.socket.leave_queues(taken);
         self.receiving = Receiving::Draining(done);
     }
 
@@ -194,12 +195,13 @@ impl<S: Socket> SocketSide<S> {
         self.producer.clear_replies();
     }
 
-    /// Signals a pause that is complete; once per second, counts the kernel's drops and renews its
-    /// filter.
+    /// Signals a pause that is complete; once per second, counts the kernel's drops, copies the
+    /// state of queues, and renews the kernel's filter.
     pub fn maintain(&mut self, now: Now, metrics: &WorkerMetrics) {
         if let Receiving::Pausing(done) = &self.receiving
             && self.producer.is_idle()
         {
+            self.socket.release();
             // The receiver may be gone after its own timeout.
             let _ = done.try_send(());
             self.receiving = Receiving::Paused;
@@ -211,6 +213,7 @@ impl<S: Socket> SocketSide<S> {
             metrics.kernel_drops.add(dropped.full_buffer - before.full_buffer);
             metrics.checksum_errors.add(dropped.checksum - before.checksum);
             metrics.kernel_shed.add(dropped.filter - before.filter);
+            metrics.set_queues(&mut self.socket);
             // Otherwise another process may serve the sockets by now.
             if matches!(self.receiving, Receiving::Running) {
                 let tags = self.intake.valid_tags(now.unix);

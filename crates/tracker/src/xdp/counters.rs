@@ -18,7 +18,7 @@ pub const REASONS: [&str; 7] = [
 /// Counters of an address family.
 const OF_FAMILY: usize = 3 + REASONS.len();
 /// Counters of the program.
-pub(super) const COUNTERS: usize = 2 * OF_FAMILY + 5;
+pub(super) const COUNTERS: usize = 2 * OF_FAMILY + 6;
 
 /// Datagrams of one address family.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub struct XdpCounters {
     pub v4: XdpFamily,
     /// Datagrams over IPv6.
     pub v6: XdpFamily,
-    /// Requests that were passed to the sockets, which count them again.
+    /// Requests that were passed to the workers' UDP sockets, where they are counted.
     pub passed: u64,
     /// The same, as the rules were too old.
     pub stale: u64,
@@ -48,8 +48,10 @@ pub struct XdpCounters {
     pub martian: u64,
     /// Connects that were dropped as their UDP checksum was wrong.
     pub checksum: u64,
-    /// Connects that were passed as there is no next hop for the reply.
+    /// Requests that were passed as there is no next hop for the reply.
     pub no_route: u64,
+    /// Requests that were redirected to the workers' AF_XDP sockets, where they are counted.
+    pub redirected: u64,
 }
 
 impl XdpCounters {
@@ -61,7 +63,7 @@ impl XdpCounters {
             refused_bytes: words[2],
             refused: std::array::from_fn(|reason| words[3 + reason]),
         };
-        let [passed, stale, martian, checksum, no_route] =
+        let [passed, stale, martian, checksum, no_route, redirected] =
             std::array::from_fn(|number| words[2 * OF_FAMILY + number]);
         Self {
             v4: family(&words[..OF_FAMILY]),
@@ -71,6 +73,7 @@ impl XdpCounters {
             martian,
             checksum,
             no_route,
+            redirected,
         }
     }
 }
@@ -97,7 +100,7 @@ fn counter<'a>(incoming: &'a Incoming, reason: &str) -> Option<&'a Counter> {
 
 impl XdpCounters {
     /// Sets the counters of the member that is the program at an interface to these. What was
-    /// passed is counted by the sockets.
+    /// passed or redirected is counted by the workers.
     pub(super) fn write(&self, metrics: &WorkerMetrics) {
         for (family, counters) in [(Family::V4, &self.v4), (Family::V6, &self.v6)] {
             counters.write(metrics.incoming.of(family));
@@ -113,6 +116,7 @@ impl XdpCounters {
         frames.martian.set(self.martian);
         frames.passed.set(self.passed.saturating_sub(self.no_route));
         frames.no_route.set(self.no_route);
+        frames.redirected.set(self.redirected);
         frames.stale.set(self.stale);
     }
 }

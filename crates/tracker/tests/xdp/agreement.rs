@@ -180,11 +180,16 @@ fn agrees(host: &mut Host, case: Case) -> Result<(), TestCaseError> {
             is_reply(&sent, &frame, (source, vlan), &expected)?;
         }
         (Xdp::Drop, Verdict::Silence) => {}
-        (Xdp::Pass, Verdict::Connect(_)) => prop_assert_ne!(datagram.len(), REQUEST_LEN),
-        (Xdp::Pass, Verdict::Announce(_) | Verdict::Scrape(_) | Verdict::Error(..)) => {}
+        (Xdp::Pass | Xdp::Redirect, Verdict::Connect(_)) => {
+            prop_assert_ne!(datagram.len(), REQUEST_LEN)
+        }
+        (
+            Xdp::Pass | Xdp::Redirect,
+            Verdict::Announce(_) | Verdict::Scrape(_) | Verdict::Error(..),
+        ) => {}
         (xdp, verdict) => prop_assert!(false, "{xdp:?}, intake {verdict:?}"),
     }
-    if xdp == Xdp::Pass {
+    if matches!(xdp, Xdp::Pass | Xdp::Redirect) {
         prop_assert_eq!(&frame, &sent);
         return Ok(());
     }

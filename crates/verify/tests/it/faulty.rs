@@ -6,7 +6,7 @@
 #![allow(dead_code, reason = "two crates use parts of this module")]
 
 use std::collections::{HashMap, HashSet};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -516,6 +516,11 @@ impl Server {
         Self::paced(fault, 128, |_| ())
     }
 
+    /// A server without a fault at these addresses of IPv4 and IPv6.
+    pub(crate) fn at(ips: [IpAddr; 2]) -> Self {
+        Self::paced_at(ips, Fault::Nothing, 128, |_| ())
+    }
+
     /// A server that receives at most `limit` datagrams at a time, and sends their replies after
     /// `pause`, which gets their number.
     pub(crate) fn paced(
@@ -523,7 +528,17 @@ impl Server {
         limit: usize,
         pause: impl FnMut(usize) + Send + 'static,
     ) -> Self {
-        let listen: [SocketAddr; 2] = ["127.0.0.1:0", "[::1]:0"].map(|text| text.parse().unwrap());
+        let ips = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
+        Self::paced_at(ips, fault, limit, pause)
+    }
+
+    fn paced_at(
+        ips: [IpAddr; 2],
+        fault: Fault,
+        limit: usize,
+        pause: impl FnMut(usize) + Send + 'static,
+    ) -> Self {
+        let listen = ips.map(|ip| SocketAddr::new(ip, 0));
         let buffers = Buffers { receive: 4 << 20, send: 0 };
         let (four, _) = bind_client(listen[0], buffers).unwrap();
         let mut sockets = vec![four];

@@ -4,7 +4,7 @@ use crate::metrics::computed::COMPUTED;
 use crate::metrics::snapshot::AdminCounters;
 use onrush_text::lines::wrapped;
 use onrush_tracker::metrics::{
-    Incoming, Kind, Series, ShardGauges, WebCounters, WorkerMetrics, XdpFrames,
+    Incoming, Kind, Series, ShardGauges, WebCounters, WorkerMetrics, XdpFrames, XdpQueue,
 };
 
 const HEAD: &str = "\
@@ -30,6 +30,7 @@ pub(crate) fn markdown() -> String {
     text +=
         &section("HTTP, absent unless http.listen or http.tls_listen is set", WebCounters::SERIES);
     text += &section("XDP, absent unless the program is attached", XdpFrames::SERIES);
+    text += &section("Queues of XDP, absent unless workers have AF_XDP sockets", XdpQueue::SERIES);
     text += &section("Admin side", AdminCounters::SERIES);
     text += "\n## State, limits and computed values\n\n";
     for series in COMPUTED {
