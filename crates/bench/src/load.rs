@@ -10,16 +10,17 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
+use onrush_load::check::Finding;
 use onrush_load::options::number;
 use onrush_load::plan::Kind;
-use onrush_load::report::Report;
+use onrush_load::report::{Report, WsReport};
 use serde::{Deserialize, Serialize};
 
 use crate::contender::{Launch, Listed, version_by_cargo, version_of_ours};
 use crate::cpus::Assignment;
 use crate::mix::{Mix, Protocol};
 use crate::process::{Child, Stop};
-use crate::record::Point;
+use crate::record::{Measured, Point};
 
 pub use published::Published;
 
@@ -160,11 +161,13 @@ impl Load<'_> {
             (None, Some(limit)) => arguments.extend(["--in-flight".into(), limit.to_string()]),
             (None, None) => {}
         }
-        let (report, messages) = self.report(tools, pids, arguments, stop)?;
+        let report = self.report(tools, pids, arguments, stop)?;
         let point = point(&report, self.checked)?;
-        let refused = || self.mix.refused_rate().map(|_| report.rate + unusable(&report));
-        let handled = messages.map(|ws| ws.message_rate).or_else(refused);
-        Ok(handled.map_or(point.clone(), |rate| per_message(point, rate)))
+        Ok(match (&report.ws, self.mix.refused_rate()) {
+            (Some(ws), _) => over_ws(&report, ws, point),
+            (None, Some(_)) => per_message(point, report.rate + unusable(&report)),
+            (None, None) => point,
+        })
     }
 
     /// Idle connections by which memory is measured.
@@ -172,24 +175,24 @@ impl Load<'_> {
         (self.mix.has_idle() && self.dose.idle > 0).then_some(self.dose.idle)
     }
 
-    /// Memory of the processes `pids` in bytes per connection while this number is idle.
+    /// What the processes `pids` need for idle connections, of which there should be this number.
+    /// Figures of loads are left out.
     ///
     /// # Errors
     /// When it cannot be measured.
-    pub fn idle_bytes(
+    pub fn idle_memory(
         &self,
         connections: u32,
         tools: &Tools,
         pids: &[u32],
         stop: &Stop,
-    ) -> anyhow::Result<f64> {
+    ) -> anyhow::Result<Measured> {
         let seconds = self.dose.idle_seconds();
-        let line = format!("--idle {connections} --duration {seconds}");
+        // 256 handshakes of TLS at a time take longer than the default on slow hosts.
+        let line = format!("--idle {connections} --duration {seconds} --timeout 10");
         let mut arguments = self.arguments("ws");
         arguments.extend(line.split(' ').map(Into::into));
-        let (_, messages) = self.report(tools, pids, arguments, stop)?;
-        let idle = messages.and_then(|ws| ws.idle);
-        idle.and_then(|idle| idle.rss_per_connection).context("no memory of idle connections")
+        of_idle(self.report(tools, pids, arguments, stop)?)
     }
 
     /// Runs onrush-load with these arguments, and reads its report on the processes `pids`.
@@ -199,7 +202,7 @@ impl Load<'_> {
         pids: &[u32],
         mut arguments: Vec<String>,
         stop: &Stop,
-    ) -> anyhow::Result<(Report, Option<Messages>)> {
+    ) -> anyhow::Result<Report> {
         let file = self.directory.join("load.json");
         let seconds = self.dose.idle_seconds() + self.dose.warmup + 60.0;
         let limit = Duration::from_secs_f64(seconds);
@@ -213,9 +216,7 @@ impl Load<'_> {
             bail!("onrush-load ended ({status}): {}", child.output_tail());
         }
         let text = fs::read_to_string(&file).context("onrush-load wrote no report")?;
-        let report = serde_json::from_str(&text).context("onrush-load's report")?;
-        let Websocket { ws } = serde_json::from_str(&text).context("onrush-load's report")?;
-        Ok((report, ws))
+        serde_json::from_str(&text).context("onrush-load's report")
     }
 
     /// Writes the info hashes of this load's population, a line of 40 hexadecimal digits each.
@@ -275,23 +276,6 @@ impl Load<'_> {
     }
 }
 
-/// The part of a load report that exists over WebSocket alone.
-#[derive(Deserialize)]
-struct Websocket {
-    ws: Option<Messages>,
-}
-
-#[derive(Deserialize)]
-struct Messages {
-    message_rate: f64,
-    idle: Option<Idle>,
-}
-
-#[derive(Deserialize)]
-struct Idle {
-    rss_per_connection: Option<f64>,
-}
-
 /// Datagrams per second that the tracker had to refuse.
 fn unusable(report: &Report) -> f64 {
     let refused = report.kinds.iter().filter(|kind| kind.kind == Kind::Unusable);
@@ -309,6 +293,30 @@ fn per_message(point: Point, rate: f64) -> Point {
         peers_per_reply: None,
         ..point
     }
+}
+
+/// A result with the figures of messages: those sent, and those received that are right and of use.
+fn over_ws(report: &Report, ws: &WsReport, point: Point) -> Point {
+    let needless = report.differs.iter().filter(|found| found.finding == Finding::AnswerReply);
+    let not_counted = point.wrong + needless.map(|found| found.count).sum::<u64>();
+    let right = ws.messages_received.saturating_sub(not_counted);
+    let rate = (ws.messages_sent + right) as f64 / report.seconds;
+    Point { right, ..per_message(point, rate) }
+}
+
+/// The figures of idle connections.
+fn of_idle(report: Report) -> anyhow::Result<Measured> {
+    let idle = report.ws.and_then(|ws| ws.idle).context("no report on idle connections")?;
+    if idle.held == 0 {
+        bail!("no connection was held: {}", report.warnings.join("; "));
+    }
+    let bytes = idle.rss_per_connection.context("no memory of idle connections")?;
+    Ok(Measured {
+        idle_bytes: Some(bytes),
+        idle_held: Some(idle.held),
+        idle_warnings: report.warnings,
+        ..Measured::default()
+    })
 }
 
 fn joined<T: ToString>(items: &[T], separator: &str) -> String {
@@ -353,6 +361,10 @@ fn point(report: &Report, checked: bool) -> anyhow::Result<Point> {
 #[cfg(test)]
 pub(crate) mod tests {
     use std::sync::LazyLock;
+
+    use onrush_load::cpu::Cpu;
+    use onrush_load::report::{IdleReport, Setup};
+    use onrush_load::tally::Tally;
 
     use super::*;
     use crate::contender::tests::script;
@@ -399,6 +411,37 @@ pub(crate) mod tests {
         assert!(
             text.contains(" --target 127.0.0.1:7000 ") && text.contains(" --xdp onrush1 --source ")
         );
+    }
+
+    /// Ten announces and their replies, a right and a wrong offer, a right answer, a reply to one.
+    #[test]
+    fn over_websocket_right_messages_count() {
+        let mut tally = Tally { right_in_window: 10, ..Tally::default() };
+        tally.kinds[Kind::Announce as usize].right = 10;
+        for finding in [Finding::OfferChanged, Finding::NoCounts, Finding::AnswerReply] {
+            tally.findings[finding as usize].count = 1;
+        }
+        let mut report = Report::new(Setup::default(), &tally, 2.0);
+        report.tracker_cpu = Some(report.cpu(Cpu { user: 1.0, system: 0.0 }));
+        let ws = WsReport { messages_sent: 11, messages_received: 14, ..WsReport::default() };
+        let of = over_ws(&report, &ws, point(&report, true).unwrap());
+        assert_eq!((of.rate, of.requests), ((11.0 + 12.0) / 2.0, Some(5.0)));
+        assert_eq!((of.right, of.wrong), (12, 1));
+        assert!((of.cpu_per_reply - 1e6 / 23.0).abs() < 1e-6, "{}", of.cpu_per_reply);
+    }
+
+    #[test]
+    fn memory_is_of_the_connections_that_were_held() {
+        let report = |held| {
+            let idle = Some(IdleReport::new((held, 1), Some((1000, 61_000))));
+            let ws = Some(WsReport { idle, ..WsReport::default() });
+            Report { ws, warnings: vec!["60 of 64".into()], ..Report::default() }
+        };
+        let of = of_idle(report(60)).unwrap();
+        assert_eq!((of.idle_bytes, of.idle_held), (Some(1000.0), Some(60)));
+        assert_eq!(of.idle_warnings, ["60 of 64"]);
+        let error = of_idle(report(0)).unwrap_err().to_string();
+        assert!(error.contains("60 of 64"), "{error}");
     }
 
     #[test]

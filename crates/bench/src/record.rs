@@ -59,20 +59,27 @@ pub struct Measured {
     /// of a process of its own, by the number of connections.
     #[serde(default)]
     pub idle_bytes: Option<f64>,
+    /// The number of these connections, which are fewer than were asked for where the tracker or
+    /// its host held no more.
+    #[serde(default)]
+    pub idle_held: Option<u64>,
+    /// Warnings of the load tester about them.
+    #[serde(default)]
+    pub idle_warnings: Vec<String>,
 }
 
 /// One measurement.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Point {
     /// Right replies per second; under `published` all replies that are no errors; over WebSocket
-    /// messages sent and received, and what is per reply is per message.
+    /// messages sent, and right ones received, and what is per reply is per message.
     pub rate: f64,
     /// Right replies per second where the rate is that of messages.
     #[serde(default)]
     pub requests: Option<f64>,
-    /// Number of right replies.
+    /// Number of right replies; over WebSocket of right messages received.
     pub right: u64,
-    /// Wrong replies.
+    /// Wrong replies, or messages.
     pub wrong: u64,
     /// Findings about the wrong replies.
     pub findings: Vec<String>,
@@ -192,7 +199,7 @@ pub(crate) mod tests {
             most: point(rate, 900.0),
             shares: shares.into(),
             peak_rss: Some(200 << 20),
-            idle_bytes: None,
+            ..Measured::default()
         }
     }
 

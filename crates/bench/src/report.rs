@@ -25,8 +25,9 @@ use crate::summary::{Row, Summary, called};
 const PICTURE: &str = "report.svg";
 
 /// The sentence that defines a reply over WebSocket.
-const MESSAGES: &str = "Over WebSocket every message that the load tester sends or receives counts \
-                        as a reply: announces, their replies, offers and answers. ";
+const MESSAGES: &str = "Over WebSocket every right message that the load tester sends or receives \
+                        counts as a reply: announces, their replies, offers and answers; replies \
+                        to answers, of which clients have no use, do not count. ";
 
 /// The sentences that define the figures over veth devices.
 const VETH: &str = "Tracker and load are in two network namespaces. CPU time of the tracker is \
@@ -166,7 +167,11 @@ fn figures(row: &Row, summary: &Summary, shares: &BTreeSet<u32>) -> Vec<String> 
         let micros = |latency| Unit::Micros.label(latency);
         lag.map_or(String::new(), |lag| format!("{}, {}", micros(lag.p50), micros(lag.p99)))
     }));
-    cells.extend(row.idle_bytes.map(|bytes| spread(&bytes, |bytes| Unit::Bytes.label(bytes))));
+    let asked = u64::from(summary.plan.settings.dose.idle);
+    let held = row.idle_held.filter(|held| *held < asked);
+    let held = held.map_or(String::new(), |held| format!(" ({held} of {asked} held)"));
+    let memory = |bytes| spread(&bytes, |bytes| Unit::Bytes.label(bytes)) + &held;
+    cells.extend(row.idle_bytes.map(memory));
     cells
 }
 

@@ -90,19 +90,20 @@ impl Rounds<'_> {
         let address = if is_any { any } else { address };
         let setup = Setup::new(load.mix, address, directory.path(), peers);
         let start = || Tracker::start(found, &case.variant, &setup, &case.seats.tracker, self.stop);
-        let idle_bytes = match load.idle() {
-            Some(connections) => Some(self.during(start()?, |tracker| {
-                load.idle_bytes(connections, &self.prepared.tools, &tracker.pids(), self.stop)
-            })?),
-            None => None,
+        let idle = match load.idle() {
+            Some(connections) => self.during(start()?, |tracker| {
+                load.idle_memory(connections, &self.prepared.tools, &tracker.pids(), self.stop)
+            })?,
+            None => Measured::default(),
         };
         let tracker = start()?;
         if let Some(whitelist) = &whitelist {
             wait_until_listed(tracker.address, load.mix.protocol(), whitelist)
                 .with_context(|| format!("{name} and its whitelist; {}", tracker.output_tail()))?;
         }
-        let measured = self.during(tracker, |tracker| self.loads(&load, tracker))?;
-        Ok(Measured { idle_bytes, ..measured })
+        let Measured { most, shares, peak_rss, .. } =
+            self.during(tracker, |tracker| self.loads(&load, tracker))?;
+        Ok(Measured { most, shares, peak_rss, ..idle })
     }
 
     /// The result of `work` on a tracker, unless that ends meanwhile, which explains more than the

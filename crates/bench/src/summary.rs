@@ -46,9 +46,12 @@ pub struct Row {
     pub peak_rss: Option<f64>,
     /// Memory of an idle connection, in bytes.
     pub idle_bytes: Option<Spread>,
+    /// The least number of these connections in a round.
+    pub idle_held: Option<u64>,
     /// Requests without a reply, in percent.
     pub loss_percent: Option<f64>,
-    /// Wrong replies of all rounds, in percent of all replies.
+    /// Wrong replies of all rounds, in percent of all replies; over WebSocket wrong messages, in
+    /// percent of those received.
     pub wrong_percent: f64,
     /// The findings of the last round with wrong replies.
     pub findings: Vec<String>,
@@ -146,6 +149,7 @@ impl Row {
             load_cpu_percent: median(|point| point.load_cpu_percent),
             peak_rss: Spread::median(rounds.values().filter_map(|m| Some(m.peak_rss? as f64))),
             idle_bytes: Spread::of(rounds.values().filter_map(|measured| measured.idle_bytes)),
+            idle_held: rounds.values().filter_map(|measured| measured.idle_held).min(),
             loss_percent: median(|point| point.loss_percent),
             wrong_percent: wrong as f64 / (right + wrong).max(1) as f64 * 100.0,
             findings: findings.unwrap_or_default(),
@@ -244,7 +248,7 @@ fn doubts(row: &Row, records: &[Record], noise: f64) -> Vec<String> {
             ));
         }
     }
-    let shares = row.latency.iter().map(|lag| (at_share(Some(lag.percent)), lag.loss_percent));
+    let shares = row.latency.iter().map(|lag| (at_share(lag.percent), lag.loss_percent));
     for (at, loss) in [(String::new(), row.loss_percent)].into_iter().chain(shares) {
         if let Some(loss) = loss.filter(|loss| *loss > LOSS) {
             doubts.push(format!("loss: {name}: {at}{loss:.2} % of the requests had no reply"));
@@ -262,29 +266,34 @@ fn doubts(row: &Row, records: &[Record], noise: f64) -> Vec<String> {
 /// Warnings of the load tester, each once with its rounds. Warnings that differ in
 /// numbers only are the same; the last one is quoted.
 fn of_load(rounds: &BTreeMap<u32, &Measured>) -> impl Iterator<Item = String> + use<> {
-    let mut known: BTreeMap<(Option<u32>, String), (String, usize)> = BTreeMap::new();
+    let mut known: BTreeMap<(String, String), (String, usize)> = BTreeMap::new();
     for measured in rounds.values() {
-        let shares = measured.shares.iter().map(|share| (Some(share.percent), &share.point));
-        for (percent, point) in [(None, &measured.most)].into_iter().chain(shares) {
+        let mut lists = vec![
+            (String::new(), &measured.most.warnings),
+            ("idle connections: ".into(), &measured.idle_warnings),
+        ];
+        let shares = measured.shares.iter();
+        lists.extend(shares.map(|share| (at_share(share.percent), &share.point.warnings)));
+        for (begin, warnings) in lists {
             // The bench causes the load of this host.
             let own = |warning: &&String| !warning.starts_with("the load average was");
-            for warning in point.warnings.iter().filter(own) {
+            for warning in warnings.iter().filter(own) {
                 let words: String = warning.chars().filter(|c| !c.is_ascii_digit()).collect();
-                let (text, count) = known.entry((percent, words)).or_default();
+                let (text, count) = known.entry((begin.clone(), words)).or_default();
                 text.clone_from(warning);
                 *count += 1;
             }
         }
     }
     let all = rounds.len();
-    known.into_iter().map(move |((percent, _), (text, count))| {
-        format!("{}{text} ({count} of {all} rounds)", at_share(percent))
-    })
+    known
+        .into_iter()
+        .map(move |((begin, _), (text, count))| format!("{begin}{text} ({count} of {all} rounds)"))
 }
 
-/// The start of a warning about an open loop at a share of the maximum; empty for the closed loop.
-fn at_share(percent: Option<u32>) -> String {
-    percent.map_or(String::new(), |percent| format!("at {percent} %: "))
+/// The start of a warning about an open loop at a share of the maximum.
+fn at_share(percent: u32) -> String {
+    format!("at {percent} %: ")
 }
 
 #[cfg(test)]

@@ -131,6 +131,8 @@ findings! {
     NoCounts: "counts missing",
     /// The offer of a seeder comes to a seeder (WebSocket).
     OfferToSeeder: "offer of a seeder for a seeder",
+    /// A reply to an answer, as to an announce (WebSocket). aquatic_ws sends it.
+    AnswerReply: "reply to an answer",
 }
 
 impl Finding {

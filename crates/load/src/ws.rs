@@ -17,6 +17,7 @@
 //!
 //! | module | contents |
 //! |---|---|
+//! | `answers` | answers to which a reply may come |
 //! | `board` | offers under way, of all workers |
 //! | `client` | a connection with its WebSocket |
 //! | `messages` | what a worker does with messages |
@@ -24,6 +25,7 @@
 //! | `slots` | the slots of a worker |
 //! | [`worker`] | a worker |
 
+mod answers;
 mod board;
 mod client;
 mod messages;

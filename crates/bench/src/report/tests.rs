@@ -74,6 +74,12 @@ fn outcome(case: &Case, round: u32) -> RoundOutcome {
     for (share, p99) in measured.shares.iter_mut().zip([1200.0, 11_900.0]) {
         share.point.p99 = Some(p99);
     }
+    if case.mix.has_idle() {
+        measured.idle_bytes = Some(4096.0);
+        measured.idle_held = Some(if torrust { 3421 } else { 5000 });
+        let warning = torrust.then(|| "3421 of 5000 connections were open".to_owned());
+        measured.idle_warnings = warning.into_iter().collect();
+    }
     if published {
         let Point { rate, right, cpu_percent, cpu_per_reply, .. } = measured.most;
         let most = Point { rate, right, cpu_percent, cpu_per_reply, ..Point::default() };
@@ -122,6 +128,22 @@ fn absent_trackers_and_failed_rounds_have_no_figures() {
     assert_eq!(failed.len(), 1, "{text}");
     assert!(failed[0].contains("torrust-tracker") && !failed[0].contains('%'), "{failed:?}");
     assert_eq!(text.matches("\n- round ").count(), 3, "{text}");
+}
+
+#[test]
+fn connections_that_were_not_held_are_named() {
+    let mut plan = plan();
+    plan.cases.retain(|case| case.mix == Mix::Spread && case.seats.tracker.len() == 1);
+    plan.cases.iter_mut().for_each(|case| case.mix = Mix::Wss);
+    let (text, _) = reported(&plan);
+    let rows: Vec<_> = text.lines().filter(|line| line.contains("4 KiB")).collect();
+    assert_eq!(rows.len(), 3, "{text}");
+    for row in rows {
+        let is_torrust = row.contains("| torrust-tracker |");
+        assert_eq!(row.contains("(3421 of 5000 held)"), is_torrust, "{row}");
+    }
+    let warning = "idle connections: 3421 of 5000 connections were open (2 of 2 rounds)";
+    assert_eq!(text.matches(warning).count(), 1, "{text}");
 }
 
 #[test]

@@ -58,6 +58,18 @@ impl MixArgs {
         read::change(&profile, &self.set)
     }
 
+    /// Whether arguments or the file of the profile set the number of swarms.
+    pub fn sets_swarms(&self) -> bool {
+        let is_set = |set: &String| set.trim_start().starts_with("swarms.count");
+        let is_built_in = BUILT_IN.iter().any(|(name, ..)| *name == self.profile);
+        let by_file = || {
+            let (_, text) = self.text().unwrap_or_default();
+            let file: toml::Table = toml::from_str(&text).unwrap_or_default();
+            file.get("swarms").is_some_and(|swarms| swarms.get("count").is_some())
+        };
+        self.swarms.is_some() || self.set.iter().any(is_set) || (!is_built_in && by_file())
+    }
+
     /// The output of `--print-profile`: the text of the profile with its comments.
     ///
     /// # Errors

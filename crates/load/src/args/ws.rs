@@ -20,6 +20,7 @@ use crate::ws::{Sizes, Target, WsSettings, adapt};
 #[derive(Args, Debug)]
 #[command(
     mut_arg("profile", |arg| arg.default_value("webtorrent")),
+    mut_arg("sample", |arg| arg.hide(true).default_value("none").value_parser(no_lists)),
     after_help = help::WS_EXAMPLES,
     after_long_help = format!("{}\n\n{}", help::WS_EXAMPLES, help::STATUS)
 )]
@@ -41,7 +42,7 @@ pub struct WsArgs {
     /// --tracker-pid, the tracker's memory for each.
     #[arg(
         long, value_name = "N", value_parser = count(2..=1_000_000),
-        conflicts_with_all = ["connections", super::pace::OPEN, "disconnects"]
+        conflicts_with_all = ["connections", super::pace::OPEN, "disconnects", "warmup"]
     )]
     pub idle: Option<u32>,
 
@@ -70,7 +71,8 @@ pub struct WsArgs {
     )]
     pub disconnects: f64,
 
-    /// Swarms of a connection on average; they decide the number of swarms, unless --swarms does.
+    /// Swarms of a connection on average; they decide the number of swarms, unless --swarms or the
+    /// file of --profile does.
     #[arg(
         long, value_name = "N", default_value_t = 4.0,
         value_parser = number(1.0..=1000.0, ""), help_heading = SOMETIMES
@@ -105,8 +107,7 @@ impl WsArgs {
                 "over WebSocket this mix has no requests: set mix.announce or mix.scrape".into()
             );
         }
-        let is_set = mix.set.iter().any(|set| set.trim_start().starts_with("swarms.count"));
-        if mix.swarms.is_none() && !is_set {
+        if !mix.sets_swarms() {
             let peers = self.settings().connections as f64 * self.memberships;
             profile.swarms.count = (peers / profile.swarms.mean).round().max(1.0) as u32;
         }
@@ -118,6 +119,9 @@ impl WsArgs {
         self.load.check()?;
         if self.settings().connections < self.load.workers as usize {
             return Err("--connections: each of the --workers needs one".into());
+        }
+        if self.ca.is_some() && !self.settings().tls {
+            return Err("--ca is for wss://, not ws://".into());
         }
         for (n, url) in self.target.iter().enumerate() {
             if self.target[..n].iter().any(|other| other.address == url.address) {
@@ -172,6 +176,14 @@ impl WsArgs {
     }
 }
 
+/// Refuses `--sample`, and is its default.
+fn no_lists(text: &str) -> Result<u32, String> {
+    match text {
+        "none" => Ok(1),
+        _ => Err("over WebSocket no reply has a list of peers: leave it out".into()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use clap::Parser as _;
@@ -208,6 +220,14 @@ mod tests {
         for line in ["--swarms 7 --profile real", "--set swarms.count=7 --memberships 9"] {
             assert_eq!(args(line).unwrap().profile().unwrap().swarms.count, 7, "{line}");
         }
+        let file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
+        let of_file = |text: &str| {
+            std::fs::write(file.path(), text).unwrap();
+            let line = format!("--profile {} --memberships 8", file.path().display());
+            args(&line).unwrap().profile().unwrap().swarms.count
+        };
+        assert_eq!(of_file("base = \"webtorrent\"\nswarms.count = 7"), 7);
+        assert_eq!(of_file("base = \"webtorrent\"\nswarms.mean = 4.0"), 8 * 64 / 4);
     }
 
     #[test]
@@ -234,6 +254,9 @@ mod tests {
             ("--idle 5 --rate 5", "--rate"),
             ("--idle 5 --connections 5", "--connections"),
             ("--idle 5 --find-max", "--find-max"),
+            ("--idle 5 --warmup 1", "--warmup"),
+            ("--ca x.pem", "--ca is for wss://"),
+            ("--sample 8", "no reply has a list"),
             ("--sdp 500", "MIN-MAX"),
             ("--sdp 42-500", "between 43 and 16000"),
             ("--sdp 500-499", "between 43 and 16000"),

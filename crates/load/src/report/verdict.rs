@@ -38,7 +38,12 @@ fn replies(report: &Report) -> String {
         (0, 0) if report.answerable() == 0 => return "No request deserved a reply.".into(),
         (0, 0) => return "No reply arrived.".into(),
         (_, 0) => format!("All {} replies were right", grouped(right)),
-        _ => format!("{} of {} replies were wrong", grouped(wrong), grouped(right + wrong)),
+        _ => {
+            // Over WebSocket offers and answers are checked, too.
+            let messages = report.ws.as_ref().map(|ws| (ws.messages_received, "messages"));
+            let (all, what) = messages.unwrap_or((right + wrong, "replies"));
+            format!("{} of {} {what} were wrong", grouped(wrong), grouped(all))
+        }
     };
     let loss = report.loss_percent;
     if loss > 0.0 {
@@ -120,6 +125,7 @@ fn silence(report: &Report) -> Option<String> {
 mod tests {
     use super::*;
     use crate::environment::Environment;
+    use crate::report::WsReport;
     use crate::report::tests::example;
 
     /// The verdict on the example after a change.
@@ -146,6 +152,9 @@ mod tests {
         assert!(whole.contains("none was missing"), "{whole}");
         let (good, wrong) = of(|report| *report = example());
         assert!(!good && wrong.contains("1 of 1,001 replies were wrong"), "{wrong}");
+        let ws = WsReport { messages_received: 7000, ..WsReport::default() };
+        let (_, wrong) = of(|report| *report = Report { ws: Some(ws), ..example() });
+        assert!(wrong.contains("1 of 7,000 messages were wrong"), "{wrong}");
         let (good, none) = of(|report| report.kinds.iter_mut().for_each(|kind| kind.right = 0));
         assert!(!good && none.contains("No reply arrived."), "{none}");
     }

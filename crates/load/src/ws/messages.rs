@@ -8,6 +8,7 @@ use onrush_proto::webtorrent::client::{
 use onrush_proto::{Event, Family};
 use rand::RngExt as _;
 
+use super::answers::Whose;
 use super::board::{Known, Offer, Phase};
 use super::client::{Frame, message, pong};
 use super::worker::{Membership, Pending, WsWorker};
@@ -143,13 +144,28 @@ impl WsWorker<'_> {
             _ => pending.request.kind() == Kind::Scrape,
         };
         // Replies come in the order of the requests.
-        if slot.overdue.take_if(|pending| is_of(pending)).is_some() {
-            return self.turns.counts.late(now);
+        let (overdue, pending) = (slot.overdue.filter(is_of), slot.pending.filter(is_of));
+        let request = overdue.or(pending).map(|pending| pending.number);
+        let (answers, known) = (&mut slot.answers, &mut self.answers_have_replies);
+        let whose = match reply {
+            Reply::Announce(it) => answers.whose((it.info_hash, false), request, known),
+            Reply::Failure(Failure { info_hash: Some(hash), .. }) => {
+                answers.whose((*hash, true), request, known)
+            }
+            _ => answers.of_request(request, known),
+        };
+        match whose {
+            Whose::Answer => return self.turns.counts.differs(Finding::AnswerReply, text, now),
+            Whose::Nobody => return self.turns.counts.stray(Finding::Unasked, text, now),
+            Whose::Request | Whose::Either => {}
         }
-        let Some(pending) = slot.pending.filter(is_of) else {
-            return self.turns.counts.stray(Finding::Unasked, text, now);
+        let Some(pending) = pending.filter(|_| overdue.is_none()) else {
+            slot.overdue = None;
+            return self.turns.counts.late(now);
         };
         let verdict = match (reply, pending.request) {
+            // Its counts may be from before the announce.
+            _ if whose == Whose::Either => Ok(Right::PLAIN),
             (Reply::Failure(failure), request) => match failure.retry_in {
                 _ if may_be_refused(&request) => Ok(Right::PLAIN),
                 // As a tracker under overload sends it (BEP 31).
@@ -167,7 +183,8 @@ impl WsWorker<'_> {
             _ => Err(Finding::OtherAction),
         };
         if let (Reply::Announce(it), Ok(_)) = (reply, &verdict) {
-            self.announced(number, &pending, (it.seeders, it.leechers), now);
+            let since = if whose == Whose::Either { Nanos::MAX } else { now };
+            self.announced(number, &pending, (it.seeders, it.leechers), since);
         }
         let slot = &self.slots[number as usize];
         let (connection, url) = (slot.number, &self.target.urls[slot.url]);
@@ -183,12 +200,12 @@ impl WsWorker<'_> {
         number: u32,
         pending: &Pending,
         (seeders, leechers): (Option<u32>, Option<u32>),
-        now: Nanos,
+        since: Nanos,
     ) {
         let PlannedRequest::Announce { peer, event, seeder } = pending.request else { return };
         let place = self.place(peer);
         let membership =
-            Membership { is_member: event != Event::Stopped, is_seeder: seeder, since: now };
+            Membership { is_member: event != Event::Stopped, is_seeder: seeder, since };
         self.slots[number as usize].memberships[place] = membership;
         // A seeder is of no use to seeders.
         let others = match (seeders, leechers) {
@@ -221,7 +238,7 @@ impl WsWorker<'_> {
         let Arrival { offer, known, from, .. } = *it;
         self.board.arrived(offer);
         let answers = self.chance.random_bool(self.target.settings.answers);
-        let (to, differs) = match self.check_offer(number, it, answers) {
+        let (to, answers, differs) = match self.check_offer(number, it, answers) {
             Ok(found) => found,
             Err(finding) => return self.turns.counts.stray(finding, text, now),
         };
@@ -235,7 +252,9 @@ impl WsWorker<'_> {
         let info_hash = self.plan.population.info_hash(from.swarm);
         let peers = (self.peer_id(to), self.peer_id(known.from));
         let Self { slots, board, descriptions, .. } = self;
-        if let Some(client) = &mut slots[number as usize].client {
+        let slot = &mut slots[number as usize];
+        slot.answers.send(info_hash);
+        if let Some(client) = &mut slot.client {
             message(&mut client.connection.out, |out| {
                 let sdp = |out: &mut Vec<u8>| descriptions.write(!board.seed(offer), out);
                 write_answer(&info_hash, (&peers.0, &peers.1), &board.id(offer), sdp, out);
@@ -249,13 +268,14 @@ impl WsWorker<'_> {
         }
     }
 
-    /// The peer of this connection that gets an offer, and what differs from most trackers.
+    /// The peer of this connection that gets an offer, whether it answers, as far as it may, and
+    /// what differs from most trackers.
     fn check_offer(
         &self,
         number: u32,
         it: &Arrival,
         answers: bool,
-    ) -> Result<(u32, Option<Finding>), Finding> {
+    ) -> Result<(u32, bool, Option<Finding>), Finding> {
         if !it.is_same {
             return Err(Finding::OfferChanged);
         }
@@ -271,11 +291,13 @@ impl WsWorker<'_> {
         if is_sure && !membership.is_member {
             return Err(Finding::OfferElsewhere);
         }
+        // As real clients: to some trackers an answer makes its sender a member again.
+        let answers = answers && membership.is_member;
         if !self.board.deliver(it.offer, to, answers) {
             return Err(Finding::OfferTwice);
         }
         let is_to_seeder = is_sure && membership.is_seeder && known.is_seeder;
-        Ok((to, is_to_seeder.then_some(Finding::OfferToSeeder)))
+        Ok((to, answers, is_to_seeder.then_some(Finding::OfferToSeeder)))
     }
 
     /// Takes an answer in any form.

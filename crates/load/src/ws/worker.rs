@@ -13,6 +13,7 @@ use rand::RngExt as _;
 use rand::rngs::SmallRng;
 use rustls::pki_types::ServerName;
 
+use super::answers::Answers;
 use super::board::Board;
 use super::client::{Client, Frames, message, upgrade_request, upgraded};
 use super::sdp::Descriptions;
@@ -53,6 +54,8 @@ pub struct WsWorker<'p> {
     offers: u64,
     pub(super) due: u64,
     pub(super) returned: u64,
+    /// Whether the tracker replies to answers, once that is known.
+    pub(super) answers_have_replies: Option<bool>,
     ids: Vec<OfferId>,
     /// A message or a description to compare with.
     pub(super) expected: Vec<u8>,
@@ -71,18 +74,20 @@ pub(super) struct Slot {
     pub(super) pending: Option<Pending>,
     /// A request that is lost, to which a reply may still come.
     pub(super) overdue: Option<Pending>,
+    pub(super) answers: Answers,
     /// Of peer `number + n * connections` at place n.
     pub(super) memberships: Vec<Membership>,
     /// Whether it has had a reply, with `--idle`.
     pub(super) is_served: bool,
 }
 
-/// What the tracker knows of a peer.
+/// What a peer has announced.
 #[derive(Clone, Copy)]
 pub(super) struct Membership {
+    /// Whether it is a member: not from when `stopped` is written.
     pub(super) is_member: bool,
     pub(super) is_seeder: bool,
-    /// When the tracker has confirmed that; never while an announce is under way.
+    /// When the tracker has confirmed that; never while an announce is, or may be, under way.
     pub(super) since: Nanos,
 }
 
@@ -101,6 +106,8 @@ pub(super) struct Pending {
     deadline: Nanos,
     /// Its offers.
     pub(super) offers: u32,
+    /// Its number among the requests of its connection, once it is sent.
+    pub(super) number: u32,
     /// Whether the connection ends after the reply.
     pub(super) ends: bool,
     is_sent: bool,
@@ -152,6 +159,7 @@ impl Prepared for Unstarted {
             offers: 0,
             due: 0,
             returned: 0,
+            answers_have_replies: None,
             ids: Vec::new(),
             expected: Vec::new(),
         })
@@ -168,6 +176,7 @@ impl Slot {
             url,
             pending: None,
             overdue: None,
+            answers: Answers::default(),
             memberships: vec![Membership::NONE; peers],
             is_served: false,
         }
@@ -250,10 +259,16 @@ impl Protocol for WsWorker<'_> {
             ends = settings.disconnects > 0.0 && self.chance.random_bool(settings.disconnects);
         }
         let sent = self.turns.begin(request.kind(), now);
-        let deadline = now + self.turns.pacer.timeout;
-        let is_sent = false;
-        let pending = Pending { request, info_hash, sent, deadline, offers, ends, is_sent };
-        self.slots[number as usize].pending = Some(pending);
+        self.slots[number as usize].pending = Some(Pending {
+            request,
+            info_hash,
+            sent,
+            deadline: now + self.turns.pacer.timeout,
+            offers,
+            number: 0,
+            ends,
+            is_sent: false,
+        });
     }
 
     fn write(&mut self, number: u32, _: usize, now: Nanos) {
@@ -345,6 +360,7 @@ impl WsWorker<'_> {
         self.turns.ended(number);
         (slot.overdue, slot.is_served) = (None, false);
         slot.memberships.fill(Membership::NONE);
+        slot.answers = Answers::default();
         if let Some(pending) = slot.pending.take() {
             self.lost(&pending);
         }
@@ -406,7 +422,8 @@ impl WsWorker<'_> {
             let announce = plan.announced(Family::V4, peer, event, seeder);
             announced = Some(Announce { peer_id: self.peer_id(peer), ..announce });
             let place = self.place(peer);
-            self.slots[number as usize].memberships[place].since = Nanos::MAX;
+            let membership = &mut self.slots[number as usize].memberships[place];
+            (membership.is_member, membership.since) = (event != Event::Stopped, Nanos::MAX);
             self.ids.clear();
             for _ in 0..pending.offers {
                 let name = (self.worker, self.offers);
@@ -420,7 +437,8 @@ impl WsWorker<'_> {
         }
         let Self { slots, board, descriptions, ids, .. } = self;
         let slot = &mut slots[number as usize];
-        slot.pending = Some(Pending { is_sent: true, ..pending });
+        let number_sent = slot.answers.send_request();
+        slot.pending = Some(Pending { is_sent: true, number: number_sent, ..pending });
         let Some(client) = &mut slot.client else { return };
         message(&mut client.connection.out, |out| match (announced, pending.request) {
             (Some(announce), _) => {

@@ -2,6 +2,7 @@
 //! around all swarms.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::io::Write as _;
 use std::net::TcpStream;
 use std::sync::Mutex;
@@ -53,6 +54,11 @@ pub(crate) enum WsFault {
     AnswerTwice,
     /// No answer is delivered.
     NoAnswers,
+    /// An answer gets the counts of its swarm, as of aquatic_ws.
+    AnswerReply,
+    /// An answer makes its sender a member, as of bittorrent-tracker; the first offer to each
+    /// member is held back until it stops.
+    AnswerJoins,
     CountsTooHigh,
     CountsZero,
     NoCounts,
@@ -101,6 +107,8 @@ struct Shared {
     swarms: HashMap<InfoHash, Vec<Member>>,
     /// Where offers have come from.
     offers: HashMap<OfferId, u64>,
+    /// Offers that are held back, by swarm and receiver.
+    held: HashMap<(InfoHash, u64), Vec<u8>>,
     announces: u64,
 }
 
@@ -197,6 +205,11 @@ impl State {
     fn announce(&self, shared: &mut Shared, announce: &Announce<'_>, number: u64, from: u64) {
         let Announce { info_hash, peer_id, seeder, event, .. } = *announce;
         let is_seeder = seeder.unwrap_or(false);
+        if event == Event::Stopped
+            && let Some(mut held) = shared.held.remove(&(info_hash, from))
+        {
+            self.send(shared, from, |out| out.append(&mut held));
+        }
         let swarm = shared.swarms.entry(info_hash).or_default();
         // A client may have a new connection before the end of its old one is known.
         swarm.retain(|member| member.peer_id != peer_id);
@@ -240,7 +253,7 @@ impl State {
         });
     }
 
-    fn offer(&self, shared: &Shared, to: u64, from: (InfoHash, PeerId), offer: &Offer<'_>) {
+    fn offer(&self, shared: &mut Shared, to: u64, from: (InfoHash, PeerId), offer: &Offer<'_>) {
         let (mut info_hash, mut peer_id) = from;
         let Offer { mut offer_id, offer } = *offer;
         let mut text = offer.to_owned();
@@ -252,7 +265,15 @@ impl State {
             _ => {}
         }
         let offer = Offer { offer_id, offer: &text };
-        self.send(shared, to, |out| write_offer(&info_hash, &peer_id, &offer, out));
+        let mut text = Vec::new();
+        write_offer(&info_hash, &peer_id, &offer, &mut text);
+        if self.fault == WsFault::AnswerJoins
+            && let Entry::Vacant(held) = shared.held.entry((info_hash, to))
+        {
+            held.insert(text);
+        } else {
+            self.send(shared, to, |out| out.append(&mut text));
+        }
     }
 
     fn answer(
@@ -273,6 +294,19 @@ impl State {
                 text.replace_range(at..at + 2, other);
             }
             WsFault::AnswerId => offer_id.0[0] ^= 1,
+            _ => {}
+        }
+        match self.fault {
+            WsFault::AnswerReply => {
+                let counts = shared.counts(&info_hash);
+                self.send(shared, by, |out| write_counts(&info_hash, 120, &counts, out));
+            }
+            WsFault::AnswerJoins => {
+                let swarm = shared.swarms.entry(info_hash).or_default();
+                if swarm.iter().all(|member| member.peer_id != peer_id) {
+                    swarm.push(Member { connection: by, peer_id, is_seeder: false });
+                }
+            }
             _ => {}
         }
         let receivers = match self.fault {
