@@ -115,7 +115,10 @@ fn transport(args: &TransportArgs) -> anyhow::Result<u8> {
     printed.and(write_page(args.html.as_deref(), || report.to_html()))?;
     let missed = report.missed_percent();
     let exceeded = args.max_loss.filter(|max| missed > *max);
-    Ok(if report.wrong > 0 {
+    Ok(if report.due > 0 && report.right + report.wrong == 0 {
+        eprintln!("onrush-load: no echo came");
+        NO_REPLY
+    } else if report.wrong > 0 {
         WRONG
     } else if let Some(max) = exceeded {
         eprintln!(

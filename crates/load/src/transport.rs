@@ -81,6 +81,7 @@ pub fn transport(
     }
     let task = Task {
         stack: args.stack.context("--stack is missing")?,
+        server: args.server.clone(),
         shape: args.shape(),
         seconds: args.seconds,
         server_cpu: pin[0],

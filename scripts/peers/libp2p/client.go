@@ -13,6 +13,8 @@ const (
 	settle = int64(time.Second)
 	// Time that echoes may take after the window.
 	drain = int64(2 * time.Second)
+	// A sample is not shorter, but the last of a window, which may be cut.
+	shortest = int64(200 * time.Millisecond)
 	// Pause between two looks of the observer.
 	look = 5 * time.Millisecond
 )
@@ -90,7 +92,7 @@ type observer struct {
 func newObserver(load *load, options options, pid int) *observer {
 	window := int64(options.seconds * 1e9)
 	// The kernel reports CPU time in hundredths of a second.
-	length := min(max(window/30, int64(200*time.Millisecond)), int64(time.Second))
+	length := min(max(window/30, shortest), int64(time.Second))
 	processes := [2]process{observe(pid), observe(os.Getpid())}
 	return &observer{load: load, processes: processes, length: length, window: window}
 }

@@ -1,6 +1,40 @@
 package main
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
+
+// The arguments of onrush-load.
+func TestPresetsAreSizesAndRates(t *testing.T) {
+	for preset, wanted := range map[string]Shape{
+		"10x1000":    {10, 1000, 5, 50},
+		"webtorrent": {500, 1, 250, 50},
+	} {
+		if shape, err := parsePreset(preset, 5); err != nil || shape != wanted {
+			t.Fatal(preset, shape, err)
+		}
+	}
+	for _, preset := range []string{"10", "0x5", "501x1", "500x61", "1x9000000000000000000", "2x3x"} {
+		if shape, err := parsePreset(preset, 1); err == nil {
+			t.Fatal(preset, shape)
+		}
+	}
+}
+
+// Only whole samples of the window count.
+func TestExtremesAreOfWholeSamples(t *testing.T) {
+	sample := func(phase string, seconds, percent float64) Interval {
+		return Interval{Phase: phase, Seconds: seconds, Client: ProcessSample{CPUPercent: percent}}
+	}
+	series := []Interval{sample("ramp", 1, 99), sample("measure", 1, 20), sample("measure", 1, 14),
+		sample("measure", 0.1, 400), sample("drain", 1, 0)}
+	low, high := extremes(series, 1, 17)
+	alone, same := extremes(series[3:], 1, 17)
+	if got := []float64{low, high, alone, same}; !slices.Equal(got, []float64{14, 20, 17, 17}) {
+		t.Fatal(got)
+	}
+}
 
 // Each byte of an echo counts, and an echo of what was not written, or of another stream, is wrong.
 func TestWrongEchoesAreFound(t *testing.T) {

@@ -1,5 +1,5 @@
 // Command libp2p is the reference for `onrush-load transport`: the same load, arguments and JSON,
-// over the transports of go-libp2p.
+// over the transports of go-libp2p. It has no --stack tls, --html and --signal.
 //
 // It uses the transports themselves (dial, listen, streams) without a host above them. A host keeps
 // one connection to a peer, and its identify protocol and peer store would only add to the cost.
@@ -34,7 +34,7 @@ const (
 
 const (
 	maxConnections = 500
-	maxStreams     = 50_000
+	maxStreams     = 30_000
 	// A client that runs on its vCPU has the vCPUs of both sides in this variable.
 	pinned = "ONRUSH_LIBP2P_PINNED"
 )
@@ -75,6 +75,9 @@ func measure(options options) error {
 	if err := write(options.json, report); err != nil {
 		return err
 	}
+	if report.Due > 0 && report.Right+report.Wrong == 0 {
+		fail(noReply, errors.New("no echo came"))
+	}
 	if report.Wrong > 0 {
 		os.Exit(wrong)
 	}
@@ -106,7 +109,7 @@ func parse() (of options, err error) {
 	var preset, pin string
 	var factor float64
 	flag.StringVar(&of.stack, "stack", "", "the transport: tcp, quic or webrtc")
-	flag.StringVar(&preset, "preset", "100x100", "connections x streams on each")
+	flag.StringVar(&preset, "preset", "100x100", "connections x streams on each, or webtorrent")
 	flag.Float64Var(&factor, "ramp-factor", 1, "establish connections and open streams faster")
 	flag.Float64Var(&of.seconds, "seconds", 30, "seconds that are measured")
 	flag.StringVar(&pin, "pin", "", "pin to vCPUs: `SERVER,CLIENT` (default: the first two)")
@@ -120,19 +123,14 @@ func parse() (of options, err error) {
 		fmt.Println("libp2p", version())
 		os.Exit(0)
 	}
-	var connections, streams int
-	if _, err := fmt.Sscanf(preset+"\n", "%dx%d\n", &connections, &streams); err != nil {
-		return of, fmt.Errorf("--preset: %s is not like 10x1000", preset)
-	}
-	of.shape = Shape{connections, streams, factor, 10 * factor}
-	switch all := of.shape.all(); {
+	of.shape, err = parsePreset(preset, factor)
+	switch {
+	case err != nil:
+		return of, err
 	case flag.NArg() > 0:
 		return of, fmt.Errorf("unknown argument %s", flag.Arg(0))
 	case !slices.Contains([]string{"tcp", "quic", "webrtc"}, of.stack):
 		return of, errors.New("--stack takes tcp, quic or webrtc")
-	case connections < 1 || connections > maxConnections || all < 1 || all > maxStreams:
-		return of, fmt.Errorf("--preset: %s is not between 1x1 and %d connections, %d streams",
-			preset, maxConnections, maxStreams)
 	case !(factor >= 1 && factor <= 1000):
 		return of, errors.New("--ramp-factor is not between 1 and 1000")
 	case !(of.seconds >= 0.5 && of.seconds <= 1e5):
@@ -142,6 +140,25 @@ func parse() (of options, err error) {
 	}
 	of.pin, err = pinClient(pin)
 	return of, err
+}
+
+// parsePreset returns a load that grows as the published one, factor times faster.
+func parsePreset(preset string, factor float64) (of Shape, err error) {
+	of = Shape{ConnectRate: factor, OpenRate: 10 * factor}
+	if preset == "webtorrent" {
+		of.Connections, of.Streams, of.ConnectRate = 500, 1, 50*factor
+		return of, nil
+	}
+	if _, err := fmt.Sscanf(preset+"\n", "%dx%d\n", &of.Connections, &of.Streams); err != nil {
+		return of, fmt.Errorf("--preset: %s is neither like 10x1000 nor webtorrent", preset)
+	}
+	// Of a large number of streams the product would overflow.
+	tooMany := of.Connections > maxConnections || of.Streams > maxStreams || of.all() > maxStreams
+	if tooMany || of.Connections < 1 || of.Streams < 1 {
+		return of, fmt.Errorf("--preset: %s is not between 1x1 and %d connections, %d streams",
+			preset, maxConnections, maxStreams)
+	}
+	return of, nil
 }
 
 // pinClient executes this program again on the client's vCPU, so that all of its threads are there.
@@ -165,7 +182,7 @@ func pinClient(named string) (pin []string, err error) {
 		return nil, nil
 	} else if named == "" {
 		pin = allowed[:2]
-	} else if len(pin) != 2 || !isAllowed(pin[0]) || !isAllowed(pin[1]) {
+	} else if len(pin) != 2 || pin[0] == pin[1] || !isAllowed(pin[0]) || !isAllowed(pin[1]) {
 		return nil, fmt.Errorf("--pin takes SERVER,CLIENT, two of the vCPUs %v", allowed)
 	}
 	both := pinned + "=" + strings.Join(pin, ",")

@@ -3,9 +3,9 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"math"
 	"os"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
@@ -139,18 +139,28 @@ func (of *observer) side(number int, seconds float64) Side {
 	pid, first, last := of.processes[number].pid, of.edges[0][number], of.edges[1][number]
 	cpu := Cpu{last.User - first.User, last.System - first.System}
 	side := Side{
-		CPU: cpu, MeanPercent: cpu.total() / seconds * 100, MinPercent: math.MaxFloat64,
+		CPU: cpu, MeanPercent: cpu.total() / seconds * 100,
 		UsPerEcho: cpu.total() * 1e6 / float64(max(of.arrived, 1)),
 		RSS:       memory(pid, "VmRSS:"), PeakRSS: memory(pid, "VmHWM:"), Drops: drops(pid),
 	}
-	for _, interval := range of.series {
-		if interval.Phase == "measure" {
-			percent := []float64{interval.Server.CPUPercent, interval.Client.CPUPercent}[number]
-			side.MinPercent = min(side.MinPercent, percent)
-			side.MaxPercent = max(side.MaxPercent, percent)
+	side.MinPercent, side.MaxPercent = extremes(of.series, number, side.MeanPercent)
+	return side
+}
+
+// extremes returns the lowest and the highest CPU percent of the samples of the window that are
+// long enough; mean without any.
+func extremes(series []Interval, number int, mean float64) (low, high float64) {
+	var percents []float64
+	for _, it := range series {
+		if it.Phase == "measure" && it.Seconds >= float64(shortest)/1e9 {
+			percent := []float64{it.Server.CPUPercent, it.Client.CPUPercent}[number]
+			percents = append(percents, percent)
 		}
 	}
-	return side
+	if percents == nil {
+		return mean, mean
+	}
+	return slices.Min(percents), slices.Max(percents)
 }
 
 // version is that of go-libp2p.

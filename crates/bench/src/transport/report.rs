@@ -30,7 +30,8 @@ const DIFFERENCES: [&str; 6] = [
     "CPU time is per echo that came. The published figures are of CPU usage at the rate that each \
      transport reached. A saturated side answers fewer echoes than are due, and spends more on \
      each.",
-    "Memory is what is resident at the end of the window. The published figure is an average.",
+    "Memory is what is resident when the last echoes of the window have come, or two seconds after \
+     it. The published figure is an average.",
     "go-libp2p is a recent version on its transports alone, without a host, and with GOMAXPROCS=1 \
      on its vCPU. onrush-load has one thread per side.",
     "TCP of onrush-load is not encrypted. go-libp2p's is (Noise), so our TLS is beside it.",

@@ -22,6 +22,7 @@ mod journal;
 mod kills;
 mod live_lists;
 mod load_http;
+mod load_transport;
 mod load_ws;
 mod logs;
 mod memory_returned;

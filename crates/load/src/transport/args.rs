@@ -25,7 +25,7 @@ Exit status:
   0  all echoes were right
   1  some echoes were wrong
   2  the arguments or this host are unusable
-  3  a connection was not established
+  3  a connection was not established, or no echo came
   4  more echoes did not come than --max-loss allows";
 
 /// Connections, and streams of all of them, at most.
@@ -83,8 +83,9 @@ pub struct TransportArgs {
 
     /// Pass WebRTC's offers and answers on through this tracker (WebTorrent).
     ///
-    /// Both processes join a swarm of the run. The tracker's certificate is not checked. Without
-    /// this option the processes exchange them directly.
+    /// Both processes join a swarm of the run. At most four offers wait for their answers, as
+    /// trackers limit those of one peer. The tracker's certificate is not checked. Without this
+    /// option the processes exchange them directly.
     #[arg(long, value_name = "URL", value_parser = signal, help_heading = None)]
     pub signal: Option<String>,
 
@@ -103,6 +104,10 @@ pub struct TransportArgs {
     /// Be the server of the client at the other end of standard input.
     #[arg(long, hide = true)]
     pub serve: bool,
+
+    /// Start this command as the server, in place of this program: a faulty one of a test.
+    #[arg(long, hide = true, value_delimiter = ' ', num_args = 1)]
+    pub server: Vec<String>,
 }
 
 /// The size of a load.
@@ -174,13 +179,16 @@ impl TransportArgs {
     /// The vCPUs of server and client, of the `allowed` ones.
     ///
     /// # Errors
-    /// Where `--pin` names another number of them, or one that is not allowed.
+    /// Where `--pin` names another number of them, one twice, or one that is not allowed.
     pub fn cpus(&self, allowed: &[usize]) -> Result<[Option<usize>; 2], String> {
         match self.pin[..] {
             [] => Ok(match *allowed {
                 [server, client, ..] => [Some(server), Some(client)],
                 _ => [None; 2],
             }),
+            [server, client] if server == client => {
+                Err("--pin: both processes on one vCPU would take its time from each other".into())
+            }
             [server, client] => match self.pin.iter().find(|cpu| !allowed.contains(cpu)) {
                 Some(cpu) => Err(format!("--pin: vCPU {cpu} is not one of {allowed:?}")),
                 None => Ok([Some(server), Some(client)]),
@@ -222,6 +230,7 @@ mod tests {
         assert_eq!(of("--stack tls", &[2]), Ok([None, None]));
         assert_eq!(of("--stack tls --pin 7,2", &[2, 5, 7]), Ok([Some(7), Some(2)]));
         assert!(of("--stack tls --pin 7", &[7]).unwrap_err().contains("two vCPUs"));
+        assert!(of("--stack tls --pin 7,7", &[2, 7]).unwrap_err().contains("one vCPU"));
         assert!(of("--stack tls --pin 7,1", &[7]).unwrap_err().contains("vCPU 1"));
     }
 

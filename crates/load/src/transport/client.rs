@@ -38,13 +38,15 @@ const IDLE: Duration = Duration::from_millis(50);
 /// Samples of a measured window, where each then has at least [`SHORTEST`] and at most a second:
 /// the kernel reports CPU time in hundredths of a second.
 const SAMPLES: u32 = 30;
-const SHORTEST: Duration = Duration::from_millis(200);
+pub(super) const SHORTEST: Duration = Duration::from_millis(200);
 const SECOND: Nanos = 1_000_000_000;
 
 /// The load of a client.
 #[derive(Clone, Debug)]
 pub(super) struct Task {
     pub(super) stack: StackKind,
+    /// The words of the command that is started as the server; none for this program.
+    pub(super) server: Vec<String>,
     pub(super) shape: Shape,
     /// Length of the measured window.
     pub(super) seconds: Duration,
@@ -73,7 +75,7 @@ pub(super) struct Outcome {
 /// When a process or a socket cannot be opened, the server ends, or `stop` is set before the
 /// measured window.
 pub(super) fn run(task: &Task, stop: &AtomicBool) -> anyhow::Result<Result<Outcome, String>> {
-    let Server { mut child, mut control } = Server::start()?;
+    let Server { mut child, mut control } = Server::start(&task.server)?;
     let Task { stack, shape, server_cpu: pin, ref swarm, .. } = *task;
     control.send(&Message::Start { stack, streams: shape.streams, pin, swarm: swarm.clone() })?;
     let ready = control.receive().context("the server's process ended")?;
@@ -121,11 +123,15 @@ struct Server {
 }
 
 impl Server {
-    fn start() -> anyhow::Result<Self> {
+    fn start(words: &[String]) -> anyhow::Result<Self> {
         let (ours, theirs) = UnixStream::pair()?;
-        let program = std::env::current_exe().context("cannot find this program's file")?;
+        let this = std::env::current_exe().context("cannot find this program's file")?;
+        let (program, arguments) = match words {
+            [] => (this.as_os_str(), vec!["transport", "--serve"]),
+            [program, rest @ ..] => (program.as_ref(), rest.iter().map(String::as_str).collect()),
+        };
         let child = Command::new(program)
-            .args(["transport", "--serve"])
+            .args(arguments)
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::null())
             // Ctrl-C is for the client, which ends the server.
@@ -237,6 +243,9 @@ impl<'a> Client<'a> {
                     let described = self.stack.describe(connection, &text, Instant::now());
                     described.map_err(Error::msg)?;
                 }
+                Ok(Message::Ended { connection, reason }) => {
+                    self.echoes.ended(connection, format!("the server: {reason}"));
+                }
                 Ok(other) => bail!("the server sent {other:?}"),
             }
         }
@@ -338,11 +347,15 @@ impl<'a> Client<'a> {
     fn finish(mut self) -> anyhow::Result<Outcome> {
         let reports = self.processes.each_ref().map(Process::report);
         self.link.sender.send(&Message::Finish)?;
-        let (refused, unsent) = match self.link.messages.recv_timeout(ANSWER) {
-            Ok(Message::Finished { refused, unsent }) => (refused, unsent),
-            Ok(other) => bail!("the server sent {other:?}"),
-            Err(RecvTimeoutError::Timeout) => bail!("the server did not end"),
-            Err(RecvTimeoutError::Disconnected) => bail!("the server's process ended"),
+        let (refused, unsent) = loop {
+            match self.link.messages.recv_timeout(ANSWER) {
+                Ok(Message::Finished { refused, unsent }) => break (refused, unsent),
+                // It was on the way.
+                Ok(Message::Ended { .. }) => {}
+                Ok(other) => bail!("the server sent {other:?}"),
+                Err(RecvTimeoutError::Timeout) => bail!("the server did not end"),
+                Err(RecvTimeoutError::Disconnected) => bail!("the server's process ended"),
+            }
         };
         let (start, end) = self.window.expect("the run is done");
         let [server, client] = reports;

@@ -40,6 +40,13 @@ pub(super) enum Message {
         /// The text.
         text: String,
     },
+    /// From the server: a connection over WebRTC has ended, which the client would not notice.
+    Ended {
+        /// The number of the connection.
+        connection: u32,
+        /// Why.
+        reason: String,
+    },
     /// To the server: end.
     Finish,
     /// From the server, as its last message.

@@ -3,7 +3,7 @@
 use onrush_text::numbers::{Unit, bytes, grouped};
 use serde::{Deserialize, Serialize};
 
-use super::client::{Outcome, Task};
+use super::client::{Outcome, SHORTEST, Task};
 use super::echoes::{PERIOD, Shape};
 use super::pattern::BLOCK;
 use crate::cpu::Cpu;
@@ -89,13 +89,14 @@ pub struct SideReport {
     pub cpu: Cpu,
     /// The same in percent of one vCPU.
     pub mean_percent: f64,
-    /// The lowest of the samples.
+    /// The lowest of the samples that are long enough; the mean without any.
     pub min_percent: f64,
-    /// The highest of the samples.
+    /// The highest of the same.
     pub max_percent: f64,
     /// Microseconds of CPU time per echo.
     pub us_per_echo: f64,
-    /// Resident memory at the end, in bytes.
+    /// Resident memory in bytes, when the last echoes of the window have come, or two seconds
+    /// after it.
     pub rss: u64,
     /// Peak resident memory, in bytes.
     pub peak_rss: u64,
@@ -186,18 +187,23 @@ impl TransportReport {
     pub(super) fn new(task: &Task, outcome: Outcome, pin: [Option<usize>; 2]) -> Self {
         let Outcome { echoes, seconds, series, sides } = outcome;
         let counts = &echoes.measured;
-        let percents = |of: fn(&Interval) -> f64| {
-            let measured = series.iter().filter(|interval| interval.phase == "measure");
-            measured.map(of).collect::<Vec<_>>()
-        };
+        // The last sample may be cut. A hundredth of a second is much of a short one.
+        let shortest = SHORTEST.as_secs_f64();
+        let is_whole = |it: &&Interval| it.phase == "measure" && it.seconds >= shortest;
+        let percents =
+            |of: fn(&Interval) -> f64| series.iter().filter(is_whole).map(of).collect::<Vec<_>>();
         let side = |counts: SideCounts, percents: &[f64]| {
             let SideCounts { observed, refused, unsent } = counts;
             let Observed { cpu, rss, peak_rss, drops } = observed;
+            let mean_percent = cpu.total() / seconds * 100.0;
+            let extreme = |of: fn(f64, f64) -> f64| {
+                percents.iter().copied().reduce(of).unwrap_or(mean_percent)
+            };
             SideReport {
                 cpu,
-                mean_percent: cpu.total() / seconds * 100.0,
-                min_percent: percents.iter().copied().reduce(f64::min).unwrap_or_default(),
-                max_percent: percents.iter().copied().reduce(f64::max).unwrap_or_default(),
+                mean_percent,
+                min_percent: extreme(f64::min),
+                max_percent: extreme(f64::max),
                 us_per_echo: cpu.total() * 1e6 / echoes.arrived.max(1) as f64,
                 rss,
                 peak_rss,
@@ -283,8 +289,9 @@ impl TransportReport {
         let [rate, wanted] = [self.echo_rate, self.due_rate].map(grouped);
         let reached = self.missed_percent() <= 100.0 - REACHED_PERCENT;
         let mut sentences = vec![format!("{rate} echoes per second of {wanted} due.")];
-        sentences.push(match wrong {
-            0 => format!("All {} echoes were right.", grouped(right)),
+        sentences.push(match (wrong, right) {
+            (0, 0) => "No echo came.".into(),
+            (0, _) => format!("All {} echoes were right.", grouped(right)),
             _ => format!("{} echoes were wrong.", grouped(wrong)),
         });
         if right + refused < due {
@@ -361,6 +368,9 @@ fn percentiles(latency: &Latency) -> String {
 pub(super) mod tests {
     use super::*;
     use crate::text::WIDTH;
+    use crate::transport::echoes::Echoes;
+    use crate::transport::stack::StackKind;
+    use std::time::Duration;
 
     pub(crate) fn example() -> TransportReport {
         let latency = Latency { p50: 400.0, p99: 9.99e5, max: 9.99e6, ..Latency::default() };
@@ -387,6 +397,54 @@ pub(super) mod tests {
             pin: [Some(0), Some(1)],
             ..TransportReport::default()
         }
+    }
+
+    /// CPU time is of the window. The lowest and the highest sample are of whole ones within it.
+    #[test]
+    fn cpu_time_is_per_echo_and_in_percent_of_samples() {
+        let sides = [[1.0, 0.5], [0.25, 0.25]].map(|[user, system]| SideCounts {
+            observed: Observed { cpu: Cpu { user, system }, rss: 1, peak_rss: 2, drops: None },
+            refused: 0,
+            unsent: 0,
+        });
+        let task = Task {
+            stack: StackKind::Tcp,
+            server: Vec::new(),
+            shape: Shape { connections: 1, streams: 1, ..Shape::default() },
+            seconds: Duration::from_secs(3),
+            server_cpu: None,
+            swarm: None,
+            quiet: true,
+        };
+        let sample = |phase: &str, seconds, server, client| Interval {
+            phase: phase.into(),
+            seconds,
+            server: ProcessSample { cpu_percent: server, rss: 0 },
+            client: ProcessSample { cpu_percent: client, rss: 0 },
+            ..Interval::default()
+        };
+        let of = |series: Vec<Interval>| {
+            let mut echoes = Echoes::new(task.shape);
+            echoes.arrived = 1500;
+            let outcome = Outcome { echoes, seconds: 3.0, series, sides };
+            let report = TransportReport::new(&task, outcome, [None; 2]);
+            assert_eq!((report.echo_rate, report.server.cpu), (500.0, sides[0].observed.cpu));
+            [report.server, report.client].map(|it| {
+                (it.us_per_echo, [it.mean_percent, it.min_percent, it.max_percent].map(f64::round))
+            })
+        };
+        let [server, client] = of(vec![
+            sample("ramp", 1.0, 0.0, 99.0),
+            sample("measure", 1.5, 40.0, 20.0),
+            sample("measure", 1.4, 60.0, 14.0),
+            sample("measure", 0.1, 400.0, 0.0),
+            sample("drain", 1.0, 0.0, 0.0),
+        ]);
+        assert_eq!(server, (1000.0, [50.0, 40.0, 60.0]));
+        let (us, percents) = client;
+        assert!((us - 1000.0 / 3.0).abs() < 1e-9 && percents == [17.0, 14.0, 20.0], "{client:?}");
+        let [server, _] = of(vec![sample("measure", 0.1, 400.0, 0.0)]);
+        assert_eq!(server.1, [50.0; 3], "no sample is long enough");
     }
 
     fn warned(change: impl FnOnce(&mut TransportReport)) -> Vec<String> {
@@ -430,8 +488,8 @@ pub(super) mod tests {
         assert!(!good && text.contains("6 did not come in time. 4 writes were refused."), "{text}");
         let (good, text) = of(|report| report.wrong = 3);
         assert!(!good && text.contains("3 echoes were wrong."), "{text}");
-        let (good, _) = of(|report| (report.due, report.right) = (0, 0));
-        assert!(!good, "nothing was measured");
+        let (good, text) = of(|report| (report.due, report.right) = (0, 0));
+        assert!(!good && text.contains("No echo came."), "{text}");
         let missed = TransportReport { right: 99, ..example() }.missed_percent();
         assert!((missed - 1.0).abs() < 1e-9, "{missed}");
     }

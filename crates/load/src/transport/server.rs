@@ -12,7 +12,7 @@ use onrush_net::affinity::pin_current_thread;
 use super::control::{Control, Message};
 use super::open_server;
 use super::signal::Tracker;
-use super::stack::{Arrivals, Stack, wait_until};
+use super::stack::{Arrivals, Stack, StackKind, wait_until};
 
 /// Longest wait without input.
 const IDLE: Duration = Duration::from_secs(1);
@@ -25,20 +25,21 @@ pub fn serve() -> anyhow::Result<()> {
     let stream = io::stdin().as_fd().try_clone_to_owned()?;
     let mut control = Control::new(UnixStream::from(stream))?;
     let start = control.receive().context("--serve is for onrush-load itself")?;
-    let Message::Start { stack, streams, pin, swarm } = start else {
+    let Message::Start { stack: kind, streams, pin, swarm } = start else {
         bail!("unexpected: {start:?}")
     };
     if let Some(cpu) = pin {
         pin_current_thread(cpu)?;
     }
-    let (mut stack, ready) = open_server(stack, streams)?;
+    let (mut stack, ready) = open_server(kind, streams)?;
     let tracker = match &swarm {
         Some(swarm) => Some(Tracker::join(swarm, true, stack.wake()?)?),
         None => None,
     };
     control.send(&ready)?;
     let (mut sender, messages) = control.background(stack.wake()?);
-    let (mut arrivals, mut refused) = (Arrivals::default(), 0);
+    let mut arrivals = Arrivals::default();
+    let mut refused = 0;
     loop {
         match messages.try_recv() {
             Ok(Message::Finish) => {
@@ -62,6 +63,11 @@ pub fn serve() -> anyhow::Result<()> {
             answer(tracker, &mut *stack)?;
         }
         refused += turn(&mut *stack, &mut arrivals)?;
+        if kind == StackKind::Webrtc {
+            for (connection, reason) in arrivals.closed.drain(..) {
+                sender.send(&Message::Ended { connection, reason })?;
+            }
+        }
     }
 }
 

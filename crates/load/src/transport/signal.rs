@@ -1,6 +1,7 @@
 //! Offers and answers through a tracker, as messages of WebTorrent over WebSocket. Both processes
 //! join one swarm: the server first, so that every offer of the client goes to it.
 
+use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::AsRawFd as _;
@@ -25,6 +26,9 @@ use super::stack::Wake;
 
 /// Time for the connection to the tracker, and for its reply to the first announce.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
+/// Offers without an answer at most. onrush forgets the oldest of more, as all of them are of one
+/// sender to one member of one swarm; nobody could answer it any more.
+const MAX_UNANSWERED: usize = 4;
 
 /// A swarm of one run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,8 +63,13 @@ impl Tracker {
         let mut membership = Membership::new(InfoHash(swarm.info_hash), is_server);
         tcp.set_read_timeout(Some(REPLY_TIMEOUT))?;
         socket.send(Message::text(membership.announce(None)))?;
-        let Message::Text(reply) = socket.read().with_context(named)? else {
-            bail!("{}: no reply to an announce", named());
+        let reply = loop {
+            match socket.read().with_context(named)? {
+                Message::Text(reply) => break reply,
+                // The next read answers a ping.
+                Message::Ping(_) | Message::Pong(_) => {}
+                _ => bail!("{}: no reply to an announce", named()),
+            }
         };
         membership.read(&reply).with_context(named)?;
         tcp.set_nonblocking(true)?;
@@ -112,13 +121,19 @@ struct Membership {
     /// The peer that offers.
     peer: PeerId,
     reader: ReplyReader,
+    /// Descriptions that have not been sent.
+    waiting: VecDeque<(u32, String)>,
+    /// Connections whose offers have no answer.
+    unanswered: Vec<u32>,
 }
 
 impl Membership {
     fn new(info_hash: InfoHash, is_server: bool) -> Self {
         let peer_id = if is_server { b"-OL0001-server000000" } else { b"-OL0001-client000000" };
         let (peer_id, peer) = (PeerId(*peer_id), PeerId([0; 20]));
-        Self { info_hash, peer_id, is_server, peer, reader: ReplyReader::default() }
+        let (waiting, unanswered) = (VecDeque::new(), Vec::new());
+        let reader = ReplyReader::default();
+        Self { info_hash, peer_id, is_server, peer, reader, waiting, unanswered }
     }
 
     /// An announce with the offer of a connection, or the first one.
@@ -154,7 +169,21 @@ impl Membership {
         // Anybody may offer in a swarm.
         let Some(number) = number else { return Ok(None) };
         self.peer = forwarded.peer_id;
+        self.unanswered.retain(|it| *it != number);
         Ok(Some((number, serde_json::from_str(&format!("\"{}\"", forwarded.sdp))?)))
+    }
+
+    /// The next message to send; none while too many offers have no answer.
+    fn next(&mut self) -> Option<String> {
+        if self.unanswered.len() == MAX_UNANSWERED {
+            return None;
+        }
+        let (number, sdp) = self.waiting.pop_front()?;
+        if self.is_server {
+            return Some(self.answer(number, &sdp));
+        }
+        self.unanswered.push(number);
+        Some(self.announce(Some((number, &sdp))))
     }
 
     /// Sends descriptions and receives those of the other side, until that is no longer heard.
@@ -167,14 +196,7 @@ impl Membership {
     ) -> anyhow::Result<()> {
         let mut events = Events::with_capacity(4);
         loop {
-            for (number, text) in outgoing.try_iter() {
-                let message = match self.is_server {
-                    true => self.answer(number, &text),
-                    false => self.announce(Some((number, &text))),
-                };
-                unless_blocked(socket.write(Message::text(message)))?;
-            }
-            unless_blocked(socket.flush())?;
+            // First, as an answer makes room for an offer.
             while let Some(message) = unless_blocked(socket.read())? {
                 let Message::Text(text) = message else { continue };
                 if let Some(description) = self.read(&text)?
@@ -183,7 +205,16 @@ impl Membership {
                     return Ok(());
                 }
             }
-            poll.poll(&mut events, None)?;
+            self.waiting.extend(outgoing.try_iter());
+            while let Some(message) = self.next() {
+                unless_blocked(socket.write(Message::text(message)))?;
+            }
+            unless_blocked(socket.flush())?;
+            match poll.poll(&mut events, None) {
+                // Ctrl-C ends the measured window, not the connection to the tracker.
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                other => other?,
+            }
         }
     }
 }
@@ -258,5 +289,23 @@ mod tests {
         let failure = r#"{"action":"announce","failure reason":"no"}"#;
         assert_eq!(client.read(failure).unwrap_err().to_string(), "no");
         assert!(client.read("[").is_err());
+    }
+
+    #[test]
+    fn four_offers_are_without_an_answer_at_most() {
+        let mut client = Membership::new(InfoHash([7; 20]), false);
+        client.waiting.extend((0..6).map(|number| (number, "v=0".into())));
+        let sent = |client: &mut Membership| std::iter::from_fn(|| client.next()).count();
+        assert_eq!((sent(&mut client), client.waiting.len()), (4, 2));
+        let answer = r#"{"action":"announce","info_hash":"aaaaaaaaaaaaaaaaaaaa","peer_id":
+            "-OL0001-server000000","offer_id":"00000000000000000002","answer":{"type":"answer",
+            "sdp":"v=0"}}"#;
+        for more in [1, 0] {
+            client.read(answer).unwrap();
+            assert_eq!(sent(&mut client), more, "an answer counts once");
+        }
+        let mut server = Membership::new(InfoHash([7; 20]), true);
+        server.waiting.extend((0..6).map(|number| (number, "v=0".into())));
+        assert_eq!(sent(&mut server), 6, "answers wait for nothing");
     }
 }

@@ -258,7 +258,12 @@ impl Link {
                 self.ice.handle_packet(now, packet);
             }
         } else if self.to.is_some() || !self.is_active {
-            let taken = self.dtls.handle_packet(bytes);
+            // A handshake needs the time, and panics where it has never got one.
+            let is_ready = match self.association {
+                None => self.dtls.handle_timeout(now),
+                Some(_) => Ok(()),
+            };
+            let taken = is_ready.and_then(|()| self.dtls.handle_packet(bytes));
             if let Err(error) = taken {
                 self.failure.get_or_insert(error.to_string());
             }
@@ -276,6 +281,13 @@ impl Link {
     ) -> Result<(), String> {
         self.read_ice(egress);
         self.poll_dtls(Some(identity), buffer, egress, now)?;
+        self.read_association(arrivals)?;
+        // Also one of the encryption before there is an association.
+        self.failure.take().map_or(Ok(()), Err)
+    }
+
+    /// Reads the messages of SCTP.
+    fn read_association(&mut self, arrivals: &mut Arrivals) -> Result<(), String> {
         let Some((handle, association)) = &mut self.association else { return Ok(()) };
         while let Some(event) = association.poll_endpoint_event() {
             self.endpoint.handle_event(*handle, event);
@@ -292,10 +304,7 @@ impl Link {
                 _ => {}
             }
         }
-        match self.failure.take() {
-            Some(failure) => Err(failure),
-            None => Ok(()),
-        }
+        Ok(())
     }
 
     /// Sends what ICE has to send, and notes what it has decided.
@@ -542,5 +551,31 @@ impl Stack for WebRtc {
         }
         link.deadline = Some(now);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::UdpSocket;
+
+    /// Before anything is known of the other side, as the first message of the encryption is.
+    #[test]
+    fn a_failure_of_the_encryption_ends_a_connection_with_its_reason() {
+        let mut client = WebRtc::new(Some(1)).unwrap();
+        let (mut arrivals, end) = (Arrivals::default(), Instant::now() + Duration::from_secs(60));
+        client.connect(0, Instant::now()).unwrap();
+        // A fatal alert (handshake_failure) of DTLS 1.2.
+        let alert = [21, 0xFE, 0xFD, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 2, 40];
+        let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+        sender.send_to(&alert, client.addresses[0]).unwrap();
+        while arrivals.closed.is_empty() {
+            assert!(Instant::now() < end, "nothing is told");
+            client.wait(Duration::from_secs(1)).unwrap();
+            client.receive(Instant::now(), &mut arrivals).unwrap();
+        }
+        let [(0, reason)] = &arrivals.closed[..] else { panic!("{:?}", arrivals.closed) };
+        assert!(reason.contains("40"), "{reason}");
+        assert!(!client.send(0, 0, b"x"));
     }
 }

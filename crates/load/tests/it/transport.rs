@@ -1,6 +1,13 @@
-//! `onrush-load transport` as two processes.
+//! `onrush-load transport` as two processes. Through a real tracker:
+//! `crates/daemon/tests/it/load_transport.rs`.
 
-use std::process::Output;
+use std::env;
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsFd as _;
+use std::os::unix::net::UnixStream;
+use std::process::{Command, Output, Stdio};
+use std::thread;
 
 use onrush_load::transport::TransportReport;
 
@@ -8,12 +15,17 @@ use super::command::{command, stderr, stdout};
 use super::terminal::Terminal;
 use super::ws_server::{WsFault, WsServer};
 
+/// A load over this transport, whose connections and streams begin almost at once.
+fn load(stack: &str, preset: &str, more: &str) -> Command {
+    let mut command = command();
+    command.args(["transport", "--stack", stack, "--preset", preset, "--quiet"]);
+    command.args(["--ramp-factor", "1000"]).args(more.split_whitespace());
+    command
+}
+
 /// A small load over this transport.
 fn run(stack: &str, more: &str) -> Output {
-    let mut command = command();
-    command.args(["transport", "--stack", stack, "--quiet"]);
-    command.args("--preset 3x7 --ramp-factor 1000 --seconds 0.5".split(' '));
-    command.args(more.split_whitespace()).output().unwrap()
+    load(stack, "3x7", more).args(["--seconds", "0.5"]).output().unwrap()
 }
 
 /// Every stack establishes its connections, opens its streams, and returns what was written.
@@ -56,23 +68,127 @@ fn echoes_over_webrtc() {
     all_echoes_are_right("webrtc");
 }
 
+/// The published loads, and that of WebTorrent. Their rate is not reached everywhere.
+#[track_caller]
+fn runs(stack: &str, preset: &str, [connections, streams]: [u32; 2]) {
+    let output = load(stack, preset, "--seconds 1 --json -").output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let report: TransportReport = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(report.right > 0 && report.wrong == 0, "{}", stderr(&output));
+    let last = report.series.last().unwrap();
+    assert_eq!((last.connections, last.streams), (connections, streams));
+    assert!(report.due > u64::from(streams), "{}", stderr(&output));
+}
+
+#[test]
+fn few_connections_of_many_streams() {
+    runs("tcp", "10x1000", [10, 10_000]);
+}
+
+#[test]
+fn many_connections_of_fewer_streams() {
+    runs("tcp", "100x100", [100, 10_000]);
+}
+
+#[test]
+fn connections_of_webtorrent() {
+    runs("webrtc", "webtorrent", [500, 500]);
+}
+
+/// In the environment of a server with this fault.
+const FAULT: &str = "ONRUSH_TEST_TRANSPORT_FAULT";
+
+/// The exit status: the first that applies of a wrong echo, no echo, and too few.
+#[test]
+fn wrong_and_missing_echoes_have_their_exit_status() {
+    let this = env::current_exe().unwrap();
+    let start = |fault: &str, more: &str| {
+        let server = format!("env {FAULT}={fault} {}", this.display());
+        let server = format!("{server} --exact --nocapture transport::a_server_with_a_fault");
+        let mut command = load("tcp", "2x2", more);
+        command.args(["--seconds", "0.5", "--server", &server]);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let started = [
+        ("wrong", "--max-loss 0", 1, "its bytes differ"),
+        ("silent", "--max-loss 0", 3, "no echo came"),
+        ("half", "--max-loss 40", 4, "50.000 % of echoes did not come"),
+        ("half", "--max-loss 60", 0, "did not come in time"),
+    ]
+    .map(|(fault, more, status, named)| (fault, start(fault, more), status, named));
+    for (fault, run, status, named) in started {
+        let output = run.wait_with_output().unwrap();
+        let said = stdout(&output) + &stderr(&output);
+        assert_eq!(output.status.code(), Some(status), "{fault}: {said}");
+        assert!(said.contains(named), "{fault}: {said}");
+    }
+}
+
+/// The server of the test above, as a process: it has the messages of `onrush-load`'s, and returns
+/// bytes as they are, which are the frames that it has got.
+#[test]
+fn a_server_with_a_fault() {
+    let Ok(fault) = env::var(FAULT) else { return };
+    let mut client = UnixStream::from(io::stdin().as_fd().try_clone_to_owned().unwrap());
+    let messages = BufReader::new(client.try_clone().unwrap());
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for (number, stream) in listener.incoming().enumerate() {
+            let (stream, fault) = (stream.unwrap(), fault.clone());
+            thread::spawn(move || echo(stream, &fault, number));
+        }
+    });
+    let replies = [
+        format!(r#"{{"ready":{{"address":"{address}","certificate":[]}}}}"#),
+        r#"{"finished":{"refused":0,"unsent":0}}"#.into(),
+    ];
+    // To the start and to the end.
+    for (reply, message) in replies.into_iter().zip(messages.lines()) {
+        message.unwrap();
+        writeln!(client, "{reply}").unwrap();
+    }
+}
+
+/// Returns what a connection receives, with the fault.
+fn echo(mut stream: TcpStream, fault: &str, connection: usize) {
+    // A block of 1,024 bytes behind its header.
+    const FRAME: usize = 1030;
+    let (mut bytes, mut position) = ([0; FRAME], 0);
+    while let Ok(count @ 1..) = stream.read(&mut bytes[..FRAME - position]) {
+        let byte = 500_usize.wrapping_sub(position);
+        if fault == "wrong" && byte < count {
+            bytes[byte] ^= 1;
+        }
+        position = (position + count) % FRAME;
+        if fault == "wrong" || (fault == "half" && connection == 0) {
+            stream.write_all(&bytes[..count]).unwrap();
+        }
+    }
+}
+
+/// A ping is no message, also as the first one.
 #[test]
 fn offers_and_answers_pass_through_a_tracker() {
-    let tracker = WsServer::start(WsFault::Nothing);
+    let tracker = WsServer::start(WsFault::Pings);
     let output = run("webrtc", &format!("--json - --signal {}", tracker.server.url()));
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let report: TransportReport = serde_json::from_slice(&output.stdout).unwrap();
     assert!(report.right > 0 && report.wrong == 0, "{report:?}");
 }
 
-/// A tracker that puts its own certificate into answers.
+/// A tracker that puts its own certificate into offers or answers: the side that gets them tells.
 #[test]
-fn a_changed_answer_is_noticed() {
-    let tracker = WsServer::start(WsFault::AnswerCertificate);
-    let output = run("webrtc", &format!("--signal {}", tracker.server.url()));
-    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
-    let named = "the certificate is not that of the description";
-    assert!(stderr(&output).contains(named), "{}", stderr(&output));
+fn changed_offers_and_answers_are_noticed() {
+    for (fault, side) in [(WsFault::AnswerCertificate, ""), (WsFault::OfferCertificate, "server: ")]
+    {
+        let tracker = WsServer::start(fault);
+        let output = run("webrtc", &format!("--signal {}", tracker.server.url()));
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(3), "{fault:?}: {said}");
+        let named = format!("{side}the certificate is not that of the description");
+        assert!(said.contains(&named), "{fault:?}: {said}");
+    }
 }
 
 #[test]
@@ -83,7 +199,7 @@ fn a_tracker_that_is_not_there_is_named() {
 }
 
 #[test]
-fn reports_are_files_and_loss_has_a_bound() {
+fn reports_are_files() {
     let dir = tempfile::tempdir().unwrap();
     let [json, html] = ["a.json", "a.html"].map(|name| dir.path().join(name));
     let output = run("tcp", &format!("--json {} --html {}", json.display(), html.display()));

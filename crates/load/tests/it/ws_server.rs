@@ -16,7 +16,7 @@ use onrush_proto::webtorrent::{
 };
 use onrush_proto::{Event, InfoHash, PeerId, ScrapeCounts};
 use tungstenite::protocol::frame::FrameHeader;
-use tungstenite::protocol::frame::coding::{Data, OpCode};
+use tungstenite::protocol::frame::coding::{Control, Data, OpCode};
 
 use super::counted::Counted;
 use super::over_tcp::Listener;
@@ -27,6 +27,8 @@ pub(crate) enum WsFault {
     Nothing,
     /// No fault: messages have spaces.
     Spaces,
+    /// No fault: a ping precedes each message.
+    Pings,
     /// An offer comes back to its connection.
     OfferReturned,
     /// An offer goes to a connection outside of its swarm.
@@ -35,6 +37,8 @@ pub(crate) enum WsFault {
     OfferToAll,
     /// An offer has another description.
     OfferByte,
+    /// An offer has another fingerprint of the certificate.
+    OfferCertificate,
     /// An offer has the id of none.
     OfferId,
     /// An offer has the peer id of another peer.
@@ -259,6 +263,7 @@ impl State {
         let mut text = offer.to_owned();
         match self.fault {
             WsFault::OfferByte => text = text.replace("IP6 ::", "IP6 :1"),
+            WsFault::OfferCertificate => change_certificate(&mut text),
             WsFault::OfferId => offer_id.0[19] ^= 1,
             WsFault::OfferPeer => peer_id.0[19] ^= 1,
             WsFault::OfferHash => info_hash.0[19] ^= 1,
@@ -288,11 +293,7 @@ impl State {
         let mut text = answer.to_owned();
         match self.fault {
             WsFault::AnswerByte => text = text.replace("IP6 ::", "IP6 :1"),
-            WsFault::AnswerCertificate => {
-                let at = text.find("sha-256 ").unwrap() + "sha-256 ".len();
-                let other = if text[at..].starts_with("00") { "01" } else { "00" };
-                text.replace_range(at..at + 2, other);
-            }
+            WsFault::AnswerCertificate => change_certificate(&mut text),
             WsFault::AnswerId => offer_id.0[0] ^= 1,
             _ => {}
         }
@@ -340,12 +341,23 @@ impl State {
         let data = if self.fault == WsFault::Binary { Data::Binary } else { Data::Text };
         let mask = (self.fault == WsFault::Masked).then_some([0; 4]);
         let mut frame = Vec::new();
+        if self.fault == WsFault::Pings {
+            let opcode = OpCode::Control(Control::Ping);
+            FrameHeader { opcode, ..FrameHeader::default() }.format(0, &mut frame).unwrap();
+        }
         let header = FrameHeader { opcode: OpCode::Data(data), mask, ..FrameHeader::default() };
         header.format(text.len() as u64, &mut frame).unwrap();
         frame.extend_from_slice(&text);
         // The other end may have closed.
         drop(stream.write_all(&frame));
     }
+}
+
+/// Changes the fingerprint in a description.
+fn change_certificate(text: &mut String) {
+    let at = text.find("sha-256 ").unwrap() + "sha-256 ".len();
+    let other = if text[at..].starts_with("00") { "01" } else { "00" };
+    text.replace_range(at..at + 2, other);
 }
 
 impl Shared {
