@@ -151,6 +151,31 @@ pub(crate) fn prefer(
     if right { Ok(()) } else { differs(open, seen()) }
 }
 
+/// The worst finding of several inputs: a difference with one does not hide a failure with a later
+/// one. Nothing is worse than a failure, which ends the check.
+pub(crate) fn worst_of<T>(
+    inputs: impl IntoIterator<Item = T>,
+    mut check: impl FnMut(T) -> CheckResult,
+) -> CheckResult {
+    let rank = |result: &CheckResult| match result.as_ref().map_err(|finding| finding.outcome) {
+        Ok(()) | Err(CheckOutcome::Pass) => 0,
+        Err(CheckOutcome::Skipped) => 1,
+        Err(CheckOutcome::Differs) => 2,
+        Err(CheckOutcome::Fails) => 3,
+    };
+    let mut worst = Ok(());
+    for input in inputs {
+        let result = check(input);
+        if rank(&result) > rank(&worst) {
+            worst = result;
+        }
+        if rank(&worst) == 3 {
+            break;
+        }
+    }
+    worst
+}
+
 /// Passes if `request` gets no reply.
 pub(crate) fn demand_silence(client: &Client<'_>, request: &[u8]) -> CheckResult {
     client.reply_to_bad(request)?.map_or(Ok(()), |reply| fails(hex(&reply)))
@@ -194,4 +219,30 @@ pub(crate) fn difference(open: &'static str, seen: String) -> Finding {
 
 pub(crate) fn skipped(reason: impl Into<String>) -> CheckResult {
     Err(Finding { outcome: CheckOutcome::Skipped, seen: reason.into(), open: None })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_worst_finding_of_several_inputs_is_that_of_the_check() {
+        use CheckOutcome::{Differs, Fails, Pass, Skipped};
+        for (outcomes, worst, checked) in [
+            (&[Pass, Pass][..], None, 2),
+            (&[Pass, Skipped, Pass], Some(1), 3),
+            (&[Differs, Skipped], Some(0), 2),
+            (&[Skipped, Differs, Differs], Some(1), 3),
+            (&[Differs, Fails, Fails], Some(1), 2),
+        ] {
+            let mut inputs = outcomes.iter().copied().enumerate();
+            let found = worst_of(inputs.by_ref(), |(nth, outcome)| match outcome {
+                Pass => Ok(()),
+                outcome => Err(Finding { outcome, seen: nth.to_string(), open: None }),
+            });
+            let nth = found.err().map(|finding| finding.seen.parse().unwrap());
+            assert_eq!(nth, worst, "{outcomes:?}");
+            assert_eq!(outcomes.len() - inputs.len(), checked, "{outcomes:?}");
+        }
+    }
 }

@@ -107,6 +107,9 @@ mod tests {
         }
         let all = Args::command();
         let [short, long] = helps("");
+        for (profile, ..) in crate::plan::profile::BUILT_IN {
+            assert!(short.contains(&format!("{profile},")), "{profile}: {short}");
+        }
         for option in all.get_arguments().filter_map(|arg| arg.get_long()) {
             assert!(long.contains(&format!("--{option}")), "{option}");
         }

@@ -46,11 +46,12 @@ pub struct HttpArgs {
     )]
     pub pipeline: u32,
 
-    /// Resume sessions of TLS, where the tracker sends tickets.
+    /// Resume sessions of TLS, where the tracker sends tickets; for https://.
     #[arg(long, help_heading = SOMETIMES)]
     pub resume: bool,
 
-    /// Verify the tracker's certificate by those in this PEM file; without it, any is accepted.
+    /// Verify the tracker's certificate by those in this PEM file; without it, any is accepted. For
+    /// https://.
     #[arg(long, value_name = "FILE", help_heading = SOMETIMES)]
     pub ca: Option<PathBuf>,
 
@@ -140,9 +141,14 @@ impl HttpArgs {
                 return Err(format!("--target {url}: all have to be http:// or https://"));
             }
         }
-        match (self.preset, settings.tls) {
-            (Some(_), false) => Err("--preset is over TLS: give an https:// --target".into()),
-            _ => Ok(()),
+        let of_tls = [
+            ("--preset", self.preset.is_some()),
+            ("--resume", self.resume),
+            ("--ca", self.ca.is_some()),
+        ];
+        match of_tls.iter().find(|(_, is_given)| *is_given && !settings.tls) {
+            Some((option, _)) => Err(format!("{option} is for TLS: give an https:// --target")),
+            None => Ok(()),
         }
     }
 
@@ -254,7 +260,9 @@ mod tests {
             ("-t http://127.0.0.1:1/x", "--set mix.scrape=0"),
             ("--keep-alive off --pipeline 2", "--pipeline needs"),
             ("--connections 1 --workers 2", "each of the --workers"),
-            ("--preset published-2022", "https://"),
+            ("--preset published-2022", "--preset is for TLS"),
+            ("--ca ca.pem", "--ca is for TLS"),
+            ("--resume -t http://127.0.0.1:1", "--resume is for TLS"),
             ("--preset published-2022 --profile real", "--profile"),
             ("--set mix.announce=0 --set mix.scrape=0", "no requests"),
             ("--in-flight 3", "--in-flight"),

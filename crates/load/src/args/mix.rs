@@ -14,8 +14,7 @@ pub struct MixArgs {
     #[arg(
         long, short, value_name = "NAME|FILE.toml", default_value = "real",
         long_help = profiles(),
-        help = "The profile: real, classic, seeding-heavy, ipv6, scrape-heavy, abuse, webtorrent, \
-                or a file",
+        help = format!("The profile: {}, or a file", names()),
         help_heading = None
     )]
     pub profile: String,
@@ -90,18 +89,22 @@ impl MixArgs {
         }
         let is_file = self.profile.ends_with(".toml") || self.profile.contains('/');
         if !is_file {
-            let names: Vec<_> = BUILT_IN.iter().map(|(name, ..)| *name).collect();
             return Err(format!(
                 "--profile {}: there is no such profile; the profiles are {}, or name a file that \
                  ends in .toml",
                 self.profile,
-                names.join(", ")
+                names()
             ));
         }
         let text = std::fs::read_to_string(&self.profile)
             .map_err(|error| format!("--profile {}: {error}", self.profile))?;
         Ok((self.profile.clone(), text))
     }
+}
+
+/// The names of the profiles.
+fn names() -> String {
+    BUILT_IN.map(|(name, ..)| name).join(", ")
 }
 
 /// Describes the profiles for `--help`.

@@ -225,6 +225,10 @@ impl HttpWorker<'_> {
     fn replies(&mut self, number: u32, now: Nanos) {
         while let Some(keeps) = self.reply(number, now) {
             if !(keeps && self.target.settings.keep_alive) {
+                if self.slots[number as usize].waiting.is_empty() {
+                    // What has arrived behind the last reply.
+                    self.reply(number, now);
+                }
                 self.close(number, now);
                 break;
             }
@@ -240,6 +244,7 @@ impl HttpWorker<'_> {
         }
         let Some(&pending) = slot.waiting.front() else {
             self.turns.counts.stray(Finding::Unasked, &connection.input, now);
+            connection.input.clear();
             return Some(false);
         };
         connection.is_used = true;

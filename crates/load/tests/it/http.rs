@@ -116,6 +116,20 @@ fn every_fault_gives_its_finding() {
     }
 }
 
+/// A connection of one request is closed behind the reply, with what came with it.
+#[test]
+fn bytes_behind_a_reply_are_found_without_keep_alive() {
+    let (output, report) = measured(Fault::Nothing, Wire::Twice, "--keep-alive off");
+    let found: Vec<_> = report.wrong.iter().map(|it| it.finding).collect();
+    assert_eq!(found, [Finding::Unasked], "{}", stderr(&output));
+    let announces = of(&report, Kind::Announce);
+    assert_eq!(announces.right, announces.requests, "{}", stderr(&output));
+    // Each once, although a segment may come after the connection was closed.
+    let (times, right) = (report.wrong[0].count, report.right_replies());
+    assert!(times > 0 && times <= right, "{times} of {right}");
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+}
+
 #[test]
 fn requests_without_a_reply_are_lost() {
     for (wire, named) in [
@@ -170,15 +184,18 @@ fn a_limit_of_this_host_is_reported() {
     assert!(said.contains("900 sockets") && said.contains("--connections"), "{said}");
 }
 
+/// Eight connections with replies that take 20 ms hold 400 requests per second. In a round of 0.6 s
+/// three tenths more stay within this bound on the latency.
 #[test]
 fn a_search_finds_the_limit_of_a_tracker() {
     let tracker = HttpServer::start(Fault::Nothing, Wire::Slow);
-    let more = "--find-max --max-p99 500 --round 0.5 --duration 0.5 --warmup 0.1 --resolution 50";
+    let more = "--find-max --max-p99 200 --round 0.5 --duration 0.5 --warmup 0.1 --resolution 50";
     let output = load(&tracker, more).output().unwrap();
     let (said, report) = (stderr(&output), report(&output));
+    assert_eq!(output.status.code(), Some(0), "{said}");
     let search = report.search.unwrap();
-    assert!(search.closed_loop > 0.0 && !search.rounds.is_empty(), "{said}");
-    assert!(search.found.is_none_or(|found| found < 900.0), "{said}");
+    assert!(search.closed_loop > 0.0 && search.closed_loop < 430.0, "{said}");
+    assert!(search.found.unwrap() < 560.0 && search.limit.is_some(), "{said}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use onrush_proto::{Family, Response};
 
 use crate::check::{
     Check, CheckResult, Group, Needs, demand, demand_silence, demand_silence_or_error, fails,
-    skipped,
+    skipped, worst_of,
 };
 use crate::exchange::Client;
 use crate::fixture::Fixture;
@@ -87,12 +87,11 @@ fn error(fixture: &Fixture<'_>, client: &Client<'_>) -> CheckResult {
 }
 
 fn unknown_action(_: &Fixture<'_>, client: &Client<'_>) -> CheckResult {
-    for action in [3, 77] {
+    worst_of([3, 77], |action| {
         let mut request = scrape_request(client.id()?, &[fresh_hash()]);
         request[11] = action;
-        demand_silence_or_error(client, &request)?;
-    }
-    Ok(())
+        demand_silence_or_error(client, &request)
+    })
 }
 
 fn unproven_action(_: &Fixture<'_>, client: &Client<'_>) -> CheckResult {

@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 
 use onrush_proto::Endpoint;
 
-use crate::check::{Check, CheckResult, Group, Needs, demand, prefer};
+use crate::check::{Check, CheckResult, Group, Needs, demand, prefer, worst_of};
 use crate::exchange::{Client, ExchangeError};
 use crate::fixture::Fixture;
 use crate::message::{AnnounceReply, AnnounceRequest, hex};
@@ -95,12 +95,11 @@ fn ip_field(fixture: &Fixture<'_>, client: &Client<'_>) -> CheckResult {
 fn own_peer(fixture: &Fixture<'_>, client: &Client<'_>) -> CheckResult {
     client.announce_all(&fixture.leechers([40_001, 40_002]))?;
     let open = "BEP 15 does not exclude the announcing peer, and clients skip their own address";
-    for event in [2, 0, 0] {
+    worst_of([2, 0, 0], |event| {
         let reply = client.announce(&fixture.leecher(40_001).event(event))?;
         let own_peer = client.endpoint(40_001);
-        prefer(!reply.peers.contains(&own_peer), open, || reply.listed())?;
-    }
-    Ok(())
+        prefer(!reply.peers.contains(&own_peer), open, || reply.listed())
+    })
 }
 
 /// The reply to a peer of a swarm of two seeders and two leechers, and how many of each it lists.
@@ -159,13 +158,16 @@ fn none(fixture: &Fixture<'_>, _: &Client<'_>) -> CheckResult {
 }
 
 fn default(fixture: &Fixture<'_>, _: &Client<'_>) -> CheckResult {
-    let reply = from_large_swarm(fixture, -1)?;
-    demand(!reply.peers.is_empty(), || reply.listed())?;
-    let open = "BEP 15 leaves the default to the tracker";
-    prefer(reply.peers.len() >= 30, open, || reply.listed())?;
-    let reply = from_large_swarm(fixture, -200)?;
-    let open = "BEP 15 defines a default for -1 only";
-    prefer(!reply.peers.is_empty(), open, || format!("-200: {}", reply.listed()))
+    let wants = [
+        (-1, 30, "BEP 15 leaves the default to the tracker"),
+        (-200, 1, "BEP 15 defines a default for -1 only"),
+    ];
+    worst_of(wants, |(want, least, open)| {
+        let reply = from_large_swarm(fixture, want)?;
+        let seen = || format!("num_want {want}: {}", reply.listed());
+        demand(want != -1 || !reply.peers.is_empty(), seen)?;
+        prefer(reply.peers.len() >= least, open, seen)
+    })
 }
 
 fn one(fixture: &Fixture<'_>, _: &Client<'_>) -> CheckResult {
@@ -177,15 +179,14 @@ fn exact(fixture: &Fixture<'_>, _: &Client<'_>) -> CheckResult {
 }
 
 fn wants(fixture: &Fixture<'_>, wants: &[u16]) -> CheckResult {
-    for &want in wants {
+    worst_of(wants, |&want| {
         let reply = from_large_swarm(fixture, i32::from(want))?;
         let found = reply.peers.len();
         let seen = || format!("{found} peers for num_want {want}: {}", hex(&reply.bytes));
         demand(found <= usize::from(want), seen)?;
         let open = "BEP 15 lets a tracker give fewer than wanted";
-        prefer(found == usize::from(want), open, seen)?;
-    }
-    Ok(())
+        prefer(found == usize::from(want), open, seen)
+    })
 }
 
 fn no_duplicates(fixture: &Fixture<'_>, _: &Client<'_>) -> CheckResult {

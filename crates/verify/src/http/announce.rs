@@ -5,7 +5,9 @@ use super::bencode::Value;
 use super::client::Http;
 use super::query::set;
 use super::reply::Announced;
-use crate::check::{CheckResult, Finding, Group, Needs, demand, fails, prefer, skipped, tolerated};
+use crate::check::{
+    CheckResult, Finding, Group, Needs, demand, fails, prefer, skipped, tolerated, worst_of,
+};
 
 /// The check that fails, and the only one, where a tracker serves no announce at all.
 pub(super) const FIRST: &str = "announce";
@@ -84,11 +86,10 @@ fn in_form(http: &Http<'_>, compact: Option<&str>) -> Result<Announced, Finding>
 }
 
 fn compact(http: &Http<'_>) -> CheckResult {
-    for compact in [Some("1"), None] {
+    worst_of([Some("1"), None], |compact| {
         let reply = in_form(http, compact)?;
-        prefer(!reply.is_list, FORM, || format!("{compact:?}: {}", reply.listed()))?;
-    }
-    Ok(())
+        prefer(!reply.is_list, FORM, || format!("{compact:?}: {}", reply.listed()))
+    })
 }
 
 fn list(http: &Http<'_>) -> CheckResult {

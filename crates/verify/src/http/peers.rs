@@ -7,7 +7,9 @@ use super::Check;
 use super::client::{CROWD, Http};
 use super::query::set;
 use super::reply::Announced;
-use crate::check::{CheckResult, Finding, Group, Needs, demand, prefer, skipped, tolerated};
+use crate::check::{
+    CheckResult, Finding, Group, Needs, demand, prefer, skipped, tolerated, worst_of,
+};
 use crate::message::AnnounceRequest;
 
 pub(super) const CHECKS: &[Check] = &[
@@ -84,11 +86,10 @@ fn ip_key(http: &Http<'_>) -> CheckResult {
 fn own_peer(http: &Http<'_>) -> CheckResult {
     http.announce_all([http.leecher(40_001), http.leecher(40_002)])?;
     let open = "BEP 3 does not exclude the announcing peer, and clients skip their own address";
-    for event in [2, 0, 0] {
+    worst_of([2, 0, 0], |event| {
         let reply = http.announce(&http.leecher(40_001).event(event))?;
-        prefer(!reply.has(40_001), open, || reply.listed())?;
-    }
-    Ok(())
+        prefer(!reply.has(40_001), open, || reply.listed())
+    })
 }
 
 /// The reply to a peer of a swarm of two seeders and two leechers, and how many of each it lists.
@@ -148,25 +149,23 @@ fn none(http: &Http<'_>) -> CheckResult {
 
 fn default(http: &Http<'_>) -> CheckResult {
     let open = "BEP 3 leaves the default to the tracker";
-    for want in [None, Some("-1"), Some("many")] {
+    worst_of([None, Some("-1"), Some("many")], |want| {
         let reply = match (from_crowd(http, want), want) {
             (reply, Some("many")) => reply.map_err(tolerated(open))?,
             (reply, _) => reply?,
         };
         demand(!reply.peers.is_empty(), || format!("{want:?}: {}", reply.listed()))?;
-        prefer(reply.peers.len() >= 30, open, || format!("{want:?}: {}", reply.listed()))?;
-    }
-    Ok(())
+        prefer(reply.peers.len() >= 30, open, || format!("{want:?}: {}", reply.listed()))
+    })
 }
 
 fn exact(http: &Http<'_>) -> CheckResult {
-    for want in [1, 2, 3, 7, 10, 29] {
+    worst_of([1, 2, 3, 7, 10, 29], |want| {
         let reply = from_crowd(http, Some(&want.to_string()))?;
         let seen = || format!("numwant {want}: {}", reply.listed());
         demand(reply.peers.len() <= want, seen)?;
-        prefer(reply.peers.len() == want, "BEP 3 lets a tracker give fewer than wanted", seen)?;
-    }
-    Ok(())
+        prefer(reply.peers.len() == want, "BEP 3 lets a tracker give fewer than wanted", seen)
+    })
 }
 
 fn huge(http: &Http<'_>) -> CheckResult {

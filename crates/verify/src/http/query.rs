@@ -5,7 +5,7 @@ use onrush_proto::InfoHash;
 use super::Check;
 use super::announce::served;
 use super::client::Http;
-use crate::check::{CheckResult, Group, Needs, demand, prefer};
+use crate::check::{CheckResult, Group, Needs, demand, prefer, worst_of};
 use crate::message::AnnounceRequest;
 
 pub(super) const CHECKS: &[Check] = &[
@@ -105,9 +105,7 @@ fn no_info_hash(http: &Http<'_>) -> CheckResult {
 
 fn bad_info_hash(http: &Http<'_>) -> CheckResult {
     let query = http.query(&AnnounceRequest::leecher(InfoHash([0; 20]), 40_001));
-    ["a".repeat(19), "a".repeat(21)]
-        .iter()
-        .try_for_each(|form| http.refused(&set(&query, "info_hash", Some(form)), None))
+    worst_of([19, 21], |len| http.refused(&set(&query, "info_hash", Some(&"a".repeat(len))), None))
 }
 
 fn two_info_hashes(http: &Http<'_>) -> CheckResult {
@@ -121,9 +119,9 @@ fn two_info_hashes(http: &Http<'_>) -> CheckResult {
 fn bad_peer_id(http: &Http<'_>) -> CheckResult {
     let query = http.query(&http.leecher(40_001));
     let open = Some("BEP 23 made peer ids unnecessary for lists");
-    [None, Some("nineteen-characters")]
-        .into_iter()
-        .try_for_each(|id| http.refused(&set(&query, "peer_id", id), open))
+    worst_of([None, Some("nineteen-characters")], |id| {
+        http.refused(&set(&query, "peer_id", id), open)
+    })
 }
 
 fn bad_port(http: &Http<'_>) -> CheckResult {
@@ -137,7 +135,7 @@ fn bad_port(http: &Http<'_>) -> CheckResult {
     demand(listed.peers.is_empty() || !listed.has(4_464), || {
         format!("a peer at another port is handed out: {}", listed.listed())
     })?;
-    results.into_iter().collect()
+    worst_of(results, |result| result)
 }
 
 fn port_0(http: &Http<'_>) -> CheckResult {

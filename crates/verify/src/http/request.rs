@@ -5,7 +5,7 @@ use onrush_proto::http::client::{BodyReader, Framing};
 use super::Check;
 use super::client::Http;
 use super::reply::Reply;
-use crate::check::{CheckResult, Group, Needs, demand, differs, fails, prefer, skipped};
+use crate::check::{CheckResult, Group, Needs, demand, differs, fails, prefer, skipped, worst_of};
 use crate::message::shown;
 use crate::tcp::target::{Connection, End};
 
@@ -129,9 +129,8 @@ fn demand_status(http: &Http<'_>, text: &str, status: u16) -> CheckResult {
 }
 
 fn malformed(http: &Http<'_>) -> CheckResult {
-    ["\0\x01\x02\r\n\r\n", "GET\r\n\r\n", "GET / HTTP/1.1\r\nno colon\r\n\r\n"]
-        .into_iter()
-        .try_for_each(|text| demand_status(http, text, 400))
+    let texts = ["\0\x01\x02\r\n\r\n", "GET\r\n\r\n", "GET / HTTP/1.1\r\nno colon\r\n\r\n"];
+    worst_of(texts, |text| demand_status(http, text, 400))
 }
 
 fn malformed_closes(http: &Http<'_>) -> CheckResult {

@@ -3,7 +3,7 @@
 use super::announce::LEECHER;
 use super::member::{BEGIN, Closed, Member, PING, REST, TEXT, frame};
 use super::{Check, Web};
-use crate::check::{CheckResult, Group, Needs, demand, differs, fails};
+use crate::check::{CheckResult, Group, Needs, demand, differs, fails, worst_of};
 
 pub(super) const CHECKS: &[Check] = &[
     Check::new(Group::Connection, "ping", Needs::Nothing, ping)
@@ -101,7 +101,7 @@ fn refused(web: &Web<'_>, text: &str) -> CheckResult {
 }
 
 fn invalid_json(web: &Web<'_>) -> CheckResult {
-    ["{\"action\":\"announce\"", "[1]", "x"].into_iter().try_for_each(|text| refused(web, text))
+    worst_of(["{\"action\":\"announce\"", "[1]", "x"], |text| refused(web, text))
 }
 
 fn unknown_action(web: &Web<'_>) -> CheckResult {

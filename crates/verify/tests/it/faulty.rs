@@ -93,6 +93,8 @@ pub(crate) enum Fault {
     PeersUnasked,
     NoDefault,
     OneTooFew,
+    /// To tens: fewer than wanted of a few, more of seven.
+    RoundsWant,
     IgnoresWant,
     NoCap,
     ListsStoppedAbove100,
@@ -405,6 +407,7 @@ impl Tracker {
             want if want < 0 && self.has(Fault::NoDefault) => 0,
             want if want < 0 => 50,
             want if self.has(Fault::OneTooFew) => (want as usize / 2 * 2).min(cap),
+            want if self.has(Fault::RoundsWant) => ((want as usize + 5) / 10 * 10).min(cap),
             want => (want as usize).min(cap),
         };
         let seeder = announce.left == 0;

@@ -32,7 +32,8 @@ pub(crate) enum Wire {
     NoAbsolute,
     PageAnywhere,
     ServesPost,
-    ServesMalformed,
+    /// A field without a colon; other malformed requests end the connection.
+    ServesBadField,
     KeepsMalformed,
     HangsOnLong,
     // Announces
@@ -47,13 +48,16 @@ pub(crate) enum Wire {
     HashFirst,
     NoUnknown,
     DefaultHash,
-    PadsHash,
+    /// Of 21 bytes to 20; one of 19 gets status 400.
+    CutsHash,
     FirstHash,
     AnyPeerId,
     WrapsPort,
     NoEmptyEvent,
     NoPaused,
     NoUnknownEvent,
+    /// Ten peers without a number, none for a negative one.
+    FewByDefault,
     OtherKey6,
     // Scrapes
     OtherSwarm,
@@ -73,6 +77,7 @@ pub(crate) enum Wire {
     NoAlpn,
     NoNotify,
     NoTickets,
+    /// Announces, on connections that end behind each reply, as those behind status 404 do.
     ServesPlain,
 }
 
@@ -256,9 +261,11 @@ impl State {
             .collect();
         let (&[method, target, version], Some(fields)) = (&words[..], fields) else {
             return match self.wire {
-                Wire::ServesMalformed => {
+                // Three words: it is a field that is malformed.
+                Wire::ServesBadField if words.len() == 3 => {
                     (self.reply("200 OK", b"ok", "", Some("close")), Then::Close)
                 }
+                Wire::ServesBadField => (Vec::new(), Then::Close),
                 Wire::KeepsMalformed => (self.reply("400 Bad", b"", "", None), Then::Keep),
                 _ => (self.reply("400 Bad", b"", "", Some("close")), Then::Close),
             };
@@ -269,7 +276,7 @@ impl State {
         let asked = fields.get("connection").copied();
         let is_1_0 = version == "HTTP/1.0";
         let keeps = match (is_1_0, asked) {
-            _ if matches!(self.wire, Wire::Closes | Wire::UntilEnd) => false,
+            _ if matches!(self.wire, Wire::Closes | Wire::UntilEnd | Wire::ServesPlain) => false,
             (_, Some("close")) => self.wire == Wire::IgnoresClose,
             (true, Some("keep-alive")) => true,
             (true, _) => self.wire == Wire::Keeps10,
@@ -311,6 +318,10 @@ impl State {
             }
             Target::Announce(query) => {
                 let query = std::str::from_utf8(query).unwrap();
+                let len = super::value(query, "info_hash").map(str::len);
+                if self.wire == Wire::CutsHash && len == Some(19) {
+                    return ("400 Bad Request", body);
+                }
                 self.announce(query, source, &mut body);
             }
             Target::Scrape(query) => {
@@ -347,9 +358,11 @@ impl State {
         }
         Ok(match self.wire {
             Wire::DefaultHash if !known => format!("{query}&info_hash={}", "z".repeat(20)),
-            Wire::PadsHash if value("info_hash") == "a".repeat(19) => {
-                set("info_hash", &"a".repeat(20))
+            Wire::CutsHash if value("info_hash").len() == 21 => {
+                set("info_hash", &value("info_hash")[..20])
             }
+            Wire::FewByDefault if !has("numwant=") => format!("{query}&numwant=10"),
+            Wire::FewByDefault if has("numwant=-") => set("numwant", "0"),
             Wire::FirstHash if query.matches("info_hash=").count() > 1 => {
                 query[..query.rfind("&info_hash=").unwrap()].to_owned()
             }

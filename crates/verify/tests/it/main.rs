@@ -206,6 +206,7 @@ const TABLE: &[(Fault, CheckOutcome, &[&str])] = {
         (PeersUnasked, Differs, &["num-want-0"]),
         (NoDefault, Fails, &["num-want-negative"]),
         (OneTooFew, Differs, &["num-want-1", "num-want-exact"]),
+        (RoundsWant, Fails, &["num-want-exact"]),
         (IgnoresWant, Fails, &["num-want-1", "num-want-exact"]),
         (NoCap, Differs, &["num-want-cap"]),
         (CountsAtMost100, Fails, &["large-swarm-counts"]),

@@ -29,6 +29,7 @@ fn a_conforming_tracker_passes_all_checks() {
         let report = verify_tcp(&TcpSettings { hashes, ..settings(&server) }).unwrap();
         assert_eq!(not_passed(&report), []);
         assert_eq!(report.checks.len(), checks().count());
+        assert!((60..100).contains(&report.connections), "{}", report.connections);
     }
 }
 
@@ -80,6 +81,7 @@ const TABLE: &[(Fault, CheckOutcome, &[&str])] = {
         (NoLimit, Fails, &["too-long"]),
         (NoCodes, Differs, &["unmasked", "too-long", "invalid-utf8"]),
         (IgnoresBad, Differs, &["invalid-json", "unknown-action"]),
+        (AnswersBad, Fails, &["invalid-json"]),
     ]
 };
 

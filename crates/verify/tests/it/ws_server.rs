@@ -66,6 +66,8 @@ pub(crate) enum Fault {
     NoLimit,
     NoCodes,
     IgnoresBad,
+    /// What is no object; an object that ends early is ignored.
+    AnswersBad,
 }
 
 #[derive(Clone)]
@@ -267,6 +269,8 @@ impl Tracker {
         let request = match serde_json::from_str::<Request<'_>>(text) {
             Ok(request) if !strict => request,
             _ if self.has(Fault::IgnoresBad) => return,
+            _ if self.has(Fault::AnswersBad) && text.starts_with('{') => return,
+            _ if self.has(Fault::AnswersBad) => return self.send(from, r#"{"action":"announce"}"#),
             _ => return self.fail(from, "announce", "", "no message"),
         };
         match request.action.as_str() {
