@@ -512,7 +512,8 @@ keys! {
         /// tracker lengthens the interval step by step, and the kernel drops datagrams that are no
         /// valid request, so that requests get through. When losses become rare, it returns step
         /// by step. 0 disables both. The interval is also lengthened while more than this share of
-        /// new connections of HTTP is closed at once because of http.connections.
+        /// new connections of HTTP is closed at once because of http.connections, or of requests
+        /// over HTTP is refused as `busy`.
         pub drop_share: u32 = integer(0..=100, "percent").default("5").on_reload(owner::OVERLOAD),
 
         /// The interval at the last of the eight steps of overload. The lifetime of peers grows in

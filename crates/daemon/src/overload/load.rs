@@ -28,12 +28,12 @@ pub struct Load {
     pub lost: u64,
     /// The lost datagrams of busy workers.
     pub lost_by_busy: u64,
-    /// Requests refused as busy: their shard held its share of the batches, or as many scrapes
-    /// were in progress as `limits.scrapes_in_flight` permits.
+    /// Requests over UDP refused as busy: their shard held its share of the batches, or as many
+    /// scrapes were in progress as `limits.scrapes_in_flight` permits.
     pub refused: u64,
-    /// Requests refused as busy because of busy workers: all of them in a second in which a worker
-    /// with a shard was busy, and none in any other, in which a burst exceeded the share of
-    /// batches. A worker without a shard causes none: it takes back every served batch in each
+    /// Requests over UDP refused as busy because of busy workers: all of them in a second in which
+    /// a worker with a shard was busy, and none in any other, in which a burst exceeded the share
+    /// of batches. A worker without a shard causes none: it takes back every served batch in each
     /// turn, and receives no requests while it is stalled.
     pub refused_by_busy: u64,
     /// Datagrams that the kernel's filter dropped.
@@ -43,6 +43,11 @@ pub struct Load {
     /// Connections that were closed as soon as they were accepted, because `http.connections`
     /// others were in use.
     pub turned_away: u64,
+    /// Requests over HTTP and WebSocket, with TLS or without.
+    pub requests: u64,
+    /// Those of them refused as busy, whatever time the workers took: announces that have waited
+    /// for room for two seconds, and scrapes.
+    pub refused_over_http: u64,
     /// Periods of a CPU quota.
     pub quota: QuotaPeriods,
 }
@@ -65,7 +70,7 @@ impl Load {
         self.received + self.lost
     }
 
-    /// Datagrams lost and requests refused for lack of time.
+    /// Datagrams lost and requests over UDP refused for lack of time.
     pub fn pressed_out(&self) -> u64 {
         self.lost_by_busy + self.refused_by_busy
     }
@@ -86,12 +91,15 @@ struct Reading {
     filtered: u64,
     connections: u64,
     turned_away: u64,
+    requests: u64,
     busy_nanoseconds: u64,
 }
 
 impl Reading {
     fn of(metrics: &WorkerMetrics) -> Self {
         let families = [&metrics.incoming.v4, &metrics.incoming.v6];
+        let web = &metrics.web;
+        let requests = [&web.requests, &web.https_requests, &web.ws_requests, &web.wss_requests];
         Self {
             received: families.iter().map(|family| family.datagrams.get()).sum(),
             lost: metrics.kernel_drops.get(),
@@ -100,8 +108,9 @@ impl Reading {
                 .map(|family| family.refused[Refusal::Busy as usize].get())
                 .sum(),
             filtered: metrics.kernel_shed.get(),
-            connections: metrics.web.accepted.get() + metrics.web.https_accepted.get(),
-            turned_away: metrics.web.closed[CloseCause::Full as usize].get(),
+            connections: web.accepted.get() + web.https_accepted.get(),
+            turned_away: web.closed[CloseCause::Full as usize].get(),
+            requests: requests.iter().map(|counter| counter.get()).sum(),
             busy_nanoseconds: metrics.turn_times.sum(),
         }
     }
@@ -137,7 +146,13 @@ impl Readings {
             load.received += if member.role == Role::Program { 0 } else { worker.received };
             load.lost += worker.lost;
             load.lost_by_busy += if worker.is_busy { worker.lost } else { 0 };
-            load.refused += new.refused.saturating_sub(old.refused);
+            // Those of web workers are no datagrams, and the kernel's filter does not lessen them.
+            let refused = match member.role.has_connections() {
+                true => &mut load.refused_over_http,
+                false => &mut load.refused,
+            };
+            *refused += new.refused.saturating_sub(old.refused);
+            load.requests += new.requests.saturating_sub(old.requests);
             load.filtered += new.filtered.saturating_sub(old.filtered);
             load.connections += new.connections.saturating_sub(old.connections);
             load.turned_away += new.turned_away.saturating_sub(old.turned_away);
@@ -196,6 +211,8 @@ mod tests {
             filtered: 15,
             connections: 120,
             turned_away: 12,
+            requests: 0,
+            refused_over_http: 0,
             quota: NO_QUOTA,
         };
         assert_eq!(load, expected);
@@ -205,6 +222,22 @@ mod tests {
         workers[0].kernel_drops.add(7);
         let load = readings.tick(&members, &RUNS, NO_QUOTA, start + Duration::from_secs(3));
         assert_eq!((load.lost, load.lost_by_busy), (7, 0));
+    }
+
+    #[test]
+    fn what_web_workers_refuse_is_no_part_of_the_datagrams() {
+        let members = [Role::Both, Role::Web].map(|it| Member::new(it, 0, Arc::default()));
+        let [worker, front] = members.each_ref().map(|member| &member.metrics);
+        worker.incoming.v4.datagrams.add(100);
+        worker.incoming.v4.refused[Refusal::Busy as usize].add(3);
+        worker.turn_times.observe(900_000_000);
+        let web = &front.web;
+        let requests = [&web.requests, &web.https_requests, &web.ws_requests, &web.wss_requests];
+        requests.iter().for_each(|counter| counter.add(2_500));
+        front.incoming.v6.refused[Refusal::Busy as usize].add(50);
+        let load = Readings::default().tick(&members, &RUNS[..2], NO_QUOTA, Instant::now());
+        assert_eq!((load.refused, load.refused_by_busy, load.arrived()), (3, 3, 100));
+        assert_eq!((load.refused_over_http, load.requests), (50, 10_000));
     }
 
     /// A flood that the program drops does not hide what sockets lose.

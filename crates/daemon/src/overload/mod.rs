@@ -1,6 +1,7 @@
 //! Overload: while busy workers lose more than a configured share of datagrams, clients get a
 //! longer interval, and the kernel drops datagrams that are no valid request, so that fewer
-//! requests are lost.
+//! requests are lost. While more than that share of connections or requests over HTTP is refused,
+//! clients get a longer interval, too.
 //!
 //! | module | contents |
 //! |---|---|
@@ -180,16 +181,18 @@ impl Overload {
             ));
         }
         match change {
-            Some(StepChange::Up { lost, refused, turned_away }) => {
-                let connections = match turned_away {
-                    0 => String::new(),
-                    share => {
-                        format!("; {share} % of connections are turned away (http.connections)")
-                    }
-                };
+            Some(StepChange::Up { lost, refused, turned_away, refused_over_http }) => {
+                let of_http: String = [
+                    (turned_away, "connections are turned away (http.connections)"),
+                    (refused_over_http, "requests over HTTP are refused as busy"),
+                ]
+                .iter()
+                .filter(|(share, _)| *share > 0)
+                .map(|(share, what)| format!("; {share} % of {what}"))
+                .collect();
                 effects.warn(format!(
                     "overload: {lost} % of datagrams are lost and {refused} % are refused as \
-                     busy{connections}; the interval is {interval} s now"
+                     busy{of_http}; the interval is {interval} s now"
                 ));
             }
             Some(StepChange::Down) => effects.info(format!(

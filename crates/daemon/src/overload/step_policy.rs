@@ -4,7 +4,9 @@
 //! A second is under pressure when busy workers have lost, or refused as busy, more than the
 //! configured share of its datagrams; from the fifth second in succession with such losses on, also
 //! when idle workers have, as bursts do not last. It also is when more than that share of its
-//! connections of HTTP was turned away. A single burst can cause one second of pressure.
+//! connections of HTTP was turned away, or of its requests over HTTP refused as busy; these are
+//! shares of their own, and no reason for the kernel's filter. A single burst can cause one second
+//! of pressure.
 //! So a step up needs pressure in most seconds of a window. Toward a step down, a second of
 //! pressure subtracts one from the number of calm seconds, and does not reset it.
 
@@ -20,7 +22,7 @@ const WINDOW: usize = 5;
 const PRESSED: usize = 3;
 /// Seconds without pressure before a step down.
 const CALM: u32 = 30;
-/// Datagrams, or connections, in a second below which there is no pressure.
+/// Datagrams, connections or requests over HTTP in a second below which there is no pressure.
 const ENOUGH: u64 = 100;
 
 /// A step up or down.
@@ -34,6 +36,8 @@ pub enum StepChange {
         refused: u64,
         /// Percentage of connections that were turned away.
         turned_away: u64,
+        /// Percentage of requests over HTTP that were refused as busy.
+        refused_over_http: u64,
     },
     /// Down.
     Down,
@@ -45,7 +49,8 @@ pub struct StepPolicy {
     step: u32,
     /// Whether each of the last seconds was under pressure, of datagrams and of any kind.
     window: VecDeque<[bool; 2]>,
-    /// Seconds in succession in which more than the permitted share was lost or refused.
+    /// Seconds in succession in which more than the permitted share of the datagrams was lost or
+    /// refused.
     losing_for: usize,
     calm_for: u32,
     /// Seconds until the next step up: the last one has to take effect first.
@@ -77,10 +82,11 @@ impl StepPolicy {
         let (all, gone) = (load.arrived(), load.lost + load.refused);
         self.losing_for = if exceeds(gone, all) { self.losing_for + 1 } else { 0 };
         let out = if self.losing_for >= WINDOW { gone } else { load.pressed_out() };
-        let (turned_away, connections) = (load.turned_away, load.connections);
         let by_datagrams = exceeds(out, all);
-        let pressed = by_datagrams || exceeds(turned_away, connections);
-        let calm = is_calm(out, all) && is_calm(turned_away, connections);
+        let of_http =
+            [(load.turned_away, load.connections), (load.refused_over_http, load.requests)];
+        let pressed = by_datagrams || of_http.iter().any(|(out, all)| exceeds(*out, *all));
+        let calm = is_calm(out, all) && of_http.iter().all(|(out, all)| is_calm(*out, *all));
         self.window.push_back([by_datagrams, pressed]);
         if self.window.len() > WINDOW {
             self.window.pop_front();
@@ -98,7 +104,8 @@ impl StepPolicy {
             return Some(StepChange::Up {
                 lost: percent(load.lost, all),
                 refused: percent(load.refused, all),
-                turned_away: percent(turned_away, connections),
+                turned_away: percent(load.turned_away, load.connections),
+                refused_over_http: percent(load.refused_over_http, load.requests),
             });
         }
         if calm && self.step > 0 && self.calm_for >= CALM {
@@ -121,6 +128,11 @@ mod tests {
         Load { received, lost, lost_by_busy, ..Load::default() }
     }
 
+    /// A step up, with these percentages of datagrams, connections and requests over HTTP.
+    fn up(lost: u64, refused: u64, turned_away: u64, refused_over_http: u64) -> StepChange {
+        StepChange::Up { lost, refused, turned_away, refused_over_http }
+    }
+
     /// The changes, with a limit of 5 %, of as many seconds.
     fn steps(policy: &mut StepPolicy, seconds: u32, load: &Load) -> Vec<(u32, StepChange)> {
         (1..=seconds).filter_map(|at| Some((at, policy.tick(5, load)?))).collect()
@@ -130,14 +142,10 @@ mod tests {
     fn steps_up_above_the_limit_and_down_after_calm_seconds() {
         let mut policy = StepPolicy::default();
         assert_eq!(steps(&mut policy, 20, &second(950, 50, true)), [], "5 % is permitted");
-        let up = steps(&mut policy, 60, &second(500, 500, true));
-        assert_eq!(up.len(), 8, "{up:?}");
-        assert_eq!(
-            up[0],
-            (3, StepChange::Up { lost: 50, refused: 0, turned_away: 0 }),
-            "most of the window"
-        );
-        assert!(up.windows(2).all(|pair| pair[1].0 - pair[0].0 == 5), "{up:?}");
+        let rise = steps(&mut policy, 60, &second(500, 500, true));
+        assert_eq!(rise.len(), 8, "{rise:?}");
+        assert_eq!(rise[0], (3, up(50, 0, 0, 0)), "most of the window");
+        assert!(rise.windows(2).all(|pair| pair[1].0 - pair[0].0 == 5), "{rise:?}");
         assert_eq!(policy.step(), STEPS);
         let more_than_half_of_the_limit = second(960, 40, true);
         assert_eq!(steps(&mut policy, 600, &more_than_half_of_the_limit), []);
@@ -160,7 +168,7 @@ mod tests {
             (second(500, 500, false), second(500, 500, true), 50, 0),
             (refused.clone(), Load { refused_by_busy: 500, ..refused }, 0, 50),
         ] {
-            let up = StepChange::Up { lost, refused, turned_away: 0 };
+            let up = up(lost, refused, 0, 0);
             let mut policy = StepPolicy::default();
             assert_eq!(steps(&mut policy, 3, &busy), [(3, up)]);
             let mut policy = StepPolicy::default();
@@ -178,15 +186,28 @@ mod tests {
     }
 
     #[test]
-    fn connections_that_are_turned_away_are_pressure_of_their_own() {
-        let of_connections =
-            |turned_away| Load { connections: 1_000, turned_away, ..second(100_000, 0, false) };
-        let mut policy = StepPolicy::default();
-        assert_eq!(steps(&mut policy, 20, &of_connections(50)), [], "5 % is permitted");
-        let up = StepChange::Up { lost: 0, refused: 0, turned_away: 6 };
-        assert_eq!(steps(&mut policy, 3, &of_connections(60)), [(3, up)]);
-        assert!(!policy.is_pressed(), "the kernel's filter is of no use");
-        assert_eq!(steps(&mut policy, 40, &of_connections(25)), [(30, StepChange::Down)]);
+    fn what_is_refused_over_http_is_pressure_of_its_own() {
+        let turned_away = |turned_away, datagrams| Load {
+            connections: 1_000,
+            turned_away,
+            ..second(datagrams, 0, true)
+        };
+        let refused = |refused_over_http, datagrams| Load {
+            requests: 1_000,
+            refused_over_http,
+            ..second(datagrams, 0, true)
+        };
+        let kinds: [(&dyn Fn(u64, u64) -> Load, _); 2] =
+            [(&turned_away, up(0, 0, 6, 0)), (&refused, up(0, 0, 0, 6))];
+        // However many datagrams there are beside it.
+        for ((of_http, up), datagrams) in kinds.into_iter().flat_map(|it| [(it, 0), (it, 100_000)])
+        {
+            let load = |count| of_http(count, datagrams);
+            let mut policy = StepPolicy::default();
+            assert_eq!(steps(&mut policy, 20, &load(50)), [], "5 % is permitted");
+            assert_eq!(steps(&mut policy, 3, &load(60)), [(3, up)]);
+            assert_eq!(steps(&mut policy, 40, &load(25)), [(30, StepChange::Down)]);
+        }
     }
 
     /// A burst of 85,000 datagrams within 0.12 s, every five seconds and every twelve: the step
@@ -220,6 +241,24 @@ mod tests {
     }
 
     proptest! {
+        /// The kernel's filter is of no use against what web workers refuse.
+        #[test]
+        fn refusals_over_http_are_no_pressure_of_datagrams(
+            seconds in proptest::collection::vec(
+                (0u64..5_000, 0u64..500, any::<bool>(), 0u64..5_000, 0u64..5_000),
+                0..60,
+            ),
+        ) {
+            let mut policies = [StepPolicy::default(), StepPolicy::default()];
+            for (received, lost, busy, requests, refused_over_http) in seconds {
+                let load = second(received, lost, busy);
+                policies[0].tick(5, &load);
+                policies[1].tick(5, &Load { requests, refused_over_http, ..load });
+                let [without, with] = policies.each_ref().map(StepPolicy::is_pressed);
+                prop_assert_eq!(with, without);
+            }
+        }
+
         #[test]
         fn each_change_is_a_single_step(
             seconds in proptest::collection::vec((0u64..5_000, 0u64..5_000, any::<bool>()), 0..400),

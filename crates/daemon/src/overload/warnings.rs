@@ -41,6 +41,12 @@ const IDLE_REMEDY: &str = "more arrive at once than limits.batches_in_flight, or
                            limits.scrapes_in_flight, has room for, while the workers of their \
                            swarms are idle: raise it";
 
+/// The remedy for requests over HTTP that are refused as busy. WebRTC swarms are those of web
+/// workers.
+const HTTP_REMEDY: &str = "the workers of their swarms do not keep up: add workers (http.workers \
+                           for WebSocket, otherwise workers.swarm or workers.total), or raise \
+                           limits.batches_in_flight and limits.scrapes_in_flight if they are idle";
+
 /// The cause of a drop is known at most so much later.
 const LATE_CAUSES: Duration = Duration::from_secs(5);
 
@@ -81,14 +87,20 @@ impl Warnings {
             ));
             effects.notice(notice.with(Repeats::Limited("drops")));
         }
-        if load.refused > 0 {
-            let (key, remedy) = match load.refused_by_busy {
-                0 => ("refused by idle", IDLE_REMEDY),
-                _ => ("refused by busy", BUSY_REMEDY),
-            };
-            let refused = grouped(load.refused);
-            let text = format!("{refused} requests within a second were refused as busy: {remedy}");
-            effects.notice(Notice::warn(text).with(Repeats::OnceAMinute(key)));
+        let (key, remedy) = match load.refused_by_busy {
+            0 => ("refused by idle", IDLE_REMEDY),
+            _ => ("refused by busy", BUSY_REMEDY),
+        };
+        for (refused, what, key, remedy) in [
+            (load.refused, "requests", key, remedy),
+            (load.refused_over_http, "requests over HTTP", "refused over HTTP", HTTP_REMEDY),
+        ] {
+            if refused > 0 {
+                let refused = grouped(refused);
+                let text =
+                    format!("{refused} {what} within a second were refused as busy: {remedy}");
+                effects.notice(Notice::warn(text).with(Repeats::OnceAMinute(key)));
+            }
         }
         self.limits.tick(summary, now, effects);
         self.check_unsent(summary, effects);
@@ -149,6 +161,12 @@ mod tests {
                 "9 requests",
                 "workers.swarm",
                 Repeats::OnceAMinute("refused by busy"),
+            ),
+            (
+                Load { refused_over_http: 9, ..Load::default() },
+                "9 requests over HTTP",
+                "http.workers",
+                Repeats::OnceAMinute("refused over HTTP"),
             ),
         ] {
             let notices = warned(&mut Warnings::default(), &load, &Summary::default());

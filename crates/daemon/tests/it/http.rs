@@ -400,8 +400,8 @@ fn a_reload_that_refuses_a_source_applies_to_its_open_connections() {
         daemon.configure(&format!("{TOKEN_FILE}[access]\n{rule}\n"));
         daemon.signal("HUP");
         daemon.line(RELOADED);
-        eventually("a request is not served any more", || {
-            open.send(get(&target));
+        eventually("a request is not served any more, whether it is valid or not", || {
+            open.send(get("/announce"));
             open.next_reply().is_none()
         });
         let label = format!("cause=\"{cause}\"");

@@ -16,7 +16,7 @@ use crate::harness::messages::{RELOAD_REJECTED, RELOADED};
 use crate::harness::{
     Client, Daemon, Launch, TOKEN_FILE, eventually, free_address, leecher, random_hash,
 };
-use crate::http::{Connection, announce, await_sum, check_sums, get, only, refused, sum};
+use crate::http::{Connection, announce, await_sum, check_sums, closed, get, only, refused, sum};
 use crate::proxies::BINARY_HEADER;
 
 pub(crate) type Tls = StreamOwned<ClientConnection, TcpStream>;
@@ -117,13 +117,53 @@ fn peers_over_https_and_over_udp_find_each_other() {
     check_sums(&daemon);
 }
 
+/// What the checks of crates/verify do not ask for, as it depends on the settings.
+#[test]
+fn settings_show_in_the_replies_over_http_and_https() {
+    let issued = Issued::of(&["t.example"]);
+    let tables = "[announce]\ninterval = 1000\ninterval_jitter_percent = 0\n\
+                  [scrape]\nmax_hashes = 2\n[limits]\nscrapes_in_flight = 1\n";
+    let (launch, [https, _]) = launch(&issued, tables);
+    let http = free_address();
+    let daemon = launch.flag("--http", http.to_string()).serve();
+    let tls = client(&[&issued]);
+    let mut open = [(http, None), (https, Some(&tls))].map(|(at, tls)| connect_by(at, tls));
+    let [a, b, c] = ["a", "b", "c"].map(|letter| letter.repeat(20));
+    let scrape = format!("/scrape?info_hash={c}&info_hash={a}&info_hash={a}&info_hash={b}");
+    let none = "d8:completei0e10:downloadedi0e10:incompletei0ee";
+    let files = format!("d5:filesd20:{a}{none}20:{c}{none}ee");
+    for web in &mut open {
+        let reply = ask(web, &announce(random_hash(), 7_001, ""));
+        let reply = String::from_utf8_lossy(&reply);
+        assert!(reply.contains("8:intervali1000e12:min intervali500e"), "{reply}");
+        assert_eq!(String::from_utf8(ask(web, &scrape)).unwrap(), files);
+    }
+    eventually("of two scrapes at once the second is refused", || {
+        daemon.signal("STOP");
+        for web in &mut open {
+            web.0.get_mut().write_all(get(&scrape).as_bytes()).unwrap();
+        }
+        daemon.signal("CONT");
+        let replies = open.each_mut().map(|web| web.next_reply().expect("a reply").1);
+        // Minutes (BEP 31).
+        let is_busy = |it: &&Vec<u8>| it.ends_with(b"8:retry ini5ee");
+        let busy = replies.iter().filter(is_busy).count();
+        assert_eq!(replies.iter().filter(|it| **it == files.as_bytes()).count(), 2 - busy);
+        busy > 0
+    });
+    assert!(refused(&daemon, "busy") > 0);
+    check_sums(&daemon);
+}
+
 #[test]
 fn a_client_without_tls_is_told_to_use_it() {
     let (daemon, [address, _]) = serve(&Issued::of(&["t.example"]));
     for input in [&get("/announce"), "PROXY TCP4 198.51.100.7 127.0.0.1 1234 443\r\n"] {
         let mut client = Connection::to(address);
         client.send(input);
-        assert_eq!(client.next_reply().unwrap().0, 400, "{input}");
+        let (status, body) = client.next_reply().expect("a reply");
+        let text = String::from_utf8(body).unwrap();
+        assert!(status == 400 && text.contains("https://"), "{input}: {status} {text}");
         client.ends();
     }
     await_sum(&daemon, "refused_requests_total", "reason=\"no_tls\"", 2);
@@ -234,6 +274,14 @@ fn a_reload_that_blocks_a_source_applies_to_its_open_connections() {
         honest.next_reply().is_none()
     });
     assert_eq!(daemon.ctl(&["--json", "blocks"]).json()["blocks"][0]["refused"], 1);
+    daemon.configure(&format!("{TOKEN_FILE}{CONFIG}[access]\nrefuse_bogons = true\n"));
+    daemon.signal("HUP");
+    daemon.line(RELOADED);
+    eventually("bogons are closed", || {
+        drop(Connection::to(v6));
+        closed(&daemon, "bogon") > 0
+    });
+    Connection::to(v6).ends();
     check_sums(&daemon);
 }
 

@@ -215,6 +215,22 @@ fn each_message_has_its_reply() {
 }
 
 #[test]
+fn a_peer_that_connects_again_replaces_its_membership() {
+    let tracker = Tracker::with("");
+    let [mut first, mut again] = tracker.browsers(0);
+    let [mut other, _] = tracker.browsers(0);
+    again.1 = first.1.clone();
+    let hash = id();
+    for browser in [&mut first, &mut again] {
+        assert_eq!(browser.announce(&hash, r#""left":1"#), [0, 1]);
+    }
+    drop(first);
+    await_sum(&tracker.daemon, "connections", "", 2);
+    assert_eq!(other.announce(&hash, r#""left":1"#), [0, 2]);
+    check_sums(&tracker.daemon);
+}
+
+#[test]
 fn what_breaks_a_rule_has_its_close_code() {
     let tracker = Tracker::with("[webtorrent]\nmemberships = 2\n");
     let daemon = &tracker.daemon;

@@ -27,7 +27,8 @@ const BUDGETS: [(&str, [usize; 2]); 20] = [
     ("toml-keys", [1_082, 522]),
     ("tracker", [4_850, 3_250]),
     ("verify", [5_300, 2_430]),
-    ("web", [4_330, 4_630]),
+    // At most 9,000 together with their growth.
+    ("web", [4_260, 4_478]),
 ];
 /// Growth beyond a row, percent.
 const GROWTH: usize = 3;

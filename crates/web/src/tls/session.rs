@@ -18,6 +18,10 @@ const HEAD_LEN: usize = 5;
 /// Records of input that may have no data: some updates of keys, which clients seldom send.
 const MAX_WITHOUT_DATA: usize = 10;
 
+/// Bytes of complete records behind the last data that count as nothing. They may be a part of a
+/// message: rustls does not tell, but so few take no more memory than its buffer has anyway.
+const MAX_UNCOUNTED: usize = 512;
+
 /// Bytes of data for which one more record may have none.
 const DATA_PER_RECORD: usize = 8;
 
@@ -40,8 +44,8 @@ pub(crate) struct Session {
     /// next write, or until nothing is left to read.
     output: Vec<u8>,
     records: Records,
-    /// Bytes received since the last plaintext. Parts of messages that are no data are among them,
-    /// which rustls keeps until they are complete.
+    /// Bytes received since the last plaintext, or the end of the handshake. Parts of messages that
+    /// are no data are among them, which rustls keeps until they are complete.
     received: usize,
     /// Bytes that can be read from `tls`.
     plaintext: usize,
@@ -106,9 +110,12 @@ impl Session {
         self.output.capacity() + self.unread()
     }
 
-    /// Bytes of input that is incomplete or was not read.
+    /// Bytes of input that is incomplete or was not read. A few records that are complete and have
+    /// no data are none: an update of keys is no part of a request.
     pub(crate) fn unread(&self) -> usize {
-        self.received.max(self.records.received) + self.plaintext
+        let counts = self.is_handshaking() || self.received > MAX_UNCOUNTED;
+        let received = if counts { self.received } else { 0 };
+        received.max(self.records.received) + self.plaintext
     }
 
     /// Takes the first bytes of the client.

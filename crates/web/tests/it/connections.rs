@@ -47,23 +47,6 @@ fn a_client_that_pipelines_leaves_turns_to_others() {
     assert_eq!(replies(&received).len(), 5_000);
 }
 
-/// A reset would discard the reply at the client.
-#[test]
-fn input_behind_the_last_request_is_discarded_for_a_second() {
-    let mut world = World::new("");
-    let mut client = world.connect(source("198.51.100.1", 1));
-    write!(client, "GET {ANNOUNCE} HTTP/1.0\r\n\r\n").unwrap();
-    world.settle();
-    client.write_all(&[b'x'; 50_000]).unwrap();
-    world.settle();
-    assert_eq!(world.counters().open.get(), 1);
-    let (bytes, ended) = read_all(&mut client);
-    assert!(ended && replies(&bytes).len() == 1);
-    world.pass(2);
-    assert_eq!((world.counters().open.get(), world.closed(CloseCause::Served)), (0, 1));
-    world.check();
-}
-
 #[test]
 fn slow_heads_and_idle_connections_time_out() {
     let mut world = World::new("timeout = 10\nkeep_alive = 15\n");

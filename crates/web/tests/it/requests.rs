@@ -1,9 +1,6 @@
 //! What each request gets (BEP 3, 7, 23, 24, 31, 48).
 
-use onrush_testing::memory_tracker::{rules, settings};
-use onrush_tracker::close_cause::CloseCause;
-
-use crate::world::{ANNOUNCE, HASH, World, contains, get, read_all, source};
+use crate::world::{ANNOUNCE, HASH, World, contains};
 
 const SEEDER: &str =
     "/announce?info_hash=aaaaaaaaaaaaaaaaaaaa&peer_id=-XX0001-000000000000&port=7000&left=0";
@@ -53,15 +50,6 @@ fn a_scrape_has_the_counts_of_each_hash_once_and_sorted() {
         assert!(world.get("198.51.100.2", target).starts_with(b"d14:failure reason"), "{target}");
     }
     assert_eq!((world.refused("no_hash"), world.refused("info_hash")), (1, 1));
-    // A forbidden one has zeros; of the first ones within the limit.
-    let denied = "61".repeat(20);
-    let lists = format!(
-        "[access]\nmode = \"deny\"\ninfo_hashes = [\"{denied}\"]\n[scrape]\nmax_hashes = 1\n"
-    );
-    world.update_rules(rules(&settings(&lists)));
-    let query = format!("info_hash={HASH}&info_hash={other}");
-    let body = world.get("198.51.100.2", &format!("/scrape?{query}"));
-    assert_eq!(String::from_utf8_lossy(&body), format!("d5:filesd20:{HASH}{}ee", counts(0)));
     world.check();
 }
 
@@ -101,24 +89,5 @@ fn pages_and_paths() {
         assert!(reply.starts_with("HTTP/1.1 404 ") && !ended, "{reply}");
     }
     assert_eq!((world.counters().answered.get(), world.refused("path")), (2, 3));
-    world.check();
-}
-
-#[test]
-fn a_source_that_is_not_served_is_closed_without_a_byte() {
-    let mut world = World::new("[access]\nblocked = [\"198.51.100.9\"]\n");
-    let mut client = world.connect(source("198.51.100.9", 1));
-    world.settle();
-    assert_eq!(read_all(&mut client), (Vec::new(), true));
-    assert_eq!(world.closed(CloseCause::Blocked), 1);
-    // A rule that comes later applies to the next request.
-    let mut client = world.connect(source("198.51.100.8", 1));
-    let (replies, ended) = world.ask(&mut client, get(ANNOUNCE));
-    assert!(replies.len() == 1 && !ended);
-    let config = "[access]\nblocked = [\"198.51.100.0/24\"]\n";
-    world.update_rules(rules(&settings(config)));
-    // Whether it is valid or not.
-    assert_eq!(world.ask(&mut client, get("/announce")), (Vec::new(), true));
-    assert_eq!((world.closed(CloseCause::Blocked), world.refused("blocked")), (2, 1));
     world.check();
 }

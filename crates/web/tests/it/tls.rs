@@ -205,20 +205,6 @@ fn the_end_is_told_by_close_notify_and_then_by_fin() {
 }
 
 #[test]
-fn a_request_without_tls_is_told_to_use_it() {
-    let mut world = World::new("");
-    let mut client = world.connect_tls(source("198.51.100.1", 1));
-    let (replies, ended) = world.ask(&mut client, get(ANNOUNCE));
-    let reply = &replies[0];
-    assert!(ended && reply.status == 400 && reply.closes);
-    assert!(reply.body.windows(8).any(|part| part == b"https://"));
-    assert_eq!((world.refused("no_tls"), world.counters().https_requests.get()), (1, 1));
-    world.pass(2);
-    assert_eq!((world.closed(CloseCause::BadRequest), handshakes(&world)), (1, [0; 3]));
-    world.check();
-}
-
-#[test]
 fn what_is_no_handshake_fails_with_an_alert() {
     for bytes in
         [&b"\x16\x03\x01\x00\x05hello"[..], b"\x80\x2e\x01\x00\x02", b"\x15\x03\x03\0\x02\x02\x28"]
@@ -304,8 +290,15 @@ fn the_time_for_the_first_request_includes_the_handshake() {
     assert_eq!((world.closed(CloseCause::Timeout), client.ended), (1, Some(true)));
 }
 
-/// Encrypts parts of a message that rustls would not send, each in a record.
-fn encrypt(tls: ClientConnection, parts: &[&[u8]]) -> Vec<u8> {
+/// A client's configuration for [`encrypt`].
+fn with_secrets() -> Arc<ClientConfig> {
+    let mut config = client(&[&CERTIFICATE]);
+    Arc::make_mut(&mut config).enable_secret_extraction = true;
+    config
+}
+
+/// Encrypts what rustls would not send, each part in a record.
+fn encrypt(tls: ClientConnection, typ: ContentType, parts: &[&[u8]]) -> Vec<u8> {
     let Some(SupportedCipherSuite::Tls13(suite)) = tls.negotiated_cipher_suite() else {
         panic!("TLS 1.3");
     };
@@ -313,7 +306,7 @@ fn encrypt(tls: ClientConnection, parts: &[&[u8]]) -> Vec<u8> {
     let ConnectionTrafficSecrets::Aes128Gcm { key, iv } = secrets else { panic!("AES-128") };
     let mut encrypter = suite.aead_alg.encrypter(key, iv);
     let mut encrypt = |(part, sequence): (&&[u8], u64)| {
-        let (typ, version) = (ContentType::Handshake, ProtocolVersion::TLSv1_2);
+        let version = ProtocolVersion::TLSv1_2;
         let message = OutboundPlainMessage { typ, version, payload: (*part).into() };
         encrypter.encrypt(message, sequence).unwrap().encode()
     };
@@ -324,11 +317,10 @@ fn encrypt(tls: ClientConnection, parts: &[&[u8]]) -> Vec<u8> {
 
 #[test]
 fn incomplete_records_and_messages_count_as_memory() {
-    let mut config = ClientConfig::clone(&client(&[&CERTIFICATE]));
-    config.enable_secret_extraction = true;
-    let config = Arc::new(config);
+    let config = with_secrets();
     let record = |_: ClientConnection| [&b"\x17\x03\x03\x40\x00"[..], &[0; 16_000]].concat();
-    let message = |tls| encrypt(tls, &[b"\x18\0\xff\xff", &[0; 16_000], &[0; 16_000]]);
+    let parts = [&b"\x18\0\xff\xff"[..], &[0; 16_000], &[0; 16_000]];
+    let message = |tls| encrypt(tls, ContentType::Handshake, &parts);
     let kinds: [&dyn Fn(ClientConnection) -> Vec<u8>; 2] = [&record, &message];
     for part_of in kinds {
         let mut world = World::new("buffer_memory = 1_048_576\nconnections_per_source = 1000\n");
@@ -350,6 +342,27 @@ fn incomplete_records_and_messages_count_as_memory() {
         world.pass(11);
         let counters = world.counters();
         assert_eq!((counters.https_open.get(), counters.buffered_bytes.get()), (0, 0));
+        world.check();
+    }
+}
+
+#[test]
+fn complete_records_without_data_are_no_part_of_a_request() {
+    for (typ, content) in [
+        // An update of keys (RFC 8446, section 4.6.3).
+        (ContentType::Handshake, &b"\x18\0\0\x01\0"[..]),
+        (ContentType::ApplicationData, b""),
+    ] {
+        let mut world = World::new("timeout = 5\nkeep_alive = 60\n");
+        let mut client = connect(&world, &with_secrets());
+        client.write(get("/health"));
+        client.settle(&mut world);
+        client.client.write_all(&encrypt(client.tls, typ, &[content])).unwrap();
+        world.pass(30);
+        let counters = world.counters();
+        assert_eq!((counters.https_open.get(), counters.buffered_bytes.get()), (1, 0), "{typ:?}");
+        world.pass(32);
+        assert_eq!(world.closed(CloseCause::Idle), 1, "{typ:?}");
         world.check();
     }
 }

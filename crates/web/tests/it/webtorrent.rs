@@ -335,43 +335,6 @@ fn failures_name_the_action_and_the_info_hash() {
 }
 
 #[test]
-fn what_breaks_a_rule_ends_the_connection_with_its_code() {
-    let mut world = World::new("[webtorrent]\nmax_message = 5000\nmemberships = 2\n");
-    for (frames, code, cause) in [
-        (b"\x81\x02hi".to_vec(), 1002, CloseCause::Frame),
-        (frame(TEXT, b"\xff"), 1007, CloseCause::Frame),
-        (frame(TEXT, &[b' '; 5001]), 1009, CloseCause::Frame),
-        // Also within a message.
-        (
-            [part(TEXT, b"{"), frame(CLOSE, &1001u16.to_be_bytes())].concat(),
-            1001,
-            CloseCause::Client,
-        ),
-    ] {
-        let mut browser = Browser::new(&mut world, 1);
-        browser.join(&mut world);
-        let before = world.closed(cause);
-        browser.client.write_all(&frames).unwrap();
-        assert_eq!(browser.close_code(&mut world), code);
-        assert_eq!(world.counters().webrtc_swarms.get(), 0, "it is no member any more");
-        world.pass(2);
-        assert_eq!(world.closed(cause), before + 1);
-    }
-    let mut browser = Browser::new(&mut world, 1);
-    for (swarm, is_closed) in [("a", false), ("b", false), ("a", false), ("c", true)] {
-        browser.send(&browser.announce(&swarm.repeat(20), json!({})));
-        match is_closed {
-            false => assert_eq!(browser.messages(&mut world).len(), 1),
-            true => assert_eq!(browser.close_code(&mut world), 1008),
-        }
-    }
-    world.pass(2);
-    let ended = (world.closed(CloseCause::Memberships), world.refused("memberships"));
-    assert_eq!((ended, world.metrics.incoming.v4.announces.get()), ((1, 1), 4 + 3));
-    world.check();
-}
-
-#[test]
 fn the_membership_in_a_swarm_that_is_forbidden_ends_with_the_next_announce() {
     let mut world = World::new("[webtorrent]\nmemberships = 1\n");
     let mut browser = Browser::new(&mut world, 1);
@@ -474,24 +437,4 @@ fn offers_that_wait_at_times_do_not_keep_a_silent_client_open() {
         assert_eq!(world.closed(CloseCause::Timeout), 1, "{first}");
         world.check();
     }
-}
-
-#[test]
-fn half_sent_messages_stay_within_the_memory_for_buffers() {
-    let limit = 2 << 20;
-    let keys = format!("buffer_memory = {limit}\nconnections_per_source = 2_000\n");
-    let mut world = World::new(&keys);
-    let half = &frame(TEXT, &[b' '; 65_000])[..32_000];
-    let mut browsers = Vec::new();
-    for _ in 0..2_000 {
-        let mut browser = Browser::new(&mut world, 1);
-        browser.client.write_all(half).unwrap();
-        world.settle();
-        assert!(world.counters().buffered_bytes.get() <= limit);
-        browsers.push(browser.client);
-    }
-    assert!(world.closed(CloseCause::Memory) > 1_900);
-    world.pass(12);
-    assert_eq!(world.counters().buffered_bytes.get(), 0);
-    world.check();
 }

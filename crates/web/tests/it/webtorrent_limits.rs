@@ -483,7 +483,10 @@ fn assert_left(world: &mut World, cause: CloseCause, abandoned: u64) {
 #[test]
 fn no_member_stays_when_its_connection_ends_with_the_announce_in_flight() {
     type End = fn(&mut World, &mut Browser);
-    let close: End = |_, it| it.client.write_all(&frame(CLOSE, b"")).unwrap();
+    // Also within a message.
+    let close: End = |_, it| {
+        it.client.write_all(&[part(TEXT, b"{"), frame(CLOSE, b"")].concat()).unwrap();
+    };
     let finish: End = |_, it| it.client.finish().unwrap();
     let pause: End = |world, _| drop(world.orders().pause_fronts().unwrap());
     let stop: End = |world, it| {
