@@ -24,8 +24,8 @@ use crate::record::{Measured, Point};
 
 pub use published::Published;
 
-/// The device and the addresses of a load over veth devices (scripts/bench-xdp).
-const VETH: &str = "--xdp onrush1 --source 198.19.0.1-198.19.3.232";
+/// The device of a load over veth devices (scripts/bench-xdp).
+const VETH: &str = "--xdp onrush1 --live-frames";
 /// Connections per second that even the slowest tracker accepts by TLS.
 const IDLE_PER_SECOND: f64 = 500.0;
 
@@ -246,9 +246,11 @@ impl Load<'_> {
         };
         let line = format!("{mix} --target {target} --seed {seed}");
         let line = format!("{line} --workers {} --pin {}", cpus.len(), joined(cpus, ","));
-        let veth = if self.mix.protocol() == Protocol::Veth { VETH } else { "" };
-        let words = line.split(' ').chain(veth.split_whitespace());
-        let mut arguments: Vec<String> = words.map(Into::into).collect();
+        let mut arguments: Vec<String> = line.split(' ').map(Into::into).collect();
+        if self.mix.protocol() == Protocol::Veth {
+            arguments.extend(VETH.split(' ').map(Into::into));
+            arguments.extend(networks());
+        }
         // Over WebSocket swarms follow from the connections: an offer needs another member.
         let swarms = self.dose.swarms.filter(|_| !self.mix.protocol().is_webtorrent());
         if let Some(swarms) = swarms {
@@ -317,6 +319,13 @@ fn of_idle(report: Report) -> anyhow::Result<Measured> {
         idle_warnings: report.warnings,
         ..Measured::default()
     })
+}
+
+/// The 1,000 addresses of a load over veth devices: replies have few peers of one /24, so a load
+/// from few of them costs a tracker of ours more than the clients of public swarms do.
+fn networks() -> impl Iterator<Item = String> {
+    let four = |network| format!("198.19.{network}.1-198.19.{network}.4");
+    (0..250).flat_map(move |network| ["--source".into(), four(network)])
 }
 
 fn joined<T: ToString>(items: &[T], separator: &str) -> String {
@@ -408,9 +417,8 @@ pub(crate) mod tests {
         assert!(text.ends_with(" --pin 4,5 --strangers"), "{text}");
         let over_veth = Load { mix: Mix::VethConnects, ..load };
         let text = over_veth.arguments("--profile classic").join(" ");
-        assert!(
-            text.contains(" --target 127.0.0.1:7000 ") && text.contains(" --xdp onrush1 --source ")
-        );
+        assert!(text.contains(" --target 127.0.0.1:7000 "), "{text}");
+        assert!(text.contains(" --xdp onrush1 --live-frames --source 198.19.0.1-198.19.0.4 "));
     }
 
     /// Ten announces and their replies, a right and a wrong offer, a right answer, a reply to one.

@@ -32,7 +32,7 @@ const MESSAGES: &str = "Over WebSocket every right message that the load tester 
 /// The sentences that define the figures over veth devices.
 const VETH: &str = "Tracker and load are in two network namespaces. CPU time of the tracker is \
                     that of its process, of the thread that polls its device (NAPI), and of \
-                    ksoftirqd on its vCPU. ";
+                    ksoftirqd on its vCPU. Requests are frames of an XDP program, not of sockets. ";
 
 /// Reads `directory`, writes its report there, and returns the text.
 ///

@@ -131,6 +131,8 @@ pub struct Setup {
     pub peers: [u32; 2],
     /// The interface whose queues the load uses (AF_XDP, native mode).
     pub xdp: Option<String>,
+    /// Whether an XDP program transmits the requests in place of AF_XDP sockets.
+    pub live_frames: bool,
     /// The settings of a load over HTTP.
     pub http: Option<HttpSettings>,
     /// The settings of a load over WebSocket.
@@ -442,6 +444,7 @@ pub(crate) mod tests {
             swarms: 1000,
             peers: [1300, 0],
             xdp: None,
+            live_frames: false,
             http: None,
             ws: None,
         };

@@ -23,6 +23,7 @@ use crate::series::{Intervals, Recorder, Sample};
 use crate::sources::Network;
 use crate::tally::Tally;
 use crate::worker::{LoadSettings, Nanos, Next, Pace, Prepared, Window, Worker};
+use crate::xdp::XdpSettings;
 use crate::{ws, xdp};
 
 /// Interval at which the main thread makes samples while workers run.
@@ -42,8 +43,8 @@ pub struct RunSettings {
     pub tracker: Vec<u32>,
     /// Whether progress is hidden.
     pub quiet: bool,
-    /// The interface whose queues a load over UDP uses.
-    pub xdp: Option<String>,
+    /// The queues that a load over UDP uses.
+    pub xdp: Option<XdpSettings>,
 }
 
 impl RunSettings {
@@ -78,10 +79,10 @@ pub fn over_udp(
     let sockets = networks.first().map_or(0, |network| network.sockets);
     let names = targets.iter().map(ToString::to_string).collect();
     let setup = setup(plan, names, settings, sockets);
-    let Some(interface) = &settings.xdp else {
+    let Some(queues) = &settings.xdp else {
         return run(plan, networks, setup, settings, stop, beside, warnings);
     };
-    let (networks, _program) = xdp::open(interface, networks, targets).context("--xdp")?;
+    let (networks, _program) = xdp::open(queues, networks, targets).context("--xdp")?;
     run(plan, networks, setup, settings, stop, beside, warnings)
 }
 
@@ -199,7 +200,8 @@ fn setup(plan: &Plan, targets: Vec<String>, settings: &RunSettings, sockets: usi
         profile: plan.profile.clone(),
         swarms: population.swarms,
         peers: families.map(|family| population.peers(family)),
-        xdp: settings.xdp.clone(),
+        xdp: settings.xdp.as_ref().map(|queues| queues.interface.clone()),
+        live_frames: settings.xdp.as_ref().is_some_and(|queues| queues.live_frames),
         http: None,
         ws: None,
     }

@@ -29,6 +29,15 @@ const RING: u32 = 2_048;
 /// Datagrams of a batch: that of the UDP sockets.
 const BATCH: usize = 128;
 
+/// How the queues of an interface are used, in native mode.
+#[derive(Clone, Debug)]
+pub struct XdpSettings {
+    /// Its name.
+    pub interface: String,
+    /// Whether an XDP program transmits the frames in place of AF_XDP sockets.
+    pub live_frames: bool,
+}
+
 /// Checks that there is such an interface, and that this process may use its queues.
 ///
 /// # Errors
@@ -83,10 +92,11 @@ pub(crate) struct XdpNetwork {
 /// # Errors
 /// When the program cannot be attached, a queue cannot be opened, or there are fewer than workers.
 pub(crate) fn open(
-    interface: &str,
+    settings: &XdpSettings,
     networks: Vec<Network>,
     targets: &[SocketAddr],
 ) -> anyhow::Result<(Vec<XdpNetwork>, Program)> {
+    let XdpSettings { interface, live_frames } = settings;
     let (workers, count) = (networks.len(), device::queues(interface));
     ensure!(
         count as usize >= workers,
@@ -98,7 +108,7 @@ pub(crate) fn open(
     let mut queues: Vec<_> = networks.iter().map(|_| Vec::new()).collect();
     for queue in 0..count {
         let options = QueueOptions {
-            interface: interface.to_owned(),
+            interface: interface.clone(),
             queue,
             place: queue,
             ring: RING,
@@ -106,7 +116,10 @@ pub(crate) fn open(
             zero_copy: false,
             busy_poll: 0,
         };
-        let open = Queue::open(options.clone(), RELEASE)?;
+        let mut open = Queue::open(options.clone(), RELEASE)?;
+        if *live_frames {
+            open = open.with_live_frames().context("--live-frames")?;
+        }
         queues[queue as usize % workers].push((options, Some(open)));
     }
     program.redirect_queues(index, 0, count)?;

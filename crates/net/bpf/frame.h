@@ -3,8 +3,8 @@
  * Frames of UDP over Ethernet: where their parts are, and their checksums.
  *
  * Plain frames are: Ethernet, at most one 802.1Q tag, IPv4 without options or IPv6 without
- * extension headers, UDP. No fragments, no link-local addresses, at most MAX_FRAME bytes. Programs
- * pass all others to the kernel.
+ * extension headers, UDP. No fragments, no link-local addresses, no MAC address of a group as the
+ * source, at most MAX_FRAME bytes. Programs pass all others to the kernel.
  */
 #ifndef ONRUSH_FRAME_H
 #define ONRUSH_FRAME_H
@@ -141,7 +141,7 @@ inline_function int parse_v4(struct frame *frame)
 		return 0;
 	if (ip->version != 4 || ip->ihl != 5 || ip->protocol != IPPROTO_UDP)
 		return 0;
-	/* A fragment, or one that more follow. */
+	/* A fragment: it has an offset, or more fragments follow. */
 	if (ip->frag_off & bpf_htons(0x3fff))
 		return 0;
 	if (is_link_local_v4(ip->saddr) || is_link_local_v4(ip->daddr))
@@ -177,6 +177,9 @@ inline_function __be16 parse_ethernet(struct frame *frame, void *data, void *end
 	struct tag *tag = (void *)(ethernet + 1);
 
 	if ((void *)tag > end || end - data > MAX_FRAME)
+		return 0;
+	/* A reply would go to the whole group. */
+	if (ethernet->h_source[0] & 1)
 		return 0;
 	*frame = (struct frame){ .end = end, .ethernet = ethernet, .ip = tag };
 	if (ethernet->h_proto != bpf_htons(ETH_P_8021Q))

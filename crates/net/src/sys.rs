@@ -9,8 +9,9 @@ pub(crate) mod link;
 pub(crate) mod mapped;
 pub(crate) mod message;
 
+use std::ffi::CStr;
 #[cfg(target_env = "gnu")]
-use std::ffi::{CStr, c_char};
+use std::ffi::c_char;
 use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -61,9 +62,16 @@ pub(crate) fn clock_error() -> Result<u64, Errno> {
     Errno::result(result).map(|_| u64::try_from(micros).unwrap_or(0))
 }
 
-/// The MTU of the interface with this name, bytes (netdevice(7)).
-pub(crate) fn mtu(interface: &str) -> std::io::Result<u32> {
-    let request = ask_interface(interface, libc::SIOCGIFMTU, &mut [])?;
+/// The MTU of the interface with this index, bytes (netdevice(7)).
+pub(crate) fn mtu(interface: u32) -> std::io::Result<u32> {
+    let mut name = [0u8; libc::IF_NAMESIZE];
+    // SAFETY: the function writes at most as many bytes, with a zero at their end.
+    // Reason: nix's wrapper allocates, and a worker calls this every second.
+    if unsafe { libc::if_indextoname(interface, name.as_mut_ptr().cast()) }.is_null() {
+        return Err(std::io::Error::last_os_error());
+    }
+    let name = CStr::from_bytes_until_nul(&name).ok().and_then(|name| name.to_str().ok());
+    let request = ask_interface(name.unwrap_or_default(), libc::SIOCGIFMTU, &mut [])?;
     // SAFETY: the kernel has written the MTU.
     Ok(u32::try_from(unsafe { request.ifr_ifru.ifru_mtu }).unwrap_or(0))
 }

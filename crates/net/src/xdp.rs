@@ -7,6 +7,7 @@
 //! | [`program`] | a program, its maps, and where it is attached |
 //! | [`backend`] | the queues and UDP sockets of a worker |
 //! | [`queue`] | the AF_XDP socket of a queue |
+//! | `live` | the frames of a client that the kernel transmits without a socket |
 //! | `rings` | the rings of a queue: which frames are where |
 //! | `ring` | one side of a ring |
 //! | `umem` | the frames of a queue |
@@ -15,6 +16,7 @@
 pub mod backend;
 pub mod device;
 mod frame;
+mod live;
 pub mod program;
 pub mod queue;
 mod ring;

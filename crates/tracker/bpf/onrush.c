@@ -2,8 +2,8 @@
 /*
  * Intake in the driver: what the daemon's intake answers at once or drops, for plain frames to its
  * addresses. The program answers connects, drops and counts what intake would drop, and redirects
- * other requests to the workers' AF_XDP sockets. Where it is unsure, it passes the frame to the
- * kernel, which has the workers' UDP sockets.
+ * other requests to the workers' AF_XDP sockets. A frame that it does not decide on it passes to
+ * the kernel, which has the workers' UDP sockets.
  *
  * The checks are those of crates/tracker/src/intake/mod.rs, in their order. crates/tracker/src/xdp
  * has the other side of the maps.
@@ -22,6 +22,8 @@
 /* From socket.h of the C library, which BPF programs do not have. */
 #define AF_INET 2
 #define AF_INET6 10
+/* The loopback device of each network namespace, from which the kernel looks up its own routes. */
+#define LOOPBACK 1
 
 /* Where the daemon listens: an address on a device, with its VLAN. */
 struct place {
@@ -47,13 +49,13 @@ struct phase {
 	__u32 valid; /* bit n: ids with tag n */
 };
 
-/* What is no verdict: a request that a worker has to answer. */
+/* In place of an XDP action: a worker has to answer the request. */
 #define TO_WORKERS -1
 
 #define PHASES 4
 #define KEY_SETS 3
 
-/* What the daemon renews every second, in two buffers that take turns. */
+/* What the daemon renews every second, in two buffers, used alternately. */
 struct rules {
 	struct phase phases[PHASES];
 	struct key keys[KEY_SETS][TAG + 1]; /* of new ids first, by tag */
@@ -185,7 +187,7 @@ inline_function const struct device *find_device(const struct frame *frame, __u3
 	return device;
 }
 
-/* An address that no datagram on a link comes from, and whose datagrams the kernel drops. */
+/* A source address that no host on a link has; the kernel drops such datagrams. */
 inline_function int is_martian(const struct frame *frame)
 {
 	if (frame->is_v4) {
@@ -292,12 +294,13 @@ inline_function int pass(const struct request *request)
 /*
  * Where replies are routed, writes the next hop towards the source as the frame's source MAC
  * address, to which the program and the workers send them. 0 where there is none on the interface
- * that the request came from.
+ * that the request came from. A lookup takes forwarding on the interface that it starts from: on
+ * the loopback device that forwards no packet of another host.
  */
 inline_function int find_next_hop(struct xdp_md *context, struct request *request)
 {
 	const struct frame *frame = &request->frame;
-	struct bpf_fib_lookup route = { .ifindex = context->ingress_ifindex };
+	struct bpf_fib_lookup route = { .ifindex = LOOPBACK };
 
 	if (!(request->rules->flags & NEXT_HOP))
 		return 1;
@@ -369,7 +372,7 @@ inline_function int examine(struct xdp_md *context, struct request *request)
 	if (frame->len < REQUEST_LEN)
 		return refuse(request, SHORT);
 	if ((void *)payload + REQUEST_LEN > frame->end)
-		return XDP_PASS; /* for the verifier: the length is within the frame */
+		return XDP_PASS; /* never, as parse_ip has checked the length: the verifier needs it */
 	head = (__u64)bpf_ntohl(payload[0]) << 32 | bpf_ntohl(payload[1]);
 	switch (bpf_ntohl(payload[2])) {
 	case ACTION_CONNECT:

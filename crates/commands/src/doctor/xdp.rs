@@ -1,5 +1,5 @@
-//! Checks of the interfaces of `[xdp]`. Without any: what the interface of the default route can.
-//! Interrupts that reach one vCPU are found by the check of cards.
+//! Checks of the interfaces of `[xdp]`. Without any: which XDP the interface of the default route
+//! has. Interrupts that reach one vCPU are found by the check of cards.
 
 use std::fs;
 use std::path::Path;
@@ -163,7 +163,7 @@ fn described(files: &Files, (device, driver): &(Device, Driver)) -> String {
         Some(XdpSupport::ZeroCopy) => "has native XDP and zero-copy",
         Some(XdpSupport::Native) => "has native XDP without zero-copy",
         Some(XdpSupport::Generic) => "has generic XDP only",
-        None => "does not tell of its XDP, which takes Linux 6.3",
+        None => "does not report its XDP (Linux 6.3 does)",
     };
     let kind = of_card.unwrap_or_else(|| device.kind.clone());
     format!("the driver of {} ({kind}) {support}", device.name)

@@ -48,9 +48,9 @@ keys! {
 
         /// Where the program sends replies: "back" to the MAC address that the request came from,
         /// "table" to the next hop of the kernel's routing table. The latter needs forwarding on
-        /// the interface (net.ipv4.conf.eth0.forwarding=1, and the same of net.ipv6). Where the
-        /// table leads to another interface, or to a next hop whose MAC address is unknown, workers
-        /// answer.
+        /// the loopback device alone (net.ipv4.conf.lo.forwarding=1, and the same of net.ipv6).
+        /// Where the table leads to another interface, or to a next hop whose MAC address is
+        /// unknown, workers answer.
         pub replies: XdpReplies = word(&["back", "table"]).default("\"back\""),
 
         /// How long an idle worker polls the device of a queue at each look (SO_BUSY_POLL,

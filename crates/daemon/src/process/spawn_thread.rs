@@ -3,7 +3,8 @@
 //! own.
 //!
 //! Capabilities belong to threads, and a process gets those that its starter has in the ambient set
-//! (capabilities(7)). The thread keeps them permitted, and raises them while it works for others.
+//! (capabilities(7)). The thread keeps them permitted, and makes them effective and ambient while
+//! it does a job.
 
 use std::io;
 use std::thread;
@@ -15,7 +16,7 @@ use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 #[derive(Clone, Debug)]
 pub struct SpawnThread(Sender<Job>);
 
-/// Work for the thread, which is told whether it has its capabilities.
+/// A job; its argument is whether the capabilities could be raised.
 type Job = Box<dyn FnOnce(io::Result<()>) + Send>;
 
 impl SpawnThread {
@@ -45,7 +46,7 @@ impl SpawnThread {
         Ok(Self(jobs))
     }
 
-    /// Does some work with the capabilities, which a process that is started then has, too.
+    /// Does `work` with the capabilities; a process that it starts has them, too.
     ///
     /// # Errors
     /// That of the work, or when it cannot be done.

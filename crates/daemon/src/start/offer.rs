@@ -31,7 +31,7 @@ impl Tracker {
         let (Some(lock), Some(directory)) = (&self.files.lock, &settings.state_dir) else { return };
         let (events, handoffs) = unbounded();
         let path = directory.join(SOCKET);
-        let sections = sections(&group, listeners, self.xdp.as_mut(), lock);
+        let sections = sections(&group, listeners, self.xdp.as_ref(), lock);
         let listening = sections.and_then(|(sections, descriptors)| {
             let handoff = Handoff {
                 version: version().to_owned(),
@@ -46,6 +46,7 @@ impl Tracker {
             let side = PredecessorSide {
                 handoff,
                 descriptors,
+                queues: self.xdp.as_ref().map(XdpProgram::open_queues).unwrap_or_default(),
                 control: self.files.control.clone(),
                 orders: self.running.orders().clone(),
                 limit: settings.limits.peers,
@@ -67,7 +68,7 @@ impl Tracker {
 fn sections(
     group: &Group,
     listeners: Vec<web::Group>,
-    xdp: Option<&mut XdpProgram>,
+    xdp: Option<&XdpProgram>,
     lock: &StateLock,
 ) -> io::Result<(Vec<Section>, Vec<Vec<OwnedFd>>)> {
     let mut all = Vec::new();
@@ -84,8 +85,6 @@ fn sections(
         for (index, link) in xdp.links() {
             all.push((SectionKind::Xdp(index), vec![link.try_clone_to_owned()?]));
         }
-        let queues = xdp.take_queues().into_iter();
-        all.extend(queues.map(|(id, descriptors)| (SectionKind::Queue(id), descriptors)));
     }
     all.push((SectionKind::Lock, lock.share()?));
     let of = |(kind, descriptors): (_, Vec<OwnedFd>)| {

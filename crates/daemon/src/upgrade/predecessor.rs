@@ -15,6 +15,7 @@ use onrush_net::descriptors::Peer;
 use onrush_swarm::{Interest, Shard, Totals};
 
 use crate::state_files::ControlSocket;
+use crate::xdp::OpenQueues;
 use onrush_replica::delta::{CompletedHandoff, Since};
 use onrush_replica::dump;
 use onrush_replica::handoff::{
@@ -60,6 +61,8 @@ pub struct PredecessorSide {
     pub handoff: Handoff,
     /// The descriptors of each section of the handoff.
     pub descriptors: Vec<Vec<OwnedFd>>,
+    /// The queues that are open when a handoff begins become further sections.
+    pub queues: OpenQueues,
     /// The control socket, which may be made again until a handoff begins.
     pub control: Option<ControlSocket>,
     /// Sends orders to the workers.
@@ -221,11 +224,16 @@ impl PredecessorSide {
         let listener = control.as_ref().and_then(|socket| socket.listener()).into_iter();
         let listener = listener.map(|it| it.as_fd().try_clone_to_owned());
         let listener = listener.collect::<io::Result<Vec<_>>>()?;
-        let (kind, count) = (SectionKind::Control, listener.len());
-        handoff.sections.push(Section { kind, count });
+        let queues = self.queues.copies()?.into_iter();
+        let queues = queues.map(|(id, descriptors)| (SectionKind::Queue(id), descriptors));
+        let (kinds, further): (Vec<_>, Vec<_>) =
+            queues.chain([(SectionKind::Control, listener)]).unzip();
+        let counts = further.iter().map(Vec::len);
+        let section = |(kind, count)| Section { kind, count };
+        handoff.sections.extend(kinds.into_iter().zip(counts).map(section));
         link.send(&Message::Handoff(handoff))?;
         link.send_descriptors(&self.descriptors)?;
-        link.send_descriptors(&[listener])?;
+        link.send_descriptors(&further)?;
         // The successor binds further sockets, and may read long lists.
         let keeps = match link.receive(LOAD_TIMEOUT) {
             Ok(Message::Accept { keeps }) => keeps,
@@ -329,7 +337,9 @@ impl PredecessorSide {
         };
         let taken = keeps.iter().filter_map(queue).collect();
         let kinds = self.handoff.sections.iter().map(|section| section.kind);
-        let dropped = kinds.filter(|kind| !keeps.contains(kind));
+        // Also those that were opened since the handoff began.
+        let queues = self.queues.ids().into_iter().map(SectionKind::Queue);
+        let dropped = kinds.chain(queues).filter(|kind| !keeps.contains(kind));
         let (mut udp, mut web, mut may_have_queues) = (Vec::new(), Vec::new(), false);
         for kind in dropped {
             match kind {

@@ -1,6 +1,6 @@
 //! Loads the XDP program, attaches it to the configured interfaces and opens their queues, before
-//! the process changes its user and loses what that takes. The program passes every frame until it
-//! has rules.
+//! the process changes its user and drops the capabilities that this needs. The program passes
+//! every frame until it has rules.
 
 use std::fs;
 use std::io;
@@ -107,6 +107,7 @@ impl Attempt {
                     if let Some(error) = loaded.add_queues(name, index, settings, None) {
                         self.fail(Refused::new(key(), &error), WITHOUT_QUEUE)?;
                     }
+                    self.warnings.extend(queues::left_out(name, settings));
                 }
                 Err(error @ AttachError::Occupied(..)) if is_successor => {
                     loaded.occupied.push((name.clone(), Refused::new(key(), &error)));
@@ -165,6 +166,7 @@ impl Attempt {
                     if let Some(error) = failure {
                         self.fail(Refused::new(refused.key, &error), WITHOUT_QUEUE)?;
                     }
+                    self.warnings.extend(queues::left_out(&name, settings));
                     loaded.interfaces.push((name, index));
                     loaded.links.push((index, link));
                 }
@@ -252,6 +254,7 @@ pub fn check(settings: &Settings) -> (Vec<Refused>, Vec<String>) {
     }
     let is_there = |name: &&str| devices.iter().any(|device| device.name == **name);
     let found = keys.interfaces.iter().map(String::as_str).filter(is_there);
+    notes.extend(found.clone().filter_map(|name| queues::left_out(name, settings)));
     notes.push(queues::note(found, settings));
     if keys.connects == XdpConnects::Auto && !answers(keys, &devices).answer_connects {
         notes.push(
@@ -313,7 +316,7 @@ fn missing_capabilities() -> Vec<String> {
     NEEDED.into_iter().filter(|it| !has(*it)).map(|name| name.to_string()).collect()
 }
 
-/// Who answers connects, and where replies go.
+/// Whether program or workers answer connects, and to which MAC address.
 fn answers(keys: &Keys, devices: &[Device]) -> XdpSettings {
     let is_veth = |it: &Device| it.kind == VETH && keys.interfaces.contains(&it.name);
     XdpSettings {
@@ -326,13 +329,11 @@ fn answers(keys: &Keys, devices: &[Device]) -> XdpSettings {
     }
 }
 
-/// A warning for each sysctl without which the kernel does not look into the routing table for a
-/// program.
+/// A warning for each sysctl without which bpf_fib_lookup() finds no route: it takes forwarding on
+/// the interface that a lookup starts from.
 fn without_table(keys: &Keys) -> Vec<String> {
-    let interfaces = keys.interfaces.iter().filter(|_| keys.replies == XdpReplies::Table);
-    let sysctls = interfaces.flat_map(|name| {
-        ["ipv4", "ipv6"].map(|family| format!("net/{family}/conf/{name}/forwarding"))
-    });
+    let families = ["ipv4", "ipv6"].iter().filter(|_| keys.replies == XdpReplies::Table);
+    let sysctls = families.map(|family| format!("net/{family}/conf/lo/forwarding"));
     let is_off = |sysctl: &String| {
         fs::read_to_string(format!("/proc/sys/{sysctl}")).is_ok_and(|value| value.trim() == "0")
     };

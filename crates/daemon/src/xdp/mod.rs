@@ -20,7 +20,6 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use onrush_config::Settings;
-use onrush_net::QueueId;
 use onrush_net::xdp::device::{addresses, devices};
 use onrush_tracker::clock::Clock;
 use onrush_tracker::connection::ConnectionIds;
@@ -32,8 +31,9 @@ use onrush_tracker::xdp::{Place, XdpIntake, XdpSettings};
 use crate::notice::{Notice, Repeats};
 use load::Loaded;
 use places::places;
+pub use queues::OpenQueues;
 
-/// Seconds until the program gets blocked sources that it lacks once more.
+/// Seconds until blocked sources that the program lacks are loaded again.
 const RETRY: u32 = 30;
 
 /// The program of this process.
@@ -43,8 +43,8 @@ pub struct XdpProgram {
     interfaces: Vec<Interface>,
     /// The queues of all interfaces, which the workers have.
     queues: usize,
-    /// Copies of their descriptors, for a successor.
-    copies: Vec<(QueueId, Vec<OwnedFd>)>,
+    /// Those that are open.
+    open: OpenQueues,
     settings: XdpSettings,
     ids: ConnectionIds,
     /// The addresses of the workers' sockets.
@@ -57,6 +57,8 @@ pub struct XdpProgram {
     lacking: u32,
     /// The places that the program serves: the MAC address of each, and the number of its counters.
     places: HashMap<Place, ([u8; 6], u16)>,
+    /// Whether no other interface has an address of the sockets.
+    covers_all: bool,
     /// The links of the predecessor, on which this program replaces another one.
     links: Vec<(u32, OwnedFd)>,
 }
@@ -67,8 +69,9 @@ struct Interface {
     name: String,
     index: u32,
     metrics: Arc<WorkerMetrics>,
-    /// Whether the host no longer has it.
-    is_gone: bool,
+    /// Whether the program is not there: the host no longer has the interface, or another program
+    /// stayed.
+    is_lost: bool,
 }
 
 impl XdpProgram {
@@ -76,12 +79,12 @@ impl XdpProgram {
     /// blocked sources as this member. It passes every frame until it has rules.
     pub fn new(loaded: Loaded, ids: ConnectionIds, listen: &[SocketAddr], member: usize) -> Self {
         let interface =
-            |(name, index)| Interface { name, index, metrics: Arc::default(), is_gone: false };
+            |(name, index)| Interface { name, index, metrics: Arc::default(), is_lost: false };
         Self {
             intake: loaded.intake,
             interfaces: loaded.interfaces.into_iter().map(interface).collect(),
             queues: loaded.queue_count,
-            copies: loaded.queues.copies,
+            open: loaded.queues.open,
             settings: loaded.settings,
             ids,
             listen: listen.to_vec(),
@@ -89,6 +92,7 @@ impl XdpProgram {
             rules: None,
             lacking: 0,
             places: HashMap::new(),
+            covers_all: false,
             links: loaded.links,
         }
     }
@@ -98,7 +102,7 @@ impl XdpProgram {
         self.interfaces.iter().map(|it| Member::program(&it.name, it.metrics.clone()))
     }
 
-    /// Where it is, who answers connects, and the queues, for the log.
+    /// A line for the log: interfaces, whether program or workers answer connects, queues.
     pub fn line(&self, settings: &Settings) -> String {
         let names: Vec<_> = self.interfaces.iter().map(|it| it.name.as_str()).collect();
         let by = if self.settings.answer_connects { "the program" } else { "the workers" };
@@ -115,9 +119,9 @@ impl XdpProgram {
         self.intake.links()
     }
 
-    /// Copies of the descriptors of the queues that were open at the start, for a successor. Once.
-    pub fn take_queues(&mut self) -> Vec<(QueueId, Vec<OwnedFd>)> {
-        mem::take(&mut self.copies)
+    /// The open queues, for a successor.
+    pub fn open_queues(&self) -> OpenQueues {
+        self.open.clone()
     }
 
     /// Replaces the program of the predecessor, which has released the sockets. Returns a warning
@@ -126,8 +130,11 @@ impl XdpProgram {
         let mut warnings = Vec::new();
         for (index, link) in mem::take(&mut self.links) {
             if let Err(error) = self.intake.replace(index, link) {
-                let interface = self.interfaces.iter().find(|it| it.index == index);
-                let name = interface.map_or("an interface", |it| &it.name);
+                let interface = self.interfaces.iter_mut().find(|it| it.index == index);
+                let name = interface.map_or("an interface", |it| {
+                    it.is_lost = true;
+                    &it.name
+                });
                 warnings.push(format!(
                     "cannot replace the XDP program at {name}: {error}; sockets alone serve there"
                 ));
@@ -158,9 +165,10 @@ impl XdpProgram {
         )])
     }
 
-    /// Whether the program decides what arrives at all of its interfaces.
+    /// Whether the program decides all that arrives from other hosts.
     pub fn is_in_force(&self) -> bool {
-        self.intake.has_all_blocked() && self.interfaces.iter().all(|it| !it.is_gone)
+        let is_attached = self.covers_all && self.interfaces.iter().all(|it| !it.is_lost);
+        is_attached && self.intake.has_all_blocked()
     }
 
     /// Call every second: renews addresses and rules, and reads the counters.
@@ -214,12 +222,14 @@ impl XdpProgram {
         let mut gone = Vec::new();
         for interface in &mut self.interfaces {
             let is_gone = devices.iter().all(|device| device.index != interface.index);
-            if is_gone && !mem::replace(&mut interface.is_gone, is_gone) {
+            if is_gone && !mem::replace(&mut interface.is_lost, true) {
                 gone.push(interface.name.clone());
             }
         }
         let numbers: Vec<_> = self.interfaces.iter().map(|it| it.index).zip(0..).collect();
         let current = places(&numbers, &devices, &addresses, &self.listen);
+        let all: Vec<_> = devices.iter().map(|device| (device.index, 0)).collect();
+        self.covers_all = places(&all, &devices, &addresses, &self.listen).len() == current.len();
         let is_left = |place: &&Place| !current.contains_key(*place);
         let left: Vec<Place> = self.places.keys().filter(is_left).copied().collect();
         // First, as they may take the room of new ones.

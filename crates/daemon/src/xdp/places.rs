@@ -22,7 +22,7 @@ pub(super) fn places(
         let Some((interface, number)) = found else { continue };
         // An IPv4 address may have a label: the name of the interface, a colon and more.
         let is_name = |label: &str| label.split(':').next() == Some(&device.name);
-        // The program takes 127.0.0.1 and ::1 for impossible sources.
+        // The program drops frames from 127.0.0.1 and ::1.
         let is_served = |(label, ip): &&(String, IpAddr)| is_name(label) && !ip.is_loopback();
         for (_, ip) in addresses.iter().filter(is_served) {
             for listen in listen.iter().filter(|listen| is_bound(listen.ip(), *ip)) {

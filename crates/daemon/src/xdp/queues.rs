@@ -1,18 +1,19 @@
-//! The AF_XDP queues of the program's interfaces: opened before the process loses what that takes,
-//! and given to the workers. The places of queues in the program are counted over all interfaces;
-//! a queue belongs to the worker whose number is the remainder of its place.
+//! The AF_XDP queues of the program's interfaces: opened before the process drops the capabilities
+//! that this needs, and given to the workers. The places of queues in the program are counted over
+//! all interfaces; a queue belongs to the worker whose number is the remainder of its place.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::iter;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
 use onrush_config::Settings;
 use onrush_net::xdp::backend::MAX_QUEUES;
 use onrush_net::xdp::queue::{self, RELEASE, frame_bytes};
-use onrush_net::xdp::{Backend, OpenError, Queue, QueueOptions, SocketMap, device};
+use onrush_net::xdp::{Backend, OpenError, Queue, QueueOptions, SocketMap, SocketSource, device};
 use onrush_net::{QueueId, mio};
 use onrush_text::numbers::{bytes, plural};
 
@@ -28,15 +29,15 @@ pub(super) type TakeQueue<'a> = dyn FnMut(&QueueOptions) -> Option<Queue> + 'a;
 #[derive(Debug)]
 pub(super) struct Queues {
     all: Vec<(QueueOptions, Option<Queue>)>,
-    /// Copies of the descriptors of open queues, for a successor.
-    pub(super) copies: Vec<(QueueId, Vec<OwnedFd>)>,
+    /// Those that workers have open.
+    pub(super) open: OpenQueues,
     /// How long queues may be busy in all: another process may have just ended.
     deadline: Instant,
 }
 
 impl Queues {
     pub(super) fn new() -> Self {
-        Self { all: Vec::new(), copies: Vec::new(), deadline: Instant::now() + RELEASE }
+        Self { all: Vec::new(), open: OpenQueues::default(), deadline: Instant::now() + RELEASE }
     }
 
     /// The number of queues.
@@ -89,29 +90,85 @@ impl Queues {
     ) -> io::Result<Vec<Backend>> {
         let mut shares: Vec<_> = iter::repeat_with(Vec::new).take(sockets.len()).collect();
         for (place, (options, queue)) in self.all.drain(..).enumerate() {
-            if let Some(open) = &queue {
-                self.copies.push((open.id(), open.share()?));
-            }
             shares[place % sockets.len()].push((options, queue));
         }
         let backend = |(sockets, queues)| {
-            let backend = Backend::new(sockets, queues, map()?)?;
-            let Some(thread) = spawn_thread.cloned() else { return Ok(backend) };
-            let source = move |options: &QueueOptions| -> io::Result<OwnedFd> {
-                let options = options.clone();
-                thread.run(move || queue::socket(&options))
-            };
-            Ok(backend.with_socket_source(Arc::new(source)))
+            let open = OpenQueues { thread: spawn_thread.cloned(), ..self.open.clone() };
+            Ok(Backend::new(sockets, queues, map()?)?.with_socket_source(open))
         };
         sockets.into_iter().zip(shares).map(backend).collect()
     }
 }
 
+/// The open queues of all workers, with copies of their descriptors for a successor.
+#[derive(Clone, Debug, Default)]
+pub struct OpenQueues {
+    copies: Arc<Mutex<BTreeMap<QueueId, Vec<OwnedFd>>>>,
+    /// The thread that has the capabilities, where workers lack them.
+    thread: Option<SpawnThread>,
+}
+
+impl OpenQueues {
+    /// Which queues are open.
+    pub fn ids(&self) -> Vec<QueueId> {
+        self.lock().keys().copied().collect()
+    }
+
+    /// Further copies of the descriptors of each.
+    ///
+    /// # Errors
+    /// When the process has no descriptors left.
+    pub fn copies(&self) -> io::Result<Vec<(QueueId, Vec<OwnedFd>)>> {
+        let copy = |(id, descriptors): (&QueueId, &Vec<OwnedFd>)| {
+            Ok((*id, descriptors.iter().map(OwnedFd::try_clone).collect::<io::Result<_>>()?))
+        };
+        self.lock().iter().map(copy).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<QueueId, Vec<OwnedFd>>> {
+        self.copies.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl SocketSource for OpenQueues {
+    fn socket(&self, options: &QueueOptions) -> io::Result<OwnedFd> {
+        let Some(thread) = &self.thread else { return queue::socket(options) };
+        let options = options.clone();
+        thread.run(move || queue::socket(&options))
+    }
+
+    fn opened(&self, queue: &Queue) {
+        // Without copies it is opened anew after an upgrade.
+        if let Ok(copies) = queue.share() {
+            self.lock().insert(queue.id(), copies);
+        }
+    }
+
+    fn closed(&self, queue: QueueId) {
+        self.lock().remove(&queue);
+    }
+}
+
 /// The number of queues of an interface that are opened.
 fn count_of(interface: &str, settings: &Settings) -> u32 {
-    let most = (MAX_QUEUES * settings.placement.socket_sides()).min(MAX_PLACES);
-    let share = most / settings.xdp.interfaces.len().max(1);
-    device::queues(interface).min(share as u32)
+    device::queues(interface).min(most(settings))
+}
+
+/// The most queues of an interface.
+fn most(settings: &Settings) -> u32 {
+    let of_all = (MAX_QUEUES * settings.placement.socket_sides()).min(MAX_PLACES);
+    (of_all / settings.xdp.interfaces.len().max(1)) as u32
+}
+
+/// A warning for an interface with more queues than are opened.
+pub(super) fn left_out(interface: &str, settings: &Settings) -> Option<String> {
+    let (queues, most) = (device::queues(interface), most(settings));
+    let left_out = queues.checked_sub(most).filter(|it| *it > 0)?;
+    Some(format!(
+        "{left_out} of the {queues} queues of {interface} have no AF_XDP socket, and their \
+         requests reach the UDP sockets: a worker has {MAX_QUEUES} queues at most, all have \
+         {MAX_PLACES} (`ethtool -L {interface} combined {most}`, or more workers)"
+    ))
 }
 
 fn options(interface: &str, queue: u32, place: u32, settings: &Settings) -> QueueOptions {
@@ -127,7 +184,7 @@ fn options(interface: &str, queue: u32, place: u32, settings: &Settings) -> Queu
     }
 }
 
-/// The number of queues, their workers and their memory, for people.
+/// The number of queues, their workers and their memory, as text.
 pub(super) fn line(queues: usize, settings: &Settings) -> String {
     if queues == 0 {
         return "no AF_XDP queue".to_owned();

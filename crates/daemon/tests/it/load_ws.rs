@@ -16,7 +16,7 @@ use crate::http::serve;
 use crate::https::launch;
 
 fn parsed(targets: &[String], more: &str) -> WsArgs {
-    let command = ["onrush-load", "ws", "--quiet", "--warmup=0"];
+    let command = ["onrush-load", "ws", "--quiet"];
     let targets = targets.iter().flat_map(|target| ["-t", target]);
     let words = command.into_iter().chain(targets).chain(more.split_whitespace());
     match Args::try_parse_from(words).unwrap().command {
@@ -26,7 +26,7 @@ fn parsed(targets: &[String], more: &str) -> WsArgs {
 }
 
 /// A run in which no reply comes too late.
-const SHORT: &str = "--duration 0.5 --timeout 60";
+const SHORT: &str = "--warmup 0 --duration 0.5 --timeout 60";
 
 /// A short run whose messages are all right, also where nothing is defined.
 #[track_caller]
@@ -77,8 +77,8 @@ fn messages_over_websocket_are_right() {
     ] {
         complete(&right(&targets, &format!("{SHORT} {more}")));
     }
-    let ended =
-        right(&targets, "--connections 16 --disconnects 10 --duration 0.5 --timeout 5").ws.unwrap();
+    let line = "--connections 16 --disconnects 10 --warmup 0 --duration 0.5 --timeout 5";
+    let ended = right(&targets, line).ws.unwrap();
     assert!(ended.disconnected > 0 && ended.opened > ended.disconnected, "{ended:?}");
 }
 

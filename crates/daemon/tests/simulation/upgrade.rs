@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use crossbeam_channel::{Receiver, unbounded};
 use onrush::upgrade::predecessor::{HandoffEvent, PredecessorSide};
 use onrush::upgrade::successor::{HandoffError, SuccessorSide};
+use onrush::xdp::OpenQueues;
 use onrush_config::PassedKinds;
 use onrush_config::settings::Listen;
 use onrush_replica::delta::{self, OLDER_IN_DUMP};
@@ -147,6 +148,7 @@ impl Upgrade {
                 current: None,
             },
             descriptors: Vec::new(),
+            queues: OpenQueues::default(),
             control: None,
             orders: orders(&serving.workers),
             limit,

@@ -1,6 +1,8 @@
 //! The program is attached as long as the process runs, or its successor; and what happens where it
 //! cannot be attached.
 
+use std::fs;
+
 use onrush_net::xdp::Mode;
 use onrush_tracker::xdp::XdpIntake;
 
@@ -143,13 +145,21 @@ fn without_the_program_sockets_serve_unless_it_is_required() {
     });
 }
 
-/// An interface that is removed takes its program with it.
+/// An interface that is removed takes its program and its queues with it, whose memory is released.
 #[test]
 fn an_interface_that_disappears_is_reported_and_sockets_serve() {
     Hosts::with(|_| {
         let mut daemon = launch("", XDP).serve();
+        let descriptors = format!("/proc/{}/fd", daemon.pid());
+        let has_memory = || {
+            let links = fs::read_dir(&descriptors).unwrap().flatten();
+            let mut names = links.flat_map(|link| fs::read_link(link.path()));
+            names.any(|name| name.to_string_lossy().contains("memfd:onrush-xdp"))
+        };
+        assert!(has_memory());
         run("ip link delete tracker");
         daemon.wait_for_line("the interface tracker is gone");
+        eventually("no copy of a queue is left", || !has_memory());
         daemon.stop();
     });
 }

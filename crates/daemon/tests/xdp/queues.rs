@@ -1,15 +1,20 @@
 //! Announces by AF_XDP: which way they take, and queues that cannot be opened or fail.
 
+use std::fs;
 use std::io::Read;
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
+use onrush_net::xdp::device::devices;
 use onrush_net::xdp::{Queue, QueueOptions};
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::harness::{Daemon, TIMEOUT, eventually, run};
-use crate::link::{INTERFACE, client, launch, metrics, of_queue, open_to_all_users};
-use crate::sandbox::{Hosts, TRACKER};
+use crate::harness::{Daemon, TIMEOUT, connect, eventually, run};
+use crate::link::{
+    INTERFACE, PORT, client, frames, launch, launch_with, metrics, of_queue, open_to_all_users,
+    with_program_of_clients,
+};
+use crate::sandbox::{CLIENTS, Hosts, TRACKER};
 
 /// Workers answer connects, as the interface is a veth device.
 const XDP: &str = "[xdp]\ninterfaces = [\"tracker\"]\nring = 256\n";
@@ -74,6 +79,49 @@ fn other_traffic_is_the_kernels(hosts: &Hosts) {
     assert_eq!((&ping).read(&mut [0; 64]).unwrap(), 20 + 8);
 }
 
+/// With forwarding on no interface but the loopback device: from the program, and from a worker by
+/// its queue.
+#[test]
+fn replies_go_to_the_next_hop_of_the_routing_table() {
+    /// Of which no frame comes.
+    const NEXT_HOP: [u8; 6] = [2, 0, 0, 0, 0, 9];
+    let neighbour = |ip: &str, mac: [u8; 6], device: &str| {
+        let mac = mac.map(|byte| format!("{byte:02x}")).join(":");
+        run(&format!("ip neighbour replace {ip} lladdr {mac} dev {device} nud permanent"));
+    };
+    with_program_of_clients(|hosts| {
+        let own = devices().unwrap().into_iter().find(|it| it.name == INTERFACE).unwrap().mac;
+        CLIENTS.iter().for_each(|ip| neighbour(ip, NEXT_HOP, INTERFACE));
+        let mut link = hosts.on_clients(|| {
+            TRACKER.iter().for_each(|ip| neighbour(ip, own, "clients"));
+            // ETH_P_ALL
+            let protocol = Protocol::from(i32::from(3_u16.to_be()));
+            Socket::new(Domain::PACKET, Type::RAW, Some(protocol)).unwrap()
+        });
+        link.set_read_timeout(Some(TIMEOUT)).unwrap();
+        for (by, verdict, by_queue) in [("driver", "answered", 0), ("workers", "redirected", 2)] {
+            let xdp = format!("{XDP}replies = \"table\"\nconnects = \"{by}\"\n");
+            let mut daemon = launch("", &xdp).serve();
+            for (family, port_at) in [14 + 20, 14 + 40].into_iter().enumerate() {
+                let sysctl = format!("net/ipv{}/conf/lo/forwarding", [4, 6][family]);
+                if verdict == "answered" {
+                    daemon.wait_for_line(&format!("sysctl -w {sysctl}=1"));
+                }
+                fs::write(format!("/proc/sys/{sysctl}"), "1").unwrap();
+                client(hosts, family).send(&connect(1));
+                let mut frame = [0; 2048];
+                while frame[..6] != NEXT_HOP || frame[port_at..port_at + 2] != PORT.to_be_bytes() {
+                    assert!(link.read(&mut frame).expect("a reply") > 0);
+                }
+            }
+            eventually("both are counted", || frames(&daemon, verdict) == 2);
+            let sent = [0, 1].map(|queue| of_queue(&daemon, "sent_datagrams_total", queue));
+            assert_eq!((sent[0] + sent[1], frames(&daemon, "passed")), (by_queue, 0));
+            daemon.stop();
+        }
+    });
+}
+
 #[test]
 fn queues_serve_again_after_their_interface_was_down() {
     Hosts::with(|hosts| {
@@ -89,21 +137,36 @@ fn queues_serve_again_after_their_interface_was_down() {
     });
 }
 
+/// A successor gets it from then on.
 #[test]
 fn a_queue_of_another_process_is_opened_once_that_has_released_it() {
     Hosts::with(|hosts| {
         let other = take_queue(1);
         let part = "queue 1 of tracker has another AF_XDP socket";
         launch("", &format!("{XDP}required = true\n")).run().exits(2, &[part, "nothing was"]);
-        let mut daemon = launch("user = \"nobody\"\n", XDP).serve();
+        let daemon = launch("user = \"nobody\"\nstate_dir = \"HOME/state\"\n", XDP);
+        let mut daemon = open_to_all_users(daemon).serve();
         daemon.wait_for_line(part);
         assert_eq!(daemon.status("CapEff"), "0000000000000000");
         client(hosts, 0).connect_and_check();
-        let open = || [0, 1].map(|queue| of_queue(&daemon, "open", queue));
-        eventually("queue 0 is open", || open() == [1, 0]);
+        let open = |daemon: &Daemon| [0, 1].map(|queue| of_queue(daemon, "open", queue));
+        eventually("queue 0 is open", || open(&daemon) == [1, 0]);
         drop(other);
-        eventually("both are open", || open() == [1, 1]);
+        eventually("both are open", || open(&daemon) == [1, 1]);
+        daemon.upgrade();
         client(hosts, 0).connect_and_check();
+        eventually("both are open", || open(&daemon) == [1, 1]);
+        assert_eq!(daemon.stop().text().matches("of tracker is open").count(), 1);
+    });
+}
+
+#[test]
+fn queues_beyond_those_of_the_workers_are_reported() {
+    Hosts::with(|_| {
+        run("ip link add name many numtxqueues 35 numrxqueues 35 type veth peer name other");
+        let xdp = XDP.replace("tracker", "many");
+        let mut daemon = launch_with(&["--workers", "1"], "", &xdp).serve();
+        daemon.wait_for_line("3 of the 35 queues of many have no AF_XDP socket");
         daemon.stop();
     });
 }

@@ -99,7 +99,7 @@ impl Args {
             bursts: !target.no_bursts,
             ..settings.load
         };
-        RunSettings { load, xdp: target.xdp.clone(), ..settings }
+        RunSettings { load, xdp: target.xdp_settings(), ..settings }
     }
 }
 
@@ -271,6 +271,7 @@ mod tests {
             ("--in-flight 0", "--in-flight"),
             ("--xdp lo -t 192.0.2.1:1", "--xdp lo: the loopback interface has no queues"),
             ("--xdp eth0", "--xdp eth0: the loopback interface has no queues"),
+            ("--live-frames", "--xdp <IFACE>"),
         ] {
             let error = args(line).unwrap_err();
             assert!(error.contains(named), "{line}: {error}");

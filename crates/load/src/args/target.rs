@@ -3,6 +3,7 @@
 use clap::Args;
 
 use crate::options::{NetworkArgs, RARELY, SOMETIMES, count};
+use crate::xdp::XdpSettings;
 
 /// Default number of requests in flight per worker in a closed loop. A kernel's usual receive
 /// buffer holds some 500 small datagrams.
@@ -38,6 +39,11 @@ pub struct TargetArgs {
     /// stack. Needs root, and a driver with native XDP.
     #[arg(long, value_name = "IFACE")]
     pub xdp: Option<String>,
+
+    /// With --xdp, send what an XDP program transmits (BPF_F_TEST_XDP_LIVE_FRAMES) instead of what
+    /// an AF_XDP socket sends: over veth it costs both sides less. Needs Linux 5.18.
+    #[arg(long, requires = "xdp", help_heading = RARELY)]
+    pub live_frames: bool,
 }
 
 impl TargetArgs {
@@ -61,6 +67,12 @@ impl TargetArgs {
             }
         }
         Ok(())
+    }
+
+    /// How the queues of an interface are used, if they are.
+    pub fn xdp_settings(&self) -> Option<XdpSettings> {
+        let live_frames = self.live_frames;
+        self.xdp.clone().map(|interface| XdpSettings { interface, live_frames })
     }
 
     /// Requests in flight of a closed loop.

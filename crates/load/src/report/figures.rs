@@ -63,7 +63,8 @@ pub(super) fn setup(report: &Report) -> Vec<Fact> {
         ("measured", format!("{:.1} s after {:.1} s of warm-up", report.seconds, load.warmup)),
     ];
     if let Some(interface) = &setup.xdp {
-        facts.push(("sent by", format!("AF_XDP at {interface}, native")));
+        let by = if setup.live_frames { "an XDP program" } else { "AF_XDP" };
+        facts.push(("sent by", format!("{by} at {interface}, native")));
     }
     facts
 }

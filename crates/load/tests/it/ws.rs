@@ -72,7 +72,7 @@ fn a_right_tracker_is_found_right() {
     }
 }
 
-const FAULTS: [(WsFault, Finding); 25] = [
+const FAULTS: [(WsFault, Finding); 24] = [
     (WsFault::OfferReturned, Finding::OfferReturned),
     (WsFault::OfferElsewhere, Finding::OfferElsewhere),
     (WsFault::OfferToAll, Finding::OfferTwice),
@@ -97,7 +97,6 @@ const FAULTS: [(WsFault, Finding); 25] = [
     (WsFault::CountsZero, Finding::AskerNotCounted),
     (WsFault::NoCounts, Finding::NoCounts),
     (WsFault::ZeroInterval, Finding::ZeroInterval),
-    (WsFault::AnswerReply, Finding::AnswerReply),
 ];
 
 /// Whether there are replies to requests with a fault of this finding.

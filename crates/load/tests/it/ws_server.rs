@@ -58,8 +58,6 @@ pub(crate) enum WsFault {
     AnswerTwice,
     /// No answer is delivered.
     NoAnswers,
-    /// An answer gets the counts of its swarm, as of aquatic_ws.
-    AnswerReply,
     /// An answer makes its sender a member, as of bittorrent-tracker; the first offer to each
     /// member is held back until it stops.
     AnswerJoins,
@@ -297,18 +295,11 @@ impl State {
             WsFault::AnswerId => offer_id.0[0] ^= 1,
             _ => {}
         }
-        match self.fault {
-            WsFault::AnswerReply => {
-                let counts = shared.counts(&info_hash);
-                self.send(shared, by, |out| write_counts(&info_hash, 120, &counts, out));
+        if self.fault == WsFault::AnswerJoins {
+            let swarm = shared.swarms.entry(info_hash).or_default();
+            if swarm.iter().all(|member| member.peer_id != peer_id) {
+                swarm.push(Member { connection: by, peer_id, is_seeder: false });
             }
-            WsFault::AnswerJoins => {
-                let swarm = shared.swarms.entry(info_hash).or_default();
-                if swarm.iter().all(|member| member.peer_id != peer_id) {
-                    swarm.push(Member { connection: by, peer_id, is_seeder: false });
-                }
-            }
-            _ => {}
         }
         let receivers = match self.fault {
             WsFault::NoAnswers => vec![],

@@ -3,8 +3,8 @@
 //! A datagram in a frame is one of the UDP socket whose address it was sent to, and a reply to it
 //! leaves by the queue that it came from, to the MAC address that it came from. UDP sockets receive
 //! what the XDP program passes, and send all other replies: to a token of a UDP socket, longer than
-//! the MTU, and of a queue that is closed. Replies to one client that leave on both ways may
-//! overtake each other.
+//! the MTU, and of a queue that is closed. Replies to one client that leave by both ways may
+//! arrive in another order.
 //!
 //! The program redirects only frames to this host: for a socket that is bound to all addresses the
 //! backend does not know which ones are.
@@ -17,12 +17,11 @@ use std::io;
 use std::mem;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::frame::{self, Datagram, End, Invalid, Link};
 use super::program::SocketMap;
-use super::queue::{self, OpenError, Queue, QueueOptions, SocketSource};
+use super::queue::{OpenError, Queue, QueueOptions, SocketSource};
 use super::umem::Umem;
 use crate::filter::Filter;
 use crate::mio::{self, MAX_OTHERS};
@@ -51,7 +50,7 @@ pub struct Backend {
     queues: Box<[Member]>,
     map: SocketMap,
     /// Creates the sockets of queues that are opened later.
-    source: SocketSource,
+    source: Box<dyn SocketSource>,
     /// Datagrams of the current batch of a queue.
     slots: Vec<Slot>,
     /// The most datagrams of a batch.
@@ -60,7 +59,7 @@ pub struct Backend {
     next: usize,
     batches: u32,
     filter: Option<Filter>,
-    /// Whether the queues are to be looked after.
+    /// Whether the queues are to be checked, as a second has passed.
     is_due: Cell<bool>,
     /// Whether queues stay closed, as another process has them.
     is_leaving: bool,
@@ -86,6 +85,8 @@ struct Member {
     /// `None` while it is closed, to be opened again.
     queue: Option<Queue>,
     options: QueueOptions,
+    /// Which one it is. An interface of the same name that is created later lacks the program.
+    id: Option<QueueId>,
     /// Frames of the last attempt to open it, for the next one.
     spare: Option<Umem>,
     /// Whether the log has why it cannot be opened.
@@ -111,9 +112,10 @@ impl Backend {
         let mut open = queues.iter().filter_map(|(_, queue)| queue.as_ref());
         open.try_for_each(|queue| map.set(queue.options.place, queue.as_fd()))?;
         let batch = queues.iter().map(|(options, _)| options.batch).max().unwrap_or(0);
-        let member = |(options, queue)| {
+        let member = |(options, queue): (QueueOptions, Option<Queue>)| {
+            let id = queue.as_ref().map(Queue::id).or_else(|| options.id());
             let counts = QueueCounts::default();
-            Member { queue, options, spare: None, is_reported: false, counts }
+            Member { queue, options, id, spare: None, is_reported: false, counts }
         };
         let bound: Box<[Bound]> = sockets.addresses().map(Bound::new).collect();
         let numbered = bound.iter().enumerate();
@@ -128,7 +130,7 @@ impl Backend {
             sockets,
             queues: queues.into_iter().map(member).collect(),
             map,
-            source: Arc::new(queue::socket),
+            source: Box::new(()),
             slots: Vec::with_capacity(batch),
             batch,
             next: 0,
@@ -139,16 +141,17 @@ impl Backend {
         })
     }
 
-    /// Opens queues later on sockets from `source`, where this thread lacks the capabilities.
+    /// Opens queues later on sockets from `source`, which is told of the open ones.
     #[must_use]
-    pub fn with_socket_source(self, source: SocketSource) -> Self {
-        Self { source, ..self }
+    pub fn with_socket_source(self, source: impl SocketSource + 'static) -> Self {
+        self.queues.iter().filter_map(|it| it.queue.as_ref()).for_each(|it| source.opened(it));
+        Self { source: Box::new(source), ..self }
     }
 
     /// Makes it a client of these peers, which one interface reaches: once a datagram of a peer has
     /// arrived in a frame, tokens for it that are no reply's ([`Return::to`]) leave by the queue
     /// whose number is that of the UDP socket modulo the number of queues; before that, by the UDP
-    /// socket. The last frame counts.
+    /// socket. The header of the last such frame is used.
     #[must_use]
     pub fn with_peers(mut self, peers: &[SocketAddr]) -> Self {
         let peer = |peer: &SocketAddr| Peer { name: name::encode(*peer).0, link: None };
@@ -182,7 +185,7 @@ impl Backend {
     }
 
     /// Closes queues that have failed, and opens closed ones, if a second has passed. The first
-    /// call continues with those of another process.
+    /// call takes over the rings of queues that another process had.
     fn maintain(&mut self) {
         if !self.is_due.take() || self.is_leaving {
             return;
@@ -191,8 +194,8 @@ impl Backend {
             member.queue.iter_mut().for_each(Queue::resume);
             match member.queue.as_mut().map(Queue::check) {
                 Some(Ok(())) => {}
-                Some(Err(error)) => member.close(&error),
-                None => member.open(&mut self.map, &self.source),
+                Some(Err(error)) => member.close(&error, &mut self.map, &*self.source),
+                None => member.open(&mut self.map, &*self.source),
             }
         }
     }
@@ -220,7 +223,8 @@ impl Backend {
                 filter: self.filter.as_ref(),
                 queue: number,
             };
-            // Frames of which none is accepted end no turn, unless they are a whole ring.
+            // While no frame is accepted, further ones are read, up to as many as the ring has
+            // entries.
             let mut left = queue.options.ring as usize;
             while self.slots.is_empty() && left > 0 {
                 let frames = queue.rings.receive(limit, |offset, bytes| {
@@ -270,7 +274,7 @@ impl Member {
     }
 
     /// Closes the queue, which has failed.
-    fn close(&mut self, error: &io::Error) {
+    fn close(&mut self, error: &io::Error, map: &mut SocketMap, source: &dyn SocketSource) {
         let QueueOptions { interface, queue, .. } = &self.options;
         log::warn!(
             "queue {queue} of {interface} has failed ({error}): its requests reach the UDP \
@@ -278,16 +282,22 @@ impl Member {
         );
         self.counts.full = self.dropped();
         self.counts.failures += 1;
+        // The kernel does that by itself only with the last copy of the socket.
+        let _ = map.unset(self.options.place);
         self.queue = None;
+        self.id.into_iter().for_each(|id| source.closed(id));
     }
 
     /// Tries to open the queue.
-    fn open(&mut self, map: &mut SocketMap, source: &SocketSource) {
+    fn open(&mut self, map: &mut SocketMap, source: &dyn SocketSource) {
         let opened = self.try_open(map, source);
         let QueueOptions { interface, queue, .. } = &self.options;
         match &opened {
-            Ok(_) => log::info!("queue {queue} of {interface} is open"),
-            // The process that has it may be ending, and the interface may return.
+            Ok(open) => {
+                log::info!("queue {queue} of {interface} is open");
+                source.opened(open);
+            }
+            // The process that has it may be ending. Without its interface it stays closed.
             Err(OpenError::Busy(..) | OpenError::NoInterface(_)) => {}
             Err(error) if !mem::replace(&mut self.is_reported, true) => log::warn!("{error}"),
             Err(_) => {}
@@ -296,10 +306,16 @@ impl Member {
         self.queue = opened.ok();
     }
 
-    fn try_open(&mut self, map: &mut SocketMap, source: &SocketSource) -> Result<Queue, OpenError> {
+    fn try_open(
+        &mut self,
+        map: &mut SocketMap,
+        source: &dyn SocketSource,
+    ) -> Result<Queue, OpenError> {
+        let (options, spare) = (self.options.clone(), &mut self.spare);
         let QueueOptions { interface, queue, place, .. } = &self.options;
-        let socket = source(&self.options);
-        let open = Queue::on(socket, self.options.clone(), &mut self.spare, Duration::ZERO)?;
+        let (index, _) = self.id.ok_or_else(|| OpenError::NoInterface(interface.clone()))?;
+        let socket = |options: &QueueOptions| source.socket(options);
+        let open = Queue::at(index, options, spare, socket, Duration::ZERO)?;
         map.set(*place, open.as_fd())
             .map_err(|error| OpenError::Other(interface.clone(), *queue, error))?;
         Ok(open)
@@ -317,19 +333,13 @@ impl Member {
         let ip = if to.has_local { &to.local } else { &socket.ip };
         let port = socket.address.port().to_be_bytes();
         let from = End { ip: &ip[..peer.ip.len()], port };
-        if !queue.has_added {
-            queue.has_added = true;
-            queue.rings.complete();
-        }
         let identification = queue.identification;
         let write =
             |bytes: &mut [u8]| frame::write(bytes, link, (from, peer), reply.bytes, identification);
-        let mut done = queue.rings.send(write);
+        let mut done = queue.add(write);
         if !done {
             sent.calls += queue.transmit();
-            queue.rings.complete();
-            done = queue.rings.send(write);
-            queue.has_added = true;
+            done = queue.add(write);
         }
         if done {
             queue.identification = identification.wrapping_add(1);
@@ -432,7 +442,7 @@ fn decode(bytes: &[u8; 16]) -> Option<(Link, usize)> {
 /// The same for a token that is no reply's; `None` while the next hop of its peer is not known.
 fn request(peers: &[Peer], to: &Return, queues: usize) -> Option<(Link, usize)> {
     let link = peers.iter().find(|peer| peer.name == to.name)?.link?;
-    // A peer that sends on few queues does not keep the others from being used.
+    // All queues send, also where the peer's frames arrive on few.
     Some((link, usize::from(to.socket) % queues))
 }
 
@@ -528,8 +538,8 @@ impl Socket for Backend {
         self.sockets.set_filter(filter)
     }
 
-    /// A caller that calls this once a second, as the contract asks, lets the backend look after
-    /// its queues as often.
+    /// A caller that calls this once a second, as the contract asks, makes the backend check its
+    /// queues as often.
     fn dropped(&self) -> Drops {
         self.is_due.set(true);
         let mut drops = self.sockets.dropped();

@@ -1,6 +1,6 @@
 //! The network interfaces of this network namespace, by rtnetlink(7): what a program at one of them
-//! has to know, and what prevents it. What their drivers do, by the family `netdev` of netlink
-//! (Documentation/netlink/specs/netdev.yaml) and by the requests of ethtool(8).
+//! needs to know, and what prevents attaching it. What their drivers do, by the family `netdev` of
+//! netlink (Documentation/netlink/specs/netdev.yaml) and by the requests of ethtool(8).
 
 use std::collections::HashMap;
 use std::io;
@@ -96,7 +96,7 @@ pub fn devices() -> io::Result<Vec<Device>> {
 /// What the driver of an interface does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Driver {
-    /// The XDP that it has; none before Linux 6.3, which does not tell.
+    /// The XDP that it has; none before Linux 6.3, which does not report it.
     pub xdp: Option<XdpSupport>,
     /// Whether it joins received packets of a connection (LRO).
     pub joins_packets: bool,
@@ -371,7 +371,7 @@ mod tests {
         let at = devices.iter().position(|device| device.name == "lo").unwrap();
         let loopback = drivers[at];
         assert_eq!((loopback.removes_tags, loopback.ring), (false, None));
-        // Linux before 6.3 does not tell.
+        // Linux before 6.3 does not report it.
         assert!(matches!(loopback.xdp, None | Some(XdpSupport::Generic)), "{loopback:?}");
         for (bits, expected) in [
             (0, XdpSupport::Generic),

@@ -1,8 +1,9 @@
 //! Frames of UDP over Ethernet, with at most one tag of a VLAN (IEEE 802.1Q), IPv4 without options
 //! (RFC 791) or IPv6 without extension headers (RFC 8200).
 //!
-//! crates/net/bpf/frame.h has the same rules for the XDP programs. The length of IP counts, not
-//! that of the frame, which a device pads to 60 bytes.
+//! crates/net/bpf/frame.h has the same rules for the XDP programs, which pass long frames and those
+//! of link-local addresses as well. The length of IP counts, not that of the frame, which a device
+//! pads to 60 bytes.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::Range;

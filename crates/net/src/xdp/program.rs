@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use aya::maps::lpm_trie::Key;
 use aya::maps::{Array, HashMap, LpmTrie, Map, MapData, MapError, PerCpuArray, XskMap};
-use aya::programs::{TestRun as _, TestRunOptions, Xdp, loaded_programs};
+use aya::programs::{TestRun as _, TestRunAttrs, TestRunOptions, Xdp, loaded_programs};
 use aya::{Ebpf, EbpfLoader};
 use nix::errno::Errno;
 use nix::net::if_::if_nametoindex;
@@ -37,7 +37,7 @@ pub enum Verdict {
     Redirect,
 }
 
-/// Who runs a program.
+/// Where a program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// The driver, before the kernel allocates memory for a frame.
@@ -82,6 +82,8 @@ pub enum AttachError {
 
 /// The program that only redirects (crates/net/bpf/redirect.c). The ELF parser needs it aligned.
 static REDIRECT: &Aligned<[u8]> = &Aligned(*include_bytes!("../../bpf/redirect.o"));
+/// The program that transmits frames of a client (crates/net/bpf/live.c).
+static LIVE: &Aligned<[u8]> = &Aligned(*include_bytes!("../../bpf/live.o"));
 
 #[repr(align(8))]
 struct Aligned<T: ?Sized>(T);
@@ -124,6 +126,11 @@ impl Program {
             }
         }
         Ok(program)
+    }
+
+    /// Loads the program that transmits frames of a client.
+    pub(super) fn live() -> io::Result<Self> {
+        Self::load(&LIVE.0, "transmit")
     }
 
     /// Gives the queues of an interface their places among the program's AF_XDP sockets: `first` is
@@ -286,6 +293,26 @@ impl Program {
         })
     }
 
+    /// Runs the program `count` times on a frame, whose verdicts are carried out (Linux 5.18).
+    pub(super) fn run_live(&mut self, frame: &[u8], context: &[u8], count: u32) -> io::Result<()> {
+        let options = TestRunOptions {
+            data_in: Some(frame),
+            ctx_in: Some(context),
+            repeat: count,
+            attrs: TestRunAttrs::new().xdp_live_frames(count),
+            ..Default::default()
+        };
+        self.xdp()?.test_run(options).map(drop).map_err(io_error)
+    }
+
+    /// The descriptor of an array.
+    pub(super) fn descriptor_of(&self, map: &str) -> io::Result<BorrowedFd<'_>> {
+        match self.object.map(map) {
+            Some(Map::Array(array)) => Ok(array.fd().as_fd()),
+            _ => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
     fn descriptor(&self) -> io::Result<BorrowedFd<'_>> {
         let program = self.object.program(self.name).ok_or(io::ErrorKind::NotFound)?;
         let program: &Xdp = program.try_into().map_err(io_error)?;
@@ -307,8 +334,8 @@ impl Program {
     }
 }
 
-/// The AF_XDP sockets of a [`Program`], which a worker can set without capabilities. A socket that
-/// is closed is removed by the kernel.
+/// The AF_XDP sockets of a [`Program`], which a worker can set without capabilities. The kernel
+/// removes a socket with the last copy of its descriptor.
 pub struct SocketMap {
     map: XskMap<MapData>,
 }
@@ -331,7 +358,7 @@ impl SocketMap {
     }
 }
 
-/// The program that is attached to an interface, as far as this process may know.
+/// The program that is attached to an interface, as far as this process has access to it.
 fn attached(index: u32) -> String {
     let devices = devices().unwrap_or_default();
     let device = devices.iter().find(|device| device.index == index);

@@ -124,11 +124,11 @@ impl<const N: usize> Producer<N> {
         self.0.own.wrapping_sub(self.0.other)
     }
 
-    /// Whether the kernel sleeps and has to be told of published entries.
+    /// Whether a system call has to announce published entries (XDP_RING_NEED_WAKEUP).
     #[inline]
     pub(super) fn needs_wakeup(&self) -> bool {
         let Some(flags) = self.0.place.parts.flags else { return true };
-        // The kernel sets the flag, then looks at the ring a last time: the flag is read after the
+        // The kernel sets the flag, then reads the ring once more: the flag is read after the
         // count is written.
         fence(SeqCst);
         self.0.map.word(flags as usize).load(Relaxed) & XdpRingFlags::XDP_RING_NEED_WAKEUP.bits()

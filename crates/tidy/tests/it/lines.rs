@@ -8,7 +8,7 @@ use onrush_tidy::{crate_of, demand, sources};
 /// [`GROWTH`] beyond its row. The commit that raises a row says why; one that removes more than
 /// [`SLACK`] lowers it.
 const BUDGETS: [(&str, [usize; 2]); 20] = [
-    ("bench", [3_740, 1_730]),
+    ("bench", [3_740, 1_810]),
     ("commands", [3_640, 1_610]),
     ("config", [2_290, 1_219]),
     ("control", [4_433, 2_100]),

@@ -64,6 +64,7 @@ fn frames_that_are_not_plain_or_not_for_the_tracker_are_the_kernels() {
     for (what, frame) in [
         ("another MAC address", changed(V4, &[(MAC, &[2, 0, 0, 0, 0, 9])])),
         ("a broadcast", changed(V4, &[(MAC, &[0xFF; 6])])),
+        ("a group as the source", changed(V4, &[(MAC + 6, &[1, 0, 0x5E, 0, 0, 1])])),
         ("another port", changed(V4, &[(UDP_V4 + 2, &[0x1B, 0x3A])])),
         ("another address", changed(V4, &[(IP + 16, &[203, 0, 113, 6])])),
         ("another VLAN", connect(V4, VLAN + 1)),
