@@ -68,10 +68,11 @@ fn echoes_over_webrtc() {
     all_echoes_are_right("webrtc");
 }
 
-/// The published loads, and that of WebTorrent. Their rate is not reached everywhere.
+/// The published loads, whose rate is not reached everywhere. scripts/libp2p-test runs that of
+/// WebTorrent: 500 handshakes take a debug build longer than a connection may.
 #[track_caller]
-fn runs(stack: &str, preset: &str, [connections, streams]: [u32; 2]) {
-    let output = load(stack, preset, "--seconds 1 --json -").output().unwrap();
+fn runs(preset: &str, [connections, streams]: [u32; 2]) {
+    let output = load("tcp", preset, "--seconds 1 --json -").output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let report: TransportReport = serde_json::from_slice(&output.stdout).unwrap();
     assert!(report.right > 0 && report.wrong == 0, "{}", stderr(&output));
@@ -82,17 +83,12 @@ fn runs(stack: &str, preset: &str, [connections, streams]: [u32; 2]) {
 
 #[test]
 fn few_connections_of_many_streams() {
-    runs("tcp", "10x1000", [10, 10_000]);
+    runs("10x1000", [10, 10_000]);
 }
 
 #[test]
 fn many_connections_of_fewer_streams() {
-    runs("tcp", "100x100", [100, 10_000]);
-}
-
-#[test]
-fn connections_of_webtorrent() {
-    runs("webrtc", "webtorrent", [500, 500]);
+    runs("100x100", [100, 10_000]);
 }
 
 /// In the environment of a server with this fault.
