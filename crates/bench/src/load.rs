@@ -175,8 +175,8 @@ impl Load<'_> {
         (self.mix.has_idle() && self.dose.idle > 0).then_some(self.dose.idle)
     }
 
-    /// What the processes `pids` need for idle connections, of which there should be this number.
-    /// Figures of loads are left out.
+    /// Opens `connections` idle connections, and measures the memory of the processes `pids` for
+    /// each that was held. The result has no figures of a load.
     ///
     /// # Errors
     /// When it cannot be measured.

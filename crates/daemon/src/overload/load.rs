@@ -45,8 +45,8 @@ pub struct Load {
     pub turned_away: u64,
     /// Requests over HTTP and WebSocket, with TLS or without.
     pub requests: u64,
-    /// Those of them refused as busy, whatever time the workers took: announces that have waited
-    /// for room for two seconds, and scrapes.
+    /// Of `requests`, those refused as busy, also in seconds without a busy worker: announces that
+    /// have waited two seconds for room in a batch, and scrapes.
     pub refused_over_http: u64,
     /// Periods of a CPU quota.
     pub quota: QuotaPeriods,

@@ -117,7 +117,7 @@ fn peers_over_https_and_over_udp_find_each_other() {
     check_sums(&daemon);
 }
 
-/// What the checks of crates/verify do not ask for, as it depends on the settings.
+/// Replies that depend on the settings. The checks of crates/verify know no settings.
 #[test]
 fn settings_show_in_the_replies_over_http_and_https() {
     let issued = Issued::of(&["t.example"]);

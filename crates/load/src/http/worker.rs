@@ -226,7 +226,7 @@ impl HttpWorker<'_> {
         while let Some(keeps) = self.reply(number, now) {
             if !(keeps && self.target.settings.keep_alive) {
                 if self.slots[number as usize].waiting.is_empty() {
-                    // What has arrived behind the last reply.
+                    // Bytes behind the last reply belong to no request.
                     self.reply(number, now);
                 }
                 self.close(number, now);

@@ -27,7 +27,7 @@ use super::stack::Wake;
 /// Time for the connection to the tracker, and for its reply to the first announce.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Offers without an answer at most. onrush forgets the oldest of more, as all of them are of one
-/// sender to one member of one swarm; nobody could answer it any more.
+/// sender to one member of one swarm, and drops the answer to a forgotten offer.
 const MAX_UNANSWERED: usize = 4;
 
 /// A swarm of one run.

@@ -570,7 +570,7 @@ mod tests {
         let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
         sender.send_to(&alert, client.addresses[0]).unwrap();
         while arrivals.closed.is_empty() {
-            assert!(Instant::now() < end, "nothing is told");
+            assert!(Instant::now() < end, "the connection was not reported as closed");
             client.wait(Duration::from_secs(1)).unwrap();
             client.receive(Instant::now(), &mut arrivals).unwrap();
         }

@@ -25,7 +25,8 @@ pub(super) enum Whose {
     /// That of the request, or of an answer before it.
     Either,
     Answer,
-    Nobody,
+    /// Of no message.
+    Unasked,
 }
 
 impl Answers {
@@ -61,7 +62,7 @@ impl Answers {
                 self.sent.drain(..=at);
                 Whose::Answer
             }
-            // What remains of the two comes later, and is taken for that of the answer.
+            // The other of the two replies comes later, and counts as the reply to the answer.
             (Some(_), Some(_), None | Some(true)) if !is_failure => Whose::Either,
             _ => self.of_request(request, have_replies),
         }
@@ -73,7 +74,7 @@ impl Answers {
         request: Option<u32>,
         have_replies: &mut Option<bool>,
     ) -> Whose {
-        let Some(request) = request else { return Whose::Nobody };
+        let Some(request) = request else { return Whose::Unasked };
         let before = self.sent.partition_point(|(after, _)| *after < request);
         if before > 0 {
             have_replies.get_or_insert(false);
@@ -93,17 +94,17 @@ mod tests {
     #[test]
     fn a_tracker_replies_to_answers() {
         let (mut answers, mut known) = (Answers::default(), None);
-        assert_eq!(answers.whose((ONE, false), None, &mut known), Whose::Nobody);
+        assert_eq!(answers.whose((ONE, false), None, &mut known), Whose::Unasked);
         answers.send(ONE);
         let request = Some(answers.send_request());
         answers.send(ONE);
         assert_eq!(answers.whose((ONE, false), request, &mut known), Whose::Either);
         // The one that is left, and that of the second answer.
         for _ in 0..2 {
-            assert_eq!(answers.whose((TWO, false), None, &mut known), Whose::Nobody);
+            assert_eq!(answers.whose((TWO, false), None, &mut known), Whose::Unasked);
             assert_eq!(answers.whose((ONE, false), None, &mut known), Whose::Answer);
         }
-        assert_eq!(answers.whose((ONE, false), None, &mut known), Whose::Nobody);
+        assert_eq!(answers.whose((ONE, false), None, &mut known), Whose::Unasked);
         assert_eq!(known, Some(true));
         // A failure, and the counts of the same answer.
         answers.send(TWO);
@@ -126,7 +127,7 @@ mod tests {
             let request = Some(answers.send_request());
             answers.send(TWO);
             assert_eq!(answers.whose((ONE, is_failure), request, &mut known), Whose::Request);
-            assert_eq!(answers.of_request(None, &mut known), Whose::Nobody);
+            assert_eq!(answers.of_request(None, &mut known), Whose::Unasked);
         }
         assert_eq!(answers.sent.len(), 1, "that behind the last request");
     }

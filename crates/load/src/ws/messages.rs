@@ -156,7 +156,7 @@ impl WsWorker<'_> {
         };
         match whose {
             Whose::Answer => return self.turns.counts.differs(Finding::AnswerReply, text, now),
-            Whose::Nobody => return self.turns.counts.stray(Finding::Unasked, text, now),
+            Whose::Unasked => return self.turns.counts.stray(Finding::Unasked, text, now),
             Whose::Request | Whose::Either => {}
         }
         let Some(pending) = pending.filter(|_| overdue.is_none()) else {
