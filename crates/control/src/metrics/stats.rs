@@ -96,7 +96,9 @@ impl Totals {
         totals.http = HttpStats::of(snapshot.web_workers());
         // Those that UDP has too are counted by family.
         for web in snapshot.web_workers().map(|worker| &worker.member.metrics.web) {
-            add_named(&mut totals.traffic.refused, &HttpRefusal::NAMES, &web.http_refused);
+            for refused in web.refused() {
+                add_named(&mut totals.traffic.refused, &HttpRefusal::NAMES, refused);
+            }
         }
         let summary = Summary::of(snapshot.metrics());
         let lost = LOSSES.iter().zip(summary.losses());
@@ -143,7 +145,9 @@ impl HttpStats {
             let sums = sums.get_or_insert_default();
             sums.counts.add(web);
             add_named(&mut sums.closed, &CLOSE_CAUSES, &web.closed);
-            add_named(&mut sums.refused, &HTTP_REFUSALS, &web.http_refused);
+            for refused in web.refused() {
+                add_named(&mut sums.refused, &HTTP_REFUSALS, refused);
+            }
         }
         sums
     }

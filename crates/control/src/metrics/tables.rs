@@ -88,6 +88,7 @@ fn write_table<'a, T: 'a>(
                     let value = |label: &&str| match *label {
                         "family" | "queue" => family,
                         "worker" | "interface" => worker,
+                        "transport" if !field.transport.is_empty() => field.transport,
                         _ => own,
                     };
                     to.put_value(labels.iter().map(value), count);

@@ -381,8 +381,14 @@ fn web_workers_show_the_series_of_http() {
         ("http_requests_total{transport=\"http\"", &web.requests),
         ("http_requests_total{transport=\"ws\"", &web.ws_requests),
         ("http_requests_total{transport=\"wss\"", &web.wss_requests),
-        ("http_refused_requests_total{reason=\"malformed\"", &web.http_refused[0]),
-        ("http_refused_requests_total{reason=\"busy\"", web.http_refused.last().unwrap()),
+        (
+            "http_refused_requests_total{transport=\"http\",reason=\"malformed\"",
+            &web.http_refused[0],
+        ),
+        (
+            "http_refused_requests_total{transport=\"wss\",reason=\"busy\"",
+            web.wss_refused.last().unwrap(),
+        ),
         ("webtorrent_peers{role=\"seeder\"", &web.webrtc_seeders),
         ("webtorrent_peers{role=\"leecher\"", &web.webrtc_leechers),
         ("webtorrent_forwarded_messages_total{kind=\"offer\"", &web.webrtc_offers),
@@ -401,10 +407,8 @@ fn web_workers_show_the_series_of_http() {
     assert_eq!(of_each[2].unwrap().counts.http_sent_bytes, other.http_sent_bytes.get());
     assert_eq!(totals.counts.accepted, web.accepted.get() + other.accepted.get());
     assert_eq!(totals.closed["client"], web.closed[0].get() + other.closed[0].get());
-    assert_eq!(
-        totals.refused["malformed"],
-        web.http_refused[0].get() + other.http_refused[0].get()
-    );
+    let of_each = [web, other].into_iter().flat_map(|it| it.refused().map(|of| of[0].get()));
+    assert_eq!(totals.refused["malformed"], of_each.sum::<u64>());
     let summary = Summary::of(snapshot.metrics());
     assert_eq!(totals.counts.accepted, summary.accepted);
     assert_eq!(totals.unserved(), summary.unserved());

@@ -113,10 +113,11 @@ fn is_answered(client: &mut TcpStream) {
 fn without_free_descriptors_connections_over_http_replace_idle_ones_or_wait() {
     let (state, http) = (tempfile::tempdir().unwrap(), free_address());
     let config = format!("[http]\nlisten = [\"{http}\"]\ntimeout = 300\nkeep_alive = 300\n");
-    let daemon = launch_in(state.path(), PLACEMENTS[0], &config)
+    let mut daemon = launch_in(state.path(), PLACEMENTS[0], &config)
         .admin()
         .under(&["prlimit", &format!("--nofile={FILES}:{FILES}")])
         .serve();
+    daemon.wait_for_line("Set LimitNOFILE=");
     let address = daemon.address();
     let peers = Peers::announced_to(address);
     let load = Load::start("127.0.3.10", address);

@@ -238,6 +238,7 @@ fn what_is_no_request_over_tls_ends_only_its_connection() {
     ask(&mut honest, "/health");
     let all = inputs.len() as u64;
     await_sum(&daemon, "requests_total", "transport=\"https\"", all + 2);
+    await_sum(&daemon, "refused_requests_total", "transport=\"https\"", all);
     await_sum(&daemon, "closed_connections_total", "cause=\"bad_request\"", all);
     // All others have a ticket of the first one.
     assert_eq!((handshakes(&daemon, "resumed"), handshakes(&daemon, "full")), (all, 1));
@@ -355,6 +356,8 @@ fn the_check_of_a_configuration_reads_the_certificates() {
     let (launch, _) = launch(&issued, "");
     let rsa = launch.flags(&["--check-config"]).run();
     rsa.prints(&["HTTPS at 127.0.0.1:", "1 certificate;", "RSA key of 2048 bits"]);
+    let (launch, _) = self::launch(&issued, "");
+    launch.serve().stop().has_line("RSA key of 2048 bits", &["t.crt"]);
     let (launch, _) = self::launch(&issued, "");
     let home = launch.config_path().parent().unwrap().to_owned();
     fs::remove_file(home.join("t.crt")).unwrap();

@@ -56,11 +56,14 @@ fn an_address_for_http_in_use_is_named_with_its_key() {
 fn workers_are_pinned_as_logged() {
     let vcpu = *affinity::allowed().unwrap().last().unwrap();
     let config = format!("[workers]\nplacement = \"colocated\"\ntotal = 1\npin = [{vcpu}]\n");
-    let daemon = Launch::on_loopback().config(&config).serve();
+    let http = free_address().to_string();
+    let daemon = Launch::on_loopback().config(&config).flag("--http", http).serve();
     // A worker that replies has already set its name and its vCPU.
     daemon.check();
     let allowed = daemon.threads("Cpus_allowed_list");
     assert!(allowed.contains(&("worker-0".to_owned(), vcpu.to_string())), "{allowed:?}");
+    let of_web = allowed.iter().find(|(name, _)| name == "web-0").unwrap();
+    assert_eq!(of_web.1, daemon.status("Cpus_allowed_list"), "a web worker is not pinned");
     daemon.stop().has_line("1 colocated", &[&format!("vCPU {vcpu}")]);
 }
 

@@ -10,8 +10,9 @@ use onrush_testing::tls::{Issued, client};
 
 use crate::harness::messages::{LIST_CHANGED, PURGED_ONE};
 use crate::harness::{Daemon, Launch, eventually, free_address, leecher, random_hash, seeder};
-use crate::http::{announce, await_sum, check_sums, get};
+use crate::http::{Connection, announce, await_sum, check_sums, get};
 use crate::https::{ask, certificate_keys, connect_by};
+use crate::websocket::{Browser, json};
 
 const COURT: &str = "court order, see https://t.example/c";
 
@@ -103,6 +104,7 @@ fn open_connections_of_http_follow_the_list_the_purge_and_a_block() {
     let mut daemon = start(directory, &format!("{table}tls_listen = [\"{https}\"]\n{keys}"));
     let tls = client(&[&issued]);
     let mut open = [(http, None), (https, Some(&tls))].map(|(at, tls)| connect_by(at, tls));
+    let mut browser = Browser::over(Box::new(Connection::to(http).0.into_inner()));
     let (hash, source) = (random_hash(), "127.0.0.1");
     let target = announce(hash, 7_001, "&left=0");
     let scrape = target.replace("/announce", "/scrape");
@@ -110,10 +112,13 @@ fn open_connections_of_http_follow_the_list_the_purge_and_a_block() {
     // A peer that does not announce again.
     daemon.client().announce(&seeder(hash, 7_002));
     open.iter_mut().for_each(|it| assert!(ask(it, &target).starts_with(b"d8:completei2e")));
+    assert_eq!(browser.announce(&json(hash), r#""left":1"#), [0, 1]);
     daemon.ctl(&["list", "add", &named]).prints(&["1 changed"]);
     for connection in &mut open {
         assert_eq!(ask(connection, &target), b"d14:failure reason6:deniede");
     }
+    browser.send(&json(hash), r#""left":1"#).unwrap();
+    assert_eq!(browser.next().1["failure reason"], "denied");
     daemon.line(PURGED_ONE);
     for connection in &mut open {
         let counts = b"d8:completei0e10:downloadedi0e10:incompletei0eeee";
@@ -126,8 +131,14 @@ fn open_connections_of_http_follow_the_list_the_purge_and_a_block() {
         connection.0.get_mut().write_all(get(&target).as_bytes()).unwrap();
         assert!(connection.next_reply().is_none());
     }
-    await_sum(&daemon, "refused_requests_total", "reason=\"forbidden\"", 2);
-    await_sum(&daemon, "refused_requests_total", "reason=\"blocked\"", 2);
-    await_sum(&daemon, "closed_connections_total", "cause=\"blocked\"", 2);
+    browser.send(&json(hash), r#""left":1"#).unwrap();
+    assert!(browser.has_ended());
+    for transport in ["http", "https", "ws"] {
+        for reason in ["forbidden", "blocked"] {
+            let labels = format!("transport=\"{transport}\",reason=\"{reason}\"");
+            await_sum(&daemon, "refused_requests_total", &labels, 1);
+        }
+    }
+    await_sum(&daemon, "closed_connections_total", "cause=\"blocked\"", 3);
     check_sums(&daemon);
 }

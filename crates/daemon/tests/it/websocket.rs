@@ -3,10 +3,12 @@
 
 use std::fs;
 use std::io::{Read, Write};
+use std::mem;
 use std::net::{Ipv6Addr, SocketAddr, TcpStream};
 use std::sync::Arc;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use onrush_proto::InfoHash;
 use onrush_testing::tls::{Issued, client};
 use rustls::ClientConfig;
 use serde_json::Value;
@@ -72,7 +74,12 @@ impl Tracker {
 
 /// An id as JSON.
 fn id() -> String {
-    Value::String(random_hash().0.map(char::from).iter().collect()).to_string()
+    json(random_hash())
+}
+
+/// The same of this info hash.
+pub(crate) fn json(hash: InfoHash) -> String {
+    Value::String(hash.0.map(char::from).iter().collect()).to_string()
 }
 
 /// A client by WebSocket, with its peer id.
@@ -90,7 +97,7 @@ impl Browser {
     }
 
     /// Announces to a swarm with these fields.
-    fn send(&mut self, hash: &str, fields: &str) -> Result<(), Error> {
+    pub(crate) fn send(&mut self, hash: &str, fields: &str) -> Result<(), Error> {
         let Self(socket, id) = self;
         let begin = r#"{"action":"announce","info_hash":"#;
         socket.send(Message::text(format!(r#"{begin}{hash},"peer_id":{id},{fields}}}"#)))
@@ -104,7 +111,7 @@ impl Browser {
     }
 
     /// The seeders and leechers in the reply to an announce.
-    fn announce(&mut self, hash: &str, fields: &str) -> [u64; 2] {
+    pub(crate) fn announce(&mut self, hash: &str, fields: &str) -> [u64; 2] {
         self.send(hash, fields).unwrap();
         let (text, reply) = self.next();
         assert!(reply["interval"].is_u64(), "{text}");
@@ -121,7 +128,7 @@ impl Browser {
     }
 
     /// Whether the tracker ends the connection without a close frame.
-    fn has_ended(&mut self) -> bool {
+    pub(crate) fn has_ended(&mut self) -> bool {
         !matches!(self.0.read(), Ok(_) | Err(Error::ConnectionClosed))
     }
 }
@@ -199,6 +206,11 @@ fn each_message_has_its_reply() {
             let answer = format!(r#""to_peer_id":{to},"offer_id":{to},"answer":{{"sdp":""}}"#);
             browser.send(&hash, &answer).unwrap();
             assert_eq!(browser.announce(&hash, r#""left":0,"event":"completed""#), [1, 0]);
+            let own = mem::replace(&mut browser.1, id());
+            browser.send(&hash, r#""left":1"#).unwrap();
+            let (text, failure) = browser.next();
+            assert!(failure["failure reason"].is_string(), "a second peer id: {text}");
+            browser.1 = own;
             let scrape = format!(r#"{{"action":"scrape","info_hash":[{hash},{unknown},{hash}]}}"#);
             browser.0.send(Message::binary(scrape)).unwrap();
             let (text, reply) = browser.next();
@@ -211,7 +223,38 @@ fn each_message_has_its_reply() {
     }
     let dropped = || tracker.webtorrent("dropped_messages_total", "kind=\"answer\"");
     eventually("answers to no offer are dropped", || dropped() == 4);
+    for transport in ["transport=\"ws\"", "transport=\"wss\""] {
+        await_sum(&tracker.daemon, "refused_requests_total", transport, 2 * 3);
+    }
     check_sums(&tracker.daemon);
+}
+
+#[test]
+fn settings_show_in_what_peers_get() {
+    let jitter = "[announce]\ninterval_jitter_percent = 0\n";
+    let tracker = Tracker::with(&format!("{jitter}[webtorrent]\ninterval = 300\nmax_offers = 1\n"));
+    let [mut seeder, mut leecher] = tracker.browsers(0);
+    let [mut other, _] = tracker.browsers(0);
+    let hash = id();
+    for browser in [&mut leecher, &mut other] {
+        browser.send(&hash, r#""left":1"#).unwrap();
+        let (text, reply) = browser.next();
+        assert_eq!(reply["interval"], 300, "{text}");
+    }
+    let offer = |id: String| format!(r#"{{"offer_id":{id},"offer":{{"sdp":""}}}}"#);
+    let offers = format!(r#""left":0,"offers":[{},{}]"#, offer(id()), offer(id()));
+    assert_eq!(seeder.announce(&hash, &offers), [1, 2]);
+    let forwarded = || tracker.webtorrent("forwarded_messages_total", "");
+    eventually("the first offer is forwarded", || forwarded() == 1);
+    // The second would have been before this reply.
+    assert_eq!(seeder.announce(&hash, r#""left":0"#), [1, 2]);
+    assert_eq!(forwarded(), 1);
+
+    let tracker = Tracker::with("[webtorrent]\nenabled = false\n");
+    for stream in tracker.streams(0) {
+        let error = tungstenite::client("ws://t/any", stream).err().expect("no upgrade");
+        assert!(error.to_string().contains("404"), "{error}");
+    }
 }
 
 #[test]

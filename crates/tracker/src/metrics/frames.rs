@@ -100,6 +100,7 @@ impl XdpQueue {
     /// Sets the counters to this state of the queue.
     pub(super) fn set(&self, report: &QueueReport<'_>) {
         let counts = report.counts;
+        debug_assert_eq!(report.missing, 0, "frames of queue {}", report.queue);
         self.received.set(counts.received);
         self.sent.set(counts.sent);
         self.full.set(counts.full);

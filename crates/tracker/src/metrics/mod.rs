@@ -213,6 +213,13 @@ impl ShardGauges {
     }
 }
 
+impl WebCounters {
+    /// The refused requests over HTTP, HTTPS, ws and wss, each in the order of [`HTTP_REFUSALS`].
+    pub fn refused(&self) -> [&[Counter; HTTP_REFUSALS.len()]; 4] {
+        [&self.http_refused, &self.https_refused, &self.ws_refused, &self.wss_refused]
+    }
+}
+
 impl Summary {
     /// Adds up the counters of all workers.
     pub fn of<'a>(workers: impl IntoIterator<Item = &'a WorkerMetrics>) -> Self {
@@ -233,10 +240,13 @@ impl Summary {
     }
 
     /// The name and the count of every reason to refuse. `refused` has the requests over HTTP, too,
-    /// so only HTTP's own reasons are taken from `http_refused`, of which they are the first.
+    /// so only HTTP's own reasons, the first ones, are taken from the counters by transport.
     pub fn refusals(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         let by_udp = UDP_REFUSALS.into_iter().zip(self.refused_by_udp);
-        let by_http = HttpRefusal::NAMES.into_iter().zip(self.http_refused);
+        let over_http = [self.http_refused, self.https_refused, self.ws_refused, self.wss_refused];
+        let sum = move |at: usize| over_http.iter().map(|counts| counts[at]).sum();
+        let by_http =
+            HttpRefusal::NAMES.into_iter().enumerate().map(move |(at, name)| (name, sum(at)));
         by_udp.chain(by_http).chain(REFUSALS.into_iter().zip(self.refused))
     }
 

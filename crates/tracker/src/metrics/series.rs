@@ -22,6 +22,8 @@ pub struct Series<T: 'static> {
 /// A field in a [`Series`].
 #[derive(Debug)]
 pub struct Field<T: 'static> {
+    /// Value of the label `transport` where `values` are those of another label; else empty.
+    pub transport: &'static str,
     /// Values of the label that is neither `family` nor `worker`, one per counter; empty for a
     /// series without such a label.
     pub values: &'static [&'static str],

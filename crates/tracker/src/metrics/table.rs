@@ -17,7 +17,8 @@
 ///
 /// - `counters` are single counters: `field as "JSON key" = "label value"`, where key and value are
 ///   optional;
-/// - `named` are arrays with one counter per name: `field = NAMES`;
+/// - `named` are arrays with one counter per name: `field = NAMES`, and `over "value"` where the
+///   series has the label `transport`, too;
 /// - `hidden` counters have no series of their own; computed series show them;
 /// - `lost(key "label" read)` after the help text makes a row a loss. `read` selects what of a
 ///   [`Summary`](super::Summary) is lost; nothing is in two losses. A loss whose key is a reason to
@@ -210,7 +211,7 @@ WebCounters (WebStats) {
              the reply to an invalid request; blocked, bogon: its source is not served; stop: the \
              tracker stops or is upgraded"
             { closed = CLOSE_CAUSES }
-        Counter Fronts "onrush_http_refused_requests" [reason, worker]
+        Counter Fronts "onrush_http_refused_requests" [transport, reason, worker]
             "Requests over HTTP and WebSocket refused, by the parser or as over UDP. info_hash, \
              peer_id: it is missing or not 20 bytes; port_value: the port is missing or not a \
              number; port: it is 0; info_hashes: two in an announce; no_client: a \
@@ -219,7 +220,12 @@ WebCounters (WebStats) {
              connections, behind a proxy; message, answer: a message over WebSocket is invalid; \
              memberships: webtorrent.memberships; other_peer_id: a second peer id for a swarm on a \
              connection"
-            { http_refused = HTTP_REFUSALS }
+            {
+                http_refused = HTTP_REFUSALS over "http",
+                https_refused = HTTP_REFUSALS over "https",
+                ws_refused = HTTP_REFUSALS over "ws",
+                wss_refused = HTTP_REFUSALS over "wss"
+            }
     }
     hidden {}
     also {}
@@ -301,7 +307,7 @@ macro_rules! declare_counters {
                 $named_kind:ident $named_shown:ident $named_series:literal [$($named_label:ident),*]
                 $named_help:literal
                 $( lost($($named_lost:tt)*) )?
-                { $( $named:ident = $names:ident ),* }
+                { $( $named:ident = $names:ident $(over $transport:literal)? ),* }
             )* }
             hidden { $( $(#[$hidden_doc:meta])* $hidden:ident, )* }
             also { $( $(#[$also_doc:meta])* $also:ident: $Also:ty, )* }
@@ -344,6 +350,7 @@ macro_rules! declare_counters {
                         labels: &[$( stringify!($label) ),*],
                         help: $help,
                         fields: &[$( $crate::metrics::Field {
+                            transport: "",
                             values: &[$( $value )?],
                             read: |counters| std::slice::from_ref(&counters.$field),
                         } ),*],
@@ -355,6 +362,7 @@ macro_rules! declare_counters {
                         labels: &[$( stringify!($named_label) ),*],
                         help: $named_help,
                         fields: &[$( $crate::metrics::Field {
+                            transport: concat!($($transport)?),
                             values: &$names,
                             read: |counters| &counters.$named,
                         } ),*],
@@ -379,7 +387,7 @@ macro_rules! declare_summary {
                 $named_kind:ident $named_shown:ident $named_series:literal $named_labels:tt
                 $named_help:literal
                 $( lost($named_loss:ident $named_loss_label:literal $named_loss_read:expr) )?
-                { $( $named:ident = $names:ident ),* }
+                { $( $named:ident = $names:ident $(over $transport:literal)? ),* }
             )* }
             hidden { $( $(#[$hidden_doc:meta])* $hidden:ident, )* }
             also { $($also:tt)* }

@@ -303,8 +303,7 @@ impl Service {
 
     /// Counts a refusal of admission.
     pub(crate) fn refused(&self, refusal: Refusal) -> Served {
-        requests(self.counters(), self.carrier).add(1);
-        self.counters().http_refused[HttpRefusal::ALL.len() + refusal as usize].add(1);
+        count_refused(self.counters(), self.carrier, HttpRefusal::ALL.len() + refusal as usize);
         Served::Reply { status: OK, content_type: TEXT }
     }
 
@@ -371,8 +370,13 @@ pub(crate) fn answered(counters: &WebCounters, carrier: Carrier) {
 
 /// Counts a request that was refused for a reason that only web workers have.
 pub(crate) fn refused(counters: &WebCounters, carrier: Carrier, refusal: HttpRefusal) {
+    count_refused(counters, carrier, refusal as usize);
+}
+
+/// Counts a refusal by its place in [`HTTP_REFUSALS`](onrush_tracker::metrics::HTTP_REFUSALS).
+fn count_refused(counters: &WebCounters, carrier: Carrier, place: usize) {
     requests(counters, carrier).add(1);
-    counters.http_refused[refusal as usize].add(1);
+    counters.refused()[carrier.index()][place].add(1);
 }
 
 /// Counts a request whose connection was closed before the reply.

@@ -290,7 +290,7 @@ impl World {
     /// How many requests were refused for a reason.
     pub(crate) fn refused(&self, reason: &str) -> u64 {
         let at = HTTP_REFUSALS.iter().position(|name| *name == reason).expect("a reason");
-        self.counters().http_refused[at].get()
+        self.counters().refused().iter().map(|of| of[at].get()).sum()
     }
 
     /// The counters of all web workers.
@@ -310,7 +310,8 @@ impl World {
         let open = sum(&[&it.open, &it.https_open, &it.ws_open, &it.wss_open]);
         assert_eq!(sum(&[&it.accepted, &it.https_accepted]), open + all(&it.closed));
         let requests = [&it.requests, &it.https_requests, &it.ws_requests, &it.wss_requests];
-        let ended = sum(&[&it.answered, &it.abandoned]) + all(&it.http_refused);
+        let ended = sum(&[&it.answered, &it.abandoned])
+            + it.refused().map(|of| all(of)).iter().sum::<u64>();
         assert_eq!(sum(&requests), ended);
         let handshakes = [&it.full_handshakes, &it.resumed_handshakes, &it.failed_handshakes];
         assert!(sum(&handshakes) <= it.https_accepted.get());

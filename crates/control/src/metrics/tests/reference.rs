@@ -1,5 +1,7 @@
 //! `docs/METRICS.md`: the reference of all series, generated from the tables.
 
+use std::collections::BTreeSet;
+
 use crate::metrics::computed::COMPUTED;
 use crate::metrics::snapshot::AdminCounters;
 use onrush_text::lines::wrapped;
@@ -42,8 +44,12 @@ pub(crate) fn markdown() -> String {
 /// The section of a table of counters.
 fn section<T>(title: &str, table: &[Series<T>]) -> String {
     let row = |series: &Series<T>| {
-        let values = series.fields.iter().flat_map(|field| field.values.iter().copied());
-        row(series.kind, series.name, series.labels, series.help, &values.collect::<Vec<_>>())
+        let transports = series.fields.iter().map(|field| field.transport);
+        let others = series.fields.iter().flat_map(|field| field.values.iter().copied());
+        let mut seen = BTreeSet::from([""]);
+        let values = transports.chain(others).filter(|value| seen.insert(*value));
+        let values: Vec<_> = values.collect();
+        row(series.kind, series.name, series.labels, series.help, &values)
     };
     format!("\n## {title}\n\n{}", table.iter().map(row).collect::<String>())
 }
