@@ -138,6 +138,11 @@ fn figures(summary: &Summary, case: &TransportCase) -> Option<[String; 8]> {
         let [low, high] = [low, high].map(|spread| Unit::Micros.label(spread.median));
         format!("{low}, {high}")
     };
+    // A saturated side may answer no echo in time.
+    let times = match of(|it| it.right as f64)?.median {
+        0.0 => "none".to_owned(),
+        _ => micros(of(|it| it.round_trip.p50)?, of(|it| it.round_trip.p99)?),
+    };
     let (rounds, echoes) = (summary.plan.settings.rounds, of(|it| it.echo_rate)?);
     let mut rate = spread(&echoes, grouped);
     if echoes.count != rounds as usize {
@@ -151,7 +156,7 @@ fn figures(summary: &Summary, case: &TransportCase) -> Option<[String; 8]> {
         both(|side| side.mean_percent, percent)?,
         both(|side| side.rss as f64, |bytes| Unit::Bytes.label(bytes))?,
         micros(of(|it| it.connect.p50)?, of(|it| it.connect.p99)?),
-        micros(of(|it| it.round_trip.p50)?, of(|it| it.round_trip.p99)?),
+        times,
     ])
 }
 

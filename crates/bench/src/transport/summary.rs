@@ -99,7 +99,7 @@ impl Summary {
 
     /// Whether all due echoes came, at the median.
     pub(super) fn answered(&self, case: &TransportCase) -> Option<bool> {
-        let percent = self.spread(case, |it| it.echo_rate / it.due_rate * 100.0)?;
+        let percent = self.spread(case, |it| 100.0 - it.missed_percent())?;
         Some(percent.median >= ALL_PERCENT)
     }
 

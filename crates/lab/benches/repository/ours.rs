@@ -218,11 +218,14 @@ impl Asker<'_> {
                 self.await_one();
             }
         }
-        while self.out > 0 {
-            self.await_one();
+        // While many batches of a shard are in flight the last one stays open.
+        loop {
             self.send();
+            if self.out == 0 {
+                return self.bytes;
+            }
+            self.await_one();
         }
-        self.bytes
     }
 
     fn send(&mut self) {

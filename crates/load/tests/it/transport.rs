@@ -68,8 +68,8 @@ fn echoes_over_webrtc() {
     all_echoes_are_right("webrtc");
 }
 
-/// The published loads, whose rate is not reached everywhere. scripts/libp2p-test runs that of
-/// WebTorrent: 500 handshakes take a debug build longer than a connection may.
+/// The presets, whose rate is not reached everywhere. scripts/libp2p-test runs them over WebRTC:
+/// 500 handshakes of that take a debug build longer than a connection may.
 #[track_caller]
 fn runs(preset: &str, [connections, streams]: [u32; 2]) {
     let output = load("tcp", preset, "--seconds 1 --json -").output().unwrap();
@@ -89,6 +89,11 @@ fn few_connections_of_many_streams() {
 #[test]
 fn many_connections_of_fewer_streams() {
     runs("100x100", [100, 10_000]);
+}
+
+#[test]
+fn connections_of_a_data_channel_each() {
+    runs("webtorrent", [500, 500]);
 }
 
 /// In the environment of a server with this fault.
