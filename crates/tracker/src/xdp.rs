@@ -224,7 +224,7 @@ impl XdpIntake {
     /// # Errors
     /// As [`counters`](Self::counters).
     pub fn count(&self, number: u16, metrics: &WorkerMetrics) -> io::Result<()> {
-        // The main thread is not stalled, whatever the kernel says.
+        // The main thread runs, even if the counters cannot be read.
         metrics.turns.add(1);
         self.counters(number)?.write(metrics);
         Ok(())

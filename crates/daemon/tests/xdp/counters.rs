@@ -64,7 +64,7 @@ fn the_program_answers_connects_refuses_forged_ids_and_every_datagram_is_counted
 
 /// As a user without capabilities: maps are changed by their descriptors.
 #[test]
-fn an_address_that_is_added_later_is_served_in_the_driver() {
+fn an_address_is_served_in_the_driver_as_long_as_the_interface_has_it() {
     with_program_of_clients(|hosts| {
         let daemon = launch("user = \"nobody\"\n", XDP).serve();
         assert_eq!(daemon.status("CapEff"), "0000000000000000");
@@ -74,6 +74,14 @@ fn an_address_that_is_added_later_is_served_in_the_driver() {
         eventually("the program answers there, too", || {
             later.connect();
             frames(&daemon, "answered") > 1
+        });
+        run("ip address del 10.9.0.7/24 dev tracker");
+        eventually("frames to it are the kernel's", || {
+            let before = frames(&daemon, "answered");
+            (0..9).for_each(|_| later.send(&connect(1)));
+            client(hosts, 0).connect();
+            eventually("they are counted", || frames(&daemon, "answered") > before);
+            frames(&daemon, "answered") == before + 1
         });
     });
 }

@@ -3,7 +3,9 @@
 //!
 //! The tests need root outside of a user namespace: `scripts/xdp-test` runs them.
 
+mod conformance;
 mod counters;
+mod faults;
 mod lifetime;
 mod link;
 mod queues;

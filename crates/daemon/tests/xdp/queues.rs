@@ -17,7 +17,7 @@ use crate::link::{
 use crate::sandbox::{CLIENTS, Hosts, TRACKER};
 
 /// Workers answer connects, as the interface is a veth device.
-const XDP: &str = "[xdp]\ninterfaces = [\"tracker\"]\nring = 256\n";
+pub(crate) const QUEUES: &str = "[xdp]\ninterfaces = [\"tracker\"]\nring = 256\n";
 
 /// Takes a queue of the tracker's interface.
 fn take_queue(queue: u32) -> Queue {
@@ -32,7 +32,7 @@ fn take_queue(queue: u32) -> Queue {
 #[test]
 fn requests_of_all_queues_are_answered_past_the_network_stack() {
     Hosts::with(|hosts| {
-        let daemon = launch("", &format!("{XDP}busy_poll = 20\n")).serve();
+        let daemon = launch("", &format!("{QUEUES}busy_poll = 20\n")).serve();
         let line = "2 AF_XDP queues of 2 workers with 4 MiB";
         assert!(daemon.log().iter().any(|log| log.contains(line)), "{:?}", daemon.log());
         let mut sent = 0;
@@ -56,7 +56,7 @@ fn requests_of_all_queues_are_answered_past_the_network_stack() {
     });
 }
 
-fn received(daemon: &Daemon, queue: u32) -> u64 {
+pub(crate) fn received(daemon: &Daemon, queue: u32) -> u64 {
     of_queue(daemon, "received_datagrams_total", queue)
 }
 
@@ -100,7 +100,7 @@ fn replies_go_to_the_next_hop_of_the_routing_table() {
         });
         link.set_read_timeout(Some(TIMEOUT)).unwrap();
         for (by, verdict, by_queue) in [("driver", "answered", 0), ("workers", "redirected", 2)] {
-            let xdp = format!("{XDP}replies = \"table\"\nconnects = \"{by}\"\n");
+            let xdp = format!("{QUEUES}replies = \"table\"\nconnects = \"{by}\"\n");
             let mut daemon = launch("", &xdp).serve();
             for (family, port_at) in [14 + 20, 14 + 40].into_iter().enumerate() {
                 let sysctl = format!("net/ipv{}/conf/lo/forwarding", [4, 6][family]);
@@ -114,9 +114,11 @@ fn replies_go_to_the_next_hop_of_the_routing_table() {
                     assert!(link.read(&mut frame).expect("a reply") > 0);
                 }
             }
-            eventually("both are counted", || frames(&daemon, verdict) == 2);
-            let sent = [0, 1].map(|queue| of_queue(&daemon, "sent_datagrams_total", queue));
-            assert_eq!((sent[0] + sent[1], frames(&daemon, "passed")), (by_queue, 0));
+            let sent = |queue| of_queue(&daemon, "sent_datagrams_total", queue);
+            eventually("both are counted", || {
+                frames(&daemon, verdict) == 2 && sent(0) + sent(1) == by_queue
+            });
+            assert_eq!(frames(&daemon, "passed"), 0);
             daemon.stop();
         }
     });
@@ -125,7 +127,7 @@ fn replies_go_to_the_next_hop_of_the_routing_table() {
 #[test]
 fn queues_serve_again_after_their_interface_was_down() {
     Hosts::with(|hosts| {
-        let daemon = launch("", XDP).serve();
+        let daemon = launch("", QUEUES).serve();
         client(hosts, 0).connect_and_check();
         let all = || received(&daemon, 0) + received(&daemon, 1);
         eventually("the requests are counted", || all() == 4);
@@ -143,8 +145,8 @@ fn a_queue_of_another_process_is_opened_once_that_has_released_it() {
     Hosts::with(|hosts| {
         let other = take_queue(1);
         let part = "queue 1 of tracker has another AF_XDP socket";
-        launch("", &format!("{XDP}required = true\n")).run().exits(2, &[part, "nothing was"]);
-        let daemon = launch("user = \"nobody\"\nstate_dir = \"HOME/state\"\n", XDP);
+        launch("", &format!("{QUEUES}required = true\n")).run().exits(2, &[part, "nothing was"]);
+        let daemon = launch("user = \"nobody\"\nstate_dir = \"HOME/state\"\n", QUEUES);
         let mut daemon = open_to_all_users(daemon).serve();
         daemon.wait_for_line(part);
         assert_eq!(daemon.status("CapEff"), "0000000000000000");
@@ -164,7 +166,7 @@ fn a_queue_of_another_process_is_opened_once_that_has_released_it() {
 fn queues_beyond_those_of_the_workers_are_reported() {
     Hosts::with(|_| {
         run("ip link add name many numtxqueues 35 numrxqueues 35 type veth peer name other");
-        let xdp = XDP.replace("tracker", "many");
+        let xdp = QUEUES.replace("tracker", "many");
         let mut daemon = launch_with(&["--workers", "1"], "", &xdp).serve();
         daemon.wait_for_line("3 of the 35 queues of many have no AF_XDP socket");
         daemon.stop();
@@ -181,7 +183,7 @@ fn without_locked_memory_sockets_serve() {
         let user = ["--reuid=nobody", "--regid=nogroup", "--clear-groups"];
         let limited = ["prlimit", "--memlock=65536", "setpriv"].into_iter().chain(user);
         let limited: Vec<_> = limited.chain([inherited.as_str(), ambient.as_str()]).collect();
-        let mut daemon = open_to_all_users(launch("", XDP)).under(&limited).serve();
+        let mut daemon = open_to_all_users(launch("", QUEUES)).under(&limited).serve();
         daemon.wait_for_line("needs 2097152 bytes of locked memory, and all sockets of this user");
         client(hosts, 0).connect_and_check();
         daemon.stop();

@@ -71,7 +71,7 @@ pub enum AttachError {
     NoNative(String, io::Error),
     /// The process lacks a capability.
     #[error(
-        "to attach a program to {0} needs CAP_NET_ADMIN\n  start as root, or add it to \
+        "attaching a program to {0} needs CAP_NET_ADMIN\n  start as root, or add it to \
          AmbientCapabilities= of the unit"
     )]
     NoPermission(String),

@@ -65,6 +65,13 @@ struct Draft {
     id: Id,
 }
 
+/// Datagrams of real clients.
+const RECORDED: [&str; 3] = [
+    include_str!("../../../proto/tests/it/packets/aria2.toml"),
+    include_str!("../../../proto/tests/it/packets/libtorrent.toml"),
+    include_str!("../../../proto/tests/it/packets/transmission.toml"),
+];
+
 /// What is in the place of the connection id.
 #[derive(Clone, Copy, Debug)]
 enum Id {
@@ -260,6 +267,39 @@ fn without_lists() {
 #[test]
 fn with_bogons_and_blocked_sources_refused() {
     all_agree(&format!("{BLOCKED}refuse_bogons = true\n"));
+}
+
+/// Recorded requests, under their own id and one of this tracker, whole and cut; and each length
+/// with each action.
+#[test]
+fn of_real_clients_and_of_every_length() {
+    let hex = |line: &str| -> Option<Vec<u8>> {
+        let digits = line.strip_prefix("hex = \"")?.strip_suffix('"')?;
+        let pairs = digits.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).unwrap());
+        Some(pairs.map(|pair| u8::from_str_radix(pair, 16).unwrap()).collect())
+    };
+    let recorded: Vec<_> = RECORDED.iter().flat_map(|text| text.lines()).filter_map(hex).collect();
+    assert!(recorded.len() > 10);
+    let of_length = |(len, action): (usize, u32)| {
+        let mut bytes = vec![7; len];
+        bytes.iter_mut().skip(8).zip(action.to_be_bytes()).for_each(|(to, byte)| *to = byte);
+        bytes
+    };
+    let lengths = (0..=1_600).flat_map(|len| (0..4).map(move |action| (len, action)));
+    let cut = recorded.iter().flat_map(|bytes| [bytes.clone(), bytes[..bytes.len() - 1].into()]);
+    let all: Vec<_> = cut.chain(lengths.map(of_length)).collect();
+    let mut host = Host::new("");
+    for (number, bytes) in all.into_iter().enumerate() {
+        if number % 256 == 0 {
+            host.renew(crate::host::ANSWERING);
+        }
+        for id in [Id::Kept, Id::Issued { key: 0, age: 1, flip: 0 }] {
+            for source in ["9.9.9.9:9", "[2a01:4f8::7]:9"] {
+                let (draft, source) = (Draft { bytes: bytes.clone(), id }, source.parse().unwrap());
+                agrees(&mut host, Case { draft, source, vlan: 0 }).unwrap();
+            }
+        }
+    }
 }
 
 #[test]
