@@ -1,29 +1,19 @@
-//! What the tracker withstands while it serves by its queues: changes of its configuration and
-//! keys, and a kill; and what a host does not permit.
+//! Reloads, new keys and a kill under load; `--check-config`, and an interface with a small MTU.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use crate::harness::{
-    Client, Launch, eventually, leecher, meanwhile, random_hash, run, transaction,
+use crate::harness::{Launch, eventually, leecher, meanwhile, random_hash, run, transaction};
+use crate::link::{
+    PORT, QUEUES, XDP, attached, client, frames, launch, load, of_queue, with_program_of_clients,
 };
-use crate::link::{PORT, XDP, attached, client, frames, launch, of_queue, with_program_of_clients};
-use crate::queues::{QUEUES, received};
+use crate::queues::received;
 use crate::sandbox::Hosts;
 
 /// Tables with a key file and these blocked sources.
 fn tables(blocked: &str) -> String {
     format!("{XDP}[connection]\nkey_file = \"HOME/key\"\n[access]\nblocked = [{blocked}]\n")
-}
-
-/// A load whose every request gets a reply.
-fn load(mut client: Client) -> impl FnMut() + Send {
-    let hashes = [(); 16].map(|()| random_hash());
-    move || {
-        client.connect();
-        client.burst(&hashes);
-    }
 }
 
 /// A successor accepts ids of the former key until it is dropped, in the driver too.

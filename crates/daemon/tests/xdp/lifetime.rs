@@ -6,10 +6,10 @@ use std::fs;
 use onrush_net::xdp::Mode;
 use onrush_tracker::xdp::XdpIntake;
 
-use crate::harness::{Client, Daemon, eventually, meanwhile, random_hash, run};
+use crate::harness::{Daemon, eventually, meanwhile, run};
 use crate::link::{
-    INTERFACE, XDP, attached, client, frames, launch, launch_with, of_queue, open_to_all_users,
-    with_program_of_clients,
+    INTERFACE, XDP, attached, client, frames, launch, launch_with, load, of_queue,
+    open_to_all_users, with_program_of_clients,
 };
 use crate::sandbox::Hosts;
 
@@ -57,15 +57,7 @@ fn a_successor_replaces_the_program_under_load() {
         let mut before = client(hosts, 0);
         before.connect();
         let loads = [client(hosts, 0), client(hosts, 1)];
-        let repeat = |mut client: Client| {
-            // New ones all the time would reach the limit of the source.
-            let hashes = [(); 16].map(|()| random_hash());
-            move || {
-                client.connect();
-                client.burst(&hashes);
-            }
-        };
-        meanwhile(loads.map(repeat), || {
+        meanwhile(loads.map(load), || {
             for (workers, ring) in [(1, "256"), (2, "256"), (2, "256"), (2, "512")] {
                 assert!(!daemon.log().iter().any(|line| line.contains(OPENED_LATER)));
                 let tables = tables(workers, ring);

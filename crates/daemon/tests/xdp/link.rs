@@ -8,7 +8,7 @@ use onrush_net::xdp::Mode;
 use onrush_net::xdp::device::devices;
 use onrush_tracker::xdp::XdpIntake;
 
-use crate::harness::{Client, Daemon, Launch, Metrics, eventually, request, run};
+use crate::harness::{Client, Daemon, Launch, Metrics, eventually, random_hash, request, run};
 use crate::sandbox::{CLIENTS, Hosts, TRACKER};
 
 /// The port of the tracker.
@@ -19,6 +19,9 @@ pub(crate) const INTERFACE: &str = "tracker";
 /// the queues is within the limit of an ordinary user.
 pub(crate) const XDP: &str =
     "[xdp]\ninterfaces = [\"tracker\"]\nconnects = \"driver\"\nring = 256\n";
+
+/// The same where workers answer connects, as they do for a veth device.
+pub(crate) const QUEUES: &str = "[xdp]\ninterfaces = [\"tracker\"]\nring = 256\n";
 
 /// Runs a test on the tracker's host. What a program transmits reaches the clients' host, as the
 /// device there has a program too.
@@ -70,6 +73,16 @@ pub(crate) fn client(hosts: &Hosts, family: usize) -> Client {
 pub(crate) fn client_of(hosts: &Hosts, family: usize, address: &str) -> Client {
     let tracker = (address.parse::<std::net::IpAddr>().unwrap(), PORT).into();
     hosts.on_clients(|| Client::at(CLIENTS[family].parse().unwrap(), tracker))
+}
+
+/// A load of which every request gets a reply.
+pub(crate) fn load(mut client: Client) -> impl FnMut() + Send {
+    // New swarms all the time would reach the limit of the source.
+    let hashes = [(); 16].map(|()| random_hash());
+    move || {
+        client.connect();
+        client.burst(&hashes);
+    }
 }
 
 /// The metrics, once a successor has the admin side.

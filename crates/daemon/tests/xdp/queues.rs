@@ -11,13 +11,10 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::harness::{Daemon, TIMEOUT, connect, eventually, run};
 use crate::link::{
-    INTERFACE, PORT, client, frames, launch, launch_with, metrics, of_queue, open_to_all_users,
-    with_program_of_clients,
+    INTERFACE, PORT, QUEUES, client, frames, launch, launch_with, metrics, of_queue,
+    open_to_all_users, with_program_of_clients,
 };
 use crate::sandbox::{CLIENTS, Hosts, TRACKER};
-
-/// Workers answer connects, as the interface is a veth device.
-pub(crate) const QUEUES: &str = "[xdp]\ninterfaces = [\"tracker\"]\nring = 256\n";
 
 /// Takes a queue of the tracker's interface.
 fn take_queue(queue: u32) -> Queue {
