@@ -22,6 +22,8 @@ const (
 	headSize = 12
 	// Pause between two blocks of a stream.
 	period = int64(500 * time.Millisecond)
+	// Pause between the first blocks of two streams of a connection in the published load.
+	publishedPause = int64(100 * time.Millisecond)
 	// Blocks of a stream that may be without their echo. Further ones are refused.
 	outstanding = 8
 	// Time that a connection may take.
@@ -89,6 +91,8 @@ type connection struct {
 	id     int
 	muxed  tpt.CapableConn
 	isLost bool
+	// When it was established.
+	since int64
 	// Open streams, in the order of their next block.
 	queue []*stream
 	ready chan *stream
@@ -143,6 +147,7 @@ func (of *connection) run() {
 	}
 	of.muxed = muxed
 	now := of.now()
+	of.since = now
 	of.Lock()
 	record(of.connect, now-asked)
 	of.established++
@@ -173,12 +178,12 @@ func (of *connection) run() {
 	}
 }
 
-// open opens a stream and compares what it returns. A stream has a phase of its own within the
-// period: the golden section spreads any number of them evenly.
+// open opens a stream and compares what it returns. A stream writes in the group that it has in the
+// published load, also where streams open faster.
 func (of *connection) open(number int) {
 	muxed, err := of.muxed.OpenStream(context.Background())
-	phase := uint32(of.id*of.shape.Streams+number) * 0x9E3779B9
-	next := of.now() + int64(uint64(phase)*uint64(period)>>32)
+	now := of.now()
+	next := now + (int64(number)*publishedPause+period-(now-of.since)%period)%period
 	one := &stream{connection: of, number: number, muxed: muxed, next: next, isDead: err != nil}
 	of.ready <- one
 	var block [blockSize]byte

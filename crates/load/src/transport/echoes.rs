@@ -14,8 +14,9 @@ use crate::latency::{Latencies, Nanos};
 pub const OUTSTANDING: usize = 8;
 /// Pause between two blocks of a stream.
 pub const PERIOD: Nanos = 500_000_000;
-/// Steps of the phases of streams: the golden section spreads any number of them evenly.
-const GOLDEN: u32 = 0x9E37_79B9;
+/// Pause between the first blocks of two streams of a connection in the published load, where ten
+/// streams open per second: the streams of a connection write in five groups.
+const PUBLISHED_PAUSE: Nanos = 100_000_000;
 /// First wrong echoes that are described.
 const EXAMPLES: usize = 4;
 const SECOND: f64 = 1e9;
@@ -96,6 +97,7 @@ enum State {
 struct Connection {
     state: State,
     asked: Nanos,
+    established: Nanos,
     /// Streams that have opened.
     opened: u32,
 }
@@ -264,18 +266,19 @@ impl Echoes {
         Action::Connect(connection)
     }
 
-    /// Opens the next stream of a connection. Streams that open every 100 ms and write every 500
-    /// ms would write in five groups, so each begins at a time of its own within a period.
+    /// Opens the next stream of a connection. It writes in the group that it would have in the
+    /// published load, also where streams open faster.
     fn open(&mut self, connection: u32, at: Nanos) {
         let of = &mut self.connections[connection as usize];
         let stream = connection * self.shape.streams + of.opened;
+        let phase = phase(of.opened, at - of.established);
         of.opened += 1;
         self.opened += 1;
         if of.opened < self.shape.streams {
             let next = at + (SECOND / self.shape.open_rate) as Nanos;
             self.openings.push(Reverse((next, connection)));
         }
-        self.writes.push(Reverse((at + phase(stream), stream)));
+        self.writes.push(Reverse((at + phase, stream)));
     }
 
     /// The block that a stream has to write at `at`.
@@ -328,6 +331,7 @@ impl Echoes {
         let of = &mut self.connections[connection as usize];
         if of.state == State::Waiting {
             of.state = State::Open;
+            of.established = now;
             self.connect.0.saturating_record(now - of.asked);
             self.established += 1;
             self.open(connection, now);
@@ -398,9 +402,10 @@ impl Echoes {
     }
 }
 
-/// The time from the opening of a stream to its first block.
-fn phase(stream: u32) -> Nanos {
-    (u64::from(stream.wrapping_mul(GOLDEN)) * PERIOD) >> 32
+/// The time from the opening of a connection's stream `number` to its first block; `opened` is when
+/// it opened, counted from the establishment of its connection.
+fn phase(number: u32, opened: Nanos) -> Nanos {
+    (u64::from(number) * PUBLISHED_PAUSE + PERIOD - opened % PERIOD) % PERIOD
 }
 
 fn described(block: BlockId) -> String {
@@ -463,10 +468,7 @@ mod tests {
             },
         );
         assert_eq!(connects, [0, 1000, 2000]);
-        let opened = (0..12u32).map(|stream| {
-            let at = u64::from(stream / 4 * 1000 + 1 + stream % 4 * 100);
-            (at * MS + phase(stream)) / MS
-        });
+        let opened = (0..12u64).map(|stream| stream / 4 * 1000 + 1 + stream % 4 * 100);
         let mut wanted: Vec<_> = opened.collect();
         wanted.sort_unstable();
         assert_eq!(first, wanted);
@@ -474,25 +476,19 @@ mod tests {
         assert_eq!((shape(3, 4).ramp(), shape(100, 100).due_rate()), (2.3, 20_000.0));
     }
 
-    /// Streams that write at about the same time would be written together, and cost less.
+    /// The model: a stream whose first block is at `t` writes at `t`, `t + PERIOD`, ..., in the group
+    /// of the published load, in which ten streams open per second.
     #[test]
-    fn streams_write_at_even_distances() {
-        let mut phases: Vec<_> = (0..10_000).map(phase).collect();
-        phases.sort_unstable();
-        let largest = phases.windows(2).map(|pair| pair[1] - pair[0]).max();
-        assert!(largest < Some(3 * PERIOD / 10_000), "{largest:?}");
-    }
-
-    /// The model: a stream whose first block is at `t` writes at `t`, `t + PERIOD`, ...
-    #[test]
-    fn every_stream_writes_once_per_period() {
+    fn every_stream_writes_once_per_period_in_its_group() {
         let mut last = std::collections::HashMap::new();
         let echoes = run(
-            shape(3, 5),
+            Shape { open_rate: 7.0, ..shape(3, 12) },
             6_000 * MS,
             |_, _| (),
             |now, action| {
                 let Action::Write(due) = action else { return };
+                let group = Nanos::from(due.block.stream % 5) * 100 * MS;
+                assert_eq!(now % PERIOD, MS + group, "{due:?}");
                 let key = (due.block.connection, due.block.stream);
                 if let Some((number, before)) = last.insert(key, (due.block.number, now)) {
                     assert_eq!((due.block.number, now - before), (number + 1, PERIOD));
