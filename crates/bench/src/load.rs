@@ -25,7 +25,7 @@ use crate::record::{Measured, Point};
 pub use published::Published;
 
 /// The device of a load over veth devices (scripts/bench-xdp).
-const VETH: &str = "--xdp onrush1 --live-frames";
+const VETH: &str = "--xdp onrush1 --live-frames --burst 80";
 /// Connections per second that even the slowest tracker accepts by TLS.
 const IDLE_PER_SECOND: f64 = 500.0;
 
@@ -418,7 +418,11 @@ pub(crate) mod tests {
         let over_veth = Load { mix: Mix::VethConnects, ..load };
         let text = over_veth.arguments("--profile classic").join(" ");
         assert!(text.contains(" --target 127.0.0.1:7000 "), "{text}");
-        assert!(text.contains(" --xdp onrush1 --live-frames --source 198.19.0.1-198.19.0.4 "));
+        assert!(
+            text.contains(
+                " --xdp onrush1 --live-frames --burst 80 --source 198.19.0.1-198.19.0.4 "
+            )
+        );
     }
 
     /// Ten announces and their replies, a right and a wrong offer, a right answer, a reply to one.

@@ -200,7 +200,7 @@ impl Mix {
         match self {
             Self::Spread | Self::Real | Self::FewBursts => Some(512),
             // A veth device queues 256 frames and drops more.
-            Self::VethAnnounces | Self::VethConnects | Self::VethClassic => Some(224),
+            Self::VethAnnounces | Self::VethConnects | Self::VethClassic => Some(240),
             _ => None,
         }
     }

@@ -10,7 +10,9 @@ use anyhow::{Context as _, anyhow, ensure};
 use caps::{CapSet, Capability};
 use onrush_net::xdp::device::{self, devices};
 use onrush_net::xdp::queue::RELEASE;
-use onrush_net::xdp::{AttachError, Backend, Mode, Program, Queue, QueueOptions, SocketMap};
+use onrush_net::xdp::{
+    AttachError, Backend, LiveProgram, Mode, Program, Queue, QueueOptions, SocketMap,
+};
 
 use crate::generator::Generator;
 use crate::plan::Plan;
@@ -26,6 +28,8 @@ const NEEDED: [Capability; 4] = [
 ];
 /// Entries of the rings of a queue, which then takes 16 MiB.
 const RING: u32 = 2_048;
+/// What an error is about.
+const LIVE_FRAMES: &str = "--live-frames";
 /// Datagrams of a batch: that of the UDP sockets.
 const BATCH: usize = 128;
 
@@ -105,6 +109,7 @@ pub(crate) fn open(
     );
     let ports: Vec<_> = networks.iter().map(|network| network.ports.clone()).collect();
     let (mut program, index) = attached(interface, &ports)?;
+    let live = live_frames.then(LiveProgram::load).transpose().context(LIVE_FRAMES)?;
     let mut queues: Vec<_> = networks.iter().map(|_| Vec::new()).collect();
     for queue in 0..count {
         let options = QueueOptions {
@@ -117,8 +122,8 @@ pub(crate) fn open(
             busy_poll: 0,
         };
         let mut open = Queue::open(options.clone(), RELEASE)?;
-        if *live_frames {
-            open = open.with_live_frames().context("--live-frames")?;
+        if let Some(live) = &live {
+            open = open.with_live_frames(live).context(LIVE_FRAMES)?;
         }
         queues[queue as usize % workers].push((options, Some(open)));
     }

@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
 /*
  * Transmits frames of a client: the program is run on a frame of the kernel (BPF_PROG_TEST_RUN with
- * BPF_F_TEST_XDP_LIVE_FRAMES), writes the next frame of `frames` over it, and transmits it.
+ * BPF_F_TEST_XDP_LIVE_FRAMES), writes the next frame of `frames` over it, and transmits it. It is
+ * attached to the loopback device, whose frames it passes (crates/net/src/xdp/live.rs).
  */
 #include "frame.h"
 
+/* Frames of a queue's batch, and queues. */
 #define FRAMES 256
+#define QUEUES 16
+/* The index of the loopback device in each network namespace. */
+#define LOOPBACK 1
 
 /* crates/net/src/xdp/live.rs maps them. */
 struct stored {
@@ -16,32 +21,36 @@ struct stored {
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, FRAMES);
+	__uint(max_entries, FRAMES * QUEUES);
 	__type(key, __u32);
 	__type(value, struct stored);
 } frames SEC(".maps");
 
-/* The number of the next frame. */
+/* The next frame of each queue: an index of `frames`. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, QUEUES);
 	__type(key, __u32);
-	__type(value, __u32);
+	__type(value, __u64);
 } next SEC(".maps");
 
 SEC("xdp")
 int transmit(struct xdp_md *context)
 {
-	__u32 first = 0, *number = bpf_map_lookup_elem(&next, &first);
+	__u32 queue = context->rx_queue_index, number, len;
 	struct stored *stored;
-	__u32 len;
+	__u64 *index;
 
-	if (!number)
+	if (context->ingress_ifindex == LOOPBACK)
+		return XDP_PASS;
+	index = bpf_map_lookup_elem(&next, &queue);
+	if (!index)
 		return XDP_ABORTED;
-	stored = bpf_map_lookup_elem(&frames, number);
+	number = (*index)++;
+	stored = bpf_map_lookup_elem(&frames, &number);
 	if (!stored)
 		return XDP_ABORTED;
-	++*number;
 	len = stored->len;
 	if (len < sizeof(struct ethhdr) || len > sizeof(stored->bytes) ||
 	    bpf_xdp_adjust_tail(context, (int)len - (int)bpf_xdp_get_buff_len(context)) ||

@@ -24,5 +24,6 @@ mod rings;
 mod umem;
 
 pub use backend::Backend;
+pub use live::LiveProgram;
 pub use program::{AttachError, Mode, Program, SocketMap, Verdict};
 pub use queue::{OpenError, Queue, QueueOptions, SocketSource};

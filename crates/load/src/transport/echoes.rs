@@ -476,8 +476,8 @@ mod tests {
         assert_eq!((shape(3, 4).ramp(), shape(100, 100).due_rate()), (2.3, 20_000.0));
     }
 
-    /// The model: a stream whose first block is at `t` writes at `t`, `t + PERIOD`, ..., in the group
-    /// of the published load, in which ten streams open per second.
+    /// The model: a stream whose first block is at `t` writes at `t`, `t + PERIOD`, ..., in the
+    /// group of the published load, in which ten streams open per second.
     #[test]
     fn every_stream_writes_once_per_period_in_its_group() {
         let mut last = std::collections::HashMap::new();

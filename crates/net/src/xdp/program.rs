@@ -294,7 +294,7 @@ impl Program {
     }
 
     /// Runs the program `count` times on a frame, whose verdicts are carried out (Linux 5.18).
-    pub(super) fn run_live(&mut self, frame: &[u8], context: &[u8], count: u32) -> io::Result<()> {
+    pub(super) fn run_live(&self, frame: &[u8], context: &[u8], count: u32) -> io::Result<()> {
         let options = TestRunOptions {
             data_in: Some(frame),
             ctx_in: Some(context),
@@ -302,7 +302,7 @@ impl Program {
             attrs: TestRunAttrs::new().xdp_live_frames(count),
             ..Default::default()
         };
-        self.xdp()?.test_run(options).map(drop).map_err(io_error)
+        self.loaded()?.test_run(options).map(drop).map_err(io_error)
     }
 
     /// The descriptor of an array.
@@ -314,9 +314,12 @@ impl Program {
     }
 
     fn descriptor(&self) -> io::Result<BorrowedFd<'_>> {
+        Ok(self.loaded()?.fd().map_err(io_error)?.as_fd())
+    }
+
+    fn loaded(&self) -> io::Result<&Xdp> {
         let program = self.object.program(self.name).ok_or(io::ErrorKind::NotFound)?;
-        let program: &Xdp = program.try_into().map_err(io_error)?;
-        Ok(program.fd().map_err(io_error)?.as_fd())
+        program.try_into().map_err(io_error)
     }
 
     fn xdp(&mut self) -> io::Result<&mut Xdp> {

@@ -17,7 +17,7 @@ use rustix::net::{
     sockopt,
 };
 
-use super::live::LiveFrames;
+use super::live::{LiveFrames, LiveProgram};
 use super::ring::Place;
 use super::rings::{Layout, Rings};
 use super::umem::{FRAME_BYTES, Umem};
@@ -276,9 +276,9 @@ impl Queue {
     /// veth that takes less time on both sides than sending by an AF_XDP socket.
     ///
     /// # Errors
-    /// Before Linux 5.18, without the capabilities for a program, and where the interface has none.
-    pub fn with_live_frames(mut self) -> io::Result<Self> {
-        self.live = Some(LiveFrames::new(self.interface, self.options.queue)?);
+    /// Before Linux 5.18, where the interface has no program, and for queue 16 and above.
+    pub fn with_live_frames(mut self, program: &LiveProgram) -> io::Result<Self> {
+        self.live = Some(LiveFrames::new(program.clone(), self.interface, self.options.queue)?);
         Ok(self)
     }
 
