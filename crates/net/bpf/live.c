@@ -12,7 +12,7 @@
 /* The index of the loopback device in each network namespace. */
 #define LOOPBACK 1
 
-/* crates/net/src/xdp/live.rs maps them. */
+/* crates/net/src/xdp/live.rs maps them. The frame that the program is run on begins with a queue. */
 struct stored {
 	__u32 len;
 	__u8 bytes[1532];
@@ -38,12 +38,15 @@ struct {
 SEC("xdp")
 int transmit(struct xdp_md *context)
 {
-	__u32 queue = context->rx_queue_index, number, len;
+	__u32 queue, number, len;
 	struct stored *stored;
 	__u64 *index;
 
 	if (context->ingress_ifindex == LOOPBACK)
 		return XDP_PASS;
+	/* Its rx_queue_index is 0, whichever queue was asked for. */
+	if (bpf_xdp_load_bytes(context, 0, &queue, sizeof(queue)))
+		return XDP_ABORTED;
 	index = bpf_map_lookup_elem(&next, &queue);
 	if (!index)
 		return XDP_ABORTED;

@@ -47,7 +47,7 @@ pub(super) struct LiveFrames {
     frames: Mapping,
     next: Mapping,
     queue: usize,
-    /// The interface and the queue, as the program sees them (struct xdp_md).
+    /// Where the frames are said to arrive (struct xdp_md).
     context: [u8; 24],
     added: usize,
 }
@@ -67,7 +67,7 @@ impl LiveFrames {
         let frames = map("frames", u64::from(queue) * size as u64, size)?;
         let next = map("next", 0, QUEUES * INDEX)?;
         let mut context = [0; 24];
-        for (at, word) in [(4, BYTES as u32), (12, interface), (16, queue)] {
+        for (at, word) in [(4, BYTES as u32), (12, interface)] {
             context[at..][..4].copy_from_slice(&word.to_ne_bytes());
         }
         let live = Self { program, frames, next, queue: queue as usize, context, added: 0 };
@@ -104,6 +104,8 @@ impl LiveFrames {
     /// Runs the program on the frames from index `first` on.
     fn run(&self, first: usize, count: usize) -> io::Result<()> {
         self.next.long(self.queue * INDEX).store(first as u64, Relaxed);
-        self.program.0.run_live(&[0; BYTES], &self.context, count as u32)
+        let mut frame = [0; BYTES];
+        frame[..4].copy_from_slice(&(self.queue as u32).to_ne_bytes());
+        self.program.0.run_live(&frame, &self.context, count as u32)
     }
 }
